@@ -1,0 +1,2 @@
+//! base
+#![forbid(unsafe_code)]

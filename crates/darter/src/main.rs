@@ -1,0 +1,4 @@
+//! darter
+#![forbid(unsafe_code)]
+
+fn main() {}

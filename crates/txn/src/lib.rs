@@ -1,0 +1,2 @@
+//! txn
+#![forbid(unsafe_code)]

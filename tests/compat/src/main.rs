@@ -1,0 +1,4 @@
+//! darter-compat
+#![forbid(unsafe_code)]
+
+fn main() {}

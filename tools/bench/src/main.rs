@@ -1,0 +1,4 @@
+//! darter-bench
+#![forbid(unsafe_code)]
+
+fn main() {}

@@ -1,0 +1,4 @@
+//! xtask
+#![forbid(unsafe_code)]
+
+fn main() {}
