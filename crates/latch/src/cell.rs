@@ -1,0 +1,268 @@
+//! `Cell`, a shard behind its ownership word, and `Held`, the token of the thread that owns it.
+//!
+//! The word says everything at once: free, owned, or owned with a stack of jobs that wait. A job is pushed only
+//! onto a word that says owned, and the word goes back to free only from "owned, nobody waits", both by
+//! compare-and-swap on that one word: there is no moment in which a job is queued and nobody is to run it.
+
+use core::cell::UnsafeCell;
+use core::fmt;
+use core::marker::PhantomData;
+use core::mem;
+use core::ops::{Deref, DerefMut};
+use core::ptr;
+
+use crate::sync::{AtomicPtr, Ordering, spin_loop};
+use crate::waiter::{Chain, Waiter};
+
+/// One shard: its data, who owns it and which jobs `W` wait for it. Lives as long as the process.
+///
+/// Shape: 128-byte aligned, two cache lines, because neighbours are fetched in pairs.
+#[repr(C, align(128))]
+pub struct Cell<T, W> {
+    // null: free, and `queue` is empty | OWNED: owned | else: owned, and this is the newest job pushed since
+    word: AtomicPtr<Waiter<W>>,
+    queue: UnsafeCell<Chain<W>>, // the owner's: jobs taken off the word, all older than any still on it
+    id: u16,
+    data: UnsafeCell<T>, // the owner's
+}
+
+// SAFETY: `queue` and `data` are reached only through `Held`, of which one exists at a time (the word sees to it), so
+// sharing a cell is sending its data, and the jobs other threads leave, from thread to thread.
+unsafe impl<T: Send, W: Send> Sync for Cell<T, W> {}
+// SAFETY: a cell that can still be moved has never been taken (taking needs `&'static`); it owns what it holds.
+unsafe impl<T: Send, W: Send> Send for Cell<T, W> {}
+
+/// The job was left in the shard's queue; the owner, or an owner after it, will go on with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Queued;
+
+impl<T, W> Cell<T, W> {
+    /// A free shard. `id` is its index in the slice of cells.
+    pub fn new(id: u16, data: T) -> Self {
+        Self {
+            word: AtomicPtr::new(ptr::null_mut()),
+            queue: UnsafeCell::new(Chain::new()),
+            id,
+            data: UnsafeCell::new(data),
+        }
+    }
+
+    /// The index given to [`Cell::new`].
+    #[inline]
+    pub fn id(&self) -> u16 {
+        self.id
+    }
+
+    /// Asks the processor for the line with the word and the head of the data, to be written soon.
+    #[inline(always)]
+    pub fn prefetch(&self) {
+        prefetch_for_write(ptr::from_ref(self).cast());
+    }
+
+    /// Takes the shard if it is free. Cost: one compare-and-swap.
+    #[inline]
+    pub fn try_take(&'static self) -> Option<Held<T, W>> {
+        // Acquire pairs with the Release in `Held::release`: what the last owner did to the data is seen here.
+        // Relaxed on failure: nothing is read on the strength of "busy".
+        self.word
+            .compare_exchange(ptr::null_mut(), owned(), Ordering::Acquire, Ordering::Relaxed)
+            .ok()
+            .map(|_| Held::new(self))
+    }
+
+    /// Takes the shard, polling up to `spins` times when it is busy; gives up at once when jobs wait for it already,
+    /// because they go first.
+    #[inline]
+    pub fn take_spinning(&'static self, spins: u32) -> Option<Held<T, W>> {
+        match self.try_take() {
+            Some(held) => Some(held),
+            None => self.poll(spins),
+        }
+    }
+
+    #[cold]
+    fn poll(&'static self, spins: u32) -> Option<Held<T, W>> {
+        for _ in 0..spins {
+            spin_loop();
+            // A plain read keeps the line shared while the owner works; only a free word is worth a swap.
+            // Relaxed: a hint, `try_take` decides.
+            let seen = self.word.load(Ordering::Relaxed);
+            if seen.is_null() {
+                if let Some(held) = self.try_take() {
+                    return Some(held);
+                }
+            } else if seen != owned() {
+                return None;
+            }
+        }
+        None
+    }
+
+    /// Takes the shard if it is free and returns the waiter too; else leaves the waiter for the owner, behind all that
+    /// wait already. Once queued, the job may be running elsewhere before this returns.
+    pub fn take_or_queue(
+        &'static self,
+        waiter: Box<Waiter<W>>,
+    ) -> Result<(Held<T, W>, Box<Waiter<W>>), Queued> {
+        let node = Box::into_raw(waiter);
+        // Relaxed: the value is only compared against, whatever is done follows a successful swap.
+        let mut seen = self.word.load(Ordering::Relaxed);
+        loop {
+            let (want, order) = if seen.is_null() {
+                // Acquire as in `try_take`.
+                (owned(), Ordering::Acquire)
+            } else {
+                let older = if seen == owned() { ptr::null_mut() } else { seen };
+                // SAFETY: `node` is ours until a swap below publishes it.
+                unsafe { (*node).next = older };
+                // Release pairs with the Acquire swap in `Held::release`: link and job are seen by who takes them
+                // off. Pushes on top of ours are read-modify-writes of the same word, so that swap sees ours too,
+                // whichever push it reads from. A top that was taken off and pushed again meanwhile (ABA) is still
+                // the top, so the link is right.
+                (node, Ordering::Release)
+            };
+            match self.word.compare_exchange_weak(seen, want, order, Ordering::Relaxed) {
+                // SAFETY: `node` was not published, the word went from free to owned.
+                Ok(_) if seen.is_null() => return Ok((Held::new(self), unsafe { Box::from_raw(node) })),
+                Ok(_) => return Err(Queued),
+                Err(now) => seen = now,
+            }
+        }
+    }
+}
+
+impl<T, W> fmt::Debug for Cell<T, W> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cell").field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
+/// Ownership of a shard: the only way to its data. Give it back with [`Held::release`].
+///
+/// Dropping it gives the shard back too, but only if no job waits: a job that nobody will run would hang its client
+/// for ever, so then the process stops with a message. A caller that catches panics keeps the token outside the
+/// closure and stops the process itself, as data half changed is let go like any other.
+#[must_use = "a shard is given back with release(), which may return a job to run"]
+pub struct Held<T: 'static, W: 'static> {
+    cell: &'static Cell<T, W>,
+    // As `&mut T` for the auto traits: without it a shared `Held` would lend `&T` to threads that `T` is not safe on.
+    data: PhantomData<&'static mut T>,
+}
+
+impl<T, W> Held<T, W> {
+    /// Only for who has just moved the word from free to owned, or took a token apart.
+    #[inline(always)]
+    fn new(cell: &'static Cell<T, W>) -> Self {
+        Self { cell, data: PhantomData }
+    }
+
+    /// The index of the shard.
+    #[inline]
+    pub fn id(&self) -> u16 {
+        self.cell.id
+    }
+
+    /// Whether jobs wait: a hint for long work that could stop early. Cost: two plain loads.
+    #[inline]
+    pub fn is_wanted(&self) -> bool {
+        // Relaxed: a hint; a job missed now is found by `release`.
+        let word = self.cell.word.load(Ordering::Relaxed);
+        // SAFETY: `queue` is the owner's, and `self` is the owner.
+        word != owned() || unsafe { !(*self.cell.queue.get()).is_empty() }
+    }
+
+    /// Lets go of the shard, or, when jobs wait for it, returns the oldest with the ownership: run it, then release
+    /// again. Cost: one compare-and-swap when nobody waits.
+    #[inline]
+    pub fn release(self) -> Option<(Held<T, W>, Box<Waiter<W>>)> {
+        let cell = self.cell;
+        mem::forget(self);
+        // SAFETY: `queue` is the owner's, we are the owner until the swap below, and the borrow ends before it.
+        let next = unsafe { (*cell.queue.get()).pop_front() };
+        if let Some(waiter) = next {
+            return Some((Held::new(cell), waiter));
+        }
+        // Release pairs with the Acquire of the next owner. Relaxed on failure: `take_inbox` does the reading.
+        match cell.word.compare_exchange(owned(), ptr::null_mut(), Ordering::Release, Ordering::Relaxed) {
+            Ok(_) => None,
+            Err(_) => take_inbox(cell),
+        }
+    }
+}
+
+/// Moves the jobs off the word into the owner's queue and returns the oldest. The caller owns `cell`, `queue` is empty.
+#[cold]
+fn take_inbox<T, W>(cell: &'static Cell<T, W>) -> Option<(Held<T, W>, Box<Waiter<W>>)> {
+    // Acquire pairs with the Release of each push. No Release: the cell stays ours, the data is not handed on here.
+    let newest = cell.word.swap(owned(), Ordering::Acquire);
+    debug_assert!(!newest.is_null() && newest != owned(), "only pushes change the word under its owner");
+    // SAFETY: the word held the top of a stack of nodes that `take_or_queue` published, the oldest linking to null;
+    // the swap made them ours.
+    let mut jobs = unsafe { Chain::from_newest(newest) };
+    let oldest = jobs.pop_front();
+    // SAFETY: `queue` is the owner's and we are the owner; it is empty, so nothing is lost by the assignment.
+    unsafe { *cell.queue.get() = jobs };
+    oldest.map(|waiter| (Held::new(cell), waiter))
+}
+
+impl<T, W> Deref for Held<T, W> {
+    type Target = T;
+
+    #[inline(always)]
+    fn deref(&self) -> &T {
+        // SAFETY: one `Held` exists per owned cell, and its borrow is this one.
+        unsafe { &*self.cell.data.get() }
+    }
+}
+
+impl<T, W> DerefMut for Held<T, W> {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: as in `deref`, and the borrow is unique.
+        unsafe { &mut *self.cell.data.get() }
+    }
+}
+
+impl<T, W> Drop for Held<T, W> {
+    fn drop(&mut self) {
+        if let Some((held, waiter)) = Held::new(self.cell).release() {
+            eprintln!("darter: shard {} was dropped while jobs wait for it; stopping", held.id());
+            // Neither may be dropped on the way out.
+            mem::forget((held, waiter));
+            std::process::abort();
+        }
+    }
+}
+
+impl<T, W> fmt::Debug for Held<T, W> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Held").field("id", &self.id()).finish_non_exhaustive()
+    }
+}
+
+/// The word of an owned cell whose inbox is empty. Never the address of a node: those are aligned.
+#[inline(always)]
+fn owned<W>() -> *mut Waiter<W> {
+    ptr::without_provenance_mut(1)
+}
+
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+#[inline(always)]
+fn prefetch_for_write(line: *const i8) {
+    use core::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
+    // SAFETY: a prefetch is a hint, it cannot fault; SSE is part of x86-64.
+    unsafe { _mm_prefetch::<_MM_HINT_ET0>(line) };
+}
+
+#[cfg(all(target_arch = "aarch64", not(miri)))]
+#[inline(always)]
+fn prefetch_for_write(line: *const i8) {
+    // SAFETY: a prefetch is a hint, it cannot fault and changes no register.
+    unsafe {
+        core::arch::asm!("prfm pstl1keep, [{}]", in(reg) line, options(nostack, preserves_flags, readonly))
+    };
+}
+
+#[cfg(any(miri, not(any(target_arch = "x86_64", target_arch = "aarch64"))))]
+#[inline(always)]
+fn prefetch_for_write(_line: *const i8) {}

@@ -1,0 +1,136 @@
+//! `Grant`, the shards a job owns, and `acquire`, which takes several in ascending order.
+//!
+//! Everybody who owns one shard and goes for another goes upwards, so no circle of waiters can form.
+
+use core::fmt;
+use core::slice;
+
+use smallvec::SmallVec;
+
+use crate::cell::{Cell, Held};
+
+/// Shards owned together, in ascending order of id. Up to two are kept inline.
+pub struct Grant<T: 'static, W: 'static> {
+    held: SmallVec<[Held<T, W>; 2]>, // ids strictly ascending
+}
+
+impl<T, W> Grant<T, W> {
+    /// A grant of nothing; does not allocate.
+    #[inline]
+    pub fn empty() -> Self {
+        Self { held: SmallVec::new() }
+    }
+
+    /// How many shards are owned.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.held.len()
+    }
+
+    /// Whether no shard is owned.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.held.is_empty()
+    }
+
+    /// The data of shard `id`, if it is owned. Cost: O(log shards).
+    #[inline]
+    pub fn get_mut(&mut self, id: u16) -> Option<&mut T> {
+        let at = self.position(id)?;
+        self.held.get_mut(at).map(|held| &mut **held)
+    }
+
+    /// The data of shard `id`, if it is owned, to be read. Cost: O(log shards).
+    #[inline]
+    pub fn get(&self, id: u16) -> Option<&T> {
+        let at = self.position(id)?;
+        self.held.get(at).map(|held| &**held)
+    }
+
+    /// Every owned shard, ascending; `id()` names it.
+    #[inline]
+    pub fn iter_mut(&mut self) -> slice::IterMut<'_, Held<T, W>> {
+        self.held.iter_mut()
+    }
+
+    /// Adds a shard, whose id must be above those owned: taking one out of order is how deadlocks start.
+    #[inline]
+    pub fn push(&mut self, held: Held<T, W>) {
+        assert!(
+            self.held.last().is_none_or(|last| last.id() < held.id()),
+            "shards are taken in ascending order"
+        );
+        self.held.push(held);
+    }
+
+    /// Removes the shard with the highest id.
+    #[inline]
+    pub fn pop(&mut self) -> Option<Held<T, W>> {
+        self.held.pop()
+    }
+
+    /// Whether every one of `ids` is owned.
+    pub fn covers(&self, ids: &[u16]) -> bool {
+        ids.iter().all(|&id| self.position(id).is_some())
+    }
+
+    #[inline]
+    fn position(&self, id: u16) -> Option<usize> {
+        match self.held.as_slice() {
+            [] => None,
+            [only] => (only.id() == id).then_some(0),
+            many => many.binary_search_by_key(&id, Held::id).ok(),
+        }
+    }
+}
+
+impl<T, W> From<Held<T, W>> for Grant<T, W> {
+    #[inline]
+    fn from(held: Held<T, W>) -> Self {
+        let mut grant = Self::empty();
+        grant.held.push(held);
+        grant
+    }
+}
+
+impl<T, W> Default for Grant<T, W> {
+    fn default() -> Self {
+        Self::empty()
+    }
+}
+
+impl<T, W> fmt::Debug for Grant<T, W> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.held.iter().map(Held::id)).finish()
+    }
+}
+
+/// Takes the shards of `wanted` that `grant` lacks, in order, polling each busy one up to `spins` times.
+///
+/// Shape: `wanted` strictly ascending, each an index into `cells`; what `grant` holds is the beginning of `wanted`.
+/// Errors: the id of the first busy shard; what was taken stays in `grant`, to go on with later.
+#[inline]
+pub fn acquire<T, W>(
+    cells: &'static [Cell<T, W>],
+    wanted: &[u16],
+    grant: &mut Grant<T, W>,
+    spins: u32,
+) -> Result<(), u16> {
+    debug_assert!(wanted.is_sorted_by(|a, b| a < b), "wanted is ascending and distinct");
+    debug_assert!(
+        grant.len() <= wanted.len() && grant.held.iter().zip(wanted).all(|(held, &id)| held.id() == id),
+        "a grant grows along the list it was begun with"
+    );
+    let mut missing = wanted.get(grant.len()..).unwrap_or_default();
+    while let [id, rest @ ..] = missing {
+        if let [next, ..] = rest {
+            cells[usize::from(*next)].prefetch();
+        }
+        match cells[usize::from(*id)].take_spinning(spins) {
+            Some(held) => grant.push(held),
+            None => return Err(*id),
+        }
+        missing = rest;
+    }
+    Ok(())
+}

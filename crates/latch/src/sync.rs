@@ -1,0 +1,13 @@
+//! The one place that names atomics, so that this crate's unit tests run the real code under the shuttle
+//! scheduler. Everything outside the unit tests, `tests/` included, gets the hardware's atomics.
+
+#[cfg(not(test))]
+pub(crate) use core::{
+    hint::spin_loop,
+    sync::atomic::{AtomicPtr, Ordering},
+};
+#[cfg(test)]
+pub(crate) use shuttle::{
+    hint::spin_loop,
+    sync::atomic::{AtomicPtr, Ordering},
+};
