@@ -1,0 +1,227 @@
+//! Glob patterns as KEYS, SCAN, PSUBSCRIBE, CONFIG GET and ACL rules use them.
+//!
+//! `*`, `?`, `[abc]`, `[a-z]`, `[^x]`, `\x`; a class that is never closed ends with the pattern. No recursion and at
+//! most pattern length times text length steps, whatever the pattern.
+
+/// Whether `pattern` matches all of `text`; `nocase` folds ASCII letters. Source: Redis stringmatchlen, including
+/// that an empty text matches only an empty pattern.
+pub fn matches(pattern: &[u8], text: &[u8], nocase: bool) -> bool {
+    if nocase { run::<true>(pattern, text) } else { run::<false>(pattern, text) }
+}
+
+/// The bytes before the first special byte of `pattern`: every text that matches begins with them.
+pub fn literal_prefix(pattern: &[u8]) -> &[u8] {
+    let end = pattern.iter().position(|b| matches!(b, b'*' | b'?' | b'[' | b'\\'));
+    end.map_or(pattern, |end| &pattern[..end])
+}
+
+fn run<const NOCASE: bool>(pattern: &[u8], text: &[u8]) -> bool {
+    let (mut p, mut t) = (0, 0);
+    // Where to go on after a mismatch: pattern after the last star, and the text position it was last tried at.
+    let mut retry: Option<(usize, usize)> = None;
+    while t < text.len() {
+        if p < pattern.len() && pattern[p] == b'*' {
+            while p < pattern.len() && pattern[p] == b'*' {
+                p += 1;
+            }
+            if p == pattern.len() {
+                return true;
+            }
+            retry = Some((p, t));
+            continue;
+        }
+        match one::<NOCASE>(&pattern[p..], text[t]) {
+            Some(width) => {
+                p += width;
+                t += 1;
+            }
+            None => {
+                let Some((after_star, tried)) = retry else { return false };
+                p = after_star;
+                t = tried + 1;
+                retry = Some((p, t));
+            }
+        }
+    }
+    // Every element but a star takes one byte, so no other start of the last star could do better from here.
+    !text.is_empty() && pattern[p..].iter().all(|&b| b == b'*') || pattern.is_empty()
+}
+
+/// Length of the first element of `pattern`, which is not a star, when it matches `byte`.
+#[inline]
+fn one<const NOCASE: bool>(pattern: &[u8], byte: u8) -> Option<usize> {
+    let (matched, width) = match *pattern {
+        [] => (false, 0),
+        [b'?', ..] => (true, 1),
+        [b'[', ..] => class::<NOCASE>(pattern, byte),
+        [b'\\', escaped, ..] => (same::<NOCASE>(escaped, byte), 2),
+        [literal, ..] => (same::<NOCASE>(literal, byte), 1),
+    };
+    matched.then_some(width)
+}
+
+/// Whether the class at the start of `pattern` holds `byte`, and its length.
+fn class<const NOCASE: bool>(pattern: &[u8], byte: u8) -> (bool, usize) {
+    let negated = pattern.get(1) == Some(&b'^');
+    let mut at = 1 + usize::from(negated);
+    let mut found = false;
+    while let Some(&member) = pattern.get(at) {
+        match pattern[at..] {
+            // Escaped members keep their case even when the rest is folded, as in Redis.
+            [b'\\', escaped, ..] => {
+                found |= escaped == byte;
+                at += 2;
+            }
+            [b']', ..] => break,
+            [from, b'-', to, ..] => {
+                found |= in_range::<NOCASE>(from, to, byte);
+                at += 3;
+            }
+            _ => {
+                found |= same::<NOCASE>(member, byte);
+                at += 1;
+            }
+        }
+    }
+    (found != negated, (at + 1).min(pattern.len()))
+}
+
+fn in_range<const NOCASE: bool>(from: u8, to: u8, byte: u8) -> bool {
+    // C's `char` is signed on the platforms Redis is used on, and the ends may be in either order.
+    let (low, high) = if (from as i8) <= (to as i8) { (from, to) } else { (to, from) };
+    let fold = |b: u8| if NOCASE { b.to_ascii_lowercase() as i8 } else { b as i8 };
+    (fold(low)..=fold(high)).contains(&fold(byte))
+}
+
+#[inline]
+fn same<const NOCASE: bool>(a: u8, b: u8) -> bool {
+    if NOCASE { a.eq_ignore_ascii_case(&b) } else { a == b }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rng::Rng;
+
+    #[test]
+    fn patterns_match_as_in_redis() {
+        for (pattern, text, expected) in [
+            ("*", "a", true),
+            ("*", "", false),
+            ("", "", true),
+            ("", "a", false),
+            ("a*", "a", true),
+            ("a**", "a", true),
+            ("*a", "bba", true),
+            ("h?llo", "hello", true),
+            ("h?llo", "hllo", false),
+            ("h[ae]llo", "hallo", true),
+            ("h[^e]llo", "hello", false),
+            ("h[^e]llo", "hbllo", true),
+            ("h[a-b]llo", "hbllo", true),
+            ("h[b-a]llo", "hbllo", true),
+            ("h[a-b]llo", "hcllo", false),
+            ("h\\*llo", "h*llo", true),
+            ("h\\*llo", "hxllo", false),
+            ("a\\", "a\\", true),
+            ("[abc", "b", true),
+            ("[abc", "d", false),
+            ("[", "a", false),
+            ("[^", "a", true),
+            ("[^]", "a", true),
+            ("[]", "]", false),
+            ("[a-]", "-", false),
+            ("[a-]", "a", true),
+            ("[a-]", "]", true),
+            ("[a\\-z]", "-", true),
+            ("[a\\-z]", "b", false),
+            ("[\\]]", "]", true),
+            ("a*b*c", "aXbXbXc", true),
+            ("a*b*c", "aXbXbX", false),
+            ("*?", "", false),
+            ("*??", "abc", true),
+            ("???*", "ab", false),
+            ("foo*[0-9]", "foobar7", true),
+            ("x*", "yx", false),
+        ] {
+            assert_eq!(
+                matches(pattern.as_bytes(), text.as_bytes(), false),
+                expected,
+                "{pattern:?} on {text:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn case_is_folded_on_request() {
+        assert!(!matches(b"HeL*", b"hello", false));
+        assert!(matches(b"HeL*", b"hello", true));
+        assert!(matches(b"[A-C]x", b"bX", true));
+        assert!(!matches(b"[\\A]", b"a", true));
+        assert!(matches(b"\\A", b"a", true));
+    }
+
+    #[test]
+    fn bytes_above_127_compare_signed_in_ranges() {
+        assert!(matches(b"[\x80-\x01]", b"\xff", false));
+        assert!(!matches(b"[\x80-\x01]", b"\x7f", false));
+        assert!(matches(b"[\x80-\xff]", b"\x90", false));
+    }
+
+    #[test]
+    fn hostile_patterns_take_bounded_time() {
+        let text = vec![b'a'; 20_000];
+        let start = std::time::Instant::now();
+        let mut pattern = b"a*".repeat(500);
+        pattern.push(b'b');
+        assert!(!matches(&pattern, &text, false));
+        assert!(!matches(&b"*?".repeat(50_000), &text, false));
+        assert!(matches(&b"*?".repeat(10_000), &text, false));
+        assert!(start.elapsed().as_secs() < 5);
+    }
+
+    #[test]
+    fn random_patterns_agree_with_a_plain_recursive_matcher() {
+        // Small alphabet without classes, so that a three-line oracle says all there is to say.
+        fn oracle(p: &[u8], t: &[u8]) -> bool {
+            match (p, t) {
+                ([], _) => t.is_empty(),
+                ([b'*', rest @ ..], _) => (0..=t.len()).any(|n| oracle(rest, &t[n..])),
+                ([b'?', rest @ ..], [_, tail @ ..]) => oracle(rest, tail),
+                ([c, rest @ ..], [d, tail @ ..]) => c == d && oracle(rest, tail),
+                _ => false,
+            }
+        }
+        let mut rng = Rng::new(4);
+        let mut hits = 0;
+        for _ in 0..100_000 {
+            let pattern: Vec<u8> = (0..rng.below(8)).map(|_| b"ab*?"[rng.below(4) as usize]).collect();
+            let text: Vec<u8> = (0..1 + rng.below(8)).map(|_| b"ab"[rng.below(2) as usize]).collect();
+            let expected = oracle(&pattern, &text);
+            hits += usize::from(expected);
+            assert_eq!(matches(&pattern, &text, false), expected, "{pattern:?} on {text:?}");
+        }
+        assert!(hits > 1000);
+    }
+
+    #[test]
+    fn random_bytes_never_reach_outside() {
+        let mut rng = Rng::new(5);
+        for _ in 0..200_000 {
+            let special = b"[]^-\\*?ab";
+            let pattern: Vec<u8> =
+                (0..rng.below(12)).map(|_| special[rng.below(special.len() as u64) as usize]).collect();
+            let text: Vec<u8> = (0..rng.below(6)).map(|_| special[rng.below(9) as usize]).collect();
+            let sensitive = matches(&pattern, &text, false);
+            // Folding can only add matches when nothing is negated.
+            assert!(!sensitive || matches(&pattern, &text, true) || pattern.contains(&b'^'));
+        }
+    }
+
+    #[test]
+    fn the_prefix_ends_at_the_first_special_byte() {
+        assert_eq!(literal_prefix(b"user:*"), b"user:");
+        assert_eq!(literal_prefix(b"user"), b"user");
+        assert_eq!(literal_prefix(b"[a]"), b"");
+    }
+}
