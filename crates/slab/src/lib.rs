@@ -1,2 +1,21 @@
-//! slab
+//! Per-shard arenas for everything in the keyspace, and the allocator of everything outside it.
+//!
+//! An [`Arena`] hands out blocks of 1 byte to 32 KiB named by 32-bit [`Handle`]s, counts its own bytes exactly
+//! and gives empty pages back to the kernel. `store`, `pack` and `index` build on it. It never locks, never
+//! looks into a live block and never moves one by itself.
 
+mod arena;
+mod class;
+pub mod global;
+mod handle;
+mod page;
+mod region;
+mod runs;
+#[cfg(test)]
+mod tests;
+
+pub use arena::Arena;
+pub use handle::Handle;
+
+/// The largest block an arena hands out, in bytes. Longer values live outside the arena.
+pub const BLOCK_BYTES_MAX: usize = class::BYTES_MAX;

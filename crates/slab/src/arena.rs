@@ -1,0 +1,298 @@
+//! The arena of one shard: blocks by size class, from runs of pages, behind 32-bit handles.
+
+use crate::class;
+use crate::handle::Handle;
+use crate::page::{NOTHING, Page, UNIT_BYTES, UNIT_GRANULES};
+use crate::region::Region;
+use crate::runs::Runs;
+use std::io;
+
+/// Address space reserved by [`Arena::new`], in bytes: all that 32-bit handles can name.
+const RESERVE_BYTES: usize = 32 << 30;
+/// Below this the kernel's refusal is final.
+const RESERVE_BYTES_MIN: usize = 64 << 20;
+
+/// Blocks of one shard in one reserved address range. Safe with any handle: a stale one may read or spoil other
+/// blocks of the same arena, never memory outside of it. One that is beyond the reservation panics.
+pub struct Arena {
+    region: Region,
+    bins: [Bin; class::COUNT],
+    runs: Runs,
+    used_bytes: usize,
+    committed_units: usize,
+}
+
+/// The runs of one class.
+#[derive(Copy, Clone)]
+struct Bin {
+    // The run with room that is filled next, 0 = none. Full runs are in no list.
+    partial: u32,
+    // Runs of the class, full ones included.
+    runs: u32,
+}
+
+impl Arena {
+    /// An empty arena over 32 GiB of address space, or as much of it as the kernel gives; no memory is used yet.
+    /// Errors: not even 64 MiB could be reserved.
+    pub fn new() -> io::Result<Arena> {
+        let mut bytes = RESERVE_BYTES;
+        loop {
+            match Arena::with_reserve(bytes) {
+                Err(_) if bytes > RESERVE_BYTES_MIN => bytes /= 2,
+                done => return done,
+            }
+        }
+    }
+
+    /// An empty arena over `bytes` of address space, rounded up to whole MiB, at most 32 GiB. Errors: the kernel's.
+    pub fn with_reserve(bytes: usize) -> io::Result<Arena> {
+        Ok(Arena {
+            region: Region::reserve(bytes)?,
+            bins: [Bin { partial: 0, runs: 0 }; class::COUNT],
+            runs: Runs::new(),
+            used_bytes: 0,
+            committed_units: 0,
+        })
+    }
+
+    /// A block of at least `bytes`, 1..=`BLOCK_BYTES_MAX`, with unspecified (old) contents. `None`: the reservation
+    /// is exhausted, or `bytes` is out of range.
+    #[inline]
+    pub fn alloc(&mut self, bytes: usize) -> Option<Handle> {
+        if bytes.wrapping_sub(1) >= class::BYTES_MAX {
+            return None;
+        }
+        let class = class::of(bytes);
+        let mut unit = self.bins[class].partial;
+        if unit == 0 {
+            unit = self.add_run(class)?;
+        }
+        let block_bytes = class::BYTES[class];
+        let page = &mut self.region.pages_mut()[unit as usize];
+        let place = page.free;
+        let granule = if place != NOTHING {
+            let granule = unit * UNIT_GRANULES + u32::from(place);
+            // SAFETY: the unit is below `units` and the place 16 bits, so the granule is in the mapping or its guard.
+            let link = unsafe { self.region.at(granule).cast::<u16>().read() };
+            self.region.pages_mut()[unit as usize].free = link;
+            granule
+        } else {
+            let place = page.fresh;
+            let after = u32::from(place) + u32::from(block_bytes >> 2);
+            let room = u32::from(page.span) * UNIT_GRANULES;
+            page.fresh = if after <= room { place + (block_bytes >> 3) } else { NOTHING };
+            unit * UNIT_GRANULES + u32::from(place)
+        };
+        let page = &mut self.region.pages_mut()[unit as usize];
+        page.live += 1;
+        if page.is_full() {
+            self.unlist(class, unit);
+        }
+        self.used_bytes += usize::from(block_bytes);
+        Some(Handle::from_raw(granule))
+    }
+
+    /// Frees a block. Nothing happens when the handle names no block of this arena.
+    #[inline]
+    pub fn free(&mut self, h: Handle) {
+        let granule = h.raw();
+        let pages = self.region.pages_mut();
+        let Some(page) = pages.get((granule / UNIT_GRANULES) as usize) else { return };
+        let unit = page.first(granule / UNIT_GRANULES);
+        let Some(page) = pages.get_mut(unit as usize) else { return };
+        let class = usize::from(page.class);
+        if class.wrapping_sub(1) >= class::COUNT - 1 {
+            debug_assert!(false, "freed a block that is not live: {h:?}");
+            return;
+        }
+        let was_full = page.is_full();
+        let link = page.free;
+        page.free = (granule - unit * UNIT_GRANULES) as u16;
+        page.live -= 1;
+        let empty = page.live == 0;
+        self.used_bytes -= usize::from(class::BYTES[class]);
+        // SAFETY: the granule's unit is below `units`; checked by `get` above.
+        unsafe { self.region.at(granule).cast::<u16>().write(link) };
+        if was_full {
+            self.list(class, unit);
+        }
+        if empty {
+            self.drop_run(class, unit);
+        }
+    }
+
+    /// Usable bytes of the block: those of its size class. 0 when the handle names no block.
+    #[inline]
+    pub fn size(&self, h: Handle) -> usize {
+        let page = &self.region.pages()[(h.raw() / UNIT_GRANULES) as usize];
+        usize::from(class::BYTES[usize::from(page.class)])
+    }
+
+    /// The bytes that a block for `bytes` has, 1..=`BLOCK_BYTES_MAX`, without looking at any arena.
+    #[inline]
+    pub fn fits(bytes: usize) -> usize {
+        class::bytes_of(class::of(bytes.clamp(1, class::BYTES_MAX)))
+    }
+
+    /// The block, exactly `size(h)` bytes.
+    #[inline]
+    pub fn block(&self, h: Handle) -> &[u8] {
+        let bytes = self.size(h);
+        // SAFETY: `size` checked that the unit is below `units`; no class is longer than the guard behind the last.
+        unsafe { std::slice::from_raw_parts(self.region.at(h.raw()), bytes) }
+    }
+
+    /// The block for writing, exactly `size(h)` bytes.
+    #[inline]
+    pub fn block_mut(&mut self, h: Handle) -> &mut [u8] {
+        let bytes = self.size(h);
+        // SAFETY: as `block`; `&mut self` makes the borrow exclusive.
+        unsafe { std::slice::from_raw_parts_mut(self.region.at(h.raw()), bytes) }
+    }
+
+    /// From the block to the end of the reservation, for records that tell their own length: no class lookup.
+    #[inline]
+    pub fn tail(&self, h: Handle) -> &[u8] {
+        let bytes = self.tail_bytes(h);
+        // SAFETY: `tail_bytes` checked that the block starts in the mapping and counted what follows.
+        unsafe { std::slice::from_raw_parts(self.region.at(h.raw()), bytes) }
+    }
+
+    /// From the block to the end of the reservation for writing; only the block's own bytes are the caller's.
+    #[inline]
+    pub fn tail_mut(&mut self, h: Handle) -> &mut [u8] {
+        let bytes = self.tail_bytes(h);
+        // SAFETY: as `tail`; `&mut self` makes the borrow exclusive.
+        unsafe { std::slice::from_raw_parts_mut(self.region.at(h.raw()), bytes) }
+    }
+
+    /// Two different blocks for writing. Panics when they overlap.
+    #[inline]
+    pub fn two_mut(&mut self, a: Handle, b: Handle) -> (&mut [u8], &mut [u8]) {
+        let (a_bytes, b_bytes) = (self.size(a), self.size(b));
+        let (low, low_bytes, high) = if a.raw() < b.raw() { (a, a_bytes, b) } else { (b, b_bytes, a) };
+        assert!((high.raw() - low.raw()) as usize * 8 >= low_bytes && a != b, "blocks overlap: {a:?} {b:?}");
+        // SAFETY: each block is in the mapping as in `block`, and the two do not overlap.
+        unsafe {
+            (
+                std::slice::from_raw_parts_mut(self.region.at(a.raw()), a_bytes),
+                std::slice::from_raw_parts_mut(self.region.at(b.raw()), b_bytes),
+            )
+        }
+    }
+
+    /// Asks for the block's first cache line. Harmless with any handle.
+    #[inline]
+    pub fn prefetch(&self, h: Handle) {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: a prefetch reads nothing and never faults.
+        unsafe {
+            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            _mm_prefetch::<_MM_HINT_T0>(self.region.at(0).wrapping_add(h.raw() as usize * 8).cast());
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = h;
+    }
+
+    /// Class bytes of all live blocks.
+    #[inline]
+    pub fn used_bytes(&self) -> usize {
+        self.used_bytes
+    }
+
+    /// Bytes of the pages that belong to a class, each of which holds a live block. `maxmemory` counts these.
+    #[inline]
+    pub fn committed_bytes(&self) -> usize {
+        self.committed_units * UNIT_BYTES
+    }
+
+    /// Bytes of empty pages that are still resident: what [`Arena::release_empty`] can give back.
+    #[inline]
+    pub fn empty_bytes(&self) -> usize {
+        self.runs.dirty_units() as usize * UNIT_BYTES
+    }
+
+    /// Gives at most `pages_max` empty pages of 4 KiB back to the kernel; returns the bytes given back.
+    pub fn release_empty(&mut self, pages_max: usize) -> usize {
+        let pages_max = u32::try_from(pages_max).unwrap_or(u32::MAX);
+        self.runs.release(&mut self.region, pages_max)
+    }
+
+    /// Drops every block and gives all memory back with one system call.
+    pub fn clear(&mut self) {
+        self.region.discard_all(self.runs.top());
+        self.bins = [Bin { partial: 0, runs: 0 }; class::COUNT];
+        self.runs = Runs::new();
+        self.used_bytes = 0;
+        self.committed_units = 0;
+    }
+
+    #[inline]
+    fn tail_bytes(&self, h: Handle) -> usize {
+        let end = self.region.units() as usize * UNIT_BYTES;
+        let start = h.raw() as usize * 8;
+        assert!(start < end, "handle beyond the reservation: {h:?}");
+        end - start
+    }
+
+    /// Gives `class` another run; returns its first unit. The first run of a class is as short as can be, so that
+    /// a nearly empty shard stays small.
+    #[cold]
+    #[inline(never)]
+    fn add_run(&mut self, class: usize) -> Option<u32> {
+        let units = match self.bins[class].runs {
+            0 => class::bytes_of(class).div_ceil(UNIT_BYTES) as u8,
+            _ => class::RUN_UNITS[class],
+        };
+        let pages = self.region.pages_mut();
+        let unit = self.runs.take(pages, u32::from(units))?;
+        pages[unit as usize] = Page::used(units, class as u8);
+        for back in 1..units {
+            pages[unit as usize + usize::from(back)] = Page::inner(back, class as u8);
+        }
+        self.bins[class] = Bin { partial: unit, runs: self.bins[class].runs + 1 };
+        self.committed_units += usize::from(units);
+        Some(unit)
+    }
+
+    /// Takes an emptied run from its class.
+    #[cold]
+    #[inline(never)]
+    fn drop_run(&mut self, class: usize, unit: u32) {
+        self.unlist(class, unit);
+        self.bins[class].runs -= 1;
+        let pages = self.region.pages_mut();
+        let units = pages[unit as usize].span;
+        self.committed_units -= usize::from(units);
+        for page in &mut pages[unit as usize..unit as usize + usize::from(units)] {
+            *page = Page::empty(0, crate::page::UNUSED);
+        }
+        self.runs.put(pages, unit, u32::from(units));
+    }
+
+    /// Puts a run that has room first in its class: the fullest runs are filled first and the others can empty.
+    #[inline]
+    fn list(&mut self, class: usize, unit: u32) {
+        let head = std::mem::replace(&mut self.bins[class].partial, unit);
+        let pages = self.region.pages_mut();
+        if head != 0 {
+            pages[head as usize].prev = unit;
+        }
+        pages[unit as usize].next = head;
+        pages[unit as usize].prev = 0;
+    }
+
+    #[inline]
+    fn unlist(&mut self, class: usize, unit: u32) {
+        let pages = self.region.pages_mut();
+        let Page { next, prev, .. } = pages[unit as usize];
+        if next != 0 {
+            pages[next as usize].prev = prev;
+        }
+        if prev != 0 {
+            pages[prev as usize].next = next;
+        } else {
+            self.bins[class].partial = next;
+        }
+    }
+}
