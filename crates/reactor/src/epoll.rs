@@ -1,0 +1,332 @@
+//! The epoll driver: level-triggered, one receive per ready connection and turn, into one buffer of the thread.
+//!
+//! Called by `Reactor` only. It never reads until EAGAIN: a connection with more to say is simply ready again.
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::time::{Duration, Instant};
+
+use crate::listener::{ACCEPT_PAUSE, Accept, ListenAddr, Listener};
+use crate::sys;
+use crate::table::Table;
+use crate::token::{Kind, split_kind, with_kind};
+use crate::waker::Waker;
+use crate::{CloseReason, Config, Event, ListenerId, Socket, Token};
+
+#[derive(Debug)]
+pub(crate) struct Epoll {
+    fd: OwnedFd,
+    connections: Table<Connection>,
+    listeners: Table<Listener>,
+    // Kernel events of the current turn, the first `ready_len` of them; length is the limit per turn.
+    ready: Vec<libc::epoll_event>,
+    ready_len: usize,
+    buffer: Vec<u8>,
+    // What is to be told without the kernel: bytes a former reactor had read, and failures of epoll_ctl.
+    owed: Vec<Owed>,
+    accept_again: Option<Instant>,
+}
+
+#[derive(Debug)]
+struct Connection {
+    socket: Socket,
+    interest: u32, // as the kernel has it; DETACHED when it has none
+    paused: bool,
+    ended: bool,
+    wants_write: bool,
+}
+
+#[derive(Debug)]
+enum Owed {
+    Unread(Token),
+    Failure(Token, io::Error),
+}
+
+impl Epoll {
+    pub(crate) fn new(config: &Config, waker: &Waker) -> io::Result<Epoll> {
+        // SAFETY: epoll_create1 takes no pointers.
+        let fd = sys::owned(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;
+        // Edge-triggered: every ring of the eventfd is one event, and nobody has to read its counter.
+        let edge = (libc::EPOLLIN | libc::EPOLLET) as u32;
+        control(&fd, libc::EPOLL_CTL_ADD, waker.raw_fd(), edge, with_kind(0, Kind::Wake))?;
+        Ok(Epoll {
+            fd,
+            connections: Table::new(),
+            listeners: Table::new(),
+            ready: vec![libc::epoll_event { events: 0, u64: 0 }; config.events_max.clamp(1, 4096)],
+            ready_len: 0,
+            buffer: vec![0; config.recv_bytes_max.max(1)],
+            owed: Vec::new(),
+            accept_again: None,
+        })
+    }
+
+    pub(crate) fn listen(&mut self, listener: Listener) -> io::Result<ListenerId> {
+        let raw_fd = listener.raw_fd();
+        let name = self.listeners.insert(listener);
+        let added = control(&self.fd, libc::EPOLL_CTL_ADD, raw_fd, READ, with_kind(name, Kind::Accept));
+        if let Err(error) = added {
+            self.listeners.remove(name);
+            return Err(error);
+        }
+        Ok(ListenerId(name))
+    }
+
+    pub(crate) fn listener_address(&self, id: ListenerId) -> Option<&ListenAddr> {
+        self.listeners.get(id.0).map(Listener::address)
+    }
+
+    pub(crate) fn stop_listening(&mut self, id: ListenerId) {
+        self.listeners.remove(id.0);
+    }
+
+    pub(crate) fn register(&mut self, socket: Socket) -> io::Result<Token> {
+        let unread = !socket.unread.is_empty();
+        let raw_fd = socket.raw_fd();
+        let connection =
+            Connection { socket, interest: READ, paused: false, ended: false, wants_write: false };
+        let name = self.connections.insert(connection);
+        if let Err(error) = control(&self.fd, libc::EPOLL_CTL_ADD, raw_fd, READ, name) {
+            self.connections.remove(name);
+            return Err(error);
+        }
+        if unread {
+            self.owed.push(Owed::Unread(Token(name)));
+        }
+        Ok(Token(name))
+    }
+
+    #[inline]
+    pub(crate) fn socket(&self, token: Token) -> Option<&Socket> {
+        self.connections.get(token.0).map(|connection| &connection.socket)
+    }
+
+    pub(crate) fn connections_len(&self) -> usize {
+        self.connections.len()
+    }
+
+    pub(crate) fn tokens(&self) -> impl Iterator<Item = Token> + '_ {
+        self.connections.names().map(Token)
+    }
+
+    pub(crate) fn want_writable(&mut self, token: Token) {
+        self.change(token, |connection| connection.wants_write = true);
+    }
+
+    pub(crate) fn pause(&mut self, token: Token) {
+        self.change(token, |connection| connection.paused = true);
+    }
+
+    pub(crate) fn resume(&mut self, token: Token) {
+        if self.socket(token).is_some_and(|socket| !socket.unread.is_empty()) {
+            self.owed.push(Owed::Unread(token));
+        }
+        self.change(token, |connection| connection.paused = false);
+    }
+
+    pub(crate) fn close(&mut self, token: Token) {
+        // The kernel drops a closed descriptor from the set by itself.
+        self.connections.remove(token.0);
+    }
+
+    pub(crate) fn take(&mut self, token: Token) -> Option<Socket> {
+        let connection = self.connections.remove(token.0)?;
+        if connection.interest != DETACHED {
+            // Only a descriptor that is not in the set could fail here, and that is the wanted state.
+            let _ = control(&self.fd, libc::EPOLL_CTL_DEL, connection.socket.raw_fd(), 0, 0);
+        }
+        Some(connection.socket)
+    }
+
+    /// Waits up to `timeout`, forever for `None`, until something is ready.
+    pub(crate) fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
+        let timeout = if self.owed.is_empty() { self.shorten(timeout) } else { Some(Duration::ZERO) };
+        let timeout_ms = match timeout {
+            None => -1,
+            // Rounded up, or a wait of 0.3 ms would spin.
+            Some(timeout) => i32::try_from(timeout.as_nanos().div_ceil(1_000_000)).unwrap_or(i32::MAX),
+        };
+        let events_max = self.ready.len() as libc::c_int;
+        // SAFETY: `ready` has room for `events_max` events and is borrowed for the call.
+        let n =
+            unsafe { libc::epoll_wait(self.fd.as_raw_fd(), self.ready.as_mut_ptr(), events_max, timeout_ms) };
+        self.ready_len = match sys::check(n) {
+            Ok(n) => n as usize,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => 0,
+            Err(error) => return Err(error),
+        };
+        Ok(())
+    }
+
+    /// Tells the sink what the wait found; returns how many events that made.
+    pub(crate) fn deliver(&mut self, sink: &mut impl FnMut(Event<'_>)) -> io::Result<usize> {
+        let mut told = self.settle(sink);
+        self.accept_after_pause();
+        for i in 0..std::mem::take(&mut self.ready_len) {
+            let event = self.ready[i];
+            match split_kind(event.u64) {
+                Some((Kind::Receive, name)) => told += self.serve(Token(name), event.events, sink),
+                Some((Kind::Accept, name)) => told += self.accept(ListenerId(name), sink),
+                _ => {}
+            }
+        }
+        Ok(told)
+    }
+
+    /// Ends the wait in time for the next accept.
+    fn shorten(&self, timeout: Option<Duration>) -> Option<Duration> {
+        let Some(again) = self.accept_again else { return timeout };
+        let rest = again.saturating_duration_since(Instant::now());
+        Some(timeout.map_or(rest, |timeout| timeout.min(rest)))
+    }
+
+    /// Tells what is owed without the kernel, before anything newer of the same connection.
+    fn settle(&mut self, sink: &mut impl FnMut(Event<'_>)) -> usize {
+        let mut told = 0;
+        for owed in std::mem::take(&mut self.owed) {
+            match owed {
+                Owed::Unread(token) => {
+                    let Some(connection) = self.connections.get_mut(token.0) else { continue };
+                    if !connection.paused && !connection.socket.unread.is_empty() {
+                        let bytes = std::mem::take(&mut connection.socket.unread);
+                        sink(Event::Data { token, bytes: &bytes });
+                        told += 1;
+                    }
+                }
+                Owed::Failure(token, error) => {
+                    let Some(connection) = self.connections.get_mut(token.0) else { continue };
+                    if !std::mem::replace(&mut connection.ended, true) {
+                        sink(Event::Closed { token, reason: CloseReason::Error(error) });
+                        told += 1;
+                    }
+                }
+            }
+        }
+        told
+    }
+
+    /// One connection's readiness: at most one `Writable` and one `Data` or `Closed`.
+    #[inline]
+    fn serve(&mut self, token: Token, ready: u32, sink: &mut impl FnMut(Event<'_>)) -> usize {
+        let Some(connection) = self.connections.get_mut(token.0) else { return 0 };
+        let mut told = 0;
+        if connection.wants_write && ready & (WRITE | GONE) != 0 {
+            self.change(token, |connection| connection.wants_write = false);
+            sink(Event::Writable { token });
+            told += 1;
+        } else if !connection.reads() && ready & GONE != 0 {
+            // Always reported, wanted or not: leave the set until somebody wants something of it.
+            self.detach(token);
+            return 0;
+        }
+        if ready & (READ | GONE) == 0 {
+            return told;
+        }
+        let Some(connection) = self.connections.get(token.0) else { return told };
+        if !connection.reads() {
+            return told;
+        }
+        let reason = match sys::receive(connection.socket.raw_fd(), &mut self.buffer) {
+            Ok(0) => CloseReason::Eof,
+            Ok(n) => {
+                sink(Event::Data { token, bytes: &self.buffer[..n] });
+                return told + 1;
+            }
+            Err(error) if sys::is_transient(&error) => return told,
+            Err(error) => CloseReason::Error(error),
+        };
+        self.change(token, |connection| connection.ended = true);
+        sink(Event::Closed { token, reason });
+        told + 1
+    }
+
+    fn accept(&mut self, id: ListenerId, sink: &mut impl FnMut(Event<'_>)) -> usize {
+        let mut told = 0;
+        for _ in 0..ACCEPTS_PER_TURN {
+            let Some(listener) = self.listeners.get(id.0) else { break };
+            match listener.accept() {
+                Accept::Socket(socket) => {
+                    sink(Event::Accepted { listener: id, socket });
+                    told += 1;
+                }
+                Accept::Skip => {}
+                Accept::Empty => break,
+                Accept::Pause => {
+                    self.listen_for(0);
+                    self.accept_again = Some(Instant::now() + ACCEPT_PAUSE);
+                    break;
+                }
+            }
+        }
+        told
+    }
+
+    fn accept_after_pause(&mut self) {
+        if self.accept_again.is_some_and(|again| Instant::now() >= again) {
+            self.accept_again = None;
+            self.listen_for(READ);
+        }
+    }
+
+    /// Descriptors run out for the whole process, so all listeners rest and return together.
+    fn listen_for(&self, interest: u32) {
+        for name in self.listeners.names() {
+            if let Some(listener) = self.listeners.get(name) {
+                // MOD of a descriptor in the set allocates nothing, so it cannot fail.
+                let data = with_kind(name, Kind::Accept);
+                let _ = control(&self.fd, libc::EPOLL_CTL_MOD, listener.raw_fd(), interest, data);
+            }
+        }
+    }
+
+    /// Changes what a connection wants and tells the kernel if that made a difference.
+    fn change(&mut self, token: Token, edit: impl FnOnce(&mut Connection)) {
+        let Some(connection) = self.connections.get_mut(token.0) else { return };
+        edit(connection);
+        let wanted = connection.wanted();
+        if wanted == connection.interest || (connection.interest == DETACHED && wanted == 0) {
+            return;
+        }
+        let operation =
+            if connection.interest == DETACHED { libc::EPOLL_CTL_ADD } else { libc::EPOLL_CTL_MOD };
+        match control(&self.fd, operation, connection.socket.raw_fd(), wanted, token.0) {
+            Ok(()) => connection.interest = wanted,
+            Err(error) => self.owed.push(Owed::Failure(token, error)),
+        }
+    }
+
+    fn detach(&mut self, token: Token) {
+        if let Some(connection) = self.connections.get_mut(token.0) {
+            connection.interest = DETACHED;
+            // Only a descriptor that is not in the set could fail here, and that is the wanted state.
+            let _ = control(&self.fd, libc::EPOLL_CTL_DEL, connection.socket.raw_fd(), 0, 0);
+        }
+    }
+}
+
+impl Connection {
+    #[inline]
+    fn reads(&self) -> bool {
+        !self.paused && !self.ended
+    }
+
+    fn wanted(&self) -> u32 {
+        let read = if self.reads() { READ } else { 0 };
+        let write = if self.wants_write { WRITE } else { 0 };
+        read | write
+    }
+}
+
+fn control(set: &OwnedFd, operation: libc::c_int, fd: RawFd, interest: u32, data: u64) -> io::Result<()> {
+    let mut event = libc::epoll_event { events: interest, u64: data };
+    // SAFETY: `event` is borrowed for the call.
+    sys::check(unsafe { libc::epoll_ctl(set.as_raw_fd(), operation, fd, &raw mut event) }).map(drop)
+}
+
+const READ: u32 = libc::EPOLLIN as u32;
+const WRITE: u32 = libc::EPOLLOUT as u32;
+// Reported by the kernel whatever the interest.
+const GONE: u32 = (libc::EPOLLERR | libc::EPOLLHUP) as u32;
+const DETACHED: u32 = u32::MAX;
+// A burst of clients must not starve those already served.
+const ACCEPTS_PER_TURN: usize = 64;

@@ -1,0 +1,46 @@
+//! What a turn tells the worker.
+
+use std::io;
+
+use crate::{ListenerId, Socket, Token};
+
+/// One thing that happened. `Data` lends its bytes for the call only.
+#[derive(Debug)]
+pub enum Event<'a> {
+    /// A client connected. Register the socket here, or hand it to another thread's reactor; dropping it closes it.
+    Accepted {
+        /// Where it came in.
+        listener: ListenerId,
+        /// The connection, non-blocking.
+        socket: Socket,
+    },
+    /// Bytes arrived, never none. A connection may have several of these in one turn, in order.
+    Data {
+        /// Whose.
+        token: Token,
+        /// In a buffer of the reactor, gone after the call.
+        bytes: &'a [u8],
+    },
+    /// The peer will send no more. The connection stays until `close(token)`, so that replies to its last bytes can
+    /// still be sent; no further `Data` comes.
+    Closed {
+        /// Whose.
+        token: Token,
+        /// Politely or not.
+        reason: CloseReason,
+    },
+    /// A send may get further now; comes once per `want_writable`.
+    Writable {
+        /// Whose.
+        token: Token,
+    },
+}
+
+/// Why a connection gives no more bytes.
+#[derive(Debug)]
+pub enum CloseReason {
+    /// The peer finished writing (it may still read).
+    Eof,
+    /// Reset, timed out, or refused by the kernel; sends will fail too.
+    Error(io::Error),
+}

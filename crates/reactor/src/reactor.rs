@@ -1,0 +1,234 @@
+//! One thread's reactor: the face over the two drivers, and when to spin and when to sleep.
+//!
+//! Called by a worker thread that owns it. A worker's loop is: `turn` (collect what arrived), execute, `send` the
+//! replies, housekeeping. The sink of a turn has no access to the reactor, so nothing changes under a turn's feet.
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use crate::epoll::Epoll;
+use crate::listener::{ListenAddr, Listener};
+use crate::waker::Waker;
+use crate::{Config, DriverChoice, Event, ListenerId, Socket, Token, sys};
+
+/// Accepts, receives and sends for one thread. May be moved to its thread before the first turn, not after.
+#[derive(Debug)]
+pub struct Reactor {
+    driver: Driver,
+    config: Config,
+    waker: Waker,
+    note: Option<String>,
+    // Moving average of how long sleeps last, in microseconds; only kept when spinning is allowed.
+    sleep_us: u64,
+}
+
+#[derive(Debug)]
+enum Driver {
+    Epoll(Epoll),
+}
+
+/// Runs the same expression on whichever driver there is.
+macro_rules! on {
+    ($driver:expr, $name:ident => $body:expr) => {
+        match $driver {
+            Driver::Epoll($name) => $body,
+        }
+    };
+}
+
+impl Reactor {
+    /// Makes a reactor with no connections. Errors: no descriptors left, or `Uring` where the kernel refuses it.
+    pub fn new(choice: DriverChoice, config: &Config) -> io::Result<Reactor> {
+        let waker = Waker::new()?;
+        let note = match choice {
+            DriverChoice::Epoll => None,
+            _ => Some(String::from("io_uring driver not built yet")),
+        };
+        let driver = Driver::Epoll(Epoll::new(config, &waker)?);
+        Ok(Reactor { driver, config: config.clone(), waker, note, sleep_us: 0 })
+    }
+
+    /// `epoll` or `io_uring`.
+    pub fn driver_name(&self) -> &'static str {
+        match self.driver {
+            Driver::Epoll(_) => "epoll",
+        }
+    }
+
+    /// Why `Auto` did not take io_uring, for the log; `None` when it did or was not asked.
+    pub fn driver_note(&self) -> Option<&str> {
+        self.note.as_deref()
+    }
+
+    /// A handle for other threads to end this reactor's sleep.
+    pub fn waker(&self) -> Waker {
+        self.waker.clone()
+    }
+
+    /// Starts accepting at `address`; connections arrive as `Accepted`. Errors as bind and listen give them.
+    ///
+    /// A Unix socket with a mode sets the process's umask for a moment: open listeners before other threads work.
+    pub fn listen(&mut self, address: &ListenAddr) -> io::Result<ListenerId> {
+        let listener = Listener::open(address, &self.config)?;
+        on!(&mut self.driver, driver => driver.listen(listener))
+    }
+
+    /// Where a listener really listens, the port filled in; `None` for a stale id.
+    pub fn local_addr(&self, id: ListenerId) -> Option<ListenAddr> {
+        on!(&self.driver, driver => driver.listener_address(id).cloned())
+    }
+
+    /// Closes a listener and removes its Unix path. Clients not yet told as `Accepted` are dropped.
+    pub fn stop_listening(&mut self, id: ListenerId) {
+        on!(&mut self.driver, driver => driver.stop_listening(id))
+    }
+
+    /// Starts receiving from a socket. Errors: out of kernel memory; the socket is closed then.
+    pub fn register(&mut self, socket: Socket) -> io::Result<Token> {
+        on!(&mut self.driver, driver => driver.register(socket))
+    }
+
+    /// The socket of a connection, for its names and options.
+    pub fn socket(&self, token: Token) -> Option<&Socket> {
+        on!(&self.driver, driver => driver.socket(token))
+    }
+
+    /// Number of registered connections.
+    pub fn connections(&self) -> usize {
+        on!(&self.driver, driver => driver.connections_len())
+    }
+
+    /// Tokens of all registered connections, in slot order.
+    pub fn tokens(&self) -> Vec<Token> {
+        on!(&self.driver, driver => driver.tokens().collect())
+    }
+
+    /// Tells the sink everything that happened; sleeps for it up to `timeout` (`None`: without end) if nothing did.
+    ///
+    /// Before sleeping, the reactor raises its sleeping flag and then calls `may_sleep`: it must look at every queue
+    /// whose posters call [`Waker::wake`], and answer false if one has work. Returns the number of events told; 0 is
+    /// normal after a wake, a timeout or a signal. Errors are faults of the driver itself, none are expected.
+    pub fn turn(
+        &mut self,
+        timeout: Option<Duration>,
+        mut may_sleep: impl FnMut() -> bool,
+        mut sink: impl FnMut(Event<'_>),
+    ) -> io::Result<usize> {
+        if timeout == Some(Duration::ZERO) {
+            return self.poll(&mut sink);
+        }
+        if self.config.spin_us == 0 {
+            return self.sleep(timeout, &mut may_sleep, &mut sink);
+        }
+        let spin_us = u64::from(self.config.spin_us);
+        let start = Instant::now();
+        if self.sleep_us <= spin_us {
+            let spin = Duration::from_micros(spin_us);
+            loop {
+                let told = self.poll(&mut sink)?;
+                if told > 0 || !may_sleep() {
+                    self.learn(start.elapsed());
+                    return Ok(told);
+                }
+                if start.elapsed() >= spin {
+                    break;
+                }
+                std::hint::spin_loop();
+            }
+        }
+        let told = self.sleep(timeout, &mut may_sleep, &mut sink);
+        self.learn(start.elapsed());
+        told
+    }
+
+    /// Sends what the kernel takes now, without waiting: `Ok(n)` with `n < bytes.len()` (0 included) means its buffer
+    /// is full; the caller keeps the rest and asks [`Reactor::want_writable`]. Errors: the connection is broken
+    /// (`NotConnected` for a stale token); close it.
+    #[inline]
+    pub fn send(&mut self, token: Token, bytes: &[u8]) -> io::Result<usize> {
+        match self.socket(token) {
+            Some(socket) => sys::send(socket.raw_fd(), bytes),
+            None => Err(stale()),
+        }
+    }
+
+    /// Like [`Reactor::send`] for several pieces in one system call, at most the first 1,024 of them.
+    pub fn send_vectored(&mut self, token: Token, pieces: &[io::IoSlice<'_>]) -> io::Result<usize> {
+        match self.socket(token) {
+            Some(socket) => sys::send_vectored(socket.raw_fd(), pieces),
+            None => Err(stale()),
+        }
+    }
+
+    /// Asks for one `Writable` when a send may get further, or has become pointless because the peer is gone.
+    pub fn want_writable(&mut self, token: Token) {
+        on!(&mut self.driver, driver => driver.want_writable(token))
+    }
+
+    /// Stops receiving, so that TCP slows the peer down. What the kernel had already handed over is still told; a
+    /// peer that leaves meanwhile is noticed after `resume`, or by a send.
+    pub fn pause(&mut self, token: Token) {
+        on!(&mut self.driver, driver => driver.pause(token))
+    }
+
+    /// Receives again after `pause`.
+    pub fn resume(&mut self, token: Token) {
+        on!(&mut self.driver, driver => driver.resume(token))
+    }
+
+    /// Closes a connection; its token is stale from now on and no event for it follows.
+    pub fn close(&mut self, token: Token) {
+        on!(&mut self.driver, driver => driver.close(token))
+    }
+
+    /// Ends our side of the stream after what was sent; the peer sees the end, we still receive.
+    pub fn shutdown_write(&mut self, token: Token) {
+        if let Some(socket) = self.socket(token) {
+            // A peer already gone makes this fail, and its `Closed` comes anyway.
+            // SAFETY: shutdown takes no pointers.
+            let _ = unsafe { libc::shutdown(socket.raw_fd(), libc::SHUT_WR) };
+        }
+    }
+
+    /// Deregisters a connection without closing it, for another thread's reactor to register. Loses no byte: what was
+    /// received but not told travels in the socket. `None` for a stale token. Cost: a system call or two.
+    pub fn take(&mut self, token: Token) -> Option<Socket> {
+        on!(&mut self.driver, driver => driver.take(token))
+    }
+
+    fn sleep(
+        &mut self,
+        timeout: Option<Duration>,
+        may_sleep: &mut impl FnMut() -> bool,
+        sink: &mut impl FnMut(Event<'_>),
+    ) -> io::Result<usize> {
+        self.waker.before_sleep();
+        let timeout = if may_sleep() { timeout } else { Some(Duration::ZERO) };
+        let waited = on!(&mut self.driver, driver => driver.wait(timeout));
+        // The flag comes down before the sink runs: posters need not ring at a thread that is awake.
+        self.waker.after_sleep();
+        waited?;
+        on!(&mut self.driver, driver => driver.deliver(sink))
+    }
+
+    /// Takes what is there without sleeping.
+    fn poll(&mut self, sink: &mut impl FnMut(Event<'_>)) -> io::Result<usize> {
+        on!(&mut self.driver, driver => {
+            driver.wait(Some(Duration::ZERO))?;
+            driver.deliver(sink)
+        })
+    }
+
+    /// Moves the average an eighth of the way to the latest wait.
+    fn learn(&mut self, waited: Duration) {
+        let waited_us = u64::try_from(waited.as_micros()).unwrap_or(u64::MAX).min(WAIT_US_MAX);
+        self.sleep_us = (self.sleep_us * 7 + waited_us) / 8;
+    }
+}
+
+fn stale() -> io::Error {
+    io::Error::from(io::ErrorKind::NotConnected)
+}
+
+// One long sleep must not forbid spinning for the next hundred short ones.
+const WAIT_US_MAX: u64 = 1_000;
