@@ -36,6 +36,9 @@ unsafe impl<T: Send, W: Send> Send for Cell<T, W> {}
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Queued;
 
+/// The ownership of a shard, with the job whose turn it is there.
+pub type Turn<T, W> = (Held<T, W>, Box<Waiter<W>>);
+
 impl<T, W> Cell<T, W> {
     /// A free shard. `id` is its index in the slice of cells.
     pub fn new(id: u16, data: T) -> Self {
@@ -45,6 +48,12 @@ impl<T, W> Cell<T, W> {
             id,
             data: UnsafeCell::new(data),
         }
+    }
+
+    /// The data of a cell that was never leaked, or of one a model is done with.
+    #[cfg(test)]
+    pub(crate) fn into_data(self) -> T {
+        self.data.into_inner()
     }
 
     /// The index given to [`Cell::new`].
@@ -100,10 +109,7 @@ impl<T, W> Cell<T, W> {
 
     /// Takes the shard if it is free and returns the waiter too; else leaves the waiter for the owner, behind all that
     /// wait already. Once queued, the job may be running elsewhere before this returns.
-    pub fn take_or_queue(
-        &'static self,
-        waiter: Box<Waiter<W>>,
-    ) -> Result<(Held<T, W>, Box<Waiter<W>>), Queued> {
+    pub fn take_or_queue(&'static self, waiter: Box<Waiter<W>>) -> Result<Turn<T, W>, Queued> {
         let node = Box::into_raw(waiter);
         // Relaxed: the value is only compared against, whatever is done follows a successful swap.
         let mut seen = self.word.load(Ordering::Relaxed);
@@ -174,7 +180,7 @@ impl<T, W> Held<T, W> {
     /// Lets go of the shard, or, when jobs wait for it, returns the oldest with the ownership: run it, then release
     /// again. Cost: one compare-and-swap when nobody waits.
     #[inline]
-    pub fn release(self) -> Option<(Held<T, W>, Box<Waiter<W>>)> {
+    pub fn release(self) -> Option<Turn<T, W>> {
         let cell = self.cell;
         mem::forget(self);
         // SAFETY: `queue` is the owner's, we are the owner until the swap below, and the borrow ends before it.
@@ -192,7 +198,7 @@ impl<T, W> Held<T, W> {
 
 /// Moves the jobs off the word into the owner's queue and returns the oldest. The caller owns `cell`, `queue` is empty.
 #[cold]
-fn take_inbox<T, W>(cell: &'static Cell<T, W>) -> Option<(Held<T, W>, Box<Waiter<W>>)> {
+fn take_inbox<T, W>(cell: &'static Cell<T, W>) -> Option<Turn<T, W>> {
     // Acquire pairs with the Release of each push. No Release: the cell stays ours, the data is not handed on here.
     let newest = cell.word.swap(owned(), Ordering::Acquire);
     debug_assert!(!newest.is_null() && newest != owned(), "only pushes change the word under its owner");

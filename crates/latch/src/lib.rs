@@ -13,9 +13,11 @@ mod drive;
 mod grant;
 mod mailbox;
 mod sync;
+#[cfg(test)]
+mod tests;
 mod waiter;
 
-pub use cell::{Cell, Held, Queued};
+pub use cell::{Cell, Held, Queued, Turn};
 pub use drive::{Job, Runner, drive, drive_one, queue_for};
 pub use grant::{Grant, acquire};
 pub use mailbox::Mailbox;
