@@ -1,4 +1,225 @@
-//! darter-bench
+//! darter-bench: a load generator, the comparison with Redis and memcached, and instruction counts.
+//!
+//! `darter-bench compare` prints the tables of the README; `darter-bench load` drives any server; `darter-bench
+//! instructions` counts what an operation costs. `--help` lists the flags.
 #![forbid(unsafe_code)]
 
-fn main() {}
+mod compare;
+mod cores;
+mod expiry;
+mod histogram;
+mod instructions;
+mod keys;
+mod load;
+mod memory;
+mod replies;
+mod report;
+mod samples;
+mod server;
+mod setting;
+mod speed;
+mod template;
+mod usage;
+mod workload;
+
+use std::io;
+use std::net::ToSocketAddrs;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+
+use crate::compare::Suite;
+use crate::keys::Distribution;
+use crate::load::Load;
+use crate::replies::Protocol;
+use crate::setting::Setting;
+use crate::template::{Filling, Pool, VALUE_BYTES_MAX};
+use crate::usage::Cpu;
+use crate::workload::Workload;
+
+fn main() -> ExitCode {
+    let matches = command().get_matches();
+    let result = match matches.subcommand() {
+        Some(("compare", args)) => run_compare(args),
+        Some(("load", args)) => run_load(args),
+        Some(("instructions", args)) => run_instructions(args),
+        _ => Err(io::Error::other("a subcommand is needed: compare, load or instructions")),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("darter-bench: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn command() -> Command {
+    let text = |name: &'static str, default: &'static str, help: &'static str| {
+        Arg::new(name).long(name).default_value(default).help(help)
+    };
+    let number = |name, default, help| text(name, default, help).value_parser(value_parser!(u64));
+    let compare = Command::new("compare")
+        .about("Compare Redis, memcached, the echo floor and Darter on loopback")
+        .arg(text("suite", "engine", "engine or types"))
+        .arg(number("rounds", "5", "rounds of each speed row"))
+        .arg(text("rows", "", "only rows whose name contains this; also: start, expiry"))
+        .arg(text("scale", "1", "operations are multiplied by this").value_parser(value_parser!(f64)))
+        .arg(number("wall-seconds", "60", "the longest a measured part may take"))
+        .arg(text("darter", "target/release/darter", "Darter's binary"))
+        .arg(
+            Arg::new("darter-flag")
+                .long("darter-flag")
+                .action(ArgAction::Append)
+                .help("a further flag for Darter"),
+        )
+        .arg(text("redis", "/usr/bin/redis-server", "Redis' binary"))
+        .arg(text("memcached", "/usr/bin/memcached", "memcached's binary"))
+        .arg(text("echo-floor", "target/release/examples/echo_floor", "the echo floor's binary"))
+        .arg(text("echo-floor-driver", "epoll", "its I/O driver"));
+    let load = Command::new("load")
+        .about("Drive a server and print what was measured")
+        .arg(text("address", "127.0.0.1:6379", "where the server listens"))
+        .arg(text("workload", "get", "what is sent").long_help(workload::NAMES))
+        .arg(text("protocol", "resp", "resp or memcached"))
+        .arg(number("ops", "1000000", "operations"))
+        .arg(number("wall-seconds", "60", "the run ends after this"))
+        .arg(number("connections", "50", "connections"))
+        .arg(number("pipeline", "1", "requests in flight per connection"))
+        .arg(number("threads", "1", "client threads"))
+        .arg(number("keys", "100000", "key space"))
+        .arg(number("value-bytes", "256", "bytes of a value"))
+        .arg(text("keys-by", "uniform", "uniform, sequential, or a Zipf theta such as 0.99"))
+        .arg(Arg::new("ascii").long("ascii").action(ArgAction::SetTrue).help("values are text"))
+        .arg(number("seed", "42", "keys follow from it"))
+        .arg(
+            Arg::new("core")
+                .long("core")
+                .action(ArgAction::Append)
+                .value_parser(value_parser!(usize))
+                .help("pin to it"),
+        )
+        .arg(
+            Arg::new("pid")
+                .long("pid")
+                .value_parser(value_parser!(u32))
+                .help("server process whose CPU is read"),
+        );
+    let instructions = Command::new("instructions")
+        .about("Count instructions per operation of `BINARY OPS MODE…` with callgrind")
+        .arg(text("binary", "target/release/examples/dispatch", "the program"))
+        .arg(number("ops", "20000", "operations of the shorter run"))
+        .arg(number("limit", "0", "fail above so many instructions; 0: never"))
+        .arg(
+            Arg::new("mode").num_args(1..).default_value("get").help("what follows OPS on its command line"),
+        );
+    Command::new("darter-bench").about("Measures Darter").subcommands([compare, load, instructions])
+}
+
+fn run_compare(args: &ArgMatches) -> io::Result<()> {
+    let path = |name: &str| PathBuf::from(string(args, name));
+    let mut setting = Setting {
+        redis_path: path("redis"),
+        memcached_path: path("memcached"),
+        // Servers run in directories of their own, so a relative path must be made whole.
+        darter_path: std::path::absolute(path("darter"))?,
+        darter_flags: args.get_many::<String>("darter-flag").unwrap_or_default().cloned().collect(),
+        echo_floor_path: std::path::absolute(path("echo-floor"))?,
+        echo_floor_driver: string(args, "echo-floor-driver"),
+        rounds: number(args, "rounds") as usize,
+        scale: args.get_one::<f64>("scale").copied().unwrap_or(1.0),
+        wall: Duration::from_secs(number(args, "wall-seconds")),
+        server_cores: Vec::new(),
+        client_cores: Vec::new(),
+        all_cores: Vec::new(),
+    };
+    setting.place()?;
+    let suite = match string(args, "suite").as_str() {
+        "engine" => Suite::Engine,
+        "types" => Suite::Types,
+        other => return Err(io::Error::other(format!("unknown suite {other:?}; known: engine, types"))),
+    };
+    compare::run(suite, &string(args, "rows"), &setting);
+    Ok(())
+}
+
+fn run_load(args: &ArgMatches) -> io::Result<()> {
+    let protocol = match string(args, "protocol").as_str() {
+        "resp" => Protocol::Resp,
+        "memcached" => Protocol::Memcached,
+        other => return Err(io::Error::other(format!("unknown protocol {other:?}"))),
+    };
+    let value_bytes = number(args, "value-bytes") as usize;
+    if value_bytes > VALUE_BYTES_MAX {
+        return Err(io::Error::other(format!("values are limited to {VALUE_BYTES_MAX} bytes")));
+    }
+    let distribution = match string(args, "keys-by").as_str() {
+        "uniform" => Distribution::Uniform,
+        "sequential" => Distribution::Sequential,
+        theta => {
+            Distribution::Zipf(theta.parse().map_err(|_| io::Error::other("--keys-by is not understood"))?)
+        }
+    };
+    let workload = Workload::by_name(&string(args, "workload"), protocol, number(args, "keys"), value_bytes)
+        .map_err(io::Error::other)?
+        .with_distribution(distribution);
+    let address = string(args, "address");
+    let load = Load {
+        address: address.to_socket_addrs()?.next().ok_or_else(|| io::Error::other("no such address"))?,
+        ops: number(args, "ops"),
+        wall: Duration::from_secs(number(args, "wall-seconds")),
+        connections: number(args, "connections") as usize,
+        pipeline: number(args, "pipeline") as usize,
+        threads: number(args, "threads") as usize,
+        cores: args.get_many::<usize>("core").unwrap_or_default().copied().collect(),
+        seed: number(args, "seed"),
+    };
+    let filling = if args.get_flag("ascii") { Filling::Ascii } else { Filling::Binary };
+    let pid = args.get_one::<u32>("pid").copied();
+    let before = pid.map(Cpu::of).transpose()?;
+    let measured = load.run(&workload, &Pool::new(filling))?;
+    let us = |fraction| measured.latency.quantile(fraction).as_secs_f64() * 1e6;
+    println!(
+        "ops {} in {:.3} s: {:.0} ops/s",
+        measured.ops,
+        measured.elapsed.as_secs_f64(),
+        measured.ops_per_second()
+    );
+    println!(
+        "latency µs: p50 {:.0}  p99 {:.0}  p99.9 {:.0}  slowest {}",
+        us(0.5),
+        us(0.99),
+        us(0.999),
+        measured.latency.max().as_micros()
+    );
+    if let (Some(pid), Some(before)) = (pid, before) {
+        let cpu = Cpu::of(pid)?.since(&before);
+        println!("server CPU: {:.3} µs/op", cpu.total.as_secs_f64() * 1e6 / measured.ops.max(1) as f64);
+    }
+    match measured.first_error {
+        None => Ok(()),
+        Some(text) => Err(io::Error::other(format!("{} error replies, the first: {text}", measured.errors))),
+    }
+}
+
+fn run_instructions(args: &ArgMatches) -> io::Result<()> {
+    let mode: Vec<String> = args.get_many::<String>("mode").unwrap_or_default().cloned().collect();
+    let binary = PathBuf::from(string(args, "binary"));
+    let count = instructions::per_operation(&binary, &mode, number(args, "ops").max(1))?;
+    println!("{}: {count:.1} instructions per operation", mode.join(" "));
+    let limit = number(args, "limit");
+    if limit > 0 && count > limit as f64 {
+        return Err(io::Error::other(format!("more than the limit of {limit}")));
+    }
+    Ok(())
+}
+
+fn string(args: &ArgMatches, name: &str) -> String {
+    args.get_one::<String>(name).cloned().unwrap_or_default()
+}
+
+fn number(args: &ArgMatches, name: &str) -> u64 {
+    args.get_one::<u64>(name).copied().unwrap_or_default()
+}

@@ -1,0 +1,56 @@
+//! The comparison: runs the rows of a suite and prints each table as it grows.
+
+use crate::setting::Setting;
+use crate::{expiry, memory, report, speed};
+
+/// Which rows are run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Suite {
+    /// Strings, memory, start, expiry.
+    Engine,
+    /// The collections.
+    Types,
+}
+
+/// Runs the rows whose name contains `filter` and prints the tables to stdout, progress to stderr.
+pub fn run(suite: Suite, filter: &str, setting: &Setting) {
+    println!("{}", report::head(setting));
+    if !setting.echo_floor_path.exists() {
+        println!("(echo floor skipped: {} is absent)\n", setting.echo_floor_path.display());
+    }
+    let wanted = |name: &str| name.to_lowercase().contains(&filter.to_lowercase());
+    let speed_rows = match suite {
+        Suite::Engine => speed::engine_rows(),
+        Suite::Types => speed::type_rows(),
+    };
+    print_table(report::speed_head(), speed_rows.iter().filter(|row| wanted(row.name)), |row| {
+        eprintln!("{} × {} rounds", row.name, setting.rounds);
+        report::speed_row(row.name, &speed::run(row, setting))
+    });
+    let memory_rows = match suite {
+        Suite::Engine => memory::engine_rows(),
+        Suite::Types => memory::type_rows(),
+    };
+    print_table(report::memory_head(), memory_rows.iter().filter(|row| wanted(row.name)), |row| {
+        eprintln!("{}", row.name);
+        report::memory_row(row.name, &memory::run(row, setting))
+    });
+    if suite == Suite::Engine && wanted("start") {
+        eprintln!("start-up");
+        println!("{}", report::start_ups(&memory::start_ups(setting)));
+    }
+    if suite == Suite::Engine && wanted("expiry") {
+        eprintln!("expiry");
+        println!("{}", report::storms(&expiry::run(setting)));
+    }
+}
+
+fn print_table<'r, R: 'r>(head: String, rows: impl Iterator<Item = &'r R>, line: impl Fn(&R) -> String) {
+    let mut rows = rows.peekable();
+    if rows.peek().is_none() {
+        return;
+    }
+    print!("{head}");
+    rows.for_each(|row| print!("{}", line(row)));
+    println!();
+}

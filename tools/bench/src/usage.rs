@@ -1,0 +1,92 @@
+//! What a process has used so far, from /proc: CPU of all its threads, resident memory.
+
+use std::fs;
+use std::io;
+use std::time::Duration;
+
+/// CPU of a process since its start.
+#[derive(Clone, Copy, Debug)]
+pub struct Cpu {
+    /// User and system time of all threads together; to the nanosecond where the kernel tells it.
+    pub total: Duration,
+    /// User time, in whole ticks of 10 ms.
+    pub user: Duration,
+    /// System time, in whole ticks of 10 ms.
+    pub system: Duration,
+}
+
+impl Cpu {
+    /// Reads the counters of process `pid`.  Errors: the process is gone, or /proc is not Linux'.
+    pub fn of(pid: u32) -> io::Result<Self> {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
+        // The command name may hold spaces and parentheses, so the fields are counted from the last ')'.
+        let after_name = stat.rsplit(')').next().unwrap_or("");
+        let mut fields = after_name.split_whitespace().skip(11).map(|f| f.parse::<u64>().unwrap_or(0));
+        let user = ticks(fields.next().unwrap_or(0));
+        let system = ticks(fields.next().unwrap_or(0));
+        let total = scheduled(pid).unwrap_or(user + system);
+        Ok(Self { total, user, system })
+    }
+
+    /// What was used since `earlier`.
+    pub fn since(&self, earlier: &Self) -> Self {
+        Self {
+            total: self.total.saturating_sub(earlier.total),
+            user: self.user.saturating_sub(earlier.user),
+            system: self.system.saturating_sub(earlier.system),
+        }
+    }
+}
+
+/// The kernel's USER_HZ is 100 on every Linux that Rust runs on.
+fn ticks(count: u64) -> Duration {
+    Duration::from_millis(count * 10)
+}
+
+/// Run time of all living threads; `None` where the kernel has no schedstat.
+///
+/// A thread that ended in between would be missing: none of the measured servers ends threads while it serves.
+fn scheduled(pid: u32) -> Option<Duration> {
+    let mut sum = 0;
+    for task in fs::read_dir(format!("/proc/{pid}/task")).ok()? {
+        let line = fs::read_to_string(task.ok()?.path().join("schedstat")).ok()?;
+        sum += line.split_whitespace().next()?.parse::<u64>().ok()?;
+    }
+    (sum > 0).then(|| Duration::from_nanos(sum))
+}
+
+/// Resident bytes of process `pid`: exact from smaps_rollup, else VmRSS.
+pub fn resident_bytes(pid: u32) -> io::Result<u64> {
+    if let Ok(text) = fs::read_to_string(format!("/proc/{pid}/smaps_rollup"))
+        && let Some(bytes) = kib_field(&text, "Rss:")
+    {
+        return Ok(bytes);
+    }
+    let text = fs::read_to_string(format!("/proc/{pid}/status"))?;
+    kib_field(&text, "VmRSS:").ok_or_else(|| io::Error::other("no VmRSS in /proc"))
+}
+
+fn kib_field(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().find(|l| l.starts_with(name))?;
+    line.split_whitespace().nth(1)?.parse::<u64>().ok().map(|kib| kib * 1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn own_work_is_seen() {
+        let pid = std::process::id();
+        let before = Cpu::of(pid).unwrap();
+        let start = std::time::Instant::now();
+        let mut sum = 0u64;
+        while start.elapsed() < Duration::from_millis(60) {
+            sum = sum.wrapping_mul(31).wrapping_add(1);
+        }
+        std::hint::black_box(sum);
+        let used = Cpu::of(pid).unwrap().since(&before);
+        assert!(used.total >= Duration::from_millis(5), "{used:?}");
+        assert!(resident_bytes(pid).unwrap() > 100_000);
+    }
+}
