@@ -1,0 +1,77 @@
+//! Strings too long for a pack: an arena block of their own, or past 32 KiB a heap allocation.
+//!
+//! Called by the entry codec's owners (tables, lists, sorted sets, streams). A root holds one `Spill`;
+//! it costs 8 bytes until the first string past 32 KiB arrives.
+
+/// The heap-allocated strings of one collection, by small index.
+#[derive(Debug, Default)]
+pub struct Spill(Option<Box<Boxes>>);
+
+#[derive(Debug, Default)]
+struct Boxes {
+    strings: Vec<Box<[u8]>>,
+    // Indexes of `strings` that hold nothing; each holds the empty string meanwhile.
+    vacant: Vec<u32>,
+    // Sum of the lengths of `strings`.
+    bytes: usize,
+}
+
+impl Spill {
+    /// No strings, no allocation.
+    pub const fn new() -> Spill {
+        Spill(None)
+    }
+
+    /// Bytes of the strings held, without the few bytes per string that name them.
+    pub fn bytes(&self) -> usize {
+        self.0.as_ref().map_or(0, |b| b.bytes)
+    }
+
+    /// The string of index `at`; empty when the index was never given out.
+    pub fn get(&self, at: u32) -> &[u8] {
+        self.0.as_ref().and_then(|b| b.strings.get(at as usize)).map_or(&[], |s| s)
+    }
+
+    /// Keeps a copy of `text`; returns its index.
+    pub fn put(&mut self, text: &[u8]) -> u32 {
+        let boxes = self.0.get_or_insert_default();
+        boxes.bytes += text.len();
+        if let Some(at) = boxes.vacant.pop() {
+            boxes.strings[at as usize] = text.into();
+            return at;
+        }
+        boxes.strings.push(text.into());
+        (boxes.strings.len() - 1) as u32
+    }
+
+    /// Frees the string of index `at`; the table itself goes with its last string.
+    pub fn remove(&mut self, at: u32) {
+        let Some(boxes) = self.0.as_mut() else { return };
+        let Some(string) = boxes.strings.get_mut(at as usize) else { return };
+        boxes.bytes -= string.len();
+        *string = Box::default();
+        boxes.vacant.push(at);
+        if boxes.vacant.len() == boxes.strings.len() {
+            self.0 = None;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn indexes_are_reused_and_bytes_counted() {
+        let mut spill = Spill::new();
+        let (a, b) = (spill.put(&[1; 10]), spill.put(&[2; 20]));
+        assert_eq!((spill.get(a).len(), spill.get(b).len(), spill.bytes()), (10, 20, 30));
+        spill.remove(a);
+        assert_eq!(spill.put(&[3; 5]), a);
+        assert_eq!(spill.bytes(), 25);
+        spill.remove(b);
+        spill.remove(a);
+        assert_eq!(spill.bytes(), 0);
+        assert!(spill.0.is_none());
+    }
+}

@@ -1,0 +1,126 @@
+//! Expiry times of entries: the earliest one of a table, and the removal of what is due.
+//!
+//! Called by the store's sweeper with the time and a budget. A pack knows a lower bound of its own, so a
+//! pass opens only packs in which something is due.
+
+use darter_slab::Arena;
+
+use super::scan::place_after;
+use super::{EntryRef, Table};
+use crate::pack::{Pack, Place};
+
+/// Expiry bookkeeping of a table that has, or had, an entry with an expiry time.
+#[derive(Debug)]
+pub(super) struct Times {
+    /// Nothing expires before this; `u64::MAX` when nothing expires.
+    bound_ms: u64,
+    /// Place from which the pass under way goes on.
+    next: u64,
+    /// What the bound will be when the pass has reached the end.
+    next_bound_ms: u64,
+}
+
+/// What a call of [`Table::expire_due`] did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Expired {
+    /// Entries removed.
+    pub removed: usize,
+    /// Whether nothing that was due is left.
+    pub done: bool,
+}
+
+impl Table {
+    /// No entry expires before this, in Unix milliseconds; `None` when none has an expiry time.
+    #[inline]
+    pub fn min_expiry_ms(&self) -> Option<u64> {
+        self.times.as_ref().map(|t| t.bound_ms).filter(|&ms| ms != u64::MAX)
+    }
+
+    /// Removes entries whose time has come, giving each to `emit` before; goes through at most
+    /// `packs_max` packs and continues there at the next call.
+    pub fn expire_due(
+        &mut self,
+        arena: &mut Arena,
+        now_ms: u64,
+        packs_max: usize,
+        mut emit: impl FnMut(EntryRef<'_>),
+    ) -> Expired {
+        let mut removed = 0;
+        for _ in 0..packs_max {
+            let Some(times) = self.times.as_ref().filter(|t| t.bound_ms <= now_ms) else {
+                return Expired { removed, done: true };
+            };
+            let x = times.next;
+            let h = self.directory.find(arena, x);
+            if h.is_none() {
+                self.times = None;
+                return Expired { removed, done: true };
+            }
+            let depth = Pack::open(arena, h).head().depth;
+            let (count, bound_ms) = self.expire_pack(arena, x, now_ms, &mut emit);
+            removed += count;
+            self.finish_pack(place_after(x, depth), bound_ms);
+            if count != 0 {
+                self.merge_if_small(arena, x);
+            }
+        }
+        Expired { removed, done: self.times.as_ref().is_none_or(|t| t.bound_ms > now_ms) }
+    }
+
+    /// Lowers the table's bound to `ms`.
+    #[inline]
+    pub(super) fn note_expiry(&mut self, ms: u64) {
+        let times = self
+            .times
+            .get_or_insert_with(|| Box::new(Times { bound_ms: u64::MAX, next: 0, next_bound_ms: u64::MAX }));
+        times.bound_ms = times.bound_ms.min(ms);
+        times.next_bound_ms = times.next_bound_ms.min(ms);
+    }
+
+    fn finish_pack(&mut self, next: Option<u64>, bound_ms: u64) {
+        let Some(times) = self.times.as_mut() else { return };
+        times.next_bound_ms = times.next_bound_ms.min(bound_ms);
+        times.next = next.unwrap_or(0);
+        if next.is_none() {
+            times.bound_ms = times.next_bound_ms;
+            times.next_bound_ms = u64::MAX;
+            if times.bound_ms == u64::MAX {
+                self.times = None;
+            }
+        }
+    }
+
+    /// Removes what is due in the pack that holds `x`; returns how many and the pack's new bound.
+    fn expire_pack(
+        &mut self,
+        arena: &mut Arena,
+        x: u64,
+        now_ms: u64,
+        emit: &mut impl FnMut(EntryRef<'_>),
+    ) -> (usize, u64) {
+        let mut h = self.directory.find(arena, x);
+        let pack = Pack::open(arena, h);
+        if pack.min_expiry_ms() > now_ms {
+            return (0, pack.min_expiry_ms());
+        }
+        let (mut removed, mut bound_ms) = (0, u64::MAX);
+        let mut index = 0;
+        while index < Pack::open(arena, h).head().len {
+            let pack = Pack::open(arena, h);
+            let at = pack.offset(index, self.kind);
+            let entry = pack.entry(at, self.kind, arena, &self.spill);
+            let expiry_ms = entry.expiry_ms().unwrap_or(u64::MAX);
+            if expiry_ms <= now_ms {
+                emit(entry);
+                self.take_out(arena, x, h, Place { index, at });
+                h = self.directory.find(arena, x);
+                removed += 1;
+            } else {
+                bound_ms = bound_ms.min(expiry_ms);
+                index += 1;
+            }
+        }
+        Pack::set_min_expiry(arena, h, bound_ms);
+        (removed, bound_ms)
+    }
+}

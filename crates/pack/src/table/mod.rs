@@ -1,0 +1,650 @@
+//! The table of packs: sets of strings and hashes, with an expiry time per entry where wanted.
+//!
+//! The store owns the root and gives the arena, the hash of each key and the clock. A small table is one
+//! pack without a directory; a large one is an extendible directory of packs. It grows and shrinks one
+//! pack at a time: no operation touches more than two packs and one directory node.
+//!
+//! A key's *place* is its hash bent so that places are denser at one end of hash space by a factor of two
+//! (as in spiral storage). Packs of a table would otherwise all fill and all split at the same time, and
+//! the arena would hold the pages of every size they passed through; so all sizes occur at any time, in
+//! constant proportion.
+
+mod directory;
+mod expire;
+mod scan;
+#[cfg(test)]
+mod tests;
+
+use darter_slab::{Arena, Handle};
+
+pub use crate::pack::{EntryRef, Full, Kind};
+pub use expire::Expired;
+pub use scan::Iter;
+
+use crate::decimal::Digits;
+use crate::entry::{self, Coded, EXPIRY_MS_MAX, Item};
+use crate::pack::{New, Pack, Place};
+use crate::spill::Spill;
+use directory::{Bytes, Directory, bit};
+use expire::Times;
+
+/// A table of packs. Empty, it holds no arena block; dropping a table that is not empty leaks its blocks
+/// until the arena is cleared, so the owner calls [`Table::clear`] or [`Table::free_step`] first.
+#[derive(Debug)]
+pub struct Table {
+    directory: Directory,
+    kind: Kind,
+    len: u32,
+    // All blocks of this table in the arena, in granules of 8 bytes.
+    granules: u32,
+    spill: Spill,
+    // Present while an entry may have an expiry time.
+    times: Option<Box<Times>>,
+}
+
+/// What to do with the expiry time of an entry that is written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Expiry {
+    /// Leave it as it is; a new entry has none.
+    Keep,
+    /// Remove it.
+    Clear,
+    /// Set it, in Unix milliseconds, 1..=[`EXPIRY_MS_MAX`] (values outside are moved to the nearest bound).
+    At(u64),
+}
+
+/// What an insertion did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Inserted {
+    /// The key was absent.
+    New,
+    /// The key was present; its value was replaced.
+    Replaced,
+}
+
+impl Table {
+    /// An empty table. Costs nothing.
+    pub const fn new(kind: Kind) -> Table {
+        Table { directory: Directory::EMPTY, kind, len: 0, granules: 0, spill: Spill::new(), times: None }
+    }
+
+    /// What its entries consist of.
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// Number of entries, expired ones not yet removed included.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.len as usize
+    }
+
+    /// Whether there is no entry.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Memory in bytes: arena blocks by size class, and strings past 32 KiB; without the root itself.
+    pub fn bytes(&self) -> usize {
+        self.arena_bytes() + self.heap_bytes()
+    }
+
+    /// The part of [`Table::bytes`] that lies in the arena.
+    pub fn arena_bytes(&self) -> usize {
+        self.granules as usize * 8
+    }
+
+    /// The part of [`Table::bytes`] that lies outside the arena.
+    pub fn heap_bytes(&self) -> usize {
+        self.spill.bytes() + if self.times.is_some() { size_of::<Times>() } else { 0 }
+    }
+
+    /// Whether the table is a single pack: at most a few dozen entries, in the order of their insertion.
+    pub fn is_single_pack(&self) -> bool {
+        self.directory.level == 0
+    }
+
+    /// The entry of `key`, whose hash is `hash`. An expired entry is found until it is removed.
+    #[inline]
+    pub fn get<'a>(&'a self, arena: &'a Arena, hash: u64, key: &[u8]) -> Option<EntryRef<'a>> {
+        let h = self.directory.find(arena, place_of(hash));
+        if h.is_none() {
+            return None;
+        }
+        let pack = Pack::open(arena, h);
+        let place = pack.find(hash as u8, &Coded::of(key), self.kind, arena, &self.spill)?;
+        Some(pack.entry(place.at, self.kind, arena, &self.spill))
+    }
+
+    /// Whether `key` is present.
+    #[inline]
+    pub fn contains(&self, arena: &Arena, hash: u64, key: &[u8]) -> bool {
+        self.get(arena, hash, key).is_some()
+    }
+
+    /// Writes `key` with `value` (ignored by a table of keys only); `hasher` gives the hash of any key.
+    ///
+    /// Errors: `Full`, and the entry is as it was. Cost: one pack; sometimes the split of it.
+    #[inline]
+    pub fn insert(
+        &mut self,
+        arena: &mut Arena,
+        hash: u64,
+        key: &[u8],
+        value: Item<'_>,
+        expiry: Expiry,
+        hasher: &impl Fn(&[u8]) -> u64,
+    ) -> Result<Inserted, Full> {
+        let (x, fp) = (place_of(hash), hash as u8);
+        let key = Coded::of(key);
+        let value = match self.kind {
+            Kind::Keys => None,
+            Kind::KeysAndValues => Some(Coded::of_item(value.canonical())),
+        };
+        let h = self.directory.find(arena, x);
+        if h.is_none() {
+            self.insert_first(arena, x, fp, key, value, expiry)?;
+            return Ok(Inserted::New);
+        }
+        match Pack::open(arena, h).find(fp, &key, self.kind, arena, &self.spill) {
+            Some(place) => {
+                self.overwrite(arena, x, h, place, value, expiry)?;
+                Ok(Inserted::Replaced)
+            }
+            None => {
+                self.append(arena, x, h, fp, key, value, expiry)?;
+                self.split_if_full(arena, x, hasher);
+                Ok(Inserted::New)
+            }
+        }
+    }
+
+    /// Removes `key`; whether it was there. `hasher` is not needed: packs are merged as they are.
+    pub fn remove(&mut self, arena: &mut Arena, hash: u64, key: &[u8]) -> bool {
+        let x = place_of(hash);
+        let h = self.directory.find(arena, x);
+        if h.is_none() {
+            return false;
+        }
+        let Some(place) =
+            Pack::open(arena, h).find(hash as u8, &Coded::of(key), self.kind, arena, &self.spill)
+        else {
+            return false;
+        };
+        self.take_out(arena, x, h, place);
+        self.merge_if_small(arena, x);
+        true
+    }
+
+    /// Sets or removes the expiry time of `key`, in Unix milliseconds; whether the key was there.
+    ///
+    /// Errors: `Full`, and nothing was changed.
+    pub fn set_expiry(
+        &mut self,
+        arena: &mut Arena,
+        hash: u64,
+        key: &[u8],
+        expiry_ms: Option<u64>,
+    ) -> Result<bool, Full> {
+        let x = place_of(hash);
+        let h = self.directory.find(arena, x);
+        if h.is_none() {
+            return Ok(false);
+        }
+        let Some(place) =
+            Pack::open(arena, h).find(hash as u8, &Coded::of(key), self.kind, arena, &self.spill)
+        else {
+            return Ok(false);
+        };
+        let expiry = expiry_ms.map_or(Expiry::Clear, Expiry::At);
+        self.write_expiry(arena, x, h, place, expiry)?;
+        Ok(true)
+    }
+
+    /// Frees everything. Cost: the whole table; see [`Table::free_step`] for large ones.
+    pub fn clear(&mut self, arena: &mut Arena) {
+        while !self.free_step(arena, usize::MAX) {}
+    }
+
+    /// Frees up to `packs_max` packs; whether the table is now empty and free for any use. Until then
+    /// nothing but this and the sizes may be called.
+    pub fn free_step(&mut self, arena: &mut Arena, packs_max: usize) -> bool {
+        let mut bytes = self.take_bytes();
+        for _ in 0..packs_max {
+            let Some(pack) = self.directory.pop(arena, &mut bytes) else { break };
+            self.len -= self.release_items(arena, &mut bytes, pack);
+            bytes.free(arena, pack);
+        }
+        let done = self.directory.root.is_none();
+        if done {
+            debug_assert_eq!((self.len, bytes), (0, Bytes(0)));
+            self.times = None;
+        }
+        self.put_bytes(bytes);
+        done
+    }
+}
+
+impl Table {
+    fn insert_first(
+        &mut self,
+        arena: &mut Arena,
+        x: u64,
+        fp: u8,
+        key: Coded<'_>,
+        value: Option<Coded<'_>>,
+        expiry: Expiry,
+    ) -> Result<(), Full> {
+        let room = FIRST_PACK_BYTES + key.len() + value.map_or(0, |v| v.len());
+        let pack = Pack::create(arena, 0, false, room)?;
+        self.count_in(arena, pack);
+        self.directory.root = pack;
+        self.append(arena, x, pack, fp, key, value, expiry).inspect_err(|_| {
+            self.count_out(arena, pack);
+            arena.free(pack);
+            self.directory = Directory::EMPTY;
+        })
+    }
+
+    #[inline]
+    fn append(
+        &mut self,
+        arena: &mut Arena,
+        x: u64,
+        h: Handle,
+        fp: u8,
+        key: Coded<'_>,
+        value: Option<Coded<'_>>,
+        expiry: Expiry,
+    ) -> Result<(), Full> {
+        let expiry_ms = match expiry {
+            Expiry::At(ms) => Some(ms.clamp(1, EXPIRY_MS_MAX)),
+            Expiry::Keep | Expiry::Clear => None,
+        };
+        let mut new = New { key, value, expiry_ms, spilled: false };
+        if key.is_long() || value.is_some_and(|v| v.is_long()) {
+            return self.append_long(arena, x, h, fp, new);
+        }
+        self.append_coded(arena, x, h, fp, &mut new)
+    }
+
+    #[inline]
+    fn append_coded(
+        &mut self,
+        arena: &mut Arena,
+        x: u64,
+        h: Handle,
+        fp: u8,
+        new: &mut New<'_>,
+    ) -> Result<(), Full> {
+        if self.len == u32::MAX {
+            return Err(Full);
+        }
+        let size = arena.size(h);
+        let moved = Pack::append(arena, h, fp, new)?;
+        self.moved(arena, x, h, size, moved);
+        self.len += 1;
+        if let Some(ms) = new.expiry_ms {
+            self.note_expiry(ms);
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn append_long(
+        &mut self,
+        arena: &mut Arena,
+        x: u64,
+        h: Handle,
+        fp: u8,
+        mut new: New<'_>,
+    ) -> Result<(), Full> {
+        new.key = self.spill_item(arena, new.key)?;
+        if let Some(value) = new.value {
+            match self.spill_item(arena, value) {
+                Ok(value) => new.value = Some(value),
+                Err(full) => {
+                    self.unspill_item(arena, &new.key);
+                    return Err(full);
+                }
+            }
+        }
+        new.spilled = true;
+        self.append_coded(arena, x, h, fp, &mut new).inspect_err(|_| {
+            self.unspill_item(arena, &new.key);
+            if let Some(value) = new.value {
+                self.unspill_item(arena, &value);
+            }
+        })
+    }
+
+    /// Replaces the value of the entry at `place`.
+    fn overwrite(
+        &mut self,
+        arena: &mut Arena,
+        x: u64,
+        mut h: Handle,
+        mut place: Place,
+        value: Option<Coded<'_>>,
+        expiry: Expiry,
+    ) -> Result<(), Full> {
+        if let (Expiry::At(_), Some(value)) = (expiry, value) {
+            // All room at once, so that nothing is half done when there is none.
+            let size = arena.size(h);
+            let moved = Pack::make_room(arena, h, value.len() + entry::EXPIRY_BYTES * 2)?;
+            self.moved(arena, x, h, size, moved);
+            h = moved;
+        }
+        if let Expiry::At(_) = expiry {
+            (h, place) = self.write_expiry(arena, x, h, place, expiry)?;
+        }
+        if let Some(value) = value {
+            h = self.write_value(arena, x, h, place, value)?;
+        }
+        if expiry == Expiry::Clear {
+            self.write_expiry(arena, x, h, place, expiry)?;
+        }
+        Ok(())
+    }
+
+    fn write_value(
+        &mut self,
+        arena: &mut Arena,
+        x: u64,
+        h: Handle,
+        place: Place,
+        value: Coded<'_>,
+    ) -> Result<Handle, Full> {
+        let long = value.is_long();
+        let value = self.spill_item(arena, value)?;
+        let (at, old) = Pack::open(arena, h).value_place(place.at);
+        let mut freed = [0; entry::SPILLED_BYTES];
+        let was_spilled = entry::is_spilled(&arena.tail(h)[at..]);
+        if was_spilled {
+            freed.copy_from_slice(&arena.tail(h)[at..at + old]);
+        }
+        let size = arena.size(h);
+        let moved = match Pack::resize(arena, h, place.index, at, old, value.len()) {
+            Ok(moved) => moved,
+            Err(full) => {
+                self.unspill_item(arena, &value);
+                return Err(full);
+            }
+        };
+        Pack::write_item(arena, moved, at, &value, long);
+        self.moved(arena, x, h, size, moved);
+        if was_spilled {
+            self.release_item(arena, &freed);
+        }
+        Ok(moved)
+    }
+
+    fn write_expiry(
+        &mut self,
+        arena: &mut Arena,
+        x: u64,
+        h: Handle,
+        place: Place,
+        expiry: Expiry,
+    ) -> Result<(Handle, Place), Full> {
+        let expiry_ms = match expiry {
+            Expiry::At(ms) => Some(ms.clamp(1, EXPIRY_MS_MAX)),
+            Expiry::Keep | Expiry::Clear => None,
+        };
+        let size = arena.size(h);
+        let moved = Pack::set_expiry(arena, h, place, expiry_ms)?;
+        self.moved(arena, x, h, size, moved);
+        if let Some(ms) = expiry_ms {
+            self.note_expiry(ms);
+        }
+        let at = Pack::open(arena, moved).offset(place.index, self.kind);
+        Ok((moved, Place { at, ..place }))
+    }
+
+    /// Takes the entry at `place` of pack `h` out, with what it holds out of line.
+    fn take_out(&mut self, arena: &mut Arena, x: u64, h: Handle, place: Place) {
+        if Pack::open(arena, h).head().spilled {
+            let mut bytes = self.take_bytes();
+            self.release_entry(arena, &mut bytes, h, place.at);
+            self.put_bytes(bytes);
+        }
+        let size = arena.size(h);
+        let moved = Pack::remove(arena, h, place, self.kind);
+        self.moved(arena, x, h, size, moved);
+        self.len -= 1;
+    }
+
+    /// Splits the pack that holds `x` when it has grown too large and its entries tell themselves apart.
+    #[inline]
+    fn split_if_full(&mut self, arena: &mut Arena, x: u64, hasher: &impl Fn(&[u8]) -> u64) {
+        let h = self.directory.find(arena, x);
+        let head = Pack::open(arena, h).head();
+        let is_full = head.len > SPLIT_LEN || head.used > SPLIT_BYTES && head.len > SPLIT_LEN_MIN;
+        if is_full && head.depth < DEPTH_MAX {
+            // Without room for a split the pack goes on growing until it meets its own limits.
+            let _ = self.split(arena, x, h, hasher);
+        }
+    }
+
+    #[inline(never)]
+    fn split(
+        &mut self,
+        arena: &mut Arena,
+        x: u64,
+        h: Handle,
+        hasher: &impl Fn(&[u8]) -> u64,
+    ) -> Result<(), Full> {
+        let pack = Pack::open(arena, h);
+        let head = pack.head();
+        let side = bit(head.depth + 1);
+        let mut is_high = [false; crate::pack::LEN_MAX];
+        let (mut high_len, mut high_bytes) = (0, 0);
+        let mut at = pack.first_at();
+        let mut digits = Digits::new();
+        for flag in &mut is_high[..head.len] {
+            let len = pack.entry_len(at, self.kind);
+            let key = pack.entry(at, self.kind, arena, &self.spill).key();
+            *flag = place_of(hasher(key.text(&mut digits))) & side != 0;
+            if *flag {
+                high_len += 1;
+                high_bytes += len;
+            }
+            at += len;
+        }
+        if high_len == 0 || high_len == head.len {
+            return Err(Full);
+        }
+        let low_len = head.len - high_len;
+        let low_bytes = pack.content() - high_bytes;
+        let mut bytes = self.take_bytes();
+        let halves = split_blocks(
+            arena,
+            &mut bytes,
+            head.depth + 1,
+            head.timed,
+            [(low_len, low_bytes), (high_len, high_bytes)],
+        );
+        let result = halves.and_then(|halves| {
+            Pack::append_some(arena, halves[0], h, self.kind, |i| !is_high[i]);
+            Pack::append_some(arena, halves[1], h, self.kind, |i| is_high[i]);
+            let result = self.directory.split(arena, &mut bytes, x, head.depth, halves);
+            match result {
+                Ok(()) => bytes.free(arena, h),
+                Err(Full) => halves.map(|half| bytes.free(arena, half)).into_iter().collect(),
+            }
+            result
+        });
+        self.put_bytes(bytes);
+        result
+    }
+
+    /// Joins the pack that holds `x` with its buddy while the two are small together.
+    #[inline]
+    fn merge_if_small(&mut self, arena: &mut Arena, x: u64) {
+        if self.len == 0 {
+            self.clear(arena);
+            return;
+        }
+        if self.directory.level == 0 {
+            return;
+        }
+        while Pack::open(arena, self.directory.find(arena, x)).head().len <= MERGE_LEN / 2 {
+            if self.merge(arena, x).is_none() {
+                return;
+            }
+        }
+    }
+
+    fn merge(&mut self, arena: &mut Arena, x: u64) -> Option<()> {
+        let h = self.directory.find(arena, x);
+        let head = Pack::open(arena, h).head();
+        if !self.directory.has_buddy(arena, x, head.depth) {
+            return None;
+        }
+        let side = bit(head.depth);
+        let buddy = self.directory.find(arena, x ^ side);
+        let other = Pack::open(arena, buddy).head();
+        let len = head.len + other.len;
+        let content = Pack::open(arena, h).content() + Pack::open(arena, buddy).content();
+        if other.depth != head.depth || len > MERGE_LEN || content > MERGE_BYTES && len > SPLIT_LEN_MIN / 2 {
+            return None;
+        }
+        let (low, high) = if x & side == 0 { (h, buddy) } else { (buddy, h) };
+        let timed = head.timed || other.timed;
+        let mut bytes = self.take_bytes();
+        let joined = Pack::create(arena, head.depth - 1, timed, Pack::block_bytes(len, timed, content)).ok();
+        if let Some(joined) = joined {
+            bytes.0 += arena.size(joined);
+            Pack::append_some(arena, joined, low, self.kind, |_| true);
+            Pack::append_some(arena, joined, high, self.kind, |_| true);
+            self.directory.merge(arena, &mut bytes, x, head.depth, joined);
+            bytes.free(arena, low);
+            bytes.free(arena, high);
+        }
+        self.put_bytes(bytes);
+        joined.map(|_| ())
+    }
+
+    /// Books that pack `h` of `size` bytes, which holds `x`, is now `moved`.
+    #[inline]
+    fn moved(&mut self, arena: &mut Arena, x: u64, h: Handle, size: usize, moved: Handle) {
+        if moved != h {
+            let depth = Pack::open(arena, moved).head().depth;
+            self.directory.replace(arena, x, depth, moved);
+            self.granules -= (size / 8) as u32;
+            self.count_in(arena, moved);
+        }
+    }
+
+    fn spill_item<'k>(&mut self, arena: &mut Arena, item: Coded<'k>) -> Result<Coded<'k>, Full> {
+        if !item.is_long() {
+            return Ok(item);
+        }
+        let item = item.spill(arena, &mut self.spill).ok_or(Full)?;
+        if let Some(h) = item.block() {
+            self.count_in(arena, h);
+        }
+        Ok(item)
+    }
+
+    /// Takes back what [`Table::spill_item`] did.
+    fn unspill_item(&mut self, arena: &mut Arena, item: &Coded<'_>) {
+        let mut bytes = [0; entry::SPILLED_BYTES];
+        if item.is_spilled() {
+            item.write(&mut bytes);
+            self.release_item(arena, &bytes);
+        }
+    }
+
+    fn release_item(&mut self, arena: &mut Arena, encoded: &[u8]) {
+        if let Some(h) = entry::release(encoded, &mut self.spill) {
+            self.count_out(arena, h);
+            arena.free(h);
+        }
+    }
+
+    /// Frees what the items of the entry at `at` hold out of line.
+    fn release_entry(&mut self, arena: &mut Arena, bytes: &mut Bytes, h: Handle, at: usize) {
+        for item in Pack::open(arena, h).spilled_items(at, self.kind).into_iter().flatten() {
+            if let Some(block) = entry::release(&item, &mut self.spill) {
+                bytes.free(arena, block);
+            }
+        }
+    }
+
+    /// Frees what all items of a pack hold out of line; returns its number of entries.
+    fn release_items(&mut self, arena: &mut Arena, bytes: &mut Bytes, h: Handle) -> u32 {
+        let head = Pack::open(arena, h).head();
+        if head.spilled {
+            let mut at = Pack::open(arena, h).first_at();
+            for _ in 0..head.len {
+                self.release_entry(arena, bytes, h, at);
+                at += Pack::open(arena, h).entry_len(at, self.kind);
+            }
+        }
+        head.len as u32
+    }
+
+    fn take_bytes(&mut self) -> Bytes {
+        Bytes(self.granules as usize * 8)
+    }
+
+    fn put_bytes(&mut self, bytes: Bytes) {
+        self.granules = (bytes.0 / 8) as u32;
+    }
+
+    #[inline]
+    fn count_in(&mut self, arena: &Arena, h: Handle) {
+        self.granules += (arena.size(h) / 8) as u32;
+    }
+
+    fn count_out(&mut self, arena: &Arena, h: Handle) {
+        self.granules -= (arena.size(h) / 8) as u32;
+    }
+}
+
+/// Two empty packs of `depth` for so many entries and bytes of entries each.
+fn split_blocks(
+    arena: &mut Arena,
+    bytes: &mut Bytes,
+    depth: u32,
+    timed: bool,
+    sizes: [(usize, usize); 2],
+) -> Result<[Handle; 2], Full> {
+    let low = Pack::create(arena, depth, timed, Pack::block_bytes(sizes[0].0, timed, sizes[0].1))?;
+    bytes.0 += arena.size(low);
+    match Pack::create(arena, depth, timed, Pack::block_bytes(sizes[1].0, timed, sizes[1].1)) {
+        Ok(high) => {
+            bytes.0 += arena.size(high);
+            Ok([low, high])
+        }
+        Err(full) => {
+            bytes.free(arena, low);
+            Err(full)
+        }
+    }
+}
+
+/// The place of a hash: `u + c * u * (1 - u)` for the hash as a fraction u of one, close to `log2(1 + u)`.
+#[inline]
+fn place_of(hash: u64) -> u64 {
+    let parabola = (u128::from(hash) * u128::from(!hash)) >> 64;
+    hash.wrapping_add(((parabola * BEND) >> 64) as u64)
+}
+
+/// 0.344 * 2^64: the density of places then falls by half from one end of hash space to the other.
+const BEND: u128 = 0x5810_624D_D2F1_A800;
+/// A pack of more entries is split.
+const SPLIT_LEN: usize = 64;
+/// A pack of more bytes is split, if it has more than `SPLIT_LEN_MIN` entries: a directory of packs of few
+/// entries would need more slots than entries.
+const SPLIT_BYTES: usize = 2048;
+const SPLIT_LEN_MIN: usize = 8;
+/// Two buddies of no more entries and bytes together become one pack.
+const MERGE_LEN: usize = 40;
+const MERGE_BYTES: usize = 1280;
+/// Deepest pack: scan cursors have 48 bits.
+const DEPTH_MAX: u32 = 48;
+/// Header and fingerprint of a pack of one entry.
+const FIRST_PACK_BYTES: usize = 5;
