@@ -94,8 +94,8 @@ mod tests {
 
     #[test]
     fn runs_waste_at_most_two_percent() {
-        for class in 1..COUNT {
-            let run = RUN_UNITS[class] as usize * UNIT_BYTES;
+        for (class, &units) in RUN_UNITS.iter().enumerate().skip(1) {
+            let run = usize::from(units) * UNIT_BYTES;
             assert!(run >= bytes_of(class));
             assert!(run % bytes_of(class) * 50 <= run, "class {class} of {} in {run}", bytes_of(class));
         }

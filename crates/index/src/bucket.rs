@@ -1,0 +1,170 @@
+//! One cache line of the index: ten slots, each a tag, four bits and the handle of a record.
+
+use crate::due::Due;
+use darter_slab::Handle;
+
+/// Slots in one line.
+pub(crate) const SLOTS: usize = 10;
+/// Bits of a slot's flags: how often the entry was hit, saturating.
+pub(crate) const FREQUENCY: u8 = 0b0011;
+/// Bit of a slot's flags: the entry sits in the line after its home.
+pub(crate) const DISPLACED: u8 = 0b1000;
+/// Bits of `overflow`: which of the four stash lines may hold entries of this home.
+pub(crate) const STASHED: u8 = 0x0f;
+/// Bit of `overflow`: entries of this home are in the next line.
+pub(crate) const NEXT: u8 = 0x10;
+/// `overflow` of a home with seven or more entries in the stash: no longer counted, and some may be spilled.
+pub(crate) const SATURATED: u8 = 0xef;
+/// One entry in the stash, in `overflow`.
+const ONE_STASHED: u8 = 0x20;
+const ALL: u32 = (1 << SLOTS) - 1;
+
+/// A line. All zeros is an empty one.
+#[derive(Copy, Clone)]
+#[repr(C, align(64))]
+pub(crate) struct Bucket {
+    tags: [u8; SLOTS],
+    // Four bits a slot, low half first: frequency, one bit for `store`'s eviction, `DISPLACED`.
+    flags: [u8; SLOTS / 2],
+    /// Where else entries of this home are. In the stash: see `Segment`.
+    pub overflow: u8,
+    handles: [Handle; SLOTS],
+    /// No entry of the line expires before this.
+    pub due: Due,
+    // Kept for the bits of running snapshots and for a version; fills the line.
+    spare: [u16; 3],
+}
+
+const _: () = assert!(size_of::<Bucket>() == 64);
+
+/// An entry on its way into a line.
+#[derive(Copy, Clone)]
+pub(crate) struct Entry {
+    pub handle: Handle,
+    pub due: Due,
+    pub tag: u8,
+    pub flags: u8,
+}
+
+impl Bucket {
+    pub(crate) const EMPTY: Bucket = Bucket {
+        tags: [0; SLOTS],
+        flags: [0; SLOTS / 2],
+        overflow: 0,
+        handles: [Handle::NONE; SLOTS],
+        due: Due::NEVER,
+        spare: [0; 3],
+    };
+
+    /// The slots whose tag is `tag`, as bits.
+    #[inline]
+    pub(crate) fn matches(&self, tag: u8) -> u32 {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: SSE2 belongs to x86-64; the line is 64 bytes at a 64-byte boundary, so 16 of them can be loaded.
+        let mask = unsafe {
+            use std::arch::x86_64::{_mm_cmpeq_epi8, _mm_load_si128, _mm_movemask_epi8, _mm_set1_epi8};
+            let line = _mm_load_si128(std::ptr::from_ref(self).cast());
+            _mm_movemask_epi8(_mm_cmpeq_epi8(line, _mm_set1_epi8(tag as i8))) as u32
+        };
+        #[cfg(not(target_arch = "x86_64"))]
+        let mask = self.tags.iter().rev().fold(0, |mask, &t| mask << 1 | u32::from(t == tag));
+        mask & ALL
+    }
+
+    /// The slots in use, as bits.
+    #[inline]
+    pub(crate) fn occupied(&self) -> u32 {
+        self.matches(0) ^ ALL
+    }
+
+    /// The first empty slot.
+    #[inline]
+    pub(crate) fn vacant(&self) -> Option<usize> {
+        let empty = self.matches(0);
+        (empty != 0).then(|| empty.trailing_zeros() as usize)
+    }
+
+    /// The slots in use by entries of the line before this one, as bits.
+    pub(crate) fn displaced(&self) -> u32 {
+        (0..SLOTS).fold(0, |mask, i| mask | u32::from(self.flags(i) & DISPLACED != 0) << i)
+    }
+
+    #[inline]
+    pub(crate) fn has_displaced(&self) -> bool {
+        self.flags.iter().fold(0, |all, &two| all | two) & (DISPLACED << 4 | DISPLACED) != 0
+    }
+
+    #[inline]
+    pub(crate) fn handle(&self, i: usize) -> Handle {
+        self.handles[i]
+    }
+
+    #[inline]
+    pub(crate) fn set_handle(&mut self, i: usize, handle: Handle) {
+        self.handles[i] = handle;
+    }
+
+    #[inline]
+    pub(crate) fn tag(&self, i: usize) -> u8 {
+        self.tags[i]
+    }
+
+    #[inline]
+    pub(crate) fn flags(&self, i: usize) -> u8 {
+        self.flags[i / 2] >> ((i & 1) * 4) & 0xf
+    }
+
+    #[inline]
+    pub(crate) fn set_flags(&mut self, i: usize, flags: u8) {
+        let shift = (i & 1) * 4;
+        let two = &mut self.flags[i / 2];
+        *two = *two & !(0xf << shift) | flags << shift;
+    }
+
+    /// The entry of slot `i` with the line's bound, which is at most its own.
+    #[inline]
+    pub(crate) fn entry(&self, i: usize) -> Entry {
+        Entry { handle: self.handles[i], due: self.due, tag: self.tags[i], flags: self.flags(i) }
+    }
+
+    /// Fills the empty slot `i`; `now` orders the bounds.
+    #[inline]
+    pub(crate) fn put(&mut self, i: usize, entry: Entry, now: Due) {
+        debug_assert!(self.tags[i] == 0 && entry.tag != 0);
+        self.tags[i] = entry.tag;
+        self.handles[i] = entry.handle;
+        // The flags of an empty slot are zero.
+        self.flags[i / 2] |= entry.flags << ((i & 1) * 4);
+        if entry.due != Due::NEVER {
+            self.due = self.due.earlier(entry.due, now);
+        }
+    }
+
+    /// Empties slot `i`.
+    #[inline]
+    pub(crate) fn take(&mut self, i: usize) -> Entry {
+        let entry = self.entry(i);
+        self.tags[i] = 0;
+        self.set_flags(i, 0);
+        entry
+    }
+
+    /// Notes that an entry of this home went to stash line `line`, 0..4.
+    pub(crate) fn count_stashed(&mut self, line: usize) {
+        self.overflow |= 1 << line;
+        if self.overflow < 7 * ONE_STASHED {
+            self.overflow += ONE_STASHED;
+        }
+    }
+
+    /// Notes that an entry of this home left the stash. A saturated count stays until the segment is rebuilt.
+    pub(crate) fn uncount_stashed(&mut self) {
+        if self.overflow < 7 * ONE_STASHED {
+            debug_assert!(self.overflow >= ONE_STASHED);
+            self.overflow = self.overflow.saturating_sub(ONE_STASHED);
+            if self.overflow < ONE_STASHED {
+                self.overflow &= NEXT;
+            }
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! Growing and shrinking by one segment at a time.
+
+use crate::bucket::{DISPLACED, Entry, SATURATED, SLOTS};
+use crate::hash;
+use crate::index::{Index, SPILLED, Slot, Spilled};
+use crate::scan::span_of;
+use crate::segment::{HOMES, LINES, Segment, before};
+use darter_slab::Handle;
+use std::ptr::NonNull;
+
+/// Two buddies are merged when they hold at most this many entries together, 40 % of one segment.
+const MERGED_ENTRIES_MAX: usize = LINES * SLOTS * 2 / 5;
+/// A full segment with fewer entries than this is full because of one home, not of many keys: splitting it would
+/// double memory for nothing. With a seeded hash that does not happen by chance.
+const SPLIT_ENTRIES_MIN: usize = LINES * SLOTS / 4;
+/// The directory may have this many entries per segment, so that keys that share a long prefix cannot blow it up.
+const DIRECTORY_PER_SEGMENT_MAX: usize = 16;
+/// Segments looked at by one `merge_step`.
+const MERGE_SEGMENTS_MAX: usize = 8;
+
+impl Index {
+    /// Merges one pair of neighbouring segments that became nearly empty, or drops the memory of an empty index.
+    /// Returns whether it did; call it from housekeeping, again soon while it does. Cost: looks at 8 segments at most.
+    pub fn merge_step(&mut self, mut hash_of: impl FnMut(Handle) -> u64) -> bool {
+        if self.len == 0 {
+            let had = self.segments > 0;
+            self.clear();
+            return had;
+        }
+        for _ in 0..MERGE_SEGMENTS_MAX {
+            let Some(segment) = self.segment(self.merge_at) else { return false };
+            let depth = segment.depth();
+            let (start, end) = span_of(segment, self.merge_at);
+            // Only the lower one of a pair is asked.
+            let has_upper = depth > 0 && start >> (32 - depth) & 1 == 0;
+            if has_upper && self.merge(start, depth, &mut hash_of) {
+                return true;
+            }
+            self.merge_at = end as u32;
+        }
+        false
+    }
+
+    /// Adds an entry whose segment is full or does not exist yet.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn insert_growing(
+        &mut self,
+        hash: u64,
+        entry: Entry,
+        mut hash_of: impl FnMut(Handle) -> u64,
+    ) -> Slot {
+        let place = hash::place(hash);
+        if self.directory.is_empty() {
+            self.directory = vec![leak(Box::new(Segment::new(0)))];
+            (self.shift, self.segments, self.deepest) = (32, 1, 1);
+        }
+        loop {
+            let now = self.now;
+            if let Some(spot) =
+                self.segment_mut(place).and_then(|segment| segment.place(hash::home(hash), entry, now))
+            {
+                return Slot { place, spot };
+            }
+            // Each split makes one segment deeper and depth ends at 32, so this loop ends.
+            if !self.split(place, &mut hash_of) {
+                self.spill_entry(hash, entry);
+                return Slot { place, spot: SPILLED | (self.spill.len() - 1) as u32 };
+            }
+        }
+    }
+
+    /// Splits the segment of `place` in two. `false`: that would not help, and nothing changed.
+    fn split(&mut self, place: u32, hash_of: &mut impl FnMut(Handle) -> u64) -> bool {
+        let Some(segment) = self.segment(place) else { return false };
+        let depth = segment.depth();
+        if segment.count() < SPLIT_ENTRIES_MIN || !self.make_room(depth) {
+            return false;
+        }
+        // All hashes first: independent loads of 600 records overlap, and nothing has changed if `hash_of` panics.
+        let mut hashes = [0; LINES * SLOTS];
+        let mut at = 0;
+        let Some(segment) = self.segment(place) else { return false };
+        segment.each(|_, entry| {
+            hashes[at] = hash_of(entry.handle);
+            at += 1;
+        });
+        let now = self.now;
+        let bit = 31 - depth;
+        let mut upper = Box::new(Segment::new(depth + 1));
+        let Some(lower) = self.segment_mut(place) else { return false };
+        let old = std::mem::replace(lower, Segment::new(depth + 1));
+        let mut homeless = Vec::new();
+        let mut hashes = hashes.into_iter();
+        old.each(|_, entry| {
+            let Some(hash) = hashes.next() else { return };
+            let to = if hash::place(hash) >> bit & 1 == 0 { &mut *lower } else { &mut *upper };
+            if to.place(hash::home(hash), entry, now).is_none() {
+                homeless.push((hash, entry));
+            }
+        });
+        self.point((place >> bit | 1) << bit, depth + 1, leak(upper));
+        self.segments += 1;
+        self.deepest += if 32 - self.shift == depth + 1 { 2 } else { 0 };
+        for (hash, entry) in homeless {
+            self.spill_entry(hash, entry);
+        }
+        self.settle_spill();
+        true
+    }
+
+    /// Makes the directory deeper than `depth`. `false`: it would be too large for its segments.
+    fn make_room(&mut self, depth: u8) -> bool {
+        if depth < 32 - self.shift {
+            return true;
+        }
+        if self.shift == 0 || self.directory.len() * 2 > DIRECTORY_PER_SEGMENT_MAX * (self.segments + 1) {
+            return false;
+        }
+        self.directory = self.directory.iter().flat_map(|&segment| [segment, segment]).collect();
+        self.shift -= 1;
+        self.deepest = 0;
+        true
+    }
+
+    /// Merges the pair of segments of depth `depth` that starts at `start`, if both have that depth and are small.
+    fn merge(&mut self, start: u32, depth: u8, hash_of: &mut impl FnMut(Handle) -> u64) -> bool {
+        let upper_start = start | 1 << (32 - depth);
+        let (Some(lower), Some(upper)) = (self.segment(start), self.segment(upper_start)) else {
+            return false;
+        };
+        if lower.depth() != depth || upper.depth() != depth {
+            return false;
+        }
+        if lower.count() + upper.count() > MERGED_ENTRIES_MAX {
+            return false;
+        }
+        let mut merged = Box::new(Segment::new(depth - 1));
+        let mut fits = true;
+        for segment in [lower, upper] {
+            segment.each(|home, entry| {
+                let home = home.unwrap_or_else(|| hash::home(hash_of(entry.handle)));
+                fits &= merged.place(home, entry, self.now).is_some();
+            });
+        }
+        if !fits {
+            return false;
+        }
+        let (lower, upper) = (self.entry_of(start), self.entry_of(upper_start));
+        self.point(start, depth - 1, leak(merged));
+        // SAFETY: `point` replaced every directory entry of both segments; nothing else names them.
+        drop(unsafe { (Box::from_raw(lower.as_ptr()), Box::from_raw(upper.as_ptr())) });
+        self.segments -= 1;
+        self.deepest -= if 32 - self.shift == depth { 2 } else { 0 };
+        self.settle_spill();
+        self.shrink_directory();
+        true
+    }
+
+    /// Halves the directory while no segment needs its last bit.
+    fn shrink_directory(&mut self) {
+        while self.deepest == 0 && self.shift < 32 {
+            self.directory = self.directory.iter().copied().step_by(2).collect();
+            self.shift += 1;
+            let depth = 32 - self.shift;
+            // SAFETY: every entry of the directory is a live segment, borrowed here for one read.
+            let is_deepest = |segment: &&NonNull<Segment>| unsafe { segment.as_ref() }.depth() == depth;
+            self.deepest = self.directory.iter().filter(is_deepest).count();
+        }
+    }
+
+    /// Names `segment` in all directory entries of the range of depth `depth` that starts at `start`.
+    fn point(&mut self, start: u32, depth: u8, segment: NonNull<Segment>) {
+        let first = (u64::from(start) >> self.shift) as usize;
+        let count = 1 << (32 - self.shift - depth);
+        self.directory[first..first + count].fill(segment);
+    }
+
+    fn entry_of(&self, place: u32) -> NonNull<Segment> {
+        self.directory[(u64::from(place) >> self.shift) as usize]
+    }
+
+    /// Keeps an entry outside the segments; its home says so by a saturated count.
+    fn spill_entry(&mut self, hash: u64, entry: Entry) {
+        if let Some(segment) = self.segment_mut(hash::place(hash)) {
+            segment.lines[hash::home(hash)].overflow |= SATURATED;
+        }
+        self.spill.push(Spilled { hash, entry });
+    }
+
+    /// After a rebuild: puts spilled entries where there is room now, and marks the homes of the others again.
+    fn settle_spill(&mut self) {
+        for Spilled { hash, entry } in std::mem::take(&mut self.spill) {
+            let now = self.now;
+            let segment = self.segment_mut(hash::place(hash));
+            if segment.and_then(|segment| segment.place(hash::home(hash), entry, now)).is_none() {
+                self.spill_entry(hash, entry);
+            }
+        }
+    }
+}
+
+impl Segment {
+    /// Calls `visit` with every entry, as if it were at home, and with its home unless it is in the stash.
+    fn each(&self, mut visit: impl FnMut(Option<usize>, Entry)) {
+        for (at, line) in self.lines.iter().enumerate() {
+            let mut used = line.occupied();
+            while used != 0 {
+                let mut entry = line.entry(used.trailing_zeros() as usize);
+                used &= used - 1;
+                let home = match entry.flags & DISPLACED {
+                    _ if at >= HOMES => None,
+                    0 => Some(at),
+                    _ => Some(before(at)),
+                };
+                entry.flags &= !DISPLACED;
+                visit(home, entry);
+            }
+        }
+    }
+}
+
+fn leak(segment: Box<Segment>) -> NonNull<Segment> {
+    NonNull::from(Box::leak(segment))
+}

@@ -1,0 +1,119 @@
+//! One page of the index: 60 home lines and 4 stash lines, and the rules where an entry may sit.
+
+use crate::bucket::{Bucket, DISPLACED, Entry, NEXT, SLOTS};
+use crate::due::Due;
+
+/// Home lines; the last one's neighbour is the first.
+pub(crate) const HOMES: usize = 60;
+/// Lines for entries that fit neither at home nor next to it.
+pub(crate) const STASHES: usize = 4;
+/// All lines.
+pub(crate) const LINES: usize = HOMES + STASHES;
+
+/// A segment. The stash lines need no `overflow` of their own: the first one's holds the segment's depth.
+#[repr(C)]
+pub(crate) struct Segment {
+    pub lines: [Bucket; LINES],
+}
+
+/// Line and slot of an entry in its segment: `line * 16 + slot`.
+pub(crate) type Spot = u32;
+
+impl Segment {
+    pub(crate) fn new(depth: u8) -> Segment {
+        let mut segment = Segment { lines: [Bucket::EMPTY; LINES] };
+        segment.lines[HOMES].overflow = depth;
+        segment
+    }
+
+    /// How many bits of the place all entries share.
+    pub(crate) fn depth(&self) -> u8 {
+        self.lines[HOMES].overflow
+    }
+
+    /// Entries in use. Cost: all 64 lines.
+    pub(crate) fn count(&self) -> usize {
+        self.lines.iter().map(|line| line.occupied().count_ones() as usize).sum()
+    }
+
+    /// Puts an entry at home, next to it (making room there if need be) or into the stash. `None`: none had room.
+    #[inline]
+    pub(crate) fn place(&mut self, home: usize, entry: Entry, now: Due) -> Option<Spot> {
+        match self.lines[home].vacant() {
+            Some(i) => Some(self.put(home, i, entry, now)),
+            None => self.place_away(home, entry, now),
+        }
+    }
+
+    #[inline(never)]
+    fn place_away(&mut self, home: usize, mut entry: Entry, now: Due) -> Option<Spot> {
+        let next = after(home);
+        if let Some(i) = self.lines[next].vacant().or_else(|| self.push_on(next, now)) {
+            entry.flags |= DISPLACED;
+            self.lines[home].overflow |= NEXT;
+            return Some(self.put(next, i, entry, now));
+        }
+        if let Some(i) = self.push_back(home, now) {
+            return Some(self.put(home, i, entry, now));
+        }
+        for stash in 0..STASHES {
+            if let Some(i) = self.lines[HOMES + stash].vacant() {
+                self.lines[home].count_stashed(stash);
+                return Some(self.put(HOMES + stash, i, entry, now));
+            }
+        }
+        None
+    }
+
+    /// Empties a slot. `home` is that of the entry.
+    pub(crate) fn remove(&mut self, line: usize, i: usize, home: usize) -> Entry {
+        let entry = self.lines[line].take(i);
+        if line >= HOMES {
+            self.lines[home].uncount_stashed();
+        } else if entry.flags & DISPLACED != 0 && !self.lines[line].has_displaced() {
+            self.lines[before(line)].overflow &= !NEXT;
+        }
+        entry
+    }
+
+    /// Moves an entry that is at home in the full line `line` to the line after it; returns the slot it left.
+    fn push_on(&mut self, line: usize, now: Due) -> Option<usize> {
+        let next = after(line);
+        let to = self.lines[next].vacant()?;
+        let from = (0..SLOTS).find(|&i| self.lines[line].flags(i) & DISPLACED == 0)?;
+        let mut entry = self.lines[line].take(from);
+        entry.flags |= DISPLACED;
+        self.lines[line].overflow |= NEXT;
+        self.put(next, to, entry, now);
+        Some(from)
+    }
+
+    /// Moves an entry that was displaced into the full line `line` back to its home; returns the slot it left.
+    fn push_back(&mut self, line: usize, now: Due) -> Option<usize> {
+        let home = before(line);
+        let to = self.lines[home].vacant()?;
+        let from = (0..SLOTS).find(|&i| self.lines[line].flags(i) & DISPLACED != 0)?;
+        let mut entry = self.remove(line, from, home);
+        entry.flags &= !DISPLACED;
+        self.put(home, to, entry, now);
+        Some(from)
+    }
+
+    #[inline]
+    fn put(&mut self, line: usize, i: usize, entry: Entry, now: Due) -> Spot {
+        self.lines[line].put(i, entry, now);
+        (line * 16 + i) as Spot
+    }
+}
+
+/// The neighbour of a home line.
+#[inline]
+pub(crate) fn after(home: usize) -> usize {
+    if home == HOMES - 1 { 0 } else { home + 1 }
+}
+
+/// The line whose neighbour this home line is.
+#[inline]
+pub(crate) fn before(home: usize) -> usize {
+    if home == 0 { HOMES - 1 } else { home - 1 }
+}
