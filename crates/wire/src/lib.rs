@@ -1,2 +1,14 @@
-//! wire
+//! The protocols as bytes: RESP requests and replies, memcached text and meta commands.
+//!
+//! Called by the server, the Lua bridge, the console and the test tools. It does no I/O, holds no connection, and
+//! trusts no length it reads: whatever the bytes, it answers, waits for more, or fails with an error.
 #![forbid(unsafe_code)]
+
+pub mod args;
+pub mod error;
+pub mod parser;
+pub mod reply;
+pub mod request;
+pub mod value;
+
+mod inline;

@@ -1,0 +1,315 @@
+//! Replies in RESP2 or RESP3, written straight into a connection's output.
+//!
+//! Every method of `Reply` appends one element; elements of an array follow its header. Nothing here can fail, and
+//! no text of a caller can forge a reply: line ends in one-line replies become spaces.
+
+use darter_base::number;
+
+/// A writer of replies over an output buffer.
+#[derive(Debug)]
+pub struct Reply<'a> {
+    out: &'a mut Vec<u8>,
+    resp3: bool,
+}
+
+/// Where an array of unknown length was begun.
+#[derive(Clone, Copy, Debug)]
+#[must_use]
+pub struct Deferred {
+    at: usize,
+}
+
+impl<'a> Reply<'a> {
+    /// A writer that appends to `out`, in RESP3 when `resp3`.
+    #[inline]
+    pub fn new(out: &'a mut Vec<u8>, resp3: bool) -> Self {
+        Self { out, resp3 }
+    }
+
+    /// Whether the client speaks RESP3.
+    #[inline]
+    pub fn is_resp3(&self) -> bool {
+        self.resp3
+    }
+
+    /// Changes the protocol from here on, after HELLO.
+    pub fn set_resp3(&mut self, resp3: bool) {
+        self.resp3 = resp3;
+    }
+
+    /// Bytes in the output, from its start.
+    #[inline]
+    #[expect(clippy::len_without_is_empty, reason = "it is a mark to go back to, not a size")]
+    pub fn len(&self) -> usize {
+        self.out.len()
+    }
+
+    /// Takes back everything after `mark`, which an earlier `len` gave.
+    pub fn truncate_to(&mut self, mark: usize) {
+        self.out.truncate(mark);
+    }
+
+    /// The bytes written since `mark`.
+    pub fn since(&self, mark: usize) -> &[u8] {
+        self.out.get(mark..).unwrap_or_default()
+    }
+
+    /// `+OK`.
+    #[inline]
+    pub fn ok(&mut self) {
+        self.out.extend_from_slice(b"+OK\r\n");
+    }
+
+    /// A status line, such as `PONG`.
+    pub fn status(&mut self, text: impl AsRef<[u8]>) {
+        self.line(b'+', text.as_ref());
+    }
+
+    /// An error line: `text` starts with its code, `ERR syntax error`.
+    #[cold]
+    pub fn error(&mut self, text: impl AsRef<[u8]>) {
+        self.line(b'-', text.as_ref());
+    }
+
+    /// An integer.
+    #[inline]
+    pub fn int(&mut self, value: i64) {
+        if let 0..=9 = value {
+            self.out.extend_from_slice(&[b':', b'0' + value as u8, b'\r', b'\n']);
+        } else {
+            self.number(b':', value);
+        }
+    }
+
+    /// A length as an integer; saturates at the largest one.
+    #[inline]
+    pub fn int_len(&mut self, value: usize) {
+        self.int(i64::try_from(value).unwrap_or(i64::MAX));
+    }
+
+    /// A string of any bytes.
+    #[inline]
+    pub fn bulk(&mut self, bytes: &[u8]) {
+        self.bulk_header(bytes.len());
+        self.out.extend_from_slice(bytes);
+        self.out.extend_from_slice(b"\r\n");
+    }
+
+    /// A string, or the null of strings.
+    #[inline]
+    pub fn bulk_or_null(&mut self, bytes: Option<&[u8]>) {
+        match bytes {
+            Some(bytes) => self.bulk(bytes),
+            None => self.null(),
+        }
+    }
+
+    /// The decimal text of `value` as a string.
+    #[inline]
+    pub fn bulk_int(&mut self, value: i64) {
+        self.bulk(itoa::Buffer::new().format(value).as_bytes());
+    }
+
+    /// A string in parts: its header, to be followed by `len` bytes through `raw` and then by `bulk_end`.
+    #[inline]
+    pub fn bulk_header(&mut self, len: usize) {
+        self.length(b'$', len);
+    }
+
+    /// The end of a string in parts.
+    #[inline]
+    pub fn bulk_end(&mut self) {
+        self.out.extend_from_slice(b"\r\n");
+    }
+
+    /// No value: `_`, and in RESP2 the null string.
+    #[inline]
+    pub fn null(&mut self) {
+        self.out.extend_from_slice(if self.resp3 { b"_\r\n" as &[u8] } else { b"$-1\r\n" });
+    }
+
+    /// No value where an array was expected: `_`, and in RESP2 the null array.
+    pub fn null_array(&mut self) {
+        self.out.extend_from_slice(if self.resp3 { b"_\r\n" as &[u8] } else { b"*-1\r\n" });
+    }
+
+    /// The header of an array of `len` elements.
+    #[inline]
+    pub fn array(&mut self, len: usize) {
+        self.length(b'*', len);
+    }
+
+    /// The header of a map of `pairs` keys and values; in RESP2 an array of twice as many.
+    #[inline]
+    pub fn map(&mut self, pairs: usize) {
+        if self.resp3 {
+            self.length(b'%', pairs);
+        } else {
+            self.length(b'*', pairs.saturating_mul(2));
+        }
+    }
+
+    /// The header of a set of `len` members; in RESP2 an array.
+    #[inline]
+    pub fn set(&mut self, len: usize) {
+        self.length(if self.resp3 { b'~' } else { b'*' }, len);
+    }
+
+    /// The header of a message of `len` elements that answers no command; in RESP2 an array.
+    pub fn push(&mut self, len: usize) {
+        self.length(if self.resp3 { b'>' } else { b'*' }, len);
+    }
+
+    /// The header of `pairs` attributes of the next element. RESP3 only: in RESP2 nothing is written and the caller
+    /// must leave the pairs out; returns whether they are to follow.
+    pub fn attribute(&mut self, pairs: usize) -> bool {
+        if self.resp3 {
+            self.length(b'|', pairs);
+        }
+        self.resp3
+    }
+
+    /// A double; in RESP2 its text as a string.
+    pub fn double(&mut self, value: f64) {
+        let mark = self.out.len();
+        if self.resp3 {
+            self.out.push(b',');
+            number::write_f64(self.out, value);
+            self.bulk_end();
+        } else {
+            // Printed where a two-digit header leaves it, which nearly all need; put right otherwise.
+            self.out.extend_from_slice(b"$00\r\n");
+            let start = self.out.len();
+            number::write_f64(self.out, value);
+            let len = self.out.len() - start;
+            if let (true, [_, tens, units, ..]) = (len >= 10, &mut self.out[mark..]) {
+                *tens += (len / 10) as u8;
+                *units += (len % 10) as u8;
+            } else {
+                self.out[mark + 1] += len as u8;
+                self.out.remove(mark + 2);
+            }
+            self.bulk_end();
+        }
+    }
+
+    /// A whole number too large for an integer, as text; in RESP2 a string.
+    pub fn big_number(&mut self, digits: &[u8]) {
+        if self.resp3 {
+            self.line(b'(', digits);
+        } else {
+            self.bulk(digits);
+        }
+    }
+
+    /// True or false; in RESP2 1 or 0.
+    pub fn boolean(&mut self, value: bool) {
+        let text: &[u8] = match (self.resp3, value) {
+            (true, true) => b"#t\r\n",
+            (true, false) => b"#f\r\n",
+            (false, true) => b":1\r\n",
+            (false, false) => b":0\r\n",
+        };
+        self.out.extend_from_slice(text);
+    }
+
+    /// Text with a format of three letters (`txt`, `mkd`); in RESP2 a string without it.
+    pub fn verbatim(&mut self, format: [u8; 3], text: &[u8]) {
+        if self.resp3 {
+            self.length(b'=', text.len() + 4);
+            self.out.extend_from_slice(&format);
+            self.out.push(b':');
+            self.out.extend_from_slice(text);
+            self.bulk_end();
+        } else {
+            self.bulk(text);
+        }
+    }
+
+    /// Bytes that are replies already, or part of a string begun by `bulk_header`.
+    #[inline]
+    pub fn raw(&mut self, bytes: &[u8]) {
+        self.out.extend_from_slice(bytes);
+    }
+
+    /// Begins an array whose length is not known; `end_array`, `end_map` or `end_set` must follow its elements.
+    #[inline]
+    pub fn begin_array(&mut self) -> Deferred {
+        let at = self.out.len();
+        self.out.extend_from_slice(b"*0\r\n");
+        Deferred { at }
+    }
+
+    /// Ends an array of `len` elements. Cost: from 10 elements on, moves its bytes by one a further digit.
+    #[inline]
+    pub fn end_array(&mut self, begun: Deferred, len: usize) {
+        self.patch(begun, b'*', len);
+    }
+
+    /// Ends what was begun as a map of `pairs`; in RESP2 an array of twice as many.
+    pub fn end_map(&mut self, begun: Deferred, pairs: usize) {
+        if self.resp3 {
+            self.patch(begun, b'%', pairs);
+        } else {
+            self.patch(begun, b'*', pairs.saturating_mul(2));
+        }
+    }
+
+    /// Ends what was begun as a set of `len` members; in RESP2 an array.
+    pub fn end_set(&mut self, begun: Deferred, len: usize) {
+        self.patch(begun, if self.resp3 { b'~' } else { b'*' }, len);
+    }
+
+    fn patch(&mut self, begun: Deferred, kind: u8, len: usize) {
+        let digits = number::digits(len as u64);
+        let old_len = self.out.len();
+        let body = begun.at + PLACEHOLDER_LEN;
+        debug_assert!(body <= old_len);
+        if digits > 1 {
+            self.out.resize(old_len + digits - 1, 0);
+            self.out.copy_within(body..old_len, body + digits - 1);
+        }
+        let mut text = itoa::Buffer::new();
+        let header = &mut self.out[begun.at..body + digits - 1];
+        header[0] = kind;
+        header[1..=digits].copy_from_slice(text.format(len).as_bytes());
+        header[digits + 1..].copy_from_slice(b"\r\n");
+    }
+
+    #[inline]
+    fn length(&mut self, kind: u8, len: usize) {
+        match len {
+            0..=9 => self.out.extend_from_slice(&[kind, b'0' + len as u8, b'\r', b'\n']),
+            10..=99 => {
+                let (tens, units) = (len as u8 / 10, len as u8 % 10);
+                self.out.extend_from_slice(&[kind, b'0' + tens, b'0' + units, b'\r', b'\n']);
+            }
+            _ => self.number(kind, i64::try_from(len).unwrap_or(i64::MAX)),
+        }
+    }
+
+    #[inline(never)]
+    fn number(&mut self, kind: u8, value: i64) {
+        self.out.push(kind);
+        number::write_i64(self.out, value);
+        self.out.extend_from_slice(b"\r\n");
+    }
+
+    fn line(&mut self, kind: u8, text: &[u8]) {
+        self.out.push(kind);
+        let start = self.out.len();
+        self.out.extend_from_slice(text);
+        for byte in &mut self.out[start..] {
+            if matches!(byte, b'\r' | b'\n' | 0) {
+                *byte = b' ';
+            }
+        }
+        self.out.extend_from_slice(b"\r\n");
+    }
+}
+
+// `*0\r\n`, what `begin_array` leaves room with.
+const PLACEHOLDER_LEN: usize = 4;
+
+#[cfg(test)]
+mod tests;
