@@ -8,3 +8,4 @@ pub mod entry;
 pub mod pack;
 pub mod spill;
 pub mod table;
+pub mod tree;

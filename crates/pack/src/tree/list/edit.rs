@@ -1,0 +1,357 @@
+//! Changes inside a list: set, insert, remove, and taking the whole list apart.
+
+use darter_slab::{Arena, Handle};
+
+use super::leaf::{self, End, HEAD, Head, New, Part, Shape};
+use super::{List, Seat};
+use crate::entry::{self, Item};
+use crate::tree::spine::{Leaf, Side, Spine};
+use crate::tree::{Full, LEAF_BYTES_MAX};
+
+impl List {
+    /// Replaces the item at `index`; `false` when there is none. Errors: nothing is changed. Cost: O(log n), one leaf.
+    pub fn set(&mut self, arena: &mut Arena, index: u64, item: Item<'_>) -> Result<bool, Full> {
+        if index >= self.len {
+            return Ok(false);
+        }
+        self.with_new(arena, item, |list, arena, new| list.set_new(arena, index, new))?;
+        Ok(true)
+    }
+
+    /// Puts `item` before the one at `index`, or at the end when `index` is the length; `false` past that.
+    ///
+    /// Errors: nothing is changed. Cost: O(log n), one leaf.
+    pub fn insert(&mut self, arena: &mut Arena, index: u64, item: Item<'_>) -> Result<bool, Full> {
+        if index > self.len {
+            return Ok(false);
+        }
+        if index == 0 || index == self.len {
+            let end = if index == 0 { End::Front } else { End::Back };
+            self.push(arena, end, item)?;
+            return Ok(true);
+        }
+        self.with_new(arena, item, |list, arena, new| list.insert_new(arena, index, new))?;
+        self.len += 1;
+        Ok(true)
+    }
+
+    /// Takes out the item at `index`; `false` when there is none. Cost: O(log n), one leaf or two.
+    pub fn remove(&mut self, arena: &mut Arena, index: u64) -> bool {
+        self.remove_range(arena, index, 1) == 1
+    }
+
+    /// Takes out up to `count` items from `index` on; returns how many there were.
+    ///
+    /// Cost: whole leaves go at once, about 200 items each; callers with millions call it in slices.
+    pub fn remove_range(&mut self, arena: &mut Arena, index: u64, count: u64) -> u64 {
+        let wanted = count.min(self.len.saturating_sub(index));
+        let mut left = wanted;
+        while left > 0 {
+            let (leaf, seat, at) = self.locate(arena, index);
+            let len = Head::of(arena.tail(leaf)).len;
+            let part = left.min((len - at) as u64) as usize;
+            self.cut(arena, leaf, seat, at, at + part);
+            left -= part as u64;
+        }
+        wanted
+    }
+
+    /// Takes out up to `count` items equal to `item`, starting from an end; returns how many.
+    ///
+    /// Cost: O(n); callers with long lists use [`List::position`] and [`List::remove`] in slices.
+    pub fn remove_equal(&mut self, arena: &mut Arena, item: Item<'_>, count: u64, from: End) -> u64 {
+        let mut removed = 0;
+        let mut index = match from {
+            End::Front => 0,
+            End::Back => self.len.saturating_sub(1),
+        };
+        let towards = if from == End::Front { End::Back } else { End::Front };
+        while removed < count {
+            let Some(found) = self.position(arena, item, index, towards, u64::MAX) else { break };
+            self.remove(arena, found);
+            removed += 1;
+            index = match from {
+                End::Front => found,
+                End::Back if found == 0 => break,
+                End::Back => found - 1,
+            };
+        }
+        removed
+    }
+
+    /// Gives back up to about `blocks_max` blocks; the list is unusable from the first call until it returns `true`,
+    /// and empty then.
+    pub fn free_step(&mut self, arena: &mut Arena, blocks_max: usize) -> bool {
+        let mut freed = 0;
+        while freed < blocks_max {
+            let ends = [
+                std::mem::replace(&mut self.tail, Handle::NONE),
+                std::mem::replace(&mut self.head, Handle::NONE),
+            ];
+            let leaf = match ends {
+                [leaf, other] if !leaf.is_none() => {
+                    self.head = other;
+                    leaf
+                }
+                [_, leaf] if !leaf.is_none() => leaf,
+                _ => match self.spine.take_last(arena, &mut self.owned) {
+                    Some(leaf) => leaf,
+                    None => {
+                        debug_assert_eq!(self.owned.bytes(), 0);
+                        self.len = 0;
+                        self.spine = Spine::EMPTY;
+                        return true;
+                    }
+                },
+            };
+            freed += 1 + self.release_run(arena, leaf, 0, Head::of(arena.tail(leaf)).len);
+            self.owned.free(arena, leaf);
+        }
+        false
+    }
+
+    /// Gives every block back. Cost: O(blocks).
+    pub fn clear(&mut self, arena: &mut Arena) {
+        while !self.free_step(arena, 1 << 16) {}
+    }
+
+    /// Runs `act` with the item made ready to be written, and gives its out-of-line block back when that fails.
+    fn with_new(
+        &mut self,
+        arena: &mut Arena,
+        item: Item<'_>,
+        act: impl FnOnce(&mut Self, &mut Arena, &New<'_>) -> Result<(), Full>,
+    ) -> Result<(), Full> {
+        let new = New::of(item).spilled(arena, &mut self.owned, &mut self.spill)?;
+        let done = act(self, arena, &new);
+        if done.is_err() {
+            new.unspill(arena, &mut self.owned, &mut self.spill);
+        }
+        done
+    }
+
+    fn set_new(&mut self, arena: &mut Arena, index: u64, new: &New<'_>) -> Result<(), Full> {
+        loop {
+            let (leaf, seat, at) = self.locate(arena, index);
+            let head = Head::of(arena.tail(leaf));
+            // The old code is read before it is overwritten and released after nothing can fail any more.
+            let mut old = [0; 16];
+            if head.width == 0 {
+                let offset = head.offset(arena.tail(leaf), at);
+                let code = &arena.tail(leaf)[offset..];
+                let bytes = entry::size(code).min(old.len());
+                old[..bytes].copy_from_slice(&code[..bytes]);
+            }
+            if leaf::overwrite(arena.tail_mut(leaf), at, new) {
+                self.owned.release(arena, &mut self.spill, &old);
+                return Ok(());
+            }
+            let parts = [Part::Run(leaf, 0, at), Part::One(new), Part::Run(leaf, at + 1, head.len)];
+            let shape = Shape::of(arena, &parts);
+            if HEAD + shape.payload <= LEAF_BYTES_MAX {
+                let fresh = shape.build(arena, &mut self.owned, &parts, HEAD + shape.payload, End::Back)?;
+                self.owned.release(arena, &mut self.spill, &old);
+                self.reseat(arena, seat, leaf, fresh);
+                return Ok(());
+            }
+            // The new item alone always fits, so the leaf is cut down to it.
+            self.split(arena, leaf, seat, if at > 0 { at } else { 1 })?;
+        }
+    }
+
+    fn insert_new(&mut self, arena: &mut Arena, index: u64, new: &New<'_>) -> Result<(), Full> {
+        loop {
+            let (leaf, seat, at) = self.locate(arena, index);
+            if at > 0 {
+                if self.insert_into(arena, leaf, seat, at, new)? {
+                    return Ok(());
+                }
+                self.split(arena, leaf, seat, at)?;
+                continue;
+            }
+            // Between two leaves: the one before first, so that inserting at one place fills leaves.
+            let (before, before_seat, last) = self.locate(arena, index - 1);
+            if self.insert_into(arena, before, before_seat, last + 1, new)?
+                || self.insert_into(arena, leaf, seat, 0, new)?
+            {
+                return Ok(());
+            }
+            return self.insert_leaf(arena, leaf, seat, new);
+        }
+    }
+
+    /// Puts the item into a leaf if that leaves it small enough; returns whether it did.
+    fn insert_into(
+        &mut self,
+        arena: &mut Arena,
+        leaf: Handle,
+        seat: Seat,
+        at: usize,
+        new: &New<'_>,
+    ) -> Result<bool, Full> {
+        let len = Head::of(arena.tail(leaf)).len;
+        let parts = [Part::Run(leaf, 0, at), Part::One(new), Part::Run(leaf, at, len)];
+        let shape = Shape::of(arena, &parts);
+        if HEAD + shape.payload > LEAF_BYTES_MAX {
+            return Ok(false);
+        }
+        let fresh = shape.build(arena, &mut self.owned, &parts, shape.roomy_bytes(), End::Back)?;
+        self.reseat(arena, seat, leaf, fresh);
+        if let Seat::Tree(path) = seat {
+            self.spine.adjust(arena, &path, 1);
+        }
+        Ok(true)
+    }
+
+    /// Puts a leaf of one item before `leaf`, or the item into the leaf before that if it has room.
+    fn insert_leaf(
+        &mut self,
+        arena: &mut Arena,
+        leaf: Handle,
+        seat: Seat,
+        new: &New<'_>,
+    ) -> Result<(), Full> {
+        let parts = [Part::One(new)];
+        let shape = Shape::of(arena, &parts);
+        let fresh = shape.build(arena, &mut self.owned, &parts, HEAD + shape.payload, End::Back)?;
+        let done = match seat {
+            // The index was above 0, so nothing is inserted before the head leaf.
+            Seat::Head => Err(Full),
+            Seat::Tail => self.hang(arena, End::Back, fresh),
+            Seat::Tree(path) => {
+                let left = Leaf { block: fresh, entries: 1 };
+                let right = Leaf { block: leaf, entries: Head::of(arena.tail(leaf)).len as u32 };
+                self.spine.split(arena, &mut self.owned, &path, left, right, 0)
+            }
+        };
+        if done.is_err() {
+            self.owned.free(arena, fresh);
+        }
+        done
+    }
+
+    /// Makes two leaves of one, before item `at` (above 0 and below its length). Errors: the items are as they were.
+    fn split(&mut self, arena: &mut Arena, leaf: Handle, seat: Seat, at: usize) -> Result<(), Full> {
+        let len = Head::of(arena.tail(leaf)).len;
+        let halves = [(0, at), (at, len)];
+        let mut fresh = [Handle::NONE; 2];
+        for (half, (from, to)) in halves.into_iter().enumerate() {
+            let parts = [Part::Run(leaf, from, to)];
+            let shape = Shape::of(arena, &parts);
+            match shape.build(arena, &mut self.owned, &parts, HEAD + shape.payload, End::Back) {
+                Ok(block) => fresh[half] = block,
+                Err(full) => {
+                    if half == 1 {
+                        self.owned.free(arena, fresh[0]);
+                    }
+                    return Err(full);
+                }
+            }
+        }
+        let hung = match seat {
+            Seat::Head => self.hang(arena, End::Front, fresh[1]),
+            Seat::Tail => self.hang(arena, End::Back, fresh[0]),
+            Seat::Tree(path) => {
+                let left = Leaf { block: fresh[0], entries: at as u32 };
+                let right = Leaf { block: fresh[1], entries: (len - at) as u32 };
+                self.spine.split(arena, &mut self.owned, &path, left, right, 0)
+            }
+        };
+        if let Err(full) = hung {
+            self.owned.free(arena, fresh[0]);
+            self.owned.free(arena, fresh[1]);
+            return Err(full);
+        }
+        match seat {
+            Seat::Head => self.head = fresh[0],
+            Seat::Tail => self.tail = fresh[1],
+            Seat::Tree(_) => {}
+        }
+        self.owned.free(arena, leaf);
+        Ok(())
+    }
+
+    /// Puts `fresh` in the place of `leaf` and frees that.
+    fn reseat(&mut self, arena: &mut Arena, seat: Seat, leaf: Handle, fresh: Handle) {
+        match seat {
+            Seat::Head => self.head = fresh,
+            Seat::Tail => self.tail = fresh,
+            Seat::Tree(path) => self.spine.replace(arena, &path, fresh),
+        }
+        self.owned.free(arena, leaf);
+    }
+
+    /// Takes items `from..to` out of a leaf and the leaf out of the list when it is left with none or few.
+    fn cut(&mut self, arena: &mut Arena, leaf: Handle, seat: Seat, from: usize, to: usize) {
+        self.release_run(arena, leaf, from, to);
+        leaf::cut(arena.tail_mut(leaf), from, to);
+        self.len -= (to - from) as u64;
+        let head = Head::of(arena.tail(leaf));
+        let Seat::Tree(path) = seat else {
+            if head.len == 0 || head.is_sparse() {
+                self.settle_end(arena, leaf);
+            }
+            return;
+        };
+        self.spine.adjust(arena, &path, -((to - from) as i64));
+        if head.len == 0 {
+            self.spine.remove(arena, &mut self.owned, &path, 0);
+            self.owned.free(arena, leaf);
+            return;
+        }
+        if head.payload() < LEAF_BYTES_MAX / 4 && self.join(arena, leaf, &path) {
+            return;
+        }
+        if head.is_sparse() {
+            let fresh = self.trimmed(arena, leaf);
+            self.spine.replace(arena, &path, fresh);
+        }
+    }
+
+    /// Makes one leaf of this one and one beside it, when that leaves room; returns whether it did.
+    fn join(&mut self, arena: &mut Arena, leaf: Handle, path: &crate::tree::spine::Path) -> bool {
+        let count = |arena: &Arena, leaf| Head::of(arena.tail(leaf)).len;
+        for side in [Side::After, Side::Before] {
+            let Some((other, beside)) = self.spine.sibling(arena, path, side) else { continue };
+            let runs = [leaf, other].map(|leaf| Part::Run(leaf, 0, count(arena, leaf)));
+            let parts = if side == Side::After { runs } else { [runs[1], runs[0]] };
+            let shape = Shape::of(arena, &parts);
+            if HEAD + shape.payload > LEAF_BYTES_MAX * 3 / 4 {
+                continue;
+            }
+            // Joining only saves memory, so a full arena is no error here.
+            let Ok(fresh) = shape.build(arena, &mut self.owned, &parts, HEAD + shape.payload, End::Back)
+            else {
+                return false;
+            };
+            let entries = count(arena, leaf);
+            self.spine.replace(arena, &beside, fresh);
+            self.spine.adjust(arena, &beside, entries as i64);
+            self.spine.remove(arena, &mut self.owned, path, entries as u32);
+            self.owned.free(arena, leaf);
+            self.owned.free(arena, other);
+            return true;
+        }
+        false
+    }
+
+    /// Frees what items `from..to` of a leaf hold out of line; returns how many did.
+    fn release_run(&mut self, arena: &mut Arena, leaf: Handle, from: usize, to: usize) -> usize {
+        let head = Head::of(arena.tail(leaf));
+        if head.width > 0 {
+            return 0;
+        }
+        let mut released = 0;
+        let mut offset = head.offset(arena.tail(leaf), from);
+        for _ in from..to {
+            let next = head.next(arena.tail(leaf), offset);
+            let code = &arena.tail(leaf)[offset..];
+            if let Some(block) = entry::release(code, &mut self.spill) {
+                self.owned.free(arena, block);
+                released += 1;
+            }
+            offset = next;
+        }
+        released
+    }
+}

@@ -1,0 +1,140 @@
+//! Walking a list from an index towards either end.
+
+use darter_slab::{Arena, Handle};
+
+use super::leaf::{End, Head, New};
+use super::{List, Seat};
+use crate::entry::Item;
+
+/// Items of a list in order; made by [`List::iter`].
+pub struct Iter<'a> {
+    list: &'a List,
+    arena: &'a Arena,
+    towards: End,
+    seat: Seat,
+    block: &'a [u8],
+    head: Head,
+    // Where the next item starts (towards the back) or ends (towards the front).
+    offset: usize,
+    // Items not yet given in this leaf.
+    left: usize,
+}
+
+impl<'a> Iter<'a> {
+    pub(super) fn new(list: &'a List, arena: &'a Arena, index: u64, towards: End) -> Self {
+        let head = Head { start: 0, end: 0, len: 0, width: 0, cap: 0 };
+        let done = match towards {
+            End::Back => Seat::Tail,
+            End::Front => Seat::Head,
+        };
+        let mut iter = Iter { list, arena, towards, seat: done, block: &[], head, offset: 0, left: 0 };
+        if index < list.len {
+            let (leaf, seat, at) = list.locate(arena, index);
+            iter.seat = seat;
+            iter.enter(leaf);
+            match towards {
+                End::Back => {
+                    iter.offset = iter.head.offset(iter.block, at);
+                    iter.left = iter.head.len - at;
+                }
+                End::Front => {
+                    iter.offset = iter.head.offset(iter.block, at + 1);
+                    iter.left = at + 1;
+                }
+            }
+        }
+        iter
+    }
+
+    /// How many items stand before the next one equal to `item`, if it is among the next `items_max`.
+    pub(super) fn find_equal(&mut self, item: Item<'_>, items_max: u64) -> Option<u64> {
+        let new = New::of(item);
+        let mut passed = 0;
+        while passed < items_max && (self.left > 0 || self.advance()) {
+            let offset = self.step();
+            if new.is_at(self.block, &self.head, offset, self.arena, &self.list.spill) {
+                return Some(passed);
+            }
+            passed += 1;
+        }
+        None
+    }
+
+    fn enter(&mut self, leaf: Handle) {
+        self.block = self.arena.tail(leaf);
+        self.head = Head::of(self.block);
+        self.left = self.head.len;
+        self.offset = match self.towards {
+            End::Back => self.head.start,
+            End::Front => self.head.end,
+        };
+    }
+
+    /// Passes one item of this leaf; returns its offset.
+    #[inline(always)]
+    fn step(&mut self) -> usize {
+        self.left -= 1;
+        match self.towards {
+            End::Back => {
+                let offset = self.offset;
+                // Past the last item there is nothing to measure.
+                if self.left > 0 {
+                    self.offset = self.head.next(self.block, offset);
+                }
+                offset
+            }
+            End::Front => {
+                self.offset = self.head.prev(self.block, self.offset);
+                self.offset
+            }
+        }
+    }
+
+    /// Goes on to the next leaf that has items.
+    #[cold]
+    fn advance(&mut self) -> bool {
+        let (list, arena) = (self.list, self.arena);
+        let (next, last) = match self.towards {
+            End::Back => (Seat::Tail, list.tail),
+            End::Front => (Seat::Head, list.head),
+        };
+        let inner = match (&mut self.seat, self.towards) {
+            (Seat::Tail, End::Back) | (Seat::Head, End::Front) => return false,
+            (Seat::Tree(path), End::Back) => list.spine.next(arena, path),
+            (Seat::Tree(path), End::Front) => list.spine.prev(arena, path),
+            _ if list.spine.is_empty() => None,
+            _ => {
+                let (leaf, path) = match self.towards {
+                    End::Back => list.spine.first(arena),
+                    End::Front => list.spine.last(arena),
+                };
+                self.seat = Seat::Tree(path);
+                Some(leaf)
+            }
+        };
+        match inner {
+            Some(leaf) => self.enter(leaf),
+            None => {
+                self.seat = next;
+                if last.is_none() {
+                    return false;
+                }
+                self.enter(last);
+            }
+        }
+        true
+    }
+}
+
+impl<'a> Iterator for Iter<'a> {
+    type Item = Item<'a>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Item<'a>> {
+        if self.left == 0 && !self.advance() {
+            return None;
+        }
+        let offset = self.step();
+        Some(self.head.item(self.block, offset, self.arena, &self.list.spill))
+    }
+}

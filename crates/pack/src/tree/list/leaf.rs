@@ -1,0 +1,446 @@
+//! A leaf of a list: integers of one width back to back, or any items each followed by its length, with room at both ends.
+//!
+//! Called by `List` only. It moves bytes within one block or from old blocks into a new one, and knows nothing of the tree.
+//!
+//! ```text
+//! u16 start | u16 end | u16 len | u8 width | u8 cap / 8 | room | items from start to end | room
+//! width 1..=8: an integer is that many bytes, two's complement, low byte first
+//! width 0:     an item is its code, then the code's length in one byte, or in two of which the last has its top bit set
+//! ```
+
+use darter_slab::{Arena, Handle};
+
+use crate::entry::{self, Coded, Item};
+use crate::spill::Spill;
+use crate::tree::Full;
+use crate::tree::owned::Owned;
+use crate::tree::word::{get_u16, get_wide, put_u16, put_wide};
+
+/// Which end of a list or a leaf.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum End {
+    /// The head, index 0.
+    Front,
+    /// The tail, the highest index.
+    Back,
+}
+
+/// Bytes before the items.
+pub(super) const HEAD: usize = 8;
+
+/// The head of a leaf, decoded.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Head {
+    // HEAD <= start <= end <= cap
+    pub(super) start: usize,
+    pub(super) end: usize,
+    pub(super) len: usize,
+    // 0 (any items) to 8 (integers)
+    pub(super) width: usize,
+    pub(super) cap: usize,
+}
+
+impl Head {
+    #[inline(always)]
+    pub(super) fn of(block: &[u8]) -> Head {
+        Head {
+            start: get_u16(block, 0),
+            end: get_u16(block, 2),
+            len: get_u16(block, 4),
+            width: block[6] as usize,
+            cap: block[7] as usize * 8,
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn write(&self, block: &mut [u8]) {
+        debug_assert!(HEAD <= self.start && self.start <= self.end && self.end <= self.cap);
+        put_u16(block, 0, self.start);
+        put_u16(block, 2, self.end);
+        put_u16(block, 4, self.len);
+        block[6] = self.width as u8;
+        block[7] = (self.cap / 8) as u8;
+    }
+
+    /// Bytes of the items.
+    #[inline]
+    pub(super) fn payload(&self) -> usize {
+        self.end - self.start
+    }
+
+    /// Whether a block half the size would do.
+    #[inline]
+    pub(super) fn is_sparse(&self) -> bool {
+        self.cap > 64 && HEAD + self.payload() < self.cap / 2
+    }
+
+    /// Offset of item `at` (0 to len; len gives the end). Cost: O(1) for integers, else a walk from the nearer end.
+    pub(super) fn offset(&self, block: &[u8], at: usize) -> usize {
+        debug_assert!(at <= self.len);
+        if self.width > 0 {
+            return self.start + at * self.width;
+        }
+        if at <= self.len / 2 {
+            let mut offset = self.start;
+            for _ in 0..at {
+                offset = after(block, offset);
+            }
+            return offset;
+        }
+        let mut offset = self.end;
+        for _ in at..self.len {
+            offset = before(block, offset);
+        }
+        offset
+    }
+
+    /// The item at an offset.
+    #[inline]
+    pub(super) fn item<'a>(
+        &self,
+        block: &'a [u8],
+        offset: usize,
+        arena: &'a Arena,
+        spill: &'a Spill,
+    ) -> Item<'a> {
+        match self.width {
+            0 => entry::read(&block[offset..], arena, spill).0,
+            width => Item::Int(get_int(block, offset, width)),
+        }
+    }
+
+    /// Offset of the item after the one at `offset`.
+    #[inline]
+    pub(super) fn next(&self, block: &[u8], offset: usize) -> usize {
+        match self.width {
+            0 => after(block, offset),
+            width => offset + width,
+        }
+    }
+
+    /// Offset of the item that ends at `offset`.
+    #[inline]
+    pub(super) fn prev(&self, block: &[u8], offset: usize) -> usize {
+        match self.width {
+            0 => before(block, offset),
+            width => offset - width,
+        }
+    }
+}
+
+/// An item ready to be written: spilled already when it is long.
+#[derive(Clone, Copy)]
+pub(super) struct New<'a> {
+    coded: Coded<'a>,
+    int: Option<i64>,
+}
+
+impl<'a> New<'a> {
+    #[inline]
+    pub(super) fn of(item: Item<'a>) -> New<'a> {
+        let int = if let Item::Int(value) = item { Some(value) } else { None };
+        New { coded: Coded::of_item(item), int }
+    }
+
+    /// The item with a long string moved out of line. Errors: nothing is kept.
+    #[inline]
+    pub(super) fn spilled(
+        self,
+        arena: &mut Arena,
+        owned: &mut Owned,
+        spill: &mut Spill,
+    ) -> Result<New<'a>, Full> {
+        if !self.coded.is_long() {
+            return Ok(self);
+        }
+        Ok(New { coded: owned.spill(arena, spill, self.coded)?, int: None })
+    }
+
+    /// Gives back what [`New::spilled`] took, for an item that found no room.
+    pub(super) fn unspill(&self, arena: &mut Arena, owned: &mut Owned, spill: &mut Spill) {
+        if self.int.is_none() {
+            let mut code = [0; 16];
+            if self.coded.len() <= code.len() {
+                self.coded.write(&mut code);
+                owned.release(arena, spill, &code);
+            }
+        }
+    }
+
+    #[inline]
+    fn mixed_bytes(&self) -> usize {
+        let code = self.coded.len();
+        code + tail_bytes(code)
+    }
+
+    /// Bytes the item takes in a leaf of this width, if such a leaf can hold it.
+    #[inline(always)]
+    fn bytes_in(&self, width: usize) -> Option<usize> {
+        match (width, self.int) {
+            (0, _) => Some(self.mixed_bytes()),
+            (_, Some(value)) if int_width(value) <= width => Some(width),
+            _ => None,
+        }
+    }
+
+    #[inline(always)]
+    fn write(&self, block: &mut [u8], offset: usize, width: usize) {
+        match (width, self.int) {
+            (0, _) => {
+                let code = self.coded.len();
+                self.coded.write(&mut block[offset..offset + code]);
+                write_tail(block, offset + code, code);
+            }
+            (_, value) => put_wide(block, offset, width, value.unwrap_or(0) as u64),
+        }
+    }
+
+    /// Whether the item at `offset` is this one.
+    #[inline]
+    pub(super) fn is_at(
+        &self,
+        block: &[u8],
+        head: &Head,
+        offset: usize,
+        arena: &Arena,
+        spill: &Spill,
+    ) -> bool {
+        match head.width {
+            0 => self.coded.is_at(&block[offset..], arena, spill),
+            width => self.int == Some(get_int(block, offset, width)),
+        }
+    }
+}
+
+/// Adds an item at an end of a leaf if it fits there as the leaf is.
+#[inline]
+pub(super) fn push(block: &mut [u8], end: End, new: &New<'_>) -> bool {
+    let mut head = Head::of(block);
+    let Some(bytes) = new.bytes_in(head.width) else { return false };
+    let offset = match end {
+        End::Back => {
+            if head.end + bytes > head.cap {
+                return false;
+            }
+            head.end += bytes;
+            head.end - bytes
+        }
+        End::Front => {
+            if head.start < HEAD + bytes {
+                return false;
+            }
+            head.start -= bytes;
+            head.start
+        }
+    };
+    head.len += 1;
+    new.write(block, offset, head.width);
+    head.write(block);
+    true
+}
+
+/// Moves the items so that all free room is at `end`, if that gives the item room there and is worth it.
+pub(super) fn make_room(block: &mut [u8], end: End, new: &New<'_>) -> bool {
+    let mut head = Head::of(block);
+    let Some(bytes) = new.bytes_in(head.width) else { return false };
+    let free = head.cap - HEAD - head.payload();
+    if free < bytes + head.payload() / 8 {
+        return false;
+    }
+    let start = match end {
+        End::Back => HEAD,
+        End::Front => head.cap - head.payload(),
+    };
+    block.copy_within(head.start..head.end, start);
+    head.end = start + head.payload();
+    head.start = start;
+    head.write(block);
+    true
+}
+
+/// Takes the items at `from..to` out of a leaf; what they held out of line must have been released.
+pub(super) fn cut(block: &mut [u8], from: usize, to: usize) {
+    let mut head = Head::of(block);
+    let (first, last) = (head.offset(block, from), head.offset(block, to));
+    let gap = last - first;
+    if first - head.start <= head.end - last {
+        block.copy_within(head.start..first, head.start + gap);
+        head.start += gap;
+    } else {
+        block.copy_within(last..head.end, first);
+        head.end -= gap;
+    }
+    head.len -= to - from;
+    head.write(block);
+}
+
+/// Overwrites item `at` when the new one has the same size.
+pub(super) fn overwrite(block: &mut [u8], at: usize, new: &New<'_>) -> bool {
+    let head = Head::of(block);
+    let offset = head.offset(block, at);
+    let same = new.bytes_in(head.width).is_some_and(|bytes| offset + bytes == head.next(block, offset));
+    if same {
+        new.write(block, offset, head.width);
+    }
+    same
+}
+
+/// What a new leaf is made of.
+#[derive(Clone, Copy)]
+pub(super) enum Part<'a> {
+    /// Items `.1..(.2)` of a leaf.
+    Run(Handle, usize, usize),
+    /// An item.
+    One(&'a New<'a>),
+}
+
+/// The shape a leaf of some parts would have.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Shape {
+    len: usize,
+    width: usize,
+    pub(super) payload: usize,
+}
+
+impl Shape {
+    /// The smallest shape that holds all parts.
+    pub(super) fn of(arena: &Arena, parts: &[Part<'_>]) -> Shape {
+        let (mut len, mut width) = (0, 1);
+        for part in parts {
+            match *part {
+                Part::Run(leaf, from, to) if from < to => {
+                    let head = Head::of(arena.tail(leaf));
+                    len += to - from;
+                    width = if head.width == 0 || width == 0 { 0 } else { width.max(head.width) };
+                }
+                Part::Run(..) => {}
+                Part::One(new) => {
+                    len += 1;
+                    width = match new.int {
+                        Some(value) if width > 0 => width.max(int_width(value)),
+                        _ => 0,
+                    };
+                }
+            }
+        }
+        let payload = if width > 0 { len * width } else { parts.iter().map(|p| mixed_bytes(arena, p)).sum() };
+        Shape { len, width, payload }
+    }
+
+    /// Block size for a leaf that is likely to grow.
+    pub(super) fn roomy_bytes(&self) -> usize {
+        (HEAD + self.payload + self.payload / 4).min(super::LEAF_BYTES_MAX)
+    }
+
+    /// A new leaf of the parts in a block of `bytes`, with the free room at `room`.
+    pub(super) fn build(
+        &self,
+        arena: &mut Arena,
+        owned: &mut Owned,
+        parts: &[Part<'_>],
+        bytes: usize,
+        room: End,
+    ) -> Result<Handle, Full> {
+        debug_assert!(bytes >= HEAD + self.payload);
+        let leaf = owned.alloc(arena, bytes)?;
+        let cap = arena.size(leaf).min(u8::MAX as usize * 8);
+        let start = match room {
+            End::Back => HEAD,
+            End::Front => cap - self.payload,
+        };
+        let mut offset = start;
+        for part in parts {
+            offset = self.put(arena, leaf, part, offset);
+        }
+        debug_assert_eq!(offset, start + self.payload);
+        let head = Head { start, end: offset, len: self.len, width: self.width, cap };
+        head.write(arena.tail_mut(leaf));
+        Ok(leaf)
+    }
+
+    /// Writes a part at `offset` of the new leaf; returns where it ends.
+    fn put(&self, arena: &mut Arena, leaf: Handle, part: &Part<'_>, mut offset: usize) -> usize {
+        match *part {
+            Part::One(new) => {
+                new.write(arena.tail_mut(leaf), offset, self.width);
+                offset + new.bytes_in(self.width).unwrap_or(0)
+            }
+            Part::Run(source, from, to) => {
+                let (old, fresh) = arena.two_mut(source, leaf);
+                let head = Head::of(old);
+                let (first, last) = (head.offset(old, from), head.offset(old, to));
+                if head.width == self.width {
+                    fresh[offset..offset + last - first].copy_from_slice(&old[first..last]);
+                    return offset + last - first;
+                }
+                for at in (first..last).step_by(head.width.max(1)) {
+                    let new = New::of(Item::Int(get_int(old, at, head.width)));
+                    new.write(fresh, offset, self.width);
+                    offset += new.bytes_in(self.width).unwrap_or(0);
+                }
+                offset
+            }
+        }
+    }
+}
+
+/// Bytes of a part in a leaf of any items.
+fn mixed_bytes(arena: &Arena, part: &Part<'_>) -> usize {
+    match *part {
+        Part::One(new) => new.mixed_bytes(),
+        Part::Run(leaf, from, to) => {
+            let block = arena.tail(leaf);
+            let head = Head::of(block);
+            let (first, last) = (head.offset(block, from), head.offset(block, to));
+            if head.width == 0 {
+                return last - first;
+            }
+            let int = |at| New::of(Item::Int(get_int(block, at, head.width))).mixed_bytes();
+            (first..last).step_by(head.width).map(int).sum()
+        }
+    }
+}
+
+/// How many bytes `value` needs in two's complement: 1 to 8.
+#[inline(always)]
+fn int_width(value: i64) -> usize {
+    let bits = 65 - (value ^ (value >> 63)).leading_zeros() as usize;
+    bits.div_ceil(8)
+}
+
+#[inline(always)]
+fn get_int(block: &[u8], offset: usize, width: usize) -> i64 {
+    let gap = 64 - 8 * width as u32;
+    (get_wide(block, offset, width) << gap) as i64 >> gap
+}
+
+#[inline(always)]
+fn tail_bytes(code: usize) -> usize {
+    1 + usize::from(code >= 128)
+}
+
+#[inline(always)]
+fn write_tail(block: &mut [u8], offset: usize, code: usize) {
+    if code < 128 {
+        block[offset] = code as u8;
+    } else {
+        block[offset] = (code >> 7) as u8;
+        block[offset + 1] = 0x80 | code as u8;
+    }
+}
+
+#[inline(always)]
+fn after(block: &[u8], offset: usize) -> usize {
+    let code = entry::size(&block[offset..]);
+    offset + code + tail_bytes(code)
+}
+
+#[inline(always)]
+fn before(block: &[u8], offset: usize) -> usize {
+    let last = block[offset - 1] as usize;
+    if last < 128 {
+        offset - 1 - last
+    } else {
+        offset - 2 - ((last & 127) | (block[offset - 2] as usize) << 7)
+    }
+}

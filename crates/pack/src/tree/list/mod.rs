@@ -1,0 +1,339 @@
+//! `List`: items in the order they were put, cheap at both ends, by index in O(log n).
+//!
+//! Called by the store for list values. The leaves at the two ends hang off the root, outside the tree, so that a push or
+//! a pop touches one block and no count; full ones are sealed into the tree. It never compares items but to find one.
+
+mod edit;
+mod iter;
+mod leaf;
+#[cfg(test)]
+mod tests;
+
+use darter_slab::{Arena, Handle};
+
+use self::leaf::{HEAD, Head, New, Part, Shape};
+use super::owned::Owned;
+use super::spine::{Leaf, Path, Spine};
+use super::{Full, LEAF_BYTES_MAX};
+use crate::entry::Item;
+use crate::spill::Spill;
+
+pub use iter::Iter;
+pub use leaf::End;
+
+/// A list: 40 bytes and blocks in the arena. [`List::clear`] must run before it is dropped, or the blocks are lost.
+#[derive(Debug)]
+pub struct List {
+    head: Handle,
+    tail: Handle,
+    spine: Spine<0>,
+    len: u64,
+    owned: Owned,
+    spill: Spill,
+}
+
+/// Where a leaf hangs.
+#[derive(Clone, Copy)]
+enum Seat {
+    Head,
+    Tail,
+    Tree(Path),
+}
+
+impl Default for List {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl List {
+    /// An empty list, which owns no block.
+    pub const fn new() -> List {
+        List {
+            head: Handle::NONE,
+            tail: Handle::NONE,
+            spine: Spine::EMPTY,
+            len: 0,
+            owned: Owned::NONE,
+            spill: Spill::new(),
+        }
+    }
+
+    /// Number of items.
+    #[inline]
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Whether there is no item.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Bytes held in the arena, exactly.
+    pub fn bytes(&self) -> usize {
+        self.owned.bytes()
+    }
+
+    /// Bytes held outside the arena, by items past 32 KiB.
+    pub fn spilled_bytes(&self) -> usize {
+        self.spill.bytes()
+    }
+
+    /// The item at `index`. Cost: O(log n), plus a walk within one leaf when its items are not integers of one width.
+    pub fn get<'a>(&'a self, arena: &'a Arena, index: u64) -> Option<Item<'a>> {
+        if index >= self.len {
+            return None;
+        }
+        let (leaf, _, at) = self.locate(arena, index);
+        let block = arena.tail(leaf);
+        let head = Head::of(block);
+        Some(head.item(block, head.offset(block, at), arena, &self.spill))
+    }
+
+    /// The items from `index` towards the end that `towards` names; nothing when `index` is not below the length.
+    pub fn iter<'a>(&'a self, arena: &'a Arena, index: u64, towards: End) -> Iter<'a> {
+        Iter::new(self, arena, index, towards)
+    }
+
+    /// The index of the first item equal to `item` among at most `items_max` items from `index` towards an end.
+    ///
+    /// Cost: O(items passed), which the caller bounds.
+    pub fn position(
+        &self,
+        arena: &Arena,
+        item: Item<'_>,
+        index: u64,
+        towards: End,
+        items_max: u64,
+    ) -> Option<u64> {
+        let found = self.iter(arena, index, towards).find_equal(item, items_max)?;
+        Some(match towards {
+            End::Back => index + found,
+            End::Front => index - found,
+        })
+    }
+
+    /// Puts `item` at an end. Errors: nothing is changed. Cost: O(1), one block.
+    #[inline]
+    pub fn push(&mut self, arena: &mut Arena, end: End, item: Item<'_>) -> Result<(), Full> {
+        let new = New::of(item).spilled(arena, &mut self.owned, &mut self.spill)?;
+        let leaf = self.end_leaf(end);
+        if leaf.is_none() || !leaf::push(arena.tail_mut(leaf), end, &new) {
+            return self.push_slow(arena, end, new);
+        }
+        self.len += 1;
+        Ok(())
+    }
+
+    /// Shows the item at an end to `emit` and takes it out. Returns whether there was one. Cost: O(1), one block.
+    #[inline]
+    pub fn pop(&mut self, arena: &mut Arena, end: End, emit: impl FnOnce(Item<'_>)) -> bool {
+        if self.len == 0 {
+            return false;
+        }
+        let mut leaf = self.end_leaf(end);
+        if leaf.is_none() {
+            leaf = self.unseal(arena, end);
+        }
+        let block = arena.tail(leaf);
+        let mut head = Head::of(block);
+        let offset = match end {
+            End::Front => head.start,
+            End::Back => head.prev(block, head.end),
+        };
+        emit(head.item(block, offset, arena, &self.spill));
+        match end {
+            End::Front => head.start = head.next(block, offset),
+            End::Back => head.end = offset,
+        }
+        head.len -= 1;
+        self.len -= 1;
+        if head.width == 0 {
+            self.release(arena, leaf, offset);
+        }
+        head.write(arena.tail_mut(leaf));
+        // A leaf that others follow is soon empty; only the last one is worth shrinking.
+        if head.len == 0 || (head.len as u64 == self.len && head.is_sparse()) {
+            self.settle_end(arena, leaf);
+        }
+        true
+    }
+
+    /// The leaf that items at `end` go to, if it hangs off the root.
+    #[inline]
+    fn end_leaf(&self, end: End) -> Handle {
+        let (near, far) = match end {
+            End::Front => (self.head, self.tail),
+            End::Back => (self.tail, self.head),
+        };
+        if near.is_none() && self.spine.is_empty() { far } else { near }
+    }
+
+    #[inline]
+    fn end_field(&mut self, end: End) -> &mut Handle {
+        match end {
+            End::Front => &mut self.head,
+            End::Back => &mut self.tail,
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn push_slow(&mut self, arena: &mut Arena, end: End, new: New<'_>) -> Result<(), Full> {
+        let done = self.push_anew(arena, end, &new);
+        match done {
+            Ok(()) => self.len += 1,
+            Err(Full) => new.unspill(arena, &mut self.owned, &mut self.spill),
+        }
+        done
+    }
+
+    fn push_anew(&mut self, arena: &mut Arena, end: End, new: &New<'_>) -> Result<(), Full> {
+        let leaf = self.end_leaf(end);
+        if leaf.is_none() {
+            let fresh = self.lone_leaf(arena, end, new)?;
+            *self.end_field(end) = fresh;
+            return Ok(());
+        }
+        if leaf::make_room(arena.tail_mut(leaf), end, new) && leaf::push(arena.tail_mut(leaf), end, new) {
+            return Ok(());
+        }
+        let len = Head::of(arena.tail(leaf)).len;
+        let run = Part::Run(leaf, 0, len);
+        let parts = match end {
+            End::Front => [Part::One(new), run],
+            End::Back => [run, Part::One(new)],
+        };
+        let shape = Shape::of(arena, &parts);
+        if HEAD + shape.payload <= LEAF_BYTES_MAX {
+            let bytes = if self.len == len as u64 { shape.roomy_bytes() } else { LEAF_BYTES_MAX };
+            let fresh = shape.build(arena, &mut self.owned, &parts, bytes, end)?;
+            self.swap_end(arena, leaf, fresh);
+            return Ok(());
+        }
+        let fresh = self.lone_leaf(arena, end, new)?;
+        if *self.end_field(end) == leaf
+            && let Err(full) = self.seal(arena, end, leaf)
+        {
+            self.owned.free(arena, fresh);
+            return Err(full);
+        }
+        *self.end_field(end) = fresh;
+        Ok(())
+    }
+
+    /// A leaf of one item, with room for as many as the list's size makes likely.
+    fn lone_leaf(&mut self, arena: &mut Arena, end: End, new: &New<'_>) -> Result<Handle, Full> {
+        let parts = [Part::One(new)];
+        let shape = Shape::of(arena, &parts);
+        let likely = match (self.len, self.spine.is_empty()) {
+            (0, _) => 0,
+            (_, true) => LEAF_BYTES_MAX / 4,
+            (_, false) => LEAF_BYTES_MAX,
+        };
+        shape.build(arena, &mut self.owned, &parts, likely.max(HEAD + shape.payload), end)
+    }
+
+    /// Puts the full leaf at `end` into the tree, in a block of just its size.
+    fn seal(&mut self, arena: &mut Arena, end: End, leaf: Handle) -> Result<(), Full> {
+        let leaf = self.trimmed(arena, leaf);
+        *self.end_field(end) = leaf;
+        self.hang(arena, end, leaf)
+    }
+
+    /// Puts a leaf that is in no tree at `end` of the tree.
+    fn hang(&mut self, arena: &mut Arena, end: End, block: Handle) -> Result<(), Full> {
+        if self.spine.is_empty() {
+            self.spine.plant(block);
+            return Ok(());
+        }
+        let entries = |arena: &Arena, block| Head::of(arena.tail(block)).len as u32;
+        let (other, path) = match end {
+            End::Front => self.spine.first(arena),
+            End::Back => self.spine.last(arena),
+        };
+        let leaf = Leaf { block, entries: entries(arena, block) };
+        let other = Leaf { block: other, entries: entries(arena, other) };
+        let (left, right) = match end {
+            End::Front => (leaf, other),
+            End::Back => (other, leaf),
+        };
+        self.spine.split(arena, &mut self.owned, &path, left, right, 0)
+    }
+
+    /// Takes the leaf at `end` of the tree, which is not empty, out of it, for items to be taken from.
+    #[cold]
+    fn unseal(&mut self, arena: &mut Arena, end: End) -> Handle {
+        let (leaf, path) = match end {
+            End::Front => self.spine.first(arena),
+            End::Back => self.spine.last(arena),
+        };
+        let entries = Head::of(arena.tail(leaf)).len as u32;
+        self.spine.remove(arena, &mut self.owned, &path, entries);
+        *self.end_field(end) = leaf;
+        leaf
+    }
+
+    /// The leaf in a block of just its size; the same leaf when there is nothing to gain.
+    fn trimmed(&mut self, arena: &mut Arena, leaf: Handle) -> Handle {
+        let parts = [Part::Run(leaf, 0, Head::of(arena.tail(leaf)).len)];
+        let shape = Shape::of(arena, &parts);
+        if Arena::fits(HEAD + shape.payload) >= arena.size(leaf) {
+            return leaf;
+        }
+        // Only saves memory, so a full arena is no error here.
+        match shape.build(arena, &mut self.owned, &parts, HEAD + shape.payload, End::Back) {
+            Ok(fresh) => {
+                self.owned.free(arena, leaf);
+                fresh
+            }
+            Err(Full) => leaf,
+        }
+    }
+
+    /// Replaces a leaf that hangs off the root, and frees it. `NONE` takes it away.
+    fn swap_end(&mut self, arena: &mut Arena, leaf: Handle, fresh: Handle) {
+        let end = if self.tail == leaf { End::Back } else { End::Front };
+        debug_assert_eq!(*self.end_field(end), leaf);
+        *self.end_field(end) = fresh;
+        self.owned.free(arena, leaf);
+    }
+
+    /// Frees a leaf that hangs off the root when it is empty, else shrinks it.
+    #[cold]
+    fn settle_end(&mut self, arena: &mut Arena, leaf: Handle) {
+        if Head::of(arena.tail(leaf)).len == 0 {
+            self.swap_end(arena, leaf, Handle::NONE);
+            return;
+        }
+        let end = if self.tail == leaf { End::Back } else { End::Front };
+        let fresh = self.trimmed(arena, leaf);
+        *self.end_field(end) = fresh;
+    }
+
+    /// Frees what the coded item at `offset` of a leaf of any items holds out of line.
+    #[inline]
+    fn release(&mut self, arena: &mut Arena, leaf: Handle, offset: usize) {
+        if let Some(block) = crate::entry::release(&arena.tail(leaf)[offset..], &mut self.spill) {
+            self.owned.free(arena, block);
+        }
+    }
+
+    /// The leaf, its seat, and the place in it of `index`, which is below the length.
+    fn locate(&self, arena: &Arena, index: u64) -> (Handle, Seat, usize) {
+        debug_assert!(index < self.len);
+        let count = |leaf: Handle| if leaf.is_none() { 0 } else { Head::of(arena.tail(leaf)).len as u64 };
+        let first = count(self.head);
+        if index < first {
+            return (self.head, Seat::Head, index as usize);
+        }
+        let last_from = self.len - count(self.tail);
+        if index >= last_from {
+            return (self.tail, Seat::Tail, (index - last_from) as usize);
+        }
+        let (leaf, path, at) = self.spine.by_rank(arena, index - first);
+        (leaf, Seat::Tree(path), at)
+    }
+}

@@ -1,0 +1,27 @@
+//! Ordered collections: counted B+trees whose leaves are ordered packs of at most 1 KiB.
+//!
+//! Called by the store's value types and the commands. Each type is a small root of at most 64 bytes plus blocks in the
+//! shard's arena; any single change touches a bounded number of blocks however long the collection is. Nothing here
+//! knows keys, clocks or replies.
+
+pub mod list;
+mod owned;
+mod spine;
+mod word;
+
+pub use list::List;
+
+/// The arena's reservation is used up; the collection is as it was before the call.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Full;
+
+impl std::fmt::Display for Full {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("the shard's memory reservation is used up")
+    }
+}
+
+impl std::error::Error for Full {}
+
+/// Largest leaf block that a split leaves behind, in bytes.
+const LEAF_BYTES_MAX: usize = 1024;

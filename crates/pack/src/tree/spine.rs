@@ -1,0 +1,776 @@
+//! The inner nodes of a tree: which leaf holds a rank or a key, and what changes when leaves come and go.
+//!
+//! Called by every ordered type; it never looks into a leaf. A node holds, for each child, its handle, how many entries
+//! are below it and `K` words of a key that no entry below it is smaller than (`K` = 0: the tree is ordered by rank only).
+//!
+//! ```text
+//! u16 len | u16 cap | u32 unused | cap x u32 child | cap x u32 entries | K times cap x u64 key words, high word first
+//! ```
+
+use std::cmp::Ordering;
+
+use darter_slab::{Arena, Handle};
+
+use super::Full;
+use super::owned::Owned;
+use super::word::{get_u16, get_u32, get_u64, put_u16, put_u32, put_u64};
+
+/// Where a leaf hangs: the inner nodes from the root down and the child taken in each.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Path {
+    depth: usize,
+    nodes: [Handle; HEIGHT_MAX],
+    at: [u8; HEIGHT_MAX],
+}
+
+impl Path {
+    const ROOT: Path = Path { depth: 0, nodes: [Handle::NONE; HEIGHT_MAX], at: [0; HEIGHT_MAX] };
+
+    #[inline]
+    fn push(&mut self, node: Handle, at: usize) {
+        self.nodes[self.depth] = node;
+        self.at[self.depth] = at as u8;
+        self.depth += 1;
+    }
+}
+
+/// The tree above the leaves. With one leaf there is no inner node at all.
+#[derive(Debug)]
+pub(super) struct Spine<const K: usize> {
+    // The only leaf when height is 0.
+    root: Handle,
+    // 0 <= height <= HEIGHT_MAX
+    height: u8,
+}
+
+impl<const K: usize> Spine<K> {
+    /// No leaf.
+    pub(super) const EMPTY: Self = Self { root: Handle::NONE, height: 0 };
+
+    /// Whether there is no leaf.
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.root.is_none()
+    }
+
+    /// Whether there is exactly one leaf.
+    #[inline]
+    pub(super) fn is_single(&self) -> bool {
+        self.height == 0 && !self.root.is_none()
+    }
+
+    /// Makes `leaf` the only leaf of an empty tree.
+    pub(super) fn plant(&mut self, leaf: Handle) {
+        debug_assert!(self.root.is_none() && self.height == 0);
+        self.root = leaf;
+    }
+
+    /// The first leaf of a tree that has one.
+    #[inline]
+    pub(super) fn first(&self, arena: &Arena) -> (Handle, Path) {
+        self.descend(arena, |_, _| 0)
+    }
+
+    /// The last leaf of a tree that has one.
+    #[inline]
+    pub(super) fn last(&self, arena: &Arena) -> (Handle, Path) {
+        self.descend(arena, |_, node| node.len - 1)
+    }
+
+    /// The leaf that holds the entry of this rank, and the entry's place in it; `rank` is below the tree's length.
+    #[inline]
+    pub(super) fn by_rank(&self, arena: &Arena, rank: u64) -> (Handle, Path, usize) {
+        let mut rest = rank;
+        let (leaf, path) = self.descend(arena, |block, node| {
+            let mut at = 0;
+            while at + 1 < node.len {
+                let entries = u64::from(node.entries(block, at));
+                if rest < entries {
+                    break;
+                }
+                rest -= entries;
+                at += 1;
+            }
+            at
+        });
+        (leaf, path, rest as usize)
+    }
+
+    /// The leaf where `key` belongs. Where keys tie, `tie` compares what is sought with a leaf's first entry.
+    #[inline]
+    pub(super) fn by_key(
+        &self,
+        arena: &Arena,
+        key: u128,
+        mut tie: impl FnMut(Handle) -> Ordering,
+    ) -> (Handle, Path) {
+        let mut path = Path::ROOT;
+        let mut child = self.root;
+        while path.depth < self.height as usize {
+            let block = arena.tail(child);
+            let node = Node::of(block);
+            let mut at = node.keys_below::<K>(block, key);
+            if at < node.len && node.key::<K>(block, at) == key {
+                let levels = self.height as usize - path.depth - 1;
+                at = node.settle_tie::<K>(arena, block, key, at, |leaf| tie(leftmost(arena, leaf, levels)));
+            }
+            let at = at.saturating_sub(1);
+            path.push(child, at);
+            child = node.child(block, at);
+        }
+        (child, path)
+    }
+
+    #[inline(always)]
+    fn descend(&self, arena: &Arena, mut choose: impl FnMut(&[u8], Node) -> usize) -> (Handle, Path) {
+        let mut path = Path::ROOT;
+        let mut child = self.root;
+        while path.depth < self.height as usize {
+            let block = arena.tail(child);
+            let node = Node::of(block);
+            let at = choose(block, node);
+            path.push(child, at);
+            child = node.child(block, at);
+        }
+        (child, path)
+    }
+
+    /// How many entries stand before the leaf of `path`.
+    #[inline]
+    pub(super) fn entries_before(&self, arena: &Arena, path: &Path) -> u64 {
+        let mut sum = 0;
+        for level in 0..path.depth {
+            let block = arena.tail(path.nodes[level]);
+            sum += Node::of(block).entries_below(block, path.at[level] as usize);
+        }
+        sum
+    }
+
+    /// Moves `path` to the next leaf. `None` at the end, and `path` is then of no use.
+    pub(super) fn next(&self, arena: &Arena, path: &mut Path) -> Option<Handle> {
+        self.step(arena, path, |at, len| (at + 1 < len).then_some(at + 1), |_| 0)
+    }
+
+    /// Moves `path` to the leaf before. `None` at the start, and `path` is then of no use.
+    pub(super) fn prev(&self, arena: &Arena, path: &mut Path) -> Option<Handle> {
+        self.step(arena, path, |at, _| at.checked_sub(1), |len| len - 1)
+    }
+
+    fn step(
+        &self,
+        arena: &Arena,
+        path: &mut Path,
+        sideways: impl Fn(usize, usize) -> Option<usize>,
+        edge: impl Fn(usize) -> usize,
+    ) -> Option<Handle> {
+        while path.depth > 0 {
+            path.depth -= 1;
+            let node_at = path.nodes[path.depth];
+            let block = arena.tail(node_at);
+            let node = Node::of(block);
+            let Some(at) = sideways(path.at[path.depth] as usize, node.len) else { continue };
+            path.push(node_at, at);
+            let mut child = node.child(block, at);
+            while path.depth < self.height as usize {
+                let block = arena.tail(child);
+                let node = Node::of(block);
+                let at = edge(node.len);
+                path.push(child, at);
+                child = node.child(block, at);
+            }
+            return Some(child);
+        }
+        None
+    }
+
+    /// The leaf beside that of `path` under the same parent, with its path; `after` or before it.
+    pub(super) fn sibling(&self, arena: &Arena, path: &Path, side: Side) -> Option<(Handle, Path)> {
+        let level = path.depth.checked_sub(1)?;
+        let block = arena.tail(path.nodes[level]);
+        let node = Node::of(block);
+        let at = side.of(path.at[level] as usize, node.len)?;
+        let mut beside = *path;
+        beside.at[level] = at as u8;
+        Some((node.child(block, at), beside))
+    }
+
+    /// Whether the leaf of `path` is the last one.
+    pub(super) fn is_last(&self, arena: &Arena, path: &Path) -> bool {
+        (0..path.depth)
+            .all(|level| path.at[level] as usize + 1 == Node::of(arena.tail(path.nodes[level])).len)
+    }
+
+    /// Counts entries that came to (or, negative, left) the leaf of `path`.
+    #[inline]
+    pub(super) fn adjust(&mut self, arena: &mut Arena, path: &Path, delta: i64) {
+        for level in 0..path.depth {
+            let block = arena.tail_mut(path.nodes[level]);
+            let node = Node::of(block);
+            let at = path.at[level] as usize;
+            let entries = i64::from(node.entries(block, at)) + delta;
+            node.set_entries(block, at, entries as u32);
+        }
+    }
+
+    /// The leaf of `path` moved to another block.
+    #[inline]
+    pub(super) fn replace(&mut self, arena: &mut Arena, path: &Path, leaf: Handle) {
+        match path.depth.checked_sub(1) {
+            None => self.root = leaf,
+            Some(level) => {
+                let block = arena.tail_mut(path.nodes[level]);
+                Node::of(block).set_child(block, path.at[level] as usize, leaf);
+            }
+        }
+    }
+
+    /// Makes two leaves of the one at `path`: `left` in its place and `right`, whose entries are not below `right_key`, after it.
+    ///
+    /// Errors: the tree is unchanged. Cost: one node a level at most.
+    pub(super) fn split(
+        &mut self,
+        arena: &mut Arena,
+        owned: &mut Owned,
+        path: &Path,
+        left: Leaf,
+        right: Leaf,
+        right_key: u128,
+    ) -> Result<(), Full> {
+        let mut spare = Spare::reserve::<K>(arena, owned, path)?;
+        let mut grown = Branch { key: right_key, child: right.block, entries: right.entries };
+        let mut total = left.entries;
+        if path.depth > 0 {
+            let bottom = arena.tail(path.nodes[path.depth - 1]);
+            let old = Node::of(bottom).entries(bottom, path.at[path.depth - 1] as usize);
+            let delta = i64::from(left.entries) + i64::from(right.entries) - i64::from(old);
+            self.adjust(arena, path, delta);
+            self.adjust_bottom(arena, path, left.entries);
+        }
+        self.replace(arena, path, left.block);
+        let appending = self.is_last(arena, path);
+        for level in (0..path.depth).rev() {
+            let at = path.at[level] as usize + 1;
+            let node_at = path.nodes[level];
+            let node = Node::of(arena.tail(node_at));
+            if node.len < LEN_MAX {
+                let node_at = if node.len < node.cap {
+                    node_at
+                } else {
+                    self.enlarge(arena, owned, path, level, &mut spare)
+                };
+                let block = arena.tail_mut(node_at);
+                Node::of(block).insert::<K>(block, at, grown);
+                return Ok(());
+            }
+            let fresh = spare.take();
+            let keep = if appending { node.len } else { node.len / 2 };
+            grown = divide::<K>(arena, node_at, fresh, keep, at, grown);
+            let block = arena.tail(node_at);
+            total = Node::of(block).total(block);
+            if level > 0 {
+                let above = arena.tail_mut(path.nodes[level - 1]);
+                Node::of(above).set_entries(above, path.at[level - 1] as usize, total);
+            }
+        }
+        let root = spare.take();
+        let block = arena.tail_mut(root);
+        Node::write_head(block, 0, CAPS[0]);
+        let first = Branch { key: 0, child: self.root, entries: total };
+        Node::of(block).insert::<K>(block, 0, first);
+        Node::of(block).insert::<K>(block, 1, grown);
+        self.root = root;
+        self.height += 1;
+        Ok(())
+    }
+
+    fn adjust_bottom(&mut self, arena: &mut Arena, path: &Path, entries: u32) {
+        let block = arena.tail_mut(path.nodes[path.depth - 1]);
+        Node::of(block).set_entries(block, path.at[path.depth - 1] as usize, entries);
+    }
+
+    /// Moves the node of `level`, which has no room, into the spare block made for it.
+    fn enlarge(
+        &mut self,
+        arena: &mut Arena,
+        owned: &mut Owned,
+        path: &Path,
+        level: usize,
+        spare: &mut Spare,
+    ) -> Handle {
+        let (old, fresh) = (path.nodes[level], spare.take());
+        let node = Node::of(arena.tail(old));
+        let (from, to) = arena.two_mut(old, fresh);
+        Node::write_head(to, 0, node.cap_after());
+        move_branches::<K>(from, 0, node.len, to);
+        owned.free(arena, old);
+        self.relink(arena, path, level, fresh);
+        fresh
+    }
+
+    fn relink(&mut self, arena: &mut Arena, path: &Path, level: usize, node: Handle) {
+        match level.checked_sub(1) {
+            None => self.root = node,
+            Some(above) => {
+                let block = arena.tail_mut(path.nodes[above]);
+                Node::of(block).set_child(block, path.at[above] as usize, node);
+            }
+        }
+    }
+
+    /// Takes the leaf of `path`, with `entries` entries still counted for it, out of the tree. The caller frees its block.
+    pub(super) fn remove(&mut self, arena: &mut Arena, owned: &mut Owned, path: &Path, entries: u32) {
+        self.adjust(arena, path, -i64::from(entries));
+        let mut level = path.depth;
+        loop {
+            if level == 0 {
+                *self = Self::EMPTY;
+                return;
+            }
+            level -= 1;
+            let block = arena.tail_mut(path.nodes[level]);
+            let node = Node::of(block);
+            if node.len > 1 {
+                node.remove::<K>(block, path.at[level] as usize);
+                break;
+            }
+            owned.free(arena, path.nodes[level]);
+        }
+        if level > 0 {
+            self.merge(arena, owned, path, level);
+        }
+        self.lower_root(arena, owned);
+    }
+
+    /// Joins the node of `level` with one beside it when both are nearly empty.
+    fn merge(&mut self, arena: &mut Arena, owned: &mut Owned, path: &Path, level: usize) {
+        let len = Node::of(arena.tail(path.nodes[level])).len;
+        if len >= LEN_LOW {
+            return;
+        }
+        let (parent, at) = (path.nodes[level - 1], path.at[level - 1] as usize);
+        let above = Node::of(arena.tail(parent));
+        for left in [Some(at), at.checked_sub(1)].into_iter().flatten() {
+            if left + 1 >= above.len {
+                continue;
+            }
+            let block = arena.tail(parent);
+            let pair = [above.child(block, left), above.child(block, left + 1)];
+            let lens = pair.map(|node| Node::of(arena.tail(node)).len);
+            if lens[0] + lens[1] > LEN_JOINED {
+                continue;
+            }
+            // Joining only saves memory, so a full arena is no error here.
+            let Ok(fresh) = owned.alloc(arena, Node::bytes::<K>(CAPS_JOINED)) else { return };
+            let key = above.key::<K>(arena.tail(parent), left + 1);
+            for (node, len) in pair.into_iter().zip(lens) {
+                let (from, to) = arena.two_mut(node, fresh);
+                if node == pair[0] {
+                    Node::write_head(to, 0, CAPS_JOINED);
+                } else {
+                    // The first key of a node is not kept up to date; its parent's is.
+                    Node::of(from).set_key::<K>(from, 0, key);
+                }
+                move_branches::<K>(from, 0, len, to);
+                owned.free(arena, node);
+            }
+            let entries = {
+                let b = arena.tail(fresh);
+                Node::of(b).total(b)
+            };
+            let block = arena.tail_mut(parent);
+            above.set_child(block, left, fresh);
+            above.set_entries(block, left, entries);
+            above.remove::<K>(block, left + 1);
+            return;
+        }
+    }
+
+    fn lower_root(&mut self, arena: &mut Arena, owned: &mut Owned) {
+        while self.height > 0 {
+            let block = arena.tail(self.root);
+            let node = Node::of(block);
+            if node.len > 1 {
+                return;
+            }
+            let child = node.child(block, 0);
+            owned.free(arena, self.root);
+            self.root = child;
+            self.height -= 1;
+        }
+    }
+
+    /// Takes the last leaf away without keeping counts, for a tree that is being destroyed. `None` when nothing is left.
+    pub(super) fn take_last(&mut self, arena: &mut Arena, owned: &mut Owned) -> Option<Handle> {
+        if self.root.is_none() {
+            return None;
+        }
+        let (leaf, path) = self.last(arena);
+        for level in (0..path.depth).rev() {
+            let block = arena.tail_mut(path.nodes[level]);
+            let node = Node::of(block);
+            if node.len > 1 {
+                put_u16(block, 0, node.len - 1);
+                return Some(leaf);
+            }
+            owned.free(arena, path.nodes[level]);
+        }
+        *self = Self::EMPTY;
+        Some(leaf)
+    }
+
+    /// Checks every count and key order below the root; `entries` counts a leaf. Returns the number of entries.
+    #[cfg(test)]
+    pub(super) fn check(&self, arena: &Arena, entries: &mut impl FnMut(Handle) -> u32) -> u64 {
+        fn visit<const K: usize>(
+            arena: &Arena,
+            at: Handle,
+            height: u8,
+            leaf: &mut impl FnMut(Handle) -> u32,
+        ) -> u64 {
+            if height == 0 {
+                return u64::from(leaf(at));
+            }
+            let block = arena.tail(at);
+            let node = Node::of(block);
+            assert!(node.len > 0 && node.len <= node.cap);
+            let mut sum = 0;
+            for i in 0..node.len {
+                let below = visit::<K>(arena, node.child(block, i), height - 1, leaf);
+                assert_eq!(below, u64::from(node.entries(block, i)));
+                if i > 1 {
+                    assert!(node.key::<K>(block, i - 1) <= node.key::<K>(block, i));
+                }
+                sum += below;
+            }
+            sum
+        }
+        if self.root.is_none() { 0 } else { visit::<K>(arena, self.root, self.height, entries) }
+    }
+}
+
+/// Which neighbour.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Side {
+    Before,
+    After,
+}
+
+impl Side {
+    fn of(self, at: usize, len: usize) -> Option<usize> {
+        match self {
+            Side::Before => at.checked_sub(1),
+            Side::After => (at + 1 < len).then_some(at + 1),
+        }
+    }
+}
+
+/// A leaf block and how many entries it has.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Leaf {
+    pub(super) block: Handle,
+    pub(super) entries: u32,
+}
+
+/// A child with its key and count, on its way into a node.
+#[derive(Clone, Copy, Debug)]
+struct Branch {
+    key: u128,
+    child: Handle,
+    entries: u32,
+}
+
+/// The first leaf `levels` below `node`.
+fn leftmost(arena: &Arena, node: Handle, levels: usize) -> Handle {
+    let mut child = node;
+    for _ in 0..levels {
+        let block = arena.tail(child);
+        child = Node::of(block).child(block, 0);
+    }
+    child
+}
+
+/// The head of a node: everything needed to find its parts.
+#[derive(Clone, Copy)]
+struct Node {
+    len: usize,
+    cap: usize,
+}
+
+impl Node {
+    #[inline(always)]
+    fn of(block: &[u8]) -> Node {
+        let node = Node { len: get_u16(block, 0), cap: get_u16(block, 2) };
+        debug_assert!(node.len <= node.cap && node.cap <= LEN_MAX);
+        node
+    }
+
+    fn write_head(block: &mut [u8], len: usize, cap: usize) {
+        put_u16(block, 0, len);
+        put_u16(block, 2, cap);
+    }
+
+    const fn bytes<const K: usize>(cap: usize) -> usize {
+        HEAD + cap * (8 + 8 * K)
+    }
+
+    /// The capacity of the next larger node.
+    fn cap_after(self) -> usize {
+        CAPS.into_iter().find(|&cap| cap > self.len).unwrap_or(LEN_MAX)
+    }
+
+    #[inline(always)]
+    fn child(self, block: &[u8], at: usize) -> Handle {
+        Handle::from_raw(get_u32(block, HEAD + 4 * at))
+    }
+
+    fn set_child(self, block: &mut [u8], at: usize, child: Handle) {
+        put_u32(block, HEAD + 4 * at, child.raw());
+    }
+
+    #[inline(always)]
+    fn entries(self, block: &[u8], at: usize) -> u32 {
+        get_u32(block, HEAD + 4 * (self.cap + at))
+    }
+
+    #[inline(always)]
+    fn set_entries(self, block: &mut [u8], at: usize, entries: u32) {
+        put_u32(block, HEAD + 4 * (self.cap + at), entries);
+    }
+
+    #[inline(always)]
+    fn entries_below(self, block: &[u8], at: usize) -> u64 {
+        let start = HEAD + 4 * self.cap;
+        block[start..start + 4 * at]
+            .chunks_exact(4)
+            .map(|c| u64::from(u32::from_le_bytes([c[0], c[1], c[2], c[3]])))
+            .sum()
+    }
+
+    fn total(self, block: &[u8]) -> u32 {
+        self.entries_below(block, self.len) as u32
+    }
+
+    #[inline(always)]
+    fn key<const K: usize>(self, block: &[u8], at: usize) -> u128 {
+        let start = HEAD + 8 * self.cap + 8 * at;
+        match K {
+            0 => 0,
+            1 => u128::from(get_u64(block, start)),
+            _ => {
+                let high = get_u64(block, start);
+                let low = get_u64(block, start + 8 * self.cap);
+                u128::from(high) << 64 | u128::from(low)
+            }
+        }
+    }
+
+    fn set_key<const K: usize>(self, block: &mut [u8], at: usize, key: u128) {
+        let start = HEAD + 8 * self.cap + 8 * at;
+        match K {
+            0 => {}
+            1 => put_u64(block, start, key as u64),
+            _ => {
+                put_u64(block, start, (key >> 64) as u64);
+                put_u64(block, start + 8 * self.cap, key as u64);
+            }
+        }
+    }
+
+    /// How many children have a key below `key`; the first child's key counts as minus infinity.
+    #[inline(always)]
+    fn keys_below<const K: usize>(self, block: &[u8], key: u128) -> usize {
+        let (mut low, mut len) = (1, self.len - 1);
+        while len > 0 {
+            let half = len / 2;
+            let below = self.key::<K>(block, low + half) < key;
+            low = if below { low + half + 1 } else { low };
+            len = if below { len - half - 1 } else { half };
+        }
+        low
+    }
+
+    /// How many children start at or before what is sought, of which the first `at` surely do.
+    #[cold]
+    fn settle_tie<const K: usize>(
+        self,
+        _arena: &Arena,
+        block: &[u8],
+        key: u128,
+        at: usize,
+        mut tie: impl FnMut(Handle) -> Ordering,
+    ) -> usize {
+        let mut end = at + 1;
+        while end < self.len && self.key::<K>(block, end) == key {
+            end += 1;
+        }
+        let (mut low, mut high) = (at, end);
+        while low < high {
+            let middle = (low + high) / 2;
+            if tie(self.child(block, middle)) == Ordering::Less {
+                high = middle;
+            } else {
+                low = middle + 1;
+            }
+        }
+        low
+    }
+
+    fn insert<const K: usize>(self, block: &mut [u8], at: usize, branch: Branch) {
+        debug_assert!(at <= self.len && self.len < self.cap);
+        let (len, cap) = (self.len, self.cap);
+        shift(block, HEAD, 4, at, len);
+        shift(block, HEAD + 4 * cap, 4, at, len);
+        for word in 0..K {
+            shift(block, HEAD + 8 * cap + 8 * cap * word, 8, at, len);
+        }
+        self.set_child(block, at, branch.child);
+        self.set_entries(block, at, branch.entries);
+        self.set_key::<K>(block, at, branch.key);
+        put_u16(block, 0, len + 1);
+    }
+
+    fn remove<const K: usize>(self, block: &mut [u8], at: usize) {
+        let (len, cap) = (self.len, self.cap);
+        // The first key stays: it is still a bound of what is below the node.
+        let first = self.key::<K>(block, 0);
+        unshift(block, HEAD, 4, at, len);
+        unshift(block, HEAD + 4 * cap, 4, at, len);
+        for word in 0..K {
+            unshift(block, HEAD + 8 * cap + 8 * cap * word, 8, at, len);
+        }
+        self.set_key::<K>(block, 0, first);
+        put_u16(block, 0, len - 1);
+    }
+}
+
+/// Makes room for one item of `size` bytes at `at` in an array of `len`.
+fn shift(block: &mut [u8], start: usize, size: usize, at: usize, len: usize) {
+    block.copy_within(start + size * at..start + size * len, start + size * (at + 1));
+}
+
+/// Closes the room of one item.
+fn unshift(block: &mut [u8], start: usize, size: usize, at: usize, len: usize) {
+    block.copy_within(start + size * (at + 1)..start + size * len, start + size * at);
+}
+
+/// Appends branches `from..to` of one node to another.
+fn move_branches<const K: usize>(source: &[u8], from: usize, to: usize, target: &mut [u8]) {
+    let node = Node::of(source);
+    for at in from..to {
+        let branch = Branch {
+            key: node.key::<K>(source, at),
+            child: node.child(source, at),
+            entries: node.entries(source, at),
+        };
+        let end = Node::of(target);
+        end.insert::<K>(target, end.len, branch);
+    }
+}
+
+/// Moves the branches from `keep` on into `fresh` and inserts `grown` at `at` of the whole. Returns the branch of `fresh`.
+fn divide<const K: usize>(
+    arena: &mut Arena,
+    full: Handle,
+    fresh: Handle,
+    keep: usize,
+    at: usize,
+    grown: Branch,
+) -> Branch {
+    let (left, right) = arena.two_mut(full, fresh);
+    let len = Node::of(left).len;
+    Node::write_head(right, 0, CAPS_DIVIDED);
+    move_branches::<K>(left, keep, len, right);
+    put_u16(left, 0, keep);
+    if at < keep || (at == keep && keep < len) {
+        Node::of(left).insert::<K>(left, at, grown);
+    } else {
+        Node::of(right).insert::<K>(right, at - keep, grown);
+    }
+    let node = Node::of(right);
+    Branch { key: node.key::<K>(right, 0), child: fresh, entries: node.total(right) }
+}
+
+/// The blocks a split will need, taken before anything is changed. In the order of use, bottom first.
+struct Spare {
+    blocks: [Handle; HEIGHT_MAX + 1],
+    // 0 <= taken <= len
+    taken: usize,
+}
+
+impl Spare {
+    fn reserve<const K: usize>(arena: &mut Arena, owned: &mut Owned, path: &Path) -> Result<Spare, Full> {
+        let mut spare = Spare { blocks: [Handle::NONE; HEIGHT_MAX + 1], taken: 0 };
+        let mut len = 0;
+        let mut grows_root = true;
+        for level in (0..path.depth).rev() {
+            let node = Node::of(arena.tail(path.nodes[level]));
+            let cap = if node.len == LEN_MAX { CAPS_DIVIDED } else { node.cap_after() };
+            if node.len < LEN_MAX {
+                grows_root = false;
+                if node.len < node.cap {
+                    break;
+                }
+            }
+            spare.push(arena, owned, Node::bytes::<K>(cap), &mut len)?;
+            if !grows_root {
+                break;
+            }
+        }
+        if grows_root {
+            if path.depth == HEIGHT_MAX {
+                spare.give_back(arena, owned, len);
+                return Err(Full);
+            }
+            spare.push(arena, owned, Node::bytes::<K>(CAPS[0]), &mut len)?;
+        }
+        Ok(spare)
+    }
+
+    fn push(
+        &mut self,
+        arena: &mut Arena,
+        owned: &mut Owned,
+        bytes: usize,
+        len: &mut usize,
+    ) -> Result<(), Full> {
+        match owned.alloc(arena, bytes) {
+            Ok(block) => {
+                self.blocks[*len] = block;
+                *len += 1;
+                Ok(())
+            }
+            Err(full) => {
+                self.give_back(arena, owned, *len);
+                Err(full)
+            }
+        }
+    }
+
+    fn give_back(&mut self, arena: &mut Arena, owned: &mut Owned, len: usize) {
+        for &block in &self.blocks[..len] {
+            owned.free(arena, block);
+        }
+    }
+
+    fn take(&mut self) -> Handle {
+        let block = self.blocks[self.taken];
+        debug_assert!(!block.is_none());
+        self.taken += 1;
+        block
+    }
+}
+
+/// Levels of inner nodes. Nodes are half full on average, so eight levels pass what an arena can hold.
+const HEIGHT_MAX: usize = 10;
+const HEAD: usize = 8;
+/// Most children of a node.
+const LEN_MAX: usize = 64;
+/// Below this many children a node looks for another to join.
+const LEN_LOW: usize = 16;
+/// Most children of a joined node.
+const LEN_JOINED: usize = 48;
+/// Capacities of nodes as they grow.
+const CAPS: [usize; 7] = [4, 8, 16, 24, 32, 48, LEN_MAX];
+/// Capacity of the right half of a divided node: it holds up to LEN_MAX / 2 + 1.
+const CAPS_DIVIDED: usize = 48;
+const CAPS_JOINED: usize = 48;
