@@ -18,6 +18,8 @@ pub(crate) const SATURATED: u8 = 0xef;
 /// One entry in the stash, in `overflow`.
 const ONE_STASHED: u8 = 0x20;
 const ALL: u32 = (1 << SLOTS) - 1;
+/// `DISPLACED` of every slot in the flags of a line.
+const ALL_DISPLACED: u64 = 0x88_8888_8888;
 
 /// A line. All zeros is an empty one.
 #[derive(Copy, Clone)]
@@ -36,6 +38,24 @@ pub(crate) struct Bucket {
 }
 
 const _: () = assert!(size_of::<Bucket>() == 64);
+
+/// Slots of a line, as one bit in every four of its flags.
+#[derive(Copy, Clone)]
+pub(crate) struct Slots(u64);
+
+impl Iterator for Slots {
+    type Item = usize;
+
+    #[inline]
+    fn next(&mut self) -> Option<usize> {
+        if self.0 == 0 {
+            return None;
+        }
+        let i = self.0.trailing_zeros() as usize / 4;
+        self.0 &= self.0 - 1;
+        Some(i)
+    }
+}
 
 /// An entry on its way into a line.
 #[derive(Copy, Clone)]
@@ -84,14 +104,33 @@ impl Bucket {
         (empty != 0).then(|| empty.trailing_zeros() as usize)
     }
 
-    /// The slots in use by entries of the line before this one, as bits.
-    pub(crate) fn displaced(&self) -> u32 {
-        (0..SLOTS).fold(0, |mask, i| mask | u32::from(self.flags(i) & DISPLACED != 0) << i)
+    /// The slots in use by entries of the line before this one.
+    #[inline]
+    pub(crate) fn displaced(&self) -> Slots {
+        Slots(self.displaced_bits())
+    }
+
+    /// The first entry at home of a full line.
+    #[inline]
+    pub(crate) fn first_at_home(&self) -> Option<usize> {
+        Slots(self.displaced_bits() ^ ALL_DISPLACED).next()
+    }
+
+    /// The first entry of the line before this one.
+    #[inline]
+    pub(crate) fn first_displaced(&self) -> Option<usize> {
+        self.displaced().next()
     }
 
     #[inline]
     pub(crate) fn has_displaced(&self) -> bool {
-        self.flags.iter().fold(0, |all, &two| all | two) & (DISPLACED << 4 | DISPLACED) != 0
+        self.displaced_bits() != 0
+    }
+
+    #[inline]
+    fn displaced_bits(&self) -> u64 {
+        let [a, b, c, d, e] = self.flags;
+        u64::from_le_bytes([a, b, c, d, e, 0, 0, 0]) & ALL_DISPLACED
     }
 
     #[inline]

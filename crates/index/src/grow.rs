@@ -1,6 +1,7 @@
 //! Growing and shrinking by one segment at a time.
 
 use crate::bucket::{DISPLACED, Entry, SATURATED, SLOTS};
+use crate::due::Due;
 use crate::hash;
 use crate::index::{Index, SPILLED, Slot, Spilled};
 use crate::scan::span_of;
@@ -78,27 +79,14 @@ impl Index {
             return false;
         }
         // All hashes first: independent loads of 600 records overlap, and nothing has changed if `hash_of` panics.
-        let mut hashes = [0; LINES * SLOTS];
-        let mut at = 0;
+        let mut hashes = Vec::with_capacity(LINES * SLOTS);
         let Some(segment) = self.segment(place) else { return false };
-        segment.each(|_, entry| {
-            hashes[at] = hash_of(entry.handle);
-            at += 1;
-        });
+        segment.each(|_, entry| hashes.push(hash_of(entry.handle)));
         let now = self.now;
         let bit = 31 - depth;
         let mut upper = Box::new(Segment::new(depth + 1));
         let Some(lower) = self.segment_mut(place) else { return false };
-        let old = std::mem::replace(lower, Segment::new(depth + 1));
-        let mut homeless = Vec::new();
-        let mut hashes = hashes.into_iter();
-        old.each(|_, entry| {
-            let Some(hash) = hashes.next() else { return };
-            let to = if hash::place(hash) >> bit & 1 == 0 { &mut *lower } else { &mut *upper };
-            if to.place(hash::home(hash), entry, now).is_none() {
-                homeless.push((hash, entry));
-            }
-        });
+        let homeless = lower.divide(&mut upper, bit, &hashes, now);
         self.point((place >> bit | 1) << bit, depth + 1, leak(upper));
         self.segments += 1;
         self.deepest += if 32 - self.shift == depth + 1 { 2 } else { 0 };
@@ -201,6 +189,41 @@ impl Index {
 }
 
 impl Segment {
+    /// Moves the entries with bit `bit` of their place set to `upper` and brings home what it can; returns what fits
+    /// in neither, with its hash. `hashes` are those of all entries in the order of `each`.
+    fn divide(&mut self, upper: &mut Segment, bit: u8, hashes: &[u64], now: Due) -> Vec<(u64, Entry)> {
+        let mut away = Vec::with_capacity(LINES * SLOTS / 4);
+        let mut hashes = hashes.iter();
+        for (at, line) in self.lines.iter_mut().enumerate() {
+            let mut used = line.occupied();
+            while used != 0 {
+                let i = used.trailing_zeros() as usize;
+                used &= used - 1;
+                let Some(&hash) = hashes.next() else { continue };
+                let is_upper = hash::place(hash) >> bit & 1 == 1;
+                if at >= HOMES || line.flags(i) & DISPLACED != 0 {
+                    let mut entry = line.take(i);
+                    entry.flags &= !DISPLACED;
+                    away.push((hash, entry));
+                } else if is_upper {
+                    let entry = line.take(i);
+                    if upper.place(at, entry, now).is_none() {
+                        away.push((hash, entry));
+                    }
+                }
+            }
+            if at < HOMES {
+                line.overflow = 0;
+            }
+        }
+        self.lines[HOMES].overflow = upper.depth();
+        away.retain(|&(hash, entry)| {
+            let to = if hash::place(hash) >> bit & 1 == 0 { &mut *self } else { &mut *upper };
+            to.place(hash::home(hash), entry, now).is_none()
+        });
+        away
+    }
+
     /// Calls `visit` with every entry, as if it were at home, and with its home unless it is in the stash.
     fn each(&self, mut visit: impl FnMut(Option<usize>, Entry)) {
         for (at, line) in self.lines.iter().enumerate() {

@@ -1,6 +1,6 @@
 //! Walking the index from outside, a line at a time, with a cursor that needs no state; and random entries.
 
-use crate::bucket::{DISPLACED, NEXT, SATURATED, SLOTS, STASHED};
+use crate::bucket::{NEXT, SATURATED, SLOTS, STASHED};
 use crate::hash;
 use crate::index::{Index, Slot};
 use crate::segment::{HOMES, LINES, Segment, after};
@@ -101,7 +101,7 @@ impl Index {
         let mut bits = random;
         for _ in 0..SAMPLE_TRIES {
             let place = hash::place(bits);
-            let spot = (bits as u32 as u64 * (LINES * SLOTS) as u64 >> 32) as usize;
+            let spot = ((u64::from(bits as u32) * (LINES * SLOTS) as u64) >> 32) as usize;
             let (line, i) = (spot / SLOTS, spot % SLOTS);
             if self.segment(place)?.lines[line].occupied() >> i & 1 == 1 {
                 return Some(Slot { place, spot: (line * 16 + i) as u32 });
@@ -131,17 +131,15 @@ impl Index {
 impl Segment {
     fn each_at_home(&self, home: usize, mut visit: impl FnMut(Handle)) {
         let line = &self.lines[home];
-        let mut used = line.occupied() & !line.displaced();
+        let mut used = line.occupied();
+        line.displaced().for_each(|i| used &= !(1 << i));
         while used != 0 {
             visit(line.handle(used.trailing_zeros() as usize));
             used &= used - 1;
         }
-        if line.overflow & NEXT == 0 {
-            return;
-        }
-        let line = &self.lines[after(home)];
-        for i in (0..SLOTS).filter(|&i| line.flags(i) & DISPLACED != 0) {
-            visit(line.handle(i));
+        if line.overflow & NEXT != 0 {
+            let line = &self.lines[after(home)];
+            line.displaced().for_each(|i| visit(line.handle(i)));
         }
     }
 

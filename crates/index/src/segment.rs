@@ -1,12 +1,15 @@
 //! One page of the index: 60 home lines and 4 stash lines, and the rules where an entry may sit.
 
-use crate::bucket::{Bucket, DISPLACED, Entry, NEXT, SLOTS};
+use crate::bucket::{Bucket, DISPLACED, Entry, NEXT};
 use crate::due::Due;
 
 /// Home lines; the last one's neighbour is the first.
 pub(crate) const HOMES: usize = 60;
 /// Lines for entries that fit neither at home nor next to it.
 pub(crate) const STASHES: usize = 4;
+/// Lines that may each give an entry to the next to make room for one. Raises the fill at which a segment splits
+/// from 0.946 to 0.963; four would give 0.977, for 30 instructions more per insert.
+const PUSHES_MAX: u32 = 2;
 /// All lines.
 pub(crate) const LINES: usize = HOMES + STASHES;
 
@@ -48,7 +51,7 @@ impl Segment {
     #[inline(never)]
     fn place_away(&mut self, home: usize, mut entry: Entry, now: Due) -> Option<Spot> {
         let next = after(home);
-        if let Some(i) = self.lines[next].vacant().or_else(|| self.push_on(next, now)) {
+        if let Some(i) = self.lines[next].vacant().or_else(|| self.push_on(next, PUSHES_MAX, now)) {
             entry.flags |= DISPLACED;
             self.lines[home].overflow |= NEXT;
             return Some(self.put(next, i, entry, now));
@@ -76,11 +79,13 @@ impl Segment {
         entry
     }
 
-    /// Moves an entry that is at home in the full line `line` to the line after it; returns the slot it left.
-    fn push_on(&mut self, line: usize, now: Due) -> Option<usize> {
+    /// Moves an entry that is at home in the full line `line` to the line after it, up to `pushes` lines in a row;
+    /// returns the slot it left.
+    fn push_on(&mut self, line: usize, pushes: u32, now: Due) -> Option<usize> {
         let next = after(line);
-        let to = self.lines[next].vacant()?;
-        let from = (0..SLOTS).find(|&i| self.lines[line].flags(i) & DISPLACED == 0)?;
+        let vacant = self.lines[next].vacant();
+        let to = if pushes > 1 { vacant.or_else(|| self.push_on(next, pushes - 1, now)) } else { vacant }?;
+        let from = self.lines[line].first_at_home()?;
         let mut entry = self.lines[line].take(from);
         entry.flags |= DISPLACED;
         self.lines[line].overflow |= NEXT;
@@ -92,7 +97,7 @@ impl Segment {
     fn push_back(&mut self, line: usize, now: Due) -> Option<usize> {
         let home = before(line);
         let to = self.lines[home].vacant()?;
-        let from = (0..SLOTS).find(|&i| self.lines[line].flags(i) & DISPLACED != 0)?;
+        let from = self.lines[line].first_displaced()?;
         let mut entry = self.remove(line, from, home);
         entry.flags &= !DISPLACED;
         self.put(home, to, entry, now);
