@@ -4,8 +4,8 @@
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HexFloat {
     pub(crate) negative: bool,
-    // Either zero, exact; or the top 64 bits of the number, highest bit set.
-    pub(crate) mantissa: u64,
+    // Either zero, exact; or at least the top 125 bits of the number, the highest of them set.
+    pub(crate) mantissa: u128,
     pub(crate) exponent: i64,
     /// Non-zero bits were left out below the mantissa.
     pub(crate) sticky: bool,
@@ -26,7 +26,7 @@ impl HexFloat {
             match (byte as char).to_digit(16) {
                 Some(digit) => {
                     digits_len += 1;
-                    number.push(u64::from(digit), after_point);
+                    number.push(u128::from(digit), after_point);
                 }
                 None if byte == b'.' && !after_point => after_point = true,
                 None => break,
@@ -52,7 +52,7 @@ impl HexFloat {
             return Some(0.0f64.copysign(sign));
         }
         // Exponent of the highest bit; doubles reach from 2^-1075 (rounding up) to 2^1024 (excluded).
-        let top = self.exponent.saturating_add(63);
+        let top = self.exponent.saturating_add(127);
         if !(-1075..=1023).contains(&top) {
             return None;
         }
@@ -60,9 +60,9 @@ impl HexFloat {
         let kept = (top + 1075).min(53) as u32;
         let (whole, rest) = match kept {
             0 => (0, self.mantissa),
-            _ => (self.mantissa >> (64 - kept), self.mantissa << kept),
+            _ => ((self.mantissa >> (128 - kept)) as u64, self.mantissa << kept),
         };
-        let half = 1u64 << 63;
+        let half = 1u128 << 127;
         let up = rest > half || (rest == half && (self.sticky || whole & 1 == 1));
         let whole = whole + u64::from(up);
         // Exact: at most 54 bits, the last of which is then zero, times a power of two made in two steps.
@@ -71,8 +71,8 @@ impl HexFloat {
         (value.is_finite() && value != 0.0).then_some(value.copysign(sign))
     }
 
-    fn push(&mut self, digit: u64, after_point: bool) {
-        if self.mantissa >> 60 == 0 {
+    fn push(&mut self, digit: u128, after_point: bool) {
+        if self.mantissa >> 124 == 0 {
             self.mantissa = self.mantissa << 4 | digit;
             self.exponent -= if after_point { 4 } else { 0 };
         } else {

@@ -8,9 +8,11 @@ pub mod clock;
 pub mod crc;
 pub mod glob;
 pub mod hash;
+pub mod longdouble;
 pub mod number;
 pub mod rng;
 pub mod units;
 pub mod varint;
 
 mod hex_float;
+mod natural;
