@@ -95,8 +95,12 @@ impl<'a> Item<'a> {
 /// An item encoded for writing or comparing: a short head and, for strings, the bytes after it.
 #[derive(Clone, Copy, Debug)]
 pub struct Coded<'a> {
-    head: [u8; HEAD_BYTES_MAX],
-    // 1 <= head_len <= HEAD_BYTES_MAX
+    // Tag and payload of an integer or of a string out of line, tag and length of another string; lowest
+    // byte first, zeros after the end.
+    head: u64,
+    // The ninth byte of the head, if it has one.
+    ninth: u8,
+    // 1..=9
     head_len: u8,
     // Longer than INLINE_BYTES_MAX: to be spilled before it can be written.
     long: bool,
@@ -121,30 +125,26 @@ impl<'a> Coded<'a> {
 
     #[inline]
     fn of_int(value: i64) -> Coded<'a> {
-        let mut head = [0; HEAD_BYTES_MAX];
         if (0..64).contains(&value) {
-            head[0] = TAG_SMALL | value as u8;
-            return Coded { head, head_len: 1, long: false, body: &[] };
+            let head = u64::from(TAG_SMALL) | value as u64;
+            return Coded { head, ninth: 0, head_len: 1, long: false, body: &[] };
         }
         // One more than the magnitude's bits, for the sign.
         let bits = 65 - (value ^ (value >> 63)).leading_zeros();
-        let width = bits.div_ceil(8) as u8;
-        head[0] = TAG_INT | (width - 1);
-        head[1..9].copy_from_slice(&value.to_le_bytes());
-        Coded { head, head_len: 1 + width, long: false, body: &[] }
+        let width = bits.div_ceil(8);
+        let payload = value as u64 & u64::MAX >> (64 - 8 * width);
+        let head = u64::from(TAG_INT) | u64::from(width - 1) | payload << 8;
+        Coded { head, ninth: (payload >> 56) as u8, head_len: 1 + width as u8, long: false, body: &[] }
     }
 
     #[inline]
     fn of_bytes(body: &'a [u8]) -> Coded<'a> {
-        let mut head = [0; HEAD_BYTES_MAX];
         if body.len() < 128 {
-            head[0] = body.len() as u8;
-            return Coded { head, head_len: 1, long: false, body };
+            return Coded { head: body.len() as u64, ninth: 0, head_len: 1, long: false, body };
         }
-        let over = body.len() - 128;
-        head[0] = TAG_STRING | (over >> 8) as u8;
-        head[1] = over as u8;
-        Coded { head, head_len: 2, long: body.len() > INLINE_BYTES_MAX, body }
+        let over = (body.len() - 128) as u64;
+        let head = u64::from(TAG_STRING) | over >> 8 & 7 | (over & 0xFF) << 8;
+        Coded { head, ninth: 0, head_len: 2, long: body.len() > INLINE_BYTES_MAX, body }
     }
 
     /// Bytes the encoded item takes in a pack.
@@ -170,29 +170,25 @@ impl<'a> Coded<'a> {
             return Some(self);
         }
         let len = u32::try_from(self.body.len()).ok()?;
-        let mut head = [0; HEAD_BYTES_MAX];
-        let at = if self.body.len() <= darter_slab::BLOCK_BYTES_MAX {
+        let (tag, at) = if self.body.len() <= darter_slab::BLOCK_BYTES_MAX {
             let block = arena.alloc(self.body.len())?;
             arena.block_mut(block)[..self.body.len()].copy_from_slice(self.body);
-            head[0] = TAG_BLOCK;
-            block.raw()
+            (TAG_BLOCK, block.raw())
         } else {
-            head[0] = TAG_BOXED;
-            spill.put(self.body)
+            (TAG_BOXED, spill.put(self.body))
         };
-        head[1..5].copy_from_slice(&at.to_le_bytes());
-        head[5..9].copy_from_slice(&len.to_le_bytes());
-        Some(Coded { head, head_len: SPILLED_BYTES as u8, long: false, body: &[] })
+        let head = u64::from(tag) | u64::from(at) << 8 | u64::from(len) << 40;
+        Some(Coded { head, ninth: (len >> 24) as u8, head_len: SPILLED_BYTES as u8, long: false, body: &[] })
     }
 
     /// Whether [`Coded::spill`] moved the string out of line.
     pub fn is_spilled(&self) -> bool {
-        is_spilled(&self.head)
+        is_spilled(&self.head.to_le_bytes())
     }
 
     /// The arena block the string was spilled to, if it was.
     pub fn block(&self) -> Option<Handle> {
-        (self.head[0] == TAG_BLOCK).then(|| Handle::from_raw(spilled_place(&self.head).0))
+        (self.head as u8 == TAG_BLOCK).then(|| Handle::from_raw((self.head >> 8) as u32))
     }
 
     /// Writes the encoded item to the front of `out`, which has room for [`Coded::len`] bytes.
@@ -200,7 +196,23 @@ impl<'a> Coded<'a> {
     pub fn write(&self, out: &mut [u8]) {
         debug_assert!(!self.long);
         let head_len = self.head_len as usize;
-        copy_short(&mut out[..head_len], &self.head[..head_len]);
+        let mut head = [0; 16];
+        head[..8].copy_from_slice(&self.head.to_le_bytes());
+        head[8] = self.ninth;
+        copy_short(&mut out[..head_len], &head[..head_len]);
+        copy_short(&mut out[head_len..head_len + self.body.len()], self.body);
+    }
+
+    /// As [`Coded::write`], where the bytes of `out` after the item are free to be overwritten: shorter.
+    #[inline]
+    pub fn write_last(&self, out: &mut [u8]) {
+        debug_assert!(!self.long);
+        let Some(front) = out.first_chunk_mut::<9>() else {
+            return self.write(out);
+        };
+        front[..8].copy_from_slice(&self.head.to_le_bytes());
+        front[8] = self.ninth;
+        let head_len = self.head_len as usize;
         copy_short(&mut out[head_len..head_len + self.body.len()], self.body);
     }
 
@@ -211,12 +223,29 @@ impl<'a> Coded<'a> {
             return self.is_spilled_at(bytes, arena, spill);
         }
         let head_len = self.head_len as usize;
-        let end = head_len + self.body.len();
-        if bytes.len() < end || bytes[0] != self.head[0] {
+        let Some(word) = bytes.first_chunk::<8>() else {
+            return self.is_at_end(bytes);
+        };
+        // Bytes of the word past the head belong to something else.
+        let unused = 64u32.saturating_sub(8 * head_len as u32);
+        if (u64::from_le_bytes(*word) ^ self.head) << unused != 0 {
             return false;
         }
-        equal_short(&bytes[1..head_len], &self.head[1..head_len])
-            && equal_short(&bytes[head_len..end], self.body)
+        if head_len == 9 && bytes.get(8) != Some(&self.ninth) {
+            return false;
+        }
+        match bytes.get(head_len..head_len + self.body.len()) {
+            Some(body) => equal_short(body, self.body),
+            None => false,
+        }
+    }
+
+    /// [`Coded::is_at`] where fewer than eight bytes are left.
+    #[cold]
+    fn is_at_end(&self, bytes: &[u8]) -> bool {
+        let head_len = self.head_len as usize;
+        let Some((head, rest)) = bytes.split_at_checked(head_len) else { return false };
+        head == &self.head.to_le_bytes()[..head_len] && rest.get(..self.body.len()) == Some(self.body)
     }
 
     #[cold]
@@ -311,16 +340,67 @@ fn spilled_place(bytes: &[u8]) -> (u32, usize) {
     (word(1), word(5) as usize)
 }
 
-/// Copies a slice that is usually shorter than 33 bytes without a call.
+/// Copies a slice that is usually shorter than 33 bytes without a call: by two words that may overlap.
 #[inline]
-fn copy_short(to: &mut [u8], from: &[u8]) {
-    to.copy_from_slice(from);
+pub(crate) fn copy_short(to: &mut [u8], from: &[u8]) {
+    debug_assert_eq!(to.len(), from.len());
+    let len = from.len();
+    if len >= 16 {
+        if len <= 32 {
+            copy_ends::<16>(to, from);
+        } else {
+            to.copy_from_slice(from);
+        }
+    } else if len >= 8 {
+        copy_ends::<8>(to, from);
+    } else if len >= 4 {
+        copy_ends::<4>(to, from);
+    } else if len >= 2 {
+        copy_ends::<2>(to, from);
+    } else if len == 1 {
+        to[0] = from[0];
+    }
 }
 
-/// Compares slices that are usually shorter than 17 bytes without a call.
 #[inline]
-fn equal_short(a: &[u8], b: &[u8]) -> bool {
-    a == b
+fn copy_ends<const N: usize>(to: &mut [u8], from: &[u8]) {
+    if let (Some(head), Some(tail)) = (from.first_chunk::<N>(), from.last_chunk::<N>()) {
+        let (head, tail) = (*head, *tail);
+        if let Some(to) = to.first_chunk_mut::<N>() {
+            *to = head;
+        }
+        if let Some(to) = to.last_chunk_mut::<N>() {
+            *to = tail;
+        }
+    }
+}
+
+/// Compares slices that are usually shorter than 33 bytes without a call: by two words that may overlap.
+#[inline]
+pub(crate) fn equal_short(a: &[u8], b: &[u8]) -> bool {
+    if a.len() != b.len() {
+        return false;
+    }
+    let len = a.len();
+    if len > 32 {
+        return a == b;
+    }
+    if len >= 16 {
+        equal_ends::<16>(a, b)
+    } else if len >= 8 {
+        equal_ends::<8>(a, b)
+    } else if len >= 4 {
+        equal_ends::<4>(a, b)
+    } else if len >= 2 {
+        equal_ends::<2>(a, b)
+    } else {
+        a.first() == b.first()
+    }
+}
+
+#[inline]
+fn equal_ends<const N: usize>(a: &[u8], b: &[u8]) -> bool {
+    a.first_chunk::<N>() == b.first_chunk::<N>() && a.last_chunk::<N>() == b.last_chunk::<N>()
 }
 
 /// Longest string kept within a pack; longer ones are spilled.
@@ -335,7 +415,6 @@ pub const EXPIRY_MS_MAX: u64 = (1 << 48) - 2;
 /// Bytes an item out of line takes in its pack.
 pub const SPILLED_BYTES: usize = 9;
 
-const HEAD_BYTES_MAX: usize = 9;
 const TAG_SMALL: u8 = 0x80;
 const TAG_INT: u8 = 0xC0;
 const TAG_STRING: u8 = 0xC8;
