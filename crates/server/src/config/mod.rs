@@ -1,1 +1,322 @@
-//! Settings.
+//! The configuration: one table of settings, their values, and the plain fields the server reads.
+//!
+//! `Settings::parse` turns the command line, the environment and files into a `Settings` at start-up; CONFIG GET, SET
+//! and REWRITE go through it later; worker threads read a `Live` through a `Watch`. Nothing here opens a socket or
+//! touches data: who changes a setting that needs more than a new number gets `Changes` and acts on it.
+
+mod check;
+mod compound;
+mod help;
+mod live;
+mod load;
+mod rewrite;
+mod setting;
+mod table;
+#[cfg(test)]
+mod tests;
+mod value;
+mod words;
+
+pub use compound::{Events, OutputLimit, OutputLimits, SavePoint};
+pub use help::reference;
+pub use live::{
+    Admin, Allowed, Caller, Cluster, ClusterMode, Encoding, Fsync, Http, Lazyfree, Live, Log, LogLevel, OnSignal,
+    Persistence, Policy, Replication, Shutdown, Slowlog, Tcp, Tls,
+};
+pub use load::{Startup, Usage};
+pub use setting::{Change, Group, Kind, Secrecy, Setting, Spelling, Status, Visibility};
+pub use table::{find, settings};
+
+use darter_base::glob;
+use std::ffi::OsString;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use table::{Id, Values};
+
+/// The configuration of a running server.
+#[derive(Debug)]
+pub struct Settings {
+    // changes happen one at a time, under this lock
+    state: Mutex<State>,
+    live: RwLock<Arc<Live>>,
+    // version == live.version, except for the moment between the two stores of a change
+    version: AtomicU64,
+}
+
+#[derive(Debug)]
+struct State {
+    values: Values,
+    file: Option<rewrite::File>,
+}
+
+/// What a CONFIG SET changed.
+#[derive(Debug, Clone)]
+pub struct Changes {
+    /// The settings whose value is another one now, in the order given.
+    pub names: Vec<&'static str>,
+    /// The fields before.
+    pub before: Arc<Live>,
+    /// The fields after.
+    pub after: Arc<Live>,
+}
+
+/// Why whoever carries a change out could not.
+#[derive(Debug, Clone)]
+pub struct Refusal {
+    /// The setting to blame.
+    pub name: &'static str,
+    /// What is wrong, as Redis says it.
+    pub text: String,
+}
+
+impl Settings {
+    /// Reads the command line as `std::env::args_os` gives it (program name first), the environment and the files they
+    /// name.
+    ///
+    /// Errors: `Usage` is one clear line about the first thing that is wrong.
+    pub fn parse(
+        arguments: impl IntoIterator<Item = OsString>,
+        environment: impl IntoIterator<Item = (OsString, OsString)>,
+    ) -> Result<Startup, Usage> {
+        load::load(arguments.into_iter().skip(1).collect(), environment.into_iter().collect())
+    }
+
+    /// Settings with these values, to be rewritten into `file`.
+    fn new(values: Values, file: Option<rewrite::File>) -> Settings {
+        let live = Arc::new(Live::new(&values, 1));
+        Settings {
+            version: AtomicU64::new(live.version),
+            live: RwLock::new(live),
+            state: Mutex::new(State { values, file }),
+        }
+    }
+
+    /// The fields as they are now. Cost: a lock; threads that read often keep a `Watch`.
+    pub fn live(&self) -> Arc<Live> {
+        self.live.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// A reader for one thread.
+    pub fn watch(&self) -> Watch {
+        Watch::new(self)
+    }
+
+    /// The file that `rewrite` writes to, as INFO shows it.
+    pub fn config_file(&self) -> Option<std::path::PathBuf> {
+        self.state().file.as_ref().map(|file| file.path().to_owned())
+    }
+
+    /// CONFIG GET: names and values of every setting that one of `patterns` names or matches, each once.
+    pub fn config_get<P: AsRef<[u8]>>(&self, patterns: &[P]) -> Vec<(String, String)> {
+        let state = self.state();
+        let mut found: Vec<(String, String)> = Vec::new();
+        let mut add = |name: &str, id: Id| {
+            if !found.iter().any(|(known, _)| known == name) {
+                let value = state.values.get(id).print(table::setting(id).spelling);
+                found.push((name.to_owned(), value));
+            }
+        };
+        for pattern in patterns {
+            let pattern = pattern.as_ref();
+            if !pattern.iter().any(|b| b"[*?".contains(b)) {
+                let name = std::str::from_utf8(pattern).unwrap_or_default();
+                let known = table::find_id(name)
+                    .filter(|id| table::setting(*id).visibility != Visibility::DirectiveOnly);
+                if let Some(id) = known {
+                    add(name, id);
+                }
+                continue;
+            }
+            for id in table::ids() {
+                let setting = table::setting(id);
+                if setting.visibility == Visibility::Shown {
+                    for name in std::iter::once(&setting.name).chain(setting.aliases) {
+                        if matches_either_spelling(pattern, name) {
+                            add(name, id);
+                        }
+                    }
+                }
+            }
+        }
+        found
+    }
+
+    /// CONFIG SET of settings that need nothing but the new value: all of `pairs` or none.
+    ///
+    /// Errors: the error reply, starting with `ERR`.
+    pub fn config_set<N, V>(&self, pairs: &[(N, V)], caller: Caller) -> Result<Changes, String>
+    where
+        N: AsRef<[u8]>,
+        V: AsRef<[u8]>,
+    {
+        self.config_set_with(pairs, caller, |changes| {
+            let needs_hands =
+                |name: &&&'static str| find(name).is_some_and(|setting| setting.change == Change::Applied);
+            match changes.names.iter().find(needs_hands) {
+                Some(name) => {
+                    Err(Refusal { name, text: "can't be changed while the server runs".to_owned() })
+                }
+                None => Ok(()),
+            }
+        })
+    }
+
+    /// CONFIG SET: all of `pairs` or none. `apply` carries out what a new value alone does not do (listening sockets,
+    /// the log) before anybody else sees it; when it refuses, nothing has changed, and it has undone what it did.
+    ///
+    /// Errors: the error reply, starting with `ERR`.
+    pub fn config_set_with<N, V>(
+        &self,
+        pairs: &[(N, V)],
+        caller: Caller,
+        apply: impl FnOnce(&Changes) -> Result<(), Refusal>,
+    ) -> Result<Changes, String>
+    where
+        N: AsRef<[u8]>,
+        V: AsRef<[u8]>,
+    {
+        let mut state = self.state();
+        let before = self.live();
+        let wanted = find_pairs(pairs, &state.values, before.enable_protected_configs.lets(caller))?;
+        let mut values = state.values.clone();
+        let mut names = Vec::new();
+        for (id, text) in wanted {
+            let setting = table::setting(id);
+            let value = setting
+                .parse_text(text, Some(values.get(id)))
+                .and_then(|value| refuse_missing_feature(id, &value).map(|()| value))
+                .map_err(|error| set_failed(setting.name, &error))?;
+            if value != *values.get(id) {
+                names.push(setting.name);
+                values.set(id, value);
+            }
+        }
+        if names.is_empty() {
+            return Ok(Changes { names, after: before.clone(), before });
+        }
+        let after = Arc::new(Live::new(&values, before.version + 1));
+        let changes = Changes { names, before, after };
+        apply(&changes).map_err(|refusal| set_failed(refusal.name, &refusal.text))?;
+        state.values = values;
+        *self.live.write().unwrap_or_else(PoisonError::into_inner) = changes.after.clone();
+        self.version.store(changes.after.version, Ordering::Release);
+        Ok(changes)
+    }
+
+    /// CONFIG REWRITE: brings the file the server was started with up to date, keeping its comments and order.
+    ///
+    /// Errors: the error reply, starting with `ERR`; the file is then as before.
+    pub fn rewrite(&self) -> Result<(), String> {
+        let state = self.state();
+        let file = state.file.as_ref().ok_or("ERR The server is running without a config file")?;
+        file.rewrite(&state.values).map_err(|error| format!("ERR Rewriting config file: {error}"))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One thread's view of the settings.
+#[derive(Debug, Clone)]
+pub struct Watch {
+    live: Arc<Live>,
+}
+
+impl Watch {
+    /// A view of `settings` as they are now.
+    pub fn new(settings: &Settings) -> Watch {
+        Watch { live: settings.live() }
+    }
+
+    /// The fields as they were at the last `refresh`.
+    pub fn live(&self) -> &Arc<Live> {
+        &self.live
+    }
+
+    /// Catches up with `settings`; returns whether anything is new. Cost: one atomic load while nothing is.
+    #[inline]
+    pub fn refresh(&mut self, settings: &Settings) -> bool {
+        if settings.version.load(Ordering::Acquire) == self.live.version {
+            return false;
+        }
+        self.live = settings.live();
+        true
+    }
+}
+
+/// The settings that `pairs` name and the texts they are to get.
+fn find_pairs<'a, N, V>(
+    pairs: &'a [(N, V)],
+    values: &Values,
+    may_set_protected: bool,
+) -> Result<Vec<(Id, &'a str)>, String>
+where
+    N: AsRef<[u8]>,
+    V: AsRef<[u8]>,
+{
+    let mut wanted: Vec<(Id, &str)> = Vec::with_capacity(pairs.len());
+    // the first fault decides, but an unknown name goes before every other one
+    let mut fault = None;
+    for (given, text) in pairs {
+        let name = String::from_utf8_lossy(given.as_ref());
+        let known =
+            table::find_id(&name).filter(|id| table::setting(*id).visibility != Visibility::DirectiveOnly);
+        let Some(id) = known else {
+            return Err(format!("ERR Unknown option or number of arguments for CONFIG SET - '{name}'"));
+        };
+        let problem = match std::str::from_utf8(text.as_ref()) {
+            Err(_) => Some("argument must be UTF-8"),
+            Ok(text) if wanted.iter().any(|(other, _)| *other == id) => {
+                wanted.push((id, text));
+                Some("duplicate parameter")
+            }
+            Ok(text) => {
+                wanted.push((id, text));
+                may_not_change(id, text, values, may_set_protected)
+            }
+        };
+        if let Some(problem) = problem {
+            fault.get_or_insert_with(|| set_failed(&name, problem));
+        }
+    }
+    match fault {
+        Some(fault) => Err(fault),
+        None => Ok(wanted),
+    }
+}
+
+/// Why CONFIG SET may not touch the setting at `id`, if so.
+fn may_not_change(id: Id, text: &str, values: &Values, may_set_protected: bool) -> Option<&'static str> {
+    let setting = table::setting(id);
+    match setting.change {
+        Change::Runtime | Change::Applied => None,
+        Change::Protected if may_set_protected => None,
+        Change::Protected => Some("can't set protected config"),
+        // tools set what CONFIG GET * told them; names that Redis lacks stay out of their way
+        Change::Startup if setting.spelling == Spelling::Dragonfly => {
+            let same = setting.parse_text(text, None).is_ok_and(|value| value == *values.get(id));
+            (!same).then_some("can't set immutable config")
+        }
+        Change::Startup => Some("can't set immutable config"),
+    }
+}
+
+/// Refuses a value that asks for what is not there yet.
+fn refuse_missing_feature(id: Id, value: &value::Value) -> Result<(), String> {
+    match table::setting(id).status {
+        Status::NotYet(feature) if value != table::default_of(id) => {
+            Err(format!("{feature} is not in this version of Darter yet"))
+        }
+        Status::NotYet(_) | Status::NoEffect(_) | Status::Works => Ok(()),
+    }
+}
+
+fn set_failed(name: &str, error: &str) -> String {
+    format!("ERR CONFIG SET failed (possibly related to argument '{name}') - {error}")
+}
+
+fn matches_either_spelling(pattern: &[u8], name: &str) -> bool {
+    let matches = |name: &str| glob::matches(pattern, name.as_bytes(), true);
+    matches(name) || matches(&name.replace('-', "_")) || matches(&name.replace('_', "-"))
+}

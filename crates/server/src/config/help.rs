@@ -1,0 +1,147 @@
+//! `--help`, `--helpfull`, `--version` and docs/flags.md, all made from the table.
+
+use super::setting::{Group, Kind, Setting, Status, Visibility};
+use super::table;
+use std::fmt::Write;
+
+/// `--version`.
+pub(super) fn version() -> String {
+    format!("darter {}\n", env!("CARGO_PKG_VERSION"))
+}
+
+/// `--help`: what does something, by group.
+pub(super) fn usual() -> String {
+    let mut text = usage();
+    print_groups(&mut text, |setting| !matches!(setting.status, Status::NoEffect(_)));
+    text.push_str("\n--helpfull also lists the settings of Redis and Dragonfly that are taken and have no effect.\n");
+    text
+}
+
+/// `--helpfull`: everything.
+pub(super) fn full() -> String {
+    let mut text = usage();
+    print_groups(&mut text, |_| true);
+    text
+}
+
+/// docs/flags.md, in full. Cost: a few hundred lines of text.
+pub fn reference() -> String {
+    let mut text = REFERENCE_INTRODUCTION.to_owned();
+    for group in Group::ALL {
+        let _ = write!(text, "\n## {}\n\n| name | default | value | set at run time | meaning |\n", group.title());
+        text.push_str("|---|---|---|---|---|\n");
+        for setting in table::settings().filter(|s| s.group == group) {
+            let aliases: String = setting.aliases.iter().map(|a| format!(", `{a}`")).collect();
+            let default = if setting.default.is_empty() { "" } else { &format!("`{}`", setting.default) };
+            let change = match setting.visibility {
+                Visibility::DirectiveOnly => "no (start-up only)",
+                Visibility::Shown | Visibility::Hidden => change(setting),
+            };
+            let _ = writeln!(
+                text,
+                "| `{}`{aliases} | {default} | {} | {change} | {}{} |",
+                setting.name,
+                kind(setting.kind).replace('|', "\\|"),
+                setting.help.replace('|', "\\|"),
+                remark(setting),
+            );
+        }
+    }
+    text
+}
+
+fn usage() -> String {
+    let version = env!("CARGO_PKG_VERSION");
+    format!(
+        "darter {version}: an in-memory data store that speaks Redis
+
+Usage: darter [CONFIG-FILE] [--name=value | --name value | -name value | --name | --noname]...
+
+CONFIG-FILE is a file as redis.conf; --flagfile=FILE reads one name=value per line.
+The environment variable DFLY_name gives a setting too; DFLY_PASSWORD is the password when requirepass is empty.
+Order: CONFIG-FILE, environment, command line; what comes later wins. Dashes and underscores are the same.
+
+  --help                   this text
+  --helpfull               the same with every setting that is taken for compatibility
+  --version                the version
+  --flagfile=FILE          read flags from FILE; CONFIG REWRITE writes there
+  --fromenv=a,b            take a and b from the variables FLAGS_a and FLAGS_b; --tryfromenv if they exist
+  --undefok=a,b            do not mind if a and b are unknown
+"
+    )
+}
+
+fn print_groups(text: &mut String, wanted: impl Fn(&Setting) -> bool) {
+    for group in Group::ALL {
+        let mut heading = format!("\n{}\n", group.title());
+        for setting in table::settings().filter(|s| s.group == group && wanted(s)) {
+            text.push_str(&std::mem::take(&mut heading));
+            let flag = format!("--{}={}", setting.name, setting.default);
+            let gap = if flag.len() > 24 { "\n                          " } else { "" };
+            let _ = writeln!(text, "  {flag:24}{gap} {}{}", setting.help, remark(setting));
+        }
+    }
+}
+
+/// What a setting does today, where that is not what it says.
+fn remark(setting: &Setting) -> String {
+    match setting.status {
+        Status::Works => String::new(),
+        Status::NoEffect(reason) => format!(" (no effect: {reason})"),
+        Status::NotYet(_) => " (not yet: refused)".to_owned(),
+    }
+}
+
+fn change(setting: &Setting) -> &'static str {
+    use super::setting::Change;
+    match setting.change {
+        Change::Runtime | Change::Applied => "yes",
+        Change::Protected => "if `enable-protected-configs` lets",
+        Change::Startup => "no",
+    }
+}
+
+fn kind(kind: Kind) -> String {
+    match kind {
+        Kind::Bool => "boolean".to_owned(),
+        Kind::Int(min, max) | Kind::Clamped(min, max) => match max {
+            2_147_483_647.. => format!("number from {min}"),
+            _ => format!("{min} to {max}"),
+        },
+        Kind::Octal(min, max) => format!("octal, {min:o} to {max:o}"),
+        Kind::Memory(0, _) => "memory".to_owned(),
+        Kind::Memory(min, _) => format!("memory from {min} bytes"),
+        Kind::MemoryOrPercent => "memory or percent".to_owned(),
+        Kind::Real(min, max) => format!("{min} to {max}"),
+        Kind::Choice(words) | Kind::Choices(words) => {
+            let words: Vec<_> = words.iter().map(|w| if w.is_empty() { "\"\"" } else { w }).collect();
+            words.join(", ")
+        }
+        Kind::Text(_) | Kind::Dir => "text".to_owned(),
+        Kind::Words(_) => "words".to_owned(),
+        Kind::Endpoint => "host and port".to_owned(),
+        Kind::Save => "pairs of seconds and changes".to_owned(),
+        Kind::OutputLimits => "class, bytes, bytes, seconds".to_owned(),
+        Kind::Events => "letters".to_owned(),
+        Kind::Percentiles => "percentiles".to_owned(),
+        Kind::OomScores => "three scores".to_owned(),
+    }
+}
+
+const REFERENCE_INTRODUCTION: &str = "# Settings
+
+Made from the settings table (`crates/server/src/config/table`); `DARTER_BLESS=1 cargo test -p darter-server reference`
+writes it anew.
+
+A setting is given on the command line (`--name=value`, `--name value`, `-name value`, `--name` and `--noname` for
+booleans), in the environment (`DFLY_name`), in a file as redis.conf (the first argument), or in a flag file
+(`--flagfile`, one `name=value` per line). Dashes, underscores and dots in names are the same. Order: configuration file,
+environment, command line; what comes later wins. CONFIG GET and SET know every name, and aliases stand for the same value.
+
+*no effect* marks names of Redis and Dragonfly that are taken so that existing configurations start, and change nothing;
+a start with one that is not at its default logs a line. *not yet* marks features to come: their default is taken, any
+other value is refused with a clear line.
+
+Memory is written as in `100mb` or `12gb`. Settings in Redis' spelling (dashes) count `1k` as 1000 bytes and `1kb` as 1024,
+those in Dragonfly's (underscores) count both as 1024.
+";

@@ -1,0 +1,357 @@
+//! Reads values out of the table by name and builds the groups of `Live`.
+//!
+//! The names are literals of this module and its parent; one that the table lacks, or of another kind, is a fault of
+//! the program that the first `Live` brings to light, so it panics.
+
+use super::parts::{
+    Admin, Allowed, Cluster, ClusterMode, Encoding, Fsync, Lazyfree, Log, LogLevel, OnSignal, Persistence, Policy,
+    Replication, Shutdown, Slowlog, Tcp, Tls,
+};
+use crate::config::compound::{Events, OutputLimits};
+use crate::config::table::{self, Values};
+use crate::config::value::{Value, absolute};
+use std::path::{Path, PathBuf};
+
+/// The values, by name.
+pub(super) struct Fields<'a>(pub(super) &'a Values);
+
+impl Fields<'_> {
+    fn get(&self, name: &str) -> &Value {
+        match table::find_id(name) {
+            Some(id) => self.0.get(id),
+            None => panic!("there is no setting {name}"),
+        }
+    }
+
+    pub(super) fn bool(&self, name: &str) -> bool {
+        match self.get(name) {
+            Value::Bool(on) => *on,
+            other => panic!("{name} is {other:?}"),
+        }
+    }
+
+    /// A number or an amount; negative counts as 0.
+    pub(super) fn u64(&self, name: &str) -> u64 {
+        match self.get(name) {
+            Value::Int(number) => u64::try_from(*number).unwrap_or(0),
+            Value::Bytes(bytes) => *bytes,
+            other => panic!("{name} is {other:?}"),
+        }
+    }
+
+    /// A number, at most `u32::MAX`.
+    pub(super) fn u32(&self, name: &str) -> u32 {
+        u32::try_from(self.u64(name)).unwrap_or(u32::MAX)
+    }
+
+    fn i64(&self, name: &str) -> i64 {
+        match self.get(name) {
+            Value::Int(number) => *number,
+            other => panic!("{name} is {other:?}"),
+        }
+    }
+
+    /// A port: 0 is none, -1 any.
+    pub(super) fn port(&self, name: &str) -> Option<u16> {
+        match self.i64(name) {
+            0 => None,
+            number => Some(u16::try_from(number).unwrap_or(0)),
+        }
+    }
+
+    pub(super) fn permissions(&self, name: &str) -> Option<u32> {
+        match self.get(name) {
+            Value::Octal(0) => None,
+            Value::Octal(bits) => Some(*bits),
+            other => panic!("{name} is {other:?}"),
+        }
+    }
+
+    pub(super) fn real(&self, name: &str) -> f64 {
+        match self.get(name) {
+            Value::Real(number) => *number,
+            other => panic!("{name} is {other:?}"),
+        }
+    }
+
+    pub(super) fn text(&self, name: &str) -> String {
+        match self.get(name) {
+            Value::Text(text) => text.clone(),
+            other => panic!("{name} is {other:?}"),
+        }
+    }
+
+    pub(super) fn path(&self, name: &str) -> Option<PathBuf> {
+        let text = self.text(name);
+        (!text.is_empty()).then(|| PathBuf::from(text))
+    }
+
+    pub(super) fn choice(&self, name: &str) -> &'static str {
+        match self.get(name) {
+            Value::Choice(word) => word,
+            other => panic!("{name} is {other:?}"),
+        }
+    }
+
+    pub(super) fn words(&self, name: &str) -> Vec<String> {
+        match self.get(name) {
+            Value::Words(words) => words.clone(),
+            other => panic!("{name} is {other:?}"),
+        }
+    }
+
+    pub(super) fn pairs(&self, name: &str) -> Vec<(String, String)> {
+        let words = self.words(name);
+        let (pairs, _) = words.as_chunks::<2>();
+        pairs.iter().cloned().map(|[old, new]| (old, new)).collect()
+    }
+
+    pub(super) fn output_limits(&self, name: &str) -> OutputLimits {
+        match self.get(name) {
+            Value::OutputLimits(limits) => *limits,
+            other => panic!("{name} is {other:?}"),
+        }
+    }
+
+    pub(super) fn percentiles(&self, name: &str) -> Vec<f64> {
+        match self.get(name) {
+            Value::Percentiles(list) => list.clone(),
+            other => panic!("{name} is {other:?}"),
+        }
+    }
+
+    pub(super) fn events(&self, name: &str) -> Events {
+        match self.get(name) {
+            Value::Events(events) => *events,
+            other => panic!("{name} is {other:?}"),
+        }
+    }
+
+    pub(super) fn allowed(&self, name: &str) -> Allowed {
+        match self.choice(name) {
+            "yes" => Allowed::Yes,
+            "local" => Allowed::Local,
+            _ => Allowed::No,
+        }
+    }
+
+    pub(super) fn policy(&self, name: &str) -> Policy {
+        match self.choice(name) {
+            "allkeys-lru" => Policy::AllKeysLru,
+            "allkeys-lfu" => Policy::AllKeysLfu,
+            "allkeys-random" => Policy::AllKeysRandom,
+            "volatile-lru" => Policy::VolatileLru,
+            "volatile-lfu" => Policy::VolatileLfu,
+            "volatile-random" => Policy::VolatileRandom,
+            "volatile-ttl" => Policy::VolatileTtl,
+            _ => Policy::NoEviction,
+        }
+    }
+
+    fn on_signal(&self, name: &str) -> OnSignal {
+        let Value::Choices(words) = self.get(name) else { panic!("{name} is no choice") };
+        let save = words.contains(&"save").then_some(true);
+        OnSignal {
+            save: save.or(words.contains(&"nosave").then_some(false)),
+            now: words.contains(&"now"),
+            force: words.contains(&"force"),
+        }
+    }
+}
+
+impl Admin {
+    pub(super) fn new(v: &Fields<'_>) -> Self {
+        Admin { port: v.port("admin_port"), bind: v.text("admin_bind"), nopass: v.bool("admin_nopass") }
+    }
+}
+
+impl Tcp {
+    pub(super) fn new(v: &Fields<'_>) -> Self {
+        Tcp {
+            backlog: v.u32("tcp-backlog"),
+            keepalive_s: v.u32("tcp-keepalive"),
+            nodelay: v.bool("tcp_nodelay"),
+            user_timeout_ms: v.u32("tcp_user_timeout"),
+        }
+    }
+}
+
+impl Lazyfree {
+    pub(super) fn new(v: &Fields<'_>) -> Self {
+        Lazyfree {
+            eviction: v.bool("lazyfree-lazy-eviction"),
+            expire: v.bool("lazyfree-lazy-expire"),
+            server_del: v.bool("lazyfree-lazy-server-del"),
+            user_del: v.bool("lazyfree-lazy-user-del"),
+        }
+    }
+}
+
+impl Encoding {
+    pub(super) fn new(v: &Fields<'_>) -> Self {
+        let size = v.i64("list-max-listpack-size");
+        Encoding {
+            hash_max_listpack_entries: v.u64("hash-max-listpack-entries"),
+            hash_max_listpack_value: v.u64("hash-max-listpack-value"),
+            list_max_listpack_size: i32::try_from(size).unwrap_or(-2),
+            list_compress_depth: v.u32("list-compress-depth"),
+            set_max_intset_entries: v.u64("set-max-intset-entries"),
+            set_max_listpack_entries: v.u64("set-max-listpack-entries"),
+            set_max_listpack_value: v.u64("set-max-listpack-value"),
+            zset_max_listpack_entries: v.u64("zset-max-listpack-entries"),
+            zset_max_listpack_value: v.u64("zset-max-listpack-value"),
+            stream_node_max_bytes: v.u64("stream-node-max-bytes"),
+            stream_node_max_entries: v.u64("stream-node-max-entries"),
+            hll_sparse_max_bytes: v.u64("hll-sparse-max-bytes"),
+        }
+    }
+}
+
+impl Slowlog {
+    pub(super) fn new(v: &Fields<'_>) -> Self {
+        Slowlog {
+            slower_us: u64::try_from(v.i64("slowlog-log-slower-than")).unwrap_or(u64::MAX),
+            max_len: v.u64("slowlog-max-len"),
+            entry_max_argc: v.u32("slowlog-entry-max-argc"),
+            entry_max_string_len: v.u32("slowlog-entry-max-string-len"),
+        }
+    }
+}
+
+impl Log {
+    pub(super) fn new(v: &Fields<'_>) -> Self {
+        let file = v.path("logfile").map(|path| (path, None));
+        let megabytes = v.u64("max_log_size");
+        let in_dir = v.path("log_dir").map(|dir| (dir.join("darter.log"), Some(megabytes << 20)));
+        let file = file.or(in_dir).filter(|_| !v.bool("logtostderr"));
+        let (file, rotate_bytes) = file.map_or((None, None), |(path, bytes)| (Some(path), bytes));
+        Log {
+            level: LogLevel::new(v),
+            to_stderr: file.is_none() || v.bool("alsologtostderr"),
+            file,
+            rotate_bytes,
+        }
+    }
+}
+
+impl LogLevel {
+    /// `v` opens what `loglevel` would hide; `minloglevel` has the last word.
+    fn new(v: &Fields<'_>) -> Self {
+        let wanted = match v.choice("loglevel") {
+            "debug" => LogLevel::Trace,
+            "verbose" => LogLevel::Debug,
+            "warning" => LogLevel::Warning,
+            "nothing" => LogLevel::Nothing,
+            _ => LogLevel::Info,
+        };
+        let opened = match v.u64("v") {
+            0 => wanted,
+            1 => wanted.min(LogLevel::Debug),
+            _ => LogLevel::Trace,
+        };
+        opened.max(match v.u64("minloglevel") {
+            0 => LogLevel::Trace,
+            1 => LogLevel::Warning,
+            2 => LogLevel::Error,
+            _ => LogLevel::Nothing,
+        })
+    }
+}
+
+impl Persistence {
+    pub(super) fn new(v: &Fields<'_>) -> Self {
+        let dbfilename = v.text("dbfilename");
+        let Value::Dir(dir) = v.get("dir") else { panic!("dir is no folder") };
+        let Value::Save(save) = v.get("save") else { panic!("save is no rule") };
+        Persistence {
+            dir: absolute(dir),
+            df_snapshot_format: v.bool("df_snapshot_format")
+                && Path::new(&dbfilename).extension().is_none_or(|e| e != "rdb"),
+            dbfilename,
+            snapshot_cron: v.text("snapshot_cron"),
+            save_schedule: v.text("save_schedule"),
+            save: save.clone(),
+            stop_writes_on_bgsave_error: v.bool("stop-writes-on-bgsave-error"),
+            rdbcompression: v.bool("rdbcompression"),
+            rdbchecksum: v.bool("rdbchecksum"),
+            appendonly: v.bool("appendonly"),
+            appendfsync: match v.choice("appendfsync") {
+                "always" => Fsync::Always,
+                "no" => Fsync::No,
+                _ => Fsync::EverySecond,
+            },
+        }
+    }
+}
+
+impl Shutdown {
+    pub(super) fn new(v: &Fields<'_>) -> Self {
+        Shutdown {
+            timeout_s: v.u32("shutdown-timeout"),
+            on_sigint: v.on_signal("shutdown-on-sigint"),
+            on_sigterm: v.on_signal("shutdown-on-sigterm"),
+        }
+    }
+}
+
+impl Tls {
+    pub(super) fn new(v: &Fields<'_>) -> Self {
+        Tls {
+            enabled: v.bool("tls"),
+            port: v.port("tls-port"),
+            plain_admin_port: v.bool("no_tls_on_admin_port"),
+            cert_file: v.path("tls-cert-file"),
+            key_file: v.path("tls-key-file"),
+            key_file_pass: v.text("tls-key-file-pass"),
+            ca_cert_file: v.path("tls-ca-cert-file"),
+            ca_cert_dir: v.path("tls-ca-cert-dir"),
+            auth_clients: match v.choice("tls-auth-clients") {
+                "yes" => Some(true),
+                "no" => Some(false),
+                _ => None,
+            },
+            replication: v.bool("tls-replication"),
+        }
+    }
+}
+
+impl Replication {
+    pub(super) fn new(v: &Fields<'_>) -> Self {
+        let Value::Endpoint(replicaof) = v.get("replicaof") else { panic!("replicaof is no address") };
+        Replication {
+            replicaof: replicaof.clone(),
+            masterauth: v.text("masterauth"),
+            masteruser: v.text("masteruser"),
+            announce_ip: v.text("replica-announce-ip"),
+            announce_port: v.port("replica-announce-port").unwrap_or(0),
+            priority: v.u32("replica-priority"),
+            read_only: v.bool("replica-read-only"),
+            serve_stale_data: v.bool("replica-serve-stale-data"),
+            ignore_maxmemory: v.bool("replica-ignore-maxmemory"),
+            timeout_s: v.u32("repl-timeout"),
+            ping_period_s: v.u32("repl-ping-replica-period"),
+            backlog_bytes: v.u64("repl-backlog-size"),
+            backlog_ttl_s: v.u64("repl-backlog-ttl"),
+            min_replicas_to_write: v.u32("min-replicas-to-write"),
+            min_replicas_max_lag_s: v.u32("min-replicas-max-lag"),
+        }
+    }
+}
+
+impl Cluster {
+    pub(super) fn new(v: &Fields<'_>) -> Self {
+        let port = v.port("cluster-announce-port").or(v.port("announce_port"));
+        Cluster {
+            mode: match v.choice("cluster_mode") {
+                "emulated" => ClusterMode::Emulated,
+                "yes" => ClusterMode::Yes,
+                _ if v.bool("cluster-enabled") => ClusterMode::Yes,
+                _ => ClusterMode::Off,
+            },
+            announce_ip: v.text("cluster-announce-ip"),
+            announce_port: port.unwrap_or(0),
+            announce_hostname: v.text("cluster-announce-hostname"),
+            node_id: v.text("cluster_node_id"),
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! The settings as plain fields: what the rest of the server reads.
+//!
+//! Rebuilt whole after every change and shared as `Arc<Live>`; a worker thread keeps its own and looks at a version
+//! number to learn that there is a newer one (see `Watch`).
+
+mod fields;
+mod parts;
+
+pub use parts::{
+    Admin, Allowed, Caller, Cluster, ClusterMode, Encoding, Fsync, Http, Lazyfree, Log, LogLevel, OnSignal,
+    Persistence, Policy, Replication, Shutdown, Slowlog, Tcp, Tls,
+};
+
+use super::compound::{Events, OutputLimits};
+use super::table::Values;
+use fields::Fields;
+use std::path::PathBuf;
+
+/// Every setting the server acts on, in the units the names end with.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Live {
+    /// Counts changes; two `Live` of one server with the same version are equal.
+    pub version: u64,
+
+    /// TCP port: none, or a number, where 0 lets the system choose.
+    pub port: Option<u16>,
+    /// Addresses to listen on; empty = all, v4 and v6. A leading `-` marks one that may be missing on this machine.
+    pub bind: Vec<String>,
+    /// Port of the memcached protocol.
+    pub memcached_port: Option<u16>,
+    /// The administrators' listener.
+    pub admin: Admin,
+    /// Path of the Unix socket.
+    pub unixsocket: Option<PathBuf>,
+    /// Its permissions, when they are to be set.
+    pub unixsocketperm: Option<u32>,
+    /// Threads, 0 = one per CPU.
+    pub threads: u32,
+    /// Shards, 0 = chosen by the server.
+    pub shards: u32,
+    /// Never use io_uring.
+    pub force_epoll: bool,
+    /// Options of sockets.
+    pub tcp: Tcp,
+    /// Seconds until an idle client is closed, 0 = never.
+    pub timeout_s: u32,
+    /// Seconds until a client that does not read is closed, 0 = never.
+    pub send_timeout_s: u32,
+    /// Serve HTTP on the main port: `primary_port_http_enabled` and `http_admin_console`.
+    pub http: Http,
+
+    /// The default user's password; empty = none.
+    pub requirepass: String,
+    /// Refuse clients from other machines while there is no password.
+    pub protected_mode: bool,
+    /// Who may call DEBUG.
+    pub enable_debug_command: Allowed,
+    /// Who may call MODULE.
+    pub enable_module_command: Allowed,
+    /// Who may set protected settings.
+    pub enable_protected_configs: Allowed,
+    /// Commands that go by another name: old and new; an empty new name disables the command.
+    pub renamed_commands: Vec<(String, String)>,
+    /// Entries of ACL LOG.
+    pub acllog_max_len: u64,
+    /// New ACL users may use all channels.
+    pub acl_pubsub_all: bool,
+
+    /// Databases.
+    pub dbnum: u32,
+    /// Clients at a time.
+    pub maxclients: u32,
+    /// Bytes of the longest argument.
+    pub proto_max_bulk_len: u64,
+    /// Arguments of one command.
+    pub max_multi_bulk_len: u32,
+    /// Bytes of one incomplete request.
+    pub client_query_buffer_limit: u64,
+    /// Output limits by class.
+    pub output_limits: OutputLimits,
+    /// Keys that KEYS returns at most; 0 = no limit.
+    pub keys_output_limit: u64,
+    /// Keys that client-side caching remembers.
+    pub tracking_table_max_keys: u64,
+    /// Milliseconds after which a running script makes other clients see BUSY.
+    pub busy_reply_threshold_ms: u64,
+
+    /// Memory limit in bytes, 0 = chosen by the server.
+    pub maxmemory: u64,
+    /// What goes at the limit.
+    pub maxmemory_policy: Policy,
+    /// Drop what is least likely to be read instead of refusing writes.
+    pub cache_mode: bool,
+    /// Refuse growing writes above `maxmemory` times this, by resident memory.
+    pub rss_oom_deny_ratio: f64,
+    /// Housekeeping turns per second, 1 to 500.
+    pub hz: u32,
+    /// 1 to 10.
+    pub active_expire_effort: u32,
+    /// FLUSHALL and FLUSHDB are ASYNC unless they say SYNC.
+    pub lazyfree_lazy_user_flush: bool,
+    /// What else is freed in the background.
+    pub lazyfree: Lazyfree,
+    /// How slowly OBJECT FREQ rises.
+    pub lfu_log_factor: u32,
+    /// Minutes until OBJECT FREQ falls by one, 0 = never.
+    pub lfu_decay_time_min: u32,
+
+    /// How values are laid out.
+    pub encoding: Encoding,
+
+    /// The slow log.
+    pub slowlog: Slowlog,
+    /// Milliseconds from which LATENCY keeps an event, 0 = never.
+    pub latency_monitor_threshold_ms: u64,
+    /// Keep latency histograms.
+    pub latency_tracking: bool,
+    /// Percentiles of INFO latencystats, each 0 to 100.
+    pub latency_percentiles: Vec<f64>,
+    /// Keyspace events to publish.
+    pub notify_keyspace_events: Events,
+    /// Leave the machine out of INFO.
+    pub managed_service_info: bool,
+    /// The log.
+    pub log: Log,
+
+    /// Snapshots and the append-only file.
+    pub persistence: Persistence,
+    /// What the signals to stop do.
+    pub shutdown: Shutdown,
+
+    /// Encryption.
+    pub tls: Tls,
+    /// Replication.
+    pub replication: Replication,
+    /// Emulated or real cluster mode.
+    pub cluster: Cluster,
+
+    /// File to write the process id to.
+    pub pidfile: Option<PathBuf>,
+    /// Zone told to clients; empty = none.
+    pub availability_zone: String,
+}
+
+impl Live {
+    /// The fields that `values` amount to, as change number `version`.
+    pub(super) fn new(values: &Values, version: u64) -> Live {
+        let v = &Fields(values);
+        Live {
+            version,
+            port: v.port("port"),
+            bind: v.words("bind"),
+            memcached_port: v.port("memcached_port"),
+            admin: Admin::new(v),
+            unixsocket: v.path("unixsocket"),
+            unixsocketperm: v.permissions("unixsocketperm"),
+            threads: v.u32("proactor_threads"),
+            shards: v.u32("num_shards"),
+            force_epoll: v.bool("force_epoll"),
+            tcp: Tcp::new(v),
+            timeout_s: v.u32("timeout"),
+            send_timeout_s: v.u32("send_timeout"),
+            http: Http {
+                enabled: v.bool("primary_port_http_enabled"),
+                console: v.bool("http_admin_console"),
+            },
+            requirepass: v.text("requirepass"),
+            protected_mode: v.bool("protected-mode"),
+            enable_debug_command: v.allowed("enable-debug-command"),
+            enable_module_command: v.allowed("enable-module-command"),
+            enable_protected_configs: v.allowed("enable-protected-configs"),
+            renamed_commands: v.pairs("rename-command"),
+            acllog_max_len: v.u64("acllog-max-len"),
+            acl_pubsub_all: v.choice("acl-pubsub-default") == "allchannels",
+            dbnum: v.u32("dbnum"),
+            maxclients: v.u32("maxclients"),
+            proto_max_bulk_len: v.u64("proto-max-bulk-len"),
+            max_multi_bulk_len: v.u32("max_multi_bulk_len"),
+            client_query_buffer_limit: v.u64("client-query-buffer-limit"),
+            output_limits: v.output_limits("client-output-buffer-limit"),
+            keys_output_limit: v.u64("keys_output_limit"),
+            tracking_table_max_keys: v.u64("tracking-table-max-keys"),
+            busy_reply_threshold_ms: v.u64("busy-reply-threshold"),
+            maxmemory: v.u64("maxmemory"),
+            maxmemory_policy: v.policy("maxmemory-policy"),
+            cache_mode: v.bool("cache_mode"),
+            rss_oom_deny_ratio: v.real("rss_oom_deny_ratio"),
+            hz: v.u32("hz"),
+            active_expire_effort: v.u32("active-expire-effort"),
+            lazyfree_lazy_user_flush: v.bool("lazyfree-lazy-user-flush"),
+            lazyfree: Lazyfree::new(v),
+            lfu_log_factor: v.u32("lfu-log-factor"),
+            lfu_decay_time_min: v.u32("lfu-decay-time"),
+            encoding: Encoding::new(v),
+            slowlog: Slowlog::new(v),
+            latency_monitor_threshold_ms: v.u64("latency-monitor-threshold"),
+            latency_tracking: v.bool("latency-tracking"),
+            latency_percentiles: v.percentiles("latency-tracking-info-percentiles"),
+            notify_keyspace_events: v.events("notify-keyspace-events"),
+            managed_service_info: v.bool("managed_service_info"),
+            log: Log::new(v),
+            persistence: Persistence::new(v),
+            shutdown: Shutdown::new(v),
+            tls: Tls::new(v),
+            replication: Replication::new(v),
+            cluster: Cluster::new(v),
+            pidfile: v.path("pidfile"),
+            availability_zone: v.text("availability-zone"),
+        }
+    }
+}

@@ -1,0 +1,313 @@
+//! Groups of `Live` fields that belong together.
+
+use super::super::compound::SavePoint;
+use std::path::PathBuf;
+
+/// Options of sockets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Tcp {
+    /// Listen backlog.
+    pub backlog: u32,
+    /// Seconds of silence before keep-alive probes, 0 = no probes.
+    pub keepalive_s: u32,
+    /// Set TCP_NODELAY.
+    pub nodelay: bool,
+    /// TCP_USER_TIMEOUT in milliseconds, 0 = the system's.
+    pub user_timeout_ms: u32,
+}
+
+/// The slow log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Slowlog {
+    /// Microseconds from which a command is kept; `u64::MAX` = never.
+    pub slower_us: u64,
+    /// Commands that are kept.
+    pub max_len: u64,
+    /// Arguments that are kept of each.
+    pub entry_max_argc: u32,
+    /// Bytes that are kept of each argument.
+    pub entry_max_string_len: u32,
+}
+
+/// Snapshots and the append-only file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Persistence {
+    /// Folder of snapshots, absolute.
+    pub dir: PathBuf,
+    /// Their name; empty = no snapshots.
+    pub dbfilename: String,
+    /// Native files instead of one `.rdb`: the flag, unless `dbfilename` ends in `.rdb`.
+    pub df_snapshot_format: bool,
+    /// Schedule as five fields of cron; empty = none.
+    pub snapshot_cron: String,
+    /// Schedule as HH:MM with `*`; empty = none.
+    pub save_schedule: String,
+    /// Schedule by count of changes.
+    pub save: Vec<SavePoint>,
+    /// Refuse writes after a failed snapshot.
+    pub stop_writes_on_bgsave_error: bool,
+    /// Compress strings in `.rdb` files.
+    pub rdbcompression: bool,
+    /// Close `.rdb` files with a checksum.
+    pub rdbchecksum: bool,
+    /// Log every write to a file.
+    pub appendonly: bool,
+    /// When that file is synced.
+    pub appendfsync: Fsync,
+}
+
+/// The administrators' listener.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Admin {
+    /// Its port.
+    pub port: Option<u16>,
+    /// Its address; empty = all.
+    pub bind: String,
+    /// Needs no password.
+    pub nopass: bool,
+}
+
+/// HTTP on the main port.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Http {
+    /// Answer HTTP at all.
+    pub enabled: bool,
+    /// Serve the console, not only metrics.
+    pub console: bool,
+}
+
+/// Who may do something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Allowed {
+    /// Nobody.
+    No,
+    /// Everybody.
+    Yes,
+    /// Clients on this machine.
+    Local,
+}
+
+impl Allowed {
+    /// Whether a client that is (not) on this machine may.
+    pub const fn lets(self, caller: Caller) -> bool {
+        match self {
+            Allowed::No => false,
+            Allowed::Yes => true,
+            Allowed::Local => matches!(caller, Caller::Local),
+        }
+    }
+}
+
+/// Where a client is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Caller {
+    /// On this machine: loopback or Unix socket.
+    Local,
+    /// Elsewhere.
+    Remote,
+}
+
+/// What goes when the memory limit is reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(missing_docs, reason = "Redis' own names")]
+pub enum Policy {
+    NoEviction,
+    AllKeysLru,
+    AllKeysLfu,
+    AllKeysRandom,
+    VolatileLru,
+    VolatileLfu,
+    VolatileRandom,
+    VolatileTtl,
+}
+
+/// When the append-only file is synced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fsync {
+    /// Before a write is answered.
+    Always,
+    /// Once a second.
+    EverySecond,
+    /// When the system likes.
+    No,
+}
+
+/// What is freed in the background.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Lazyfree {
+    /// Evicted values.
+    pub eviction: bool,
+    /// Expired values.
+    pub expire: bool,
+    /// Overwritten values.
+    pub server_del: bool,
+    /// Values that DEL takes.
+    pub user_del: bool,
+}
+
+/// Up to where values keep their small layout.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Encoding {
+    /// Fields of a hash.
+    pub hash_max_listpack_entries: u64,
+    /// Bytes of its fields and values.
+    pub hash_max_listpack_value: u64,
+    /// Elements of a list node when positive, a size class (-1 to -5 = 4 to 64 KB) when negative.
+    pub list_max_listpack_size: i32,
+    /// Plain nodes at each end of a list.
+    pub list_compress_depth: u32,
+    /// Members of a set of integers.
+    pub set_max_intset_entries: u64,
+    /// Members of a set.
+    pub set_max_listpack_entries: u64,
+    /// Bytes of its members.
+    pub set_max_listpack_value: u64,
+    /// Members of a sorted set.
+    pub zset_max_listpack_entries: u64,
+    /// Bytes of its members.
+    pub zset_max_listpack_value: u64,
+    /// Bytes of a stream node, 0 = any.
+    pub stream_node_max_bytes: u64,
+    /// Entries of a stream node, 0 = any.
+    pub stream_node_max_entries: u64,
+    /// Bytes of a sparse HyperLogLog.
+    pub hll_sparse_max_bytes: u64,
+}
+
+/// What lines are logged and where.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Log {
+    /// The least important line that is logged.
+    pub level: LogLevel,
+    /// The file: `logfile`, or `log_dir`/darter.log.
+    pub file: Option<PathBuf>,
+    /// Log to stderr.
+    pub to_stderr: bool,
+    /// Bytes after which the file is set aside; `None` for a `logfile`, which belongs to logrotate.
+    pub rotate_bytes: Option<u64>,
+}
+
+/// How important a line must be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LogLevel {
+    /// Everything.
+    Trace,
+    /// What helps to find a fault.
+    Debug,
+    /// What an operator wants to know.
+    Info,
+    /// What should not be.
+    Warning,
+    /// What went wrong.
+    Error,
+    /// Nothing is logged.
+    Nothing,
+}
+
+/// What the signals to stop do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shutdown {
+    /// Seconds to wait for replicas.
+    pub timeout_s: u32,
+    /// On SIGINT.
+    pub on_sigint: OnSignal,
+    /// On SIGTERM.
+    pub on_sigterm: OnSignal,
+}
+
+/// What one signal does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OnSignal {
+    /// Save first, or surely not; `None` = when there are rules for saving.
+    pub save: Option<bool>,
+    /// Do not wait for replicas.
+    pub now: bool,
+    /// Stop although saving failed.
+    pub force: bool,
+}
+
+/// Encryption.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tls {
+    /// The main port is encrypted.
+    pub enabled: bool,
+    /// A second, encrypted port.
+    pub port: Option<u16>,
+    /// The admin port stays unencrypted.
+    pub plain_admin_port: bool,
+    /// Certificate, PEM.
+    pub cert_file: Option<PathBuf>,
+    /// Private key, PEM.
+    pub key_file: Option<PathBuf>,
+    /// Its password; empty = none.
+    pub key_file_pass: String,
+    /// Authorities of clients' certificates.
+    pub ca_cert_file: Option<PathBuf>,
+    /// Folder of such authorities.
+    pub ca_cert_dir: Option<PathBuf>,
+    /// Whether clients must show a certificate when authorities are given; `None` = they may.
+    pub auth_clients: Option<bool>,
+    /// Encrypt the connection to the master.
+    pub replication: bool,
+}
+
+/// Replication.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Replication {
+    /// The master to follow from the start: host and port.
+    pub replicaof: Option<(String, u16)>,
+    /// Password for it; empty = none.
+    pub masterauth: String,
+    /// User for it; empty = the default user.
+    pub masteruser: String,
+    /// Address told to it; empty = the real one.
+    pub announce_ip: String,
+    /// Port told to it; 0 = the real one.
+    pub announce_port: u16,
+    /// Preference when Sentinel promotes.
+    pub priority: u32,
+    /// Refuse writes.
+    pub read_only: bool,
+    /// Answer while the master is away.
+    pub serve_stale_data: bool,
+    /// Leave eviction to the master.
+    pub ignore_maxmemory: bool,
+    /// Seconds of silence that end a link.
+    pub timeout_s: u32,
+    /// Seconds between pings to replicas.
+    pub ping_period_s: u32,
+    /// Bytes kept for replicas that come back.
+    pub backlog_bytes: u64,
+    /// Seconds they are kept without replicas, 0 = for ever.
+    pub backlog_ttl_s: u64,
+    /// Replicas without which writes are refused.
+    pub min_replicas_to_write: u32,
+    /// Seconds such a replica may lag.
+    pub min_replicas_max_lag_s: u32,
+}
+
+/// Cluster mode.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cluster {
+    /// Which one.
+    pub mode: ClusterMode,
+    /// Address told to clients; empty = the one they came by.
+    pub announce_ip: String,
+    /// Port told to clients, 0 = the real one.
+    pub announce_port: u16,
+    /// Host name told to clients; empty = none.
+    pub announce_hostname: String,
+    /// Id of this node; empty = chosen by the server.
+    pub node_id: String,
+}
+
+/// Which cluster mode.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ClusterMode {
+    /// One server, no cluster commands.
+    Off,
+    /// One server that cluster clients can use.
+    Emulated,
+    /// One of several servers.
+    Yes,
+}

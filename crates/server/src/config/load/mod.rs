@@ -1,0 +1,174 @@
+//! Start-up: the configuration file, the environment, then the command line; what comes later wins.
+
+mod arguments;
+mod environment;
+mod file;
+
+use super::rewrite::File;
+use super::setting::{Kind, Status};
+use super::table::{self, Id, Values};
+use super::value::Value;
+use super::{Settings, help, refuse_missing_feature};
+use std::collections::HashSet;
+use std::ffi::OsString;
+
+/// What the command line asks for.
+#[derive(Debug)]
+pub enum Startup {
+    /// Serve with these settings, after logging the notes, a line each.
+    Serve {
+        /// The settings.
+        settings: Box<Settings>,
+        /// What the operator should know: settings that were taken and have no effect.
+        notes: Vec<String>,
+    },
+    /// Print this text to stdout and exit with 0.
+    Print(String),
+}
+
+/// Something is wrong with the command line, the environment or a file: print the line to stderr and exit with
+/// `Usage::EXIT_CODE`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Usage(String);
+
+impl Usage {
+    /// What the process exits with.
+    pub const EXIT_CODE: u8 = 1;
+}
+
+impl std::fmt::Display for Usage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Usage {}
+
+/// Does what `Settings::parse` says; `arguments` without the program's name.
+pub(super) fn load(
+    arguments: Vec<OsString>,
+    environment: Vec<(OsString, OsString)>,
+) -> Result<Startup, Usage> {
+    let arguments = arguments::texts(arguments)?;
+    if let Some(text) = wants_text(&arguments) {
+        return Ok(Startup::Print(text));
+    }
+    let mut loader = Loader::new(environment);
+    let mut arguments = arguments.as_slice();
+    if let [path, rest @ ..] = arguments
+        && !path.starts_with('-')
+    {
+        loader.read_config_file(path)?;
+        arguments = rest;
+    }
+    loader.read_environment()?;
+    loader.read_arguments(arguments)?;
+    loader.finish()
+}
+
+/// The text that `--help` and its kin print.
+fn wants_text(arguments: &[String]) -> Option<String> {
+    let asked = |names: &[&str]| arguments.iter().any(|a| names.contains(&a.as_str()));
+    if asked(&["--version", "-version"]) || arguments == ["-v"] {
+        return Some(help::version());
+    }
+    if asked(&["--helpfull", "-helpfull"]) {
+        return Some(help::full());
+    }
+    asked(&["--help", "-help", "-h"]).then(help::usual)
+}
+
+/// The settings as far as they have been read.
+struct Loader {
+    values: Values,
+    given: HashSet<Id>,
+    file: Option<File>,
+    environment: Vec<(OsString, OsString)>,
+    password: Option<String>,
+    // names that --undefok lets pass, and the unknown ones that need it, with the error they cause otherwise
+    undefok: Vec<String>,
+    unknown: Vec<(String, Usage)>,
+    files_open: usize,
+}
+
+impl Loader {
+    fn new(environment: Vec<(OsString, OsString)>) -> Self {
+        Loader {
+            values: Values::defaults(),
+            given: HashSet::new(),
+            file: None,
+            environment,
+            password: None,
+            undefok: Vec::new(),
+            unknown: Vec::new(),
+            files_open: 0,
+        }
+    }
+
+    /// Gives the setting at `id` a value. Errors: what is wrong with it, in Redis' words.
+    fn give(&mut self, id: Id, words: &[&str]) -> Result<(), String> {
+        let setting = table::setting(id);
+        let first = self.given.insert(id);
+        let value = setting.parse(words, Some(self.values.get(id)))?;
+        refuse_missing_feature(id, &value)?;
+        let value = match (value, self.values.get(id)) {
+            // rules add up until an empty one, but the first takes the place of the defaults
+            (Value::Save(more), Value::Save(sofar)) if !first && !more.is_empty() => {
+                Value::Save([sofar.as_slice(), &more].concat())
+            }
+            (Value::Words(more), Value::Words(sofar)) if !first && setting.name == "rename-command" => {
+                Value::Words([sofar.as_slice(), &more].concat())
+            }
+            (value, _) => value,
+        };
+        if setting.name == "rename-command" && words.len() != 2 {
+            return Err("wrong number of arguments".to_owned());
+        }
+        self.values.set(id, value);
+        Ok(())
+    }
+
+    /// Gives the setting at `id` a value that is one text, of several words if its kind takes them.
+    fn give_text(&mut self, id: Id, text: &str) -> Result<(), String> {
+        if !table::setting(id).takes_words() {
+            return self.give(id, &[text]);
+        }
+        let words: Vec<_> = text.split_ascii_whitespace().collect();
+        self.give(id, if words.is_empty() { &[""] } else { &words })
+    }
+
+    fn finish(mut self) -> Result<Startup, Usage> {
+        let tolerated = |name: &String| self.undefok.iter().any(|ok| table::plain(ok) == table::plain(name));
+        if let Some((_, error)) = self.unknown.iter().find(|(name, _)| !tolerated(name)) {
+            return Err(error.clone());
+        }
+        if let (Some(password), Some(id)) = (self.password.take(), table::find_id("requirepass"))
+            && self.values.is_default(id)
+        {
+            self.values.set(id, Value::Text(password));
+        }
+        let mut given: Vec<_> = self.given.iter().copied().collect();
+        given.sort_unstable();
+        let notes = given.into_iter().filter_map(|id| match table::setting(id).status {
+            Status::NoEffect(reason) if !self.values.is_default(id) => {
+                Some(format!("{} has no effect: {reason}", table::setting(id).name))
+            }
+            Status::NoEffect(_) | Status::NotYet(_) | Status::Works => None,
+        });
+        let notes = notes.collect();
+        Ok(Startup::Serve { settings: Box::new(Settings::new(self.values, self.file)), notes })
+    }
+}
+
+/// The error about a name nobody knows.
+fn unknown_name(shown: &str, name: &str, prefix: &str) -> Usage {
+    match table::nearest(name) {
+        Some(near) => Usage(format!("unknown {shown}; did you mean {prefix}{near}?")),
+        None => Usage(format!("unknown {shown}; --help lists all")),
+    }
+}
+
+/// Whether the setting at `id` is a boolean.
+fn is_bool(id: Id) -> bool {
+    matches!(table::setting(id).kind, Kind::Bool)
+}

@@ -1,0 +1,179 @@
+//! CONFIG REWRITE: brings a file up to date with the settings and leaves the rest of it alone.
+
+use super::setting::{Setting, Visibility};
+use super::table::{self, Id, Values};
+use super::value::Value;
+use super::words;
+use std::collections::HashSet;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+/// The file a server was started with.
+#[derive(Debug, Clone)]
+pub(super) struct File {
+    path: PathBuf,
+    style: Style,
+}
+
+/// How a file names settings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Style {
+    /// `name value...`, as Redis.
+    Directives,
+    /// `--name=value`, as Dragonfly's flag files.
+    Flags,
+}
+
+impl File {
+    /// The file at `path`, which is absolute.
+    pub(super) fn new(path: PathBuf, style: Style) -> File {
+        File { path, style }
+    }
+
+    /// Where it is.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Writes `values` into it: all of it, or nothing on an error.
+    pub(super) fn rewrite(&self, values: &Values) -> io::Result<()> {
+        let old = match std::fs::read_to_string(&self.path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
+            read => read?,
+        };
+        replace(&self.path, self.style.rewritten(&old, values)?.as_bytes())
+    }
+}
+
+impl Style {
+    /// `old` with the lines of every setting brought up to date: a setting keeps its place, one that the file lacks is
+    /// added at the end when it is not at its default, and comments stay.
+    pub(super) fn rewritten(self, old: &str, values: &Values) -> io::Result<String> {
+        let mut lines: Vec<String> = Vec::new();
+        let mut done: HashSet<Id> = HashSet::new();
+        for line in old.lines() {
+            let Some((id, value)) = self.read(line) else {
+                lines.push(line.to_owned());
+                continue;
+            };
+            if !done.insert(id) {
+                continue;
+            }
+            let is_only = old.lines().filter(|l| self.read(l).is_some_and(|(other, _)| other == id)).count() == 1;
+            if is_only && value.as_ref() == Some(values.get(id)) {
+                lines.push(line.to_owned());
+            } else {
+                lines.extend(self.print(table::setting(id), values.get(id))?);
+            }
+        }
+        let missing = table::ids().filter(|id| {
+            !done.contains(id)
+                && !values.is_default(*id)
+                && table::setting(*id).visibility != Visibility::DirectiveOnly
+        });
+        let mut added = Vec::new();
+        for id in missing {
+            added.extend(self.print(table::setting(id), values.get(id))?);
+        }
+        if !added.is_empty() && !lines.iter().any(|line| line == SIGNATURE) {
+            lines.push(SIGNATURE.to_owned());
+        }
+        lines.append(&mut added);
+        lines.push(String::new());
+        Ok(lines.join("\n"))
+    }
+
+    /// The setting that `line` gives, and its value where one line holds all of it.
+    fn read(self, line: &str) -> Option<(Id, Option<Value>)> {
+        let line = line.trim();
+        if line.is_empty() || line.starts_with('#') || line.starts_with("//") {
+            return None;
+        }
+        let (name, values) = match self {
+            Style::Directives => {
+                let mut words = words::split(line)?;
+                let values = words.split_off(1.min(words.len()));
+                (words.pop()?, values)
+            }
+            Style::Flags => {
+                let body = line.trim_start_matches('-');
+                let (name, value) = body.split_once('=').unwrap_or((body, "yes"));
+                (name.trim_end().to_owned(), vec![value.to_owned()])
+            }
+        };
+        let negated = || name.strip_prefix("no").and_then(table::find_id);
+        let id = table::find_id(&name).or_else(negated)?;
+        let setting = table::setting(id);
+        if setting.visibility == Visibility::DirectiveOnly {
+            return None;
+        }
+        let is_negated = table::find_id(&name).is_none();
+        let words: Vec<&str> = match self {
+            _ if is_negated => vec!["no"],
+            Style::Flags if setting.takes_words() => {
+                values.iter().flat_map(|v| v.split_ascii_whitespace()).collect()
+            }
+            _ => values.iter().map(String::as_str).collect(),
+        };
+        let value = setting.parse(&words, None).ok();
+        Some((id, value.filter(|value| !matches!(value, Value::OutputLimits(_)))))
+    }
+
+    /// The lines that give `setting` this value.
+    fn print(self, setting: &Setting, value: &Value) -> io::Result<Vec<String>> {
+        let text = value.print_for_file(setting.spelling);
+        if self == Style::Flags {
+            let flat = text.chars().any(char::is_control);
+            let unreadable = || {
+                let fault = format!("a flag file cannot hold the value of {}", setting.name);
+                io::Error::new(io::ErrorKind::InvalidData, fault)
+            };
+            return if flat { Err(unreadable()) } else { Ok(vec![format!("--{}={text}", setting.name)]) };
+        }
+        let name = setting.name;
+        Ok(match value {
+            Value::Endpoint(None) => Vec::new(),
+            Value::OutputLimits(limits) => limits
+                .classes()
+                .map(|(class, limit)| {
+                    let bytes = |bytes| Value::Bytes(bytes).print_for_file(setting.spelling);
+                    let (hard, soft) = (bytes(limit.hard_bytes), bytes(limit.soft_bytes));
+                    let class = if class == "slave" { "replica" } else { class };
+                    format!("{name} {class} {hard} {soft} {}", limit.soft_s)
+                })
+                .into(),
+            _ if text.is_empty() || !setting.takes_words() => vec![format!("{name} {}", words::quote(&text))],
+            _ => vec![format!("{name} {text}")],
+        })
+    }
+}
+
+/// Puts `bytes` in the place of the file at `path` in one step.
+fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    // a link stays a link
+    let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+    let mut new_name = name.to_owned();
+    new_name.push(format!(".{}.tmp", std::process::id()));
+    let new = path.with_file_name(new_name);
+    let written = write_new(&new, &path, bytes).and_then(|()| std::fs::rename(&new, &path));
+    if written.is_err() {
+        // what is wrong with the writing matters more than what is wrong with the tidying
+        let _ = std::fs::remove_file(&new);
+    }
+    written?;
+    let dir = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
+    std::fs::File::open(dir)?.sync_all()
+}
+
+/// Writes `bytes` to `new` with the permissions of `like`, down to the disk.
+fn write_new(new: &Path, like: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut file = std::fs::File::create(new)?;
+    if let Ok(found) = std::fs::metadata(like) {
+        file.set_permissions(found.permissions())?;
+    }
+    file.write_all(bytes)?;
+    file.sync_all()
+}
+
+const SIGNATURE: &str = "# Generated by CONFIG REWRITE";

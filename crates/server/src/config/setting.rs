@@ -1,0 +1,353 @@
+//! One row of the settings table: a name, what its value may be, what it starts as and what it does today.
+//!
+//! The rows themselves live in `table`. Parsing, CONFIG GET and SET, `--help` and docs/flags.md all read them; nothing
+//! else in the server knows the names of settings except `live`, which turns values into plain fields.
+
+/// A setting: everything the server knows about one configuration name.
+#[derive(Debug, Clone, Copy)]
+pub struct Setting {
+    /// The name CONFIG GET answers with: Redis' spelling (dashes), or Dragonfly's (underscores) when Redis has none.
+    pub name: &'static str,
+    /// Other names for the same value; dashes, underscores and dots never need an alias.
+    pub aliases: &'static [&'static str],
+    /// What the value may be.
+    pub kind: Kind,
+    /// The value at start-up when nobody says otherwise, as text that `kind` accepts.
+    pub default: &'static str,
+    /// Whose conventions print and read the value.
+    pub spelling: Spelling,
+    /// When the value may change.
+    pub change: Change,
+    /// Whether patterns of CONFIG GET and `--help` show it.
+    pub visibility: Visibility,
+    /// Whether the value is a secret that logs and MONITOR must not show.
+    pub secrecy: Secrecy,
+    /// What the server does with it today.
+    pub status: Status,
+    /// The heading of `--help` it stands under.
+    pub group: Group,
+    /// One line for people.
+    pub help: &'static str,
+}
+
+/// What a value may be.
+#[derive(Debug, Clone, Copy)]
+pub enum Kind {
+    /// True or false.
+    Bool,
+    /// A whole number, both ends included.
+    Int(i64, i64),
+    /// A whole number from 0 on that is kept within these bounds, both included.
+    Clamped(i64, i64),
+    /// A whole number written in base 8, both ends included.
+    Octal(u32, u32),
+    /// An amount of memory in bytes, both ends included.
+    Memory(u64, u64),
+    /// An amount of memory in bytes, or a share in percent of the memory limit.
+    MemoryOrPercent,
+    /// A fraction, both ends included.
+    Real(f64, f64),
+    /// One of these words, in any case.
+    Choice(&'static [&'static str]),
+    /// Several of these words, the first of which means none.
+    Choices(&'static [&'static str]),
+    /// Any text the check lets pass; the error is the text Redis gives.
+    Text(fn(&str) -> Result<(), String>),
+    /// A folder that exists; empty is the current one.
+    Dir,
+    /// Up to so many words.
+    Words(usize),
+    /// A host and a port.
+    Endpoint,
+    /// Snapshot rules: pairs of seconds and changes.
+    Save,
+    /// Output buffer limits by client class.
+    OutputLimits,
+    /// Classes of keyspace events, a letter each.
+    Events,
+    /// Percentiles, each 0 to 100.
+    Percentiles,
+    /// Three scores, each -2000 to 2000.
+    OomScores,
+}
+
+/// Whose conventions a setting follows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Spelling {
+    /// `yes` and `no`, dashes, `1k` is 1000 bytes.
+    Redis,
+    /// `true` and `false`, underscores, `1k` is 1024 bytes.
+    Dragonfly,
+}
+
+/// When a value may change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Change {
+    /// At any time, by CONFIG SET.
+    Runtime,
+    /// At any time, when whoever calls CONFIG SET also carries the change out (listening sockets).
+    Applied,
+    /// By CONFIG SET where `enable-protected-configs` lets the caller.
+    Protected,
+    /// At start-up only.
+    Startup,
+}
+
+/// Whether patterns and `--help` show a setting.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Visibility {
+    /// Shown.
+    Shown,
+    /// Answered only when asked for by its exact name.
+    Hidden,
+    /// A directive of configuration files and the command line; CONFIG does not know it.
+    DirectiveOnly,
+}
+
+/// Whether a value is a secret.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Secrecy {
+    /// Anyone who may read the configuration may read it.
+    Open,
+    /// Logs and MONITOR show `(redacted)`.
+    Secret,
+}
+
+/// What the server does with a setting today.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Status {
+    /// It does what it says.
+    Works,
+    /// Any value is taken and changes nothing, for this reason.
+    NoEffect(&'static str),
+    /// The feature is not there yet: any value but the default is refused, naming the feature.
+    NotYet(&'static str),
+}
+
+/// A heading of `--help`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Group {
+    /// Ports, sockets, threads.
+    Network,
+    /// Passwords, ACL, what remote clients may do.
+    Security,
+    /// The memory limit and what happens there.
+    Memory,
+    /// Sizes and counts that bound a client or a command.
+    Limits,
+    /// How values are laid out.
+    Encoding,
+    /// Snapshots and the append-only file.
+    Persistence,
+    /// Masters and replicas.
+    Replication,
+    /// Cluster mode.
+    Cluster,
+    /// Encryption.
+    Tls,
+    /// The log, the slow log, latency.
+    Logging,
+    /// Scripts.
+    Scripting,
+    /// The process and its machine.
+    System,
+    /// Spilling values to disk.
+    Tiering,
+    /// Search indexes and probabilistic types.
+    Search,
+    /// Knobs of the engine itself.
+    Tuning,
+}
+
+impl Group {
+    /// Every group, in the order of `--help`.
+    pub const ALL: [Group; 15] = [
+        Group::Network,
+        Group::Security,
+        Group::Memory,
+        Group::Persistence,
+        Group::Logging,
+        Group::Limits,
+        Group::Tls,
+        Group::Replication,
+        Group::Cluster,
+        Group::Encoding,
+        Group::Scripting,
+        Group::System,
+        Group::Tiering,
+        Group::Search,
+        Group::Tuning,
+    ];
+
+    /// The heading.
+    pub const fn title(self) -> &'static str {
+        match self {
+            Group::Network => "Network and threads",
+            Group::Security => "Security",
+            Group::Memory => "Memory and eviction",
+            Group::Limits => "Limits",
+            Group::Encoding => "Encoding of values",
+            Group::Persistence => "Snapshots and append-only file",
+            Group::Replication => "Replication",
+            Group::Cluster => "Cluster",
+            Group::Tls => "TLS",
+            Group::Logging => "Logging, slow log and latency",
+            Group::Scripting => "Scripts",
+            Group::System => "Process and system",
+            Group::Tiering => "Tiering to disk",
+            Group::Search => "Search and probabilistic types",
+            Group::Tuning => "Engine tuning",
+        }
+    }
+}
+
+impl Setting {
+    /// A setting that works, may change at run time and has no help yet; the builders below say the rest.
+    pub(super) const fn new(name: &'static str, kind: Kind, default: &'static str) -> Self {
+        Setting {
+            name,
+            aliases: &[],
+            kind,
+            default,
+            spelling: Spelling::Redis,
+            change: Change::Runtime,
+            visibility: Visibility::Shown,
+            secrecy: Secrecy::Open,
+            status: Status::Works,
+            group: Group::System,
+            help: "",
+        }
+    }
+
+    /// A yes/no setting of Redis.
+    pub(super) const fn bool(name: &'static str, default: &'static str) -> Self {
+        Setting::new(name, Kind::Bool, default)
+    }
+
+    /// A number.
+    pub(super) const fn int(name: &'static str, min: i64, max: i64, default: &'static str) -> Self {
+        Setting::new(name, Kind::Int(min, max), default)
+    }
+
+    /// An amount of memory.
+    pub(super) const fn memory(name: &'static str, min: u64, max: u64, default: &'static str) -> Self {
+        Setting::new(name, Kind::Memory(min, max), default)
+    }
+
+    /// A word from a list.
+    pub(super) const fn choice(
+        name: &'static str,
+        words: &'static [&'static str],
+        default: &'static str,
+    ) -> Self {
+        Setting::new(name, Kind::Choice(words), default)
+    }
+
+    /// Any text.
+    pub(super) const fn text(name: &'static str, default: &'static str) -> Self {
+        Setting::new(name, Kind::Text(anything), default)
+    }
+
+    /// Text that `check` lets pass.
+    pub(super) const fn checked(
+        name: &'static str,
+        default: &'static str,
+        check: fn(&str) -> Result<(), String>,
+    ) -> Self {
+        Setting::new(name, Kind::Text(check), default)
+    }
+
+    /// Other names of the same value.
+    pub(super) const fn alias(mut self, names: &'static [&'static str]) -> Self {
+        self.aliases = names;
+        self
+    }
+
+    /// Read and printed by Dragonfly's conventions.
+    pub(super) const fn dragonfly(mut self) -> Self {
+        self.spelling = Spelling::Dragonfly;
+        self
+    }
+
+    /// When the value may change.
+    pub(super) const fn change(mut self, change: Change) -> Self {
+        self.change = change;
+        self
+    }
+
+    /// Fixed at start-up.
+    pub(super) const fn fixed(self) -> Self {
+        self.change(Change::Startup)
+    }
+
+    /// Answered only when asked for by name.
+    pub(super) const fn hidden(mut self) -> Self {
+        self.visibility = Visibility::Hidden;
+        self
+    }
+
+    /// A directive that CONFIG does not know; fixed at start-up.
+    pub(super) const fn directive(mut self) -> Self {
+        self.visibility = Visibility::DirectiveOnly;
+        self.fixed()
+    }
+
+    /// A secret.
+    pub(super) const fn secret(mut self) -> Self {
+        self.secrecy = Secrecy::Secret;
+        self
+    }
+
+    /// Taken, without effect, for this reason.
+    pub(super) const fn no_effect(mut self, reason: &'static str) -> Self {
+        self.status = Status::NoEffect(reason);
+        self
+    }
+
+    /// Refused unless it has its default value, because this feature is not there yet.
+    pub(super) const fn not_yet(mut self, feature: &'static str) -> Self {
+        self.status = Status::NotYet(feature);
+        self
+    }
+
+    /// The heading and the line for people.
+    pub(super) const fn help(mut self, group: Group, line: &'static str) -> Self {
+        self.group = group;
+        self.help = line;
+        self
+    }
+
+    /// Whether one setting may be given as several words (`save 3600 1`).
+    pub fn takes_words(&self) -> bool {
+        match self.kind {
+            Kind::Words(_)
+            | Kind::Choices(_)
+            | Kind::Endpoint
+            | Kind::Save
+            | Kind::OutputLimits
+            | Kind::Percentiles
+            | Kind::OomScores => true,
+            Kind::Bool
+            | Kind::Int(..)
+            | Kind::Clamped(..)
+            | Kind::Dir
+            | Kind::Octal(..)
+            | Kind::Memory(..)
+            | Kind::MemoryOrPercent
+            | Kind::Real(..)
+            | Kind::Choice(_)
+            | Kind::Text(_)
+            | Kind::Events => false,
+        }
+    }
+
+    /// Whether `value` may not be shown in logs and MONITOR.
+    pub fn is_secret(&self) -> bool {
+        self.secrecy == Secrecy::Secret
+    }
+}
+
+/// The check of settings that take any text.
+fn anything(_: &str) -> Result<(), String> {
+    Ok(())
+}

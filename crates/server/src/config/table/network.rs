@@ -1,0 +1,148 @@
+//! Ports, sockets, threads and what clients may do before they know a password.
+
+use super::{BYTES_MAX, I32_MAX, LOCAL_ACTIONS, PORT_MAX, U32_MAX};
+use crate::config::check;
+use crate::config::setting::{Change, Group::Network, Group::Security, Kind, Setting};
+
+pub(super) const ROWS: &[Setting] = &[
+    Setting::int("port", -1, PORT_MAX, "6379")
+        .change(Change::Applied)
+        .help(Network, "TCP port; 0 listens on none, -1 on any that is free"),
+    Setting::new("bind", Kind::Words(16), "").change(Change::Applied).help(
+        Network,
+        "addresses to listen on; empty means all; an address after '-' may be absent from this machine",
+    ),
+    Setting::text("unixsocket", "").fixed().help(Network, "path of a Unix socket to listen on; empty means none"),
+    Setting::new("unixsocketperm", Kind::Octal(0, 0o777), "0")
+        .fixed()
+        .help(Network, "octal permissions of the Unix socket; 0 leaves the umask alone"),
+    Setting::text("unixsocketgroup", "")
+        .fixed()
+        .not_yet("a group for the Unix socket")
+        .help(Network, "group that owns the Unix socket"),
+    Setting::int("proactor_threads", 0, 1024, "0")
+        .alias(&["threads"])
+        .dragonfly()
+        .fixed()
+        .help(Network, "threads that serve clients and hold data; 0 means one per CPU"),
+    Setting::int("num_shards", 0, 1024, "0")
+        .alias(&["shards"])
+        .dragonfly()
+        .fixed()
+        .help(Network, "parts the data is split into; 0 means as many as fit the threads"),
+    Setting::bool("force_epoll", "false")
+        .dragonfly()
+        .fixed()
+        .help(Network, "use epoll even where io_uring works"),
+    Setting::int("tcp-backlog", 0, I32_MAX, "511").fixed().help(Network, "connections the kernel holds before accept"),
+    Setting::int("tcp-keepalive", 0, I32_MAX, "300")
+        .help(Network, "seconds of silence before keep-alive probes; 0 turns them off"),
+    Setting::bool("tcp_nodelay", "true").dragonfly().fixed().help(Network, "send replies without waiting for more"),
+    Setting::int("tcp_user_timeout", 0, I32_MAX, "0")
+        .dragonfly()
+        .fixed()
+        .help(Network, "milliseconds sent data may stay unacknowledged; 0 leaves it to the system"),
+    Setting::bool("enable_tcp_defer_accept", "true")
+        .dragonfly()
+        .fixed()
+        .no_effect("connections are accepted when they arrive")
+        .help(Network, "accept a connection when its first bytes arrive"),
+    Setting::int("timeout", 0, I32_MAX, "0").help(Network, "seconds until an idle client is closed; 0 means never"),
+    Setting::int("send_timeout", 0, I32_MAX, "0")
+        .dragonfly()
+        .help(Network, "seconds until a client that does not read is closed; 0 means never"),
+    Setting::int("memcached_port", 0, PORT_MAX, "0")
+        .dragonfly()
+        .fixed()
+        .not_yet("the memcached protocol")
+        .help(Network, "port for memcached clients; 0 means none"),
+    Setting::int("admin_port", 0, PORT_MAX, "0")
+        .dragonfly()
+        .fixed()
+        .not_yet("the admin port")
+        .help(Network, "second port for administrators, RESP and HTTP; 0 means none"),
+    Setting::text("admin_bind", "").dragonfly().fixed().help(Network, "address of the admin port; empty means all"),
+    Setting::bool("admin_nopass", "false").dragonfly().fixed().help(Network, "no password on the admin port"),
+    Setting::bool("primary_port_http_enabled", "true")
+        .dragonfly()
+        .fixed()
+        .help(Network, "serve HTTP (console, /metrics) on the main port"),
+    Setting::bool("http_admin_console", "true").dragonfly().fixed().help(Network, "the HTTP console as such"),
+    Setting::bool("expose_http_api", "false")
+        .dragonfly()
+        .fixed()
+        .not_yet("the HTTP command API")
+        .help(Network, "take commands as JSON arrays by POST /api"),
+    Setting::text("bind-source-addr", "")
+        .not_yet("a source address for outgoing connections")
+        .help(Network, "local address of outgoing connections"),
+    Setting::int("socket-mark-id", 0, U32_MAX, "0")
+        .fixed()
+        .not_yet("socket marks")
+        .help(Network, "SO_MARK of listening sockets"),
+    Setting::int("max-new-connections-per-cycle", 1, 1000, "10")
+        .no_effect("every waiting connection is accepted")
+        .help(Network, "connections accepted per turn of the loop"),
+    Setting::int("max-new-tls-connections-per-cycle", 1, 1000, "1")
+        .no_effect("every waiting connection is accepted")
+        .help(Network, "TLS connections accepted per turn of the loop"),
+    Setting::int("io-threads", 1, 128, "1")
+        .fixed()
+        .no_effect("every thread serves clients and data; see proactor_threads")
+        .help(Network, "Redis' I/O threads"),
+    Setting::bool("io-threads-do-reads", "no")
+        .fixed()
+        .no_effect("every thread serves clients and data; see proactor_threads")
+        .help(Network, "whether Redis' I/O threads read"),
+    Setting::int("events-per-io-thread", 0, I32_MAX, "2")
+        .no_effect("every thread serves clients and data; see proactor_threads")
+        .help(Network, "Valkey's load per I/O thread"),
+    Setting::int("prefetch-batch-max-size", 0, 128, "16")
+        .no_effect("a pipeline is prefetched as far as it has arrived")
+        .help(Network, "Valkey's commands per prefetched batch"),
+    Setting::text("requirepass", "").secret().help(Security, "password of the default user; DFLY_PASSWORD is read too"),
+    Setting::bool("protected-mode", "yes")
+        .help(Security, "refuse clients from other machines while there is no password"),
+    Setting::choice("enable-debug-command", LOCAL_ACTIONS, "local")
+        .fixed()
+        .help(Security, "who may call DEBUG: no one, clients on this machine, everyone"),
+    Setting::choice("enable-module-command", LOCAL_ACTIONS, "no").fixed().help(Security, "who may call MODULE"),
+    Setting::choice("enable-protected-configs", LOCAL_ACTIONS, "no")
+        .fixed()
+        .help(Security, "who may change dir and dbfilename by CONFIG SET"),
+    Setting::text("aclfile", "").fixed().not_yet("ACL files").help(Security, "file of ACL users"),
+    Setting::int("acllog-max-len", 0, i64::MAX, "128").help(Security, "entries of ACL LOG"),
+    Setting::choice("acl-pubsub-default", &["allchannels", "resetchannels"], "resetchannels")
+        .help(Security, "channels a new ACL user may use"),
+    Setting::new("user", Kind::Words(1024), "")
+        .directive()
+        .secret()
+        .not_yet("naming a user here, be it an ACL user or one to drop privileges to")
+        .help(Security, "an ACL user and its rules, or a system user to run as"),
+    Setting::new("rename-command", Kind::Words(1024), "")
+        .directive()
+        .help(Security, "give a command another name, or none: NAME NEW"),
+    Setting::new("command_alias", Kind::Words(1024), "")
+        .dragonfly()
+        .directive()
+        .not_yet("command aliases")
+        .help(Security, "alias=command pairs"),
+    Setting::new("restricted_commands", Kind::Words(1024), "")
+        .dragonfly()
+        .fixed()
+        .not_yet("the admin port")
+        .help(Security, "commands that only the admin port takes"),
+    Setting::new("loadmodule", Kind::Words(1024), "")
+        .directive()
+        .not_yet("loading modules (search, JSON and filters are part of the server)")
+        .help(Security, "a module to load"),
+    Setting::checked("availability-zone", "", check::printable)
+        .help(Network, "zone that INFO and CLIENT answer, for clients that read nearby"),
+    Setting::bool("version_check", "true")
+        .dragonfly()
+        .fixed()
+        .no_effect("Darter never calls home")
+        .help(Network, "ask for new versions daily"),
+    Setting::memory("client-query-buffer-limit", 1 << 20, BYTES_MAX, "1gb")
+        .help(crate::config::setting::Group::Limits, "bytes of one client's request that may be incomplete"),
+];

@@ -1,0 +1,138 @@
+//! Snapshots and the append-only file.
+
+use super::{BYTES_MAX, I32_MAX};
+use crate::config::check;
+use crate::config::setting::{Change, Group::Persistence, Kind, Setting};
+
+const NO_AOF: &str = "the append-only file is not there yet";
+const NO_CLOUD: &str = "snapshots in object stores";
+const NO_FORK: &str = "snapshots do not fork";
+
+pub(super) const ROWS: &[Setting] = &[
+    Setting::new("dir", Kind::Dir, "")
+        .change(Change::Protected)
+        .help(Persistence, "folder of snapshots; empty means where the server was started"),
+    Setting::checked("dbfilename", "dump", check::dbfilename)
+        .change(Change::Protected)
+        .help(Persistence, "name of snapshots, {timestamp} and strftime macros allowed; empty turns saving off"),
+    Setting::bool("df_snapshot_format", "true")
+        .dragonfly()
+        .fixed()
+        .help(Persistence, "native snapshot files instead of one .rdb file"),
+    Setting::new("save", Kind::Save, "")
+        .no_effect("snapshots by count of changes are not there yet")
+        .help(Persistence, "snapshot when so many changes happened in so many seconds; \"\" means never"),
+    Setting::checked("snapshot_cron", "", check::cron)
+        .dragonfly()
+        .fixed()
+        .not_yet("scheduled snapshots")
+        .help(Persistence, "when to take snapshots, five fields of cron"),
+    Setting::checked("save_schedule", "", check::save_schedule)
+        .dragonfly()
+        .fixed()
+        .not_yet("scheduled snapshots")
+        .help(Persistence, "when to take snapshots, HH:MM in UTC, * for any; snapshot_cron replaces it"),
+    Setting::bool("stop-writes-on-bgsave-error", "yes").help(Persistence, "refuse writes after a failed snapshot"),
+    Setting::bool("rdbcompression", "yes").help(Persistence, "compress strings in .rdb files"),
+    Setting::bool("rdbchecksum", "yes").fixed().help(Persistence, "close .rdb files with a checksum"),
+    Setting::bool("rdb-save-incremental-fsync", "yes")
+        .no_effect("snapshots are synced as they are written")
+        .help(Persistence, "sync while writing"),
+    Setting::bool("rdb-del-sync-files", "no")
+        .no_effect("replicas are synced without files")
+        .help(Persistence, "delete the files of a sync"),
+    Setting::int("rdb-key-save-delay", -I32_MAX - 1, I32_MAX, "0")
+        .hidden()
+        .no_effect(NO_FORK)
+        .help(Persistence, "microseconds to sleep per saved key, for tests"),
+    Setting::int("key-load-delay", -I32_MAX - 1, I32_MAX, "0")
+        .hidden()
+        .no_effect("loading is not slowed down")
+        .help(Persistence, "microseconds to sleep per loaded key, for tests"),
+    Setting::int("loading-process-events-interval-bytes", 1024, I32_MAX, "2097152")
+        .hidden()
+        .no_effect("clients are served while loading")
+        .help(Persistence, "bytes loaded between looks at clients"),
+    Setting::bool("rdb_ignore_expiry", "false")
+        .dragonfly()
+        .fixed()
+        .not_yet("loading without expiry")
+        .help(Persistence, "load keys without their time to live"),
+    Setting::bool("rdb_load_dry_run", "false")
+        .dragonfly()
+        .fixed()
+        .not_yet("loading without effect")
+        .help(Persistence, "read a snapshot and throw it away"),
+    Setting::bool("rdb_sbf_chunked", "true")
+        .dragonfly()
+        .fixed()
+        .no_effect("filters are always written in chunks")
+        .help(Persistence, "write Bloom filters in chunks"),
+    Setting::choice("rdb-version-check", &["strict", "relaxed"], "strict")
+        .help(Persistence, "whether newer .rdb versions are refused"),
+    Setting::int("compression_mode", 0, 3, "3")
+        .dragonfly()
+        .fixed()
+        .help(Persistence, "of native snapshots: 0 none, 1 by value, 2 and 3 by block"),
+    Setting::int("compression_level", 0, 22, "2").dragonfly().fixed().help(Persistence, "effort of that compression"),
+    Setting::memory("serialization_max_chunk_size", 0, BYTES_MAX, "64kb")
+        .dragonfly()
+        .fixed()
+        .no_effect("every value is written in bounded pieces")
+        .help(Persistence, "largest value written in one piece"),
+    Setting::bool("serialization_tagged_chunks", "true")
+        .dragonfly()
+        .fixed()
+        .no_effect("every value is written in bounded pieces")
+        .help(Persistence, "tag those pieces"),
+    Setting::memory("snapshot_egress_limit_bytes", 0, BYTES_MAX, "0")
+        .dragonfly()
+        .fixed()
+        .not_yet("a limit on snapshot bandwidth")
+        .help(Persistence, "bytes of snapshot per second and thread; 0 means no limit"),
+    Setting::bool("background_snapshotting", "false")
+        .dragonfly()
+        .no_effect("snapshots take what time is left over")
+        .help(Persistence, "snapshots at low priority"),
+    Setting::bool("appendonly", "no").not_yet("the append-only file").help(Persistence, "log every write to a file"),
+    Setting::choice("appendfsync", &["everysec", "always", "no"], "everysec")
+        .help(Persistence, "when that file is synced"),
+    Setting::checked("appendfilename", "appendonly.aof", check::appendfilename).fixed().help(Persistence, "its name"),
+    Setting::checked("appenddirname", "appendonlydir", check::appenddirname).fixed().help(Persistence, "its folder"),
+    Setting::bool("no-appendfsync-on-rewrite", "no").no_effect(NO_AOF).help(Persistence, "do not sync during a rewrite"),
+    Setting::int("auto-aof-rewrite-percentage", 0, I32_MAX, "100")
+        .no_effect(NO_AOF)
+        .help(Persistence, "growth in percent that starts a rewrite; 0 means never"),
+    Setting::memory("auto-aof-rewrite-min-size", 0, BYTES_MAX, "64mb")
+        .no_effect(NO_AOF)
+        .help(Persistence, "size below which it never starts"),
+    Setting::bool("aof-load-truncated", "yes").no_effect(NO_AOF).help(Persistence, "load a file that was cut off"),
+    Setting::bool("aof-use-rdb-preamble", "yes").no_effect(NO_AOF).help(Persistence, "start the file with a snapshot"),
+    Setting::bool("aof-timestamp-enabled", "no").no_effect(NO_AOF).help(Persistence, "write times into the file"),
+    Setting::bool("aof-rewrite-incremental-fsync", "yes").no_effect(NO_AOF).help(Persistence, "sync while rewriting"),
+    Setting::bool("aof-disable-auto-gc", "no").hidden().no_effect(NO_AOF).help(Persistence, "keep old files, for tests"),
+    Setting::text("s3_endpoint", "").dragonfly().fixed().not_yet(NO_CLOUD).help(Persistence, "address of an S3 service"),
+    Setting::bool("s3_use_https", "true").dragonfly().fixed().not_yet(NO_CLOUD).help(Persistence, "HTTPS to it"),
+    Setting::bool("s3_ec2_metadata", "false")
+        .dragonfly()
+        .fixed()
+        .not_yet(NO_CLOUD)
+        .help(Persistence, "credentials from EC2 metadata"),
+    Setting::bool("s3_sign_payload", "true").dragonfly().fixed().not_yet(NO_CLOUD).help(Persistence, "sign uploads"),
+    Setting::bool("s3_use_helio_client", "true")
+        .dragonfly()
+        .fixed()
+        .no_effect("there is one S3 client")
+        .help(Persistence, "Dragonfly's own S3 client"),
+    Setting::text("gcs_auth_token", "")
+        .dragonfly()
+        .fixed()
+        .secret()
+        .not_yet(NO_CLOUD)
+        .help(Persistence, "token for Google Cloud Storage"),
+    Setting::bool("gcs_dry_upload", "false")
+        .dragonfly()
+        .fixed()
+        .not_yet(NO_CLOUD)
+        .help(Persistence, "upload nothing in the end"),
+];
