@@ -1,2 +1,25 @@
-//! command
+//! The commands that work on data: a folder per family, a file per command or close group.
+//!
+//! Called by the server's executor with the shards held that a command's [`Spec`] names. Nothing in
+//! here knows sockets, threads or replicas; time, hashes and limits are arguments.
 #![forbid(unsafe_code)]
+
+pub mod ctx;
+pub mod fault;
+pub mod reader;
+pub mod spec;
+pub mod string;
+
+pub use ctx::{Ctx, Env};
+pub use fault::Fault;
+pub use reader::Reader;
+pub use spec::{Command, Flags, Group, Keys, Reach, Spec};
+
+/// A data command's body. It runs with its shards held, at one point in time.
+pub type Run = fn(&mut Ctx<'_>, darter_wire::Args<'_>, &mut darter_wire::Reply<'_>) -> Result<(), Fault>;
+
+/// A data command: what is known about it, and its body.
+pub type DataCommand = Command<Run>;
+
+/// Every family, in the order `COMMAND` lists them.
+pub const FAMILIES: &[&[DataCommand]] = &[string::FAMILY];

@@ -1,4 +1,38 @@
-//! darter
+//! The binary: flags, start-up, exit codes.
 #![forbid(unsafe_code)]
 
-fn main() {}
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use darter_server::config::{Settings, Startup, Usage};
+
+#[global_allocator]
+static ALLOCATOR: darter_slab::global::Allocator = darter_slab::global::Allocator;
+
+fn main() -> ExitCode {
+    let (settings, notes) = match Settings::parse(std::env::args_os(), std::env::vars_os()) {
+        Ok(Startup::Serve { settings, notes }) => (Arc::new(*settings), notes),
+        Ok(Startup::Print(text)) => {
+            print!("{text}");
+            return ExitCode::SUCCESS;
+        }
+        Err(usage) => {
+            eprintln!("darter: {usage}");
+            return ExitCode::from(Usage::EXIT_CODE);
+        }
+    };
+    if let Err(error) = darter_server::logging::start(&settings.live().log) {
+        eprintln!("darter: cannot open the log: {error}");
+        return ExitCode::from(Usage::EXIT_CODE);
+    }
+    for note in notes {
+        tracing::warn!("{note}");
+    }
+    match darter_server::start::serve(settings) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("darter: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

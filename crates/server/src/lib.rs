@@ -1,5 +1,24 @@
 //! The server: connections, dispatch, configuration and everything a user sees that is not data.
+//!
+//! Called by the `darter` binary. It owns threads, clocks and sockets (through `reactor`); the crates
+//! below it get them as arguments.
 #![forbid(unsafe_code)]
 
+pub mod clients;
+pub mod commands;
 pub mod config;
+pub mod conn;
+pub mod core;
+pub mod dispatch;
+pub mod exec;
+pub mod house;
+pub mod job;
 pub mod logging;
+pub mod multi;
+pub mod registry;
+pub mod session;
+pub mod shared;
+pub mod slowlog;
+pub mod start;
+pub mod stats;
+pub mod worker;

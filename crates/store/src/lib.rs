@@ -1,2 +1,23 @@
-//! store
+//! The keyspace of one shard: records, values, databases, expiry, and the log of what changed.
+//!
+//! Called by `command` (one command body at a time, with the shard held) and by the server's
+//! housekeeping. Never knows sockets, threads, clocks or replicas: time and hashes are arguments.
 #![forbid(unsafe_code)]
+
+pub mod ascii7;
+pub mod change;
+pub mod db;
+pub mod expiry;
+pub mod keyed;
+pub mod object;
+pub mod record;
+pub mod shard;
+pub mod slots;
+pub mod text;
+
+pub use change::{Change, Event};
+pub use keyed::Keyed;
+pub use object::{Object, Type};
+pub use record::{Expiry, Record};
+pub use shard::{Key, Shard};
+pub use text::Text;

@@ -1,2 +1,15 @@
-//! txn
+//! What holds several shards together: routing, lock sets, watches and waiting clients.
+//!
+//! Called by `command` (through [`ShardSet`]) and by the server's executor. A pure state machine:
+//! it never takes a shard itself, knows no thread and no socket.
 #![forbid(unsafe_code)]
+
+pub mod part;
+pub mod route;
+pub mod set;
+pub mod waiters;
+pub mod watch;
+
+pub use part::Part;
+pub use route::{LockSet, Router};
+pub use set::ShardSet;

@@ -1,0 +1,152 @@
+//! What a command body may touch while it runs.
+
+use darter_store::{Key, Keyed, Record, Shard};
+use darter_txn::{Part, ShardSet};
+
+/// Limits and thresholds that commands read; a copy of the configuration.
+#[derive(Clone, Copy, Debug)]
+#[allow(missing_docs, reason = "each field has its configuration parameter's name")]
+pub struct Env {
+    pub proto_max_bulk_len: u64,
+    pub keys_output_limit: u64,
+    pub list_max_listpack_size: i64,
+    pub hash_max_listpack_entries: u64,
+    pub hash_max_listpack_value: u64,
+    pub set_max_intset_entries: u64,
+    pub set_max_listpack_entries: u64,
+    pub set_max_listpack_value: u64,
+    pub zset_max_listpack_entries: u64,
+    pub zset_max_listpack_value: u64,
+    pub stream_node_max_bytes: u64,
+    pub stream_node_max_entries: u64,
+    pub hll_sparse_max_bytes: u64,
+    /// `OBJECT FREQ` answers only under an LFU policy, `OBJECT IDLETIME` only without one.
+    pub policy_is_lfu: bool,
+}
+
+impl Default for Env {
+    fn default() -> Env {
+        Env {
+            proto_max_bulk_len: 512 << 20,
+            keys_output_limit: 8192,
+            list_max_listpack_size: -2,
+            hash_max_listpack_entries: 512,
+            hash_max_listpack_value: 64,
+            set_max_intset_entries: 512,
+            set_max_listpack_entries: 128,
+            set_max_listpack_value: 64,
+            zset_max_listpack_entries: 128,
+            zset_max_listpack_value: 64,
+            stream_node_max_bytes: 4096,
+            stream_node_max_entries: 100,
+            hll_sparse_max_bytes: 3000,
+            policy_is_lfu: false,
+        }
+    }
+}
+
+/// A command that found nothing and wants to wait.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Wait {
+    /// Milliseconds to wait at most; `None` is for ever.
+    pub timeout_ms: Option<u64>,
+}
+
+/// The state a command body runs in.
+pub struct Ctx<'a> {
+    /// Selected database.
+    pub db: usize,
+    /// Number of databases.
+    pub dbs_len: usize,
+    /// The time of the command, Unix milliseconds.
+    pub now_ms: u64,
+    /// Limits.
+    pub env: &'a Env,
+    /// False inside MULTI and scripts, where nothing may wait.
+    pub may_wait: bool,
+    /// Set by a body that wants to wait for its keys; it has written no reply then.
+    pub wait: Option<Wait>,
+    shards: ShardSet<'a>,
+    first: Option<Key<'a>>,
+}
+
+impl<'a> Ctx<'a> {
+    /// A context over `shards`. `first` is a key whose hash is known already.
+    #[inline]
+    pub fn new(
+        shards: ShardSet<'a>,
+        env: &'a Env,
+        db: usize,
+        dbs_len: usize,
+        now_ms: u64,
+        first: Option<Key<'a>>,
+    ) -> Ctx<'a> {
+        Ctx { db, dbs_len, now_ms, env, may_wait: true, wait: None, shards, first }
+    }
+
+    /// `name` with its hash.
+    #[inline]
+    pub fn key<'k>(&self, name: &'k [u8]) -> Key<'k> {
+        match self.first {
+            Some(first) if std::ptr::eq(first.bytes.as_ptr(), name.as_ptr()) && first.bytes.len() == name.len() => {
+                Key { bytes: name, hash: first.hash }
+            }
+            _ => self.shards.router().key(name),
+        }
+    }
+
+    /// The place of `name`, for a command that writes.
+    #[inline]
+    pub fn at<'k>(&'k mut self, name: &'k [u8]) -> Keyed<'k> {
+        let db = self.db;
+        self.at_db(db, name)
+    }
+
+    /// The place of `name` in another database.
+    #[inline]
+    pub fn at_db<'k>(&'k mut self, db: usize, name: &'k [u8]) -> Keyed<'k> {
+        let key = self.key(name);
+        let now_ms = self.now_ms;
+        Keyed::find(&mut self.shards.part_mut(key).shard, db, key, now_ms)
+    }
+
+    /// The place of `name`, for a command that reads: counts a hit or a miss.
+    #[inline]
+    pub fn read<'k>(&'k mut self, name: &'k [u8]) -> Keyed<'k> {
+        let key = self.key(name);
+        let (db, now_ms) = (self.db, self.now_ms);
+        Keyed::read(&mut self.shards.part_mut(key).shard, db, key, now_ms)
+    }
+
+    /// Looks at a key without changing or counting anything; several may be looked at together.
+    pub fn peek(&self, name: &[u8]) -> Option<(&Shard, Record<'_>)> {
+        let key = self.key(name);
+        let shard = &self.shards.part(key).shard;
+        shard.peek(self.db, key, self.now_ms).map(|record| (shard, record))
+    }
+
+    /// Whether the shard of `name` is held.
+    pub fn covers(&self, name: &[u8]) -> bool {
+        self.shards.covers(self.key(name))
+    }
+
+    /// All held parts with their shard numbers, ascending.
+    pub fn each_part(&mut self, visit: impl FnMut(u16, &mut Part)) {
+        self.shards.each_mut(visit);
+    }
+
+    /// Part of shard `id`, if held.
+    pub fn part(&mut self, id: u16) -> Option<&mut Part> {
+        self.shards.by_id(id)
+    }
+
+    /// Number of shards of the whole keyspace.
+    pub fn shards_len(&self) -> u16 {
+        self.shards.router().shards_len()
+    }
+
+    /// The shards, for the executor's own work around a body.
+    pub fn shards_mut(&mut self) -> &mut ShardSet<'a> {
+        &mut self.shards
+    }
+}

@@ -1,0 +1,104 @@
+//! Reads a command's arguments in order and turns bytes into types, once.
+
+use darter_base::ascii::eq_ignore_case;
+use darter_base::number;
+use darter_wire::Args;
+
+use crate::fault::Fault;
+
+/// A position among the arguments of a command.
+#[derive(Clone, Copy)]
+pub struct Reader<'a> {
+    args: Args<'a>,
+    at: usize,
+}
+
+impl<'a> Reader<'a> {
+    /// Starts at argument `at` (0 is the command's name).
+    pub fn new(args: Args<'a>, at: usize) -> Reader<'a> {
+        Reader { args, at }
+    }
+
+    /// Arguments not yet read.
+    pub fn left(&self) -> usize {
+        self.args.len().saturating_sub(self.at)
+    }
+
+    /// Whether everything is read.
+    pub fn is_done(&self) -> bool {
+        self.left() == 0
+    }
+
+    /// Index of the next argument.
+    pub fn position(&self) -> usize {
+        self.at
+    }
+
+    /// The next argument without reading it.
+    pub fn peek(&self) -> Option<&'a [u8]> {
+        self.args.get(self.at)
+    }
+
+    /// The next argument; a missing one is a syntax error.
+    pub fn bytes(&mut self) -> Result<&'a [u8], Fault> {
+        let bytes = self.args.get(self.at).ok_or(Fault::Syntax)?;
+        self.at += 1;
+        Ok(bytes)
+    }
+
+    /// The next argument as an integer.
+    pub fn int(&mut self) -> Result<i64, Fault> {
+        number::parse_i64(self.bytes()?).ok_or(Fault::NotInteger)
+    }
+
+    /// The next argument as an integer of at least `min`, or the fault given.
+    pub fn int_from(&mut self, min: i64, otherwise: Fault) -> Result<i64, Fault> {
+        match number::parse_i64(self.bytes()?) {
+            Some(n) if n >= min => Ok(n),
+            _ => Err(otherwise),
+        }
+    }
+
+    /// The next argument as a float.
+    pub fn float(&mut self) -> Result<f64, Fault> {
+        number::parse_f64(self.bytes()?).ok_or(Fault::NotFloat)
+    }
+
+    /// Reads the next argument if it is `word`, in any case.
+    pub fn take(&mut self, word: &str) -> bool {
+        let found = self.peek().is_some_and(|arg| eq_ignore_case(arg, word.as_bytes()));
+        self.at += usize::from(found);
+        found
+    }
+
+    /// Reads the next argument if it is `word` and at least `more` arguments follow it.
+    pub fn take_with(&mut self, word: &str, more: usize) -> bool {
+        self.left() > more && self.take(word)
+    }
+
+    /// A syntax error unless everything is read.
+    pub fn end(&self) -> Result<(), Fault> {
+        if self.is_done() { Ok(()) } else { Err(Fault::Syntax) }
+    }
+
+    /// The arguments not yet read.
+    pub fn rest(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+        let args = self.args;
+        (self.at..args.len()).map(move |at| args.at(at))
+    }
+}
+
+/// `arg` as an integer.
+pub fn int(arg: &[u8]) -> Result<i64, Fault> {
+    number::parse_i64(arg).ok_or(Fault::NotInteger)
+}
+
+/// `arg` as a float.
+pub fn float(arg: &[u8]) -> Result<f64, Fault> {
+    number::parse_f64(arg).ok_or(Fault::NotFloat)
+}
+
+/// Whether `arg` is `word`, in any case.
+pub fn is(arg: &[u8], word: &str) -> bool {
+    eq_ignore_case(arg, word.as_bytes())
+}

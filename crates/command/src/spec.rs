@@ -1,0 +1,312 @@
+//! What is known about a command before it runs.
+//!
+//! Dispatch, locking, COMMAND INFO and DOCS, ACL categories and the fuzz grammar all read this table.
+
+use darter_wire::Args;
+
+/// A command and its body; the server's own commands have bodies of another type.
+#[derive(Clone, Copy, Debug)]
+pub struct Command<F: 'static> {
+    /// What is known about it.
+    pub spec: Spec,
+    /// The body.
+    pub run: F,
+}
+
+/// Properties of a command, with the names COMMAND INFO gives them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Flags(pub u32);
+
+macro_rules! flags {
+    ($($(#[doc = $doc:literal])* $name:ident = $bit:literal, $text:literal;)*) => {
+        impl Flags {
+            $($(#[doc = $doc])* pub const $name: Flags = Flags(1 << $bit);)*
+            /// Every flag with its COMMAND INFO name.
+            pub const ALL: &'static [(Flags, &'static str)] = &[$((Flags::$name, $text)),*];
+        }
+    };
+}
+
+flags! {
+    /// May change data.
+    WRITE = 0, "write";
+    /// Never changes data.
+    READONLY = 1, "readonly";
+    /// Refused when memory is full.
+    DENYOOM = 2, "denyoom";
+    /// An administrator's command.
+    ADMIN = 3, "admin";
+    /// Concerns messages, not data.
+    PUBSUB = 4, "pubsub";
+    /// Refused in scripts.
+    NOSCRIPT = 5, "noscript";
+    /// May wait.
+    BLOCKING = 6, "blocking";
+    /// Allowed while a snapshot is loading.
+    LOADING = 7, "loading";
+    /// Allowed on a replica without its master.
+    STALE = 8, "stale";
+    /// Not shown to MONITOR.
+    SKIP_MONITOR = 9, "skip_monitor";
+    /// Not put into the slow log.
+    SKIP_SLOWLOG = 10, "skip_slowlog";
+    /// Constant or logarithmic time.
+    FAST = 11, "fast";
+    /// Allowed before AUTH.
+    NO_AUTH = 12, "no_auth";
+    /// May change data though not a write (PUBLISH, scripts).
+    MAY_REPLICATE = 13, "may_replicate";
+    /// Keys are not found by position alone.
+    MOVABLEKEYS = 14, "movablekeys";
+    /// Refused inside MULTI.
+    NO_MULTI = 15, "no_multi";
+    /// Allowed while a script is over its time.
+    ALLOW_BUSY = 16, "allow_busy";
+    /// Counts its keys and may have none.
+    NO_MANDATORY_KEYS = 17, "no_mandatory_keys";
+    /// Refused while an asynchronous load goes on.
+    NO_ASYNC_LOADING = 18, "no_async_loading";
+    /// Takes part in an ASK redirection.
+    ASKING = 19, "asking";
+}
+
+impl Flags {
+    /// No flag.
+    pub const NONE: Flags = Flags(0);
+
+    /// Both sets together.
+    pub const fn with(self, other: Flags) -> Flags {
+        Flags(self.0 | other.0)
+    }
+
+    /// Whether any of `other` is set.
+    #[inline]
+    pub const fn any(self, other: Flags) -> bool {
+        self.0 & other.0 != 0
+    }
+}
+
+/// The documentation group of a command.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(missing_docs, reason = "the names are the field's own")]
+pub enum Group {
+    Generic,
+    String,
+    List,
+    Set,
+    SortedSet,
+    Hash,
+    Stream,
+    Bitmap,
+    Hyperloglog,
+    Geo,
+    Connection,
+    Server,
+    Transactions,
+    Scripting,
+    Pubsub,
+    Cluster,
+}
+
+impl Group {
+    /// The name COMMAND DOCS gives it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Group::Generic => "generic",
+            Group::String => "string",
+            Group::List => "list",
+            Group::Set => "set",
+            Group::SortedSet => "sorted-set",
+            Group::Hash => "hash",
+            Group::Stream => "stream",
+            Group::Bitmap => "bitmap",
+            Group::Hyperloglog => "hyperloglog",
+            Group::Geo => "geo",
+            Group::Connection => "connection",
+            Group::Server => "server",
+            Group::Transactions => "transactions",
+            Group::Scripting => "scripting",
+            Group::Pubsub => "pubsub",
+            Group::Cluster => "cluster",
+        }
+    }
+}
+
+/// Where a command's keys stand among its arguments.
+#[derive(Clone, Copy, Debug)]
+pub enum Keys {
+    /// There are none.
+    None,
+    /// From `first` to `last` (negative counts from the end) in steps of `step`.
+    Range {
+        /// Index of the first key.
+        first: u16,
+        /// Index of the last key; -1 is the last argument.
+        last: i16,
+        /// Distance between keys.
+        step: u16,
+    },
+    /// The argument at `at` says how many keys follow it; `dest` is one more key's place, or 0.
+    Count {
+        /// Index of the number of keys.
+        at: u16,
+        /// Index of a destination key, or 0.
+        dest: u16,
+    },
+    /// Found by a function that reports each key's index; it must accept any arguments.
+    Find(fn(Args<'_>, &mut dyn FnMut(usize))),
+}
+
+/// How far a command reaches beyond its keys.
+#[derive(Clone, Copy, Debug)]
+pub enum Reach {
+    /// The shards of its keys.
+    Keys,
+    /// Every shard (SORT with patterns, FLUSHALL, SWAPDB).
+    All,
+    /// A contiguous run of shards, computed from the arguments (SCAN): start and length.
+    Run(fn(Args<'_>, u16) -> (u16, u16)),
+}
+
+/// A command's row.
+#[derive(Clone, Copy, Debug)]
+pub struct Spec {
+    /// Lower-case name; `container|sub` for a subcommand.
+    pub name: &'static str,
+    /// Number of arguments with the name; negative: at least so many.
+    pub arity: i16,
+    /// Properties.
+    pub flags: Flags,
+    /// Where the keys are.
+    pub keys: Keys,
+    /// What is held while it runs.
+    pub reach: Reach,
+    /// Documentation group.
+    pub group: Group,
+    /// Version of Redis (or of the server named) that had it first.
+    pub since: &'static str,
+    /// One line for COMMAND DOCS.
+    pub summary: &'static str,
+    /// Arguments in the notation of the reference: `key [NX | XX] [EX seconds]`.
+    pub syntax: &'static str,
+    /// Growth of cost, for COMMAND DOCS.
+    pub complexity: &'static str,
+}
+
+impl Spec {
+    const fn new(name: &'static str, arity: i16, flags: Flags, keys: Keys) -> Spec {
+        Spec {
+            name,
+            arity,
+            flags,
+            keys,
+            reach: Reach::Keys,
+            group: Group::Generic,
+            since: "1.0.0",
+            summary: "",
+            syntax: "",
+            complexity: "O(1)",
+        }
+    }
+
+    /// A command that reads data.
+    pub const fn read(name: &'static str, arity: i16, keys: Keys) -> Spec {
+        Spec::new(name, arity, Flags::READONLY, keys)
+    }
+
+    /// A command that changes data and may need memory.
+    pub const fn write(name: &'static str, arity: i16, keys: Keys) -> Spec {
+        Spec::new(name, arity, Flags::WRITE.with(Flags::DENYOOM), keys)
+    }
+
+    /// A command that changes data and never needs memory.
+    pub const fn shrink(name: &'static str, arity: i16, keys: Keys) -> Spec {
+        Spec::new(name, arity, Flags::WRITE, keys)
+    }
+
+    /// A command about the server or the connection.
+    pub const fn other(name: &'static str, arity: i16) -> Spec {
+        Spec::new(name, arity, Flags::NONE, Keys::None)
+    }
+
+    /// Adds properties.
+    pub const fn flag(mut self, flags: Flags) -> Spec {
+        self.flags = self.flags.with(flags);
+        self
+    }
+
+    /// Constant or logarithmic time.
+    pub const fn fast(self) -> Spec {
+        self.flag(Flags::FAST)
+    }
+
+    /// Holds more than the shards of the keys.
+    pub const fn reach(mut self, reach: Reach) -> Spec {
+        self.reach = reach;
+        self
+    }
+
+    /// Documentation: group, first version, arguments, one line.
+    pub const fn doc(
+        mut self,
+        group: Group,
+        since: &'static str,
+        syntax: &'static str,
+        summary: &'static str,
+    ) -> Spec {
+        self.group = group;
+        self.since = since;
+        self.syntax = syntax;
+        self.summary = summary;
+        self
+    }
+
+    /// Growth of cost where it is not constant.
+    pub const fn cost(mut self, complexity: &'static str) -> Spec {
+        self.complexity = complexity;
+        self
+    }
+
+    /// Whether `args_len` arguments (with the name) fit the arity.
+    #[inline]
+    pub const fn accepts(&self, args_len: usize) -> bool {
+        if self.arity >= 0 { args_len == self.arity as usize } else { args_len >= self.arity.unsigned_abs() as usize }
+    }
+
+    /// Calls `visit` with the index of each key among `args`; out-of-range places are left out.
+    pub fn each_key(&self, args: Args<'_>, visit: &mut dyn FnMut(usize)) {
+        match self.keys {
+            Keys::None => {}
+            Keys::Range { first, last, step } => {
+                let end = if last < 0 { args.len() as i64 + last as i64 } else { last as i64 };
+                let mut at = first as i64;
+                while at <= end && (at as usize) < args.len() {
+                    visit(at as usize);
+                    at += step as i64;
+                }
+            }
+            Keys::Count { at, dest } => {
+                if dest != 0 && (dest as usize) < args.len() {
+                    visit(dest as usize);
+                }
+                let first = at as usize + 1;
+                let wanted = darter_base::number::parse_i64(args.at(at as usize)).unwrap_or(0).max(0);
+                let room = args.len().saturating_sub(first);
+                let n = usize::try_from(wanted).unwrap_or(usize::MAX).min(room);
+                (first..first + n).for_each(visit);
+            }
+            Keys::Find(find) => find(args, visit),
+        }
+    }
+}
+
+impl Keys {
+    /// One key at index 1.
+    pub const ONE: Keys = Keys::Range { first: 1, last: 1, step: 1 };
+    /// Two keys at indexes 1 and 2.
+    pub const TWO: Keys = Keys::Range { first: 1, last: 2, step: 1 };
+    /// Keys from index 1 to the end.
+    pub const REST: Keys = Keys::Range { first: 1, last: -1, step: 1 };
+    /// Keys at every second index from 1 to the end.
+    pub const PAIRS: Keys = Keys::Range { first: 1, last: -1, step: 2 };
+}

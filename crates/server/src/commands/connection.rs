@@ -1,0 +1,85 @@
+//! PING, ECHO, SELECT, QUIT: the connection itself.
+
+use darter_command::spec::Group;
+use darter_command::{Fault, Flags, Spec, reader};
+use darter_wire::{Args, Reply};
+
+use super::ServerCommand;
+use crate::dispatch::Caller;
+
+/// The family's commands.
+pub const FAMILY: &[ServerCommand] = &[
+    ServerCommand {
+        spec: Spec::other("ping", -1).fast().doc(
+            Group::Connection,
+            "1.0.0",
+            "[message]",
+            "Returns the server's liveliness response.",
+        ),
+        run: ping,
+    },
+    ServerCommand {
+        spec: Spec::other("echo", 2).fast().doc(
+            Group::Connection,
+            "1.0.0",
+            "message",
+            "Returns the given string.",
+        ),
+        run: echo,
+    },
+    ServerCommand {
+        spec: Spec::other("select", 2).flag(Flags::LOADING.with(Flags::STALE)).fast().doc(
+            Group::Connection,
+            "1.0.0",
+            "index",
+            "Changes the selected database.",
+        ),
+        run: select,
+    },
+    ServerCommand {
+        spec: Spec::other("quit", -1)
+            .flag(Flags::NOSCRIPT.with(Flags::LOADING).with(Flags::STALE).with(Flags::NO_AUTH).with(Flags::ALLOW_BUSY))
+            .fast()
+            .doc(Group::Connection, "1.0.0", "", "Closes the connection."),
+        run: quit,
+    },
+];
+
+fn ping(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    if args.len() > 2 {
+        return Err(Fault::Arity("ping".into()));
+    }
+    if !reply.is_resp3() && caller.session.gate.has(crate::session::Gate::SUBSCRIBED) {
+        reply.array(2);
+        reply.bulk(b"pong");
+        reply.bulk(args.at(1));
+    } else if args.len() == 2 {
+        reply.bulk(args.at(1));
+    } else {
+        reply.status("PONG");
+    }
+    Ok(())
+}
+
+fn echo(_: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    reply.bulk(args.at(1));
+    Ok(())
+}
+
+fn select(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let index = reader::int(args.at(1)).map_err(|_| Fault::NotInteger)?;
+    match usize::try_from(index) {
+        Ok(db) if db < caller.core.live.dbnum as usize => {
+            caller.session.db = db;
+            reply.ok();
+            Ok(())
+        }
+        _ => Err(Fault::text("ERR DB index is out of range")),
+    }
+}
+
+fn quit(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    caller.session.is_closing = true;
+    reply.ok();
+    Ok(())
+}

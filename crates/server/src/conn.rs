@@ -1,0 +1,256 @@
+//! One connection on its thread: bytes that wait to be understood, replies that wait to be sent.
+
+use std::sync::Arc;
+
+use darter_reactor::Token;
+use darter_wire::{Args, Limits, OwnedArgs, Parser, ProtocolError, Reply, Span, Step};
+
+use crate::clients::ClientCard;
+use crate::core::Core;
+use crate::dispatch::{self, Ready};
+use crate::exec::{Call, Ran};
+use crate::session::Session;
+
+/// Commands parsed ahead of the one that runs.
+const WINDOW: usize = 32;
+/// Output beyond this many bytes is sent before more commands run.
+pub const OUTPUT_PAUSE_BYTES: usize = 1 << 20;
+
+/// A client's connection.
+pub struct Conn {
+    /// The reactor's name for it.
+    pub token: Token,
+    /// What commands read and change.
+    pub session: Session,
+    /// What other threads see of it.
+    pub card: Arc<ClientCard>,
+    /// Bytes received but not understood yet.
+    pub input: Vec<u8>,
+    /// Replies not handed to the kernel yet, from `sent` on.
+    pub output: Vec<u8>,
+    /// Bytes of `output` that the kernel has taken.
+    pub sent: usize,
+    /// Waits for a shard or a key: no further command runs.
+    pub is_stalled: bool,
+    /// The kernel's buffer is full; a Writable event will come.
+    pub awaits_writable: bool,
+    /// Stands in the worker's list of connections with something to send.
+    pub is_dirty: bool,
+    /// Reading is paused because too much waits to be understood or sent.
+    pub is_paused: bool,
+    /// Something arrived since its card was last brought up to date.
+    pub was_active: bool,
+    /// Since when its output has been over the soft limit, Unix ms; 0: it is not.
+    pub over_soft_since_ms: u64,
+    parser: Parser,
+}
+
+/// Buffers of one thread, reused for every parse window.
+#[derive(Default)]
+pub struct Window {
+    spans: Vec<Span>,
+    commands: Vec<(Ready, u32, u32, usize)>,
+}
+
+impl Conn {
+    /// A connection that has just been accepted.
+    pub fn new(token: Token, session: Session, card: Arc<ClientCard>) -> Conn {
+        Conn {
+            token,
+            session,
+            card,
+            input: Vec::new(),
+            output: Vec::new(),
+            sent: 0,
+            is_stalled: false,
+            awaits_writable: false,
+            is_dirty: false,
+            is_paused: false,
+            was_active: false,
+            over_soft_since_ms: 0,
+            parser: Parser::new(),
+        }
+    }
+
+    /// Takes bytes from the reactor: runs what is complete, keeps the rest.
+    pub fn receive(&mut self, core: &mut Core, window: &mut Window, bytes: &[u8]) {
+        self.was_active = true;
+        if self.input.is_empty() && !self.is_held_back() {
+            let consumed = self.process(core, window, bytes);
+            self.keep(&bytes[consumed..]);
+        } else {
+            self.keep(bytes);
+            self.resume(core, window);
+        }
+    }
+
+    /// Whether commands must not run now.
+    pub fn is_held_back(&self) -> bool {
+        self.is_stalled || self.session.is_closing || self.output.len() - self.sent > OUTPUT_PAUSE_BYTES
+    }
+
+    /// Goes on with bytes that were kept.
+    pub fn resume(&mut self, core: &mut Core, window: &mut Window) {
+        if self.input.is_empty() || self.is_held_back() {
+            return;
+        }
+        let mut input = std::mem::take(&mut self.input);
+        let consumed = self.process(core, window, &input);
+        if consumed == input.len() {
+            // An idle connection holds no buffer; a busy one gets it back.
+            input.clear();
+            if input.capacity() <= 64 << 10 {
+                self.input = input;
+            }
+        } else {
+            input.drain(..consumed);
+            self.input = input;
+        }
+    }
+
+    fn keep(&mut self, bytes: &[u8]) {
+        if !bytes.is_empty() && !self.session.is_closing {
+            self.input.extend_from_slice(bytes);
+        }
+    }
+
+    /// Gives back buffers that an idle connection does not need.
+    pub fn rest(&mut self) {
+        if self.input.is_empty() && self.input.capacity() > 0 {
+            self.input = Vec::new();
+        }
+        if self.output.is_empty() && self.output.capacity() > 0 {
+            self.output = Vec::new();
+        }
+    }
+
+    /// Runs the complete commands at the front of `buf`; returns how many bytes they took.
+    fn process(&mut self, core: &mut Core, window: &mut Window, buf: &[u8]) -> usize {
+        let mut done = 0;
+        loop {
+            window.spans.clear();
+            window.commands.clear();
+            let more = self.parse(core, window, buf, done);
+            if window.commands.is_empty() && !matches!(more, Next::Quoted(..)) {
+                if let Next::Fail(error) = more {
+                    self.fail(core, &error);
+                    return buf.len();
+                }
+                return if let Next::More(at) = more { at } else { done };
+            }
+            for &(ready, first, end, after) in &window.commands {
+                if self.is_held_back() {
+                    self.parser = Parser::new();
+                    return done;
+                }
+                let args = Args::new(buf, &window.spans[first as usize..end as usize]);
+                done = after;
+                self.execute(core, ready, args);
+            }
+            match more {
+                Next::Command => {}
+                Next::More(at) if at == done => return done,
+                Next::More(at) => done = at,
+                Next::Quoted(ref owned, after) => {
+                    if self.is_held_back() {
+                        return done;
+                    }
+                    done = after;
+                    let args = owned.args();
+                    let ready = dispatch::prepare(core, args);
+                    self.execute(core, ready, args);
+                }
+                Next::Fail(ref error) => {
+                    if !self.is_held_back() {
+                        self.fail(core, error);
+                        return buf.len();
+                    }
+                    self.parser = Parser::new();
+                    return done;
+                }
+            }
+            if self.is_held_back() {
+                self.parser = Parser::new();
+                return done;
+            }
+            if matches!(more, Next::More(_)) {
+                return done;
+            }
+        }
+    }
+
+    /// Fills the window with commands from `buf[from..]`.
+    fn parse(&mut self, core: &Core, window: &mut Window, buf: &[u8], from: usize) -> Next {
+        let limits = Limits {
+            bulk_bytes_max: core.env.proto_max_bulk_len,
+            authenticated: !self.session.gate.has(crate::session::Gate::LOGIN),
+            ..Limits::default()
+        };
+        let mut at = from;
+        while window.commands.len() < WINDOW {
+            let first = window.spans.len() as u32;
+            match self.parser.next(&buf[at..], at as u32, &limits, &mut window.spans) {
+                Step::Command { consumed } => {
+                    at += consumed;
+                    let args = Args::new(buf, &window.spans[first as usize..]);
+                    let ready = dispatch::prepare(core, args);
+                    window.commands.push((ready, first, window.spans.len() as u32, at));
+                }
+                Step::Empty { consumed } => at += consumed,
+                Step::Quoted { consumed, args } => return Next::Quoted(args, at + consumed),
+                Step::More { .. } => return Next::More(at),
+                Step::Fail(error) => return Next::Fail(error),
+            }
+        }
+        Next::Command
+    }
+
+    #[inline]
+    fn execute(&mut self, core: &mut Core, ready: Ready, args: Args<'_>) {
+        let call = Call { session: &mut self.session, out: &mut self.output, token: self.token };
+        if dispatch::execute(core, call, &self.card, ready, args) == Ran::Stalled {
+            self.is_stalled = true;
+        }
+    }
+
+    #[cold]
+    fn fail(&mut self, core: &Core, error: &ProtocolError) {
+        let text = error.text();
+        Reply::new(&mut self.output, self.session.resp3).error(&text);
+        core.count_error("ERR");
+        self.session.is_closing = true;
+        self.parser = Parser::new();
+    }
+}
+
+/// Why parsing stopped.
+enum Next {
+    /// The window is full.
+    Command,
+    /// The bytes from here on are no whole command.
+    More(usize),
+    /// A quoted inline command, and where the next one starts.
+    Quoted(Box<OwnedArgs>, usize),
+    /// The client broke the protocol.
+    Fail(ProtocolError),
+}
+
+impl Conn {
+    /// Whether it is subscribed to anything, which puts its output into another class.
+    pub fn is_subscriber(&self) -> bool {
+        use std::sync::atomic::Ordering::Relaxed;
+        self.card.subscriptions.iter().any(|n| n.load(Relaxed) != 0)
+    }
+
+    /// Brings what other threads see of it up to date.
+    pub fn refresh_card(&mut self, now_ms: u64) {
+        use std::sync::atomic::Ordering::Relaxed;
+        if std::mem::take(&mut self.was_active) {
+            self.card.active_ms.store(now_ms, Relaxed);
+        }
+        self.card.query_bytes.store(self.input.len(), Relaxed);
+        self.card.pending_bytes.store(self.output.len() - self.sent, Relaxed);
+        self.card.db.store(self.session.db, Relaxed);
+        self.card.resp3.store(self.session.resp3, Relaxed);
+    }
+}

@@ -1,0 +1,106 @@
+//! What one thread brings to every command it runs.
+
+use std::sync::Arc;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use darter_command::Env;
+
+use crate::config::{Live, Policy, Watch};
+use crate::shared::Shared;
+use crate::stats::ThreadStats;
+
+/// A thread's own copy of what commands read, refreshed each turn.
+pub struct Core {
+    /// Shared by all threads.
+    pub shared: &'static Shared,
+    /// This thread's number.
+    pub thread: u16,
+    /// The settings in force.
+    pub live: Arc<Live>,
+    watch: Watch,
+    /// The part of them that data commands read.
+    pub env: Env,
+    /// Time of the turn, Unix milliseconds.
+    pub now_ms: u64,
+    /// Commands since start, to time one of so many.
+    pub ticks: u32,
+    /// Every command is timed one by one.
+    pub times_all: bool,
+    /// Commands take the long way: MONITOR, a pause, a memory limit reached.
+    pub is_gated: bool,
+}
+
+impl Core {
+    /// The state of thread `thread`.
+    pub fn new(shared: &'static Shared, thread: u16) -> Core {
+        let live = shared.settings.live();
+        let mut core = Core {
+            shared,
+            thread,
+            env: env_of(&live),
+            live,
+            watch: Watch::new(&shared.settings),
+            now_ms: unix_ms(),
+            ticks: 0,
+            times_all: false,
+            is_gated: false,
+        };
+        core.refresh();
+        core
+    }
+
+    /// This thread's counters.
+    #[inline]
+    pub fn stats(&self) -> &'static ThreadStats {
+        &self.shared.stats[usize::from(self.thread)]
+    }
+
+    /// Reads the clock, and the settings if they changed.
+    pub fn refresh(&mut self) {
+        use std::sync::atomic::Ordering::Relaxed;
+        self.now_ms = unix_ms();
+        if self.watch.refresh(&self.shared.settings) {
+            self.live = self.watch.live().clone();
+            self.env = env_of(&self.live);
+        }
+        self.times_all = self.live.slowlog.slower_us < TIMED_US;
+        let paused = self.shared.paused_until_ms.load(Relaxed) > self.now_ms as i64;
+        self.is_gated = paused
+            || self.shared.monitors.load(Relaxed) != 0
+            || self.shared.is_over_limit.load(Relaxed);
+    }
+
+    /// Microseconds since the server started.
+    pub fn uptime_us(&self) -> u64 {
+        Instant::now().duration_since(self.shared.started).as_micros() as u64
+    }
+}
+
+/// With the slow log's bar below this, cheap commands are timed too.
+const TIMED_US: u64 = 1000;
+
+/// The settings that data commands read.
+fn env_of(live: &Live) -> Env {
+    let e = &live.encoding;
+    Env {
+        proto_max_bulk_len: live.proto_max_bulk_len,
+        keys_output_limit: live.keys_output_limit,
+        list_max_listpack_size: i64::from(e.list_max_listpack_size),
+        hash_max_listpack_entries: e.hash_max_listpack_entries,
+        hash_max_listpack_value: e.hash_max_listpack_value,
+        set_max_intset_entries: e.set_max_intset_entries,
+        set_max_listpack_entries: e.set_max_listpack_entries,
+        set_max_listpack_value: e.set_max_listpack_value,
+        zset_max_listpack_entries: e.zset_max_listpack_entries,
+        zset_max_listpack_value: e.zset_max_listpack_value,
+        stream_node_max_bytes: e.stream_node_max_bytes,
+        stream_node_max_entries: e.stream_node_max_entries,
+        hll_sparse_max_bytes: e.hll_sparse_max_bytes,
+        policy_is_lfu: matches!(live.maxmemory_policy, Policy::AllKeysLfu | Policy::VolatileLfu),
+    }
+}
+
+/// The wall clock, Unix milliseconds.
+pub fn unix_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
+}

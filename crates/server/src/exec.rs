@@ -1,0 +1,196 @@
+//! How shards are entered: the one place that knows about ownership.
+//!
+//! A command takes its shards, runs as a plain function and lets them go. When one is busy the command
+//! is copied into a job, left in that shard's inbox, and its connection stalls until the reply comes.
+
+use darter_command::{Ctx, Fault, Reach, Spec};
+use darter_latch::{Grant, Waiter, acquire, drive, drive_one, queue_for};
+use darter_reactor::Token;
+use darter_store::Key;
+use darter_store::change::Listeners;
+use darter_txn::{LockSet, Part, Router, ShardSet};
+use darter_wire::{Args, Reply};
+
+use crate::core::Core;
+use crate::job::{BUDGET, Body, Job, Shards};
+use crate::registry::{Entry, Run};
+use crate::session::Session;
+
+/// Looks at a busy shard this many times before the command is queued there.
+const SPINS: u32 = 200;
+
+/// Whether a command has been answered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ran {
+    /// Its reply is in the output.
+    Done,
+    /// It waits for a shard or a key; the connection stalls.
+    Stalled,
+}
+
+/// Where the reply goes and whose it is.
+pub struct Call<'a> {
+    /// The connection's state.
+    pub session: &'a mut Session,
+    /// The connection's output.
+    pub out: &'a mut Vec<u8>,
+    /// The connection.
+    pub token: Token,
+}
+
+/// The shards `spec` needs for `args`.
+pub fn lock_set(spec: &Spec, args: Args<'_>, router: &Router) -> LockSet {
+    let mut set = LockSet::new();
+    add_locks(spec, args, router, &mut set);
+    set.seal();
+    set
+}
+
+/// Adds the shards `spec` needs for `args`; the caller seals the set.
+pub fn add_locks(spec: &Spec, args: Args<'_>, router: &Router, set: &mut LockSet) {
+    match spec.reach {
+        Reach::Keys => {
+            spec.each_key(args, &mut |at| set.add(router.shard_of(router.key(args.at(at)).hash)));
+        }
+        Reach::All => (0..router.shards_len()).for_each(|id| set.add(id)),
+        Reach::Run(find) => {
+            let (first, len) = find(args, router.shards_len());
+            (first..first.saturating_add(len).min(router.shards_len())).for_each(|id| set.add(id));
+        }
+    }
+}
+
+/// Runs a data command with one key, whose shard and hash are known.
+#[inline]
+pub fn run_single(core: &mut Core, call: Call<'_>, entry: &'static Entry, args: Args<'_>, key: Key<'_>) -> Ran {
+    let id = core.shared.router.shard_of(key.hash);
+    let cell = &core.shared.cells[usize::from(id)];
+    let Some(mut held) = cell.take_spinning(SPINS) else {
+        return post(core, call, one(entry, args), LockSet::one(id), Grant::empty());
+    };
+    let set = ShardSet::one(&core.shared.router, id, &mut held);
+    run_body(core, set, entry, args, call.session.db, call.session.resp3, call.out, Some(key));
+    if held.shard.changes.has_pending() {
+        pass_changes(core, &mut held);
+    }
+    drive_one(core.shared.cells, held, core, BUDGET);
+    Ran::Done
+}
+
+/// Runs a data command over whatever shards it needs.
+pub fn run_multi(core: &mut Core, call: Call<'_>, entry: &'static Entry, args: Args<'_>) -> Ran {
+    let wanted = lock_set(&entry.spec, args, &core.shared.router);
+    let mut grant = Grant::empty();
+    if acquire(core.shared.cells, wanted.ids(), &mut grant, SPINS).is_err() {
+        return post(core, call, one(entry, args), wanted, grant);
+    }
+    run_granted(core, &mut grant, entry, args, call.session.db, call.session.resp3, call.out);
+    drive(core.shared.cells, grant, core, BUDGET);
+    Ran::Done
+}
+
+fn one(entry: &'static Entry, args: Args<'_>) -> Body {
+    Body::One { entry, args: args.to_owned() }
+}
+
+/// Leaves a job in the inbox of the shard it lacks. Should that shard have come free meanwhile, the job
+/// goes to this thread's own mailbox with everything it needs, so that it still runs in order.
+pub fn post(core: &mut Core, call: Call<'_>, body: Body, wanted: LockSet, grant: Shards) -> Ran {
+    core.stats().contended.add(1);
+    let job = Waiter::new(Job {
+        grant,
+        wanted,
+        home: core.thread,
+        token: call.token,
+        client: call.session.id,
+        body,
+        db: call.session.db,
+        resp3: call.session.resp3,
+        reply: Vec::new(),
+    });
+    if let Some(ready) = queue_for(core.shared.cells, job, 0) {
+        core.shared.door(core.thread).send(crate::shared::Mail::Run(ready));
+    }
+    Ran::Stalled
+}
+
+/// Runs a job's data command with its shards held, wherever this thread is.
+pub fn run_job(core: &mut Core, grant: &mut Shards, job: &mut Job) {
+    let Body::One { entry, args } = &job.body else { return };
+    run_granted(core, grant, entry, args.args(), job.db, job.resp3, &mut job.reply);
+}
+
+/// Runs a data command over granted shards and passes on what changed.
+pub fn run_granted(
+    core: &mut Core,
+    grant: &mut Shards,
+    entry: &'static Entry,
+    args: Args<'_>,
+    db: usize,
+    resp3: bool,
+    out: &mut Vec<u8>,
+) {
+    let shared = core.shared;
+    let set = set_of(&shared.router, grant);
+    run_body(core, set, entry, args, db, resp3, out, None);
+    for held in grant.iter_mut() {
+        if held.shard.changes.has_pending() {
+            pass_changes(core, held);
+        }
+    }
+}
+
+/// The shards of a grant as commands see them.
+pub fn set_of<'a>(router: &'a Router, grant: &'a mut Shards) -> ShardSet<'a> {
+    let is_one = grant.len() == 1;
+    let mut held = grant.iter_mut().map(|held| (held.id(), &mut **held));
+    match held.next() {
+        Some((id, part)) if is_one => ShardSet::one(router, id, part),
+        first => ShardSet::many(router, first.into_iter().chain(held)),
+    }
+}
+
+#[inline]
+#[allow(clippy::too_many_arguments, reason = "the hot path keeps them in registers")]
+fn run_body<'a>(
+    core: &'a Core,
+    set: ShardSet<'a>,
+    entry: &'static Entry,
+    args: Args<'_>,
+    db: usize,
+    resp3: bool,
+    out: &mut Vec<u8>,
+    first: Option<Key<'a>>,
+) {
+    let Run::Data(run) = entry.run else { return };
+    let mut ctx = Ctx::new(set, &core.env, db, core.live.dbnum as usize, core.now_ms, first);
+    let mut reply = Reply::new(out, resp3);
+    let mark = reply.len();
+    if let Err(fault) = run(&mut ctx, args, &mut reply) {
+        refuse(core, entry, &fault, &mut reply, mark);
+    }
+}
+
+/// Replaces what a failed command has written since `mark` by its error.
+#[cold]
+pub fn refuse(core: &Core, entry: &'static Entry, fault: &Fault, reply: &mut Reply<'_>, mark: usize) {
+    reply.truncate_to(mark);
+    let line = fault.line();
+    reply.error(line.as_bytes());
+    let stats = core.stats();
+    stats.commands[entry.id].failed.add(1);
+    core.count_error(&line);
+}
+
+/// Tells everybody who listens what just changed in a part that is still held.
+#[cold]
+pub fn pass_changes(core: &mut Core, part: &mut Part) {
+    let changes = part.shard.changes.take();
+    for change in &changes {
+        part.watches.touch(change.db, &change.key);
+    }
+    if part.watches.is_empty() {
+        part.shard.changes.listen(Listeners::WATCH, false);
+    }
+    let _ = core;
+}

@@ -1,0 +1,123 @@
+//! What a thread does besides serving: expiry, statistics, idle clients.
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+use darter_latch::drive_one;
+use darter_store::expiry::Sweep;
+
+use crate::conn::Conn;
+use crate::core::Core;
+use crate::job::BUDGET;
+use crate::shared::{ShardCard, Shared};
+use crate::worker::lock;
+
+/// Index lines looked at in one visit to a shard: some tens of microseconds at most.
+const LINES_PER_VISIT: usize = 512;
+/// Keys of one visit that may be due before the visit ends.
+const VISIT_TIME_MAX: Duration = Duration::from_micros(200);
+
+/// Housekeeping of one thread: the shards it is home to, and its connections.
+pub struct House {
+    rooms: Vec<Room>,
+    next_room: usize,
+    next_tick: Instant,
+    next_second: Instant,
+}
+
+struct Room {
+    id: u16,
+    sweep: Sweep,
+    expiring: usize,
+}
+
+impl House {
+    /// The house of thread `thread`.
+    pub fn new(shared: &'static Shared, thread: u16) -> House {
+        let now = Instant::now();
+        let rooms = (0..shared.router.shards_len())
+            .filter(|&id| shared.home_of(id) == thread)
+            .map(|id| Room { id, sweep: Sweep::default(), expiring: 0 })
+            .collect();
+        House { rooms, next_room: 0, next_tick: now, next_second: now }
+    }
+
+    /// How long the thread may sleep before there is something to do.
+    pub fn sleep(&self, _core: &Core) -> Duration {
+        self.next_tick.saturating_duration_since(Instant::now())
+    }
+
+    /// Does what is due: a bounded piece of it.
+    pub fn keep(&mut self, core: &mut Core, conns: &mut [Option<Box<Conn>>]) {
+        let now = Instant::now();
+        if now < self.next_tick {
+            return;
+        }
+        let period = Duration::from_micros(1_000_000 / u64::from(core.live.hz.clamp(1, 500)));
+        self.next_tick = now + period;
+        self.visit_rooms(core, now, period / 20);
+        if now >= self.next_second {
+            self.next_second = now + Duration::from_secs(1);
+            each_second(core, conns);
+        }
+        if core.thread == 0 {
+            sum_memory(core);
+        }
+    }
+
+    /// Sweeps the rooms in turn for up to `budget`, each visit short.
+    fn visit_rooms(&mut self, core: &mut Core, began: Instant, budget: Duration) {
+        for _ in 0..self.rooms.len() {
+            let at = self.next_room;
+            self.next_room = (at + 1) % self.rooms.len();
+            self.rooms[at].visit(core);
+            if began.elapsed() > budget {
+                break;
+            }
+        }
+    }
+}
+
+impl Room {
+    fn visit(&mut self, core: &mut Core) {
+        let shared = core.shared;
+        let Some(mut part) = shared.cells[usize::from(self.id)].try_take() else { return };
+        self.expiring = part.shard.expiring();
+        if self.expiring > 0 {
+            let began = Instant::now();
+            while began.elapsed() < VISIT_TIME_MAX {
+                let swept = part.shard.sweep(&mut self.sweep, core.now_ms, LINES_PER_VISIT);
+                if swept.lines < LINES_PER_VISIT && swept.expired == 0 {
+                    break;
+                }
+            }
+            if part.shard.changes.has_pending() {
+                crate::exec::pass_changes(core, &mut part);
+            }
+        }
+        *lock(&shared.cards[usize::from(self.id)]) = ShardCard::of(&part);
+        drive_one(shared.cells, part, core, BUDGET);
+    }
+}
+
+fn each_second(core: &mut Core, conns: &mut [Option<Box<Conn>>]) {
+    let timeout_ms = u64::from(core.live.timeout_s) * 1000;
+    for conn in conns.iter_mut().flatten() {
+        conn.refresh_card(core.now_ms);
+        conn.rest();
+        let idle_ms = core.now_ms.saturating_sub(conn.card.active_ms.load(Relaxed));
+        if timeout_ms > 0 && idle_ms > timeout_ms && !conn.is_stalled && !conn.is_subscriber() {
+            core.shared.door(core.thread).send(crate::shared::Mail::Kill { token: conn.token, client: conn.session.id });
+        }
+    }
+}
+
+/// Adds up the shards' memory and compares it with the limit.
+fn sum_memory(core: &Core) {
+    let shared = core.shared;
+    let bytes: usize = shared.cards.iter().map(|card| lock(card).memory_bytes).sum();
+    shared.memory_bytes.store(bytes as u64, Relaxed);
+    shared.memory_peak_bytes.fetch_max(bytes as u64, Relaxed);
+    let max = core.live.maxmemory;
+    shared.is_over_limit.store(max > 0 && bytes as u64 > max, Relaxed);
+}

@@ -1,0 +1,106 @@
+//! A command that could not be run at once: it waits in a shard's inbox with its arguments copied,
+//! and whoever lets the shard go runs it.
+
+use darter_latch::{Grant, Held, Runner, Waiter, drive_one};
+use darter_reactor::Token;
+use darter_txn::{LockSet, Part};
+use darter_wire::OwnedArgs;
+
+use crate::core::Core;
+use crate::exec;
+use crate::registry::Entry;
+use crate::session::Queued;
+use crate::shared::{Mail, Shared};
+
+/// Shards held for a job or an inline command.
+pub type Shards = Grant<Part, Job>;
+
+/// What a job does.
+pub enum Body {
+    /// One data command; runs on any thread.
+    One {
+        /// Which.
+        entry: &'static Entry,
+        /// With which arguments.
+        args: OwnedArgs,
+    },
+    /// The body of an EXEC; runs at home, where the connection is.
+    Exec(Vec<Queued>),
+    /// WATCH of these keys; runs at home.
+    Watch(OwnedArgs),
+    /// The end of all watches; runs at home.
+    Unwatch,
+}
+
+/// Something to do once its shards are free.
+pub struct Job {
+    /// Shards it owns so far.
+    pub grant: Shards,
+    /// Shards it needs, ascending.
+    pub wanted: LockSet,
+    /// The thread of its connection.
+    pub home: u16,
+    /// The connection there.
+    pub token: Token,
+    /// The client's id.
+    pub client: u64,
+    /// What to do.
+    pub body: Body,
+    /// Selected database.
+    pub db: usize,
+    /// Whether to answer in RESP3.
+    pub resp3: bool,
+    /// The answer.
+    pub reply: Vec<u8>,
+}
+
+impl Job {
+    /// Whether only its home thread can run it.
+    pub fn is_home_only(&self) -> bool {
+        !matches!(self.body, Body::One { .. })
+    }
+}
+
+impl darter_latch::Job for Job {
+    type Shard = Part;
+
+    fn need(&mut self) -> (&[u16], &mut Grant<Part, Job>) {
+        (self.wanted.ids(), &mut self.grant)
+    }
+}
+
+/// Jobs of others that one thread runs before it hands the rest to their homes.
+pub const BUDGET: u32 = 64;
+
+impl Runner<Job> for Core {
+    fn run(&mut self, mut job: Box<Waiter<Job>>) -> Shards {
+        if job.is_home_only() {
+            self.hand_over(job);
+            return Grant::empty();
+        }
+        let mut grant = std::mem::take(&mut job.grant);
+        exec::run_job(self, &mut grant, &mut job);
+        let home = job.home;
+        self.shared.door(home).send(Mail::Done(Box::new(job.into_inner())));
+        grant
+    }
+
+    fn hand_over(&mut self, job: Box<Waiter<Job>>) {
+        self.shared.door(job.home).send(Mail::Run(job));
+    }
+}
+
+/// Lets one shard go on behalf of a caller that is no executor: jobs found waiting go to their homes.
+pub fn let_go_quietly(shared: &Shared, held: Held<Part, Job>) {
+    struct Postman<'a>(&'a Shared);
+    impl Runner<Job> for Postman<'_> {
+        fn run(&mut self, job: Box<Waiter<Job>>) -> Shards {
+            self.hand_over(job);
+            Grant::empty()
+        }
+        fn hand_over(&mut self, job: Box<Waiter<Job>>) {
+            self.0.door(job.home).send(Mail::Run(job));
+        }
+    }
+    drive_one(shared.cells, held, &mut Postman(shared), 0);
+}

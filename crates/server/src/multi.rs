@@ -1,0 +1,290 @@
+//! MULTI, EXEC, DISCARD, WATCH, UNWATCH: commands that run as one.
+//!
+//! EXEC takes every shard its commands and watched keys need before the first of them runs.
+
+use darter_command::spec::{Group, Keys};
+use darter_command::{Ctx, Flags, Spec};
+use darter_latch::{Grant, acquire, drive};
+use darter_store::change::Listeners;
+use darter_txn::LockSet;
+use darter_txn::watch::WatchFlag;
+use darter_wire::{Args, Reply};
+
+use crate::clients::ClientCard;
+use crate::core::Core;
+use crate::dispatch::Caller;
+use crate::exec::{self, Call, Ran};
+use crate::job::{BUDGET, Body, Shards};
+use crate::registry::{Entry, Run};
+use crate::session::{Gate, Multi, Queued, Session};
+
+/// The body of a command that starts or ends a transaction.
+pub type TxnRun = fn(&mut Core, Call<'_>, &ClientCard, Args<'_>) -> Ran;
+
+const BASE: Flags = Flags::NOSCRIPT.with(Flags::LOADING).with(Flags::STALE).with(Flags::ALLOW_BUSY);
+
+/// The family's commands.
+pub const FAMILY: &[(Spec, TxnRun)] = &[
+    (
+        Spec::other("multi", 1).flag(BASE).fast().doc(
+            Group::Transactions,
+            "1.2.0",
+            "",
+            "Starts a transaction.",
+        ),
+        multi,
+    ),
+    (
+        Spec::other("exec", 1).flag(Flags::NOSCRIPT.with(Flags::LOADING).with(Flags::STALE)).doc(
+            Group::Transactions,
+            "1.2.0",
+            "",
+            "Executes all commands in a transaction.",
+        ),
+        exec,
+    ),
+    (
+        Spec::other("discard", 1).flag(BASE).fast().doc(
+            Group::Transactions,
+            "2.0.0",
+            "",
+            "Discards a transaction.",
+        ),
+        discard,
+    ),
+    (
+        Spec { keys: Keys::REST, ..Spec::other("watch", -2) }.flag(BASE).fast().doc(
+            Group::Transactions,
+            "2.2.0",
+            "key [key ...]",
+            "Monitors changes to keys to determine the execution of a transaction.",
+        ),
+        watch,
+    ),
+    (
+        Spec::other("unwatch", 1).flag(BASE).fast().doc(
+            Group::Transactions,
+            "2.2.0",
+            "",
+            "Forgets about watched keys of a transaction.",
+        ),
+        unwatch,
+    ),
+];
+
+fn multi(core: &mut Core, call: Call<'_>, _: &ClientCard, _: Args<'_>) -> Ran {
+    let mut reply = Reply::new(call.out, call.session.resp3);
+    if call.session.multi.is_some() {
+        error(core, &mut reply, "ERR MULTI calls can not be nested");
+    } else {
+        call.session.multi = Some(Multi::default());
+        call.session.gate.set(Gate::MULTI, true);
+        reply.ok();
+    }
+    Ran::Done
+}
+
+fn error(core: &Core, reply: &mut Reply<'_>, line: &str) {
+    reply.error(line);
+    core.count_error(line);
+}
+
+fn exec(core: &mut Core, call: Call<'_>, card: &ClientCard, _: Args<'_>) -> Ran {
+    let Some(multi) = call.session.end_multi() else {
+        error(core, &mut Reply::new(call.out, call.session.resp3), "ERR EXEC without MULTI");
+        return Ran::Done;
+    };
+    if multi.is_broken {
+        let line = "EXECABORT Transaction discarded because of previous errors.";
+        error(core, &mut Reply::new(call.out, call.session.resp3), line);
+        return run_quietly(core, call, card, Body::Unwatch);
+    }
+    run_or_post(core, call, card, Body::Exec(multi.queued))
+}
+
+fn discard(core: &mut Core, call: Call<'_>, card: &ClientCard, _: Args<'_>) -> Ran {
+    let mut reply = Reply::new(call.out, call.session.resp3);
+    if call.session.end_multi().is_none() {
+        error(core, &mut reply, "ERR DISCARD without MULTI");
+        return Ran::Done;
+    }
+    reply.ok();
+    run_quietly(core, call, card, Body::Unwatch)
+}
+
+fn watch(core: &mut Core, call: Call<'_>, card: &ClientCard, args: Args<'_>) -> Ran {
+    if call.session.multi.is_some() {
+        let line = "ERR WATCH inside MULTI is not allowed";
+        error(core, &mut Reply::new(call.out, call.session.resp3), line);
+        return Ran::Done;
+    }
+    run_or_post(core, call, card, Body::Watch(args.to_owned()))
+}
+
+fn unwatch(core: &mut Core, call: Call<'_>, card: &ClientCard, _: Args<'_>) -> Ran {
+    Reply::new(call.out, call.session.resp3).ok();
+    run_quietly(core, call, card, Body::Unwatch)
+}
+
+/// Ends the watches; the reply has been written already.
+fn run_quietly(core: &mut Core, call: Call<'_>, card: &ClientCard, body: Body) -> Ran {
+    if call.session.watched.is_empty() {
+        call.session.watch_flag = WatchFlag::default();
+        return Ran::Done;
+    }
+    run_or_post(core, call, card, body)
+}
+
+/// Forgets a connection's transaction and watches, for RESET. Watches leave the tables when their flag is gone.
+pub fn forget(session: &mut Session) {
+    session.end_multi();
+    session.watched.clear();
+    session.watch_flag = WatchFlag::default();
+}
+
+fn run_or_post(core: &mut Core, call: Call<'_>, card: &ClientCard, body: Body) -> Ran {
+    let wanted = locks_of(core, call.session, &body);
+    let mut grant = Grant::empty();
+    if acquire(core.shared.cells, wanted.ids(), &mut grant, 200).is_err() {
+        return exec::post(core, call, body, wanted, grant);
+    }
+    let mut body = body;
+    run_held(core, call.session, card, &mut grant, &mut body, call.out);
+    drive(core.shared.cells, grant, core, BUDGET);
+    Ran::Done
+}
+
+fn locks_of(core: &Core, session: &Session, body: &Body) -> LockSet {
+    let router = &core.shared.router;
+    let mut set = LockSet::new();
+    match body {
+        Body::Exec(queued) => {
+            for q in queued {
+                exec::add_locks(&target(q).spec, q.args.args(), router, &mut set);
+            }
+        }
+        Body::Watch(args) => {
+            for key in args.args().tail(1).iter() {
+                set.add(router.shard_of(router.key(key).hash));
+            }
+        }
+        Body::Unwatch | Body::One { .. } => {}
+    }
+    if !matches!(body, Body::Watch(_)) {
+        for (_, key) in &session.watched {
+            set.add(router.shard_of(router.key(key).hash));
+        }
+    }
+    set.seal();
+    set
+}
+
+/// The command or subcommand that a queued command means.
+fn target(queued: &Queued) -> &'static Entry {
+    queued.entry.sub(queued.args.args().at(1)).unwrap_or(queued.entry)
+}
+
+/// Runs a transaction's body with all its shards held.
+pub fn run_held(
+    core: &mut Core,
+    session: &mut Session,
+    card: &ClientCard,
+    grant: &mut Shards,
+    body: &mut Body,
+    out: &mut Vec<u8>,
+) {
+    match body {
+        Body::Exec(queued) => {
+            let is_clean = end_watches(core, session, grant);
+            if is_clean {
+                run_queued(core, session, card, grant, queued, out);
+            } else {
+                Reply::new(out, session.resp3).null_array();
+            }
+        }
+        Body::Watch(args) => {
+            begin_watches(core, session, grant, args.args().tail(1));
+            Reply::new(out, session.resp3).ok();
+        }
+        Body::Unwatch => {
+            end_watches(core, session, grant);
+        }
+        Body::One { .. } => {}
+    }
+    for part in grant.iter_mut() {
+        if part.shard.changes.has_pending() {
+            exec::pass_changes(core, part);
+        }
+    }
+}
+
+fn begin_watches(core: &mut Core, session: &mut Session, grant: &mut Shards, keys: Args<'_>) {
+    let mut set = exec::set_of(&core.shared.router, grant);
+    for name in keys.iter() {
+        let key = core.shared.router.key(name);
+        let part = set.part_mut(key);
+        // A key that is dead already must not abort the EXEC by dying.
+        darter_store::Keyed::find(&mut part.shard, session.db, key, core.now_ms);
+        part.watches.add(session.db, name, &session.watch_flag);
+        part.shard.changes.listen(Listeners::WATCH, true);
+        session.watched.push((session.db, name.into()));
+    }
+}
+
+/// Ends all watches; returns whether every watched key is as it was.
+fn end_watches(core: &mut Core, session: &mut Session, grant: &mut Shards) -> bool {
+    let watched = std::mem::take(&mut session.watched);
+    if watched.is_empty() {
+        return true;
+    }
+    let shared = core.shared;
+    for (db, name) in &watched {
+        let key = shared.router.key(name);
+        let Some(part) = grant.get_mut(shared.router.shard_of(key.hash)) else { continue };
+        darter_store::Keyed::find(&mut part.shard, *db, key, core.now_ms);
+        if part.shard.changes.has_pending() {
+            exec::pass_changes(core, part);
+        }
+    }
+    let is_clean = !session.watch_flag.is_dirty();
+    for (db, name) in &watched {
+        let key = shared.router.key(name);
+        if let Some(part) = grant.get_mut(shared.router.shard_of(key.hash)) {
+            part.watches.remove(*db, name, &session.watch_flag);
+            part.shard.changes.listen(Listeners::WATCH, !part.watches.is_empty());
+        }
+    }
+    session.watch_flag = WatchFlag::default();
+    is_clean
+}
+
+fn run_queued(
+    core: &mut Core,
+    session: &mut Session,
+    card: &ClientCard,
+    grant: &mut Shards,
+    queued: &[Queued],
+    out: &mut Vec<u8>,
+) {
+    Reply::new(out, session.resp3).array(queued.len());
+    for q in queued {
+        let (entry, args) = (target(q), q.args.args());
+        core.stats().commands[entry.id].calls.add(1);
+        let mut reply = Reply::new(out, session.resp3);
+        let mark = reply.len();
+        let done = match entry.run {
+            Run::Data(run) => {
+                let shared = core.shared;
+                let set = exec::set_of(&shared.router, grant);
+                let mut ctx = Ctx::new(set, &core.env, session.db, core.live.dbnum as usize, core.now_ms, None);
+                ctx.may_wait = false;
+                run(&mut ctx, args, &mut reply)
+            }
+            Run::Server(run) => run(&mut Caller { core, session, card }, args, &mut reply),
+            Run::Txn(_) => unreachable!("transaction commands are never queued"),
+        };
+        if let Err(fault) = done {
+            exec::refuse(core, entry, &fault, &mut reply, mark);
+        }
+    }
+}

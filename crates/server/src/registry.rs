@@ -1,0 +1,212 @@
+//! Every command by name: the data families of `command` and the server's own.
+//!
+//! Built once at start; a lookup is two words compared.
+
+use std::collections::HashMap;
+
+use darter_command::{FAMILIES, Flags, Keys, Reach, Spec};
+
+use crate::commands;
+use crate::dispatch::ServerRun;
+use crate::multi::{self, TxnRun};
+
+/// A command's body.
+#[derive(Clone, Copy)]
+pub enum Run {
+    /// Works on data, with shards held, on whichever thread holds them.
+    Data(darter_command::Run),
+    /// Works on the connection or the server, on the connection's own thread, with no shard held.
+    Server(ServerRun),
+    /// Begins or ends a transaction: takes the shards itself.
+    Txn(TxnRun),
+}
+
+/// A command or subcommand.
+pub struct Entry {
+    /// Its row.
+    pub spec: Spec,
+    /// Its body.
+    pub run: Run,
+    /// Its place in per-command statistics.
+    pub id: usize,
+    /// Its subcommands, when it is a container.
+    pub subs: Vec<&'static Entry>,
+    /// A data command with exactly one key, at index 1, and no further reach.
+    pub is_single: bool,
+    /// So cheap that only a sample of its calls is timed.
+    pub is_cheap: bool,
+}
+
+impl Entry {
+    fn new(id: usize, spec: Spec, run: Run, subs: Vec<&'static Entry>) -> Entry {
+        let is_single = matches!(run, Run::Data(_))
+            && matches!(spec.reach, Reach::Keys)
+            && matches!(spec.keys, Keys::Range { first: 1, last: 1, .. })
+            && subs.is_empty();
+        let is_cheap = is_single && (spec.flags.any(Flags::FAST) || spec.name == "set");
+        Entry { spec, run, id, subs, is_single, is_cheap }
+    }
+
+    /// The subcommand called `name`, in any case.
+    pub fn sub(&self, name: &[u8]) -> Option<&'static Entry> {
+        self.subs.iter().copied().find(|sub| sub.sub_name().as_bytes().eq_ignore_ascii_case(name))
+    }
+
+    /// The name after the `|`, or the whole name.
+    pub fn sub_name(&self) -> &'static str {
+        self.spec.name.split_once('|').map_or(self.spec.name, |(_, sub)| sub)
+    }
+}
+
+/// The table of all commands.
+pub struct Registry {
+    by_word: Vec<Option<(Word, &'static Entry)>>,
+    long_names: HashMap<Vec<u8>, &'static Entry>,
+    entries: Vec<&'static Entry>,
+    commands: Vec<&'static Entry>,
+}
+
+/// A name of up to 16 bytes, folded to lower case.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Word {
+    head: u64,
+    tail: u64,
+    len: usize,
+}
+
+const TABLE_LEN: usize = 2048;
+const LOWER: u64 = 0x2020_2020_2020_2020;
+
+impl Word {
+    #[inline]
+    fn of(name: &[u8]) -> Option<Word> {
+        let len = name.len();
+        let (head, tail) = match len {
+            8..=16 => (u64_at(name, 0), u64_at(name, len - 8)),
+            4..=7 => (u32_at(name, 0), u32_at(name, len - 4)),
+            1..=3 => {
+                let at = |i: usize| u64::from(name[i.min(len - 1)]);
+                (at(0) | at(1) << 8 | at(2) << 16, 0)
+            }
+            _ => return None,
+        };
+        Some(Word { head: head | LOWER, tail: tail | LOWER, len })
+    }
+
+    #[inline]
+    fn place(self) -> usize {
+        let mixed = (self.head ^ self.tail.rotate_left(29)).wrapping_add(self.len as u64);
+        (mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 53) as usize % TABLE_LEN
+    }
+}
+
+#[inline]
+fn u64_at(name: &[u8], at: usize) -> u64 {
+    name[at..].first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
+}
+
+#[inline]
+fn u32_at(name: &[u8], at: usize) -> u64 {
+    name[at..].first_chunk().map_or(0, |bytes| u64::from(u32::from_le_bytes(*bytes)))
+}
+
+impl Registry {
+    /// Reads every family. Panics when a name is there twice: a mistake in the tables.
+    pub fn build() -> Registry {
+        let mut rows: Vec<(Spec, Run)> = Vec::new();
+        for family in FAMILIES {
+            rows.extend(family.iter().map(|c| (c.spec, Run::Data(c.run))));
+        }
+        for family in commands::FAMILIES {
+            rows.extend(family.iter().map(|c| (c.spec, Run::Server(c.run))));
+        }
+        rows.extend(multi::FAMILY.iter().map(|(spec, run)| (*spec, Run::Txn(*run))));
+        let mut registry = Registry {
+            by_word: vec![None; TABLE_LEN],
+            long_names: HashMap::new(),
+            entries: Vec::new(),
+            commands: Vec::new(),
+        };
+        let mut subs: HashMap<&str, Vec<&'static Entry>> = HashMap::new();
+        for (id, (spec, run)) in rows.iter().enumerate().filter(|(_, (spec, _))| spec.name.contains('|')) {
+            let entry: &'static Entry = Box::leak(Box::new(Entry::new(id, *spec, *run, Vec::new())));
+            let container = spec.name.split_once('|').map_or("", |(container, _)| container);
+            subs.entry(container).or_default().push(entry);
+            registry.entries.push(entry);
+        }
+        for (id, (spec, run)) in rows.iter().enumerate().filter(|(_, (spec, _))| !spec.name.contains('|')) {
+            let subs = subs.remove(spec.name).unwrap_or_default();
+            registry.add(Box::leak(Box::new(Entry::new(id, *spec, *run, subs))));
+        }
+        assert!(subs.is_empty(), "subcommands without a container: {:?}", subs.keys());
+        registry.entries.sort_by_key(|entry| entry.id);
+        registry
+    }
+
+    fn add(&mut self, entry: &'static Entry) {
+        self.entries.push(entry);
+        self.commands.push(entry);
+        let name = entry.spec.name.as_bytes();
+        assert!(self.find(name).is_none(), "command {} is there twice", entry.spec.name);
+        match Word::of(name) {
+            Some(word) => {
+                let mut place = word.place();
+                while self.by_word[place].is_some() {
+                    place = (place + 1) % TABLE_LEN;
+                }
+                self.by_word[place] = Some((word, entry));
+            }
+            None => {
+                self.long_names.insert(name.to_vec(), entry);
+            }
+        }
+    }
+
+    /// The command called `name`, in any case.
+    #[inline]
+    pub fn find(&self, name: &[u8]) -> Option<&'static Entry> {
+        let Some(word) = Word::of(name) else { return self.find_long(name) };
+        let mut place = word.place();
+        while let Some((there, entry)) = self.by_word[place] {
+            if there == word {
+                // bytes outside the alphabet can fold to the same word
+                return entry.spec.name.as_bytes().eq_ignore_ascii_case(name).then_some(entry);
+            }
+            place = (place + 1) % TABLE_LEN;
+        }
+        None
+    }
+
+    #[cold]
+    fn find_long(&self, name: &[u8]) -> Option<&'static Entry> {
+        self.long_names.get(&name.to_ascii_lowercase()).copied()
+    }
+
+    /// Every command and subcommand, by id.
+    pub fn entries(&self) -> &[&'static Entry] {
+        &self.entries
+    }
+
+    /// Every command, without subcommands.
+    pub fn commands(&self) -> &[&'static Entry] {
+        &self.commands
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_is_found_in_any_case_and_nothing_else() {
+        let registry = Registry::build();
+        for entry in registry.commands() {
+            let name = entry.spec.name;
+            assert_eq!(registry.find(name.as_bytes()).map(|e| e.id), Some(entry.id), "{name}");
+            assert_eq!(registry.find(name.to_uppercase().as_bytes()).map(|e| e.id), Some(entry.id), "{name}");
+        }
+        for wrong in ["", "ge", "gett", "g\x05t", "averyveryverylongname", "GE\u{0}T"] {
+            assert!(registry.find(wrong.as_bytes()).is_none(), "{wrong:?}");
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! What all threads see: shards, registry, settings, doors between threads, statistics.
+//!
+//! Made once at start and never freed, so that it is passed as `&'static Shared`.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Instant;
+
+use darter_latch::{Cell, Mailbox};
+use darter_reactor::{Socket, Token, Waker};
+use darter_txn::{Part, Router};
+
+use crate::clients::ClientCard;
+use crate::config::Settings;
+use crate::job::Job;
+use crate::registry::Registry;
+use crate::stats::ThreadStats;
+
+/// A message to a thread.
+pub enum Mail {
+    /// A new connection to serve.
+    Connection(Socket),
+    /// A job of this thread was run elsewhere; its reply is in it.
+    Done(Box<Job>),
+    /// A job to run here, with the shards it needs.
+    Run(Box<darter_latch::Waiter<Job>>),
+    /// Bytes to send to a client outside of its own commands; the second is for RESP3.
+    Push {
+        /// Which connection.
+        token: Token,
+        /// The client's id, as tokens may be reused.
+        client: u64,
+        /// Encoded message.
+        bytes: Arc<[u8]>,
+    },
+    /// Close a connection.
+    Kill {
+        /// Which connection.
+        token: Token,
+        /// The client's id.
+        client: u64,
+    },
+    /// End a client's wait: with its timeout reply, or with an UNBLOCKED error.
+    Unblock {
+        /// Which connection.
+        token: Token,
+        /// The client's id.
+        client: u64,
+        /// Answer with an error.
+        with_error: bool,
+    },
+    /// Stop serving and end the thread.
+    Stop,
+}
+
+/// The way into a thread.
+pub struct Door {
+    mailbox: Mailbox<Mail>,
+    waker: OnceLock<Waker>,
+    /// Connections the thread has.
+    pub connections: AtomicUsize,
+}
+
+impl Door {
+    fn new() -> Door {
+        Door { mailbox: Mailbox::new(), waker: OnceLock::new(), connections: AtomicUsize::new(0) }
+    }
+
+    /// Tells how to wake the thread; called once by the thread itself.
+    pub fn open(&self, waker: Waker) {
+        let _ = self.waker.set(waker);
+    }
+
+    /// Sends a message and wakes the thread if it sleeps.
+    pub fn send(&self, mail: Mail) {
+        if self.mailbox.push(mail)
+            && let Some(waker) = self.waker.get()
+        {
+            waker.wake();
+        }
+    }
+
+    /// Whether messages wait.
+    pub fn has_mail(&self) -> bool {
+        !self.mailbox.is_empty()
+    }
+
+    /// Takes the messages, oldest first.
+    pub fn drain(&self, out: &mut Vec<Mail>) {
+        self.mailbox.drain(out);
+    }
+}
+
+/// What housekeeping last saw of a shard; read where a shard need not be held.
+#[derive(Clone, Debug, Default)]
+pub struct ShardCard {
+    /// Keys per database.
+    pub keys: Vec<usize>,
+    /// Keys with a deadline per database.
+    pub expiring: Vec<usize>,
+    /// Bytes that count against `maxmemory`.
+    pub memory_bytes: usize,
+    /// Bytes of live records.
+    pub used_bytes: usize,
+    /// Bytes of indexes.
+    pub index_bytes: usize,
+    /// Hits, misses, expired, evicted.
+    pub counters: darter_store::shard::Counters,
+    /// Changes since start.
+    pub changes: u64,
+    /// Keys watched by connections.
+    pub watched: usize,
+}
+
+/// Everything threads share.
+pub struct Shared {
+    /// The shards behind their ownership tokens.
+    pub cells: &'static [Cell<Part, Job>],
+    /// Which key is in which shard.
+    pub router: Router,
+    /// All commands.
+    pub registry: Registry,
+    /// Configuration.
+    pub settings: Arc<Settings>,
+    /// One door per thread.
+    pub doors: Vec<Door>,
+    /// One set of counters per thread.
+    pub stats: Vec<ThreadStats>,
+    /// Connected clients by id.
+    pub clients: Mutex<HashMap<u64, Arc<ClientCard>>>,
+    /// The next client's id.
+    pub next_client_id: AtomicU64,
+    /// Last sight of each shard.
+    pub cards: Vec<Mutex<ShardCard>>,
+    /// Bytes of all shards, as of the last housekeeping.
+    pub memory_bytes: AtomicU64,
+    /// The highest that ever was.
+    pub memory_peak_bytes: AtomicU64,
+    /// Memory is over `maxmemory` and nothing may be evicted.
+    pub is_over_limit: AtomicBool,
+    /// Clients that see every command.
+    pub monitors: AtomicU32,
+    /// Commands wait until this Unix time in ms (CLIENT PAUSE); 0 is no pause.
+    pub paused_until_ms: AtomicI64,
+    /// Whether the pause is for writes only.
+    pub pause_writes_only: AtomicBool,
+    /// Shutdown was asked for.
+    pub is_stopping: AtomicBool,
+    /// Slow commands.
+    pub slowlog: Mutex<crate::slowlog::SlowLog>,
+    /// Counts of error replies by their first word.
+    pub errors: Mutex<HashMap<String, u64>>,
+    /// When the server started.
+    pub started: Instant,
+    /// The same as Unix time in seconds.
+    pub started_unix_s: u64,
+    /// Forty hexadecimal digits, new at each start.
+    pub run_id: String,
+    /// How bytes travel: `epoll` or `io_uring`.
+    pub driver_name: OnceLock<&'static str>,
+    /// The port actually listened on.
+    pub port: AtomicU32,
+}
+
+impl Shared {
+    /// The door of thread `thread`.
+    pub fn door(&self, thread: u16) -> &Door {
+        &self.doors[usize::from(thread)]
+    }
+
+    /// New doors for `threads` threads.
+    pub fn make_doors(threads: usize) -> Vec<Door> {
+        (0..threads).map(|_| Door::new()).collect()
+    }
+
+    /// A fresh client id.
+    pub fn new_client_id(&self) -> u64 {
+        self.next_client_id.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// The thread that keeps house for a shard.
+    pub fn home_of(&self, shard: u16) -> u16 {
+        shard % self.doors.len() as u16
+    }
+
+    /// Sums what is known of all shards, looking into those that are free right now.
+    pub fn survey(&self) -> ShardCard {
+        let mut sum = ShardCard::default();
+        for (cell, card) in self.cells.iter().zip(&self.cards) {
+            let mut card = card.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+            if let Some(held) = cell.take_spinning(2000) {
+                *card = ShardCard::of(&held);
+                crate::job::let_go_quietly(self, held);
+            }
+            sum.add(&card);
+        }
+        sum
+    }
+}
+
+impl ShardCard {
+    /// Looks at a part that is held.
+    pub fn of(part: &Part) -> ShardCard {
+        let shard = &part.shard;
+        let dbs = 0..shard.dbs_len();
+        ShardCard {
+            keys: dbs.clone().map(|db| shard.db(db).len()).collect(),
+            expiring: dbs.map(|db| shard.db(db).expiring()).collect(),
+            memory_bytes: shard.memory_bytes(),
+            used_bytes: shard.used_bytes(),
+            index_bytes: shard.index_bytes(),
+            counters: shard.counters,
+            changes: shard.changes.total(),
+            watched: part.watches.len(),
+        }
+    }
+
+    fn add(&mut self, other: &ShardCard) {
+        let wider = self.keys.len().max(other.keys.len());
+        self.keys.resize(wider, 0);
+        self.expiring.resize(wider, 0);
+        self.keys.iter_mut().zip(&other.keys).for_each(|(a, b)| *a += b);
+        self.expiring.iter_mut().zip(&other.expiring).for_each(|(a, b)| *a += b);
+        self.memory_bytes += other.memory_bytes;
+        self.used_bytes += other.used_bytes;
+        self.index_bytes += other.index_bytes;
+        self.counters.hits += other.counters.hits;
+        self.counters.misses += other.counters.misses;
+        self.counters.expired += other.counters.expired;
+        self.counters.evicted += other.counters.evicted;
+        self.changes += other.changes;
+        self.watched += other.watched;
+    }
+}

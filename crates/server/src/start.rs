@@ -1,0 +1,237 @@
+//! From settings to a serving process: shards, threads, listeners, signals.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::thread;
+use std::time::Instant;
+
+use darter_base::hash::KeyHasher;
+use darter_base::rng::Rng;
+use darter_latch::Cell;
+use darter_reactor::signal::{Signal, Signals};
+use darter_reactor::{DriverChoice, ListenAddr, Reactor, cpu, process};
+use darter_store::Shard;
+use darter_txn::{Part, Router};
+
+use crate::config::{Live, Settings};
+use crate::job::Job;
+use crate::registry::Registry;
+use crate::shared::{Mail, ShardCard, Shared};
+use crate::slowlog::SlowLog;
+use crate::stats::ThreadStats;
+use crate::worker::Worker;
+
+/// Shards per thread, unless a setting says otherwise.
+const SHARDS_PER_THREAD: usize = 8;
+const SHARDS_MIN: usize = 16;
+const SHARDS_MAX: usize = 1024;
+
+/// Serves until a signal or SHUTDOWN ends it.
+///
+/// Errors: an address is taken, or the kernel refuses memory or descriptors.
+pub fn serve(settings: Arc<Settings>) -> io::Result<()> {
+    let live = settings.live();
+    let _ = process::raise_open_files(u64::from(live.maxclients) + 128);
+    let threads = match live.threads {
+        0 => cpu::usable_cores(),
+        n => n as usize,
+    };
+    let shared = build(settings, &live, threads)?;
+    let cores = cpu::allowed_cores();
+    let mut others = Vec::new();
+    for thread in 1..threads {
+        let core = (threads <= cores.len()).then(|| cores[thread % cores.len()]);
+        let spawned = thread::Builder::new().name(format!("darter-{thread}")).spawn(move || {
+            if let Some(core) = core {
+                let _ = cpu::pin_thread(core);
+            }
+            match Reactor::new(driver(shared), &reactor_config(shared)) {
+                Ok(reactor) => Worker::new(shared, thread as u16, reactor).run(|_| {}),
+                Err(error) => tracing::error!("thread {thread} cannot start: {error}"),
+            }
+        })?;
+        others.push(spawned);
+    }
+    if threads > 1
+        && threads <= cores.len()
+        && let Some(&core) = cores.first()
+    {
+        let _ = cpu::pin_thread(core);
+    }
+    let ended = serve_first(shared, &live);
+    for thread in 1..threads {
+        shared.door(thread as u16).send(Mail::Stop);
+    }
+    for other in others {
+        let _ = other.join();
+    }
+    ended
+}
+
+/// Thread 0: listens, accepts, looks at signals.
+fn serve_first(shared: &'static Shared, live: &Live) -> io::Result<()> {
+    let reactor = Reactor::new(driver(shared), &reactor_config(shared))?;
+    let _ = shared.driver_name.set(reactor.driver_name());
+    if let Some(note) = reactor.driver_note() {
+        tracing::info!("{note}");
+    }
+    let mut signals = Signals::install(reactor.waker())?;
+    let mut worker = Worker::new(shared, 0, reactor);
+    let addresses = listen(worker.reactor(), live, shared)?;
+    banner(shared, live, &addresses);
+    worker.run(move |shared| {
+        while let Some(signal) = signals.take() {
+            match signal {
+                Signal::Terminate | Signal::Interrupt => {
+                    tracing::info!("signal received, shutting down");
+                    shared.door(0).send(Mail::Stop);
+                }
+                Signal::HangUp => crate::logging::reopen(),
+            }
+        }
+    });
+    tracing::info!("bye");
+    Ok(())
+}
+
+fn driver(shared: &Shared) -> DriverChoice {
+    if shared.settings.live().force_epoll { DriverChoice::Epoll } else { DriverChoice::Auto }
+}
+
+fn reactor_config(shared: &Shared) -> darter_reactor::Config {
+    darter_reactor::Config { backlog: shared.settings.live().tcp.backlog, ..darter_reactor::Config::default() }
+}
+
+/// Everything threads share, for `threads` threads. Lives as long as the process.
+pub fn build(settings: Arc<Settings>, live: &Live, threads: usize) -> io::Result<&'static Shared> {
+    let shards = match live.shards {
+        0 => (threads * SHARDS_PER_THREAD).next_power_of_two().clamp(SHARDS_MIN, SHARDS_MAX),
+        n => (n as usize).next_power_of_two().clamp(2, SHARDS_MAX),
+    };
+    let hasher = KeyHasher::random();
+    let mut seeds = Rng::new(hasher.hash(b"seed"));
+    let cells = (0..shards)
+        .map(|id| {
+            let shard = Shard::new(live.dbnum as usize, seeds.next_u64(), hasher)?;
+            Ok(Cell::<Part, Job>::new(id as u16, Part::new(shard)))
+        })
+        .collect::<io::Result<Vec<_>>>()?;
+    let registry = Registry::build();
+    let commands = registry.entries().len();
+    let now = crate::core::unix_ms();
+    Ok(Box::leak(Box::new(Shared {
+        cells: Box::leak(cells.into_boxed_slice()),
+        router: Router::new(hasher, shards as u16),
+        registry,
+        settings,
+        doors: Shared::make_doors(threads),
+        stats: (0..threads).map(|_| ThreadStats::new(commands)).collect(),
+        clients: Mutex::new(HashMap::new()),
+        next_client_id: AtomicU64::new(1),
+        cards: (0..shards).map(|_| Mutex::new(ShardCard::default())).collect(),
+        memory_bytes: AtomicU64::new(0),
+        memory_peak_bytes: AtomicU64::new(0),
+        is_over_limit: AtomicBool::new(false),
+        monitors: AtomicU32::new(0),
+        paused_until_ms: AtomicI64::new(0),
+        pause_writes_only: AtomicBool::new(false),
+        is_stopping: AtomicBool::new(false),
+        slowlog: Mutex::new(SlowLog::default()),
+        errors: Mutex::new(HashMap::new()),
+        started: Instant::now(),
+        started_unix_s: now / 1000,
+        run_id: hex(&mut seeds, 40),
+        driver_name: OnceLock::new(),
+        port: AtomicU32::new(0),
+    })))
+}
+
+fn hex(rng: &mut Rng, digits: usize) -> String {
+    (0..digits).map(|_| char::from(b"0123456789abcdef"[rng.below(16) as usize])).collect()
+}
+
+/// Opens every configured listener; returns their addresses as text.
+fn listen(reactor: &mut Reactor, live: &Live, shared: &Shared) -> io::Result<Vec<String>> {
+    let mut shown = Vec::new();
+    if let Some(port) = live.port {
+        for address in addresses(&live.bind, port)? {
+            match reactor.listen(&ListenAddr::Tcp(address.at)) {
+                Ok(id) => {
+                    if let Some(ListenAddr::Tcp(at)) = reactor.local_addr(id) {
+                        shared.port.store(u32::from(at.port()), std::sync::atomic::Ordering::Relaxed);
+                        shown.push(at.to_string());
+                    }
+                }
+                Err(error) if address.is_optional => tracing::debug!("not listening on {}: {error}", address.at),
+                Err(error) => {
+                    return Err(io::Error::new(error.kind(), format!("cannot listen on {}: {error}", address.at)));
+                }
+            }
+        }
+    }
+    if let Some(path) = &live.unixsocket {
+        let address = ListenAddr::Unix { path: path.clone(), mode: live.unixsocketperm };
+        reactor.listen(&address).map_err(|error| {
+            io::Error::new(error.kind(), format!("cannot listen on {}: {error}", path.display()))
+        })?;
+        shown.push(path.display().to_string());
+    }
+    Ok(shown)
+}
+
+struct Bind {
+    at: SocketAddr,
+    is_optional: bool,
+}
+
+/// What `bind` means: names and addresses, `*` for all of a family, nothing for all.
+fn addresses(bind: &[String], port: u16) -> io::Result<Vec<Bind>> {
+    if bind.is_empty() {
+        return Ok(vec![
+            Bind { at: (Ipv4Addr::UNSPECIFIED, port).into(), is_optional: false },
+            Bind { at: (Ipv6Addr::UNSPECIFIED, port).into(), is_optional: true },
+        ]);
+    }
+    let mut out: Vec<Bind> = Vec::new();
+    for word in bind {
+        let (name, is_optional) = word.strip_prefix('-').map_or((word.as_str(), false), |rest| (rest, true));
+        let found: Vec<SocketAddr> = match name {
+            "*" => vec![(IpAddr::V4(Ipv4Addr::UNSPECIFIED), port).into()],
+            "::*" => vec![(IpAddr::V6(Ipv6Addr::UNSPECIFIED), port).into()],
+            _ => match (name, port).to_socket_addrs() {
+                Ok(found) => found.collect(),
+                Err(_) if is_optional => Vec::new(),
+                Err(error) => {
+                    return Err(io::Error::new(error.kind(), format!("cannot resolve bind address {name}: {error}")));
+                }
+            },
+        };
+        for at in found {
+            // A name may stand for both families; one of them may be missing on this machine.
+            if !out.iter().any(|bind| bind.at == at) {
+                let is_second = out.iter().any(|bind| bind.at.is_ipv4() != at.is_ipv4());
+                out.push(Bind { at, is_optional: is_optional || (at.is_ipv6() && is_second) });
+            }
+        }
+    }
+    Ok(out)
+}
+
+fn banner(shared: &Shared, live: &Live, addresses: &[String]) {
+    let limit = match live.maxmemory {
+        0 => "none".to_owned(),
+        bytes => darter_base::units::format_bytes_human(bytes),
+    };
+    tracing::info!(
+        "darter {} ready in {} ms: {} threads, {} shards, {}, memory limit {limit}, listening on {}",
+        env!("CARGO_PKG_VERSION"),
+        shared.started.elapsed().as_millis(),
+        shared.doors.len(),
+        shared.router.shards_len(),
+        shared.driver_name.get().unwrap_or(&"?"),
+        if addresses.is_empty() { "nothing".to_owned() } else { addresses.join(", ") },
+    );
+}

@@ -1,0 +1,387 @@
+//! A thread's loop: read all, execute all, write all, keep house.
+
+use std::io::Write;
+use std::os::fd::{AsFd, AsRawFd};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use darter_latch::{Waiter, drive};
+use darter_reactor::{CloseReason, Event, Reactor, Socket, Token};
+
+use crate::clients::ClientCard;
+use crate::conn::{Conn, OUTPUT_PAUSE_BYTES, Window};
+use crate::core::Core;
+use crate::house::House;
+use crate::job::{BUDGET, Body, Job};
+use crate::multi;
+use crate::session::Session;
+use crate::shared::{Mail, Shared};
+
+/// Input kept for a connection that cannot run commands before reading from it is paused.
+const INPUT_PAUSE_BYTES: usize = 1 << 20;
+/// Output buffers up to this size are kept for reuse by the same connection.
+const OUTPUT_KEEP_BYTES: usize = 64 << 10;
+/// The longest sleep of an idle thread.
+const TURN_MAX: Duration = Duration::from_millis(100);
+
+/// One I/O thread.
+pub struct Worker {
+    core: Core,
+    reactor: Reactor,
+    conns: Vec<Option<Box<Conn>>>,
+    window: Window,
+    dirty: Vec<Token>,
+    accepted: Vec<Socket>,
+    closed: Vec<(Token, bool)>,
+    writable: Vec<Token>,
+    mail: Vec<Mail>,
+    house: House,
+    is_stopping: bool,
+}
+
+impl Worker {
+    /// The worker of thread `thread`, around a reactor made on this thread.
+    pub fn new(shared: &'static Shared, thread: u16, reactor: Reactor) -> Worker {
+        shared.door(thread).open(reactor.waker());
+        Worker {
+            core: Core::new(shared, thread),
+            reactor,
+            conns: Vec::new(),
+            window: Window::default(),
+            dirty: Vec::new(),
+            accepted: Vec::new(),
+            closed: Vec::new(),
+            writable: Vec::new(),
+            mail: Vec::new(),
+            house: House::new(shared, thread),
+            is_stopping: false,
+        }
+    }
+
+    /// The reactor, to listen on before the loop starts.
+    pub fn reactor(&mut self) -> &mut Reactor {
+        &mut self.reactor
+    }
+
+    /// Serves until told to stop. `on_turn` runs once a turn; thread 0 looks at signals there.
+    pub fn run(&mut self, mut on_turn: impl FnMut(&'static Shared)) {
+        while !self.is_stopping {
+            let sleep = if self.dirty.is_empty() { self.house.sleep(&self.core).min(TURN_MAX) } else { Duration::ZERO };
+            if let Err(error) = self.turn(sleep) {
+                tracing::error!("event loop: {error}");
+            }
+            on_turn(self.core.shared);
+        }
+        self.flush_before_end();
+    }
+
+    fn turn(&mut self, sleep: Duration) -> std::io::Result<()> {
+        let Worker { core, reactor, conns, window, dirty, accepted, closed, writable, .. } = self;
+        let door = core.shared.door(core.thread);
+        let mut is_first = true;
+        let stats = core.stats();
+        reactor.turn(
+            Some(sleep),
+            || !door.has_mail(),
+            |event| {
+                if is_first {
+                    core.refresh();
+                    is_first = false;
+                }
+                match event {
+                    Event::Data { token, bytes } => {
+                        stats.input_bytes.add(bytes.len() as u64);
+                        stats.reads.add(1);
+                        if let Some(conn) = find(conns, token) {
+                            conn.receive(core, window, bytes);
+                            mark_dirty(conn, dirty);
+                        }
+                    }
+                    Event::Accepted { socket, .. } => accepted.push(socket),
+                    Event::Closed { token, reason } => closed.push((token, matches!(reason, CloseReason::Eof))),
+                    Event::Writable { token } => writable.push(token),
+                }
+            },
+        )?;
+        if is_first {
+            self.core.refresh();
+        }
+        self.stats_turn();
+        self.accept_all();
+        self.read_mail();
+        self.note_writable();
+        self.flush_all();
+        self.close_all();
+        self.house.keep(&mut self.core, &mut self.conns);
+        Ok(())
+    }
+
+    fn stats_turn(&self) {
+        self.core.stats().turns.add(1);
+    }
+
+    /// Gives each new connection to the thread that has fewest.
+    fn accept_all(&mut self) {
+        for socket in std::mem::take(&mut self.accepted) {
+            let doors = &self.core.shared.doors;
+            let total: usize = doors.iter().map(|door| door.connections.load(Relaxed)).sum();
+            if total >= self.core.live.maxclients as usize {
+                self.core.stats().rejected_connections.add(1);
+                refuse(&socket);
+                continue;
+            }
+            self.core.stats().connections.add(1);
+            let fewest = (0..doors.len()).min_by_key(|&t| doors[t].connections.load(Relaxed)).unwrap_or(0);
+            doors[fewest].connections.fetch_add(1, Relaxed);
+            if fewest == usize::from(self.core.thread) {
+                self.adopt(socket);
+            } else {
+                doors[fewest].send(Mail::Connection(socket));
+            }
+        }
+    }
+
+    fn adopt(&mut self, socket: Socket) {
+        let live = &self.core.live;
+        if live.tcp.nodelay && !socket.is_unix() {
+            let _ = socket.set_nodelay();
+        }
+        if live.tcp.keepalive_s > 0 && !socket.is_unix() {
+            let _ = socket.set_keepalive(Some(Duration::from_secs(u64::from(live.tcp.keepalive_s))));
+        }
+        let (peer, local, fd) = (socket.peer(), socket.local(), socket.as_fd().as_raw_fd());
+        let Ok(token) = self.reactor.register(socket) else {
+            self.core.shared.door(self.core.thread).connections.fetch_sub(1, Relaxed);
+            return;
+        };
+        let id = self.core.shared.new_client_id();
+        let card = Arc::new(ClientCard::new(id, self.core.thread, token, peer, local, fd, self.core.now_ms));
+        lock(&self.core.shared.clients).insert(id, card.clone());
+        let must_login = !self.core.live.requirepass.is_empty();
+        let conn = Conn::new(token, Session::new(id, must_login), card);
+        let index = token.index();
+        if index >= self.conns.len() {
+            self.conns.resize_with(index + 1, || None);
+        }
+        self.conns[index] = Some(Box::new(conn));
+    }
+
+    fn read_mail(&mut self) {
+        let mut mail = std::mem::take(&mut self.mail);
+        self.core.shared.door(self.core.thread).drain(&mut mail);
+        for message in mail.drain(..) {
+            self.open(message);
+        }
+        self.mail = mail;
+    }
+
+    fn open(&mut self, message: Mail) {
+        match message {
+            Mail::Connection(socket) => self.adopt(socket),
+            Mail::Done(job) => self.finish(*job),
+            Mail::Run(job) => self.run_at_home(job),
+            Mail::Push { token, client, bytes } => {
+                if let Some(conn) = find(&mut self.conns, token).filter(|conn| conn.session.id == client) {
+                    conn.output.extend_from_slice(&bytes);
+                    mark_dirty(conn, &mut self.dirty);
+                }
+            }
+            Mail::Kill { token, client } => {
+                if let Some(conn) = find(&mut self.conns, token).filter(|conn| conn.session.id == client) {
+                    conn.session.is_closing = true;
+                    mark_dirty(conn, &mut self.dirty);
+                }
+            }
+            Mail::Unblock { .. } => {}
+            Mail::Stop => self.is_stopping = true,
+        }
+    }
+
+    /// A job of one of our connections was run: answer and go on with its pipeline.
+    fn finish(&mut self, job: Job) {
+        let Some(conn) = find(&mut self.conns, job.token).filter(|conn| conn.session.id == job.client) else {
+            return;
+        };
+        conn.output.extend_from_slice(&job.reply);
+        conn.is_stalled = false;
+        conn.resume(&mut self.core, &mut self.window);
+        mark_dirty(conn, &mut self.dirty);
+    }
+
+    /// A job that came home with all its shards.
+    fn run_at_home(&mut self, mut job: Box<Waiter<Job>>) {
+        let mut grant = std::mem::take(&mut job.grant);
+        let conn = find(&mut self.conns, job.token).filter(|conn| conn.session.id == job.client);
+        match (&job.body, conn) {
+            (Body::One { .. }, _) => crate::exec::run_job(&mut self.core, &mut grant, &mut job),
+            (_, None) => {}
+            (_, Some(conn)) => {
+                let Job { body, reply, .. } = &mut **job;
+                multi::run_held(&mut self.core, &mut conn.session, &conn.card, &mut grant, body, reply);
+            }
+        }
+        drive(self.core.shared.cells, grant, &mut self.core, BUDGET);
+        self.finish(job.into_inner());
+    }
+
+    fn note_writable(&mut self) {
+        for token in std::mem::take(&mut self.writable) {
+            if let Some(conn) = find(&mut self.conns, token) {
+                conn.awaits_writable = false;
+                mark_dirty(conn, &mut self.dirty);
+            }
+        }
+    }
+
+    /// Sends what every connection has to say. A connection whose output was over its pause mark goes on
+    /// with its input once the output is out.
+    fn flush_all(&mut self) {
+        let mut dirty = std::mem::take(&mut self.dirty);
+        let mut again = Vec::new();
+        for token in dirty.drain(..) {
+            let Some(conn) = find(&mut self.conns, token) else { continue };
+            conn.is_dirty = false;
+            let Flushed { is_open, goes_on } = flush(&mut self.core, &mut self.reactor, conn);
+            if !is_open {
+                self.closed.push((token, false));
+                continue;
+            }
+            if goes_on && !conn.input.is_empty() {
+                conn.resume(&mut self.core, &mut self.window);
+                if !conn.is_dirty {
+                    conn.is_dirty = true;
+                    again.push(token);
+                }
+            }
+            balance_reading(&mut self.reactor, conn);
+        }
+        dirty.append(&mut again);
+        self.dirty = dirty;
+    }
+
+    fn close_all(&mut self) {
+        for (token, is_eof) in std::mem::take(&mut self.closed) {
+            let Some(conn) = find(&mut self.conns, token) else { continue };
+            if is_eof && conn.is_stalled {
+                // The reply to its last command is still to come; its job closes it.
+                conn.session.is_closing = true;
+                continue;
+            }
+            self.drop_conn(token);
+        }
+    }
+
+    fn drop_conn(&mut self, token: Token) {
+        let Some(mut conn) = self.conns.get_mut(token.index()).and_then(Option::take) else { return };
+        self.reactor.close(token);
+        self.core.shared.door(self.core.thread).connections.fetch_sub(1, Relaxed);
+        lock(&self.core.shared.clients).remove(&conn.session.id);
+        if conn.session.is_monitor {
+            self.core.shared.monitors.fetch_sub(1, Relaxed);
+        }
+        conn.session.watched.clear();
+    }
+
+    fn flush_before_end(&mut self) {
+        let tokens: Vec<Token> = self.conns.iter().flatten().map(|conn| conn.token).collect();
+        for token in tokens {
+            if let Some(conn) = find(&mut self.conns, token) {
+                flush(&mut self.core, &mut self.reactor, conn);
+            }
+            self.drop_conn(token);
+        }
+    }
+}
+
+struct Flushed {
+    is_open: bool,
+    goes_on: bool,
+}
+
+/// Hands a connection's output to the kernel, as far as it takes it.
+fn flush(core: &mut Core, reactor: &mut Reactor, conn: &mut Conn) -> Flushed {
+    let was_full = conn.output.len() - conn.sent > OUTPUT_PAUSE_BYTES;
+    if conn.sent < conn.output.len() && !conn.awaits_writable {
+        match reactor.send(conn.token, &conn.output[conn.sent..]) {
+            Ok(n) => {
+                core.stats().output_bytes.add(n as u64);
+                core.stats().writes.add(1);
+                conn.sent += n;
+            }
+            Err(_) => return Flushed { is_open: false, goes_on: false },
+        }
+        if conn.sent == conn.output.len() {
+            conn.sent = 0;
+            conn.output.clear();
+            if conn.output.capacity() > OUTPUT_KEEP_BYTES {
+                conn.output = Vec::new();
+            }
+        } else {
+            conn.awaits_writable = true;
+            reactor.want_writable(conn.token);
+        }
+    }
+    let pending = conn.output.len() - conn.sent;
+    if is_over_limit(core, conn, pending) {
+        core.stats().output_limit_closed.add(1);
+        return Flushed { is_open: false, goes_on: false };
+    }
+    if conn.session.is_closing && pending == 0 && !conn.is_stalled {
+        reactor.shutdown_write(conn.token);
+        return Flushed { is_open: false, goes_on: false };
+    }
+    Flushed { is_open: true, goes_on: was_full && !conn.is_held_back() }
+}
+
+/// Whether a client lets more output pile up than `client-output-buffer-limit` allows its class.
+fn is_over_limit(core: &Core, conn: &mut Conn, pending: usize) -> bool {
+    let class = if conn.is_subscriber() { core.live.output_limits.pubsub } else { core.live.output_limits.normal };
+    if class.hard_bytes != 0 && pending as u64 > class.hard_bytes {
+        return true;
+    }
+    if class.soft_bytes == 0 || (pending as u64) <= class.soft_bytes {
+        conn.over_soft_since_ms = 0;
+        return false;
+    }
+    if conn.over_soft_since_ms == 0 {
+        conn.over_soft_since_ms = core.now_ms;
+    }
+    core.now_ms.saturating_sub(conn.over_soft_since_ms) > u64::from(class.soft_s) * 1000
+}
+
+/// Stops reading from a connection that cannot keep up with itself, and starts again when it can.
+fn balance_reading(reactor: &mut Reactor, conn: &mut Conn) {
+    let is_full = conn.is_held_back() && conn.input.len() > INPUT_PAUSE_BYTES;
+    if is_full != conn.is_paused {
+        conn.is_paused = is_full;
+        if is_full {
+            reactor.pause(conn.token);
+        } else {
+            reactor.resume(conn.token);
+        }
+    }
+}
+
+/// The connection behind a token, unless it has gone.
+pub fn find(conns: &mut [Option<Box<Conn>>], token: Token) -> Option<&mut Conn> {
+    conns.get_mut(token.index())?.as_deref_mut().filter(|conn| conn.token == token)
+}
+
+fn mark_dirty(conn: &mut Conn, dirty: &mut Vec<Token>) {
+    if !conn.is_dirty {
+        conn.is_dirty = true;
+        dirty.push(conn.token);
+    }
+}
+
+fn refuse(socket: &Socket) {
+    if let Ok(fd) = socket.as_fd().try_clone_to_owned() {
+        let _ = std::fs::File::from(fd).write(b"-ERR max number of clients reached\r\n");
+    }
+}
+
+/// Locks a mutex whose data stays sound even if a holder panicked.
+pub fn lock<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}

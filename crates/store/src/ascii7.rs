@@ -1,0 +1,81 @@
+//! Seven-bit packing of plain ASCII: eight characters in seven bytes.
+//!
+//! Used by `record` for long values only, where an eighth of the value outweighs the work.
+
+/// Bytes that `len` packed characters take.
+pub const fn packed_len(len: usize) -> usize {
+    len - len / 8
+}
+
+/// Whether every byte is plain ASCII.
+pub fn fits(text: &[u8]) -> bool {
+    text.is_ascii()
+}
+
+const LOW7: u64 = 0x7f7f_7f7f_7f7f_7f7f;
+
+/// Squeezes the low seven bits of eight bytes into the low 56 bits.
+#[inline]
+fn squeeze(word: u64) -> u64 {
+    let w = word & LOW7;
+    // pairs of 7 -> 14, pairs of 14 -> 28, one pair of 28 -> 56
+    let w = (w & 0x007f_007f_007f_007f) | ((w & 0x7f00_7f00_7f00_7f00) >> 1);
+    let w = (w & 0x0000_3fff_0000_3fff) | ((w & 0x3fff_0000_3fff_0000) >> 2);
+    (w & 0x0fff_ffff) | ((w >> 32) << 28)
+}
+
+/// The opposite of [`squeeze`].
+#[inline]
+fn spread(word: u64) -> u64 {
+    let w = (word & 0x0fff_ffff) | ((word >> 28) << 32);
+    let w = (w & 0x0000_3fff_0000_3fff) | ((w << 2) & 0x3fff_0000_3fff_0000);
+    (w & 0x007f_007f_007f_007f) | ((w << 1) & 0x7f00_7f00_7f00_7f00)
+}
+
+/// Packs `text` into `out`, which holds exactly `packed_len(text.len())` bytes.
+pub fn pack(text: &[u8], out: &mut [u8]) {
+    debug_assert_eq!(out.len(), packed_len(text.len()));
+    let mut from = text.chunks_exact(8);
+    let mut to = out.chunks_exact_mut(7);
+    for (eight, seven) in from.by_ref().zip(to.by_ref()) {
+        let word = squeeze(u64::from_le_bytes(eight.try_into().expect("chunk of eight")));
+        seven.copy_from_slice(&word.to_le_bytes()[..7]);
+    }
+    to.into_remainder().copy_from_slice(from.remainder());
+}
+
+/// Appends the `len` characters packed in `packed` to `out`.
+pub fn unpack(packed: &[u8], len: usize, out: &mut Vec<u8>) {
+    debug_assert_eq!(packed.len(), packed_len(len));
+    let start = out.len();
+    out.resize(start + len, 0);
+    let mut to = out[start..].chunks_exact_mut(8);
+    let mut from = packed.chunks_exact(7);
+    // `to` ends first: its tail of len % 8 bytes is stored as it is
+    for eight in to.by_ref() {
+        let seven = from.next().expect("packed length matches");
+        let mut word = [0u8; 8];
+        word[..7].copy_from_slice(seven);
+        eight.copy_from_slice(&spread(u64::from_le_bytes(word)).to_le_bytes());
+    }
+    let tail = to.into_remainder();
+    let tail_len = tail.len();
+    tail.copy_from_slice(&packed[packed.len() - tail_len..]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn round_trips_every_length() {
+        let text: Vec<u8> = (0..600u32).map(|i| (i * 37 % 128) as u8).collect();
+        for len in 0..text.len() {
+            let mut packed = vec![0; packed_len(len)];
+            pack(&text[..len], &mut packed);
+            let mut out = b"head".to_vec();
+            unpack(&packed, len, &mut out);
+            assert_eq!(&out[4..], &text[..len], "length {len}");
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! What a command did to which key, for those who asked to know.
+//!
+//! Every mutation reports one [`Event`]. With nobody listening that costs a counter and a branch;
+//! otherwise the shard keeps the change until the command ends, and the executor passes it to
+//! watchers, blocked clients, client caches and notifications before the shard is let go.
+
+/// The class letter of a keyspace event, one bit each, as in `notify-keyspace-events`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Class(pub u32);
+
+impl Class {
+    /// `g`: commands that are not about one type.
+    pub const GENERIC: Class = Class(1 << 0);
+    /// `$`: strings.
+    pub const STRING: Class = Class(1 << 1);
+    /// `l`: lists.
+    pub const LIST: Class = Class(1 << 2);
+    /// `s`: sets.
+    pub const SET: Class = Class(1 << 3);
+    /// `h`: hashes.
+    pub const HASH: Class = Class(1 << 4);
+    /// `z`: sorted sets.
+    pub const ZSET: Class = Class(1 << 5);
+    /// `x`: expired keys.
+    pub const EXPIRED: Class = Class(1 << 6);
+    /// `e`: evicted keys.
+    pub const EVICTED: Class = Class(1 << 7);
+    /// `t`: streams.
+    pub const STREAM: Class = Class(1 << 8);
+    /// `m`: misses on reads.
+    pub const KEY_MISS: Class = Class(1 << 9);
+    /// `d`: module types.
+    pub const MODULE: Class = Class(1 << 10);
+    /// `n`: keys that are new.
+    pub const NEW: Class = Class(1 << 11);
+}
+
+/// An event: its class and the name Redis publishes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Event {
+    /// Which letter of `notify-keyspace-events` lets it through.
+    pub class: Class,
+    /// The published name, such as `set` or `expire`.
+    pub name: &'static str,
+}
+
+impl Event {
+    /// An event of `class` called `name`.
+    pub const fn new(class: Class, name: &'static str) -> Event {
+        Event { class, name }
+    }
+
+    /// A key's time was up.
+    pub const EXPIRED: Event = Event::new(Class::EXPIRED, "expired");
+    /// A key made room for others.
+    pub const EVICTED: Event = Event::new(Class::EVICTED, "evicted");
+    /// A key was deleted.
+    pub const DEL: Event = Event::new(Class::GENERIC, "del");
+    /// A key appeared that was not there.
+    pub const NEW: Event = Event::new(Class::NEW, "new");
+}
+
+/// One change of one key.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Change {
+    /// Database number.
+    pub db: usize,
+    /// The key.
+    pub key: Box<[u8]>,
+    /// What happened.
+    pub event: Event,
+}
+
+/// Who listens to a shard's changes, one bit each.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Listeners(pub u8);
+
+impl Listeners {
+    /// Keyspace notifications are configured.
+    pub const NOTIFY: Listeners = Listeners(1);
+    /// Some connection watches a key of this shard.
+    pub const WATCH: Listeners = Listeners(2);
+    /// Some client waits for a key of this shard.
+    pub const WAITERS: Listeners = Listeners(4);
+    /// Some client caches a key of this shard.
+    pub const TRACKING: Listeners = Listeners(8);
+    /// Every change is journalled.
+    pub const JOURNAL: Listeners = Listeners(16);
+
+    /// Whether any of `other`'s bits is set.
+    pub fn any(self, other: Listeners) -> bool {
+        self.0 & other.0 != 0
+    }
+
+    /// Sets or clears `which`.
+    pub fn set(&mut self, which: Listeners, on: bool) {
+        if on {
+            self.0 |= which.0;
+        } else {
+            self.0 &= !which.0;
+        }
+    }
+}
+
+/// The changes of the command that runs, and how many there ever were.
+#[derive(Debug, Default)]
+pub struct ChangeLog {
+    listeners: Listeners,
+    pending: Vec<Change>,
+    total: u64,
+}
+
+impl ChangeLog {
+    /// Notes that `event` happened to `key`.
+    #[inline]
+    pub fn push(&mut self, db: usize, key: &[u8], event: Event) {
+        self.total += 1;
+        if self.listeners.0 != 0 {
+            self.keep(db, key, event);
+        }
+    }
+
+    /// Notes an event that changes nothing a snapshot would hold (a miss, say).
+    pub fn push_uncounted(&mut self, db: usize, key: &[u8], event: Event) {
+        if self.listeners.0 != 0 {
+            self.keep(db, key, event);
+        }
+    }
+
+    #[cold]
+    fn keep(&mut self, db: usize, key: &[u8], event: Event) {
+        self.pending.push(Change { db, key: key.into(), event });
+    }
+
+    /// Number of changes since start, as `rdb_changes_since_last_save` counts them.
+    pub fn total(&self) -> u64 {
+        self.total
+    }
+
+    /// Adds changes that have no key of their own (a flush of `n` keys).
+    pub fn count(&mut self, n: u64) {
+        self.total += n;
+    }
+
+    /// Whether changes wait to be passed on.
+    #[inline]
+    pub fn has_pending(&self) -> bool {
+        !self.pending.is_empty()
+    }
+
+    /// Takes what waits.
+    pub fn take(&mut self) -> Vec<Change> {
+        std::mem::take(&mut self.pending)
+    }
+
+    /// Who listens.
+    pub fn listeners(&self) -> Listeners {
+        self.listeners
+    }
+
+    /// Starts or stops keeping changes for `which`.
+    pub fn listen(&mut self, which: Listeners, on: bool) {
+        self.listeners.set(which, on);
+    }
+}

@@ -1,0 +1,30 @@
+//! One numbered database's part of a shard.
+
+use darter_index::Index;
+
+/// The index of one database and what is counted about it.
+pub struct Db {
+    pub(crate) index: Index,
+    pub(crate) expiring: usize,
+}
+
+impl Db {
+    pub(crate) fn new() -> Db {
+        Db { index: Index::new(), expiring: 0 }
+    }
+
+    /// Number of keys.
+    pub fn len(&self) -> usize {
+        self.index.len()
+    }
+
+    /// Whether there is no key.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Number of keys with a deadline.
+    pub fn expiring(&self) -> usize {
+        self.expiring
+    }
+}

@@ -1,0 +1,348 @@
+//! One key's place in its shard: what a command sees of the keyspace.
+//!
+//! The lookup happens once, when the place is made; a key whose time is up is removed then.
+
+use darter_index::Slot;
+use darter_slab::Arena;
+
+use crate::change::{Class, Event};
+use crate::object::{Object, Type};
+use crate::record::{self, Expiry, Extras, Kind, Meta, Payload, Record, Value};
+use crate::shard::{Full, Key, Shard, deadline_after};
+use crate::text::Text;
+
+/// The value is not of the type the command works on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct WrongType;
+
+/// A key, found or not, in a shard that is held.
+pub struct Keyed<'a> {
+    shard: &'a mut Shard,
+    db: usize,
+    key: Key<'a>,
+    now_ms: u64,
+    slot: Option<Slot>,
+}
+
+impl<'a> Keyed<'a> {
+    /// Finds `key` in database `db` of `shard` as of `now_ms`.
+    #[inline]
+    pub fn find(shard: &'a mut Shard, db: usize, key: Key<'a>, now_ms: u64) -> Keyed<'a> {
+        let slot = shard.find(db, key, now_ms);
+        Keyed { shard, db, key, now_ms, slot }
+    }
+
+    /// Finds `key` for a reading command: counts a hit or a miss.
+    #[inline]
+    pub fn read(shard: &'a mut Shard, db: usize, key: Key<'a>, now_ms: u64) -> Keyed<'a> {
+        let keyed = Keyed::find(shard, db, key, now_ms);
+        match keyed.slot {
+            Some(_) => keyed.shard.counters.hits += 1,
+            None => {
+                const MISS: Event = Event::new(Class::KEY_MISS, "keymiss");
+                keyed.shard.counters.misses += 1;
+                keyed.shard.changes.push_uncounted(db, key.bytes, MISS);
+            }
+        }
+        keyed
+    }
+
+    /// The key's bytes.
+    pub fn name(&self) -> &'a [u8] {
+        self.key.bytes
+    }
+
+    /// The time the command runs at, Unix milliseconds.
+    pub fn now_ms(&self) -> u64 {
+        self.now_ms
+    }
+
+    /// Whether the key is there.
+    #[inline]
+    pub fn exists(&self) -> bool {
+        self.slot.is_some()
+    }
+
+    /// The record, if the key is there.
+    #[inline]
+    pub fn record(&self) -> Option<Record<'_>> {
+        self.slot.map(|slot| self.shard.record_at(self.db, slot))
+    }
+
+    /// The type of the value, if the key is there.
+    pub fn kind(&self) -> Option<Type> {
+        self.record().map(Record::value_type)
+    }
+
+    /// The string value.
+    ///
+    /// Errors: the value has another type.
+    #[inline]
+    pub fn text(&self) -> Result<Option<Text<'_>>, WrongType> {
+        match self.record() {
+            None => Ok(None),
+            Some(record) => record.text().map(Some).ok_or(WrongType),
+        }
+    }
+
+    /// The string value for a reply, without the second look at `self` that a borrow would need.
+    ///
+    /// Errors: the value has another type.
+    #[inline]
+    pub fn into_text(self) -> Result<Option<Text<'a>>, WrongType> {
+        let Some(slot) = self.slot else { return Ok(None) };
+        let shard: &'a Shard = self.shard;
+        shard.record_at(self.db, slot).text().map(Some).ok_or(WrongType)
+    }
+
+    /// Writes a string, whatever was there before.
+    ///
+    /// Errors: no room; the old value stays.
+    #[inline]
+    pub fn put_text(&mut self, value: &[u8], expiry: Expiry) -> Result<(), Full> {
+        match self.slot {
+            Some(slot) => self.shard.overwrite(self.db, self.key, slot, value, expiry, self.now_ms),
+            None => self.create(Payload::of_text(value), expiry, None),
+        }
+    }
+
+    /// Writes a string with memcached's flags and CAS token.
+    ///
+    /// Errors: no room; the old value stays.
+    pub fn put_item(&mut self, value: &[u8], expiry: Expiry, extras: Extras) -> Result<(), Full> {
+        let payload = Payload::of_text(value);
+        match self.slot {
+            None => self.create(payload, expiry, Some(extras)),
+            Some(slot) => {
+                let record = self.shard.record_at(self.db, slot);
+                let meta = Meta {
+                    deadline_ms: deadline_after(record, expiry),
+                    extras: Some(extras),
+                    sticky: record.is_sticky(),
+                };
+                self.shard.rewrite(self.db, self.key, slot, &meta, &payload, self.now_ms)
+            }
+        }
+    }
+
+    fn create(&mut self, payload: Payload<'_>, expiry: Expiry, extras: Option<Extras>) -> Result<(), Full> {
+        let deadline_ms = match expiry {
+            Expiry::At(ms) => Some(ms),
+            Expiry::None | Expiry::Keep => None,
+        };
+        let meta = Meta { deadline_ms, extras, sticky: false };
+        self.slot = Some(self.shard.create(self.db, self.key, &meta, &payload, self.now_ms)?);
+        Ok(())
+    }
+
+    /// Makes the string `len` bytes long (zeros are added, or the end is cut) and hands it out for
+    /// change in place. The key is created when missing. Its deadline stays.
+    ///
+    /// Cost: a copy of the value when its block is too small, so appends should ask for growth by
+    /// the block's slack first.  Errors: no room; nothing changed.
+    ///
+    /// The value must be a string (see [`Keyed::text`]).
+    pub fn edit_text(&mut self, len: usize) -> Result<&mut [u8], Full> {
+        match self.slot {
+            None => self.create(Payload::Raw { prefix: &[], len }, Expiry::None, None)?,
+            Some(slot) => self.make_raw(slot, len)?,
+        }
+        let Some(slot) = self.slot else { unreachable!("created above") };
+        let handle = self.shard.dbs[self.db].index.handle(slot);
+        Ok(record::raw_value_mut(self.shard.arena.tail_mut(handle)))
+    }
+
+    fn make_raw(&mut self, slot: Slot, len: usize) -> Result<(), Full> {
+        let handle = self.shard.dbs[self.db].index.handle(slot);
+        let record = Record { tail: self.shard.arena.tail(handle) };
+        if record.kind() == Kind::Raw {
+            let wanted = record.payload_at() + 4 + len;
+            if wanted <= self.shard.arena.size(handle) {
+                record::raw_resize(self.shard.arena.tail_mut(handle), len);
+                return Ok(());
+            }
+        }
+        let meta = record.meta();
+        let Some(text) = record.text() else { unreachable!("the caller checked the type") };
+        let kept = text.bytes();
+        let prefix = kept[..kept.len().min(len)].to_vec();
+        self.shard.rewrite(self.db, self.key, slot, &meta, &Payload::Raw { prefix: &prefix, len }, self.now_ms)
+    }
+
+    /// Removes the key; returns whether it was there. The caller reports the event.
+    pub fn remove(&mut self) -> bool {
+        match self.slot.take() {
+            Some(slot) => {
+                self.shard.remove_at(self.db, self.key, slot);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// The deadline in Unix milliseconds; `None` when the key is missing or lives for ever.
+    pub fn deadline_ms(&self) -> Option<u64> {
+        self.record().and_then(Record::deadline_ms)
+    }
+
+    /// Sets or clears the deadline of a key that is there; returns whether it is there.
+    ///
+    /// Errors: no room for the longer record; nothing changed.
+    pub fn set_deadline(&mut self, deadline_ms: Option<u64>) -> Result<bool, Full> {
+        let Some(slot) = self.slot else { return Ok(false) };
+        let handle = self.shard.dbs[self.db].index.handle(slot);
+        let record = Record { tail: self.shard.arena.tail(handle) };
+        if let Some(ms) = deadline_ms
+            && record.deadline_ms().is_some()
+            && record::overwrite_deadline(self.shard.arena.tail_mut(handle), ms)
+        {
+            self.shard.dbs[self.db].index.note_expiry(slot, ms, self.now_ms);
+            return Ok(true);
+        }
+        let record = Record { tail: self.shard.arena.tail(handle) };
+        if record.deadline_ms() != deadline_ms {
+            self.reshape(slot, deadline_ms)?;
+        }
+        Ok(true)
+    }
+
+    /// Rewrites the record with another head over the same payload bytes.
+    fn reshape(&mut self, slot: Slot, deadline_ms: Option<u64>) -> Result<(), Full> {
+        let record = self.shard.record_at(self.db, slot);
+        let meta = Meta { deadline_ms, ..record.meta() };
+        match record.value() {
+            Value::Object(kind, id) => {
+                self.shard.rewrite(self.db, self.key, slot, &meta, &Payload::Object(kind, id), self.now_ms)
+            }
+            Value::Text(bytes) if record.kind() == Kind::Raw => {
+                let bytes = bytes.to_vec();
+                let payload = Payload::Raw { prefix: &bytes, len: bytes.len() };
+                self.shard.rewrite(self.db, self.key, slot, &meta, &payload, self.now_ms)
+            }
+            Value::Text(bytes) => {
+                let bytes = bytes.to_vec();
+                self.shard.rewrite(self.db, self.key, slot, &meta, &Payload::Text(&bytes), self.now_ms)
+            }
+            Value::Packed(packed, len) => {
+                let bytes = Text::Packed(packed, len).bytes().into_owned();
+                self.shard.rewrite(self.db, self.key, slot, &meta, &Payload::Packed(&bytes), self.now_ms)
+            }
+        }
+    }
+
+    /// Marks the key so that eviction leaves it alone, or clears the mark; returns whether it changed.
+    pub fn set_sticky(&mut self, on: bool) -> bool {
+        let Some(slot) = self.slot else { return false };
+        let handle = self.shard.dbs[self.db].index.handle(slot);
+        if (Record { tail: self.shard.arena.tail(handle) }).is_sticky() == on {
+            return false;
+        }
+        record::set_sticky(self.shard.arena.tail_mut(handle), on);
+        true
+    }
+
+    /// The collection at the key, to read.
+    pub fn object(&self) -> Option<&Object> {
+        match self.record()?.value() {
+            Value::Object(_, id) => Some(self.shard.objects.get(id)),
+            _ => None,
+        }
+    }
+
+    /// The collection at the key and the arena its packs live in, to change.
+    pub fn object_mut(&mut self) -> Option<(&mut Object, &mut Arena)> {
+        match self.record()?.value() {
+            Value::Object(_, id) => Some((self.shard.objects.get_mut(id), &mut self.shard.arena)),
+            _ => None,
+        }
+    }
+
+    /// Puts a collection at the key, whatever was there before.
+    ///
+    /// Errors: no room; the old value stays and `object` is lost.
+    pub fn put_object(&mut self, object: Object, expiry: Expiry) -> Result<(), Full> {
+        let kind = object.kind();
+        let id = self.shard.objects.insert(object);
+        let payload = Payload::Object(kind, id);
+        let done = match self.slot {
+            None => self.create(payload, expiry, None),
+            Some(slot) => {
+                let record = self.shard.record_at(self.db, slot);
+                let meta = Meta {
+                    deadline_ms: deadline_after(record, expiry),
+                    extras: None,
+                    sticky: record.is_sticky(),
+                };
+                self.shard.rewrite(self.db, self.key, slot, &meta, &payload, self.now_ms)
+            }
+        };
+        if done.is_err() {
+            let mut object = self.shard.objects.remove(id);
+            object.clear(&mut self.shard.arena);
+        }
+        done
+    }
+
+    /// The arena collections of this shard live in.
+    pub fn arena(&self) -> &Arena {
+        &self.shard.arena
+    }
+
+    /// The arena, to build a collection before it is put.
+    pub fn arena_mut(&mut self) -> &mut Arena {
+        &mut self.shard.arena
+    }
+
+    /// Hashes a member or field as this shard does.
+    pub fn hash(&self, member: &[u8]) -> u64 {
+        self.shard.hasher.hash(member)
+    }
+
+    /// Randomness of the shard.
+    pub fn random(&mut self) -> u64 {
+        self.shard.rng.next_u64()
+    }
+
+    /// A fresh CAS token.
+    pub fn next_cas(&mut self) -> u64 {
+        self.shard.next_cas()
+    }
+
+    /// Reports that `event` happened to the key.
+    #[inline]
+    pub fn changed(&mut self, event: Event) {
+        self.shard.changes.push(self.db, self.key.bytes, event);
+    }
+
+    /// Bytes that the key's record takes in its arena, and its share of the index.
+    pub fn memory_bytes(&self) -> Option<usize> {
+        let slot = self.slot?;
+        let handle = self.shard.dbs[self.db].index.handle(slot);
+        Some(self.shard.arena.size(handle) + size_of::<u32>() + 1)
+    }
+}
+
+impl<'a> Record<'a> {
+    /// The string value, unless the value has another type.
+    #[inline]
+    pub fn text(self) -> Option<Text<'a>> {
+        match self.value() {
+            Value::Text(bytes) => Some(Text::Plain(bytes)),
+            Value::Packed(packed, len) => Some(Text::Packed(packed, len)),
+            Value::Object(..) => None,
+        }
+    }
+
+    /// The type of the value.
+    pub fn value_type(self) -> Type {
+        match self.value() {
+            Value::Object(kind, _) => kind,
+            _ => Type::String,
+        }
+    }
+
+    /// Whether a string was grown or changed in place, which `OBJECT ENCODING` shows as `raw`.
+    pub fn was_edited(self) -> bool {
+        self.kind() == Kind::Raw
+    }
+}

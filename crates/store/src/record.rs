@@ -1,0 +1,500 @@
+//! The bytes of one key: header, deadline, memcached extras, key, and value or object number.
+//!
+//! ```text
+//! byte 0     kind:3 | ttl:2 | extras:1 | sticky:1 | wide:1
+//! 1 or 4 B   key length
+//! 0, 5, 8 B  deadline: ms since 2020-01-01 (5 B), or ms since 1970 (8 B) where that does not reach
+//! 0 or 12 B  memcached flags (4) and CAS (8)
+//! key
+//! Text       varint length, bytes            Raw     u32 length, bytes (was grown in place)
+//! Packed     varint length, 7-bit packed     Object  type byte, u32 number in `Shard::objects`
+//! ```
+//!
+//! A record has exactly one referrer, its index slot, so the shard may move it at any time.
+
+use crate::ascii7;
+use crate::object::Type;
+
+/// Milliseconds between 1970 and 2020, the origin of short deadlines.
+const SHORT_TTL_ORIGIN_MS: u64 = 1_577_836_800_000;
+/// Short deadlines are below this many milliseconds after their origin (34 years).
+const SHORT_TTL_SPAN_MS: u64 = 1 << 40;
+/// Shorter values are not worth packing.
+const PACK_BYTES_MIN: usize = 512;
+
+const KIND: u8 = 0b0000_0111;
+const TTL: u8 = 0b0001_1000;
+const TTL_SHORT: u8 = 0b0000_1000;
+const TTL_LONG: u8 = 0b0001_0000;
+const EXTRAS: u8 = 0b0010_0000;
+const STICKY: u8 = 0b0100_0000;
+const WIDE: u8 = 0b1000_0000;
+
+/// How the payload is written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub(crate) enum Kind {
+    Text = 0,
+    Raw = 1,
+    Packed = 2,
+    Object = 3,
+}
+
+/// What a write does to a key's deadline.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Expiry {
+    /// The key lives for ever.
+    None,
+    /// The key keeps the deadline it has, if any.
+    Keep,
+    /// The key dies at this Unix time in milliseconds.
+    At(u64),
+}
+
+/// Memcached's part of an item.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Extras {
+    /// Client flags.
+    pub flags: u32,
+    /// The CAS token.
+    pub cas: u64,
+}
+
+/// What stands before the payload.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Meta {
+    pub deadline_ms: Option<u64>,
+    pub extras: Option<Extras>,
+    pub sticky: bool,
+}
+
+/// A payload to write.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Payload<'a> {
+    Text(&'a [u8]),
+    /// Room for `len` bytes; the first are `prefix`, the rest zeros.
+    Raw {
+        prefix: &'a [u8],
+        len: usize,
+    },
+    Packed(&'a [u8]),
+    Object(Type, u32),
+}
+
+impl<'a> Payload<'a> {
+    /// The payload for a string value: packed when that pays.
+    pub fn of_text(value: &'a [u8]) -> Payload<'a> {
+        if value.len() >= PACK_BYTES_MIN && ascii7::fits(value) {
+            Payload::Packed(value)
+        } else {
+            Payload::Text(value)
+        }
+    }
+
+    fn kind(&self) -> Kind {
+        match self {
+            Payload::Text(_) => Kind::Text,
+            Payload::Raw { .. } => Kind::Raw,
+            Payload::Packed(_) => Kind::Packed,
+            Payload::Object(..) => Kind::Object,
+        }
+    }
+
+    fn bytes_len(&self) -> usize {
+        match self {
+            Payload::Text(v) => varint_len(v.len()) + v.len(),
+            Payload::Raw { len, .. } => 4 + len,
+            Payload::Packed(v) => varint_len(v.len()) + ascii7::packed_len(v.len()),
+            Payload::Object(..) => 5,
+        }
+    }
+
+    fn write(&self, out: &mut [u8]) {
+        match *self {
+            Payload::Text(v) => {
+                let at = write_varint(out, v.len());
+                out[at..at + v.len()].copy_from_slice(v);
+            }
+            Payload::Raw { prefix, len } => {
+                out[..4].copy_from_slice(&(len as u32).to_le_bytes());
+                out[4..4 + prefix.len()].copy_from_slice(prefix);
+                out[4 + prefix.len()..4 + len].fill(0);
+            }
+            Payload::Packed(v) => {
+                let at = write_varint(out, v.len());
+                ascii7::pack(v, &mut out[at..at + ascii7::packed_len(v.len())]);
+            }
+            Payload::Object(kind, id) => {
+                out[0] = kind as u8;
+                out[1..5].copy_from_slice(&id.to_le_bytes());
+            }
+        }
+    }
+}
+
+#[inline]
+fn varint_len(n: usize) -> usize {
+    match n {
+        0..=0x7f => 1,
+        0x80..=0x3fff => 2,
+        0x4000..=0x1f_ffff => 3,
+        0x20_0000..=0xfff_ffff => 4,
+        _ => 5,
+    }
+}
+
+#[inline]
+fn write_varint(out: &mut [u8], mut n: usize) -> usize {
+    let mut at = 0;
+    while n >= 0x80 {
+        out[at] = n as u8 | 0x80;
+        n >>= 7;
+        at += 1;
+    }
+    out[at] = n as u8;
+    at + 1
+}
+
+#[inline]
+fn read_varint(bytes: &[u8]) -> (usize, usize) {
+    let first = bytes[0] as usize;
+    if first < 0x80 {
+        return (first, 1);
+    }
+    let (mut n, mut at, mut shift) = (first & 0x7f, 1, 7);
+    loop {
+        let byte = bytes[at] as usize;
+        n |= (byte & 0x7f) << shift;
+        at += 1;
+        shift += 7;
+        if byte < 0x80 {
+            return (n, at);
+        }
+    }
+}
+
+/// Bytes a record of this shape takes.
+pub(crate) fn encoded_len(key: &[u8], meta: &Meta, payload: &Payload<'_>) -> usize {
+    head_len(header_of(key, meta, payload)) + key.len() + payload.bytes_len()
+}
+
+fn header_of(key: &[u8], meta: &Meta, payload: &Payload<'_>) -> u8 {
+    let mut header = payload.kind() as u8;
+    if let Some(ms) = meta.deadline_ms {
+        header |= if is_short(ms) { TTL_SHORT } else { TTL_LONG };
+    }
+    if meta.extras.is_some() {
+        header |= EXTRAS;
+    }
+    if meta.sticky {
+        header |= STICKY;
+    }
+    if key.len() > 255 {
+        header |= WIDE;
+    }
+    header
+}
+
+#[inline]
+fn is_short(deadline_ms: u64) -> bool {
+    deadline_ms.wrapping_sub(SHORT_TTL_ORIGIN_MS) < SHORT_TTL_SPAN_MS
+}
+
+#[inline]
+fn ttl_len(header: u8) -> usize {
+    match header & TTL {
+        0 => 0,
+        TTL_SHORT => 5,
+        _ => 8,
+    }
+}
+
+/// Bytes before the key.
+#[inline]
+fn head_len(header: u8) -> usize {
+    let plain = if header & WIDE == 0 { 2 } else { 5 };
+    if header & (TTL | EXTRAS) == 0 {
+        return plain;
+    }
+    plain + ttl_len(header) + if header & EXTRAS != 0 { 12 } else { 0 }
+}
+
+/// Writes a whole record to the front of `out`.
+pub(crate) fn encode(out: &mut [u8], key: &[u8], meta: &Meta, payload: &Payload<'_>) {
+    let header = header_of(key, meta, payload);
+    out[0] = header;
+    let mut at = if header & WIDE == 0 {
+        out[1] = key.len() as u8;
+        2
+    } else {
+        out[1..5].copy_from_slice(&(key.len() as u32).to_le_bytes());
+        5
+    };
+    if let Some(ms) = meta.deadline_ms {
+        write_deadline(&mut out[at..], header, ms);
+        at += ttl_len(header);
+    }
+    if let Some(extras) = meta.extras {
+        out[at..at + 4].copy_from_slice(&extras.flags.to_le_bytes());
+        out[at + 4..at + 12].copy_from_slice(&extras.cas.to_le_bytes());
+        at += 12;
+    }
+    out[at..at + key.len()].copy_from_slice(key);
+    payload.write(&mut out[at + key.len()..]);
+}
+
+fn write_deadline(out: &mut [u8], header: u8, ms: u64) {
+    if header & TTL == TTL_SHORT {
+        out[..5].copy_from_slice(&(ms - SHORT_TTL_ORIGIN_MS).to_le_bytes()[..5]);
+    } else {
+        out[..8].copy_from_slice(&ms.to_le_bytes());
+    }
+}
+
+/// Whether the record at the front of `tail` belongs to `key`.
+#[inline]
+pub(crate) fn is_of(tail: &[u8], key: &[u8]) -> bool {
+    let header = tail[0];
+    if header & (WIDE | TTL | EXTRAS) == 0 {
+        return tail[1] as usize == key.len() && tail.get(2..2 + key.len()) == Some(key);
+    }
+    let record = Record { tail };
+    record.key() == key
+}
+
+/// A record to read. `tail` starts at the record and may run past its end.
+#[derive(Clone, Copy)]
+pub struct Record<'a> {
+    pub(crate) tail: &'a [u8],
+}
+
+/// A value to read.
+#[derive(Clone, Copy)]
+pub(crate) enum Value<'a> {
+    Text(&'a [u8]),
+    Packed(&'a [u8], usize),
+    Object(Type, u32),
+}
+
+impl<'a> Record<'a> {
+    #[inline]
+    fn header(self) -> u8 {
+        self.tail[0]
+    }
+
+    #[inline]
+    fn key_len(self) -> usize {
+        if self.header() & WIDE == 0 {
+            self.tail[1] as usize
+        } else {
+            u32_at(self.tail, 1) as usize
+        }
+    }
+
+    /// The key.
+    #[inline]
+    pub fn key(self) -> &'a [u8] {
+        let at = head_len(self.header());
+        &self.tail[at..at + self.key_len()]
+    }
+
+    /// The deadline in Unix milliseconds, if there is one.
+    #[inline]
+    pub fn deadline_ms(self) -> Option<u64> {
+        let header = self.header();
+        if header & TTL == 0 { None } else { Some(self.read_deadline(header)) }
+    }
+
+    fn read_deadline(self, header: u8) -> u64 {
+        let at = if header & WIDE == 0 { 2 } else { 5 };
+        let mut bytes = [0u8; 8];
+        if header & TTL == TTL_SHORT {
+            bytes[..5].copy_from_slice(&self.tail[at..at + 5]);
+            u64::from_le_bytes(bytes) + SHORT_TTL_ORIGIN_MS
+        } else {
+            bytes.copy_from_slice(&self.tail[at..at + 8]);
+            u64::from_le_bytes(bytes)
+        }
+    }
+
+    /// Whether the key is dead at `now_ms`.
+    #[inline]
+    pub fn is_expired(self, now_ms: u64) -> bool {
+        self.header() & TTL != 0 && self.read_deadline(self.header()) <= now_ms
+    }
+
+    /// Whether eviction must leave the key alone.
+    pub fn is_sticky(self) -> bool {
+        self.header() & STICKY != 0
+    }
+
+    /// Memcached flags and CAS token, if ever set.
+    pub fn extras(self) -> Option<Extras> {
+        let header = self.header();
+        if header & EXTRAS == 0 {
+            return None;
+        }
+        let at = head_len(header) - 12;
+        let mut cas = [0u8; 8];
+        cas.copy_from_slice(&self.tail[at + 4..at + 12]);
+        Some(Extras { flags: u32_at(self.tail, at), cas: u64::from_le_bytes(cas) })
+    }
+
+    pub(crate) fn meta(self) -> Meta {
+        Meta { deadline_ms: self.deadline_ms(), extras: self.extras(), sticky: self.is_sticky() }
+    }
+
+    #[inline]
+    pub(crate) fn kind(self) -> Kind {
+        match self.header() & KIND {
+            0 => Kind::Text,
+            1 => Kind::Raw,
+            2 => Kind::Packed,
+            _ => Kind::Object,
+        }
+    }
+
+    /// Offset of the payload from the record's start.
+    #[inline]
+    pub(crate) fn payload_at(self) -> usize {
+        head_len(self.header()) + self.key_len()
+    }
+
+    #[inline]
+    pub(crate) fn value(self) -> Value<'a> {
+        let payload = &self.tail[self.payload_at()..];
+        match self.kind() {
+            Kind::Text => {
+                let (len, at) = read_varint(payload);
+                Value::Text(&payload[at..at + len])
+            }
+            Kind::Raw => {
+                let len = u32_at(payload, 0) as usize;
+                Value::Text(&payload[4..4 + len])
+            }
+            Kind::Packed => {
+                let (len, at) = read_varint(payload);
+                Value::Packed(&payload[at..at + ascii7::packed_len(len)], len)
+            }
+            Kind::Object => Value::Object(Type::from_byte(payload[0]), u32_at(payload, 1)),
+        }
+    }
+
+    /// Bytes the record takes, without the slack of its block.
+    pub(crate) fn encoded_len(self) -> usize {
+        let at = self.payload_at();
+        let payload = &self.tail[at..];
+        at + match self.kind() {
+            Kind::Text => {
+                let (len, n) = read_varint(payload);
+                n + len
+            }
+            Kind::Raw => 4 + u32_at(payload, 0) as usize,
+            Kind::Packed => {
+                let (len, n) = read_varint(payload);
+                n + ascii7::packed_len(len)
+            }
+            Kind::Object => 5,
+        }
+    }
+}
+
+#[inline]
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    let mut four = [0u8; 4];
+    four.copy_from_slice(&bytes[at..at + 4]);
+    u32::from_le_bytes(four)
+}
+
+/// Overwrites the payload of a record in place with a text, keeping what stands before it.
+/// The caller has checked that the block is large enough.
+pub(crate) fn overwrite_text(block: &mut [u8], payload_at: usize, value: &[u8]) {
+    block[0] = (block[0] & !KIND) | Kind::Text as u8;
+    let out = &mut block[payload_at..];
+    let at = write_varint(out, value.len());
+    out[at..at + value.len()].copy_from_slice(value);
+}
+
+/// Changes the deadline where its width stays the same; returns whether it did.
+pub(crate) fn overwrite_deadline(block: &mut [u8], ms: u64) -> bool {
+    let header = block[0];
+    let wanted = if is_short(ms) { TTL_SHORT } else { TTL_LONG };
+    if header & TTL != wanted {
+        return false;
+    }
+    let at = if header & WIDE == 0 { 2 } else { 5 };
+    write_deadline(&mut block[at..], header, ms);
+    true
+}
+
+/// The bytes of a `Raw` record's value, to change in place.
+pub(crate) fn raw_value_mut(block: &mut [u8]) -> &mut [u8] {
+    let record = Record { tail: block };
+    debug_assert_eq!(record.kind(), Kind::Raw);
+    let at = record.payload_at();
+    let len = u32_at(block, at) as usize;
+    &mut block[at + 4..at + 4 + len]
+}
+
+/// Grows or shrinks a `Raw` record's value in place; new bytes are zeros.
+pub(crate) fn raw_resize(block: &mut [u8], len: usize) {
+    let record = Record { tail: block };
+    debug_assert_eq!(record.kind(), Kind::Raw);
+    let at = record.payload_at();
+    let old = u32_at(block, at) as usize;
+    block[at..at + 4].copy_from_slice(&(len as u32).to_le_bytes());
+    if len > old {
+        block[at + 4 + old..at + 4 + len].fill(0);
+    }
+}
+
+/// Sets or clears the mark that keeps eviction away.
+pub(crate) fn set_sticky(block: &mut [u8], on: bool) {
+    block[0] = if on { block[0] | STICKY } else { block[0] & !STICKY };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_shape_reads_back() {
+        let keys: Vec<Vec<u8>> = [0usize, 1, 16, 255, 256, 5000].iter().map(|&n| vec![b'k'; n]).collect();
+        let values: Vec<Vec<u8>> =
+            [0usize, 1, 127, 128, 600, 20_000].iter().map(|&n| vec![b'v'; n]).collect();
+        let deadlines = [None, Some(1), Some(SHORT_TTL_ORIGIN_MS), Some(1_800_000_000_123), Some(u64::MAX)];
+        for key in &keys {
+            for value in &values {
+                for deadline_ms in deadlines {
+                    for extras in [None, Some(Extras { flags: 7, cas: u64::MAX - 3 })] {
+                        let meta = Meta { deadline_ms, extras, sticky: extras.is_some() };
+                        for payload in [
+                            Payload::Text(value),
+                            Payload::Packed(value),
+                            Payload::Raw { prefix: value, len: value.len() },
+                        ] {
+                            let len = encoded_len(key, &meta, &payload);
+                            let mut block = vec![0xaa; len + 3];
+                            encode(&mut block, key, &meta, &payload);
+                            let record = Record { tail: &block };
+                            assert!(is_of(&block, key));
+                            assert_eq!(record.key(), &key[..]);
+                            assert_eq!(record.meta(), meta);
+                            assert_eq!(record.encoded_len(), len);
+                            match record.value() {
+                                Value::Text(text) => assert_eq!(text, &value[..]),
+                                Value::Packed(packed, n) => {
+                                    let mut out = Vec::new();
+                                    ascii7::unpack(packed, n, &mut out);
+                                    assert_eq!(&out, value);
+                                }
+                                Value::Object(..) => panic!("a text became an object"),
+                            }
+                            assert_eq!(block[len..], [0xaa; 3]);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}

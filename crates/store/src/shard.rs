@@ -1,0 +1,289 @@
+//! A shard: its databases, the arena their records live in, and the counters they share.
+//!
+//! Whoever holds the shard has `&mut Shard`; there is no locking in here.
+
+use std::io;
+
+use darter_base::hash::KeyHasher;
+use darter_base::rng::Rng;
+use darter_index::Slot;
+use darter_slab::{Arena, Handle};
+
+use crate::change::{ChangeLog, Event};
+use crate::db::Db;
+use crate::object::Object;
+use crate::record::{self, Expiry, Kind, Meta, Payload, Record};
+use crate::slots::Slots;
+
+/// A key and its hash, computed once per command.
+#[derive(Clone, Copy, Debug)]
+pub struct Key<'a> {
+    /// The key's bytes.
+    pub bytes: &'a [u8],
+    /// `KeyHasher::hash` of them.
+    pub hash: u64,
+}
+
+/// What a shard counts.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Counters {
+    /// Reads that found their key.
+    pub hits: u64,
+    /// Reads that did not.
+    pub misses: u64,
+    /// Keys whose time was up.
+    pub expired: u64,
+    /// Keys evicted to make room.
+    pub evicted: u64,
+}
+
+/// The arena has no room for a record.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Full;
+
+/// One part of the keyspace, over all databases.
+pub struct Shard {
+    pub(crate) dbs: Vec<Db>,
+    pub(crate) arena: Arena,
+    pub(crate) objects: Slots<Object>,
+    pub(crate) hasher: KeyHasher,
+    /// What changed, for whoever listens.
+    pub changes: ChangeLog,
+    /// Hits, misses and the like.
+    pub counters: Counters,
+    /// Randomness for sampling.
+    pub rng: Rng,
+    cas: u64,
+}
+
+impl Shard {
+    /// An empty shard with `dbs` databases; `seed` starts its randomness.
+    ///
+    /// Errors: the kernel refuses the address range.
+    pub fn new(dbs: usize, seed: u64, hasher: KeyHasher) -> io::Result<Shard> {
+        Ok(Shard {
+            dbs: (0..dbs).map(|_| Db::new()).collect(),
+            arena: Arena::new()?,
+            objects: Slots::default(),
+            hasher,
+            changes: ChangeLog::default(),
+            counters: Counters::default(),
+            rng: Rng::new(seed),
+            cas: 0,
+        })
+    }
+
+    /// Database `db`, to count.
+    pub fn db(&self, db: usize) -> &Db {
+        &self.dbs[db]
+    }
+
+    /// Number of databases.
+    pub fn dbs_len(&self) -> usize {
+        self.dbs.len()
+    }
+
+    /// Bytes of indexes, records and objects: what `maxmemory` is compared with.
+    pub fn memory_bytes(&self) -> usize {
+        self.arena.committed_bytes() + self.index_bytes() + self.objects.bytes()
+    }
+
+    /// Bytes of the indexes alone.
+    pub fn index_bytes(&self) -> usize {
+        self.dbs.iter().map(|db| db.index.bytes()).sum()
+    }
+
+    /// Bytes of live records, without the arena's slack.
+    pub fn used_bytes(&self) -> usize {
+        self.arena.used_bytes()
+    }
+
+    /// The next CAS token, unique within the shard.
+    pub fn next_cas(&mut self) -> u64 {
+        self.cas += 1;
+        self.cas
+    }
+
+    /// Asks for the cache lines that finding a key of this hash will touch first.
+    #[inline]
+    pub fn prefetch(&self, db: usize, hash: u64) {
+        self.dbs[db].index.prefetch(hash);
+    }
+
+    #[inline]
+    pub(crate) fn locate(&self, db: usize, key: Key<'_>) -> Option<Slot> {
+        let arena = &self.arena;
+        self.dbs[db].index.find(key.hash, |h| record::is_of(arena.tail(h), key.bytes))
+    }
+
+    #[inline]
+    pub(crate) fn record_at(&self, db: usize, slot: Slot) -> Record<'_> {
+        Record { tail: self.arena.tail(self.dbs[db].index.handle(slot)) }
+    }
+
+    /// Finds a key that is alive at `now_ms`; a dead one is removed on the way.
+    #[inline]
+    pub(crate) fn find(&mut self, db: usize, key: Key<'_>, now_ms: u64) -> Option<Slot> {
+        let slot = self.locate(db, key)?;
+        if self.record_at(db, slot).is_expired(now_ms) {
+            self.expire(db, key, slot);
+            return None;
+        }
+        Some(slot)
+    }
+
+    /// Looks at a key without removing it even when its time is up; a dead key is not shown.
+    pub fn peek(&self, db: usize, key: Key<'_>, now_ms: u64) -> Option<Record<'_>> {
+        let record = self.record_at(db, self.locate(db, key)?);
+        (!record.is_expired(now_ms)).then_some(record)
+    }
+
+    #[cold]
+    pub(crate) fn expire(&mut self, db: usize, key: Key<'_>, slot: Slot) {
+        self.remove_at(db, key, slot);
+        self.counters.expired += 1;
+        self.changes.push(db, key.bytes, Event::EXPIRED);
+    }
+
+    /// Removes the record at `slot` and everything it owns.
+    pub(crate) fn remove_at(&mut self, db: usize, key: Key<'_>, slot: Slot) {
+        let handle = self.dbs[db].index.remove(slot, key.hash);
+        let record = Record { tail: self.arena.tail(handle) };
+        if record.deadline_ms().is_some() {
+            self.dbs[db].expiring -= 1;
+        }
+        self.drop_object_of(handle);
+        self.arena.free(handle);
+    }
+
+    fn drop_object_of(&mut self, handle: Handle) {
+        let record = Record { tail: self.arena.tail(handle) };
+        if let record::Value::Object(_, id) = record.value() {
+            self.objects.remove(id).clear(&mut self.arena);
+        }
+    }
+
+    /// Writes a record for a key that has none.
+    pub(crate) fn create(
+        &mut self,
+        db: usize,
+        key: Key<'_>,
+        meta: &Meta,
+        payload: &Payload<'_>,
+        now_ms: u64,
+    ) -> Result<Slot, Full> {
+        let handle = self.write_block(key.bytes, meta, payload)?;
+        let (arena, hasher) = (&self.arena, self.hasher);
+        let place = &mut self.dbs[db];
+        let slot = place.index.insert(key.hash, handle, |h| hasher.hash(Record { tail: arena.tail(h) }.key()));
+        if let Some(ms) = meta.deadline_ms {
+            place.expiring += 1;
+            place.index.note_expiry(slot, ms, now_ms);
+        }
+        self.changes.push_uncounted(db, key.bytes, Event::NEW);
+        Ok(slot)
+    }
+
+    /// Replaces the record at `slot` by another for the same key. A replaced object is dropped
+    /// unless the new payload still names it.
+    pub(crate) fn rewrite(
+        &mut self,
+        db: usize,
+        key: Key<'_>,
+        slot: Slot,
+        meta: &Meta,
+        payload: &Payload<'_>,
+        now_ms: u64,
+    ) -> Result<(), Full> {
+        let old = self.dbs[db].index.handle(slot);
+        let handle = self.write_block(key.bytes, meta, payload)?;
+        let record = Record { tail: self.arena.tail(old) };
+        let had_deadline = record.deadline_ms().is_some();
+        if !matches!((record.value(), payload), (record::Value::Object(_, a), Payload::Object(_, b)) if a == *b) {
+            self.drop_object_of(old);
+        }
+        self.arena.free(old);
+        let place = &mut self.dbs[db];
+        place.index.set_handle(slot, handle);
+        place.expiring -= usize::from(had_deadline);
+        if let Some(ms) = meta.deadline_ms {
+            place.expiring += 1;
+            place.index.note_expiry(slot, ms, now_ms);
+        }
+        Ok(())
+    }
+
+    fn write_block(&mut self, key: &[u8], meta: &Meta, payload: &Payload<'_>) -> Result<Handle, Full> {
+        let handle = self.arena.alloc(record::encoded_len(key, meta, payload)).ok_or(Full)?;
+        record::encode(self.arena.tail_mut(handle), key, meta, payload);
+        Ok(handle)
+    }
+
+    /// Sets a string over an existing record: in place when the block's class stays the same.
+    #[inline]
+    pub(crate) fn overwrite(
+        &mut self,
+        db: usize,
+        key: Key<'_>,
+        slot: Slot,
+        value: &[u8],
+        expiry: Expiry,
+        now_ms: u64,
+    ) -> Result<(), Full> {
+        let handle = self.dbs[db].index.handle(slot);
+        let record = Record { tail: self.arena.tail(handle) };
+        let keeps_head = match expiry {
+            Expiry::Keep => true,
+            Expiry::None => record.deadline_ms().is_none(),
+            Expiry::At(_) => false,
+        };
+        let payload = Payload::of_text(value);
+        if keeps_head
+            && matches!(record.kind(), Kind::Text)
+            && let Payload::Text(_) = payload
+            && record.extras().is_none()
+        {
+            let at = record.payload_at();
+            let size = self.arena.size(handle);
+            let wanted = at + 5 + value.len();
+            if wanted <= size && Arena::fits(wanted) == size {
+                record::overwrite_text(self.arena.tail_mut(handle), at, value);
+                return Ok(());
+            }
+        }
+        let meta = Meta { deadline_ms: deadline_after(record, expiry), extras: None, sticky: record.is_sticky() };
+        self.rewrite(db, key, slot, &meta, &payload, now_ms)
+    }
+
+    /// Empties one database; returns how many keys it had.
+    pub fn flush_db(&mut self, db: usize) -> usize {
+        let old = std::mem::replace(&mut self.dbs[db], Db::new());
+        let keys = old.len();
+        if self.dbs.iter().all(Db::is_empty) {
+            self.arena.clear();
+            self.objects = Slots::default();
+        } else {
+            old.index.each(|handle| {
+                self.drop_object_of(handle);
+                self.arena.free(handle);
+            });
+        }
+        self.changes.count(keys as u64);
+        keys
+    }
+
+    /// Exchanges two databases.
+    pub fn swap_dbs(&mut self, a: usize, b: usize) {
+        self.dbs.swap(a, b);
+        self.changes.count(1);
+    }
+}
+
+/// The deadline a record has after a write with `expiry`.
+pub(crate) fn deadline_after(record: Record<'_>, expiry: Expiry) -> Option<u64> {
+    match expiry {
+        Expiry::None => None,
+        Expiry::Keep => record.deadline_ms(),
+        Expiry::At(ms) => Some(ms),
+    }
+}

@@ -1,0 +1,102 @@
+//! The shards a command holds while it runs.
+
+use darter_store::Key;
+use smallvec::SmallVec;
+
+use crate::part::Part;
+use crate::route::Router;
+
+/// Shards held for the length of one command, script or transaction.
+pub struct ShardSet<'a> {
+    router: &'a Router,
+    held: Held<'a>,
+}
+
+enum Held<'a> {
+    One(u16, &'a mut Part),
+    Many(SmallVec<[(u16, &'a mut Part); 8]>),
+}
+
+impl<'a> ShardSet<'a> {
+    /// The one shard `id`.
+    #[inline]
+    pub fn one(router: &'a Router, id: u16, part: &'a mut Part) -> ShardSet<'a> {
+        ShardSet { router, held: Held::One(id, part) }
+    }
+
+    /// Several shards, ids ascending.
+    pub fn many(router: &'a Router, parts: impl Iterator<Item = (u16, &'a mut Part)>) -> ShardSet<'a> {
+        ShardSet { router, held: Held::Many(parts.collect()) }
+    }
+
+    /// How keys map to shards.
+    pub fn router(&self) -> &Router {
+        self.router
+    }
+
+    /// The part that `key` belongs to.
+    ///
+    /// Panics when that shard is not held: the command's key specification is wrong.
+    #[inline]
+    pub fn part_mut(&mut self, key: Key<'_>) -> &mut Part {
+        match &mut self.held {
+            Held::One(id, part) => {
+                debug_assert_eq!(*id, self.router.shard_of(key.hash), "key outside the lock set");
+                part
+            }
+            Held::Many(parts) => {
+                let id = self.router.shard_of(key.hash);
+                match parts.binary_search_by_key(&id, |(id, _)| *id) {
+                    Ok(at) => parts[at].1,
+                    Err(_) => panic!("key outside the lock set"),
+                }
+            }
+        }
+    }
+
+    /// The part that `key` belongs to, to read.
+    #[inline]
+    pub fn part(&self, key: Key<'_>) -> &Part {
+        match &self.held {
+            Held::One(id, part) => {
+                debug_assert_eq!(*id, self.router.shard_of(key.hash), "key outside the lock set");
+                part
+            }
+            Held::Many(parts) => {
+                let id = self.router.shard_of(key.hash);
+                match parts.binary_search_by_key(&id, |(id, _)| *id) {
+                    Ok(at) => parts[at].1,
+                    Err(_) => panic!("key outside the lock set"),
+                }
+            }
+        }
+    }
+
+    /// Whether the shard of `key` is held.
+    pub fn covers(&self, key: Key<'_>) -> bool {
+        let id = self.router.shard_of(key.hash);
+        match &self.held {
+            Held::One(held, _) => *held == id,
+            Held::Many(parts) => parts.binary_search_by_key(&id, |(id, _)| *id).is_ok(),
+        }
+    }
+
+    /// Every held part with its shard id, ascending.
+    pub fn each_mut(&mut self, mut visit: impl FnMut(u16, &mut Part)) {
+        match &mut self.held {
+            Held::One(id, part) => visit(*id, part),
+            Held::Many(parts) => parts.iter_mut().for_each(|(id, part)| visit(*id, part)),
+        }
+    }
+
+    /// The part of shard `id`, if held.
+    pub fn by_id(&mut self, id: u16) -> Option<&mut Part> {
+        match &mut self.held {
+            Held::One(held, part) => (*held == id).then_some(&mut **part),
+            Held::Many(parts) => {
+                let at = parts.binary_search_by_key(&id, |(id, _)| *id).ok()?;
+                Some(&mut *parts[at].1)
+            }
+        }
+    }
+}
