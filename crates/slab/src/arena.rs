@@ -29,7 +29,17 @@ struct Bin {
     partial: u32,
     // Runs of the class, full ones included.
     runs: u32,
+    // 0 <= kept <= 8: blocks freed last. Their runs still count them as live.
+    kept: u32,
+    newest: [Handle; KEPT_MASK + 1],
 }
+
+impl Bin {
+    const EMPTY: Bin = Bin { partial: 0, runs: 0, kept: 0, newest: [Handle::NONE; KEPT_MASK + 1] };
+}
+
+/// Each class keeps up to 8 freed blocks at hand, so that replacing values of one size touches no page record.
+const KEPT_MASK: usize = 7;
 
 impl Arena {
     /// An empty arena over 32 GiB of address space, or as much of it as the kernel gives; no memory is used yet.
@@ -48,7 +58,7 @@ impl Arena {
     pub fn with_reserve(bytes: usize) -> io::Result<Arena> {
         Ok(Arena {
             region: Region::reserve(bytes)?,
-            bins: [Bin { partial: 0, runs: 0 }; class::COUNT],
+            bins: [Bin::EMPTY; class::COUNT],
             runs: Runs::new(),
             used_bytes: 0,
             committed_units: 0,
@@ -63,62 +73,33 @@ impl Arena {
             return None;
         }
         let class = class::of(bytes);
-        let mut unit = self.bins[class].partial;
-        if unit == 0 {
-            unit = self.add_run(class)?;
+        let bin = &mut self.bins[class];
+        if bin.kept == 0 {
+            return self.alloc_in_run(class);
         }
-        let block_bytes = class::BYTES[class];
-        let page = &mut self.region.pages_mut()[unit as usize];
-        let place = page.free;
-        let granule = if place != NOTHING {
-            let granule = unit * UNIT_GRANULES + u32::from(place);
-            // SAFETY: the unit is below `units` and the place 16 bits, so the granule is in the mapping or its guard.
-            let link = unsafe { self.region.at(granule).cast::<u16>().read() };
-            self.region.pages_mut()[unit as usize].free = link;
-            granule
-        } else {
-            let place = page.fresh;
-            let after = u32::from(place) + u32::from(block_bytes >> 2);
-            let room = u32::from(page.span) * UNIT_GRANULES;
-            page.fresh = if after <= room { place + (block_bytes >> 3) } else { NOTHING };
-            unit * UNIT_GRANULES + u32::from(place)
-        };
-        let page = &mut self.region.pages_mut()[unit as usize];
-        page.live += 1;
-        if page.is_full() {
-            self.unlist(class, unit);
-        }
-        self.used_bytes += usize::from(block_bytes);
-        Some(Handle::from_raw(granule))
+        bin.kept -= 1;
+        let h = bin.newest[bin.kept as usize & KEPT_MASK];
+        self.used_bytes += usize::from(class::BYTES[class]);
+        Some(h)
     }
 
-    /// Frees a block. Nothing happens when the handle names no block of this arena.
+    /// Frees a block. Nothing happens when the handle names no block of this arena. One that is freed twice may be
+    /// handed out twice, or stop the process.
     #[inline]
     pub fn free(&mut self, h: Handle) {
-        let granule = h.raw();
-        let pages = self.region.pages_mut();
-        let Some(page) = pages.get((granule / UNIT_GRANULES) as usize) else { return };
-        let unit = page.first(granule / UNIT_GRANULES);
-        let Some(page) = pages.get_mut(unit as usize) else { return };
+        let Some(page) = self.region.pages().get((h.raw() / UNIT_GRANULES) as usize) else { return };
         let class = usize::from(page.class);
         if class.wrapping_sub(1) >= class::COUNT - 1 {
             debug_assert!(false, "freed a block that is not live: {h:?}");
             return;
         }
-        let was_full = page.is_full();
-        let link = page.free;
-        page.free = (granule - unit * UNIT_GRANULES) as u16;
-        page.live -= 1;
-        let empty = page.live == 0;
         self.used_bytes -= usize::from(class::BYTES[class]);
-        // SAFETY: the granule's unit is below `units`; checked by `get` above.
-        unsafe { self.region.at(granule).cast::<u16>().write(link) };
-        if was_full {
-            self.list(class, unit);
+        let bin = &mut self.bins[class];
+        if bin.kept as usize > KEPT_MASK {
+            return self.free_in_run(h);
         }
-        if empty {
-            self.drop_run(class, unit);
-        }
+        bin.newest[bin.kept as usize] = h;
+        bin.kept += 1;
     }
 
     /// Usable bytes of the block: those of its size class. 0 when the handle names no block.
@@ -185,10 +166,10 @@ impl Arena {
     #[inline]
     pub fn prefetch(&self, h: Handle) {
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: a prefetch reads nothing and never faults.
+        // SAFETY: a prefetch reads nothing and never faults, whatever the address.
         unsafe {
             use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            _mm_prefetch::<_MM_HINT_T0>(self.region.at(0).wrapping_add(h.raw() as usize * 8).cast());
+            _mm_prefetch::<_MM_HINT_T0>(self.region.blocks().wrapping_add(h.raw() as usize * 8).cast());
         }
         #[cfg(not(target_arch = "x86_64"))]
         let _ = h;
@@ -200,7 +181,7 @@ impl Arena {
         self.used_bytes
     }
 
-    /// Bytes of the pages that belong to a class, each of which holds a live block. `maxmemory` counts these.
+    /// Bytes of the pages that hold a live block or one of the last 8 freed of its class. `maxmemory` counts these.
     #[inline]
     pub fn committed_bytes(&self) -> usize {
         self.committed_units * UNIT_BYTES
@@ -212,8 +193,10 @@ impl Arena {
         self.runs.dirty_units() as usize * UNIT_BYTES
     }
 
-    /// Gives at most `pages_max` empty pages of 4 KiB back to the kernel; returns the bytes given back.
+    /// Gives at most `pages_max` empty pages of 4 KiB back to the kernel; returns the bytes given back. From here on
+    /// every committed page holds a live block.
     pub fn release_empty(&mut self, pages_max: usize) -> usize {
+        self.free_kept();
         let pages_max = u32::try_from(pages_max).unwrap_or(u32::MAX);
         self.runs.release(&mut self.region, pages_max)
     }
@@ -221,10 +204,65 @@ impl Arena {
     /// Drops every block and gives all memory back with one system call.
     pub fn clear(&mut self) {
         self.region.discard_all(self.runs.top());
-        self.bins = [Bin { partial: 0, runs: 0 }; class::COUNT];
+        self.bins = [Bin::EMPTY; class::COUNT];
         self.runs = Runs::new();
         self.used_bytes = 0;
         self.committed_units = 0;
+    }
+
+    /// Compares every counter and list with a walk over all pages; `blocks` are live and none are kept at hand.
+    #[cfg(test)]
+    pub(crate) fn check_pages(&self, blocks: usize) {
+        let pages = self.region.pages();
+        let (mut live, mut committed, mut dirty, mut unit) = (0, 0, 0, 1);
+        let mut runs = [0; class::COUNT];
+        while unit < self.runs.top() as usize {
+            let page = pages[unit];
+            let units =
+                if page.class < crate::page::DIRTY { page.span.into() } else { page.empty_units() as usize };
+            match page.class {
+                crate::page::DIRTY => dirty += units,
+                crate::page::CLEAN => {}
+                class => {
+                    live += usize::from(page.live);
+                    committed += units;
+                    runs[usize::from(class)] += 1;
+                    assert!(page.live > 0);
+                    for inner in unit..unit + units {
+                        assert_eq!(
+                            (pages[inner].class, pages[inner].first(inner as u32)),
+                            (class, unit as u32)
+                        );
+                    }
+                }
+            }
+            assert!(units > 0);
+            unit += units;
+        }
+        assert_eq!(unit, self.runs.top() as usize);
+        assert_eq!((live, committed), (blocks, self.committed_units));
+        assert_eq!(dirty, self.runs.dirty_units() as usize);
+        for (class, bin) in self.bins.iter().enumerate() {
+            assert_eq!((bin.runs, bin.kept), (runs[class], 0));
+            let (mut unit, mut before) = (bin.partial, 0);
+            while unit != 0 {
+                let page = pages[unit as usize];
+                assert!(!page.is_full() && usize::from(page.class) == class && page.prev == before);
+                before = std::mem::replace(&mut unit, page.next);
+            }
+        }
+    }
+
+    /// Bytes of blocks that the kernel holds in memory.
+    #[cfg(test)]
+    pub(crate) fn resident_bytes(&self) -> usize {
+        self.region.resident_bytes()
+    }
+
+    /// The first unit that was never used or was given back.
+    #[cfg(test)]
+    pub(crate) fn top(&self) -> u32 {
+        self.runs.top()
     }
 
     #[inline]
@@ -233,6 +271,68 @@ impl Arena {
         let start = h.raw() as usize * 8;
         assert!(start < end, "handle beyond the reservation: {h:?}");
         end - start
+    }
+
+    /// A block from the run that is filled now.
+    #[inline(never)]
+    fn alloc_in_run(&mut self, class: usize) -> Option<Handle> {
+        let mut unit = self.bins[class].partial;
+        if unit == 0 {
+            unit = self.add_run(class)?;
+        }
+        let block_bytes = class::BYTES[class];
+        let blocks = self.region.blocks();
+        let page = &mut self.region.pages_mut()[unit as usize];
+        let granule;
+        if page.free != NOTHING {
+            granule = unit * UNIT_GRANULES + u32::from(page.free);
+            // SAFETY: the unit is below `units` and the place 16 bits, so the granule is in the mapping or its guard.
+            page.free = unsafe { blocks.add(granule as usize * 8).cast::<u16>().read() };
+        } else {
+            granule = unit * UNIT_GRANULES + u32::from(page.fresh);
+            let after = u32::from(page.fresh) + u32::from(block_bytes >> 2);
+            let room = u32::from(page.span) * UNIT_GRANULES;
+            page.fresh = if after <= room { page.fresh + (block_bytes >> 3) } else { NOTHING };
+        }
+        page.live += 1;
+        if page.is_full() {
+            self.unlist(class, unit);
+        }
+        self.used_bytes += usize::from(block_bytes);
+        Some(Handle::from_raw(granule))
+    }
+
+    /// Gives a block back to its run. `free` found its unit below `units` and of a class.
+    #[inline(never)]
+    fn free_in_run(&mut self, h: Handle) {
+        let granule = h.raw();
+        let blocks = self.region.blocks();
+        let pages = self.region.pages_mut();
+        let unit = granule / UNIT_GRANULES;
+        let unit = pages[unit as usize].first(unit);
+        let page = &mut pages[unit as usize];
+        let class = usize::from(page.class);
+        // SAFETY: `pages` was indexed by the granule's unit, so the unit is below `units`.
+        unsafe { blocks.add(granule as usize * 8).cast::<u16>().write(page.free) };
+        let was_full = page.is_full();
+        page.free = (granule - unit * UNIT_GRANULES) as u16;
+        page.live -= 1;
+        let is_empty = page.live == 0;
+        if was_full {
+            self.list(class, unit);
+        }
+        if is_empty {
+            self.drop_run(class, unit);
+        }
+    }
+
+    /// Gives the kept blocks of all classes back to their runs.
+    fn free_kept(&mut self) {
+        for class in 1..class::COUNT {
+            let Bin { newest, kept, .. } = self.bins[class];
+            self.bins[class].kept = 0;
+            newest.iter().take(kept as usize).for_each(|&h| self.free_in_run(h));
+        }
     }
 
     /// Gives `class` another run; returns its first unit. The first run of a class is as short as can be, so that
@@ -250,7 +350,8 @@ impl Arena {
         for back in 1..units {
             pages[unit as usize + usize::from(back)] = Page::inner(back, class as u8);
         }
-        self.bins[class] = Bin { partial: unit, runs: self.bins[class].runs + 1 };
+        self.bins[class].partial = unit;
+        self.bins[class].runs += 1;
         self.committed_units += usize::from(units);
         Some(unit)
     }
@@ -271,7 +372,7 @@ impl Arena {
     }
 
     /// Puts a run that has room first in its class: the fullest runs are filled first and the others can empty.
-    #[inline]
+    #[inline(never)]
     fn list(&mut self, class: usize, unit: u32) {
         let head = std::mem::replace(&mut self.bins[class].partial, unit);
         let pages = self.region.pages_mut();
@@ -282,7 +383,7 @@ impl Arena {
         pages[unit as usize].prev = 0;
     }
 
-    #[inline]
+    #[inline(never)]
     fn unlist(&mut self, class: usize, unit: u32) {
         let pages = self.region.pages_mut();
         let Page { next, prev, .. } = pages[unit as usize];

@@ -73,6 +73,12 @@ impl Region {
         unsafe { std::slice::from_raw_parts_mut(self.pages.as_ptr(), self.units as usize) }
     }
 
+    /// The address of granule 0.
+    #[inline]
+    pub(crate) fn blocks(&self) -> *mut u8 {
+        self.blocks.as_ptr()
+    }
+
     /// The address of granule `granule`.
     ///
     /// # Safety
@@ -91,6 +97,18 @@ impl Region {
             let start = self.blocks.as_ptr().add(first as usize * UNIT_BYTES);
             libc::madvise(start.cast(), units as usize * UNIT_BYTES, libc::MADV_DONTNEED);
         }
+    }
+
+    /// Bytes of units that the kernel holds in memory.
+    #[cfg(test)]
+    pub(crate) fn resident_bytes(&self) -> usize {
+        let mut resident = vec![0_u8; self.units as usize];
+        // SAFETY: the range is mapped, and there is one byte for each of its pages.
+        let done = unsafe {
+            libc::mincore(self.blocks().cast(), self.units as usize * UNIT_BYTES, resident.as_mut_ptr())
+        };
+        assert_eq!(done, 0);
+        resident.iter().filter(|&&page| page & 1 == 1).count() * UNIT_BYTES
     }
 
     /// Gives everything below unit `top` back to the kernel, page records included, with one call.

@@ -1,18 +1,273 @@
 use super::*;
+use std::collections::HashMap;
+
+/// Random numbers from a seed (splitmix64).
+struct Rng(u64);
+
+impl Rng {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ z >> 31
+    }
+
+    fn below(&mut self, n: usize) -> usize {
+        (self.next() % n as u64) as usize
+    }
+}
+
+/// An arena beside the bytes that each of its blocks must have.
+struct Checked {
+    arena: Arena,
+    blocks: HashMap<u32, Vec<u8>>,
+    handles: Vec<Handle>,
+}
+
+impl Checked {
+    fn new(reserve_bytes: usize) -> Checked {
+        Checked {
+            arena: Arena::with_reserve(reserve_bytes).unwrap(),
+            blocks: HashMap::new(),
+            handles: Vec::new(),
+        }
+    }
+
+    fn alloc(&mut self, bytes: usize, rng: &mut Rng) -> bool {
+        let Some(h) = self.arena.alloc(bytes) else { return false };
+        assert!(!h.is_none());
+        assert_eq!(self.arena.size(h), Arena::fits(bytes));
+        assert!(self.arena.size(h) >= bytes);
+        let block = self.arena.block_mut(h);
+        let seed = rng.next();
+        for (i, byte) in block.iter_mut().enumerate() {
+            *byte = (seed >> (i % 8 * 8)) as u8 ^ i as u8;
+        }
+        assert!(self.blocks.insert(h.raw(), block.to_vec()).is_none(), "handed out twice");
+        self.handles.push(h);
+        true
+    }
+
+    fn free(&mut self, rng: &mut Rng) {
+        let at = rng.below(self.handles.len());
+        let h = self.handles.swap_remove(at);
+        let bytes = self.blocks.remove(&h.raw()).unwrap();
+        assert_eq!(self.arena.block(h), bytes);
+        self.arena.free(h);
+    }
+
+    /// All blocks have their bytes, and every counter is what a walk over the pages says.
+    fn check(&mut self) {
+        for (&raw, bytes) in &self.blocks {
+            let h = Handle::from_raw(raw);
+            assert_eq!(self.arena.block(h), bytes);
+            assert_eq!(&self.arena.tail(h)[..bytes.len()], bytes);
+        }
+        assert_eq!(self.arena.used_bytes(), self.blocks.values().map(Vec::len).sum::<usize>());
+        self.arena.release_empty(0);
+        self.arena.check_pages(self.blocks.len());
+    }
+}
 
 #[test]
-fn blocks_keep_their_bytes() {
+fn blocks_keep_their_bytes_and_counters_are_exact() {
+    for seed in 0..6 {
+        let mut rng = Rng(seed);
+        let mut checked = Checked::new(64 << 20);
+        let bytes_max = [64, 300, 2000, BLOCK_BYTES_MAX][seed as usize % 4];
+        let mut grow_percent = 80;
+        for step in 0..20_000 {
+            if step % 1024 == 0 {
+                grow_percent = [5, 30, 50, 70, 95][rng.below(5)];
+                checked.check();
+            }
+            if checked.handles.is_empty() || (rng.below(100) < grow_percent && checked.handles.len() < 3000) {
+                let bytes = 1 + rng.below(bytes_max);
+                assert!(checked.alloc(bytes, &mut rng));
+            } else {
+                checked.free(&mut rng);
+            }
+            if rng.below(300) == 0 {
+                let pages_max = rng.below(40);
+                let empty = checked.arena.empty_bytes();
+                let released = checked.arena.release_empty(pages_max);
+                assert!(released <= pages_max * 4096);
+                assert!(released >= empty.min(pages_max * 4096));
+            }
+        }
+        while !checked.handles.is_empty() {
+            checked.free(&mut rng);
+        }
+        checked.check();
+        assert_eq!((checked.arena.used_bytes(), checked.arena.committed_bytes()), (0, 0));
+        checked.arena.release_empty(usize::MAX);
+        assert_eq!(checked.arena.empty_bytes(), 0);
+        assert_eq!(checked.arena.top(), 1, "an empty arena joins its runs back into one");
+    }
+}
+
+#[test]
+fn a_reservation_can_be_filled_emptied_and_filled_with_another_size() {
+    let mut rng = Rng(7);
+    let mut checked = Checked::new(8 << 20);
+    for bytes in [24, 32 << 10, 200, 5000, 24] {
+        let mut blocks = 0;
+        while checked.alloc(bytes, &mut rng) {
+            blocks += 1;
+        }
+        assert!(blocks * Arena::fits(bytes) > (8 << 20) * 95 / 100, "{blocks} blocks of {bytes}");
+        checked.check();
+        while !checked.handles.is_empty() {
+            checked.free(&mut rng);
+        }
+        checked.check();
+        if bytes != 200 {
+            checked.arena.release_empty(usize::MAX);
+        }
+    }
+}
+
+#[test]
+fn a_few_blocks_commit_little() {
+    let mut arena = Arena::new().unwrap();
+    assert_eq!(arena.committed_bytes(), 0);
+    let h = arena.alloc(40).unwrap();
+    assert_eq!((arena.used_bytes(), arena.committed_bytes()), (40, 4096));
+    for _ in 1..102 {
+        arena.alloc(40).unwrap();
+    }
+    assert_eq!((arena.used_bytes(), arena.committed_bytes()), (102 * 40, 4096));
+    arena.alloc(40).unwrap();
+    assert_eq!(arena.committed_bytes(), 5 * 4096);
+    arena.free(h);
+    assert_eq!(arena.used_bytes(), 102 * 40);
+}
+
+#[test]
+fn released_pages_leave_memory_and_read_as_zeros() {
     let mut arena = Arena::with_reserve(64 << 20).unwrap();
-    let handles: Vec<Handle> = (1..2000).map(|n| arena.alloc(n).unwrap()).collect();
-    for (n, &h) in (1..2000).zip(&handles) {
-        arena.block_mut(h).fill(n as u8);
+    let handles: Vec<Handle> = (0..1000).map(|_| arena.alloc(16 << 10).unwrap()).collect();
+    handles.iter().for_each(|&h| arena.block_mut(h).fill(0xaa));
+    let before = arena.resident_bytes();
+    handles.iter().for_each(|&h| arena.free(h));
+    let empty = arena.empty_bytes();
+    assert_eq!(arena.release_empty(100), 100 * 4096);
+    assert!(arena.release_empty(usize::MAX) >= empty - 100 * 4096);
+    assert_eq!((arena.committed_bytes(), arena.empty_bytes()), (0, 0));
+    assert!(before - arena.resident_bytes() > 15 << 20);
+    let h = arena.alloc(16 << 10).unwrap();
+    assert!(arena.block(h).iter().all(|&b| b == 0));
+}
+
+#[test]
+fn clear_forgets_everything_and_gives_memory_back() {
+    let mut rng = Rng(3);
+    let mut checked = Checked::new(64 << 20);
+    for round in 0..3 {
+        for _ in 0..2000 {
+            assert!(checked.alloc(1 + rng.below(4000), &mut rng));
+        }
+        checked.check();
+        if round == 1 {
+            (0..1000).for_each(|_| checked.free(&mut rng));
+        }
+        checked.arena.clear();
+        checked.blocks.clear();
+        checked.handles.clear();
+        checked.check();
+        assert_eq!((checked.arena.committed_bytes(), checked.arena.empty_bytes()), (0, 0));
     }
-    for (n, &h) in (1..2000).zip(&handles) {
-        assert!(arena.size(h) >= n && arena.size(h) == Arena::fits(n));
-        assert!(arena.block(h).iter().all(|&b| b == n as u8));
+}
+
+#[test]
+fn any_handle_is_harmless() {
+    let mut arena = Arena::with_reserve(4 << 20).unwrap();
+    let live = arena.alloc(100).unwrap();
+    assert_eq!((arena.size(Handle::NONE), arena.block(Handle::NONE)), (0, &[][..]));
+    for raw in (0..(4 << 20) / 8).step_by(37) {
+        let h = Handle::from_raw(raw);
+        assert!(arena.block(h).len() <= BLOCK_BYTES_MAX);
+        arena.block_mut(h).iter_mut().for_each(|b| *b = b.wrapping_add(1));
+        assert_eq!(arena.tail(h).len(), (4 << 20) - raw as usize * 8);
+        arena.prefetch(h);
     }
-    for &h in &handles {
+    arena.prefetch(Handle::from_raw(u32::MAX));
+    // Free lists were scribbled over; what they give now is wrong but inside the arena.
+    for n in 1..200 {
+        let h = arena.alloc(n).unwrap();
+        arena.block_mut(h).fill(0xff);
+        if h != live && n % 3 == 0 {
+            arena.free(h);
+        }
+    }
+    assert!(arena.alloc(0).is_none() && arena.alloc(BLOCK_BYTES_MAX + 1).is_none());
+}
+
+#[test]
+fn a_broken_free_list_stays_inside_the_mapping() {
+    let mut arena = Arena::with_reserve(1 << 20).unwrap();
+    let handles: Vec<Handle> = std::iter::from_fn(|| arena.alloc(8)).collect();
+    let last = *handles.last().unwrap();
+    // More than are kept at hand, so that links are written, and then spoiled.
+    for &h in &handles[handles.len() - 40..] {
         arena.free(h);
     }
-    assert_eq!((arena.used_bytes(), arena.committed_bytes()), (0, 0));
+    arena.tail_mut(handles[handles.len() - 40]).fill(0x7f);
+    assert!(arena.tail(last).iter().all(|&b| b == 0x7f));
+    for _ in 0..60 {
+        let Some(h) = arena.alloc(8) else { break };
+        assert!(h.raw() < last.raw() + (1 << 17));
+    }
+}
+
+#[test]
+fn two_blocks_at_once() {
+    let mut arena = Arena::with_reserve(4 << 20).unwrap();
+    let (a, b) = (arena.alloc(10).unwrap(), arena.alloc(16).unwrap());
+    for (a, b) in [(a, b), (b, a)] {
+        let (x, y) = arena.two_mut(a, b);
+        assert_eq!((x.len(), y.len()), (16, 16));
+        x.fill(1);
+        y.copy_from_slice(x);
+    }
+    assert_eq!(arena.block(a), arena.block(b));
+}
+
+#[test]
+#[should_panic(expected = "overlap")]
+fn one_block_is_not_two() {
+    let mut arena = Arena::with_reserve(4 << 20).unwrap();
+    let a = arena.alloc(16).unwrap();
+    arena.two_mut(a, a);
+}
+
+#[test]
+#[should_panic(expected = "beyond")]
+fn a_handle_beyond_the_reservation_is_refused() {
+    let arena = Arena::with_reserve(1 << 20).unwrap();
+    arena.tail(Handle::from_raw(1 << 20));
+}
+
+#[test]
+fn the_general_allocator_keeps_alignment_and_bytes() {
+    use std::alloc::{GlobalAlloc, Layout};
+    let allocator = global::Allocator;
+    for bytes in [1, 8, 15, 16, 24, 100, 4096, 100_000] {
+        for align in [1, 8, 16, 64, 4096] {
+            let layout = Layout::from_size_align(bytes, align).unwrap();
+            // SAFETY: the layout is not empty; the block is used within it and freed with the layout it has then.
+            unsafe {
+                let block = allocator.alloc_zeroed(layout);
+                assert!(block.addr() % align == 0 && *block == 0 && *block.add(bytes - 1) == 0);
+                *block.add(bytes - 1) = 7;
+                let block = allocator.realloc(block, layout, bytes * 3);
+                assert!(block.addr() % align == 0 && *block.add(bytes - 1) == 7);
+                allocator.dealloc(block, Layout::from_size_align(bytes * 3, align).unwrap());
+                let block = allocator.alloc(layout);
+                assert!(block.addr() % align == 0);
+                allocator.dealloc(block, layout);
+            }
+        }
+    }
 }
