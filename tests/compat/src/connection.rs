@@ -1,0 +1,118 @@
+//! A client connection: writes commands, reads replies, never waits without end.
+
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+use crate::reply::Reply;
+
+/// A reply that takes longer counts as missing.
+pub const PATIENCE: Duration = Duration::from_secs(5);
+
+/// One connection to a server.
+pub struct Connection {
+    stream: TcpStream,
+    inbox: Vec<u8>,
+}
+
+impl Connection {
+    /// Connects.
+    pub fn open(address: SocketAddr) -> io::Result<Self> {
+        let stream = TcpStream::connect_timeout(&address, PATIENCE)?;
+        stream.set_nodelay(true)?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        Ok(Self { stream, inbox: Vec::new() })
+    }
+
+    /// Sends commands in one write.
+    pub fn send<'a>(&mut self, commands: impl Iterator<Item = &'a [Vec<u8>]>) -> io::Result<()> {
+        let mut out = Vec::new();
+        for args in commands {
+            out.extend_from_slice(format!("*{}\r\n", args.len()).as_bytes());
+            for arg in args {
+                out.extend_from_slice(format!("${}\r\n", arg.len()).as_bytes());
+                out.extend_from_slice(arg);
+                out.extend_from_slice(b"\r\n");
+            }
+        }
+        self.stream.write_all(&out)
+    }
+
+    /// Waits for the next reply.  Errors: `TimedOut` after `PATIENCE`, the connection ended, bytes that are no reply.
+    pub fn next(&mut self) -> io::Result<Reply> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            if let Some(reply) = self.parsed()? {
+                return Ok(reply);
+            }
+            if !self.receive(deadline.saturating_duration_since(Instant::now()))? {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+        }
+    }
+
+    /// Takes the replies that are there or come within `wait`.
+    pub fn arrived(&mut self, wait: Duration) -> io::Result<Vec<Reply>> {
+        let mut replies = Vec::new();
+        while self.receive(wait)? {}
+        while let Some(reply) = self.parsed()? {
+            replies.push(reply);
+        }
+        Ok(replies)
+    }
+
+    /// Sends one command and waits for its reply.
+    pub fn ask(&mut self, args: &[&str]) -> io::Result<Reply> {
+        let args: Vec<Vec<u8>> = args.iter().map(|arg| arg.as_bytes().to_vec()).collect();
+        self.send(std::iter::once(&args[..]))?;
+        self.next()
+    }
+
+    /// Sends raw bytes, closes the sending side, and returns all that comes back until the server closes too.
+    /// The flag says whether it did within two seconds.
+    pub fn exchange(mut self, bytes: &[u8]) -> io::Result<(Vec<u8>, bool)> {
+        // A server may close on the first bad byte, while we still write.
+        let _ = self.stream.write_all(bytes);
+        let _ = self.stream.shutdown(Shutdown::Write);
+        let deadline = Instant::now() + Duration::from_secs(2);
+        loop {
+            match self.receive(deadline.saturating_duration_since(Instant::now())) {
+                Ok(true) => {}
+                Ok(false) => return Ok((self.inbox, false)),
+                Err(_) => return Ok((self.inbox, true)),
+            }
+        }
+    }
+
+    fn parsed(&mut self) -> io::Result<Option<Reply>> {
+        let mut rest = &self.inbox[..];
+        match Reply::read(&mut rest) {
+            Ok(reply) => {
+                let used = self.inbox.len() - rest.len();
+                self.inbox.drain(..used);
+                Ok(Some(reply))
+            }
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Reads once; false when nothing came within `wait`.
+    fn receive(&mut self, wait: Duration) -> io::Result<bool> {
+        // A timeout of zero would mean none at all.
+        self.stream.set_read_timeout(Some(wait.max(Duration::from_micros(50))))?;
+        let mut chunk = [0; 16 * 1024];
+        match self.stream.read(&mut chunk) {
+            Ok(0) => Err(io::ErrorKind::ConnectionAborted.into()),
+            Ok(len) => {
+                self.inbox.extend_from_slice(&chunk[..len]);
+                Ok(true)
+            }
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
+                Ok(false)
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(true),
+            Err(error) => Err(error),
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! Keys of any type: names, expiry, databases, scans.
+
+use super::{Family, Weighted};
+
+/// The family.
+pub const FAMILY: Family = Family::data("keys", FORMS);
+
+const FORMS: &[Weighted] = &[
+    (8, "SET <key> <value>"),
+    (2, "SET <key> <value> EX <secs>"),
+    (1, "SET <key> <value> PX <soon>"),
+    (1, "SET <akey> <value>"),
+    (2, "GET <key>"),
+    (2, "MGET { <key> }"),
+    (4, "EXPIRE <key> <secs> [ ( NX | XX | GT | LT ) ]"),
+    (2, "PEXPIRE <key> <ms> [ ( NX | XX | GT | LT ) ]"),
+    (2, "EXPIREAT <key> <at> [ ( NX | XX | GT | LT ) ]"),
+    (2, "PEXPIREAT <key> <atms> [ ( NX | XX | GT | LT ) ]"),
+    (1, "EXPIRE <key> <secs> { <flag> }"),
+    (1, "PEXPIRE <key> <soon>"),
+    (4, "TTL <key>"),
+    (3, "PTTL <key>"),
+    (3, "EXPIRETIME <key>"),
+    (3, "PEXPIRETIME <key>"),
+    (3, "PERSIST <key>"),
+    (3, "DEL { <key> }"),
+    (2, "UNLINK { <key> }"),
+    (2, "EXISTS { <key> }"),
+    (1, "TOUCH { <key> }"),
+    (3, "RENAME <key> <key>"),
+    (3, "RENAMENX <key> <key>"),
+    (3, "COPY <key> <key> [ DB <db> ] [ REPLACE ]"),
+    (3, "MOVE <key> <db>"),
+    (3, "SELECT <db>"),
+    (1, "SWAPDB <db> <db>"),
+    (1, "FLUSHDB [ ( ASYNC | SYNC | x ) ]"),
+    (1, "RANDOMKEY"),
+    (3, "KEYS <pattern>"),
+    (
+        2,
+        "SCAN 0 [ MATCH <pattern> ] [ COUNT <count> ] [ TYPE ( string | list | set | zset | hash | stream ) ]",
+    ),
+    (1, "SCAN <int>"),
+    (2, "DBSIZE"),
+    (2, "TYPE <key>"),
+    (2, "OBJECT ENCODING <key>"),
+    (1, "OBJECT REFCOUNT <key>"),
+    (1, "OBJECT IDLETIME <key>"),
+    (1, "OBJECT FREQ <key>"),
+    (1, "OBJECT ( HELP | NONSENSE | ENCODING )"),
+    (1, "DUMP <key>"),
+    (1, "RESTORE <key> <ms> garbage [ REPLACE ]"),
+    (1, "RESTORE <key> 0 \"\""),
+    (1, "WAIT 0 1"),
+];

@@ -1,0 +1,68 @@
+//! Byte streams at the edge of the protocol, in Rust's escapes; each goes to a connection of its own, which is then
+//! closed for sending, and everything that comes back is compared.
+
+use super::{Family, Mode, Weighted};
+
+/// The family.
+pub const FAMILY: Family = Family {
+    name: "protocol",
+    mode: Mode::Raw,
+    connections: 1,
+    spoilt_percent: 20,
+    forms: FORMS,
+    mixed_types: false,
+};
+
+const FORMS: &[Weighted] = &[
+    (1, "PING\r\n"),
+    (1, "PING\n"),
+    (1, "\r\n\r\nPING\r\n"),
+    (1, "  PING  hello \r\n"),
+    (1, "SET k0 \"a b\\x00c\\n\"\r\nGET k0\r\n"),
+    (1, "SET k0 'a\\'b'\r\nGET k0\r\n"),
+    (1, "SET k0 \"unbalanced\r\nPING\r\n"),
+    (1, "SET k0 'a'b\r\n"),
+    (1, "ECHO \"\"\r\n"),
+    (1, "*1\r\n$4\r\nPING\r\n"),
+    (1, "*2\r\n$4\r\nECHO\r\n$0\r\n\r\n"),
+    (1, "*2\r\n$4\r\nECHO\r\n$3\r\n\r\n\x00\r\n"),
+    (1, "*0\r\n*1\r\n$4\r\nPING\r\n"),
+    (1, "*-1\r\nPING\r\n"),
+    (1, "*-10\r\nPING\r\n"),
+    (1, "*abc\r\nPING\r\n"),
+    (1, "*\r\nPING\r\n"),
+    (1, "*1048577\r\nPING\r\n"),
+    (1, "*2147483648\r\nPING\r\n"),
+    (1, "*9223372036854775808\r\n"),
+    (1, "*1\r\n4\r\nPING\r\n"),
+    (1, "*1\r\n:4\r\nPING\r\n"),
+    (1, "*1\r\n$-1\r\nPING\r\n"),
+    (1, "*1\r\n$abc\r\nPING\r\n"),
+    (1, "*1\r\n$\r\nPING\r\n"),
+    (1, "*1\r\n$536870913\r\nPING\r\n"),
+    (1, "*1\r\n$9223372036854775808\r\n"),
+    (1, "*1\r\n$4\r\nPINGXX*1\r\n$4\r\nPING\r\n"),
+    (1, "*3\r\n$3\r\nSET\r\n$2\r\nk1\r\n$1\r\nv\r\n*2\r\n$3\r\nGET\r\n$2\r\nk1\r\n"),
+    (1, "*1\r\n$4\r\nPING\r\nPING\r\n*1\r\n$4\r\nPING\r\n"),
+    (1, "*1\r\n$4\r\nQUIT\r\n*1\r\n$4\r\nPING\r\n"),
+    (1, "*2\r\n$4\r\nECHO\r\n$5\r\nhel"),
+    (1, "*2\r\n$4\r\nEC"),
+    (1, "*1\r\n$0\r\n\r\n"),
+    (1, "*1\r\n$3\r\nGET\r\n"),
+    (1, "NOSUCH a b c\r\n"),
+    (
+        1,
+        "*2\r\n$5\r\nHELLO\r\n$1\r\n3\r\n*2\r\n$3\r\nGET\r\n$6\r\nnosuch\r\n*2\r\n$4\r\nMGET\r\n$6\r\nnosuch\r\n",
+    ),
+    (1, "$4\r\nPING\r\n"),
+    (1, "+OK\r\n"),
+    (1, "\x00\x01\x02\r\nPING\r\n"),
+    (1, "POST / HTTP/1.1\r\nPING\r\n"),
+    (1, "Host: x\r\nPING\r\n"),
+    (1, "*1\r\n$4\r\npInG\r\n"),
+    (1, "*+1\r\n$4\r\nPING\r\n"),
+    (1, "*01\r\n$4\r\nPING\r\n"),
+    (1, "*1 \r\n$4\r\nPING\r\n"),
+    (1, "*1\r\n$04\r\nPING\r\n"),
+    (1, "*1\n$4\nPING\n"),
+];

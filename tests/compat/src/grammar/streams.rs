@@ -1,0 +1,41 @@
+//! Streams; ids are given, because an automatic one is the time.
+
+use super::{Family, Weighted};
+
+/// The family.
+pub const FAMILY: Family = Family::data("streams", FORMS);
+
+const FORMS: &[Weighted] = &[
+    (12, "XADD <key> <sidadd> { <field> <value> }"),
+    (
+        3,
+        "XADD <key> [ NOMKSTREAM ] [ ( MAXLEN [ = ] <count> | MINID [ = ] <sid> ) ] <sidadd> <field> <value>",
+    ),
+    (1, "XADD <key> MAXLEN ~ <count> LIMIT <count> <sidadd> <field> <value>"),
+    (3, "XLEN <key>"),
+    (5, "XRANGE <key> ( - | <sid> ) ( + | <sid> ) [ COUNT <count> ]"),
+    (4, "XREVRANGE <key> ( + | <sid> ) ( - | <sid> ) [ COUNT <count> ]"),
+    (3, "XDEL <key> { <sid> }"),
+    (2, "XTRIM <key> ( MAXLEN | MINID ) [ = ] <count>"),
+    (4, "XREAD [ COUNT <count> ] STREAMS ( <key> <sid> | <key> <key> <sid> <sid> | <key> )"),
+    (4, "XGROUP CREATE <key> ( g1 | g2 ) ( $ | 0 | <sid> ) [ MKSTREAM ] [ ENTRIESREAD <int> ]"),
+    (
+        1,
+        "XGROUP ( DESTROY <key> g1 | CREATECONSUMER <key> g1 c1 | DELCONSUMER <key> g1 c1 | SETID <key> g1 <sid> )",
+    ),
+    (1, "XGROUP ( NONSENSE <key> | HELP )"),
+    (
+        6,
+        "XREADGROUP GROUP ( g1 | g2 | nog ) ( c1 | c2 ) [ COUNT <count> ] [ NOACK ] STREAMS <key> ( > | > | <sid> )",
+    ),
+    (3, "XACK <key> ( g1 | g2 ) { <sid> }"),
+    (3, "XPENDING <key> ( g1 | g2 ) [ - + <count> [ c1 ] ]"),
+    (1, "XPENDING <key> g1 IDLE 0 <sid> <sid> <count>"),
+    (3, "XCLAIM <key> g1 ( c1 | c2 ) 0 { <sid> } [ JUSTID ] [ FORCE ] [ RETRYCOUNT <count> ]"),
+    (3, "XAUTOCLAIM <key> g1 ( c1 | c2 ) 0 ( 0 | <sid> ) [ COUNT <count> ] [ JUSTID ]"),
+    (2, "XINFO STREAM <key> [ FULL [ COUNT <count> ] ]"),
+    (2, "XINFO GROUPS <key>"),
+    (1, "XINFO CONSUMERS <key> g1"),
+    (1, "XSETID <key> <sid> [ ENTRIESADDED <int> MAXDELETEDID <sid> ]"),
+    (1, "COPY <key> <key> REPLACE"),
+];

@@ -1,0 +1,270 @@
+//! The two servers side by side: both get the same ops, and the first differing reply is found.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::connection::Connection;
+use crate::grammar::{Family, Mode};
+use crate::reply::Reply;
+use crate::rules;
+use crate::server::Server;
+use crate::stream::{Op, is_scan};
+
+/// The first difference of a stream.
+#[derive(Clone, Debug)]
+pub struct Difference {
+    /// The index of the op.
+    pub at: usize,
+    /// What the left server answered.
+    pub left: String,
+    /// What the right server answered.
+    pub right: String,
+    /// Whether the table's rule allows for the clock, so that it may be bad luck.
+    pub by_clock: bool,
+}
+
+/// Two servers.
+pub struct Pair {
+    /// The reference.
+    pub left: Side,
+    /// The one under test.
+    pub right: Side,
+}
+
+/// One of the two servers with its connections.
+pub struct Side {
+    /// The server.
+    pub server: Server,
+    connections: Vec<Connection>,
+    /// Commands queued by MULTI, per connection.
+    queued: Vec<Vec<Vec<Vec<u8>>>>,
+}
+
+/// A reply, or why there is none.
+type Answer = Result<Reply, String>;
+
+impl Side {
+    /// A side without connections yet.
+    pub fn new(server: Server) -> Self {
+        Self { server, connections: Vec::new(), queued: Vec::new() }
+    }
+
+    /// New connections of protocol `version` to an emptied server.
+    fn reset(&mut self, connections: usize, version: u8) -> io::Result<()> {
+        self.connections.clear();
+        self.server.revive()?;
+        let mut admin = Connection::open(self.server.address())?;
+        for command in [&["FLUSHALL"][..], &["SCRIPT", "FLUSH"], &["FUNCTION", "FLUSH"]] {
+            // A server without scripts answers with an error, and has nothing to forget.
+            admin.ask(command)?;
+        }
+        self.queued = vec![Vec::new(); connections];
+        for _ in 0..connections {
+            self.connections.push(self.open(version)?);
+        }
+        Ok(())
+    }
+
+    fn open(&self, version: u8) -> io::Result<Connection> {
+        let mut connection = Connection::open(self.server.address())?;
+        if version == 3 {
+            connection.ask(&["HELLO", "3"])?;
+        }
+        Ok(connection)
+    }
+
+    /// Reads the reply to `op`, following a scan to its end.
+    fn answer(&mut self, op: &Op) -> Answer {
+        let connection = &mut self.connections[op.connection];
+        let reply = connection.next().map_err(|e| format!("(no reply: {})", e.kind()))?;
+        if is_scan(&op.args) && reply.items().is_some_and(|items| items.len() == 2) {
+            return follow_scan(connection, op, reply).map_err(|e| format!("(scan broke off: {})", e.kind()));
+        }
+        Ok(reply)
+    }
+}
+
+impl Pair {
+    /// Runs `ops` from an empty state and returns the first difference.  Errors: a server cannot be reached at all.
+    pub fn run(&mut self, family: &Family, ops: &[Op], version: u8) -> io::Result<Option<Difference>> {
+        self.left.reset(family.connections, version)?;
+        self.right.reset(family.connections, version)?;
+        match family.mode {
+            Mode::Direct => self.run_direct(ops, version),
+            Mode::Settled => self.run_settled(ops),
+            Mode::Raw => self.run_raw(ops),
+        }
+    }
+
+    fn run_direct(&mut self, ops: &[Op], version: u8) -> io::Result<Option<Difference>> {
+        let mut at = 0;
+        while at < ops.len() {
+            let end = (at + 1..ops.len()).find(|i| !ops[*i].joined).unwrap_or(ops.len());
+            let batch = &ops[at..end];
+            thread::sleep(Duration::from_millis(batch[0].pause_ms));
+            for side in [&mut self.left, &mut self.right] {
+                // A write to a closed connection shows as a missing reply below.
+                let _ = side.connections[batch[0].connection].send(batch.iter().map(|op| &op.args[..]));
+            }
+            let mut closed = false;
+            for (index, op) in batch.iter().enumerate() {
+                if closed {
+                    break;
+                }
+                let left = self.left.answer(op);
+                let right = self.right.answer(op);
+                closed = left.is_err();
+                if let Some(difference) = self.compare(at + index, op, left, right) {
+                    return Ok(Some(difference));
+                }
+                closed = closed || op.name() == "QUIT";
+            }
+            if closed {
+                for side in [&mut self.left, &mut self.right] {
+                    side.connections[batch[0].connection] = side.open(version)?;
+                    side.queued[batch[0].connection].clear();
+                }
+            }
+            at = end;
+        }
+        Ok(None)
+    }
+
+    fn compare(&mut self, at: usize, op: &Op, left: Answer, right: Answer) -> Option<Difference> {
+        let fits = match (&left, &right) {
+            (Ok(left), Ok(right)) => self.fits(op, left, right),
+            (left, right) => left == right,
+        };
+        if fits {
+            return None;
+        }
+        let show = |answer: Answer| answer.map_or_else(|e| e, |reply| reply.to_string());
+        let by_clock = rules::by_clock(&op.args) || op.name() == "EXEC";
+        Some(Difference { at, left: show(left), right: show(right), by_clock })
+    }
+
+    /// Compares by the table, and inside EXEC by the rules of the commands that were queued.
+    fn fits(&mut self, op: &Op, left: &Reply, right: &Reply) -> bool {
+        let queued = &mut self.left.queued[op.connection];
+        if left.is_queued() {
+            queued.push(op.args.clone());
+        }
+        match op.name().as_str() {
+            "EXEC" => {
+                let commands = std::mem::take(queued);
+                if let (Some(mine), Some(theirs)) = (left.items(), right.items())
+                    && mine.len() == commands.len()
+                    && theirs.len() == commands.len()
+                {
+                    let mut results = commands.iter().zip(mine.iter().zip(theirs));
+                    return left.kind() == right.kind()
+                        && results.all(|(args, (m, t))| rules::same(args, m, t));
+                }
+            }
+            "DISCARD" | "RESET" => queued.clear(),
+            _ => {}
+        }
+        rules::same(&op.args, left, right)
+    }
+
+    fn run_settled(&mut self, ops: &[Op]) -> io::Result<Option<Difference>> {
+        for (at, op) in ops.iter().enumerate() {
+            thread::sleep(Duration::from_millis(op.pause_ms));
+            for side in [&mut self.left, &mut self.right] {
+                let _ = side.connections[op.connection].send(std::iter::once(&op.args[..]));
+            }
+            let (left, right) = self.settle();
+            for (connection, (mine, theirs)) in left.iter().zip(&right).enumerate() {
+                let same_reply = |(m, t): (&Reply, &Reply)| {
+                    // Which op a reply belongs to is not known here; a rule can only fit the op just sent.
+                    m == t || (connection == op.connection && rules::same(&op.args, m, t))
+                };
+                if mine.len() == theirs.len() && mine.iter().zip(theirs).all(same_reply) {
+                    continue;
+                }
+                let show = |replies: &[Reply]| {
+                    let replies: Vec<String> = replies.iter().map(Reply::to_string).collect();
+                    format!("connection {connection}: [{}]", replies.join("; "))
+                };
+                return Ok(Some(Difference { at, left: show(mine), right: show(theirs), by_clock: false }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Collects replies on all connections until both sides have as many and nothing came for two milliseconds.
+    fn settle(&mut self) -> (Vec<Vec<Reply>>, Vec<Vec<Reply>>) {
+        let connections = self.left.connections.len();
+        let (mut left, mut right) = (vec![Vec::new(); connections], vec![Vec::new(); connections]);
+        let begin = Instant::now();
+        let mut last = begin;
+        loop {
+            for (side, replies) in [(&mut self.left, &mut left), (&mut self.right, &mut right)] {
+                for (connection, collected) in side.connections.iter_mut().zip(replies.iter_mut()) {
+                    let arrived: Vec<Reply> =
+                        connection.arrived(Duration::from_micros(50)).unwrap_or_default();
+                    if !arrived.is_empty() {
+                        last = Instant::now();
+                    }
+                    collected.extend(arrived);
+                }
+            }
+            let even = left.iter().zip(&right).all(|(mine, theirs)| mine.len() == theirs.len());
+            if (even && last.elapsed() > Duration::from_millis(2)) || begin.elapsed() > Duration::from_secs(1)
+            {
+                return (left, right);
+            }
+        }
+    }
+
+    fn run_raw(&mut self, ops: &[Op]) -> io::Result<Option<Difference>> {
+        for (at, op) in ops.iter().enumerate() {
+            let bytes = op.args.first().map_or(&[][..], Vec::as_slice);
+            let (left, left_closed) = Connection::open(self.left.server.address())?.exchange(bytes)?;
+            let (right, right_closed) = Connection::open(self.right.server.address())?.exchange(bytes)?;
+            if (hide_versions(&left), left_closed) != (hide_versions(&right), right_closed) {
+                let show = |reply: &[u8], closed| {
+                    format!("{}{}", reply.escape_ascii(), if closed { "" } else { " (and stays open)" })
+                };
+                let (left, right) = (show(&left, left_closed), show(&right, right_closed));
+                return Ok(Some(Difference { at, left, right, by_clock: false }));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// HELLO's answer names the server, its version and the connection; from there to the reply after it nothing counts.
+fn hide_versions(reply: &[u8]) -> Vec<u8> {
+    let find = |word: &[u8]| reply.windows(word.len()).position(|window| window == word);
+    match (find(b"$6\r\nserver\r\n"), find(b"$7\r\nmodules\r\n")) {
+        (Some(from), Some(to)) if from < to => [&reply[..from], &reply[to..]].concat(),
+        _ => reply.to_vec(),
+    }
+}
+
+/// Asks for the rest of a scan and returns all elements sorted and without repeats, as promised by no server otherwise.
+fn follow_scan(connection: &mut Connection, op: &Op, first: Reply) -> io::Result<Reply> {
+    let is_keys = op.name() == "SCAN";
+    let cursor_at = if is_keys { 1 } else { 2 };
+    let step = if op.name() == "HSCAN" || op.name() == "ZSCAN" { 2 } else { 1 };
+    let mut elements: BTreeSet<Vec<Reply>> = BTreeSet::new();
+    let mut reply = first;
+    // Far more rounds than the few keys of a stream can need.
+    for _ in 0..10_000 {
+        let Some([cursor, page]) = reply.items() else { return Ok(reply) };
+        elements.extend(page.items().unwrap_or_default().chunks(step).map(<[Reply]>::to_vec));
+        let cursor = cursor.bytes().unwrap_or_default().to_vec();
+        if cursor == b"0" {
+            let all = elements.into_iter().flatten().collect();
+            return Ok(Reply::List(b'*', all));
+        }
+        let mut args = op.args.clone();
+        args[cursor_at] = cursor;
+        connection.send(std::iter::once(&args[..]))?;
+        reply = connection.next()?;
+    }
+    Err(io::Error::other("the scan does not end"))
+}

@@ -1,0 +1,253 @@
+//! The one table of what may differ between two correct servers, and the comparison by it.
+//!
+//! Whatever is not in the table is compared byte for byte. A rule says why it is needed; the accepted differences of
+//! docs/differences.md that a stream can meet have a rule here.
+
+use crate::reply::Reply;
+
+/// How two replies of a command are compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Compare {
+    /// Byte for byte.
+    Exact,
+    /// The same items in any order.
+    Unordered,
+    /// The same pairs, of a flat list or a map, in any order.
+    UnorderedPairs,
+    /// Integers anywhere in the reply may be this far apart.
+    Near(i64),
+    /// Same type and, for lists, same length.
+    Shape,
+    /// Same type byte.
+    Kind,
+    /// The same pairs but for the values of these names; the order of the names counts.
+    PairsExcept(&'static [&'static str]),
+    /// Errors need only begin with the same word; anything else byte for byte.
+    ErrorWord,
+}
+
+/// A line of the table.
+pub struct Rule {
+    /// The command's name, with its subcommand where only that one differs.
+    pub command: &'static str,
+    /// Only when this word is among the arguments.
+    pub with: Option<&'static str>,
+    /// How its replies are compared.
+    pub compare: Compare,
+    /// Why.
+    pub why: &'static str,
+}
+
+const fn rule(command: &'static str, compare: Compare, why: &'static str) -> Rule {
+    Rule { command, with: None, compare, why }
+}
+
+const fn rule_with(command: &'static str, with: &'static str, compare: Compare, why: &'static str) -> Rule {
+    Rule { command, with: Some(with), compare, why }
+}
+
+const HASHED: &str = "the order of a hash table is not promised";
+const CHANCE: &str = "answers by chance";
+const CLOCK: &str = "the two servers read the clock at different moments";
+const OWN: &str = "describes the server itself";
+
+/// The table; the first line that fits counts.
+pub const RULES: &[Rule] = &[
+    rule("KEYS", Compare::Unordered, HASHED),
+    rule("SMEMBERS", Compare::Unordered, HASHED),
+    rule("SINTER", Compare::Unordered, HASHED),
+    rule("SUNION", Compare::Unordered, HASHED),
+    rule("SDIFF", Compare::Unordered, HASHED),
+    rule("SPOP", Compare::Unordered, HASHED),
+    rule("HKEYS", Compare::Unordered, HASHED),
+    rule("HVALS", Compare::Unordered, HASHED),
+    rule("HGETALL", Compare::UnorderedPairs, HASHED),
+    rule_with("SORT", "nosort", Compare::Unordered, HASHED),
+    rule_with("SORT_RO", "nosort", Compare::Unordered, HASHED),
+    rule("SCAN", Compare::Shape, "only met inside EXEC, where it is not followed to its end"),
+    rule("HSCAN", Compare::Shape, "only met inside EXEC, where it is not followed to its end"),
+    rule("SSCAN", Compare::Shape, "only met inside EXEC, where it is not followed to its end"),
+    rule("ZSCAN", Compare::Shape, "only met inside EXEC, where it is not followed to its end"),
+    rule_with("GEOSEARCH", "ASC", Compare::Exact, "sorted"),
+    rule_with("GEOSEARCH", "DESC", Compare::Exact, "sorted"),
+    rule("GEOSEARCH", Compare::Unordered, "unsorted results come in the order of the cells visited"),
+    rule("PUBSUB CHANNELS", Compare::Unordered, HASHED),
+    rule("PUBSUB SHARDCHANNELS", Compare::Unordered, HASHED),
+    rule("RANDOMKEY", Compare::Kind, CHANCE),
+    rule("SRANDMEMBER", Compare::Shape, CHANCE),
+    rule("HRANDFIELD", Compare::Shape, CHANCE),
+    rule("ZRANDMEMBER", Compare::Shape, CHANCE),
+    rule("TTL", Compare::Near(1), CLOCK),
+    rule("PTTL", Compare::Near(5), CLOCK),
+    rule("EXPIRETIME", Compare::Near(1), CLOCK),
+    rule("PEXPIRETIME", Compare::Near(5), CLOCK),
+    rule("OBJECT IDLETIME", Compare::Near(1), CLOCK),
+    rule("XPENDING", Compare::Near(50), CLOCK),
+    rule("XINFO CONSUMERS", Compare::Near(50), CLOCK),
+    rule_with("XINFO", "FULL", Compare::Shape, CLOCK),
+    rule(
+        "XINFO STREAM",
+        Compare::PairsExcept(&["radix-tree-keys", "radix-tree-nodes"]),
+        "Redis describes its radix tree",
+    ),
+    rule("TIME", Compare::Kind, CLOCK),
+    rule("LASTSAVE", Compare::Kind, CLOCK),
+    rule("OBJECT REFCOUNT", Compare::Kind, "Redis shares small integers"),
+    rule("OBJECT HELP", Compare::Kind, OWN),
+    rule("XGROUP HELP", Compare::Kind, OWN),
+    rule("DUMP", Compare::Kind, "the payload names the version of its format"),
+    rule("HELLO", Compare::PairsExcept(&["server", "version", "id", "modules"]), OWN),
+    rule("CLIENT ID", Compare::Kind, OWN),
+    rule("CLIENT INFO", Compare::Kind, OWN),
+    rule("CLIENT LIST", Compare::Kind, OWN),
+    rule("COMMAND COUNT", Compare::Kind, OWN),
+    rule("COMMAND INFO", Compare::Shape, "flags and key specifications grow from version to version"),
+    rule("CONFIG GET", Compare::UnorderedPairs, HASHED),
+    rule("LOLWUT", Compare::Kind, OWN),
+    rule("INFO", Compare::Kind, OWN),
+    rule("MEMORY USAGE", Compare::Kind, OWN),
+    rule("MEMORY DOCTOR", Compare::Kind, OWN),
+    rule("LATENCY LATEST", Compare::Kind, CLOCK),
+    rule("LATENCY RESET", Compare::Kind, CLOCK),
+    rule("EVAL", Compare::ErrorWord, "messages of the Lua interpreter name its internals"),
+    rule("EVAL_RO", Compare::ErrorWord, "messages of the Lua interpreter name its internals"),
+    rule("FCALL", Compare::ErrorWord, "messages of the Lua interpreter name its internals"),
+    rule("FUNCTION LOAD", Compare::ErrorWord, "messages of the Lua interpreter name its internals"),
+];
+
+/// The line of the table for a command; `None`: byte for byte.
+pub fn find(args: &[Vec<u8>]) -> Option<&'static Rule> {
+    let is =
+        |at: usize, word: &str| args.get(at).is_some_and(|arg| arg.eq_ignore_ascii_case(word.as_bytes()));
+    RULES.iter().find(|rule| {
+        let named = match rule.command.split_once(' ') {
+            Some((name, sub)) => is(0, name) && is(1, sub),
+            None => is(0, rule.command),
+        };
+        named && rule.with.is_none_or(|word| (1..args.len()).any(|at| is(at, word)))
+    })
+}
+
+/// Whether two replies to `args` are the same as far as the table goes.
+pub fn same(args: &[Vec<u8>], left: &Reply, right: &Reply) -> bool {
+    if left == right {
+        return true;
+    }
+    let Some(rule) = find(args) else { return false };
+    if (left.is_error() || right.is_error()) && rule.compare != Compare::ErrorWord {
+        return false;
+    }
+    match rule.compare {
+        Compare::Exact => false,
+        Compare::Unordered => sorted(left) == sorted(right) && left.kind() == right.kind(),
+        Compare::UnorderedPairs => pairs(left) == pairs(right) && left.kind() == right.kind(),
+        Compare::Near(distance) => near(left, right, distance),
+        Compare::Shape => {
+            left.kind() == right.kind() && left.items().map(<[_]>::len) == right.items().map(<[_]>::len)
+        }
+        Compare::Kind => left.kind() == right.kind(),
+        Compare::PairsExcept(names) => same_pairs_except(left, right, names),
+        Compare::ErrorWord => left.is_error() && right.is_error() && first_word(left) == first_word(right),
+    }
+}
+
+/// Whether a difference under this rule may come from the clock alone.
+pub fn by_clock(args: &[Vec<u8>]) -> bool {
+    find(args).is_some_and(|rule| matches!(rule.compare, Compare::Near(_)))
+}
+
+fn sorted(reply: &Reply) -> Option<Vec<&Reply>> {
+    let mut items: Vec<&Reply> = reply.items()?.iter().collect();
+    items.sort_unstable();
+    Some(items)
+}
+
+fn pairs(reply: &Reply) -> Option<Vec<&[Reply]>> {
+    let mut pairs: Vec<&[Reply]> = reply.items()?.chunks(2).collect();
+    pairs.sort_unstable();
+    Some(pairs)
+}
+
+fn near(left: &Reply, right: &Reply, distance: i64) -> bool {
+    if let (Some(left), Some(right)) = (left.integer(), right.integer()) {
+        // Negative integers are answers such as "no such key", not times.
+        return left == right || (left >= 0 && right >= 0 && left.abs_diff(right) <= distance.unsigned_abs());
+    }
+    match (left, right) {
+        (Reply::List(a, mine), Reply::List(b, theirs)) => {
+            a == b && mine.len() == theirs.len() && mine.iter().zip(theirs).all(|(m, t)| near(m, t, distance))
+        }
+        _ => left == right,
+    }
+}
+
+fn same_pairs_except(left: &Reply, right: &Reply, names: &[&str]) -> bool {
+    let (Some(mine), Some(theirs)) = (left.items(), right.items()) else { return false };
+    let is_free = |name: &Reply| name.bytes().is_some_and(|n| names.iter().any(|free| free.as_bytes() == n));
+    left.kind() == right.kind()
+        && mine.len() == theirs.len()
+        && mine.chunks(2).zip(theirs.chunks(2)).all(|(m, t)| m == t || (m[0] == t[0] && is_free(&m[0])))
+}
+
+fn first_word(reply: &Reply) -> Option<&[u8]> {
+    reply.bytes()?.split(|b| *b == b' ').next()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn args(line: &str) -> Vec<Vec<u8>> {
+        line.split(' ').map(|arg| arg.as_bytes().to_vec()).collect()
+    }
+
+    fn reply(text: &str) -> Reply {
+        Reply::read(&mut text.as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn unordered_replies_are_sorted_and_others_not() {
+        let (ab, ba) = (reply("*2\r\n+a\r\n+b\r\n"), reply("*2\r\n+b\r\n+a\r\n"));
+        assert!(same(&args("keys *"), &ab, &ba));
+        assert!(!same(&args("LRANGE l 0 -1"), &ab, &ba));
+        assert!(!same(&args("SMEMBERS s"), &ab, &reply("~2\r\n+a\r\n+b\r\n")));
+        assert!(!same(
+            &args("HGETALL h"),
+            &reply("*4\r\n+a\r\n+b\r\n+c\r\n+d\r\n"),
+            &reply("*4\r\n+a\r\n+d\r\n+c\r\n+b\r\n")
+        ));
+    }
+
+    #[test]
+    fn times_may_be_near_but_missing_is_missing() {
+        assert!(same(&args("PTTL k"), &reply(":100\r\n"), &reply(":96\r\n")));
+        assert!(!same(&args("PTTL k"), &reply(":100\r\n"), &reply(":90\r\n")));
+        assert!(!same(&args("TTL k"), &reply(":-1\r\n"), &reply(":-2\r\n")));
+        assert!(!same(&args("TTL k"), &reply(":0\r\n"), &reply(":-1\r\n")));
+    }
+
+    #[test]
+    fn errors_are_compared_even_under_a_rule() {
+        assert!(!same(&args("KEYS"), &reply("-ERR a\r\n"), &reply("-ERR b\r\n")));
+        assert!(same(&args("EVAL x 0"), &reply("-ERR a\r\n"), &reply("-ERR b\r\n")));
+        assert!(!same(&args("EVAL x 0"), &reply("-ERR a\r\n"), &reply("-NOSCRIPT b\r\n")));
+        assert!(!same(&args("INFO"), &reply("$1\r\na\r\n"), &reply("-ERR b\r\n")));
+    }
+
+    #[test]
+    fn subcommands_and_words_choose_the_rule() {
+        assert_eq!(find(&args("object refcount k")).unwrap().compare, Compare::Kind);
+        assert!(find(&args("OBJECT ENCODING k")).is_none());
+        assert_eq!(find(&args("SORT k BY nosort")).unwrap().compare, Compare::Unordered);
+        assert!(find(&args("SORT k")).is_none());
+    }
+
+    #[test]
+    fn hello_may_name_another_server() {
+        let left = reply("*4\r\n$6\r\nserver\r\n$5\r\nredis\r\n$5\r\nproto\r\n:2\r\n");
+        let right = reply("*4\r\n$6\r\nserver\r\n$6\r\ndarter\r\n$5\r\nproto\r\n:2\r\n");
+        let wrong = reply("*4\r\n$6\r\nserver\r\n$6\r\ndarter\r\n$5\r\nproto\r\n:3\r\n");
+        assert!(same(&args("HELLO 2"), &left, &right));
+        assert!(!same(&args("HELLO 2"), &left, &wrong));
+    }
+}

@@ -1,0 +1,323 @@
+//! What a `<name>` in a form may become: mostly sensible, sometimes at a limit, now and then nonsense.
+//!
+//! No word makes a server allocate much or block: offsets are small or far past the limit, never just below it.
+
+use crate::rng::Rng;
+
+/// Every name that `draw` knows.
+pub const NAMES: &[&str] = &[
+    "key",
+    "akey",
+    "value",
+    "int",
+    "index",
+    "count",
+    "float",
+    "secs",
+    "ms",
+    "soon",
+    "at",
+    "atms",
+    "pattern",
+    "field",
+    "member",
+    "score",
+    "zmin",
+    "zmax",
+    "lexmin",
+    "lexmax",
+    "db",
+    "sid",
+    "sidadd",
+    "offset",
+    "bit",
+    "bitoffset",
+    "bftype",
+    "lon",
+    "lat",
+    "radius",
+    "word",
+    "channel",
+    "elem",
+    "flag",
+    "timeout",
+    "name",
+];
+
+/// Draws a word; an unknown name gives nothing, which `Form::parse` rules out.
+pub fn draw(name: &str, rng: &mut Rng) -> Vec<u8> {
+    match name {
+        "key" => format!("k{}", rng.below(8)).into_bytes(),
+        "akey" => rng.pick(ODD_KEYS).to_vec(),
+        "value" => value(rng),
+        "int" => int(rng),
+        "index" => index(rng),
+        "count" => count(rng),
+        "float" => float(rng),
+        "secs" => expiry(rng, 100, 1_000_000),
+        "ms" => expiry(rng, 100_000, 1_000_000_000),
+        "soon" => number(rng.between(1, 3)),
+        "at" => moment(rng, 1),
+        "atms" => moment(rng, 1000),
+        "pattern" => one_of(rng, PATTERNS),
+        "field" => format!("f{}", rng.below(6)).into_bytes(),
+        "member" | "elem" => member(rng),
+        "score" => score(rng),
+        "zmin" | "zmax" => score_limit(rng),
+        "lexmin" | "lexmax" => one_of(rng, LEX_LIMITS),
+        "db" => one_of(rng, DATABASES),
+        "sid" => stream_id(rng),
+        "sidadd" => stream_id_to_add(rng),
+        "offset" => offset(rng),
+        "bit" => {
+            let bits: &[&str] = if rng.percent(96) { &["0", "1"] } else { &["2", "-1", "x"] };
+            one_of(rng, bits)
+        }
+        "bitoffset" => bit_offset(rng),
+        "bftype" => one_of(rng, BITFIELD_TYPES),
+        "lon" => number(rng.between(-179, 179)),
+        "lat" => number(rng.between(-84, 84)),
+
+        "radius" => one_of(rng, &["0", "1", "100.5", "5000", "1000000", "-1", "x"]),
+        "word" => one_of(rng, WORDS),
+        "channel" => format!("ch{}", rng.below(4)).into_bytes(),
+        "flag" => one_of(rng, &["NX", "XX", "GT", "LT", "CH", "KEEPTTL", "GET", "x", ""]),
+        "timeout" => one_of(rng, &["0", "0.05", "0.1", "-1", "abc", "1e10", "nan"]),
+        "name" => one_of(rng, &["n1", "n2", "n3"]),
+        _ => Vec::new(),
+    }
+}
+
+/// Replaces an argument in a spoilt command: nothing of it is large enough to hurt, all of it is wrong somewhere.
+pub fn nonsense(rng: &mut Rng) -> Vec<u8> {
+    one_of(rng, NONSENSE)
+}
+
+const ODD_KEYS: &[&[u8]] = &[b"", b"a b", b"\x00\xff\r\n", b"{tag}x", b"k0", b"\xe2\x82\xac"];
+const WORDS: &[&str] = &["hello", "hallo", "foobar", "a", "the quick brown fox", ""];
+const PATTERNS: &[&str] = &[
+    "*", "k*", "k?", "k[0-3]", "k[^0-3]", "[k]1", "\\k1", "*1*", "", "**", "k[1", "x*", "k\\?", "f*", "?",
+    "[a-z]*", "k[3-0]", "*[", "\\",
+];
+const LEX_LIMITS: &[&str] = &["-", "+", "[a", "(a", "[m1", "(m3", "[z", "(z", "[", "(", "a", "", "[m5"];
+const DATABASES: &[&str] = &["0", "0", "0", "1", "1", "2", "9", "15", "16", "-1", "abc", "1.5", ""];
+const BITFIELD_TYPES: &[&str] =
+    &["u1", "u4", "u8", "u16", "i8", "i16", "i5", "u63", "i64", "u64", "i65", "u0", "x8"];
+const NONSENSE: &[&str] = &[
+    "",
+    "abc",
+    "-1",
+    "0",
+    "1.5",
+    "9223372036854775807",
+    "9223372036854775808",
+    "-9223372036854775808",
+    " 1",
+    "1 ",
+    "+1",
+    "01",
+    "1e3",
+    "nan",
+    "inf",
+    "k1",
+    "*",
+    "NX",
+    "LIMIT",
+    "WITHSCORES",
+    "-",
+    "100000",
+];
+
+fn one_of(rng: &mut Rng, words: &[&str]) -> Vec<u8> {
+    text(rng.pick::<&str>(words))
+}
+
+fn text(text: &str) -> Vec<u8> {
+    text.as_bytes().to_vec()
+}
+
+fn number(number: i64) -> Vec<u8> {
+    number.to_string().into_bytes()
+}
+
+fn value(rng: &mut Rng) -> Vec<u8> {
+    match rng.below(20) {
+        0..=5 => number(rng.between(-20, 200)),
+        6..=9 => one_of(rng, WORDS),
+        10 => float(rng),
+        11 => int(rng),
+        12 => Vec::new(),
+        13 | 14 => bytes(rng, 20),
+        15 => vec![b'x'; rng.below(300)],
+        16 => one_of(
+            rng,
+            &["9223372036854775807", "-9223372036854775808", "9223372036854775806", "1e17", "3.0"],
+        ),
+        17 if rng.percent(20) => bytes(rng, 20_000),
+        _ => format!("value-{}", rng.below(50)).into_bytes(),
+    }
+}
+
+fn bytes(rng: &mut Rng, len_max: usize) -> Vec<u8> {
+    let len = rng.below(len_max + 1);
+    (0..len).map(|_| rng.next() as u8).collect()
+}
+
+fn int(rng: &mut Rng) -> Vec<u8> {
+    match rng.below(20) {
+        0..=13 => number(rng.between(-10, 100)),
+        14 => text("9223372036854775807"),
+        15 => text("-9223372036854775808"),
+        16 => text("-9223372036854775807"),
+        _ => nonsense(rng),
+    }
+}
+
+fn index(rng: &mut Rng) -> Vec<u8> {
+    match rng.below(20) {
+        0..=17 => number(rng.between(-12, 12)),
+        _ => nonsense(rng),
+    }
+}
+
+fn count(rng: &mut Rng) -> Vec<u8> {
+    match rng.below(20) {
+        0..=17 => number(rng.between(0, 9)),
+        18 => number(rng.between(-9, -1)),
+        _ => one_of(rng, &["abc", "1000", "", "1.0"]),
+    }
+}
+
+fn float(rng: &mut Rng) -> Vec<u8> {
+    const ODD: &[&str] = &[
+        "0",
+        "-0",
+        "1e5",
+        "1.5e-7",
+        "3.0",
+        "-2.50",
+        "inf",
+        "-inf",
+        "nan",
+        "1e400",
+        "0x10",
+        ".5",
+        "5.",
+        "abc",
+        "",
+        " 1.5",
+        "1.7976931348623157e308",
+        "17179869184.000001",
+        "0.1",
+        "1e-320",
+    ];
+    if rng.percent(60) {
+        format!("{}.{}", rng.between(-100, 100), rng.below(1000)).into_bytes()
+    } else {
+        one_of(rng, ODD)
+    }
+}
+
+fn expiry(rng: &mut Rng, low: i64, high: i64) -> Vec<u8> {
+    match rng.below(20) {
+        0..=16 => number(rng.between(low, high)),
+        17 => one_of(rng, &["0", "-1", "-100"]),
+        18 => one_of(rng, &["9223372036854775807", "9223372036854775", "-9223372036854775808"]),
+        _ => nonsense(rng),
+    }
+}
+
+/// A moment far ahead or long past; `unit` per second.
+fn moment(rng: &mut Rng, unit: i64) -> Vec<u8> {
+    match rng.below(20) {
+        0..=15 => number((4_000_000_000 + rng.between(0, 1_000_000)) * unit + rng.between(0, unit - 1)),
+        16 | 17 => number(rng.between(1, 1_000_000)),
+        18 => one_of(rng, &["0", "-1", "9223372036854775807"]),
+        _ => nonsense(rng),
+    }
+}
+
+fn member(rng: &mut Rng) -> Vec<u8> {
+    match rng.below(20) {
+        0..=9 => format!("m{}", rng.below(8)).into_bytes(),
+        10..=15 => number(rng.between(-3, 20)),
+        16 => bytes(rng, 12),
+        17 => vec![b'y'; 60 + rng.below(20)],
+        18 => one_of(rng, &["", "a", "z", "9223372036854775807", "1.5", "007"]),
+        _ => format!("m{}", rng.below(300)).into_bytes(),
+    }
+}
+
+fn score(rng: &mut Rng) -> Vec<u8> {
+    match rng.below(20) {
+        0..=11 => number(rng.between(-5, 20)),
+        12..=15 => format!("{}.{}", rng.between(-5, 20), rng.below(100)).into_bytes(),
+        16 => one_of(
+            rng,
+            &["inf", "-inf", "+inf", "1e300", "-1e-300", "3.0", "0.1", "1e17", "123456789012345678"],
+        ),
+        17 => one_of(rng, &["nan", "abc", "", "1e400"]),
+        _ => number(rng.between(-100_000, 100_000)),
+    }
+}
+
+fn score_limit(rng: &mut Rng) -> Vec<u8> {
+    match rng.below(10) {
+        0 => text("-inf"),
+        1 => text("+inf"),
+        2 | 3 => [b"(".to_vec(), score(rng)].concat(),
+        _ => score(rng),
+    }
+}
+
+fn stream_id(rng: &mut Rng) -> Vec<u8> {
+    match rng.below(20) {
+        0..=9 => format!("{}-{}", rng.below(6), rng.below(6)).into_bytes(),
+        10..=12 => number(rng.between(0, 6)),
+        13 => text("-"),
+        14 => text("+"),
+        15 => text("0"),
+        16 => format!("({}-{}", rng.below(6), rng.below(6)).into_bytes(),
+        17 => text("18446744073709551615-18446744073709551615"),
+        _ => one_of(rng, &["$", ">", "abc", "1-", "-1", "1-2-3", "", "18446744073709551616-0"]),
+    }
+}
+
+/// Ids that grow often enough to be taken; never `*`, whose answer is the time.
+fn stream_id_to_add(rng: &mut Rng) -> Vec<u8> {
+    match rng.below(20) {
+        0..=11 => format!("{}-{}", rng.below(50), rng.below(9)).into_bytes(),
+        12..=15 => format!("{}-*", rng.below(50)).into_bytes(),
+        16 => number(rng.between(0, 50)),
+        17 => text("0-0"),
+        _ => one_of(rng, &["abc", "1-", "-", "+", "1-2-3", ""]),
+    }
+}
+
+fn offset(rng: &mut Rng) -> Vec<u8> {
+    match rng.below(20) {
+        0..=17 => number(rng.between(0, 40)),
+        _ => one_of(rng, &["-1", "536870912", "9223372036854775807", "abc", "1000"]),
+    }
+}
+
+fn bit_offset(rng: &mut Rng) -> Vec<u8> {
+    match rng.below(20) {
+        0..=16 => number(rng.between(0, 100)),
+        17 => format!("#{}", rng.below(10)).into_bytes(),
+        _ => one_of(rng, &["-1", "4294967296", "9223372036854775807", "abc", "#-1", "#"]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_draws_something_over_time() {
+        let mut rng = Rng::new(4);
+        for name in NAMES {
+            assert!((0..200).any(|_| !draw(name, &mut rng).is_empty()), "<{name}> is always empty");
+        }
+    }
+}
