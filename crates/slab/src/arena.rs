@@ -228,11 +228,8 @@ impl Arena {
                     committed += units;
                     runs[usize::from(class)] += 1;
                     assert!(page.live > 0);
-                    for inner in unit..unit + units {
-                        assert_eq!(
-                            (pages[inner].class, pages[inner].first(inner as u32)),
-                            (class, unit as u32)
-                        );
+                    for (at, inner) in pages.iter().enumerate().skip(unit).take(units) {
+                        assert_eq!((inner.class, inner.first(at as u32)), (class, unit as u32));
                     }
                 }
             }

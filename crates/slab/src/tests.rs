@@ -259,13 +259,13 @@ fn the_general_allocator_keeps_alignment_and_bytes() {
             // SAFETY: the layout is not empty; the block is used within it and freed with the layout it has then.
             unsafe {
                 let block = allocator.alloc_zeroed(layout);
-                assert!(block.addr() % align == 0 && *block == 0 && *block.add(bytes - 1) == 0);
+                assert!(block.addr().is_multiple_of(align) && *block == 0 && *block.add(bytes - 1) == 0);
                 *block.add(bytes - 1) = 7;
                 let block = allocator.realloc(block, layout, bytes * 3);
-                assert!(block.addr() % align == 0 && *block.add(bytes - 1) == 7);
+                assert!(block.addr().is_multiple_of(align) && *block.add(bytes - 1) == 7);
                 allocator.dealloc(block, Layout::from_size_align(bytes * 3, align).unwrap());
                 let block = allocator.alloc(layout);
-                assert!(block.addr() % align == 0);
+                assert!(block.addr().is_multiple_of(align));
                 allocator.dealloc(block, layout);
             }
         }
