@@ -13,6 +13,8 @@ use crate::pack::{Full, Pack};
 
 /// Root of the directory: a pack, a chunk or a top, by level.
 #[derive(Clone, Copy, Debug)]
+// Packed, so that the root of a table takes 32 bytes.
+#[repr(C, packed)]
 pub(super) struct Directory {
     /// Block of the root; none while the table is empty.
     pub root: Handle,

@@ -11,6 +11,7 @@
 
 mod directory;
 mod expire;
+mod growth;
 mod scan;
 #[cfg(test)]
 mod tests;
@@ -21,11 +22,10 @@ pub use crate::pack::{EntryRef, Full, Kind};
 pub use expire::Expired;
 pub use scan::Iter;
 
-use crate::decimal::Digits;
 use crate::entry::{self, Coded, EXPIRY_MS_MAX, Item};
 use crate::pack::{New, Pack, Place};
 use crate::spill::Spill;
-use directory::{Bytes, Directory, bit};
+use directory::{Bytes, Directory};
 use expire::Times;
 
 /// A table of packs. Empty, it holds no arena block; dropping a table that is not empty leaks its blocks
@@ -113,7 +113,7 @@ impl Table {
             return None;
         }
         let pack = Pack::open(arena, h);
-        let place = pack.find(hash as u8, &Coded::of(key), self.kind, arena, &self.spill)?;
+        let place = pack.find(place_of(hash), &Coded::of(key), self.kind, arena, &self.spill)?;
         Some(pack.entry(place.at, self.kind, arena, &self.spill))
     }
 
@@ -136,7 +136,7 @@ impl Table {
         expiry: Expiry,
         hasher: &impl Fn(&[u8]) -> u64,
     ) -> Result<Inserted, Full> {
-        let (x, fp) = (place_of(hash), hash as u8);
+        let x = place_of(hash);
         let key = Coded::of(key);
         let value = match self.kind {
             Kind::Keys => None,
@@ -144,17 +144,17 @@ impl Table {
         };
         let h = self.directory.find(arena, x);
         if h.is_none() {
-            self.insert_first(arena, x, fp, key, value, expiry)?;
+            self.insert_first(arena, x, key, value, expiry)?;
             return Ok(Inserted::New);
         }
-        match Pack::open(arena, h).find(fp, &key, self.kind, arena, &self.spill) {
+        match Pack::open(arena, h).find(x, &key, self.kind, arena, &self.spill) {
             Some(place) => {
                 self.overwrite(arena, x, h, place, value, expiry)?;
                 Ok(Inserted::Replaced)
             }
             None => {
-                self.append(arena, x, h, fp, key, value, expiry)?;
-                self.split_if_full(arena, x, hasher);
+                let h = self.append(arena, x, h, key, value, expiry)?;
+                self.split_if_full(arena, x, h, hasher);
                 Ok(Inserted::New)
             }
         }
@@ -167,9 +167,7 @@ impl Table {
         if h.is_none() {
             return false;
         }
-        let Some(place) =
-            Pack::open(arena, h).find(hash as u8, &Coded::of(key), self.kind, arena, &self.spill)
-        else {
+        let Some(place) = Pack::open(arena, h).find(x, &Coded::of(key), self.kind, arena, &self.spill) else {
             return false;
         };
         self.take_out(arena, x, h, place);
@@ -192,9 +190,7 @@ impl Table {
         if h.is_none() {
             return Ok(false);
         }
-        let Some(place) =
-            Pack::open(arena, h).find(hash as u8, &Coded::of(key), self.kind, arena, &self.spill)
-        else {
+        let Some(place) = Pack::open(arena, h).find(x, &Coded::of(key), self.kind, arena, &self.spill) else {
             return Ok(false);
         };
         let expiry = expiry_ms.map_or(Expiry::Clear, Expiry::At);
@@ -231,7 +227,6 @@ impl Table {
         &mut self,
         arena: &mut Arena,
         x: u64,
-        fp: u8,
         key: Coded<'_>,
         value: Option<Coded<'_>>,
         expiry: Expiry,
@@ -240,7 +235,7 @@ impl Table {
         let pack = Pack::create(arena, 0, false, room)?;
         self.count_in(arena, pack);
         self.directory.root = pack;
-        self.append(arena, x, pack, fp, key, value, expiry).inspect_err(|_| {
+        self.append(arena, x, pack, key, value, expiry).map(|_| ()).inspect_err(|_| {
             self.count_out(arena, pack);
             arena.free(pack);
             self.directory = Directory::EMPTY;
@@ -253,20 +248,19 @@ impl Table {
         arena: &mut Arena,
         x: u64,
         h: Handle,
-        fp: u8,
         key: Coded<'_>,
         value: Option<Coded<'_>>,
         expiry: Expiry,
-    ) -> Result<(), Full> {
+    ) -> Result<Handle, Full> {
         let expiry_ms = match expiry {
             Expiry::At(ms) => Some(ms.clamp(1, EXPIRY_MS_MAX)),
             Expiry::Keep | Expiry::Clear => None,
         };
         let mut new = New { key, value, expiry_ms, spilled: false };
         if key.is_long() || value.is_some_and(|v| v.is_long()) {
-            return self.append_long(arena, x, h, fp, new);
+            return self.append_long(arena, x, h, new);
         }
-        self.append_coded(arena, x, h, fp, &mut new)
+        self.append_coded(arena, x, h, &mut new)
     }
 
     #[inline]
@@ -275,20 +269,19 @@ impl Table {
         arena: &mut Arena,
         x: u64,
         h: Handle,
-        fp: u8,
         new: &mut New<'_>,
-    ) -> Result<(), Full> {
+    ) -> Result<Handle, Full> {
         if self.len == u32::MAX {
             return Err(Full);
         }
         let size = arena.size(h);
-        let moved = Pack::append(arena, h, fp, new)?;
+        let moved = Pack::append(arena, h, x, new)?;
         self.moved(arena, x, h, size, moved);
         self.len += 1;
         if let Some(ms) = new.expiry_ms {
             self.note_expiry(ms);
         }
-        Ok(())
+        Ok(moved)
     }
 
     #[cold]
@@ -297,9 +290,8 @@ impl Table {
         arena: &mut Arena,
         x: u64,
         h: Handle,
-        fp: u8,
         mut new: New<'_>,
-    ) -> Result<(), Full> {
+    ) -> Result<Handle, Full> {
         new.key = self.spill_item(arena, new.key)?;
         if let Some(value) = new.value {
             match self.spill_item(arena, value) {
@@ -311,7 +303,7 @@ impl Table {
             }
         }
         new.spilled = true;
-        self.append_coded(arena, x, h, fp, &mut new).inspect_err(|_| {
+        self.append_coded(arena, x, h, &mut new).inspect_err(|_| {
             self.unspill_item(arena, &new.key);
             if let Some(value) = new.value {
                 self.unspill_item(arena, &value);
@@ -415,117 +407,6 @@ impl Table {
         self.len -= 1;
     }
 
-    /// Splits the pack that holds `x` when it has grown too large and its entries tell themselves apart.
-    #[inline]
-    fn split_if_full(&mut self, arena: &mut Arena, x: u64, hasher: &impl Fn(&[u8]) -> u64) {
-        let h = self.directory.find(arena, x);
-        let head = Pack::open(arena, h).head();
-        let is_full = head.len > SPLIT_LEN || head.used > SPLIT_BYTES && head.len > SPLIT_LEN_MIN;
-        if is_full && head.depth < DEPTH_MAX {
-            // Without room for a split the pack goes on growing until it meets its own limits.
-            let _ = self.split(arena, x, h, hasher);
-        }
-    }
-
-    #[inline(never)]
-    fn split(
-        &mut self,
-        arena: &mut Arena,
-        x: u64,
-        h: Handle,
-        hasher: &impl Fn(&[u8]) -> u64,
-    ) -> Result<(), Full> {
-        let pack = Pack::open(arena, h);
-        let head = pack.head();
-        let side = bit(head.depth + 1);
-        let mut is_high = [false; crate::pack::LEN_MAX];
-        let (mut high_len, mut high_bytes) = (0, 0);
-        let mut at = pack.first_at();
-        let mut digits = Digits::new();
-        for flag in &mut is_high[..head.len] {
-            let len = pack.entry_len(at, self.kind);
-            let key = pack.entry(at, self.kind, arena, &self.spill).key();
-            *flag = place_of(hasher(key.text(&mut digits))) & side != 0;
-            if *flag {
-                high_len += 1;
-                high_bytes += len;
-            }
-            at += len;
-        }
-        if high_len == 0 || high_len == head.len {
-            return Err(Full);
-        }
-        let low_len = head.len - high_len;
-        let low_bytes = pack.content() - high_bytes;
-        let mut bytes = self.take_bytes();
-        let halves = split_blocks(
-            arena,
-            &mut bytes,
-            head.depth + 1,
-            head.timed,
-            [(low_len, low_bytes), (high_len, high_bytes)],
-        );
-        let result = halves.and_then(|halves| {
-            Pack::append_some(arena, halves[0], h, self.kind, |i| !is_high[i]);
-            Pack::append_some(arena, halves[1], h, self.kind, |i| is_high[i]);
-            let result = self.directory.split(arena, &mut bytes, x, head.depth, halves);
-            match result {
-                Ok(()) => bytes.free(arena, h),
-                Err(Full) => halves.map(|half| bytes.free(arena, half)).into_iter().collect(),
-            }
-            result
-        });
-        self.put_bytes(bytes);
-        result
-    }
-
-    /// Joins the pack that holds `x` with its buddy while the two are small together.
-    #[inline]
-    fn merge_if_small(&mut self, arena: &mut Arena, x: u64) {
-        if self.len == 0 {
-            self.clear(arena);
-            return;
-        }
-        if self.directory.level == 0 {
-            return;
-        }
-        while Pack::open(arena, self.directory.find(arena, x)).head().len <= MERGE_LEN / 2 {
-            if self.merge(arena, x).is_none() {
-                return;
-            }
-        }
-    }
-
-    fn merge(&mut self, arena: &mut Arena, x: u64) -> Option<()> {
-        let h = self.directory.find(arena, x);
-        let head = Pack::open(arena, h).head();
-        if !self.directory.has_buddy(arena, x, head.depth) {
-            return None;
-        }
-        let side = bit(head.depth);
-        let buddy = self.directory.find(arena, x ^ side);
-        let other = Pack::open(arena, buddy).head();
-        let len = head.len + other.len;
-        let content = Pack::open(arena, h).content() + Pack::open(arena, buddy).content();
-        if other.depth != head.depth || len > MERGE_LEN || content > MERGE_BYTES && len > SPLIT_LEN_MIN / 2 {
-            return None;
-        }
-        let (low, high) = if x & side == 0 { (h, buddy) } else { (buddy, h) };
-        let timed = head.timed || other.timed;
-        let mut bytes = self.take_bytes();
-        let joined = Pack::create(arena, head.depth - 1, timed, Pack::block_bytes(len, timed, content)).ok();
-        if let Some(joined) = joined {
-            bytes.0 += arena.size(joined);
-            Pack::append_some(arena, joined, low, self.kind, |_| true);
-            Pack::append_some(arena, joined, high, self.kind, |_| true);
-            self.directory.merge(arena, &mut bytes, x, head.depth, joined);
-            bytes.free(arena, low);
-            bytes.free(arena, high);
-        }
-        self.put_bytes(bytes);
-        joined.map(|_| ())
-    }
-
     /// Books that pack `h` of `size` bytes, which holds `x`, is now `moved`.
     #[inline]
     fn moved(&mut self, arena: &mut Arena, x: u64, h: Handle, size: usize, moved: Handle) {
@@ -604,28 +485,6 @@ impl Table {
     }
 }
 
-/// Two empty packs of `depth` for so many entries and bytes of entries each.
-fn split_blocks(
-    arena: &mut Arena,
-    bytes: &mut Bytes,
-    depth: u32,
-    timed: bool,
-    sizes: [(usize, usize); 2],
-) -> Result<[Handle; 2], Full> {
-    let low = Pack::create(arena, depth, timed, Pack::block_bytes(sizes[0].0, timed, sizes[0].1))?;
-    bytes.0 += arena.size(low);
-    match Pack::create(arena, depth, timed, Pack::block_bytes(sizes[1].0, timed, sizes[1].1)) {
-        Ok(high) => {
-            bytes.0 += arena.size(high);
-            Ok([low, high])
-        }
-        Err(full) => {
-            bytes.free(arena, low);
-            Err(full)
-        }
-    }
-}
-
 /// The place of a hash: `u + c * u * (1 - u)` for the hash as a fraction u of one, close to `log2(1 + u)`.
 #[inline]
 fn place_of(hash: u64) -> u64 {
@@ -635,15 +494,6 @@ fn place_of(hash: u64) -> u64 {
 
 /// 0.344 * 2^64: the density of places then falls by half from one end of hash space to the other.
 const BEND: u128 = 0x5810_624D_D2F1_A800;
-/// A pack of more entries is split.
-const SPLIT_LEN: usize = 64;
-/// A pack of more bytes is split, if it has more than `SPLIT_LEN_MIN` entries: a directory of packs of few
-/// entries would need more slots than entries.
-const SPLIT_BYTES: usize = 2048;
-const SPLIT_LEN_MIN: usize = 8;
-/// Two buddies of no more entries and bytes together become one pack.
-const MERGE_LEN: usize = 40;
-const MERGE_BYTES: usize = 1280;
 /// Deepest pack: scan cursors have 48 bits.
 const DEPTH_MAX: u32 = 48;
 /// Header and fingerprint of a pack of one entry.

@@ -1,0 +1,272 @@
+//! The pack: one arena block of up to a few dozen entries with a fingerprint of each in front.
+//!
+//! Called by [`crate::table`]. It keeps entries in the order they came, grows and shrinks its block with
+//! its content, and never decides when to split, merge or expire.
+//!
+//! Block: `used:u16 len:u8 depth:6 timed:1 spilled:1 | [first expiry: 6] | fingerprints | offsets | entries`.
+//! Up to 8 entries there is one fingerprint byte each; then room for them comes in eights, and each
+//! further eight has a u16 offset of its first entry, counted from the start of the entries. So the front
+//! moves once in eight insertions, and reaching an entry skips at most seven others.
+//!
+//! A fingerprint is eight bits of the entry's place, from a bit that follows the pack's depth in steps of
+//! three. The bit that a split decides by is in it, so two splits of three need no key; the price is that
+//! up to two of its bits are the same in the whole pack.
+
+mod head;
+mod search;
+mod write;
+
+use darter_slab::{Arena, Handle};
+
+pub(crate) use head::{Head, LEN_MAX, Shape};
+pub(crate) use write::New;
+
+use crate::entry::{self, Coded, EXPIRY_BYTES, Item, TAG_EXPIRY};
+use crate::spill::Spill;
+use head::{GROUP, HEAD_BYTES, MS_BYTES};
+use search::equal_bytes;
+
+/// What an entry consists of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Kind {
+    /// Entries are keys (a set).
+    Keys,
+    /// Entries are a key and its value (a hash).
+    KeysAndValues,
+}
+
+/// The arena is exhausted, or one pack is filled by entries of equal hash; nothing was changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Full;
+
+/// A pack open for reading.
+#[derive(Clone, Copy)]
+pub(crate) struct Pack<'a> {
+    // The block and what lies behind it in the arena, so that bytes can be read many at a time.
+    bytes: &'a [u8],
+    head: Head,
+}
+
+/// Where an entry lies in its pack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// Number of the entry, 0..len.
+    pub index: usize,
+    /// Offset of its first byte (the expiry time, if any) from the start of the block.
+    pub at: usize,
+}
+
+/// One stored entry, decoded on demand.
+#[derive(Clone, Copy)]
+pub struct EntryRef<'a> {
+    // Starts with the key.
+    bytes: &'a [u8],
+    arena: &'a Arena,
+    spill: &'a Spill,
+    kind: Kind,
+    // 0 = never
+    expiry_ms: u64,
+}
+
+impl<'a> EntryRef<'a> {
+    /// The key: a field or a member.
+    #[inline]
+    pub fn key(&self) -> Item<'a> {
+        entry::read(self.bytes, self.arena, self.spill).0
+    }
+
+    /// The value; of a table of keys only, the empty string.
+    #[inline]
+    pub fn value(&self) -> Item<'a> {
+        match self.kind {
+            Kind::Keys => Item::Bytes(&[]),
+            Kind::KeysAndValues => {
+                let at = entry::size(self.bytes);
+                entry::read(&self.bytes[at..], self.arena, self.spill).0
+            }
+        }
+    }
+
+    /// When the entry expires, in Unix milliseconds.
+    #[inline]
+    pub fn expiry_ms(&self) -> Option<u64> {
+        (self.expiry_ms != 0).then_some(self.expiry_ms)
+    }
+}
+
+impl<'a> Pack<'a> {
+    /// Opens the pack of block `h`.
+    #[inline]
+    pub fn open(arena: &'a Arena, h: Handle) -> Pack<'a> {
+        let bytes = arena.tail(h);
+        Pack { bytes, head: Head::read(bytes) }
+    }
+
+    /// The header.
+    #[inline]
+    pub fn head(&self) -> Head {
+        self.head
+    }
+
+    /// Bytes of entries, without header, fingerprints and offsets.
+    pub fn content(&self) -> usize {
+        self.head.used - self.head.shape().data_at()
+    }
+
+    /// No entry expires before this, in Unix milliseconds; `u64::MAX` when none expires.
+    pub fn min_expiry_ms(&self) -> u64 {
+        if self.head.timed { read_ms(&self.bytes[HEAD_BYTES..]) } else { u64::MAX }
+    }
+
+    /// The entry of place `x` in hash space and of this key.
+    #[inline]
+    pub fn find(&self, x: u64, key: &Coded<'_>, kind: Kind, arena: &Arena, spill: &Spill) -> Option<Place> {
+        let (fp, shape) = (fingerprint(x, self.head.depth), self.head.shape());
+        let mut first = 0;
+        while first < shape.len {
+            let fps = &self.bytes[shape.fps_at() + first..];
+            let mut hits = equal_bytes(fps, (shape.len - first).min(64), fp);
+            while hits != 0 {
+                let index = first + hits.trailing_zeros() as usize;
+                let at = self.offset(index, kind);
+                if key.is_at(&self.bytes[at + self.expiry_len(at)..], arena, spill) {
+                    return Some(Place { index, at });
+                }
+                hits &= hits - 1;
+            }
+            first += 64;
+        }
+        None
+    }
+
+    /// Offset of entry `index` (0..len) from the start of the block.
+    #[inline]
+    pub fn offset(&self, index: usize, kind: Kind) -> usize {
+        let shape = self.head.shape();
+        let group = index / GROUP;
+        let mut at = shape.data_at();
+        if group != 0 {
+            at += read_u16(self.bytes, shape.offset_at(group)) as usize;
+        }
+        if self.head.timed {
+            for _ in 0..index % GROUP {
+                at += entry_size(&self.bytes[at..], kind);
+            }
+            return at;
+        }
+        let items = (index % GROUP) << (kind as u32);
+        for _ in 0..items {
+            at += entry::size(&self.bytes[at..]);
+        }
+        at
+    }
+
+    /// Offsets of all entries from the start of the block.
+    pub fn offsets(&self, kind: Kind, out: &mut [u16; LEN_MAX + 1]) {
+        let mut at = self.first_at();
+        for out in &mut out[..self.head.len] {
+            *out = at as u16;
+            at += self.entry_len(at, kind);
+        }
+        out[self.head.len] = at as u16;
+    }
+
+    /// The fingerprints, one per entry.
+    pub fn fingerprints(&self) -> &'a [u8] {
+        &self.bytes[self.head.shape().fps_at()..][..self.head.len]
+    }
+
+    /// The entry at offset `at`.
+    #[inline]
+    pub fn entry(&self, at: usize, kind: Kind, arena: &'a Arena, spill: &'a Spill) -> EntryRef<'a> {
+        let skip = self.expiry_len(at);
+        let expiry_ms = if skip == 0 { 0 } else { read_ms(&self.bytes[at + 1..]) };
+        EntryRef { bytes: &self.bytes[at + skip..], arena, spill, kind, expiry_ms }
+    }
+
+    /// Bytes of the entry at offset `at`, expiry time included.
+    #[inline]
+    pub fn entry_len(&self, at: usize, kind: Kind) -> usize {
+        entry_size(&self.bytes[at..], kind)
+    }
+
+    /// Offset of the first entry.
+    #[inline]
+    pub fn first_at(&self) -> usize {
+        self.head.shape().data_at()
+    }
+
+    /// Offset and bytes of the value of the entry at offset `at`, in a pack of keys and values.
+    pub fn value_place(&self, at: usize) -> (usize, usize) {
+        let key_at = at + self.expiry_len(at);
+        let value_at = key_at + entry::size(&self.bytes[key_at..]);
+        (value_at, entry::size(&self.bytes[value_at..]))
+    }
+
+    /// Copies of the encoded items of the entry at offset `at` that are out of line.
+    pub fn spilled_items(&self, at: usize, kind: Kind) -> [Option<[u8; entry::SPILLED_BYTES]>; 2] {
+        let key_at = at + self.expiry_len(at);
+        let copy = |at: usize| self.bytes[at..at + entry::SPILLED_BYTES].try_into().ok();
+        let spilled = |at: usize| if entry::is_spilled(&self.bytes[at..]) { copy(at) } else { None };
+        let value = if kind == Kind::Keys { None } else { spilled(self.value_place(at).0) };
+        [spilled(key_at), value]
+    }
+
+    /// Bytes of a block for `len` entries of `content` bytes.
+    pub fn block_bytes(len: usize, timed: bool, content: usize) -> usize {
+        Shape { len, timed }.data_at() + content
+    }
+
+    #[inline]
+    fn expiry_len(&self, at: usize) -> usize {
+        if self.head.timed { expiry_len(self.bytes[at]) } else { 0 }
+    }
+}
+
+/// The fingerprint of place `x` in a pack of `depth` (0..=48).
+#[inline]
+pub(crate) fn fingerprint(x: u64, depth: u32) -> u8 {
+    (x << window(depth) >> 56) as u8
+}
+
+/// The first bit of place that fingerprints of a pack of `depth` hold.
+#[inline]
+pub(crate) fn window(depth: u32) -> u32 {
+    depth / WINDOW_STEP * WINDOW_STEP
+}
+
+#[inline]
+fn entry_size(bytes: &[u8], kind: Kind) -> usize {
+    let mut len = expiry_len(bytes[0]);
+    len += entry::size(&bytes[len..]);
+    if kind == Kind::KeysAndValues {
+        len += entry::size(&bytes[len..]);
+    }
+    len
+}
+
+/// Bytes of the expiry time an entry with this first byte begins with.
+#[inline]
+fn expiry_len(first: u8) -> usize {
+    if first == TAG_EXPIRY { EXPIRY_BYTES } else { 0 }
+}
+
+/// Six bytes; all ones mean never.
+fn read_ms(bytes: &[u8]) -> u64 {
+    let mut word = [0; 8];
+    word[..MS_BYTES].copy_from_slice(&bytes[..MS_BYTES]);
+    match u64::from_le_bytes(word) {
+        NEVER => u64::MAX,
+        ms => ms,
+    }
+}
+
+#[inline]
+fn read_u16(block: &[u8], at: usize) -> u16 {
+    block[at..].first_chunk::<2>().map_or(0, |bytes| u16::from_le_bytes(*bytes))
+}
+
+const NEVER: u64 = (1 << 48) - 1;
+/// Depths between changes of the fingerprints' window: more means fewer hashes in splits, less certain hits.
+pub(crate) const WINDOW_STEP: u32 = 3;

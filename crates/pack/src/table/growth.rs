@@ -1,0 +1,205 @@
+//! Splits and merges: how a table grows and shrinks, one pack at a time.
+//!
+//! Called after insertions and removals. Each split or merge touches two packs and one or two directory
+//! nodes; when the arena has no room for one it is left for later, and packs stay larger or smaller.
+
+use darter_slab::{Arena, Handle};
+
+use super::directory::{Bytes, bit};
+use super::{DEPTH_MAX, Table, place_of};
+use crate::decimal::Digits;
+use crate::pack::{Full, LEN_MAX, Pack, WINDOW_STEP, fingerprint, window};
+
+/// Two future packs of one.
+struct Plan {
+    /// Which entries go to the high half.
+    is_high: [bool; LEN_MAX],
+    /// Entries and bytes of entries of the low and of the high half.
+    sizes: [(usize, usize); 2],
+}
+
+impl Table {
+    /// Splits the pack that holds `x` when it has grown too large and its entries tell themselves apart.
+    #[inline]
+    pub(super) fn split_if_full(
+        &mut self,
+        arena: &mut Arena,
+        x: u64,
+        h: Handle,
+        hasher: &impl Fn(&[u8]) -> u64,
+    ) {
+        let head = Pack::open(arena, h).head();
+        let is_full = head.len > SPLIT_LEN || head.used > SPLIT_BYTES && head.len > SPLIT_LEN_MIN;
+        if is_full && head.depth < DEPTH_MAX {
+            // Without room for a split the pack goes on growing until it meets its own limits.
+            let _ = self.split(arena, x, h, hasher);
+        }
+    }
+
+    #[inline(never)]
+    fn split(
+        &mut self,
+        arena: &mut Arena,
+        x: u64,
+        h: Handle,
+        hasher: &impl Fn(&[u8]) -> u64,
+    ) -> Result<(), Full> {
+        let pack = Pack::open(arena, h);
+        let head = pack.head();
+        let mut offsets = [0; LEN_MAX + 1];
+        pack.offsets(self.kind, &mut offsets);
+        let plan = Plan::new(&pack, &offsets);
+        if plan.sizes.iter().any(|&(len, _)| len == 0) {
+            return Err(Full);
+        }
+        // Two splits of three leave the fingerprints as they are.
+        let rehash = window(head.depth + 1) != window(head.depth);
+        let mut fps = [0; LEN_MAX];
+        if rehash {
+            self.rehash(arena, &pack, &offsets, &mut fps, hasher);
+        } else {
+            fps[..head.len].copy_from_slice(pack.fingerprints());
+        }
+        let mut bytes = self.take_bytes();
+        let halves = create_halves(arena, &mut bytes, head.depth + 1, head.timed, plan.sizes);
+        let result = halves.and_then(|halves| {
+            for (half, is_high) in [(0, false), (1, true)] {
+                Pack::append_some(arena, halves[half], h, &offsets, plan.sizes[half].0, |index, _| {
+                    (plan.is_high[index] == is_high).then_some(fps[index])
+                });
+            }
+            let result = self.directory.split(arena, &mut bytes, x, head.depth, halves);
+            match result {
+                Ok(()) => bytes.free(arena, h),
+                Err(Full) => halves.into_iter().for_each(|half| bytes.free(arena, half)),
+            }
+            result
+        });
+        self.put_bytes(bytes);
+        result
+    }
+
+    /// Fingerprints of all entries of `pack` for packs one deeper.
+    fn rehash(
+        &self,
+        arena: &Arena,
+        pack: &Pack<'_>,
+        offsets: &[u16; LEN_MAX + 1],
+        fps: &mut [u8; LEN_MAX],
+        hasher: &impl Fn(&[u8]) -> u64,
+    ) {
+        let mut digits = Digits::new();
+        for (fp, &at) in fps.iter_mut().zip(&offsets[..pack.head().len]) {
+            let key = pack.entry(at as usize, self.kind, arena, &self.spill).key();
+            *fp = fingerprint(place_of(hasher(key.text(&mut digits))), pack.head().depth + 1);
+        }
+    }
+
+    /// Joins the pack that holds `x` with its buddy while the two are small together.
+    #[inline]
+    pub(super) fn merge_if_small(&mut self, arena: &mut Arena, x: u64) {
+        if self.len == 0 {
+            self.clear(arena);
+            return;
+        }
+        if self.directory.level == 0 {
+            return;
+        }
+        while Pack::open(arena, self.directory.find(arena, x)).head().len <= MERGE_LEN / 2 {
+            if !self.merge(arena, x) {
+                return;
+            }
+        }
+    }
+
+    /// Joins the pack that holds `x` with its buddy, if it has one and both are small; whether it did.
+    fn merge(&mut self, arena: &mut Arena, x: u64) -> bool {
+        let h = self.directory.find(arena, x);
+        let depth = Pack::open(arena, h).head().depth;
+        if !self.directory.has_buddy(arena, x, depth) {
+            return false;
+        }
+        let side = bit(depth);
+        let halves = [x & !side, x | side].map(|x| (x, self.directory.find(arena, x)));
+        let packs = halves.map(|(_, h)| Pack::open(arena, h));
+        let len = packs[0].head().len + packs[1].head().len;
+        let content = packs[0].content() + packs[1].content();
+        let timed = packs[0].head().timed || packs[1].head().timed;
+        let is_large = len > MERGE_LEN || content > MERGE_BYTES && len > SPLIT_LEN_MIN / 2;
+        if packs[0].head().depth != packs[1].head().depth || is_large {
+            return false;
+        }
+        let room = Pack::block_bytes(len, timed, content);
+        let Ok(joined) = Pack::create(arena, depth - 1, timed, room) else { return false };
+        let mut bytes = self.take_bytes();
+        bytes.0 += arena.size(joined);
+        for (x, half) in halves {
+            let mut offsets = [0; LEN_MAX + 1];
+            let pack = Pack::open(arena, half);
+            pack.offsets(self.kind, &mut offsets);
+            let len = pack.head().len;
+            Pack::append_some(arena, joined, half, &offsets, len, |_, fp| Some(shallower(x, depth, fp)));
+        }
+        self.directory.merge(arena, &mut bytes, x, depth, joined);
+        for (_, half) in halves {
+            bytes.free(arena, half);
+        }
+        self.put_bytes(bytes);
+        true
+    }
+}
+
+impl Plan {
+    fn new(pack: &Pack<'_>, offsets: &[u16; LEN_MAX + 1]) -> Plan {
+        let head = pack.head();
+        // The bit of place that tells the halves apart, as a bit of the fingerprints.
+        let side = 0x80 >> (head.depth - window(head.depth));
+        let mut plan = Plan { is_high: [false; LEN_MAX], sizes: [(0, 0); 2] };
+        for (index, fp) in pack.fingerprints().iter().enumerate() {
+            let is_high = fp & side != 0;
+            plan.is_high[index] = is_high;
+            let (len, bytes) = &mut plan.sizes[usize::from(is_high)];
+            *len += 1;
+            *bytes += (offsets[index + 1] - offsets[index]) as usize;
+        }
+        plan
+    }
+}
+
+/// What fingerprint `fp` in the pack of `depth` that holds `x` is one level up: the pack's own bits of
+/// place come back in when the window moves.
+fn shallower(x: u64, depth: u32, fp: u8) -> u8 {
+    if window(depth - 1) == window(depth) {
+        return fp;
+    }
+    let known = fingerprint(x, depth - 1) & !(0xFF >> WINDOW_STEP);
+    known | fp >> WINDOW_STEP
+}
+
+/// Two empty packs of `depth` for so many entries and bytes of entries each.
+fn create_halves(
+    arena: &mut Arena,
+    bytes: &mut Bytes,
+    depth: u32,
+    timed: bool,
+    sizes: [(usize, usize); 2],
+) -> Result<[Handle; 2], Full> {
+    let [low, high] = sizes.map(|(len, content)| Pack::block_bytes(len, timed, content));
+    let low = Pack::create(arena, depth, timed, low)?;
+    let Ok(high) = Pack::create(arena, depth, timed, high) else {
+        arena.free(low);
+        return Err(Full);
+    };
+    bytes.0 += arena.size(low) + arena.size(high);
+    Ok([low, high])
+}
+
+/// A pack of more entries is split.
+const SPLIT_LEN: usize = 64;
+/// A pack of more bytes is split, if it has more than `SPLIT_LEN_MIN` entries: a directory of packs of few
+/// entries would need more slots than entries.
+const SPLIT_BYTES: usize = 2048;
+const SPLIT_LEN_MIN: usize = 8;
+/// Two buddies of no more entries and bytes together become one pack.
+const MERGE_LEN: usize = 40;
+const MERGE_BYTES: usize = 1280;
