@@ -118,6 +118,12 @@ fn a_grant_refuses_a_lower_shard() {
 }
 
 #[test]
+#[should_panic(expected = "ascending order")]
+fn shards_wanted_out_of_order_are_refused() {
+    let _ = acquire(cells(3), &[2, 1], &mut Grant::empty(), 0);
+}
+
+#[test]
 fn a_chain_is_a_queue() {
     let mut chain = Chain::new();
     let mut oracle = VecDeque::new();

@@ -3,9 +3,11 @@
 //! The models cannot see a memory ordering that is too weak; the thread sanitizer can, and runs on this file:
 //!
 //! ```sh
-//! RUSTC_BOOTSTRAP=1 RUSTFLAGS="-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer" CARGO_TARGET_DIR=/tmp/tsan \
-//!     cargo test -p darter-latch --test stress --target x86_64-unknown-linux-gnu
+//! RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zsanitizer=thread CARGO_TARGET_DIR=/tmp/tsan \
+//!     cargo test -Zbuild-std -p darter-latch --test stress --target x86_64-unknown-linux-gnu
 //! ```
+//!
+//! It needs the `rust-src` component: with a standard library that is not instrumented it reports races in `Arc`.
 
 use std::mem;
 use std::sync::Arc;

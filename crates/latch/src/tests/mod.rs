@@ -11,8 +11,11 @@ use shuttle::{Config, Runner};
 
 use crate::cell::Cell;
 
-/// Runs `model` under schedules drawn at random, and under ones with few but adversarial preemptions.
+/// Runs `model` under schedules drawn at random, and under ones with few but adversarial preemptions. The environment
+/// variable `DARTER_MODEL_TIMES` multiplies their number.
 fn explore(schedules: usize, model: impl Fn() + Send + Sync + Clone + 'static) {
+    let times = std::env::var("DARTER_MODEL_TIMES").map_or(1, |times| times.parse().expect("a number"));
+    let schedules: usize = schedules * times;
     Runner::new(RandomScheduler::new(schedules), quiet()).run(model.clone());
     for preemptions in 2..=4 {
         Runner::new(PctScheduler::new(preemptions, schedules / 4), quiet()).run(model.clone());
