@@ -13,6 +13,8 @@ use crate::session::Session;
 
 /// Commands parsed ahead of the one that runs.
 const WINDOW: usize = 32;
+/// Shorter windows are not worth a look ahead.
+const WARM_LEN_MIN: usize = 4;
 /// Output beyond this many bytes is sent before more commands run.
 pub const OUTPUT_PAUSE_BYTES: usize = 1 << 20;
 
@@ -137,6 +139,10 @@ impl Conn {
                     return buf.len();
                 }
                 return if let Next::More(at) = more { at } else { done };
+            }
+            if window.commands.len() >= WARM_LEN_MIN {
+                let hashes = window.commands.iter().filter_map(|(ready, ..)| ready.hash);
+                crate::exec::warm(core, self.session.db, hashes);
             }
             for &(ready, first, end, after) in &window.commands {
                 if self.is_held_back() {

@@ -21,7 +21,8 @@ pub fn start(log: &Log) -> io::Result<()> {
     let sink = Sink::open(log)?;
     let (filter, level) = reload::Layer::new(filter_of(log.level));
     let colours = log.file.is_none() && io::IsTerminal::is_terminal(&io::stderr());
-    let lines = tracing_subscriber::fmt::layer().with_ansi(colours).with_target(false).with_writer(sink.clone());
+    let lines =
+        tracing_subscriber::fmt::layer().with_ansi(colours).with_target(false).with_writer(sink.clone());
     let subscriber = Registry::default().with(filter).with(lines);
     tracing::subscriber::set_global_default(subscriber).map_err(io::Error::other)?;
     // only one caller gets past the line above

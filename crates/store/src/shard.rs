@@ -104,10 +104,20 @@ impl Shard {
         self.cas
     }
 
-    /// Asks for the cache lines that finding a key of this hash will touch first.
+    /// Asks for the index line that finding a key of this hash will look at.
     #[inline]
-    pub fn prefetch(&self, db: usize, hash: u64) {
-        self.dbs[db].index.prefetch(hash);
+    pub fn prefetch_line(&self, db: usize, hash: u64) {
+        if let Some(db) = self.dbs.get(db) {
+            db.index.prefetch(hash);
+        }
+    }
+
+    /// Asks for the record that the index line, which should be near by now, names for this hash.
+    #[inline]
+    pub fn prefetch_record(&self, db: usize, hash: u64) {
+        if let Some(handle) = self.dbs.get(db).and_then(|db| db.index.find_handle(hash)) {
+            self.arena.prefetch(handle);
+        }
     }
 
     #[inline]

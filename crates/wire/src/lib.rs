@@ -12,3 +12,8 @@ pub mod request;
 pub mod value;
 
 mod inline;
+
+pub use args::{Args, OwnedArgs, Span};
+pub use error::ProtocolError;
+pub use parser::{Limits, Parser, Step};
+pub use reply::Reply;

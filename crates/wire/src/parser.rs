@@ -12,7 +12,7 @@ use crate::inline;
 /// What a client may send.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Longest argument, in bytes (`proto-max-bulk-len`).
+    /// Longest argument, in bytes (`proto-max-bulk-len`); 9,999 are always allowed.
     pub bulk_bytes_max: u64,
     /// Most arguments of one command; 9 are always allowed.
     pub args_max: u64,
@@ -93,75 +93,70 @@ impl Parser {
         if buf.len() + base as usize > u32::MAX as usize {
             return Step::Fail(ProtocolError::RequestTooLong);
         }
-        // A new command of at most 9 arguments, by far the most common.
-        if self.args_left == 0
-            && let Some((args_len @ 1..=9, at)) = short_number(buf, b'*')
-        {
+        if self.args_left == 0 {
             let mark = spans.len();
-            let mut walk = Walk { buf, base, at, args_left: args_len, limits };
-            return match walk.args(spans) {
-                Ok(()) => {
-                    self.scanned = 0;
-                    Step::Command { consumed: walk.at }
-                }
-                Err(stop) => self.suspend(&walk, mark, spans, stop),
-            };
+            if let Some(consumed) = short_command(buf, base, spans) {
+                self.scanned = 0;
+                return Step::Command { consumed };
+            }
+            spans.truncate(mark);
         }
         self.next_slow(buf, base, limits, spans)
     }
 
-    #[cold]
+    /// A command that goes on, is long, or is not an array.
+    #[inline(never)]
     fn next_slow(&mut self, buf: &[u8], base: u32, limits: &Limits, spans: &mut Vec<Span>) -> Step {
-        let mut walk =
-            Walk { buf, base: 0, at: self.at as usize, args_left: self.args_left as usize, limits };
-        if walk.args_left == 0 {
-            match buf.first() {
+        let (mut at, mut args_left) = (self.at as usize, self.args_left as usize);
+        let rest = buf.get(at..).unwrap_or_default();
+        let scanned = self.scanned as usize;
+        if args_left == 0 {
+            match rest.first() {
                 None => return Step::More { want: 1 },
-                Some(b'*') => match walk.array_header(self.scanned as usize) {
-                    Ok(0) => return self.finish(Step::Empty { consumed: walk.at }),
-                    Ok(args_len) => walk.args_left = args_len,
-                    Err(stop) => return self.stop(&walk, stop),
+                Some(b'*') => match array_header(rest, scanned, limits) {
+                    Ok((0, header)) => return self.finish(Step::Empty { consumed: header }),
+                    Ok((args_len, header)) => (args_left, at) = (args_len, header),
+                    Err(stop) => return self.pause(buf, Pause { at, args_left, stop }),
                 },
-                Some(_) => return self.inline(&walk, base, spans),
+                Some(_) => return self.inline(buf, base, limits, spans),
             }
-        } else if walk.array_stalls(self.scanned as usize) {
+        } else if scanned > 0 && matches!(line_end(rest, b'\r', scanned, limits), Ok(None)) {
             // A length that trickles in is not read again from its start.
-            self.scanned = (buf.len() - walk.at) as u32;
-            return Step::More { want: 1 };
+            return self.pause(buf, Pause { at, args_left, stop: Stop::Line });
         }
-        match walk.args(&mut self.partial) {
-            Ok(()) => {
+        if self.partial.is_empty() {
+            let mark = spans.len();
+            return match arguments(buf, base, at, args_left, limits, spans) {
+                Ok(consumed) => self.finish(Step::Command { consumed }),
+                Err(pause) => {
+                    let read = spans.drain(mark..);
+                    self.partial.extend(read.map(|span| Span { start: span.start - base, len: span.len }));
+                    self.pause(buf, pause)
+                }
+            };
+        }
+        match arguments(buf, 0, at, args_left, limits, &mut self.partial) {
+            Ok(consumed) => {
                 let rebased =
                     self.partial.iter().map(|span| Span { start: span.start + base, len: span.len });
                 spans.extend(rebased);
-                self.finish(Step::Command { consumed: walk.at })
+                self.finish(Step::Command { consumed })
             }
-            Err(stop) => self.stop(&walk, stop),
+            Err(pause) => self.pause(buf, pause),
         }
     }
 
-    /// Takes over the arguments read since `mark`, because the rest of their command is not there.
-    #[cold]
-    fn suspend(&mut self, walk: &Walk<'_>, mark: usize, spans: &mut Vec<Span>, stop: Stop) -> Step {
-        let read = spans.drain(mark..);
-        self.partial.extend(read.map(|span| Span { start: span.start - walk.base, len: span.len }));
-        self.stop(walk, stop)
-    }
-
-    fn stop(&mut self, walk: &Walk<'_>, stop: Stop) -> Step {
-        match stop {
+    fn pause(&mut self, buf: &[u8], pause: Pause) -> Step {
+        // Both fit: the command lies in a buffer below 4 GiB, and has at most as many arguments.
+        self.at = pause.at as u32;
+        self.args_left = pause.args_left as u32;
+        self.scanned = 0;
+        match pause.stop {
             Stop::Line => {
-                self.at = walk.at as u32;
-                self.args_left = walk.args_left as u32;
-                self.scanned = (walk.buf.len() - walk.at) as u32;
+                self.scanned = (buf.len() - pause.at) as u32;
                 Step::More { want: 1 }
             }
-            Stop::Bulk { want } => {
-                self.at = walk.at as u32;
-                self.args_left = walk.args_left as u32;
-                self.scanned = 0;
-                Step::More { want }
-            }
+            Stop::Bulk { want } => Step::More { want },
             Stop::Fail(error) => Step::Fail(error),
         }
     }
@@ -180,14 +175,14 @@ impl Parser {
     }
 
     /// A command typed as a line.
-    fn inline(&mut self, walk: &Walk<'_>, base: u32, spans: &mut Vec<Span>) -> Step {
-        let end = match walk.line_end(b'\n', self.scanned as usize) {
+    fn inline(&mut self, buf: &[u8], base: u32, limits: &Limits, spans: &mut Vec<Span>) -> Step {
+        let end = match line_end(buf, b'\n', self.scanned as usize, limits) {
             Ok(Some(end)) => end,
-            Ok(None) => return self.stop(walk, Stop::Line),
+            Ok(None) => return self.pause(buf, Pause { at: 0, args_left: 0, stop: Stop::Line }),
             Err(TooLong) => return Step::Fail(ProtocolError::InlineTooLong),
         };
         let consumed = end + 1;
-        let line = &walk.buf[..end];
+        let line = &buf[..end];
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         let mark = spans.len();
         if inline::split_plain(line, base, spans).is_some() {
@@ -201,17 +196,15 @@ impl Parser {
     }
 }
 
-/// A walk over the arguments of one array.
-struct Walk<'a> {
-    buf: &'a [u8],
-    base: u32,
-    // at <= buf.len(), at an argument's `$`
+/// Where the arguments of an array could not be read further.
+struct Pause {
+    /// Offset of the first argument that is not complete.
     at: usize,
     args_left: usize,
-    limits: &'a Limits,
+    stop: Stop,
 }
 
-/// Why a walk ends before its array does.
+/// Why reading stops before a command does.
 enum Stop {
     /// In the middle of a length.
     Line,
@@ -224,142 +217,189 @@ enum Stop {
 
 struct TooLong;
 
-impl Walk<'_> {
-    /// Reads arguments until none is left.
-    #[inline]
-    fn args(&mut self, spans: &mut Vec<Span>) -> Result<(), Stop> {
-        while self.args_left > 0 {
-            let rest = self.buf.get(self.at..).unwrap_or_default();
-            let (len, header) = match short_number(rest, b'$') {
-                Some(found) if found.0 as u64 <= self.limits.bulk_bytes_max => found,
-                _ => self.bulk_header()?,
-            };
-            let start = self.at + header;
-            let end = start + len;
-            match self.buf.get(end..) {
-                Some([b'\r', b'\n', ..]) => {}
-                tail => return Err(self.bulk_stop(tail, end)),
+/// Reads a whole command of the usual form: an array of 1 to 9 arguments, a name of at most 9 bytes, other arguments of
+/// at most 999, all of it there. Returns its length; `None` for everything else, with some spans appended.
+///
+/// Eight bytes are looked at as one word: they hold `*2\r\n$3\r\n`, or the end of one argument and the length of the
+/// next. No number in them passes the limits of anybody.
+#[inline(always)]
+fn short_command(buf: &[u8], base: u32, spans: &mut Vec<Span>) -> Option<usize> {
+    let word = u64::from_le_bytes(*buf.first_chunk()?);
+    if word & !(0xff << 8 | 0xff << 40) != u64::from_le_bytes(*b"*\0\r\n$\0\r\n") {
+        return None;
+    }
+    let (args_len, mut len) = (digit(word, 1), digit(word, 5));
+    if args_len.wrapping_sub(1) > 8 || len > 9 {
+        return None;
+    }
+    // `next` has checked that base + buf.len() fits.
+    let end = base.wrapping_add(buf.len() as u32);
+    let mut data = &buf[8..];
+    for _ in 1..args_len {
+        spans.push(Span { start: end.wrapping_sub(data.len() as u32), len: len as u32 });
+        let rest = data.get(len..)?;
+        let word = u64::from_le_bytes(*rest.first_chunk()?);
+        let header;
+        (len, header) = length_in(word)?;
+        data = &rest[header..];
+    }
+    spans.push(Span { start: end.wrapping_sub(data.len() as u32), len: len as u32 });
+    let rest = data.get(len..)?;
+    (rest.first_chunk() == Some(b"\r\n")).then(|| buf.len() - rest.len() + 2)
+}
+
+/// The length of 1 to 3 digits in a word of the form `\r\n$16\r\n.`, and how many bytes of the word lead to its data.
+#[inline(always)]
+fn length_in(word: u64) -> Option<(usize, usize)> {
+    let (a, b, c) = (digit(word, 3), digit(word, 4), digit(word, 5));
+    // Two digits come first because keys mostly have them. No zero leads other digits.
+    if word & 0x00ff_ff00_00ff_ffff == u64::from_le_bytes(*b"\r\n$\0\0\r\n\0") {
+        return (a.wrapping_sub(1) < 9 && b <= 9).then_some((a * 10 + b, 7));
+    }
+    if word & 0x0000_ffff_00ff_ffff == u64::from_le_bytes(*b"\r\n$\0\r\n\0\0") {
+        return (a <= 9).then_some((a, 6));
+    }
+    let three = word & 0xffff_0000_00ff_ffff == u64::from_le_bytes(*b"\r\n$\0\0\0\r\n");
+    (three && a.wrapping_sub(1) < 9 && b <= 9 && c <= 9).then_some((a * 100 + b * 10 + c, 8))
+}
+
+/// What byte `at` of `word` is as a digit; more than 9 when it is none.
+#[inline(always)]
+fn digit(word: u64, at: u32) -> usize {
+    usize::from(((word >> (8 * at)) as u8).wrapping_sub(b'0'))
+}
+
+/// Reads `args_len` arguments from `at` on; returns where they end. Makes room only for those that are there.
+fn arguments(
+    buf: &[u8],
+    base: u32,
+    at: usize,
+    args_len: usize,
+    limits: &Limits,
+    spans: &mut Vec<Span>,
+) -> Result<usize, Pause> {
+    let mut rest = buf.get(at..).unwrap_or_default();
+    for done in 0..args_len {
+        match argument(rest, limits) {
+            Ok((data_len, len, tail)) => {
+                let start = base + (buf.len() - data_len) as u32;
+                spans.push(Span { start, len: len as u32 });
+                rest = tail;
             }
-            // `next` has checked that base + buf.len() fits.
-            spans.push(Span { start: self.base + start as u32, len: len as u32 });
-            self.at = end + 2;
-            self.args_left -= 1;
-        }
-        Ok(())
-    }
-
-    #[cold]
-    fn bulk_stop(&self, tail: Option<&[u8]>, end: usize) -> Stop {
-        match tail {
-            Some([b'\r'] | []) | None => Stop::Bulk { want: end + 2 - self.buf.len() },
-            _ => Stop::Fail(ProtocolError::BulkEnd),
-        }
-    }
-
-    /// The length of the argument here, and of its header, by all the rules.
-    #[cold]
-    fn bulk_header(&self) -> Result<(usize, usize), Stop> {
-        let end = match self.line_end(b'\r', 0) {
-            Ok(Some(end)) => end,
-            Ok(None) => return Err(Stop::Line),
-            Err(TooLong) => return Err(Stop::Fail(ProtocolError::BulkLineTooLong)),
-        };
-        let digits = match &self.buf[self.at..end] {
-            [b'$', digits @ ..] => digits,
-            line => {
-                let first = line.first().copied().unwrap_or(b'\r');
-                return Err(Stop::Fail(ProtocolError::ExpectedDollar(first)));
+            Err(stop) => {
+                return Err(Pause { at: buf.len() - rest.len(), args_left: args_len - done, stop });
             }
-        };
-        let len = number::parse_u64(digits).filter(|&len| len <= self.limits.bulk_bytes_max);
-        let Some(len) = len.and_then(|len| u32::try_from(len).ok()) else {
-            return Err(Stop::Fail(ProtocolError::BulkLength));
-        };
-        if !self.limits.authenticated && u64::from(len) > UNAUTHENTICATED_BULK_BYTES_MAX {
-            return Err(Stop::Fail(ProtocolError::UnauthenticatedBulkLength));
-        }
-        match self.buf.get(end + 1) {
-            Some(b'\n') => Ok((len as usize, end + 2 - self.at)),
-            Some(_) => Err(Stop::Fail(ProtocolError::BulkLength)),
-            None => Err(Stop::Line),
         }
     }
+    Ok(buf.len() - rest.len())
+}
 
-    /// Reads the header of an array; returns how many arguments follow. 0 also stands for a null array.
-    fn array_header(&mut self, scanned: usize) -> Result<usize, Stop> {
-        let end = match self.line_end(b'\r', scanned) {
-            Ok(Some(end)) => end,
-            Ok(None) => return Err(Stop::Line),
-            Err(TooLong) => return Err(Stop::Fail(ProtocolError::MultibulkLineTooLong)),
-        };
-        let digits = self.buf.get(self.at + 1..end).unwrap_or_default();
-        let args_len = number::parse_i64(digits)
-            .filter(|&n| n <= i64::from(i32::MAX) && n <= self.limits.args_max.min(i64::MAX as u64) as i64);
-        let Some(args_len) = args_len else {
-            return Err(Stop::Fail(ProtocolError::MultibulkLength));
-        };
-        if !self.limits.authenticated && args_len > UNAUTHENTICATED_ARGS_MAX {
-            return Err(Stop::Fail(ProtocolError::UnauthenticatedMultibulkLength));
-        }
-        match self.buf.get(end + 1) {
-            Some(b'\n') => {
-                self.at = end + 2;
-                Ok(usize::try_from(args_len).unwrap_or(0))
-            }
-            Some(_) => Err(Stop::Fail(ProtocolError::MultibulkLength)),
-            None => Err(Stop::Line),
-        }
-    }
-
-    /// Whether the line here still has no end, `scanned` bytes of it having been seen; errors are left to the walk.
-    fn array_stalls(&self, scanned: usize) -> bool {
-        scanned > 0 && matches!(self.line_end(b'\r', scanned), Ok(None))
-    }
-
-    /// Offset in the buffer of the `mark` that ends the line at `at`; the first `scanned` bytes of it hold none.
-    ///
-    /// The same bytes give the same answer however they were cut, so a line that has arrived whole is too long as well.
-    fn line_end(&self, mark: u8, scanned: usize) -> Result<Option<usize>, TooLong> {
-        let line = self.buf.get(self.at..).unwrap_or_default();
-        // Of the last byte seen one more look: its line feed may be what is missing.
-        let from = scanned.saturating_sub(1).min(line.len());
-        let found = memchr::memchr(mark, &line[from..]).map(|end| from + end);
-        if found.unwrap_or(line.len()) > self.limits.inline_bytes_max {
-            return Err(TooLong);
-        }
-        Ok(found.map(|end| self.at + end))
+/// The argument at the start of `rest`: how many bytes there are from its data on, its length, and what follows it.
+#[inline(always)]
+fn argument<'a>(rest: &'a [u8], limits: &Limits) -> Result<(usize, usize, &'a [u8]), Stop> {
+    let (len, header) = bulk_header(rest, limits)?;
+    match rest.get(header + len..) {
+        Some(tail) if tail.first_chunk() == Some(b"\r\n") => Ok((rest.len() - header, len, &tail[2..])),
+        tail => Err(bulk_stop(tail, rest, header + len + 2)),
     }
 }
 
-/// The number of 1 to 4 digits, and its line's length, when `rest` starts with `kind`, the number and CR LF.
+/// What to make of an argument that is not followed by CR LF; it should end at `end` of `rest`.
+#[cold]
+fn bulk_stop(tail: Option<&[u8]>, rest: &[u8], end: usize) -> Stop {
+    match tail {
+        None | Some([] | [b'\r']) => Stop::Bulk { want: end - rest.len() },
+        _ => Stop::Fail(ProtocolError::BulkEnd),
+    }
+}
+
+/// The length of the argument at the start of `rest`, and of its header.
 #[inline(always)]
-fn short_number(rest: &[u8], kind: u8) -> Option<(usize, usize)> {
-    let &[first, a, b, c, ref more @ ..] = rest else { return None };
-    let digit = usize::from(a.wrapping_sub(b'0'));
-    if first != kind || digit > 9 {
-        return None;
-    }
-    if b == b'\r' {
-        return (c == b'\n').then_some((digit, 4));
-    }
-    // No leading zero in front of more digits.
-    let tens = usize::from(b.wrapping_sub(b'0'));
-    if tens > 9 || digit == 0 {
-        return None;
-    }
-    let number = digit * 10 + tens;
-    match (c, more) {
-        (b'\r', [b'\n', ..]) => Some((number, 5)),
-        (b'0'..=b'9', [b'\r', b'\n', ..]) => Some((number * 10 + usize::from(c - b'0'), 6)),
-        (b'0'..=b'9', [d @ b'0'..=b'9', b'\r', b'\n', ..]) => {
-            Some((number * 100 + usize::from(c - b'0') * 10 + usize::from(d - b'0'), 7))
+fn bulk_header(rest: &[u8], limits: &Limits) -> Result<(usize, usize), Stop> {
+    // Up to 4 digits, as they nearly always are.
+    if let [b'$', first @ b'0'..=b'9', digits @ ..] = rest {
+        let mut len = usize::from(first - b'0');
+        for (at, &byte) in digits.iter().take(4).enumerate() {
+            match byte {
+                b'0'..=b'9' if len > 0 => len = len * 10 + usize::from(byte - b'0'),
+                b'\r' if digits.get(at + 1) == Some(&b'\n') && len as u64 <= LIMIT_FLOOR => {
+                    return Ok((len, at + 4));
+                }
+                _ => break,
+            }
         }
-        _ => None,
     }
+    any_bulk_header(rest, limits)
+}
+
+/// As `bulk_header`, by all the rules.
+#[cold]
+fn any_bulk_header(rest: &[u8], limits: &Limits) -> Result<(usize, usize), Stop> {
+    let end = match line_end(rest, b'\r', 0, limits) {
+        Ok(Some(end)) => end,
+        Ok(None) => return Err(Stop::Line),
+        Err(TooLong) => return Err(Stop::Fail(ProtocolError::BulkLineTooLong)),
+    };
+    let digits = match &rest[..end] {
+        [b'$', digits @ ..] => digits,
+        line => {
+            let first = line.first().copied().unwrap_or(b'\r');
+            return Err(Stop::Fail(ProtocolError::ExpectedDollar(first)));
+        }
+    };
+    let len = number::parse_u64(digits).filter(|&len| len <= limits.bulk_bytes_max.max(LIMIT_FLOOR));
+    let Some(len) = len.and_then(|len| u32::try_from(len).ok()) else {
+        return Err(Stop::Fail(ProtocolError::BulkLength));
+    };
+    if !limits.authenticated && u64::from(len) > UNAUTHENTICATED_BULK_BYTES_MAX {
+        return Err(Stop::Fail(ProtocolError::UnauthenticatedBulkLength));
+    }
+    match rest.get(end + 1) {
+        Some(b'\n') => Ok((len as usize, end + 2)),
+        Some(_) => Err(Stop::Fail(ProtocolError::BulkLength)),
+        None => Err(Stop::Line),
+    }
+}
+
+/// How many arguments the array at the start of `rest` has, 0 also for a null array, and its header's length.
+fn array_header(rest: &[u8], scanned: usize, limits: &Limits) -> Result<(usize, usize), Stop> {
+    let end = match line_end(rest, b'\r', scanned, limits) {
+        Ok(Some(end)) => end,
+        Ok(None) => return Err(Stop::Line),
+        Err(TooLong) => return Err(Stop::Fail(ProtocolError::MultibulkLineTooLong)),
+    };
+    let args_max = i64::try_from(limits.args_max).unwrap_or(i64::MAX).min(i64::from(i32::MAX));
+    let args_len = rest.get(1..end).and_then(number::parse_i64).filter(|&n| n <= args_max);
+    let Some(args_len) = args_len else {
+        return Err(Stop::Fail(ProtocolError::MultibulkLength));
+    };
+    if !limits.authenticated && args_len > UNAUTHENTICATED_ARGS_MAX {
+        return Err(Stop::Fail(ProtocolError::UnauthenticatedMultibulkLength));
+    }
+    match rest.get(end + 1) {
+        Some(b'\n') => Ok((usize::try_from(args_len).unwrap_or(0), end + 2)),
+        Some(_) => Err(Stop::Fail(ProtocolError::MultibulkLength)),
+        None => Err(Stop::Line),
+    }
+}
+
+/// Offset of the `mark` that ends the line at the start of `rest`; its first `scanned` bytes hold none.
+///
+/// The same bytes give the same answer however they were cut, so a line that has arrived whole can be too long as well.
+fn line_end(rest: &[u8], mark: u8, scanned: usize, limits: &Limits) -> Result<Option<usize>, TooLong> {
+    // One more look at the last byte seen: it may be the mark, and the line feed behind it what was missing.
+    let from = scanned.saturating_sub(1).min(rest.len());
+    let found = memchr::memchr(mark, &rest[from..]).map(|end| from + end);
+    if found.unwrap_or(rest.len()) > limits.inline_bytes_max {
+        return Err(TooLong);
+    }
+    Ok(found)
 }
 
 const UNAUTHENTICATED_ARGS_MAX: i64 = 10;
 const UNAUTHENTICATED_BULK_BYTES_MAX: u64 = 16 << 10;
+/// Arguments as long as the short ways read are allowed to everybody, at least. Redis' own floor is 1 MiB.
+const LIMIT_FLOOR: u64 = 9999;
 const SPANS_KEPT: usize = 64;
 
 #[cfg(test)]

@@ -116,6 +116,16 @@ impl<'a> Reply<'a> {
         self.length(b'$', len);
     }
 
+    /// A string of `len` bytes that `write` appends to the output.
+    #[inline]
+    pub fn bulk_with(&mut self, len: usize, write: impl FnOnce(&mut Vec<u8>)) {
+        self.length(b'$', len);
+        let start = self.out.len();
+        write(self.out);
+        debug_assert_eq!(self.out.len() - start, len, "the header told the length already");
+        self.out.extend_from_slice(b"\r\n");
+    }
+
     /// The end of a string in parts.
     #[inline]
     pub fn bulk_end(&mut self) {

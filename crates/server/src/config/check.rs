@@ -55,9 +55,7 @@ pub(super) fn hostname(text: &str) -> Result<(), String> {
 
 /// The name of a node.
 pub(super) fn nodename(text: &str) -> Result<(), String> {
-    hostname(text).map_err(|_| {
-        "Announced human node name contained invalid character".to_owned()
-    })
+    hostname(text).map_err(|_| "Announced human node name contained invalid character".to_owned())
 }
 
 /// An IPv4 address or nothing.

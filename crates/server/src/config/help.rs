@@ -13,7 +13,9 @@ pub(super) fn version() -> String {
 pub(super) fn usual() -> String {
     let mut text = usage();
     print_groups(&mut text, |setting| !matches!(setting.status, Status::NoEffect(_)));
-    text.push_str("\n--helpfull also lists the settings of Redis and Dragonfly that are taken and have no effect.\n");
+    text.push_str(
+        "\n--helpfull also lists the settings of Redis and Dragonfly that are taken and have no effect.\n",
+    );
     text
 }
 
@@ -28,7 +30,11 @@ pub(super) fn full() -> String {
 pub fn reference() -> String {
     let mut text = REFERENCE_INTRODUCTION.to_owned();
     for group in Group::ALL {
-        let _ = write!(text, "\n## {}\n\n| name | default | value | set at run time | meaning |\n", group.title());
+        let _ = write!(
+            text,
+            "\n## {}\n\n| name | default | value | set at run time | meaning |\n",
+            group.title()
+        );
         text.push_str("|---|---|---|---|---|\n");
         for setting in table::settings().filter(|s| s.group == group) {
             let aliases: String = setting.aliases.iter().map(|a| format!(", `{a}`")).collect();

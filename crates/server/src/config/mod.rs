@@ -20,8 +20,8 @@ mod words;
 pub use compound::{Events, OutputLimit, OutputLimits, SavePoint};
 pub use help::reference;
 pub use live::{
-    Admin, Allowed, Caller, Cluster, ClusterMode, Encoding, Fsync, Http, Lazyfree, Live, Log, LogLevel, OnSignal,
-    Persistence, Policy, Replication, Shutdown, Slowlog, Tcp, Tls,
+    Admin, Allowed, Caller, Cluster, ClusterMode, Encoding, Fsync, Http, Lazyfree, Live, Log, LogLevel,
+    OnSignal, Persistence, Policy, Replication, Shutdown, Slowlog, Tcp, Tls,
 };
 pub use load::{Startup, Usage};
 pub use setting::{Change, Group, Kind, Secrecy, Setting, Spelling, Status, Visibility};

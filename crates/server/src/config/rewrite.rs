@@ -59,7 +59,8 @@ impl Style {
             if !done.insert(id) {
                 continue;
             }
-            let is_only = old.lines().filter(|l| self.read(l).is_some_and(|(other, _)| other == id)).count() == 1;
+            let is_only =
+                old.lines().filter(|l| self.read(l).is_some_and(|(other, _)| other == id)).count() == 1;
             if is_only && value.as_ref() == Some(values.get(id)) {
                 lines.push(line.to_owned());
             } else {

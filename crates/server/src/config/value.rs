@@ -240,9 +240,7 @@ fn within<T: PartialOrd + std::fmt::Display>(value: T, min: T, max: T) -> Result
 
 fn find_choice(word: &str, choices: &'static [&'static str]) -> Result<&'static str, String> {
     let found = choices.iter().find(|c| c.eq_ignore_ascii_case(word));
-    found
-        .copied()
-        .ok_or_else(|| format!("argument(s) must be one of the following: {}", choices.join(", ")))
+    found.copied().ok_or_else(|| format!("argument(s) must be one of the following: {}", choices.join(", ")))
 }
 
 fn parse_choices(words: &[&str], choices: &'static [&'static str]) -> Result<Value, String> {
@@ -254,8 +252,7 @@ fn parse_choices(words: &[&str], choices: &'static [&'static str]) -> Result<Val
         return Err("shutdown options SAVE and NOSAVE can't be used simultaneously".to_owned());
     }
     let none = choices.first().copied();
-    let mut kept: Vec<_> =
-        choices.iter().copied().filter(|c| on.contains(c) && Some(*c) != none).collect();
+    let mut kept: Vec<_> = choices.iter().copied().filter(|c| on.contains(c) && Some(*c) != none).collect();
     if kept.is_empty() {
         kept.extend(none);
     }

@@ -152,10 +152,15 @@ fn strangers_send_little() {
 }
 
 #[test]
-fn a_small_bulk_limit_holds_on_the_fast_path_too() {
-    let limits = Limits { bulk_bytes_max: 100, ..Limits::default() };
-    assert_eq!(feed(b"*1\r\n$101\r\n", &[], &limits).error, Some(ProtocolError::BulkLength));
-    assert_eq!(feed(b"*1\r\n$100\r\n", &[], &limits).error, None);
+fn a_bulk_limit_holds_from_ten_thousand_on() {
+    let limits = Limits { bulk_bytes_max: 20_000, ..Limits::default() };
+    assert_eq!(feed(b"*1\r\n$20001\r\n", &[], &limits).error, Some(ProtocolError::BulkLength));
+    assert_eq!(feed(b"*1\r\n$20000\r\n", &[], &limits).error, None);
+    // A lower one has no meaning, whichever way the length is read.
+    let limits = Limits { bulk_bytes_max: 100, ..limits };
+    assert_eq!(feed(b"*1\r\n$9999\r\n", &[], &limits).error, None);
+    assert_eq!(feed(b"*1\r\n$9999\r\nabc", &[], &limits).error, None);
+    assert_eq!(feed(b"*1\r\n$10000\r\n", &[], &limits).error, Some(ProtocolError::BulkLength));
 }
 
 #[test]

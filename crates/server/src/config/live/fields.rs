@@ -4,8 +4,8 @@
 //! the program that the first `Live` brings to light, so it panics.
 
 use super::parts::{
-    Admin, Allowed, Cluster, ClusterMode, Encoding, Fsync, Lazyfree, Log, LogLevel, OnSignal, Persistence, Policy,
-    Replication, Shutdown, Slowlog, Tcp, Tls,
+    Admin, Allowed, Cluster, ClusterMode, Encoding, Fsync, Lazyfree, Log, LogLevel, OnSignal, Persistence,
+    Policy, Replication, Shutdown, Slowlog, Tcp, Tls,
 };
 use crate::config::compound::{Events, OutputLimits};
 use crate::config::table::{self, Values};

@@ -109,15 +109,22 @@ pub enum Caller {
 
 /// What goes when the memory limit is reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[expect(missing_docs, reason = "Redis' own names")]
 pub enum Policy {
+    /// Writes that need memory are refused.
     NoEviction,
+    /// What was read longest ago.
     AllKeysLru,
+    /// What is read least often.
     AllKeysLfu,
+    /// Anything.
     AllKeysRandom,
+    /// What was read longest ago among what expires.
     VolatileLru,
+    /// What is read least often among what expires.
     VolatileLfu,
+    /// Anything that expires.
     VolatileRandom,
+    /// What expires soonest.
     VolatileTtl,
 }
 

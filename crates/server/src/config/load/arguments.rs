@@ -68,7 +68,8 @@ impl Loader {
         let words = words::split(body).filter(|words| !words.is_empty());
         let words = words.ok_or_else(|| Usage(format!("unbalanced quotes in '{argument}'")))?;
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        let (name, values) = words.split_first().map_or(("", [].as_slice()), |(name, values)| (*name, values));
+        let (name, values) =
+            words.split_first().map_or(("", [].as_slice()), |(name, values)| (*name, values));
         let id = table::find_id(name).ok_or_else(|| unknown_name(&format!("flag '--{name}'"), name, "--"))?;
         self.give(id, values).map_err(|error| Usage(format!("--{name}: {error}")))?;
         Ok(after)
@@ -138,7 +139,10 @@ fn take_values(id: Id, after: &[String]) -> Result<(Vec<&str>, &[String]), Strin
         let (mine, rest) = after.split_at(len);
         let mut words: Vec<&str> = Vec::new();
         for text in mine {
-            words.extend(text.split_ascii_whitespace());
+            match text.is_empty() {
+                true => words.push(""),
+                false => words.extend(text.split_ascii_whitespace()),
+            }
         }
         if words.is_empty() {
             // `--save` and `--save ""` say the same; nothing else may be left out

@@ -126,7 +126,8 @@ fn files_that_match(pattern: &str) -> Result<Vec<String>, String> {
     if !name.contains(['*', '?', '[']) {
         return Ok(vec![pattern.to_owned()]);
     }
-    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).map_or(PathBuf::from("."), Path::to_owned);
+    let dir =
+        path.parent().filter(|dir| !dir.as_os_str().is_empty()).map_or(PathBuf::from("."), Path::to_owned);
     let fault = |error: std::io::Error| format!("include: can't list '{}': {error}", dir.display());
     let mut found = Vec::new();
     for entry in std::fs::read_dir(&dir).map_err(fault)? {

@@ -12,25 +12,40 @@ pub(super) const ROWS: &[Setting] = &[
         .fixed()
         .not_yet("cluster mode")
         .help(Cluster, "emulated: one server that cluster clients can use; yes: one of several"),
-    Setting::bool("cluster-enabled", "no").fixed().not_yet("cluster mode").help(Cluster, "the same as cluster_mode yes"),
-    Setting::checked("cluster-announce-ip", "", check::printable).help(Cluster, "address told to cluster clients"),
+    Setting::bool("cluster-enabled", "no")
+        .fixed()
+        .not_yet("cluster mode")
+        .help(Cluster, "the same as cluster_mode yes"),
+    Setting::checked("cluster-announce-ip", "", check::printable)
+        .help(Cluster, "address told to cluster clients"),
     Setting::checked("cluster-announce-client-ipv4", "", check::ipv4)
         .no_effect(NO_CLUSTER)
         .help(Cluster, "IPv4 address told to cluster clients"),
     Setting::checked("cluster-announce-client-ipv6", "", check::ipv6)
         .no_effect(NO_CLUSTER)
         .help(Cluster, "IPv6 address told to cluster clients"),
-    Setting::int("cluster-announce-port", 0, PORT_MAX, "0").help(Cluster, "port told to cluster clients; 0 means the real one"),
-    Setting::int("cluster-announce-tls-port", 0, PORT_MAX, "0").help(Cluster, "TLS port told to cluster clients"),
-    Setting::int("cluster-announce-bus-port", 0, PORT_MAX, "0").no_effect(NO_CLUSTER).help(Cluster, "bus port told to nodes"),
-    Setting::checked("cluster-announce-hostname", "", check::hostname).help(Cluster, "host name told to cluster clients"),
+    Setting::int("cluster-announce-port", 0, PORT_MAX, "0")
+        .help(Cluster, "port told to cluster clients; 0 means the real one"),
+    Setting::int("cluster-announce-tls-port", 0, PORT_MAX, "0")
+        .help(Cluster, "TLS port told to cluster clients"),
+    Setting::int("cluster-announce-bus-port", 0, PORT_MAX, "0")
+        .no_effect(NO_CLUSTER)
+        .help(Cluster, "bus port told to nodes"),
+    Setting::checked("cluster-announce-hostname", "", check::hostname)
+        .help(Cluster, "host name told to cluster clients"),
     Setting::checked("cluster-announce-human-nodename", "", check::nodename)
         .no_effect(NO_CLUSTER)
         .help(Cluster, "name of this node in logs"),
     Setting::choice("cluster-preferred-endpoint-type", &["ip", "hostname", "unknown-endpoint"], "ip")
         .help(Cluster, "what cluster clients are told first"),
-    Setting::checked("cluster_node_id", "", check::printable).dragonfly().fixed().help(Cluster, "id of this node; empty means the replication id"),
-    Setting::int("cluster-port", 0, PORT_MAX, "0").fixed().no_effect(NO_CLUSTER).help(Cluster, "port of the bus"),
+    Setting::checked("cluster_node_id", "", check::printable)
+        .dragonfly()
+        .fixed()
+        .help(Cluster, "id of this node; empty means the replication id"),
+    Setting::int("cluster-port", 0, PORT_MAX, "0")
+        .fixed()
+        .no_effect(NO_CLUSTER)
+        .help(Cluster, "port of the bus"),
     Setting::checked("cluster-config-file", "nodes.conf", check::cluster_config_file)
         .fixed()
         .no_effect(NO_CLUSTER)
@@ -38,9 +53,16 @@ pub(super) const ROWS: &[Setting] = &[
     Setting::int("cluster-node-timeout", 0, i64::MAX, "15000")
         .no_effect(NO_CLUSTER)
         .help(Cluster, "milliseconds until a silent node has failed"),
-    Setting::int("cluster-ping-interval", 0, i64::MAX, "0").hidden().no_effect(NO_CLUSTER).help(Cluster, "milliseconds between pings, for tests"),
-    Setting::int("cluster-blacklist-ttl", 0, i64::MAX, "60").no_effect(NO_CLUSTER).help(Cluster, "seconds a forgotten node stays away"),
-    Setting::int("cluster-migration-barrier", 0, I32_MAX, "1").no_effect(NO_CLUSTER).help(Cluster, "replicas a master keeps"),
+    Setting::int("cluster-ping-interval", 0, i64::MAX, "0")
+        .hidden()
+        .no_effect(NO_CLUSTER)
+        .help(Cluster, "milliseconds between pings, for tests"),
+    Setting::int("cluster-blacklist-ttl", 0, i64::MAX, "60")
+        .no_effect(NO_CLUSTER)
+        .help(Cluster, "seconds a forgotten node stays away"),
+    Setting::int("cluster-migration-barrier", 0, I32_MAX, "1")
+        .no_effect(NO_CLUSTER)
+        .help(Cluster, "replicas a master keeps"),
     Setting::int("cluster-replica-validity-factor", 0, I32_MAX, "10")
         .alias(&["cluster-slave-validity-factor"])
         .no_effect(NO_CLUSTER)
@@ -49,14 +71,26 @@ pub(super) const ROWS: &[Setting] = &[
         .alias(&["cluster-slave-no-failover"])
         .no_effect(NO_CLUSTER)
         .help(Cluster, "never take over"),
-    Setting::bool("cluster-allow-replica-migration", "yes").no_effect(NO_CLUSTER).help(Cluster, "let replicas move to bare masters"),
-    Setting::bool("cluster-require-full-coverage", "yes").no_effect(NO_CLUSTER).help(Cluster, "refuse all when some slots are lost"),
-    Setting::bool("cluster-allow-reads-when-down", "no").no_effect(NO_CLUSTER).help(Cluster, "read on while the cluster is down"),
+    Setting::bool("cluster-allow-replica-migration", "yes")
+        .no_effect(NO_CLUSTER)
+        .help(Cluster, "let replicas move to bare masters"),
+    Setting::bool("cluster-require-full-coverage", "yes")
+        .no_effect(NO_CLUSTER)
+        .help(Cluster, "refuse all when some slots are lost"),
+    Setting::bool("cluster-allow-reads-when-down", "no")
+        .no_effect(NO_CLUSTER)
+        .help(Cluster, "read on while the cluster is down"),
     Setting::bool("cluster-allow-pubsubshard-when-down", "yes")
         .no_effect(NO_CLUSTER)
         .help(Cluster, "sharded pub/sub while the cluster is down"),
-    Setting::memory("cluster-link-sendbuf-limit", 0, BYTES_MAX, "0").no_effect(NO_CLUSTER).help(Cluster, "bytes waiting on a bus link"),
-    Setting::int("cluster-databases", 1, 65_536, "1").hidden().fixed().no_effect(NO_CLUSTER).help(Cluster, "databases in cluster mode"),
+    Setting::memory("cluster-link-sendbuf-limit", 0, BYTES_MAX, "0")
+        .no_effect(NO_CLUSTER)
+        .help(Cluster, "bytes waiting on a bus link"),
+    Setting::int("cluster-databases", 1, 65_536, "1")
+        .hidden()
+        .fixed()
+        .no_effect(NO_CLUSTER)
+        .help(Cluster, "databases in cluster mode"),
     Setting::int("cluster_coordinator_connect_timeout_ms", 0, I32_MAX, "3000")
         .dragonfly()
         .fixed()
@@ -72,7 +106,11 @@ pub(super) const ROWS: &[Setting] = &[
         .fixed()
         .no_effect("freed pages always go back")
         .help(Cluster, "give memory back after flushing slots"),
-    Setting::bool("cluster_search", "false").dragonfly().fixed().not_yet("search across nodes").help(Cluster, "search across nodes"),
+    Setting::bool("cluster_search", "false")
+        .dragonfly()
+        .fixed()
+        .not_yet("search across nodes")
+        .help(Cluster, "search across nodes"),
     Setting::bool("experimental_cluster_shard_by_slot", "false")
         .dragonfly()
         .fixed()

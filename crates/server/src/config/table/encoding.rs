@@ -36,16 +36,20 @@ pub(super) const ROWS: &[Setting] = &[
     Setting::int("set-max-intset-entries", 0, i64::MAX, "512").help(Encoding, "members of a set of integers"),
     Setting::int("set-max-listpack-entries", 0, i64::MAX, "128")
         .help(Encoding, "members of a set that is still a listpack"),
-    Setting::memory("set-max-listpack-value", 0, BYTES_MAX, "64").help(Encoding, "bytes of its longest member"),
+    Setting::memory("set-max-listpack-value", 0, BYTES_MAX, "64")
+        .help(Encoding, "bytes of its longest member"),
     Setting::int("zset-max-listpack-entries", 0, i64::MAX, "128")
         .alias(&["zset-max-ziplist-entries"])
         .help(Encoding, "members of a sorted set that is still a listpack"),
     Setting::memory("zset-max-listpack-value", 0, BYTES_MAX, "64")
         .alias(&["zset-max-ziplist-value"])
         .help(Encoding, "bytes of its longest member"),
-    Setting::memory("stream-node-max-bytes", 0, BYTES_MAX, "4096").help(Encoding, "bytes of a stream node; 0 means any"),
-    Setting::int("stream-node-max-entries", 0, i64::MAX, "100").help(Encoding, "entries of a stream node; 0 means any"),
-    Setting::memory("hll-sparse-max-bytes", 0, BYTES_MAX, "3000").help(Encoding, "bytes of a sparse HyperLogLog"),
+    Setting::memory("stream-node-max-bytes", 0, BYTES_MAX, "4096")
+        .help(Encoding, "bytes of a stream node; 0 means any"),
+    Setting::int("stream-node-max-entries", 0, i64::MAX, "100")
+        .help(Encoding, "entries of a stream node; 0 means any"),
+    Setting::memory("hll-sparse-max-bytes", 0, BYTES_MAX, "3000")
+        .help(Encoding, "bytes of a sparse HyperLogLog"),
     Setting::choice("sanitize-dump-payload", &["no", "yes", "clients"], "no")
         .no_effect("every payload is checked in full")
         .help(Encoding, "check RESTORE payloads deeply"),

@@ -10,7 +10,9 @@ pub(super) const ROWS: &[Setting] = &[
         .dragonfly()
         .fixed()
         .help(Limits, "databases that SELECT may name"),
-    Setting::int("keys_output_limit", 0, U32_MAX, "8192").dragonfly().help(Limits, "keys that KEYS returns at most"),
+    Setting::int("keys_output_limit", 0, U32_MAX, "8192")
+        .dragonfly()
+        .help(Limits, "keys that KEYS returns at most"),
     Setting::memory("proto-max-bulk-len", 1 << 20, BYTES_MAX, "512mb")
         .alias(&["max_bulk_len"])
         .help(Limits, "bytes of the longest argument, and so of a string value"),
@@ -23,7 +25,10 @@ pub(super) const ROWS: &[Setting] = &[
         Kind::OutputLimits,
         "normal 0 0 0 replica 256mb 64mb 60 pubsub 32mb 8mb 60",
     )
-    .help(Limits, "class, hard and soft bytes, seconds above soft: clients that do not read are closed there"),
+    .help(
+        Limits,
+        "class, hard and soft bytes, seconds above soft: clients that do not read are closed there",
+    ),
     Setting::new("maxmemory-clients", Kind::MemoryOrPercent, "0")
         .no_effect("clients are bounded one by one")
         .help(Limits, "bytes of all client buffers together"),

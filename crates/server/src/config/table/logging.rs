@@ -9,8 +9,14 @@ pub(super) const ROWS: &[Setting] = &[
     Setting::choice("loglevel", &["debug", "verbose", "notice", "warning", "nothing"], "notice")
         .help(Logging, "least important line that is logged"),
     Setting::text("logfile", "").fixed().help(Logging, "file to log to; empty means stderr"),
-    Setting::bool("logtostderr", "false").dragonfly().fixed().help(Logging, "log to stderr only, whatever else is set"),
-    Setting::bool("alsologtostderr", "false").dragonfly().fixed().help(Logging, "log to stderr as well as to a file"),
+    Setting::bool("logtostderr", "false")
+        .dragonfly()
+        .fixed()
+        .help(Logging, "log to stderr only, whatever else is set"),
+    Setting::bool("alsologtostderr", "false")
+        .dragonfly()
+        .fixed()
+        .help(Logging, "log to stderr as well as to a file"),
     Setting::text("log_dir", "").dragonfly().fixed().help(Logging, "folder to log to, in darter.log"),
     Setting::int("max_log_size", 1, U32_MAX, "200")
         .dragonfly()
@@ -30,7 +36,11 @@ pub(super) const ROWS: &[Setting] = &[
         .fixed()
         .no_effect("see alsologtostderr")
         .help(Logging, "level from which lines go to stderr too"),
-    Setting::int("logbuflevel", -1, 3, "0").dragonfly().fixed().no_effect(UNBUFFERED).help(Logging, "level that is buffered"),
+    Setting::int("logbuflevel", -1, 3, "0")
+        .dragonfly()
+        .fixed()
+        .no_effect(UNBUFFERED)
+        .help(Logging, "level that is buffered"),
     Setting::int("logbufsecs", 0, I32_MAX, "30")
         .dragonfly()
         .fixed()
@@ -54,8 +64,13 @@ pub(super) const ROWS: &[Setting] = &[
     Setting::bool("hide-user-data-from-log", "yes")
         .no_effect("keys and values are never logged")
         .help(Logging, "keep keys and values out of the log"),
-    Setting::bool("always-show-logo", "no").fixed().no_effect("there is no logo").help(Logging, "a logo in the log"),
-    Setting::text("ignore-warnings", "").no_effect("there are no such warnings").help(Logging, "warnings of Redis to ignore"),
+    Setting::bool("always-show-logo", "no")
+        .fixed()
+        .no_effect("there is no logo")
+        .help(Logging, "a logo in the log"),
+    Setting::text("ignore-warnings", "")
+        .no_effect("there are no such warnings")
+        .help(Logging, "warnings of Redis to ignore"),
     Setting::int("slowlog-log-slower-than", -1, i64::MAX, "10000")
         .alias(&["commandlog-execution-slower-than"])
         .help(Logging, "microseconds from which SLOWLOG keeps a command; -1 means never"),
@@ -63,7 +78,8 @@ pub(super) const ROWS: &[Setting] = &[
         .alias(&["commandlog-slow-execution-max-len"])
         .help(Logging, "commands SLOWLOG keeps"),
     Setting::int("slowlog-entry-max-argc", 2, I32_MAX, "32").help(Logging, "arguments it keeps of each"),
-    Setting::int("slowlog-entry-max-string-len", 1, I32_MAX, "128").help(Logging, "bytes it keeps of each argument"),
+    Setting::int("slowlog-entry-max-string-len", 1, I32_MAX, "128")
+        .help(Logging, "bytes it keeps of each argument"),
     Setting::int("commandlog-request-larger-than", -1, i64::MAX, "1048576")
         .no_effect("COMMANDLOG is Valkey's")
         .help(Logging, "bytes of a request that COMMANDLOG keeps"),

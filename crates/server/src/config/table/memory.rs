@@ -21,11 +21,12 @@ const OWN_EVICTION: &str = "eviction runs in the write that needs the memory";
 pub(super) const ROWS: &[Setting] = &[
     Setting::memory("maxmemory", 0, u64::MAX, "0")
         .help(Memory, "memory limit, as in 100mb or 12gb; 0 decides by what the machine has"),
-    Setting::choice("maxmemory-policy", POLICIES, "noeviction").help(Memory, "what goes when the limit is reached"),
-    Setting::bool("cache_mode", "false")
-        .dragonfly()
-        .fixed()
-        .help(Memory, "near the limit, drop what is least likely to be read again instead of refusing writes"),
+    Setting::choice("maxmemory-policy", POLICIES, "noeviction")
+        .help(Memory, "what goes when the limit is reached"),
+    Setting::bool("cache_mode", "false").dragonfly().fixed().help(
+        Memory,
+        "near the limit, drop what is least likely to be read again instead of refusing writes",
+    ),
     Setting::int("maxmemory-samples", 1, I32_MAX, "5")
         .no_effect("eviction does not sample")
         .help(Memory, "keys Redis samples for eviction"),
@@ -63,7 +64,8 @@ pub(super) const ROWS: &[Setting] = &[
         .help(Memory, "share of free slots that blocks growth near the limit"),
     Setting::int("lfu-log-factor", 0, I32_MAX, "10").help(Memory, "how slowly OBJECT FREQ rises"),
     Setting::int("lfu-decay-time", 0, I32_MAX, "1").help(Memory, "minutes until OBJECT FREQ falls by one"),
-    Setting::new("hz", Kind::Clamped(1, 500), "100").help(Memory, "times a second that expiry and other housekeeping run"),
+    Setting::new("hz", Kind::Clamped(1, 500), "100")
+        .help(Memory, "times a second that expiry and other housekeeping run"),
     Setting::bool("dynamic-hz", "yes")
         .no_effect("housekeeping takes what time is left over")
         .help(Memory, "raise hz with the number of clients"),
@@ -90,8 +92,12 @@ pub(super) const ROWS: &[Setting] = &[
     Setting::int("active-defrag-threshold-upper", 0, 1000, "100")
         .no_effect(NO_DEFRAG)
         .help(Memory, "percent of waste that takes all effort"),
-    Setting::int("active-defrag-cycle-min", 1, 99, "1").no_effect(NO_DEFRAG).help(Memory, "least effort, percent of CPU"),
-    Setting::int("active-defrag-cycle-max", 1, 99, "25").no_effect(NO_DEFRAG).help(Memory, "most effort, percent of CPU"),
+    Setting::int("active-defrag-cycle-min", 1, 99, "1")
+        .no_effect(NO_DEFRAG)
+        .help(Memory, "least effort, percent of CPU"),
+    Setting::int("active-defrag-cycle-max", 1, 99, "25")
+        .no_effect(NO_DEFRAG)
+        .help(Memory, "most effort, percent of CPU"),
     Setting::int("active-defrag-max-scan-fields", 1, i64::MAX, "1000")
         .no_effect(NO_DEFRAG)
         .help(Memory, "elements of one value per step"),

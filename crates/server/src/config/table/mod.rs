@@ -62,7 +62,8 @@ pub(super) fn nearest(name: &str) -> Option<&'static str> {
     let wanted = plain(name);
     let names = settings().flat_map(|s| std::iter::once(&s.name).chain(s.aliases));
     let near = names.map(|n| (distance(&wanted, &plain(n)), *n)).min_by_key(|(d, _)| *d)?;
-    (near.0 <= (wanted.len() / 3).clamp(1, 4)).then_some(near.1)
+    let most = (wanted.len() / 3).clamp(2, 4).min(wanted.len().saturating_sub(1));
+    (near.0 <= most).then_some(near.1)
 }
 
 /// A value per setting.

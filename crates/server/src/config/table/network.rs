@@ -12,7 +12,9 @@ pub(super) const ROWS: &[Setting] = &[
         Network,
         "addresses to listen on; empty means all; an address after '-' may be absent from this machine",
     ),
-    Setting::text("unixsocket", "").fixed().help(Network, "path of a Unix socket to listen on; empty means none"),
+    Setting::text("unixsocket", "")
+        .fixed()
+        .help(Network, "path of a Unix socket to listen on; empty means none"),
     Setting::new("unixsocketperm", Kind::Octal(0, 0o777), "0")
         .fixed()
         .help(Network, "octal permissions of the Unix socket; 0 leaves the umask alone"),
@@ -34,10 +36,15 @@ pub(super) const ROWS: &[Setting] = &[
         .dragonfly()
         .fixed()
         .help(Network, "use epoll even where io_uring works"),
-    Setting::int("tcp-backlog", 0, I32_MAX, "511").fixed().help(Network, "connections the kernel holds before accept"),
+    Setting::int("tcp-backlog", 0, I32_MAX, "511")
+        .fixed()
+        .help(Network, "connections the kernel holds before accept"),
     Setting::int("tcp-keepalive", 0, I32_MAX, "300")
         .help(Network, "seconds of silence before keep-alive probes; 0 turns them off"),
-    Setting::bool("tcp_nodelay", "true").dragonfly().fixed().help(Network, "send replies without waiting for more"),
+    Setting::bool("tcp_nodelay", "true")
+        .dragonfly()
+        .fixed()
+        .help(Network, "send replies without waiting for more"),
     Setting::int("tcp_user_timeout", 0, I32_MAX, "0")
         .dragonfly()
         .fixed()
@@ -47,7 +54,8 @@ pub(super) const ROWS: &[Setting] = &[
         .fixed()
         .no_effect("connections are accepted when they arrive")
         .help(Network, "accept a connection when its first bytes arrive"),
-    Setting::int("timeout", 0, I32_MAX, "0").help(Network, "seconds until an idle client is closed; 0 means never"),
+    Setting::int("timeout", 0, I32_MAX, "0")
+        .help(Network, "seconds until an idle client is closed; 0 means never"),
     Setting::int("send_timeout", 0, I32_MAX, "0")
         .dragonfly()
         .help(Network, "seconds until a client that does not read is closed; 0 means never"),
@@ -61,7 +69,10 @@ pub(super) const ROWS: &[Setting] = &[
         .fixed()
         .not_yet("the admin port")
         .help(Network, "second port for administrators, RESP and HTTP; 0 means none"),
-    Setting::text("admin_bind", "").dragonfly().fixed().help(Network, "address of the admin port; empty means all"),
+    Setting::text("admin_bind", "")
+        .dragonfly()
+        .fixed()
+        .help(Network, "address of the admin port; empty means all"),
     Setting::bool("admin_nopass", "false").dragonfly().fixed().help(Network, "no password on the admin port"),
     Setting::bool("primary_port_http_enabled", "true")
         .dragonfly()
@@ -100,13 +111,17 @@ pub(super) const ROWS: &[Setting] = &[
     Setting::int("prefetch-batch-max-size", 0, 128, "16")
         .no_effect("a pipeline is prefetched as far as it has arrived")
         .help(Network, "Valkey's commands per prefetched batch"),
-    Setting::text("requirepass", "").secret().help(Security, "password of the default user; DFLY_PASSWORD is read too"),
+    Setting::text("requirepass", "")
+        .secret()
+        .help(Security, "password of the default user; DFLY_PASSWORD is read too"),
     Setting::bool("protected-mode", "yes")
         .help(Security, "refuse clients from other machines while there is no password"),
     Setting::choice("enable-debug-command", LOCAL_ACTIONS, "local")
         .fixed()
         .help(Security, "who may call DEBUG: no one, clients on this machine, everyone"),
-    Setting::choice("enable-module-command", LOCAL_ACTIONS, "no").fixed().help(Security, "who may call MODULE"),
+    Setting::choice("enable-module-command", LOCAL_ACTIONS, "no")
+        .fixed()
+        .help(Security, "who may call MODULE"),
     Setting::choice("enable-protected-configs", LOCAL_ACTIONS, "no")
         .fixed()
         .help(Security, "who may change dir and dbfilename by CONFIG SET"),

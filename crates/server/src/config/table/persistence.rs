@@ -12,9 +12,10 @@ pub(super) const ROWS: &[Setting] = &[
     Setting::new("dir", Kind::Dir, "")
         .change(Change::Protected)
         .help(Persistence, "folder of snapshots; empty means where the server was started"),
-    Setting::checked("dbfilename", "dump", check::dbfilename)
-        .change(Change::Protected)
-        .help(Persistence, "name of snapshots, {timestamp} and strftime macros allowed; empty turns saving off"),
+    Setting::checked("dbfilename", "dump", check::dbfilename).change(Change::Protected).help(
+        Persistence,
+        "name of snapshots, {timestamp} and strftime macros allowed; empty turns saving off",
+    ),
     Setting::bool("df_snapshot_format", "true")
         .dragonfly()
         .fixed()
@@ -32,7 +33,8 @@ pub(super) const ROWS: &[Setting] = &[
         .fixed()
         .not_yet("scheduled snapshots")
         .help(Persistence, "when to take snapshots, HH:MM in UTC, * for any; snapshot_cron replaces it"),
-    Setting::bool("stop-writes-on-bgsave-error", "yes").help(Persistence, "refuse writes after a failed snapshot"),
+    Setting::bool("stop-writes-on-bgsave-error", "yes")
+        .help(Persistence, "refuse writes after a failed snapshot"),
     Setting::bool("rdbcompression", "yes").help(Persistence, "compress strings in .rdb files"),
     Setting::bool("rdbchecksum", "yes").fixed().help(Persistence, "close .rdb files with a checksum"),
     Setting::bool("rdb-save-incremental-fsync", "yes")
@@ -74,7 +76,10 @@ pub(super) const ROWS: &[Setting] = &[
         .dragonfly()
         .fixed()
         .help(Persistence, "of native snapshots: 0 none, 1 by value, 2 and 3 by block"),
-    Setting::int("compression_level", 0, 22, "2").dragonfly().fixed().help(Persistence, "effort of that compression"),
+    Setting::int("compression_level", 0, 22, "2")
+        .dragonfly()
+        .fixed()
+        .help(Persistence, "effort of that compression"),
     Setting::memory("serialization_max_chunk_size", 0, BYTES_MAX, "64kb")
         .dragonfly()
         .fixed()
@@ -94,31 +99,62 @@ pub(super) const ROWS: &[Setting] = &[
         .dragonfly()
         .no_effect("snapshots take what time is left over")
         .help(Persistence, "snapshots at low priority"),
-    Setting::bool("appendonly", "no").not_yet("the append-only file").help(Persistence, "log every write to a file"),
+    Setting::bool("appendonly", "no")
+        .not_yet("the append-only file")
+        .help(Persistence, "log every write to a file"),
     Setting::choice("appendfsync", &["everysec", "always", "no"], "everysec")
         .help(Persistence, "when that file is synced"),
-    Setting::checked("appendfilename", "appendonly.aof", check::appendfilename).fixed().help(Persistence, "its name"),
-    Setting::checked("appenddirname", "appendonlydir", check::appenddirname).fixed().help(Persistence, "its folder"),
-    Setting::bool("no-appendfsync-on-rewrite", "no").no_effect(NO_AOF).help(Persistence, "do not sync during a rewrite"),
+    Setting::checked("appendfilename", "appendonly.aof", check::appendfilename)
+        .fixed()
+        .help(Persistence, "its name"),
+    Setting::checked("appenddirname", "appendonlydir", check::appenddirname)
+        .fixed()
+        .help(Persistence, "its folder"),
+    Setting::bool("no-appendfsync-on-rewrite", "no")
+        .no_effect(NO_AOF)
+        .help(Persistence, "do not sync during a rewrite"),
     Setting::int("auto-aof-rewrite-percentage", 0, I32_MAX, "100")
         .no_effect(NO_AOF)
         .help(Persistence, "growth in percent that starts a rewrite; 0 means never"),
     Setting::memory("auto-aof-rewrite-min-size", 0, BYTES_MAX, "64mb")
         .no_effect(NO_AOF)
         .help(Persistence, "size below which it never starts"),
-    Setting::bool("aof-load-truncated", "yes").no_effect(NO_AOF).help(Persistence, "load a file that was cut off"),
-    Setting::bool("aof-use-rdb-preamble", "yes").no_effect(NO_AOF).help(Persistence, "start the file with a snapshot"),
-    Setting::bool("aof-timestamp-enabled", "no").no_effect(NO_AOF).help(Persistence, "write times into the file"),
-    Setting::bool("aof-rewrite-incremental-fsync", "yes").no_effect(NO_AOF).help(Persistence, "sync while rewriting"),
-    Setting::bool("aof-disable-auto-gc", "no").hidden().no_effect(NO_AOF).help(Persistence, "keep old files, for tests"),
-    Setting::text("s3_endpoint", "").dragonfly().fixed().not_yet(NO_CLOUD).help(Persistence, "address of an S3 service"),
-    Setting::bool("s3_use_https", "true").dragonfly().fixed().not_yet(NO_CLOUD).help(Persistence, "HTTPS to it"),
+    Setting::bool("aof-load-truncated", "yes")
+        .no_effect(NO_AOF)
+        .help(Persistence, "load a file that was cut off"),
+    Setting::bool("aof-use-rdb-preamble", "yes")
+        .no_effect(NO_AOF)
+        .help(Persistence, "start the file with a snapshot"),
+    Setting::bool("aof-timestamp-enabled", "no")
+        .no_effect(NO_AOF)
+        .help(Persistence, "write times into the file"),
+    Setting::bool("aof-rewrite-incremental-fsync", "yes")
+        .no_effect(NO_AOF)
+        .help(Persistence, "sync while rewriting"),
+    Setting::bool("aof-disable-auto-gc", "no")
+        .hidden()
+        .no_effect(NO_AOF)
+        .help(Persistence, "keep old files, for tests"),
+    Setting::text("s3_endpoint", "")
+        .dragonfly()
+        .fixed()
+        .not_yet(NO_CLOUD)
+        .help(Persistence, "address of an S3 service"),
+    Setting::bool("s3_use_https", "true")
+        .dragonfly()
+        .fixed()
+        .not_yet(NO_CLOUD)
+        .help(Persistence, "HTTPS to it"),
     Setting::bool("s3_ec2_metadata", "false")
         .dragonfly()
         .fixed()
         .not_yet(NO_CLOUD)
         .help(Persistence, "credentials from EC2 metadata"),
-    Setting::bool("s3_sign_payload", "true").dragonfly().fixed().not_yet(NO_CLOUD).help(Persistence, "sign uploads"),
+    Setting::bool("s3_sign_payload", "true")
+        .dragonfly()
+        .fixed()
+        .not_yet(NO_CLOUD)
+        .help(Persistence, "sign uploads"),
     Setting::bool("s3_use_helio_client", "true")
         .dragonfly()
         .fixed()

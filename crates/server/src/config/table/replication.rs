@@ -12,9 +12,14 @@ pub(super) const ROWS: &[Setting] = &[
         .fixed()
         .not_yet("replication")
         .help(Replication, "master to follow: HOST PORT or HOST:PORT"),
-    Setting::text("masterauth", "").alias(&["primaryauth"]).secret().help(Replication, "password for the master"),
+    Setting::text("masterauth", "")
+        .alias(&["primaryauth"])
+        .secret()
+        .help(Replication, "password for the master"),
     Setting::text("masteruser", "").alias(&["primaryuser"]).secret().help(Replication, "user for the master"),
-    Setting::text("replica-announce-ip", "").alias(&["slave-announce-ip"]).help(Replication, "address told to the master"),
+    Setting::text("replica-announce-ip", "")
+        .alias(&["slave-announce-ip"])
+        .help(Replication, "address told to the master"),
     Setting::int("replica-announce-port", 0, PORT_MAX, "0")
         .alias(&["slave-announce-port", "announce_port"])
         .help(Replication, "port told to the master and to cluster clients; 0 means the real one"),
@@ -22,7 +27,9 @@ pub(super) const ROWS: &[Setting] = &[
     Setting::int("replica-priority", 0, I32_MAX, "100")
         .alias(&["slave-priority"])
         .help(Replication, "preference when Sentinel promotes, lower first; 0 means never"),
-    Setting::bool("replica-read-only", "yes").alias(&["slave-read-only"]).help(Replication, "refuse writes on a replica"),
+    Setting::bool("replica-read-only", "yes")
+        .alias(&["slave-read-only"])
+        .help(Replication, "refuse writes on a replica"),
     Setting::bool("replica-serve-stale-data", "yes")
         .alias(&["slave-serve-stale-data"])
         .help(Replication, "answer while the master is away"),
@@ -76,7 +83,9 @@ pub(super) const ROWS: &[Setting] = &[
     Setting::bool("repl-disable-tcp-nodelay", "no")
         .no_effect(NO_REPLICATION)
         .help(Replication, "gather bytes before sending to replicas"),
-    Setting::bool("repl-diskless-sync", "yes").no_effect(DISKLESS).help(Replication, "sync replicas without a file"),
+    Setting::bool("repl-diskless-sync", "yes")
+        .no_effect(DISKLESS)
+        .help(Replication, "sync replicas without a file"),
     Setting::int("repl-diskless-sync-delay", 0, I32_MAX, "5")
         .no_effect(DISKLESS)
         .help(Replication, "seconds to wait for more replicas"),
@@ -138,5 +147,7 @@ pub(super) const ROWS: &[Setting] = &[
         .fixed()
         .not_yet("replicas of replicas")
         .help(Replication, "partial sync through chains"),
-    Setting::bool("import-mode", "no").no_effect("expired keys stay hidden in an import").help(Replication, "Valkey's import mode"),
+    Setting::bool("import-mode", "no")
+        .no_effect("expired keys stay hidden in an import")
+        .help(Replication, "Valkey's import mode"),
 ];

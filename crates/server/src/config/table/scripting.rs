@@ -46,7 +46,11 @@ pub(super) const ROWS: &[Setting] = &[
         .dragonfly()
         .no_effect(NO_SCRIPTS)
         .help(Scripting, "bytes of a script heap that start its collector"),
-    Setting::text("luagc", "").dragonfly().fixed().no_effect(NO_SCRIPTS).help(Scripting, "mode of that collector"),
+    Setting::text("luagc", "")
+        .dragonfly()
+        .fixed()
+        .no_effect(NO_SCRIPTS)
+        .help(Scripting, "mode of that collector"),
     Setting::int("interpreter_per_thread", 1, U32_MAX, "10")
         .dragonfly()
         .fixed()

@@ -17,11 +17,16 @@ pub(super) const ROWS: &[Setting] = &[
         .no_effect("nothing is told to a supervisor")
         .help(System, "supervisor to tell about start and stop"),
     Setting::text("pidfile", "").fixed().help(System, "file to write the process id to"),
-    Setting::bool("set-proc-title", "yes").fixed().no_effect("the title stays as started").help(System, "change the process title"),
+    Setting::bool("set-proc-title", "yes")
+        .fixed()
+        .no_effect("the title stays as started")
+        .help(System, "change the process title"),
     Setting::checked("proc-title-template", "{title} {listen-addr} {server-mode}", check::title_template)
         .no_effect("the title stays as started")
         .help(System, "that title"),
-    Setting::text("locale-collate", "").no_effect("text is compared by bytes").help(System, "locale of SORT ALPHA"),
+    Setting::text("locale-collate", "")
+        .no_effect("text is compared by bytes")
+        .help(System, "locale of SORT ALPHA"),
     Setting::choice("proactor_affinity_mode", &["on", "off", "auto"], "on")
         .dragonfly()
         .fixed()
@@ -37,15 +42,41 @@ pub(super) const ROWS: &[Setting] = &[
     Setting::new("oom-score-adj-values", Kind::OomScores, "0 200 800")
         .no_effect("the score stays as started")
         .help(System, "scores of master, replica and child"),
-    Setting::bool("disable-thp", "yes").fixed().no_effect("memory is aligned so that huge pages do no harm").help(System, "turn transparent huge pages off"),
+    Setting::bool("disable-thp", "yes")
+        .fixed()
+        .no_effect("memory is aligned so that huge pages do no harm")
+        .help(System, "turn transparent huge pages off"),
     Setting::int("shutdown-timeout", 0, I32_MAX, "10").help(System, "seconds to wait for replicas"),
     Setting::new("shutdown-on-sigint", Kind::Choices(SHUTDOWN), "default").help(System, "what SIGINT does"),
     Setting::new("shutdown-on-sigterm", Kind::Choices(SHUTDOWN), "default").help(System, "what SIGTERM does"),
-    Setting::bool("extended-redis-compatibility", "no").no_effect("INFO always says redis_version").help(System, "Valkey calls itself Redis"),
-    Setting::bool("use-exit-on-panic", "no").hidden().no_effect("for tests of Redis").help(System, "exit instead of abort"),
-    Setting::bool("enable-debug-assert", "no").hidden().fixed().no_effect("for tests of Redis").help(System, "more assertions"),
-    Setting::int("watchdog-period", 0, I32_MAX, "0").hidden().no_effect("there is no software watchdog").help(System, "milliseconds of Redis' watchdog"),
-    Setting::text("debug-context", "").hidden().no_effect("for tests of Redis").help(System, "text in crash reports"),
-    Setting::int("pause_wait_timeout", 0, I32_MAX, "1").dragonfly().fixed().no_effect("a pause holds at once").help(System, "seconds until a pause must hold"),
-    Setting::bool("omit_basic_usage", "false").dragonfly().fixed().no_effect("there is no such text").help(System, "no usage text at start-up"),
+    Setting::bool("extended-redis-compatibility", "no")
+        .no_effect("INFO always says redis_version")
+        .help(System, "Valkey calls itself Redis"),
+    Setting::bool("use-exit-on-panic", "no")
+        .hidden()
+        .no_effect("for tests of Redis")
+        .help(System, "exit instead of abort"),
+    Setting::bool("enable-debug-assert", "no")
+        .hidden()
+        .fixed()
+        .no_effect("for tests of Redis")
+        .help(System, "more assertions"),
+    Setting::int("watchdog-period", 0, I32_MAX, "0")
+        .hidden()
+        .no_effect("there is no software watchdog")
+        .help(System, "milliseconds of Redis' watchdog"),
+    Setting::text("debug-context", "")
+        .hidden()
+        .no_effect("for tests of Redis")
+        .help(System, "text in crash reports"),
+    Setting::int("pause_wait_timeout", 0, I32_MAX, "1")
+        .dragonfly()
+        .fixed()
+        .no_effect("a pause holds at once")
+        .help(System, "seconds until a pause must hold"),
+    Setting::bool("omit_basic_usage", "false")
+        .dragonfly()
+        .fixed()
+        .no_effect("there is no such text")
+        .help(System, "no usage text at start-up"),
 ];

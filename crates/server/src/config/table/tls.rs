@@ -11,7 +11,10 @@ pub(super) const ROWS: &[Setting] = &[
         .change(Change::Applied)
         .not_yet(TLS)
         .help(Tls, "port that is encrypted, beside the main one; 0 means none"),
-    Setting::bool("no_tls_on_admin_port", "false").dragonfly().fixed().help(Tls, "leave the admin port unencrypted"),
+    Setting::bool("no_tls_on_admin_port", "false")
+        .dragonfly()
+        .fixed()
+        .help(Tls, "leave the admin port unencrypted"),
     Setting::text("tls-cert-file", "").not_yet(TLS).help(Tls, "certificate, PEM"),
     Setting::text("tls-key-file", "").not_yet(TLS).help(Tls, "its private key, PEM"),
     Setting::text("tls-key-file-pass", "").secret().not_yet(TLS).help(Tls, "password of that key"),
@@ -21,11 +24,15 @@ pub(super) const ROWS: &[Setting] = &[
     Setting::text("tls-dh-params-file", "")
         .no_effect("key exchange is by elliptic curves only")
         .help(Tls, "Diffie-Hellman parameters"),
-    Setting::text("tls-ca-cert-file", "").not_yet(TLS).help(Tls, "authorities that clients' certificates must come from"),
+    Setting::text("tls-ca-cert-file", "")
+        .not_yet(TLS)
+        .help(Tls, "authorities that clients' certificates must come from"),
     Setting::text("tls-ca-cert-dir", "").not_yet(TLS).help(Tls, "folder of such authorities"),
     Setting::choice("tls-auth-clients", &["no", "yes", "optional"], "yes")
         .help(Tls, "whether clients must show a certificate when authorities are given"),
-    Setting::text("tls-protocols", "").no_effect("TLS 1.2 and 1.3 are offered").help(Tls, "versions to offer"),
+    Setting::text("tls-protocols", "")
+        .no_effect("TLS 1.2 and 1.3 are offered")
+        .help(Tls, "versions to offer"),
     Setting::text("tls-ciphers", "").no_effect("only safe ciphers exist").help(Tls, "ciphers of TLS 1.2"),
     Setting::text("tls-ciphersuites", "")
         .alias(&["tls_cipher_suites"])
