@@ -1,6 +1,8 @@
 //! Growing and shrinking by one segment at a time.
 
 use crate::bucket::{DISPLACED, Entry, SATURATED, SLOTS};
+#[cfg(test)]
+use crate::bucket::{NEXT, STASHED};
 use crate::due::Due;
 use crate::hash;
 use crate::index::{Index, SPILLED, Slot, Spilled};
@@ -239,6 +241,67 @@ impl Segment {
                 entry.flags &= !DISPLACED;
                 visit(home, entry);
             }
+        }
+    }
+}
+
+#[cfg(test)]
+impl Index {
+    /// Checks that every line says where else its entries are, and that the directory is what its segments say.
+    pub(crate) fn check_lines(&self, hash_of: impl Fn(Handle) -> u64) {
+        let (mut place, mut len, mut segments, mut deepest) = (0, 0, 0, 0);
+        while let Some(segment) = self.segment(place) {
+            let (start, end) = span_of(segment, place);
+            assert_eq!(start, place);
+            for at in (start..(end - 1) as u32).step_by(1 << self.shift.min(31)) {
+                assert!(std::ptr::eq(self.entry_of(at).as_ptr(), segment));
+            }
+            segment.check(start, end, &hash_of);
+            len += segment.count();
+            segments += 1;
+            deepest += usize::from(segment.depth() == 32 - self.shift);
+            let Ok(next) = u32::try_from(end) else { break };
+            place = next;
+        }
+        assert_eq!((len + self.spill.len(), segments, deepest), (self.len, self.segments, self.deepest));
+        for spilled in &self.spill {
+            let segment = self.segment(hash::place(spilled.hash)).unwrap();
+            assert_eq!(segment.lines[hash::home(spilled.hash)].overflow & SATURATED, SATURATED);
+        }
+    }
+}
+
+#[cfg(test)]
+impl Segment {
+    fn check(&self, start: u32, end: u64, hash_of: impl Fn(Handle) -> u64) {
+        let mut stashed = [0; HOMES];
+        for (at, line) in self.lines.iter().enumerate() {
+            let mut displaced = 0;
+            for i in (0..SLOTS).filter(|i| line.occupied() >> i & 1 == 1) {
+                let hash = hash_of(line.handle(i));
+                let (home, place) = (hash::home(hash), hash::place(hash));
+                assert!(place >= start && u64::from(place) < end && line.tag(i) == hash::tag(hash));
+                if at >= HOMES {
+                    assert!(self.lines[home].overflow >> (at - HOMES) & 1 == 1);
+                    stashed[home] += 1;
+                } else if line.flags(i) & DISPLACED == 0 {
+                    assert_eq!(home, at);
+                } else {
+                    assert_eq!(home, before(at));
+                    displaced += 1;
+                }
+            }
+            for i in (0..SLOTS).filter(|i| line.occupied() >> i & 1 == 0) {
+                assert_eq!((line.tag(i), line.flags(i)), (0, 0));
+            }
+            if at < HOMES {
+                assert_eq!(self.lines[before(at)].overflow & NEXT != 0, displaced > 0);
+            }
+        }
+        for (line, stashed) in self.lines.iter().zip(stashed) {
+            let counted = line.overflow >> 5;
+            assert!(counted == 7 || counted == stashed);
+            assert!(counted > 0 || line.overflow & STASHED == 0);
         }
     }
 }
