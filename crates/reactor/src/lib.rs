@@ -19,6 +19,7 @@ mod socket;
 mod sys;
 mod table;
 mod token;
+mod uring;
 mod waker;
 
 pub use config::{Config, DriverChoice};

@@ -4,10 +4,12 @@
 //! replies, housekeeping. The sink of a turn has no access to the reactor, so nothing changes under a turn's feet.
 
 use std::io;
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use crate::epoll::Epoll;
 use crate::listener::{ListenAddr, Listener};
+use crate::uring::Uring;
 use crate::waker::Waker;
 use crate::{Config, DriverChoice, Event, ListenerId, Socket, Token, sys};
 
@@ -25,6 +27,7 @@ pub struct Reactor {
 #[derive(Debug)]
 enum Driver {
     Epoll(Epoll),
+    Uring(Box<Uring>),
 }
 
 /// Runs the same expression on whichever driver there is.
@@ -32,6 +35,7 @@ macro_rules! on {
     ($driver:expr, $name:ident => $body:expr) => {
         match $driver {
             Driver::Epoll($name) => $body,
+            Driver::Uring($name) => $body,
         }
     };
 }
@@ -40,11 +44,17 @@ impl Reactor {
     /// Makes a reactor with no connections. Errors: no descriptors left, or `Uring` where the kernel refuses it.
     pub fn new(choice: DriverChoice, config: &Config) -> io::Result<Reactor> {
         let waker = Waker::new()?;
-        let note = match choice {
-            DriverChoice::Epoll => None,
-            _ => Some(String::from("io_uring driver not built yet")),
+        let (driver, note) = match choice {
+            DriverChoice::Epoll => (Driver::Epoll(Epoll::new(config, &waker)?), None),
+            DriverChoice::Uring => (Driver::Uring(open_uring(config, &waker)?), None),
+            DriverChoice::Auto => match open_uring(config, &waker) {
+                Ok(uring) => (Driver::Uring(uring), None),
+                Err(error) => {
+                    let note = format!("io_uring is not available here: {error}");
+                    (Driver::Epoll(Epoll::new(config, &waker)?), Some(note))
+                }
+            },
         };
-        let driver = Driver::Epoll(Epoll::new(config, &waker)?);
         Ok(Reactor { driver, config: config.clone(), waker, note, sleep_us: 0 })
     }
 
@@ -52,6 +62,7 @@ impl Reactor {
     pub fn driver_name(&self) -> &'static str {
         match self.driver {
             Driver::Epoll(_) => "epoll",
+            Driver::Uring(_) => "io_uring",
         }
     }
 
@@ -223,6 +234,15 @@ impl Reactor {
     fn learn(&mut self, waited: Duration) {
         let waited_us = u64::try_from(waited.as_micros()).unwrap_or(u64::MAX).min(WAIT_US_MAX);
         self.sleep_us = (self.sleep_us * 7 + waited_us) / 8;
+    }
+}
+
+/// The io_uring driver, after the process's one live probe of it.
+fn open_uring(config: &Config, waker: &Waker) -> io::Result<Box<Uring>> {
+    static PROBE: OnceLock<Result<(), String>> = OnceLock::new();
+    match PROBE.get_or_init(|| Uring::probe().map_err(|error| error.to_string())) {
+        Ok(()) => Uring::new(config, waker).map(Box::new),
+        Err(why) => Err(io::Error::new(io::ErrorKind::Unsupported, why.clone())),
     }
 }
 
