@@ -74,10 +74,9 @@ impl<'a> Reply<'a> {
     /// An integer.
     #[inline]
     pub fn int(&mut self, value: i64) {
-        if let 0..=9 = value {
-            self.out.extend_from_slice(&[b':', b'0' + value as u8, b'\r', b'\n']);
-        } else {
-            self.number(b':', value);
+        match usize::try_from(value) {
+            Ok(value @ 0..=999) => self.length(b':', value),
+            _ => self.number(b':', value),
         }
     }
 
@@ -288,11 +287,12 @@ impl<'a> Reply<'a> {
 
     #[inline]
     fn length(&mut self, kind: u8, len: usize) {
+        let digit = |unit: usize| b'0' + (len / unit % 10) as u8;
         match len {
-            0..=9 => self.out.extend_from_slice(&[kind, b'0' + len as u8, b'\r', b'\n']),
-            10..=99 => {
-                let (tens, units) = (len as u8 / 10, len as u8 % 10);
-                self.out.extend_from_slice(&[kind, b'0' + tens, b'0' + units, b'\r', b'\n']);
+            0..=9 => self.out.extend_from_slice(&[kind, digit(1), b'\r', b'\n']),
+            10..=99 => self.out.extend_from_slice(&[kind, digit(10), digit(1), b'\r', b'\n']),
+            100..=999 => {
+                self.out.extend_from_slice(&[kind, digit(100), digit(10), digit(1), b'\r', b'\n']);
             }
             _ => self.number(kind, i64::try_from(len).unwrap_or(i64::MAX)),
         }
