@@ -8,8 +8,10 @@ pub mod list;
 mod owned;
 mod spine;
 mod word;
+pub mod zset;
 
 pub use list::List;
+pub use zset::Zset;
 
 /// The arena's reservation is used up; the collection is as it was before the call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

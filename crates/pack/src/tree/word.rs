@@ -81,3 +81,25 @@ fn get_wide_at_end(block: &[u8], at: usize, width: usize) -> u64 {
     bytes[..width].copy_from_slice(&block[at..at + width]);
     u64::from_le_bytes(bytes)
 }
+
+/// The index of the first four-byte number equal to `sought`.
+#[inline]
+pub(super) fn find_u32(numbers: &[u8], sought: u32) -> Option<usize> {
+    const AT_ONCE: usize = 16;
+    let value = |bytes: &[u8]| u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+    let blocks = numbers.chunks_exact(4 * AT_ONCE);
+    let rest = blocks.remainder();
+    let mut at = 0;
+    for block in blocks {
+        // No early exit within a block, so that it compiles to vector compares.
+        let mut equal = 0u32;
+        for number in block.chunks_exact(4) {
+            equal |= u32::from(value(number) == sought);
+        }
+        if equal != 0 {
+            return block.chunks_exact(4).position(|n| value(n) == sought).map(|found| at + found);
+        }
+        at += AT_ONCE;
+    }
+    rest.chunks_exact(4).position(|n| value(n) == sought).map(|found| at + found)
+}

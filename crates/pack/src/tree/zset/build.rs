@@ -1,0 +1,320 @@
+//! New leaves of a sorted set out of runs of old ones: the one way a leaf grows, changes shape, splits, joins or shrinks.
+
+use darter_slab::{Arena, Handle};
+
+use super::leaf::{HEAD, Head, LEN_MAX, Members, SIGN, Scores};
+use super::member::New;
+use super::score::{is_negative_zero, ord};
+use crate::entry;
+use crate::tree::owned::Owned;
+use crate::tree::word::{mask, width};
+use crate::tree::{Full, LEAF_BYTES_MAX};
+
+/// What a new leaf is made of.
+#[derive(Clone, Copy)]
+pub(super) enum Part<'a> {
+    /// Entries `.1..(.2)` of a leaf.
+    Run(Handle, usize, usize),
+    /// An entry.
+    One(f64, &'a New<'a>),
+}
+
+impl Part<'_> {
+    pub(super) fn len(&self) -> usize {
+        match *self {
+            Part::Run(_, from, to) => to - from,
+            Part::One(..) => 1,
+        }
+    }
+}
+
+/// The first `keep` entries of `parts` and the others.
+pub(super) fn cut<'a>(parts: &[Part<'a>; 3], keep: usize) -> [[Part<'a>; 3]; 2] {
+    let (mut left, mut right) = (*parts, *parts);
+    let mut keep = keep;
+    for (left, right) in left.iter_mut().zip(right.iter_mut()) {
+        let taken = keep.min(left.len());
+        keep -= taken;
+        match *left {
+            Part::Run(leaf, from, to) => {
+                *left = Part::Run(leaf, from, from + taken);
+                *right = Part::Run(leaf, from + taken, to);
+            }
+            Part::One(..) if taken == 1 => *right = Part::Run(Handle::NONE, 0, 0),
+            Part::One(..) => *left = Part::Run(Handle::NONE, 0, 0),
+        }
+    }
+    [left, right]
+}
+
+/// Room a new leaf gets beyond its entries.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Slack {
+    None,
+    /// An eighth of the entries.
+    Some,
+    /// An eighth and a few more, for a leaf of a large set.
+    Ample,
+}
+
+/// The shape a leaf of some parts would have.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Shape {
+    pub(super) len: usize,
+    scores: Scores,
+    members: Members,
+}
+
+impl Shape {
+    /// The smallest shape that holds all parts. Cost: two looks at each entry.
+    pub(super) fn of(arena: &Arena, parts: &[Part<'_>]) -> Shape {
+        let mut seen = Seen::default();
+        for part in parts {
+            match *part {
+                Part::Run(leaf, from, to) if from < to => seen.run(arena.tail(leaf), from, to),
+                Part::Run(..) => {}
+                Part::One(value, new) => {
+                    seen.score(ord(value));
+                    seen.raw |= is_negative_zero(value);
+                    match new.item {
+                        entry::Item::Int(value) => seen.int(value as u64 ^ SIGN),
+                        entry::Item::Bytes(_) => seen.any = true,
+                    }
+                }
+            }
+        }
+        let members = if seen.any {
+            let used = parts.iter().map(|part| code_bytes(arena, part)).sum();
+            Members::Slots { used, room: used }
+        } else {
+            seen.ints()
+        };
+        Shape { len: seen.len, scores: seen.scores(), members }
+    }
+
+    /// Bytes of a leaf of this shape without free room.
+    pub(super) fn bytes(&self) -> usize {
+        self.head(0, self.len, 0).bytes()
+    }
+
+    /// Whether a leaf of this shape is small enough.
+    pub(super) fn fits(&self) -> bool {
+        self.len <= LEN_MAX && self.bytes() <= LEAF_BYTES_MAX
+    }
+
+    fn head(&self, id: u32, cap: usize, extra: usize) -> Head {
+        let members = match self.members {
+            Members::Slots { used, .. } => Members::Slots { used, room: used + extra },
+            ints => ints,
+        };
+        Head { len: self.len, cap, id, scores: self.scores, members }
+    }
+
+    /// A new leaf of the parts. Errors: nothing is kept. What `parts` hold out of line then belongs to the new leaf.
+    pub(super) fn build(
+        &self,
+        arena: &mut Arena,
+        owned: &mut Owned,
+        parts: &[Part<'_>],
+        slack: Slack,
+        id: u32,
+    ) -> Result<Handle, Full> {
+        let (leaf, head) = alloc(arena, owned, &self.head(id, self.len, 0), slack)?;
+        // Entries are appended, so the length grows from nothing.
+        let empty = match head.members {
+            Members::Slots { room, .. } => Members::Slots { used: 0, room },
+            ints => ints,
+        };
+        Head { len: 0, members: empty, ..head }.write(arena.tail_mut(leaf));
+        for part in parts {
+            match *part {
+                Part::One(value, new) => append(arena.tail_mut(leaf), value, new),
+                Part::Run(source, from, to) if from < to => {
+                    let (old, fresh) = arena.two_mut(source, leaf);
+                    copy(old, from, to, fresh);
+                }
+                Part::Run(..) => {}
+            }
+        }
+        debug_assert_eq!(Head::of(arena.tail(leaf)).len, self.len);
+        Ok(leaf)
+    }
+}
+
+/// A block for a leaf of `head`'s length and shape, with that head given the room the block has.
+fn alloc(arena: &mut Arena, owned: &mut Owned, head: &Head, slack: Slack) -> Result<(Handle, Head), Full> {
+    let mut head = *head;
+    let fixed = head.scores.width;
+    let more = match slack {
+        Slack::None => 0,
+        Slack::Some => head.len / 8,
+        Slack::Ample => head.len / 8 + 6,
+    };
+    let cap = (head.len + more).max(1);
+    let (wanted, stride) = match head.members {
+        Members::Ints { width, .. } => (HEAD + cap * (fixed + width), fixed + width),
+        Members::Slots { used, .. } => {
+            (HEAD + cap * (fixed + 2) + used + used / head.len.max(1) * more, fixed + 2)
+        }
+    };
+    let leaf = owned.alloc(arena, wanted)?;
+    // Room the class rounding gives is used too.
+    let bytes = arena.size(leaf);
+    match &mut head.members {
+        Members::Ints { .. } => head.cap = ((bytes - HEAD) / stride.max(1)).min(CAP_MAX),
+        Members::Slots { used, room } => {
+            let code = *used / head.len.max(1);
+            let spare = bytes - wanted;
+            head.cap = (cap + spare / (stride + code)).min(CAP_MAX);
+            *room = bytes - HEAD - head.cap * stride;
+        }
+    }
+    Ok((leaf, head))
+}
+
+/// The same leaf in a larger block, with room for one more entry of its shape and code bytes. The caller frees the old block.
+pub(super) fn enlarge(
+    arena: &mut Arena,
+    owned: &mut Owned,
+    leaf: Handle,
+    code: usize,
+    slack: Slack,
+) -> Result<Handle, Full> {
+    let old_head = Head::of(arena.tail(leaf));
+    let mut wanted = old_head;
+    wanted.len += 1;
+    if let Members::Slots { used, .. } = &mut wanted.members {
+        *used += code;
+    }
+    let (fresh, mut head) = alloc(arena, owned, &wanted, slack)?;
+    head.len = old_head.len;
+    if let (Members::Slots { used, .. }, Members::Slots { used: old, .. }) =
+        (&mut head.members, old_head.members)
+    {
+        *used = old;
+    }
+    let (from, to) = arena.two_mut(leaf, fresh);
+    head.write(to);
+    for (source, target) in old_head.regions().into_iter().zip(head.regions()) {
+        let bytes = source.len();
+        to[target.start..target.start + bytes].copy_from_slice(&from[source]);
+    }
+    Ok(fresh)
+}
+
+/// What a pass over the entries has found.
+#[derive(Default)]
+struct Seen {
+    len: usize,
+    raw: bool,
+    low: u64,
+    high: u64,
+    // All differences between order numbers, or-ed: their trailing zeros are not worth writing.
+    differences: u64,
+    any: bool,
+    ints: usize,
+    int_low: u64,
+    int_high: u64,
+}
+
+impl Seen {
+    #[inline(always)]
+    fn score(&mut self, ord: u64) {
+        if self.len == 0 {
+            self.low = ord;
+        }
+        self.high = ord;
+        self.differences |= ord - self.low;
+        self.len += 1;
+    }
+
+    #[inline(always)]
+    fn int(&mut self, value: u64) {
+        if self.ints == 0 {
+            (self.int_low, self.int_high) = (value, value);
+        }
+        self.int_low = self.int_low.min(value);
+        self.int_high = self.int_high.max(value);
+        self.ints += 1;
+    }
+
+    fn run(&mut self, block: &[u8], from: usize, to: usize) {
+        let head = Head::of(block);
+        self.raw |= head.scores.raw && (from..to).any(|at| is_negative_zero(head.score(block, at)));
+        for at in from..to {
+            self.score(head.ord(block, at));
+        }
+        match head.members {
+            Members::Ints { base, .. } => {
+                for at in from..to {
+                    self.int(base.wrapping_add(head.int_offset(block, at)));
+                }
+            }
+            // Once of any kind, always: looking for integers again would cost more than it saves.
+            Members::Slots { .. } => self.any = true,
+        }
+    }
+
+    fn scores(&self) -> Scores {
+        if self.raw {
+            return Scores { width: 8, shift: 0, raw: true, base: 0 };
+        }
+        let shift = if self.differences == 0 { 0 } else { self.differences.trailing_zeros() };
+        let span = (self.high - self.low) >> shift;
+        let width = width(span);
+        // Spare codes go below the lowest, half of them, for scores to come on either side.
+        let below = ((mask(width) - span) / 2).checked_mul(1 << shift).unwrap_or(0);
+        let base = self.low.checked_sub(below).unwrap_or(self.low);
+        Scores { width, shift, raw: false, base }
+    }
+
+    fn ints(&self) -> Members {
+        let span = self.int_high - self.int_low;
+        let width = width(span).max(1);
+        let base = self.int_low.wrapping_sub((mask(width) - span) / 2);
+        Members::Ints { width, base }
+    }
+}
+
+/// Bytes that a part's codes take in a leaf of any members.
+fn code_bytes(arena: &Arena, part: &Part<'_>) -> usize {
+    match *part {
+        Part::One(_, new) => new.len(),
+        Part::Run(leaf, from, to) if from < to => {
+            let block = arena.tail(leaf);
+            let head = Head::of(block);
+            match head.members {
+                Members::Slots { .. } => (from..to).map(|at| entry::size(head.code(block, at))).sum(),
+                Members::Ints { .. } => (from..to).map(|at| New::of(head.int(block, at)).len()).sum(),
+            }
+        }
+        Part::Run(..) => 0,
+    }
+}
+
+/// Appends an entry to a leaf that has room and the shape for it.
+fn append(block: &mut [u8], value: f64, new: &New<'_>) {
+    let len = Head::of(block).len;
+    let added = super::leaf::insert(block, len, value, new);
+    debug_assert!(added, "a leaf's shape holds what it was made for");
+}
+
+/// Appends entries `from..to` of one leaf to another that has room and the shape for them.
+fn copy(old: &[u8], from: usize, to: usize, fresh: &mut [u8]) {
+    let source = Head::of(old);
+    let mut target = Head::of(fresh);
+    for at in from..to {
+        target.put_score(fresh, target.len, source.score(old, at));
+        match source.members {
+            Members::Ints { .. } => target.put_int(fresh, target.len, source.int(old, at)),
+            Members::Slots { .. } => {
+                let code = source.code(old, at);
+                target.put_code(fresh, target.len, &code[..entry::size(code)]);
+            }
+        }
+        target.len += 1;
+    }
+    target.write(fresh);
+}
+
+const CAP_MAX: usize = 255;

@@ -1,0 +1,486 @@
+//! Which leaf a member is in: a trie of small buckets over 32 bits of the member's hash.
+//!
+//! Called by `Zset` once it has more than one leaf. It holds no member: what a probe finds is a leaf worth looking into.
+//! Buckets grow by an eighth and split at 64 entries, nodes double up to 1,024 slots and then branch, so that no insertion
+//! touches more than a few KiB.
+//!
+//! ```text
+//! bucket: u8 0 | u8 bits of its node that all its entries share | u16 len | u16 cap | u16 unused | cap x u32 hash | cap x u32 id
+//! node:   u8 1 | u8 bits | u16 slots in use, for freeing | u32 unused | 2^bits x u32 block
+//! ```
+
+use darter_slab::{Arena, Handle};
+
+use crate::tree::Full;
+use crate::tree::owned::Owned;
+use crate::tree::word::{find_u32, get_u16, get_u32, put_u16, put_u32};
+
+/// The index of one sorted set: 4 bytes and blocks in the arena.
+#[derive(Debug)]
+pub(super) struct Index {
+    root: Handle,
+}
+
+/// The nodes passed on the way to a bucket.
+struct Trail {
+    steps: [Step; LEVELS_MAX],
+    // 0 <= len <= LEVELS_MAX
+    len: usize,
+    // Hash bits used up by the nodes before the last one, and by all of them.
+    above: u32,
+    bits: u32,
+}
+
+#[derive(Clone, Copy)]
+struct Step {
+    node: Handle,
+    slot: usize,
+}
+
+impl Index {
+    /// No entry, no block.
+    pub(super) const EMPTY: Index = Index { root: Handle::NONE };
+
+    /// Whether there is no block at all.
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.root.is_none()
+    }
+
+    /// The first answer that `look` gives for the id of an entry with this hash.
+    #[inline]
+    pub(super) fn find<T>(
+        &self,
+        arena: &Arena,
+        hash: u32,
+        mut look: impl FnMut(u32) -> Option<T>,
+    ) -> Option<T> {
+        if self.root.is_none() {
+            return None;
+        }
+        let mut block = arena.tail(self.root);
+        let mut used = 0;
+        while block[0] == NODE {
+            let bits = u32::from(block[1]);
+            block = arena.tail(slot(block, slot_of(hash, used, bits)));
+            used += bits;
+        }
+        let bucket = Bucket::of(block);
+        let mut from = 0;
+        loop {
+            let at = from + find_u32(&block[HEAD + 4 * from..HEAD + 4 * bucket.len], hash)?;
+            if let Some(found) = look(bucket.id(block, at)) {
+                return Some(found);
+            }
+            from = at + 1;
+        }
+    }
+
+    /// Adds an entry. Errors: nothing is changed. Cost: O(1); a split moves 64 entries, a node doubles up to 4 KiB.
+    pub(super) fn insert(
+        &mut self,
+        arena: &mut Arena,
+        owned: &mut Owned,
+        hash: u32,
+        id: u32,
+    ) -> Result<(), Full> {
+        if self.root.is_none() {
+            self.root = Bucket::alloc(arena, owned, 0, LEN_MAX / 8)?;
+        }
+        loop {
+            let (block, trail) = self.walk(arena, hash);
+            let bucket = Bucket::of(arena.tail(block));
+            if bucket.len < bucket.cap {
+                Bucket::push(arena.tail_mut(block), hash, id);
+                return Ok(());
+            }
+            if bucket.len >= LEN_MAX && bucket.shared + trail.above < 32 {
+                self.split(arena, owned, block, &trail)?;
+                continue;
+            }
+            let fresh = Bucket::alloc(arena, owned, bucket.shared, bucket.len + bucket.len / 8 + 1)?;
+            Bucket::copy(arena, block, fresh);
+            self.point(arena, &trail, bucket.shared, fresh);
+            owned.free(arena, block);
+        }
+    }
+
+    /// Changes the id of one entry with this hash and id; there must be one.
+    #[inline]
+    pub(super) fn replace(&mut self, arena: &mut Arena, hash: u32, id: u32, other: u32) {
+        let (block, _) = self.walk(arena, hash);
+        let bytes = arena.tail_mut(block);
+        let bucket = Bucket::of(bytes);
+        let at = bucket.position(bytes, hash, id);
+        debug_assert!(at.is_some(), "every member is in the index");
+        if let Some(at) = at {
+            put_u32(bytes, HEAD + 4 * (bucket.cap + at), other);
+        }
+    }
+
+    /// Takes one entry with this hash and id out; there must be one.
+    pub(super) fn remove(&mut self, arena: &mut Arena, owned: &mut Owned, hash: u32, id: u32) {
+        let (block, trail) = self.walk(arena, hash);
+        let bytes = arena.tail_mut(block);
+        let bucket = Bucket::of(bytes);
+        let at = bucket.position(bytes, hash, id);
+        debug_assert!(at.is_some(), "every member is in the index");
+        let Some(at) = at else { return };
+        Bucket::swap_remove(bytes, at);
+        let len = bucket.len - 1;
+        if len < LEN_MAX / 4 && self.join(arena, owned, hash) {
+            return;
+        }
+        if len + len / 2 + 4 < bucket.cap {
+            // Shrinking only saves memory, so a full arena is no error here.
+            let Ok(fresh) = Bucket::alloc(arena, owned, bucket.shared, len + len / 8 + 1) else { return };
+            Bucket::copy(arena, block, fresh);
+            self.point(arena, &trail, bucket.shared, fresh);
+            owned.free(arena, block);
+        }
+    }
+
+    /// Shows `emit` the hash and id of every entry from `from` to the end of the bucket that holds `from`; returns
+    /// where the next one starts, at most 2^32. Any entry present throughout a pass from 0 is shown at least once.
+    pub(super) fn scan(&self, arena: &Arena, from: u32, mut emit: impl FnMut(u32, u32)) -> u64 {
+        if self.root.is_none() {
+            return 1 << 32;
+        }
+        let (block, trail) = self.walk(arena, from);
+        let bytes = arena.tail(block);
+        let bucket = Bucket::of(bytes);
+        for at in 0..bucket.len {
+            let hash = get_u32(bytes, HEAD + 4 * at);
+            if hash >= from {
+                emit(hash, bucket.id(bytes, at));
+            }
+        }
+        let span = 32 - (trail.above + bucket.shared);
+        ((u64::from(from) >> span) + 1) << span
+    }
+
+    /// Gives back up to `blocks_max` blocks; returns whether none is left. Nothing else may be called before that.
+    pub(super) fn free_step(&mut self, arena: &mut Arena, owned: &mut Owned, blocks_max: usize) -> bool {
+        for _ in 0..blocks_max {
+            if self.root.is_none() {
+                return true;
+            }
+            self.free_last(arena, owned);
+        }
+        self.root.is_none()
+    }
+
+    /// Frees the last bucket, or the node that has lost its last one.
+    fn free_last(&mut self, arena: &mut Arena, owned: &mut Owned) {
+        let mut parent = Handle::NONE;
+        let mut block = self.root;
+        loop {
+            let bytes = arena.tail(block);
+            let live = get_u16(bytes, 2);
+            if bytes[0] == NODE && live > 0 {
+                parent = block;
+                block = slot(bytes, live - 1);
+                continue;
+            }
+            let shared = if bytes[0] == NODE { u32::MAX } else { u32::from(bytes[1]) };
+            owned.free(arena, block);
+            if parent.is_none() {
+                self.root = Handle::NONE;
+                return;
+            }
+            let bytes = arena.tail_mut(parent);
+            // A child node has one slot, a bucket as many as the bits it does not share leave open.
+            let slots = if shared == u32::MAX { 1 } else { 1usize << (u32::from(bytes[1]) - shared) };
+            let live = get_u16(bytes, 2);
+            put_u16(bytes, 2, live - slots);
+            return;
+        }
+    }
+
+    /// The bucket of a hash and the way to it; there is at least one bucket.
+    #[inline]
+    fn walk(&self, arena: &Arena, hash: u32) -> (Handle, Trail) {
+        let none = Step { node: Handle::NONE, slot: 0 };
+        let mut trail = Trail { steps: [none; LEVELS_MAX], len: 0, above: 0, bits: 0 };
+        let mut block = self.root;
+        loop {
+            let bytes = arena.tail(block);
+            if bytes[0] != NODE {
+                return (block, trail);
+            }
+            let bits = u32::from(bytes[1]);
+            let at = slot_of(hash, trail.bits, bits);
+            trail.steps[trail.len] = Step { node: block, slot: at };
+            trail.len += 1;
+            trail.above = trail.bits;
+            trail.bits += bits;
+            block = slot(bytes, at);
+        }
+    }
+
+    /// Points the slots of the bucket at the end of a trail to `block`; it shares `shared` bits.
+    fn point(&mut self, arena: &mut Arena, trail: &Trail, shared: u32, block: Handle) {
+        let Some(level) = trail.len.checked_sub(1) else {
+            self.root = block;
+            return;
+        };
+        let Step { node, slot } = trail.steps[level];
+        let bytes = arena.tail_mut(node);
+        let open = u32::from(bytes[1]) - shared;
+        let first = slot >> open << open;
+        for at in first..first + (1 << open) {
+            put_u32(bytes, HEAD + 4 * at, block.raw());
+        }
+    }
+
+    /// Points the slot that leads to the last node of a trail to `block`.
+    fn point_node(&mut self, arena: &mut Arena, trail: &Trail, block: Handle) {
+        match trail.len.checked_sub(2) {
+            None => self.root = block,
+            Some(level) => {
+                let Step { node, slot } = trail.steps[level];
+                put_u32(arena.tail_mut(node), HEAD + 4 * slot, block.raw());
+            }
+        }
+    }
+
+    /// Makes two buckets of a full one, and the slots to tell them apart by. Errors: nothing is changed.
+    fn split(
+        &mut self,
+        arena: &mut Arena,
+        owned: &mut Owned,
+        full: Handle,
+        trail: &Trail,
+    ) -> Result<(), Full> {
+        let bucket = Bucket::of(arena.tail(full));
+        let parent_bits = match trail.len {
+            0 => 0,
+            len => u32::from(arena.tail(trail.steps[len - 1].node)[1]),
+        };
+        let branches = trail.len == 0 || (bucket.shared == parent_bits && parent_bits == BITS_MAX);
+        let doubles = !branches && bucket.shared == parent_bits;
+        let shared = if branches { 1 } else { bucket.shared + 1 };
+        // The first bit of the hash that the entries do not share yet.
+        let bit = 31 - if branches { trail.bits } else { trail.above + bucket.shared };
+        let ones = {
+            let bytes = arena.tail(full);
+            (0..bucket.len).filter(|&at| get_u32(bytes, HEAD + 4 * at) >> bit & 1 == 1).count()
+        };
+        let halves = [bucket.len - ones, ones].map(|len| len + len / 8 + 1);
+        let zero = Bucket::alloc(arena, owned, shared, halves[0])?;
+        let one = match Bucket::alloc(arena, owned, shared, halves[1]) {
+            Ok(block) => block,
+            Err(error) => {
+                owned.free(arena, zero);
+                return Err(error);
+            }
+        };
+        let node_bits = if branches { Some(1) } else { doubles.then_some(parent_bits + 1) };
+        let node = match node_bits.map(|bits| owned.alloc(arena, HEAD + (4 << bits))) {
+            Some(Err(error)) => {
+                owned.free(arena, zero);
+                owned.free(arena, one);
+                return Err(error);
+            }
+            Some(Ok(block)) => block,
+            None => Handle::NONE,
+        };
+        for at in 0..bucket.len {
+            let bytes = arena.tail(full);
+            let (hash, id) = (get_u32(bytes, HEAD + 4 * at), bucket.id(bytes, at));
+            Bucket::push(arena.tail_mut(if hash >> bit & 1 == 1 { one } else { zero }), hash, id);
+        }
+        if branches {
+            write_node(arena.tail_mut(node), 1, |at| if at == 0 { zero } else { one });
+            self.point(arena, trail, bucket.shared, node);
+        } else {
+            self.settle_halves(arena, owned, trail, node, [zero, one]);
+        }
+        owned.free(arena, full);
+        Ok(())
+    }
+
+    /// Puts two halves of a bucket into the last node of a trail, or into `larger` in its place if that is a block.
+    fn settle_halves(
+        &mut self,
+        arena: &mut Arena,
+        owned: &mut Owned,
+        trail: &Trail,
+        larger: Handle,
+        halves: [Handle; 2],
+    ) {
+        let Step { node, slot: at } = trail.steps[trail.len - 1];
+        let mut home = node;
+        let mut at = at;
+        if !larger.is_none() {
+            let (from, to) = arena.two_mut(node, larger);
+            write_node(to, u32::from(from[1]) + 1, |at| slot(from, at / 2));
+            self.point_node(arena, trail, larger);
+            owned.free(arena, node);
+            (home, at) = (larger, 2 * at);
+        }
+        let shared = u32::from(arena.tail(halves[0])[1]);
+        let bytes = arena.tail_mut(home);
+        let open = u32::from(bytes[1]) - shared;
+        let first = at >> (open + 1) << (open + 1);
+        for (half, block) in halves.into_iter().enumerate() {
+            for at in 0..1 << open {
+                put_u32(bytes, HEAD + 4 * (first + (half << open) + at), block.raw());
+            }
+        }
+    }
+
+    /// Joins the bucket of a hash with the other half it was split from, as long as both are nearly empty. Returns whether it did.
+    fn join(&mut self, arena: &mut Arena, owned: &mut Owned, hash: u32) -> bool {
+        let mut joined = false;
+        loop {
+            let (block, trail) = self.walk(arena, hash);
+            let bucket = Bucket::of(arena.tail(block));
+            let Some(level) = trail.len.checked_sub(1) else { return joined };
+            let Step { node, slot: at } = trail.steps[level];
+            if bucket.shared == 0 {
+                self.fold(arena, owned, &trail, block);
+                joined = true;
+                continue;
+            }
+            let open = u32::from(arena.tail(node)[1]) - bucket.shared;
+            let buddy = slot(arena.tail(node), at ^ (1 << open));
+            let bytes = arena.tail(buddy);
+            let other = Bucket::of(bytes);
+            if bytes[0] == NODE || other.shared != bucket.shared || bucket.len + other.len > LEN_MAX / 2 {
+                return joined;
+            }
+            let len = bucket.len + other.len;
+            // Joining only saves memory, so a full arena is no error here.
+            let Ok(fresh) = Bucket::alloc(arena, owned, bucket.shared - 1, len + len / 8 + 1) else {
+                return joined;
+            };
+            Bucket::copy(arena, block, fresh);
+            Bucket::copy(arena, buddy, fresh);
+            self.point(arena, &trail, bucket.shared - 1, fresh);
+            owned.free(arena, block);
+            owned.free(arena, buddy);
+            joined = true;
+        }
+    }
+
+    /// Puts the only bucket of the last node of a trail in that node's place.
+    fn fold(&mut self, arena: &mut Arena, owned: &mut Owned, trail: &Trail, block: Handle) {
+        let shared = match trail.len.checked_sub(2) {
+            None => 0,
+            Some(level) => arena.tail(trail.steps[level].node)[1],
+        };
+        arena.tail_mut(block)[1] = shared;
+        self.point_node(arena, trail, block);
+        owned.free(arena, trail.steps[trail.len - 1].node);
+    }
+}
+
+/// The head of a bucket, decoded.
+#[derive(Clone, Copy)]
+struct Bucket {
+    shared: u32,
+    // 0 <= len <= cap
+    len: usize,
+    cap: usize,
+}
+
+impl Bucket {
+    #[inline(always)]
+    fn of(bytes: &[u8]) -> Bucket {
+        Bucket { shared: u32::from(bytes[1]), len: get_u16(bytes, 2), cap: get_u16(bytes, 4) }
+    }
+
+    /// An empty bucket for at least `cap` entries.
+    fn alloc(arena: &mut Arena, owned: &mut Owned, shared: u32, cap: usize) -> Result<Handle, Full> {
+        if cap > CAP_MAX {
+            return Err(Full);
+        }
+        let block = owned.alloc(arena, HEAD + 8 * cap)?;
+        let cap = (arena.size(block) - HEAD) / 8;
+        let bytes = arena.tail_mut(block);
+        bytes[0] = BUCKET;
+        bytes[1] = shared as u8;
+        put_u16(bytes, 2, 0);
+        put_u16(bytes, 4, cap);
+        Ok(block)
+    }
+
+    #[inline(always)]
+    fn id(self, bytes: &[u8], at: usize) -> u32 {
+        get_u32(bytes, HEAD + 4 * (self.cap + at))
+    }
+
+    fn position(self, bytes: &[u8], hash: u32, id: u32) -> Option<usize> {
+        let mut from = 0;
+        loop {
+            let at = from + find_u32(&bytes[HEAD + 4 * from..HEAD + 4 * self.len], hash)?;
+            if self.id(bytes, at) == id {
+                return Some(at);
+            }
+            from = at + 1;
+        }
+    }
+
+    #[inline]
+    fn push(bytes: &mut [u8], hash: u32, id: u32) {
+        let bucket = Bucket::of(bytes);
+        debug_assert!(bucket.len < bucket.cap);
+        put_u32(bytes, HEAD + 4 * bucket.len, hash);
+        put_u32(bytes, HEAD + 4 * (bucket.cap + bucket.len), id);
+        put_u16(bytes, 2, bucket.len + 1);
+    }
+
+    fn swap_remove(bytes: &mut [u8], at: usize) {
+        let bucket = Bucket::of(bytes);
+        let last = bucket.len - 1;
+        for start in [HEAD, HEAD + 4 * bucket.cap] {
+            let moved = get_u32(bytes, start + 4 * last);
+            put_u32(bytes, start + 4 * at, moved);
+        }
+        put_u16(bytes, 2, last);
+    }
+
+    /// Appends the entries of one bucket to another that has room.
+    fn copy(arena: &mut Arena, from: Handle, to: Handle) {
+        let (from, to) = arena.two_mut(from, to);
+        let (source, target) = (Bucket::of(from), Bucket::of(to));
+        for (start, end) in [(HEAD, HEAD), (HEAD + 4 * source.cap, HEAD + 4 * target.cap)] {
+            let end = end + 4 * target.len;
+            to[end..end + 4 * source.len].copy_from_slice(&from[start..start + 4 * source.len]);
+        }
+        put_u16(to, 2, target.len + source.len);
+    }
+}
+
+fn write_node(bytes: &mut [u8], bits: u32, child: impl Fn(usize) -> Handle) {
+    bytes[0] = NODE;
+    bytes[1] = bits as u8;
+    put_u16(bytes, 2, 1 << bits);
+    for at in 0..1 << bits {
+        put_u32(bytes, HEAD + 4 * at, child(at).raw());
+    }
+}
+
+#[inline(always)]
+fn slot(bytes: &[u8], at: usize) -> Handle {
+    Handle::from_raw(get_u32(bytes, HEAD + 4 * at))
+}
+
+/// The slot of a hash in a node of `bits` bits, below nodes that used up `used` (at most 31) bits.
+#[inline(always)]
+fn slot_of(hash: u32, used: u32, bits: u32) -> usize {
+    ((hash << used) >> (32 - bits)) as usize
+}
+
+const BUCKET: u8 = 0;
+const NODE: u8 = 1;
+const HEAD: usize = 8;
+/// Entries at which a bucket splits.
+const LEN_MAX: usize = 64;
+/// Entries of a bucket whose hashes are all but equal; past that the set takes no more of them.
+const CAP_MAX: usize = 4095;
+/// Hash bits a node tells apart at most: 1,024 slots.
+const BITS_MAX: u32 = 10;
+/// 10 + 10 + 10 + 2 bits.
+const LEVELS_MAX: usize = 4;

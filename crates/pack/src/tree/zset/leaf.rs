@@ -1,0 +1,422 @@
+//! A leaf of a sorted set: scores and members in order of (score, member text).
+//!
+//! Called by `Zset` only. It works on one block, or builds a new one out of parts of others, and knows nothing of the tree.
+//!
+//! ```text
+//! u8 len | u8 cap | u8 score width, member width * 16 | u8 shift, 128 if raw | u32 id | u64 score base
+//! u64 member base, or for members of any kind: u16 used, u16 room
+//! cap x score width    (order number - base) >> shift; raw: the score's bits
+//! cap x member width   integer members: order number - base; others: two bytes, offset of the member's code
+//! room bytes           codes, in the order they came
+//! ```
+
+use std::ops::Range;
+
+use darter_slab::{Arena, Handle};
+
+use super::member::{self, New};
+use super::score::{is_negative_zero, ord, score};
+use crate::entry::{self, Item};
+use crate::spill::Spill;
+use crate::tree::word::{
+    find_u32, get_u16, get_u32, get_u64, get_wide, mask, put_u16, put_u32, put_u64, put_wide,
+};
+
+/// Bytes before the scores.
+pub(super) const HEAD: usize = 24;
+/// Most entries of a leaf.
+pub(super) const LEN_MAX: usize = 128;
+const RAW: u8 = 128;
+const SLOTS: usize = 15;
+const SLOT_BYTES: usize = 2;
+/// Turns integers into unsigned ones that sort the same way.
+pub(super) const SIGN: u64 = 1 << 63;
+
+/// How a leaf keeps its members.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Members {
+    /// All are integers: `base` plus `width` bytes each.
+    Ints { width: usize, base: u64 },
+    /// Any: an offset each, then `used` of `room` bytes of codes.
+    Slots { used: usize, room: usize },
+}
+
+/// How a leaf keeps its scores.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Scores {
+    pub(super) width: usize,
+    pub(super) shift: u32,
+    pub(super) raw: bool,
+    pub(super) base: u64,
+}
+
+impl Scores {
+    /// Whether these scores can hold `value`.
+    pub(super) fn holds(&self, value: f64) -> bool {
+        self.code(value).is_some()
+    }
+
+    /// What is written for `value`, if these scores can hold it.
+    #[inline(always)]
+    fn code(&self, value: f64) -> Option<u64> {
+        if self.raw {
+            return Some(value.to_bits());
+        }
+        let ord = ord(value);
+        let offset = ord.wrapping_sub(self.base);
+        let code = offset >> self.shift;
+        let exact = code << self.shift == offset && code <= mask(self.width);
+        (exact && ord >= self.base && !is_negative_zero(value)).then_some(code)
+    }
+}
+
+/// The head of a leaf, decoded.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Head {
+    // 0 <= len <= cap
+    pub(super) len: usize,
+    pub(super) cap: usize,
+    pub(super) id: u32,
+    pub(super) scores: Scores,
+    pub(super) members: Members,
+}
+
+impl Head {
+    #[inline(always)]
+    pub(super) fn of(block: &[u8]) -> Head {
+        let member_width = (block[2] >> 4) as usize;
+        let members = match member_width {
+            SLOTS => Members::Slots { used: get_u16(block, 16), room: get_u16(block, 18) },
+            width => Members::Ints { width, base: get_u64(block, 16) },
+        };
+        let scores = Scores {
+            width: (block[2] & 15) as usize,
+            shift: u32::from(block[3] & !RAW),
+            raw: block[3] & RAW != 0,
+            base: get_u64(block, 8),
+        };
+        Head { len: block[0] as usize, cap: block[1] as usize, id: get_u32(block, 4), scores, members }
+    }
+
+    pub(super) fn write(&self, block: &mut [u8]) {
+        debug_assert!(self.len <= self.cap && self.cap < 256);
+        block[0] = self.len as u8;
+        block[1] = self.cap as u8;
+        let width = match self.members {
+            Members::Slots { used, room } => {
+                debug_assert!(used <= room);
+                put_u16(block, 16, used);
+                put_u16(block, 18, room);
+                SLOTS
+            }
+            Members::Ints { width, base } => {
+                put_u64(block, 16, base);
+                width
+            }
+        };
+        block[2] = (self.scores.width | width << 4) as u8;
+        block[3] = self.scores.shift as u8 | if self.scores.raw { RAW } else { 0 };
+        put_u32(block, 4, self.id);
+        put_u64(block, 8, self.scores.base);
+    }
+
+    #[inline(always)]
+    fn members_at(&self) -> usize {
+        HEAD + self.cap * self.scores.width
+    }
+
+    #[inline(always)]
+    fn member_bytes(&self) -> usize {
+        match self.members {
+            Members::Ints { width, .. } => width,
+            Members::Slots { .. } => SLOT_BYTES,
+        }
+    }
+
+    #[inline(always)]
+    fn codes_at(&self) -> usize {
+        self.members_at() + self.cap * SLOT_BYTES
+    }
+
+    /// Bytes in use, without free room.
+    pub(super) fn bytes(&self) -> usize {
+        let codes = if let Members::Slots { used, .. } = self.members { used } else { 0 };
+        HEAD + self.len * (self.scores.width + self.member_bytes()) + codes
+    }
+
+    /// Bytes in use with one more entry of the same shape.
+    pub(super) fn bytes_with(&self, new: &New<'_>) -> usize {
+        let code = if let Members::Slots { .. } = self.members { new.len() } else { 0 };
+        self.bytes() + self.scores.width + self.member_bytes() + code
+    }
+
+    /// The order number of the score of entry `at`.
+    #[inline(always)]
+    pub(super) fn ord(&self, block: &[u8], at: usize) -> u64 {
+        let code = get_wide(block, HEAD + at * self.scores.width, self.scores.width);
+        if self.scores.raw {
+            ord(f64::from_bits(code))
+        } else {
+            self.scores.base + (code << self.scores.shift)
+        }
+    }
+
+    /// The score of entry `at`.
+    #[inline]
+    pub(super) fn score(&self, block: &[u8], at: usize) -> f64 {
+        let code = get_wide(block, HEAD + at * self.scores.width, self.scores.width);
+        if self.scores.raw {
+            f64::from_bits(code)
+        } else {
+            score(self.scores.base + (code << self.scores.shift))
+        }
+    }
+
+    /// The code of the member of entry `at`, and what follows it; of a leaf of any members only.
+    #[inline(always)]
+    pub(super) fn code<'a>(&self, block: &'a [u8], at: usize) -> &'a [u8] {
+        let offset = get_u16(block, self.members_at() + at * SLOT_BYTES);
+        &block[self.codes_at() + offset..]
+    }
+
+    /// The member of entry `at`.
+    #[inline]
+    pub(super) fn member<'a>(
+        &self,
+        block: &'a [u8],
+        at: usize,
+        arena: &'a Arena,
+        spill: &'a Spill,
+    ) -> Item<'a> {
+        match self.members {
+            Members::Ints { width, base } => {
+                let offset = get_wide(block, self.members_at() + at * width, width);
+                Item::Int((base.wrapping_add(offset) ^ SIGN) as i64)
+            }
+            Members::Slots { .. } => entry::read(self.code(block, at), arena, spill).0,
+        }
+    }
+
+    /// The part of the member of entry `at` that is written; of a leaf of integers only.
+    #[inline(always)]
+    pub(super) fn int_offset(&self, block: &[u8], at: usize) -> u64 {
+        let width = self.member_bytes();
+        get_wide(block, self.members_at() + at * width, width)
+    }
+
+    /// The member of entry `at`; of a leaf of integers only.
+    #[inline(always)]
+    pub(super) fn int(&self, block: &[u8], at: usize) -> Item<'static> {
+        let base = if let Members::Ints { base, .. } = self.members { base } else { 0 };
+        Item::Int((base.wrapping_add(self.int_offset(block, at)) ^ SIGN) as i64)
+    }
+
+    /// Writes a score that the shape is known to hold.
+    #[inline(always)]
+    pub(super) fn put_score(&self, block: &mut [u8], at: usize, value: f64) {
+        let width = self.scores.width;
+        let code = self.scores.code(value);
+        debug_assert!(code.is_some());
+        put_wide(block, HEAD + at * width, width, code.unwrap_or(0));
+    }
+
+    /// Writes an integer member that the shape is known to hold.
+    #[inline(always)]
+    pub(super) fn put_int(&mut self, block: &mut [u8], at: usize, item: Item<'_>) {
+        match (self.members, item) {
+            (Members::Ints { width, base }, Item::Int(value)) => {
+                let offset = (value as u64 ^ SIGN).wrapping_sub(base);
+                debug_assert!(offset <= mask(width));
+                put_wide(block, self.members_at() + at * width, width, offset);
+            }
+            _ => {
+                let new = New::of(item);
+                let mut code = [0; 16];
+                new.write(&mut code);
+                self.put_code(block, at, &code[..new.len()]);
+            }
+        }
+    }
+
+    /// Writes the code of a member into a leaf of any members that has room.
+    #[inline(always)]
+    pub(super) fn put_code(&mut self, block: &mut [u8], at: usize, code: &[u8]) {
+        let (slot, codes) = (self.members_at() + at * SLOT_BYTES, self.codes_at());
+        if let Members::Slots { used, .. } = &mut self.members {
+            block[codes + *used..codes + *used + code.len()].copy_from_slice(code);
+            put_u16(block, slot, *used);
+            *used += code.len();
+        }
+    }
+
+    /// Where the scores, the members and the codes in use are.
+    pub(super) fn regions(&self) -> [Range<usize>; 3] {
+        let (members, codes) = (self.members_at(), self.codes_at());
+        let codes = match self.members {
+            Members::Slots { used, .. } => codes..codes + used,
+            Members::Ints { .. } => 0..0,
+        };
+        [HEAD..HEAD + self.len * self.scores.width, members..members + self.len * self.member_bytes(), codes]
+    }
+
+    /// The place of a member.
+    #[inline]
+    pub(super) fn find(&self, block: &[u8], new: &New<'_>, arena: &Arena, spill: &Spill) -> Option<usize> {
+        match (self.members, new.item) {
+            (Members::Ints { width, base }, Item::Int(value)) => {
+                let offset = (value as u64 ^ SIGN).wrapping_sub(base);
+                if offset > mask(width) {
+                    return None;
+                }
+                let start = self.members_at();
+                if width == 4 {
+                    return find_u32(&block[start..start + 4 * self.len], offset as u32);
+                }
+                (0..self.len).find(|&at| get_wide(block, start + at * width, width) == offset)
+            }
+            (Members::Ints { .. }, Item::Bytes(_)) => None,
+            (Members::Slots { .. }, _) => {
+                (0..self.len).find(|&at| new.is_at(self.code(block, at), arena, spill))
+            }
+        }
+    }
+
+    /// How many entries have an order number below `ord`.
+    #[inline]
+    pub(super) fn below(&self, block: &[u8], ord: u64) -> usize {
+        partition(0, self.len, |at| self.ord(block, at) < ord)
+    }
+
+    /// How many entries stand before (`ord`, `member`).
+    #[inline]
+    pub(super) fn before(
+        &self,
+        block: &[u8],
+        ord: u64,
+        member: Item<'_>,
+        arena: &Arena,
+        spill: &Spill,
+    ) -> usize {
+        let first = self.below(block, ord);
+        if first == self.len || self.ord(block, first) > ord {
+            return first;
+        }
+        partition(first, self.len, |at| {
+            self.ord(block, at) == ord
+                && member::compare(self.member(block, at, arena, spill), member).is_lt()
+        })
+    }
+
+    /// Whether an entry can be added without another shape or a larger block: the codes of its score and its member.
+    #[inline]
+    fn accepts(&self, value: f64, new: &New<'_>) -> Option<(u64, u64)> {
+        if self.len == self.cap {
+            return None;
+        }
+        let score = self.scores.code(value)?;
+        match (self.members, new.item) {
+            (Members::Ints { width, base }, Item::Int(value)) => {
+                let offset = (value as u64 ^ SIGN).wrapping_sub(base);
+                (offset <= mask(width)).then_some((score, offset))
+            }
+            (Members::Ints { .. }, Item::Bytes(_)) => None,
+            (Members::Slots { used, room }, _) => (used + new.len() <= room).then_some((score, used as u64)),
+        }
+    }
+
+    /// Whether an entry would be accepted by the same shape in a larger block.
+    pub(super) fn would_accept(&self, value: f64, new: &New<'_>) -> bool {
+        let mut larger = Head { cap: self.cap + 1, ..*self };
+        if let Members::Slots { room, .. } = &mut larger.members {
+            *room += new.len();
+        }
+        larger.accepts(value, new).is_some()
+    }
+}
+
+/// Adds an entry at `at` if the leaf can take it as it is.
+#[inline]
+pub(super) fn insert(block: &mut [u8], at: usize, value: f64, new: &New<'_>) -> bool {
+    let head = Head::of(block);
+    let Some((score, member)) = head.accepts(value, new) else { return false };
+    if let Members::Slots { used, .. } = head.members {
+        let start = head.codes_at() + used;
+        new.write(&mut block[start..start + new.len()]);
+        put_u16(block, 16, used + new.len());
+    }
+    open(block, HEAD, head.scores.width, at, head.len, score);
+    open(block, head.members_at(), head.member_bytes(), at, head.len, member);
+    block[0] = head.len as u8 + 1;
+    true
+}
+
+/// Takes the entry at `at` out; what it held out of line is the caller's.
+pub(super) fn remove(block: &mut [u8], at: usize) {
+    let head = Head::of(block);
+    if let Members::Slots { used, .. } = head.members {
+        let (slots, codes) = (head.members_at(), head.codes_at());
+        let offset = get_u16(block, slots + at * SLOT_BYTES);
+        let size = entry::size(&block[codes + offset..]);
+        block.copy_within(codes + offset + size..codes + used, codes + offset);
+        for slot in block[slots..slots + head.len * SLOT_BYTES].chunks_exact_mut(SLOT_BYTES) {
+            let old = u16::from_le_bytes([slot[0], slot[1]]);
+            let moved = old - if old as usize > offset { size as u16 } else { 0 };
+            slot.copy_from_slice(&moved.to_le_bytes());
+        }
+        put_u16(block, 16, used - size);
+    }
+    close(block, HEAD, head.scores.width, at, head.len);
+    close(block, head.members_at(), head.member_bytes(), at, head.len);
+    block[0] = head.len as u8 - 1;
+}
+
+/// Overwrites the score of entry `at` if the leaf can take it as it is; its place must not change.
+pub(super) fn set_score(block: &mut [u8], at: usize, value: f64) -> bool {
+    let scores = Head::of(block).scores;
+    let Some(code) = scores.code(value) else { return false };
+    put_wide(block, HEAD + at * scores.width, scores.width, code);
+    true
+}
+
+#[inline(always)]
+fn open(block: &mut [u8], start: usize, width: usize, at: usize, len: usize, value: u64) {
+    let (from, to) = (start + at * width, start + len * width);
+    block.copy_within(from..to, from + width);
+    put_wide(block, from, width, value);
+}
+
+#[inline(always)]
+fn close(block: &mut [u8], start: usize, width: usize, at: usize, len: usize) {
+    let (from, to) = (start + at * width, start + len * width);
+    block.copy_within(from + width..to, from);
+}
+
+/// First index of `low..high` for which `before` does not hold.
+#[inline(always)]
+fn partition(mut low: usize, mut high: usize, mut before: impl FnMut(usize) -> bool) -> usize {
+    while low < high {
+        let middle = (low + high) / 2;
+        if before(middle) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    low
+}
+
+/// The id of a leaf.
+pub(super) fn id(arena: &Arena, leaf: Handle) -> u32 {
+    get_u32(arena.tail(leaf), 4)
+}
+
+/// Number of entries of a leaf.
+#[inline]
+pub(super) fn len(arena: &Arena, leaf: Handle) -> usize {
+    arena.tail(leaf)[0] as usize
+}
+
+/// Gives a leaf another id.
+pub(super) fn set_id(block: &mut [u8], id: u32) {
+    put_u32(block, 4, id);
+}

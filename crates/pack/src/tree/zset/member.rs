@@ -1,0 +1,116 @@
+//! Members as a sorted set compares, hashes and writes them.
+
+use std::cmp::Ordering;
+
+use darter_base::hash::KeyHasher;
+use darter_base::number::text_len;
+use darter_slab::Arena;
+
+use crate::decimal::Digits;
+use crate::entry::{Coded, Item};
+use crate::spill::Spill;
+use crate::tree::Full;
+use crate::tree::owned::Owned;
+
+/// The hash of a member, of which the index keeps 32 bits.
+#[inline]
+pub(super) fn hash(hasher: &KeyHasher, member: Item<'_>) -> u32 {
+    let hash = match member {
+        Item::Int(value) => hasher.hash(&value.to_le_bytes()),
+        Item::Bytes(bytes) => hasher.hash(bytes),
+    };
+    (hash >> 32) as u32
+}
+
+/// The order of two members: byte by byte as text.
+#[inline]
+pub(super) fn compare(a: Item<'_>, b: Item<'_>) -> Ordering {
+    if let (Item::Int(a), Item::Int(b)) = (a, b)
+        && a >= 0
+        && b >= 0
+        && text_len(a) == text_len(b)
+    {
+        return a.cmp(&b);
+    }
+    let (mut left, mut right) = (Digits::new(), Digits::new());
+    a.text(&mut left).cmp(b.text(&mut right))
+}
+
+/// The first eight bytes of a member's text as a number that sorts as they do.
+#[inline]
+pub(super) fn prefix(member: Item<'_>) -> u64 {
+    let mut digits = Digits::new();
+    let text = member.text(&mut digits);
+    let mut first = [0; 8];
+    let len = text.len().min(8);
+    first[..len].copy_from_slice(&text[..len]);
+    u64::from_be_bytes(first)
+}
+
+/// A member ready to be written: spilled already when it is long.
+#[derive(Clone, Copy)]
+pub(super) struct New<'a> {
+    pub(super) item: Item<'a>,
+    coded: Coded<'a>,
+    // What a leaf holds of a long member.
+    spilled: Option<[u8; SPILLED_BYTES]>,
+}
+
+impl<'a> New<'a> {
+    #[inline]
+    pub(super) fn of(item: Item<'a>) -> New<'a> {
+        New { item, coded: Coded::of_item(item), spilled: None }
+    }
+
+    /// The code as written; it is the one already there for a member that only moves.
+    pub(super) fn keeping(self, code: &[u8]) -> New<'a> {
+        let spilled = if self.coded.is_long() { code[..SPILLED_BYTES].try_into().ok() } else { None };
+        New { spilled, ..self }
+    }
+
+    /// The member with its text moved out of line if it is long. Errors: nothing is kept.
+    #[inline]
+    pub(super) fn spilled(
+        self,
+        arena: &mut Arena,
+        owned: &mut Owned,
+        spill: &mut Spill,
+    ) -> Result<New<'a>, Full> {
+        if !self.coded.is_long() {
+            return Ok(self);
+        }
+        let mut code = [0; SPILLED_BYTES];
+        owned.spill(arena, spill, self.coded)?.write(&mut code);
+        Ok(New { spilled: Some(code), ..self })
+    }
+
+    /// Gives back what [`New::spilled`] took, for a member that found no room.
+    pub(super) fn unspill(&self, arena: &mut Arena, owned: &mut Owned, spill: &mut Spill) {
+        if let Some(code) = self.spilled {
+            owned.release(arena, spill, &code);
+        }
+    }
+
+    /// Bytes of the code.
+    #[inline]
+    pub(super) fn len(&self) -> usize {
+        self.coded.len()
+    }
+
+    #[inline]
+    pub(super) fn write(&self, out: &mut [u8]) {
+        match self.spilled {
+            None => self.coded.write(out),
+            Some(code) => out[..SPILLED_BYTES].copy_from_slice(&code),
+        }
+    }
+
+    /// Whether the member coded at the front of `code` is this one.
+    #[inline]
+    pub(super) fn is_at(&self, code: &[u8], arena: &Arena, spill: &Spill) -> bool {
+        self.coded.is_at(code, arena, spill)
+    }
+}
+
+/// Bytes of the code of a spilled member.
+const SPILLED_BYTES: usize = 9;

@@ -1,0 +1,204 @@
+//! `Zset`: members with a score each, in order of score and then of member text; ranks in O(log n).
+//!
+//! Called by the store for sorted sets. Members are kept once, in the leaves of a counted tree. With more than one leaf a
+//! member index tells which leaf a member is in, at eight bytes a member; with one leaf there is nothing else. It never
+//! parses scores and never sees NaN.
+
+mod build;
+mod edit;
+mod ids;
+mod index;
+mod iter;
+mod leaf;
+mod member;
+mod range;
+mod score;
+#[cfg(test)]
+mod tests;
+
+use std::cmp::Ordering;
+
+use darter_base::hash::KeyHasher;
+use darter_slab::{Arena, Handle};
+
+use self::ids::Ids;
+use self::index::Index;
+use self::leaf::Head;
+use self::member::New;
+use self::score::ord;
+use super::owned::Owned;
+use super::spine::{Path, Spine};
+use crate::entry::Item;
+use crate::spill::Spill;
+
+pub use edit::Change;
+pub use iter::{Direction, Iter};
+pub use range::Edge;
+
+/// A sorted set: 56 bytes and blocks in the arena. [`Zset::clear`] must run before it is dropped, or the blocks are lost.
+///
+/// Every call that takes a hasher must be given the same one for the life of the set.
+#[derive(Debug)]
+pub struct Zset {
+    spine: Spine<2>,
+    // Empty unless there is more than one leaf.
+    index: Index,
+    ids: Ids,
+    len: u64,
+    owned: Owned,
+    spill: Spill,
+}
+
+/// An entry's leaf and its place there.
+#[derive(Clone, Copy)]
+struct Place {
+    leaf: Handle,
+    at: usize,
+}
+
+impl Default for Zset {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Zset {
+    /// An empty set, which owns no block.
+    pub const fn new() -> Zset {
+        Zset {
+            spine: Spine::EMPTY,
+            index: Index::EMPTY,
+            ids: Ids::EMPTY,
+            len: 0,
+            owned: Owned::NONE,
+            spill: Spill::new(),
+        }
+    }
+
+    /// Number of members.
+    #[inline]
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Whether there is no member.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Bytes held in the arena, exactly.
+    pub fn bytes(&self) -> usize {
+        self.owned.bytes()
+    }
+
+    /// Bytes held outside the arena, by members past 32 KiB.
+    pub fn spilled_bytes(&self) -> usize {
+        self.spill.bytes()
+    }
+
+    /// The score of `member`. Cost: O(1): a probe of the index and a look through one leaf.
+    #[inline]
+    pub fn score(&self, arena: &Arena, hasher: &KeyHasher, member: Item<'_>) -> Option<f64> {
+        let place = self.find(arena, &New::of(member), || member::hash(hasher, member))?;
+        let block = arena.tail(place.leaf);
+        Some(Head::of(block).score(block, place.at))
+    }
+
+    /// How many members stand before `member`, and its score. Cost: that of [`Zset::score`] plus O(log n).
+    pub fn rank(&self, arena: &Arena, hasher: &KeyHasher, member: Item<'_>) -> Option<(u64, f64)> {
+        let place = self.find(arena, &New::of(member), || member::hash(hasher, member))?;
+        let block = arena.tail(place.leaf);
+        let score = Head::of(block).score(block, place.at);
+        let (leaf, path) = self.route(arena, ord(score), member);
+        debug_assert_eq!(leaf, place.leaf);
+        Some((self.spine.entries_before(arena, &path) + place.at as u64, score))
+    }
+
+    /// The member of this rank and its score. Cost: O(log n).
+    pub fn nth<'a>(&'a self, arena: &'a Arena, rank: u64) -> Option<(Item<'a>, f64)> {
+        self.iter(arena, rank, Direction::Up).next()
+    }
+
+    /// Shows members to `emit` in an order that survives any change in between; `cursor` is 0 at first, and the answer
+    /// is the next one, 0 at the end. At least one member in each call but the last; about `count` of them.
+    ///
+    /// Every member that is present from the first call to the last is shown at least once.
+    /// Cost: a look through one leaf for each member.
+    pub fn scan(
+        &self,
+        arena: &Arena,
+        hasher: &KeyHasher,
+        cursor: u64,
+        count: usize,
+        mut emit: impl FnMut(Item<'_>, f64),
+    ) -> u64 {
+        if self.index.is_empty() {
+            self.iter(arena, 0, Direction::Up).for_each(|(member, score)| emit(member, score));
+            return 0;
+        }
+        // A cursor that never came from here must not pass the end.
+        let mut next = cursor.min(u64::from(u32::MAX));
+        let mut shown = 0;
+        while next >> 32 == 0 && shown < count.max(1) {
+            next = self.index.scan(arena, next as u32, |hash, id| {
+                shown += self.show_hash(arena, hasher, hash, self.ids.get(arena, id), &mut emit);
+            });
+        }
+        if next >> 32 == 0 { next } else { 0 }
+    }
+
+    /// Shows the members of a leaf whose hash is `hash`; returns how many.
+    fn show_hash(
+        &self,
+        arena: &Arena,
+        hasher: &KeyHasher,
+        hash: u32,
+        leaf: Handle,
+        emit: &mut impl FnMut(Item<'_>, f64),
+    ) -> usize {
+        let block = arena.tail(leaf);
+        let head = Head::of(block);
+        let mut shown = 0;
+        for at in 0..head.len {
+            let member = head.member(block, at, arena, &self.spill);
+            if member::hash(hasher, member) == hash {
+                emit(member, head.score(block, at));
+                shown += 1;
+            }
+        }
+        shown
+    }
+
+    /// The place of a member; `hash` is only asked for when the index is.
+    #[inline]
+    fn find(&self, arena: &Arena, new: &New<'_>, hash: impl FnOnce() -> u32) -> Option<Place> {
+        let look = |leaf: Handle| {
+            let block = arena.tail(leaf);
+            Head::of(block).find(block, new, arena, &self.spill).map(|at| Place { leaf, at })
+        };
+        if !self.index.is_empty() {
+            return self.index.find(arena, hash(), |id| look(self.ids.get(arena, id)));
+        }
+        if self.spine.is_empty() { None } else { look(self.spine.first(arena).0) }
+    }
+
+    /// The leaf where (`ord`, `member`) belongs.
+    fn route(&self, arena: &Arena, ord: u64, member: Item<'_>) -> (Handle, Path) {
+        let key = u128::from(ord) << 64
+            | u128::from(if self.spine.is_single() { 0 } else { member::prefix(member) });
+        self.spine.by_key(arena, key, |leaf| self.compare_first(arena, leaf, ord, member))
+    }
+
+    /// How (`ord`, `member`) compares with the first entry of a leaf.
+    fn compare_first(&self, arena: &Arena, leaf: Handle, ord: u64, member: Item<'_>) -> Ordering {
+        let block = arena.tail(leaf);
+        let head = Head::of(block);
+        // A leaf is empty only while its last entry moves, and then the entry's old place is still its own.
+        if head.len == 0 {
+            return Ordering::Greater;
+        }
+        ord.cmp(&head.ord(block, 0))
+            .then_with(|| member::compare(member, head.member(block, 0, arena, &self.spill)))
+    }
+}
