@@ -26,6 +26,22 @@ pub(super) fn full() -> String {
     text
 }
 
+/// `--help=part`: the settings whose name or group contains `part`.
+pub(super) fn about(part: &str) -> String {
+    let part = part.to_ascii_lowercase();
+    let mut text = String::new();
+    let has = |name: &str| table::plain(name).contains(&table::plain(&part));
+    print_groups(&mut text, |setting| {
+        has(setting.name)
+            || setting.aliases.iter().any(|alias| has(alias))
+            || setting.group.title().to_ascii_lowercase().contains(&part)
+    });
+    if text.is_empty() {
+        return format!("no setting has '{part}' in its name; --help lists all\n");
+    }
+    text
+}
+
 /// docs/flags.md, in full. Cost: a few hundred lines of text.
 pub fn reference() -> String {
     let mut text = REFERENCE_INTRODUCTION.to_owned();
@@ -67,7 +83,7 @@ CONFIG-FILE is a file as redis.conf; --flagfile=FILE reads one name=value per li
 The environment variable DFLY_name gives a setting too; DFLY_PASSWORD is the password when requirepass is empty.
 Order: CONFIG-FILE, environment, command line; what comes later wins. Dashes and underscores are the same.
 
-  --help                   this text
+  --help                   this text; --help=part shows the settings with that in their name
   --helpfull               the same with every setting that is taken for compatibility
   --version                the version
   --flagfile=FILE          read flags from FILE; CONFIG REWRITE writes there

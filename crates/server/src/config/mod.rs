@@ -162,7 +162,8 @@ impl Settings {
     }
 
     /// CONFIG SET: all of `pairs` or none. `apply` carries out what a new value alone does not do (listening sockets,
-    /// the log) before anybody else sees it; when it refuses, nothing has changed, and it has undone what it did.
+    /// the log) before anybody else sees it; when it refuses, nothing has changed, and it has undone what it did. It
+    /// runs under the lock of the settings, so it must not ask them anything.
     ///
     /// Errors: the error reply, starting with `ERR`.
     pub fn config_set_with<N, V>(

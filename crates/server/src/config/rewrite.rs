@@ -4,7 +4,7 @@ use super::setting::{Setting, Visibility};
 use super::table::{self, Id, Values};
 use super::value::Value;
 use super::words;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -49,19 +49,23 @@ impl Style {
     /// `old` with the lines of every setting brought up to date: a setting keeps its place, one that the file lacks is
     /// added at the end when it is not at its default, and comments stay.
     pub(super) fn rewritten(self, old: &str, values: &Values) -> io::Result<String> {
+        let read: Vec<_> = old.lines().map(|line| (line, self.read(line))).collect();
+        let mut counts: HashMap<Id, usize> = HashMap::new();
+        for (id, _) in read.iter().filter_map(|(_, found)| found.as_ref()) {
+            *counts.entry(*id).or_default() += 1;
+        }
         let mut lines: Vec<String> = Vec::new();
         let mut done: HashSet<Id> = HashSet::new();
-        for line in old.lines() {
-            let Some((id, value)) = self.read(line) else {
+        for (line, found) in read {
+            let Some((id, value)) = found else {
                 lines.push(line.to_owned());
                 continue;
             };
             if !done.insert(id) {
                 continue;
             }
-            let is_only =
-                old.lines().filter(|l| self.read(l).is_some_and(|(other, _)| other == id)).count() == 1;
-            if is_only && value.as_ref() == Some(values.get(id)) {
+            // a line that says the same in other words stays as it was written
+            if counts.get(&id) == Some(&1) && value.as_ref() == Some(values.get(id)) {
                 lines.push(line.to_owned());
             } else {
                 lines.extend(self.print(table::setting(id), values.get(id))?);

@@ -75,7 +75,9 @@ fn wants_text(arguments: &[String]) -> Option<String> {
     if asked(&["--helpfull", "-helpfull"]) {
         return Some(help::full());
     }
-    asked(&["--help", "-help", "-h"]).then(help::usual)
+    let part =
+        |a: &String| a.strip_prefix("--help=").or_else(|| a.strip_prefix("--helpon=")).map(help::about);
+    asked(&["--help", "-help", "-h"]).then(help::usual).or_else(|| arguments.iter().find_map(part))
 }
 
 /// The settings as far as they have been read.

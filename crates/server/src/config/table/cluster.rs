@@ -17,6 +17,7 @@ pub(super) const ROWS: &[Setting] = &[
         .not_yet("cluster mode")
         .help(Cluster, "the same as cluster_mode yes"),
     Setting::checked("cluster-announce-ip", "", check::printable)
+        .no_effect(NO_CLUSTER)
         .help(Cluster, "address told to cluster clients"),
     Setting::checked("cluster-announce-client-ipv4", "", check::ipv4)
         .no_effect(NO_CLUSTER)
@@ -25,22 +26,27 @@ pub(super) const ROWS: &[Setting] = &[
         .no_effect(NO_CLUSTER)
         .help(Cluster, "IPv6 address told to cluster clients"),
     Setting::int("cluster-announce-port", 0, PORT_MAX, "0")
+        .no_effect(NO_CLUSTER)
         .help(Cluster, "port told to cluster clients; 0 means the real one"),
     Setting::int("cluster-announce-tls-port", 0, PORT_MAX, "0")
+        .no_effect(NO_CLUSTER)
         .help(Cluster, "TLS port told to cluster clients"),
     Setting::int("cluster-announce-bus-port", 0, PORT_MAX, "0")
         .no_effect(NO_CLUSTER)
         .help(Cluster, "bus port told to nodes"),
     Setting::checked("cluster-announce-hostname", "", check::hostname)
+        .no_effect(NO_CLUSTER)
         .help(Cluster, "host name told to cluster clients"),
     Setting::checked("cluster-announce-human-nodename", "", check::nodename)
         .no_effect(NO_CLUSTER)
         .help(Cluster, "name of this node in logs"),
     Setting::choice("cluster-preferred-endpoint-type", &["ip", "hostname", "unknown-endpoint"], "ip")
+        .no_effect(NO_CLUSTER)
         .help(Cluster, "what cluster clients are told first"),
     Setting::checked("cluster_node_id", "", check::printable)
         .dragonfly()
         .fixed()
+        .no_effect(NO_CLUSTER)
         .help(Cluster, "id of this node; empty means the replication id"),
     Setting::int("cluster-port", 0, PORT_MAX, "0")
         .fixed()

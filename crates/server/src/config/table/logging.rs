@@ -47,13 +47,17 @@ pub(super) const ROWS: &[Setting] = &[
         .no_effect(UNBUFFERED)
         .help(Logging, "seconds of buffering"),
     Setting::bool("syslog-enabled", "no").fixed().not_yet("syslog").help(Logging, "log to syslog"),
-    Setting::text("syslog-ident", "darter").fixed().help(Logging, "name used there"),
+    Setting::text("syslog-ident", "darter")
+        .fixed()
+        .no_effect("syslog is not there yet")
+        .help(Logging, "name used there"),
     Setting::choice(
         "syslog-facility",
         &["user", "local0", "local1", "local2", "local3", "local4", "local5", "local6", "local7"],
         "local0",
     )
     .fixed()
+    .no_effect("syslog is not there yet")
     .help(Logging, "facility used there"),
     Setting::bool("crash-log-enabled", "yes")
         .no_effect("a crash always says where")
@@ -98,6 +102,7 @@ pub(super) const ROWS: &[Setting] = &[
     Setting::new("latency-tracking-info-percentiles", Kind::Percentiles, "50 99 99.9")
         .help(Logging, "percentiles that INFO latencystats shows"),
     Setting::new("notify-keyspace-events", Kind::Events, "")
+        .no_effect("keyspace events are not there yet")
         .help(Logging, "keyspace events to publish: K or E, and classes of g$lshzxetdnmoc or A"),
     Setting::bool("info_replication_valkey_compatible", "true")
         .dragonfly()

@@ -72,8 +72,13 @@ pub(super) const ROWS: &[Setting] = &[
     Setting::text("admin_bind", "")
         .dragonfly()
         .fixed()
+        .no_effect("the admin port is not there yet")
         .help(Network, "address of the admin port; empty means all"),
-    Setting::bool("admin_nopass", "false").dragonfly().fixed().help(Network, "no password on the admin port"),
+    Setting::bool("admin_nopass", "false")
+        .dragonfly()
+        .fixed()
+        .no_effect("the admin port is not there yet")
+        .help(Network, "no password on the admin port"),
     Setting::bool("primary_port_http_enabled", "true")
         .dragonfly()
         .fixed()
@@ -126,8 +131,11 @@ pub(super) const ROWS: &[Setting] = &[
         .fixed()
         .help(Security, "who may change dir and dbfilename by CONFIG SET"),
     Setting::text("aclfile", "").fixed().not_yet("ACL files").help(Security, "file of ACL users"),
-    Setting::int("acllog-max-len", 0, i64::MAX, "128").help(Security, "entries of ACL LOG"),
+    Setting::int("acllog-max-len", 0, i64::MAX, "128")
+        .no_effect("ACL is not there yet")
+        .help(Security, "entries of ACL LOG"),
     Setting::choice("acl-pubsub-default", &["allchannels", "resetchannels"], "resetchannels")
+        .no_effect("ACL is not there yet")
         .help(Security, "channels a new ACL user may use"),
     Setting::new("user", Kind::Words(1024), "")
         .directive()

@@ -8,6 +8,7 @@ const NO_SCRIPTS: &str = "scripts are not there yet";
 pub(super) const ROWS: &[Setting] = &[
     Setting::int("busy-reply-threshold", 0, i64::MAX, "5000")
         .alias(&["lua-time-limit"])
+        .no_effect(NO_SCRIPTS)
         .help(Scripting, "milliseconds after which other clients are told BUSY"),
     Setting::text("default_lua_flags", "")
         .dragonfly()

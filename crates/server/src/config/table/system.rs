@@ -46,9 +46,15 @@ pub(super) const ROWS: &[Setting] = &[
         .fixed()
         .no_effect("memory is aligned so that huge pages do no harm")
         .help(System, "turn transparent huge pages off"),
-    Setting::int("shutdown-timeout", 0, I32_MAX, "10").help(System, "seconds to wait for replicas"),
-    Setting::new("shutdown-on-sigint", Kind::Choices(SHUTDOWN), "default").help(System, "what SIGINT does"),
-    Setting::new("shutdown-on-sigterm", Kind::Choices(SHUTDOWN), "default").help(System, "what SIGTERM does"),
+    Setting::int("shutdown-timeout", 0, I32_MAX, "10")
+        .no_effect("there are neither replicas nor snapshots yet")
+        .help(System, "seconds to wait for replicas"),
+    Setting::new("shutdown-on-sigint", Kind::Choices(SHUTDOWN), "default")
+        .no_effect("there are neither replicas nor snapshots yet")
+        .help(System, "what SIGINT does"),
+    Setting::new("shutdown-on-sigterm", Kind::Choices(SHUTDOWN), "default")
+        .no_effect("there are neither replicas nor snapshots yet")
+        .help(System, "what SIGTERM does"),
     Setting::bool("extended-redis-compatibility", "no")
         .no_effect("INFO always says redis_version")
         .help(System, "Valkey calls itself Redis"),

@@ -5,6 +5,8 @@ use crate::config::setting::{Change, Group::Tls, Setting};
 
 const TLS: &str = "TLS";
 
+const NO_TLS: &str = "TLS is not there yet";
+
 pub(super) const ROWS: &[Setting] = &[
     Setting::bool("tls", "false").dragonfly().not_yet(TLS).help(Tls, "encrypt the main port"),
     Setting::int("tls-port", 0, PORT_MAX, "0")
@@ -14,6 +16,7 @@ pub(super) const ROWS: &[Setting] = &[
     Setting::bool("no_tls_on_admin_port", "false")
         .dragonfly()
         .fixed()
+        .no_effect(NO_TLS)
         .help(Tls, "leave the admin port unencrypted"),
     Setting::text("tls-cert-file", "").not_yet(TLS).help(Tls, "certificate, PEM"),
     Setting::text("tls-key-file", "").not_yet(TLS).help(Tls, "its private key, PEM"),
@@ -29,6 +32,7 @@ pub(super) const ROWS: &[Setting] = &[
         .help(Tls, "authorities that clients' certificates must come from"),
     Setting::text("tls-ca-cert-dir", "").not_yet(TLS).help(Tls, "folder of such authorities"),
     Setting::choice("tls-auth-clients", &["no", "yes", "optional"], "yes")
+        .no_effect(NO_TLS)
         .help(Tls, "whether clients must show a certificate when authorities are given"),
     Setting::text("tls-protocols", "")
         .no_effect("TLS 1.2 and 1.3 are offered")
@@ -41,9 +45,13 @@ pub(super) const ROWS: &[Setting] = &[
     Setting::bool("tls-prefer-server-ciphers", "no")
         .no_effect("only safe ciphers exist")
         .help(Tls, "the server's order of ciphers wins"),
-    Setting::bool("tls-session-caching", "yes").help(Tls, "let clients resume sessions"),
-    Setting::int("tls-session-cache-size", 0, I32_MAX, "20480").help(Tls, "sessions to remember"),
-    Setting::int("tls-session-cache-timeout", 0, I32_MAX, "300").help(Tls, "seconds to remember them"),
+    Setting::bool("tls-session-caching", "yes").no_effect(NO_TLS).help(Tls, "let clients resume sessions"),
+    Setting::int("tls-session-cache-size", 0, I32_MAX, "20480")
+        .no_effect(NO_TLS)
+        .help(Tls, "sessions to remember"),
+    Setting::int("tls-session-cache-timeout", 0, I32_MAX, "300")
+        .no_effect(NO_TLS)
+        .help(Tls, "seconds to remember them"),
     Setting::bool("tls-replication", "no").not_yet(TLS).help(Tls, "encrypt the connection to the master"),
     Setting::bool("tls-cluster", "no").not_yet(TLS).help(Tls, "encrypt the cluster bus"),
 ];

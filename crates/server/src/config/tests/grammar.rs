@@ -153,7 +153,7 @@ fn the_password_of_the_environment_counts_when_there_is_no_other() {
 
 #[test]
 fn settings_without_effect_are_taken_with_a_note() {
-    let start = parse_with(&["--io-threads", "4", "--rdbcompression=no", "--maxmemory-samples=5"], &[]);
+    let start = parse_with(&["--io-threads", "4", "--loglevel=debug", "--maxmemory-samples=5"], &[]);
     let Ok(Startup::Serve { notes, .. }) = start else { panic!("{start:?}") };
     let expected = "io-threads has no effect: every thread serves clients and data; see proactor_threads";
     assert_eq!(notes, [expected], "no note about what works or is at its default");
@@ -169,6 +169,13 @@ fn help_and_version_are_printed_whatever_else_is_there() {
     for arguments in [["--version"].as_slice(), &["-v"], &["--port=abc", "--version"]] {
         assert_eq!(text_of(arguments), version);
     }
+    let about = text_of(&["--help=ziplist-v"]);
+    assert!(
+        about.contains("--hash-max-listpack-value=64") && about.contains("--zset-max-listpack-value=64"),
+        "{about}"
+    );
+    assert_eq!(about.lines().filter(|line| line.starts_with("  --")).count(), 2, "{about}");
+    assert_eq!(text_of(&["--helpon=qqq"]), "no setting has 'qqq' in its name; --help lists all\n");
     let usual = text_of(&["--help"]);
     let full = text_of(&["--port=abc", "--helpfull"]);
     for setting in settings() {

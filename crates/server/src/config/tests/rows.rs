@@ -35,6 +35,15 @@ fn every_row_is_complete() {
 }
 
 #[test]
+fn what_works_is_a_field_that_the_server_can_read() {
+    let fields = [include_str!("../live/mod.rs"), include_str!("../live/fields.rs")].concat();
+    for setting in settings().filter(|setting| setting.status == Status::Works) {
+        let read = format!("\"{}\"", setting.name);
+        assert!(fields.contains(&read), "{} cannot have an effect: nothing reads it", setting.name);
+    }
+}
+
+#[test]
 fn names_of_the_promises_exist() {
     let names = "port bind requirepass maxmemory dir dbfilename memcached_port keys_output_limit dbnum cache_mode hz \
                  snapshot_cron save_schedule primary_port_http_enabled admin_port admin_bind admin_nopass cluster_mode \
