@@ -177,7 +177,7 @@ fn an_emptied_index_gives_its_memory_back_step_by_step() {
 /// Entries present throughout a scan come exactly once, whatever splits and merges happen meanwhile.
 #[test]
 fn a_scan_returns_what_stays_exactly_once() {
-    for seed in 0..12 {
+    for seed in 0..6 {
         let mut rng = Rng(seed);
         let mut index = Index::new();
         let stays = 3000;
@@ -194,10 +194,10 @@ fn a_scan_returns_what_stays_exactly_once() {
                     assert!(seen.insert(h), "{h:?} twice");
                 }
             });
-            if rng.below(40) == 0 {
+            if rng.below(60) == 0 {
                 grows = !grows;
             }
-            let changes = if rng.below(8) == 0 { rng.below(1000) } else { 0 };
+            let changes = if rng.below(4) == 0 { rng.below(1200) } else { 0 };
             for _ in 0..changes {
                 if grows {
                     let n = 1_000_000 + rng.below(1_000_000_000);
@@ -214,7 +214,7 @@ fn a_scan_returns_what_stays_exactly_once() {
             sizes.insert(index.bytes());
         }
         assert_eq!(seen.len(), stays);
-        assert!(sizes.len() > 20, "splits and merges must have happened: {}", sizes.len());
+        assert!(sizes.len() > 10, "splits and merges must have happened: {}", sizes.len());
     }
 }
 
