@@ -88,7 +88,9 @@ impl<'a> Ctx<'a> {
     #[inline]
     pub fn key<'k>(&self, name: &'k [u8]) -> Key<'k> {
         match self.first {
-            Some(first) if std::ptr::eq(first.bytes.as_ptr(), name.as_ptr()) && first.bytes.len() == name.len() => {
+            Some(first)
+                if std::ptr::eq(first.bytes.as_ptr(), name.as_ptr()) && first.bytes.len() == name.len() =>
+            {
                 Key { bytes: name, hash: first.hash }
             }
             _ => self.shards.router().key(name),

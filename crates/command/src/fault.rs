@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use darter_store::keyed::WrongType;
+use darter_store::keyed::{Refused, WrongType};
 use darter_store::shard::Full;
 
 /// Why a command does nothing. Its text is Redis' own, byte for byte.
@@ -72,6 +72,27 @@ impl From<WrongType> for Fault {
 
 impl From<Full> for Fault {
     fn from(_: Full) -> Fault {
+        Fault::OutOfMemory
+    }
+}
+
+impl From<Refused> for Fault {
+    fn from(refused: Refused) -> Fault {
+        match refused {
+            Refused::WrongType => Fault::WrongType,
+            Refused::Full => Fault::OutOfMemory,
+        }
+    }
+}
+
+impl From<darter_pack::table::Full> for Fault {
+    fn from(_: darter_pack::table::Full) -> Fault {
+        Fault::OutOfMemory
+    }
+}
+
+impl From<darter_pack::tree::Full> for Fault {
+    fn from(_: darter_pack::tree::Full) -> Fault {
         Fault::OutOfMemory
     }
 }

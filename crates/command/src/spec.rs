@@ -270,7 +270,11 @@ impl Spec {
     /// Whether `args_len` arguments (with the name) fit the arity.
     #[inline]
     pub const fn accepts(&self, args_len: usize) -> bool {
-        if self.arity >= 0 { args_len == self.arity as usize } else { args_len >= self.arity.unsigned_abs() as usize }
+        if self.arity >= 0 {
+            args_len == self.arity as usize
+        } else {
+            args_len >= self.arity.unsigned_abs() as usize
+        }
     }
 
     /// Calls `visit` with the index of each key among `args`; out-of-range places are left out.

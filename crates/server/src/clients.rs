@@ -73,7 +73,15 @@ pub struct ClientWords {
 
 impl ClientCard {
     /// The card of a client that connects now.
-    pub fn new(id: u64, thread: u16, token: Token, peer: String, local: String, fd: i32, now_ms: u64) -> ClientCard {
+    pub fn new(
+        id: u64,
+        thread: u16,
+        token: Token,
+        peer: String,
+        local: String,
+        fd: i32,
+        now_ms: u64,
+    ) -> ClientCard {
         ClientCard {
             id,
             thread,

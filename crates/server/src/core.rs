@@ -65,9 +65,8 @@ impl Core {
         }
         self.times_all = self.live.slowlog.slower_us < TIMED_US;
         let paused = self.shared.paused_until_ms.load(Relaxed) > self.now_ms as i64;
-        self.is_gated = paused
-            || self.shared.monitors.load(Relaxed) != 0
-            || self.shared.is_over_limit.load(Relaxed);
+        self.is_gated =
+            paused || self.shared.monitors.load(Relaxed) != 0 || self.shared.is_over_limit.load(Relaxed);
     }
 
     /// Microseconds since the server started.

@@ -93,7 +93,9 @@ fn run_checked(
     let ran = run(core, call, card, entry, ready, args);
     let took = began.elapsed();
     stats.nanos.add(took.as_nanos() as u64 * weight);
-    if took.as_micros() >= u128::from(core.live.slowlog.slower_us) && !entry.spec.flags.any(Flags::SKIP_SLOWLOG) {
+    if took.as_micros() >= u128::from(core.live.slowlog.slower_us)
+        && !entry.spec.flags.any(Flags::SKIP_SLOWLOG)
+    {
         note_slow(core, card, took.as_micros() as u64, args);
     }
     ran
@@ -245,7 +247,15 @@ fn refusal(core: &Core, session: &Session, entry: &Entry, args: Args<'_>) -> Opt
 fn is_allowed_subscribed(entry: &Entry) -> bool {
     matches!(
         entry.spec.name,
-        "subscribe" | "unsubscribe" | "psubscribe" | "punsubscribe" | "ssubscribe" | "sunsubscribe" | "ping" | "quit" | "reset"
+        "subscribe"
+            | "unsubscribe"
+            | "psubscribe"
+            | "punsubscribe"
+            | "ssubscribe"
+            | "sunsubscribe"
+            | "ping"
+            | "quit"
+            | "reset"
     )
 }
 

@@ -83,7 +83,13 @@ fn visit(core: &mut Core, hash: u64, look: impl FnOnce(&darter_store::Shard)) {
 
 /// Runs a data command with one key, whose shard and hash are known.
 #[inline]
-pub fn run_single(core: &mut Core, call: Call<'_>, entry: &'static Entry, args: Args<'_>, key: Key<'_>) -> Ran {
+pub fn run_single(
+    core: &mut Core,
+    call: Call<'_>,
+    entry: &'static Entry,
+    args: Args<'_>,
+    key: Key<'_>,
+) -> Ran {
     let id = core.shared.router.shard_of(key.hash);
     let cell = &core.shared.cells[usize::from(id)];
     let Some(mut held) = cell.take_spinning(SPINS) else {

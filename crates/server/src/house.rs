@@ -17,6 +17,9 @@ const LINES_PER_VISIT: usize = 512;
 /// Keys of one visit that may be due before the visit ends.
 const VISIT_TIME_MAX: Duration = Duration::from_micros(200);
 
+/// Blocks of deleted collections freed between two looks at the clock.
+const BLOCKS_PER_STEP: usize = 32;
+
 /// Housekeeping of one thread: the shards it is home to, and its connections.
 pub struct House {
     rooms: Vec<Room>,
@@ -95,6 +98,8 @@ impl Room {
                 crate::exec::pass_changes(core, &mut part);
             }
         }
+        let began = Instant::now();
+        while !part.shard.bury(BLOCKS_PER_STEP) && began.elapsed() < VISIT_TIME_MAX {}
         *lock(&shared.cards[usize::from(self.id)]) = ShardCard::of(&part);
         drive_one(shared.cells, part, core, BUDGET);
     }
@@ -107,7 +112,9 @@ fn each_second(core: &mut Core, conns: &mut [Option<Box<Conn>>]) {
         conn.rest();
         let idle_ms = core.now_ms.saturating_sub(conn.card.active_ms.load(Relaxed));
         if timeout_ms > 0 && idle_ms > timeout_ms && !conn.is_stalled && !conn.is_subscriber() {
-            core.shared.door(core.thread).send(crate::shared::Mail::Kill { token: conn.token, client: conn.session.id });
+            core.shared
+                .door(core.thread)
+                .send(crate::shared::Mail::Kill { token: conn.token, client: conn.session.id });
         }
     }
 }

@@ -276,7 +276,8 @@ fn run_queued(
             Run::Data(run) => {
                 let shared = core.shared;
                 let set = exec::set_of(&shared.router, grant);
-                let mut ctx = Ctx::new(set, &core.env, session.db, core.live.dbnum as usize, core.now_ms, None);
+                let mut ctx =
+                    Ctx::new(set, &core.env, session.db, core.live.dbnum as usize, core.now_ms, None);
                 ctx.may_wait = false;
                 run(&mut ctx, args, &mut reply)
             }

@@ -102,7 +102,10 @@ fn driver(shared: &Shared) -> DriverChoice {
 }
 
 fn reactor_config(shared: &Shared) -> darter_reactor::Config {
-    darter_reactor::Config { backlog: shared.settings.live().tcp.backlog, ..darter_reactor::Config::default() }
+    darter_reactor::Config {
+        backlog: shared.settings.live().tcp.backlog,
+        ..darter_reactor::Config::default()
+    }
 }
 
 /// Everything threads share, for `threads` threads. Lives as long as the process.
@@ -165,9 +168,14 @@ fn listen(reactor: &mut Reactor, live: &Live, shared: &Shared) -> io::Result<Vec
                         shown.push(at.to_string());
                     }
                 }
-                Err(error) if address.is_optional => tracing::debug!("not listening on {}: {error}", address.at),
+                Err(error) if address.is_optional => {
+                    tracing::debug!("not listening on {}: {error}", address.at)
+                }
                 Err(error) => {
-                    return Err(io::Error::new(error.kind(), format!("cannot listen on {}: {error}", address.at)));
+                    return Err(io::Error::new(
+                        error.kind(),
+                        format!("cannot listen on {}: {error}", address.at),
+                    ));
                 }
             }
         }
@@ -205,7 +213,10 @@ fn addresses(bind: &[String], port: u16) -> io::Result<Vec<Bind>> {
                 Ok(found) => found.collect(),
                 Err(_) if is_optional => Vec::new(),
                 Err(error) => {
-                    return Err(io::Error::new(error.kind(), format!("cannot resolve bind address {name}: {error}")));
+                    return Err(io::Error::new(
+                        error.kind(),
+                        format!("cannot resolve bind address {name}: {error}"),
+                    ));
                 }
             },
         };

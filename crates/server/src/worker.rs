@@ -67,7 +67,11 @@ impl Worker {
     /// Serves until told to stop. `on_turn` runs once a turn; thread 0 looks at signals there.
     pub fn run(&mut self, mut on_turn: impl FnMut(&'static Shared)) {
         while !self.is_stopping {
-            let sleep = if self.dirty.is_empty() { self.house.sleep(&self.core).min(TURN_MAX) } else { Duration::ZERO };
+            let sleep = if self.dirty.is_empty() {
+                self.house.sleep(&self.core).min(TURN_MAX)
+            } else {
+                Duration::ZERO
+            };
             if let Err(error) = self.turn(sleep) {
                 tracing::error!("event loop: {error}");
             }
@@ -99,7 +103,9 @@ impl Worker {
                         }
                     }
                     Event::Accepted { socket, .. } => accepted.push(socket),
-                    Event::Closed { token, reason } => closed.push((token, matches!(reason, CloseReason::Eof))),
+                    Event::Closed { token, reason } => {
+                        closed.push((token, matches!(reason, CloseReason::Eof)))
+                    }
                     Event::Writable { token } => writable.push(token),
                 }
             },
@@ -336,7 +342,8 @@ fn flush(core: &mut Core, reactor: &mut Reactor, conn: &mut Conn) -> Flushed {
 
 /// Whether a client lets more output pile up than `client-output-buffer-limit` allows its class.
 fn is_over_limit(core: &Core, conn: &mut Conn, pending: usize) -> bool {
-    let class = if conn.is_subscriber() { core.live.output_limits.pubsub } else { core.live.output_limits.normal };
+    let class =
+        if conn.is_subscriber() { core.live.output_limits.pubsub } else { core.live.output_limits.normal };
     if class.hard_bytes != 0 && pending as u64 > class.hard_bytes {
         return true;
     }

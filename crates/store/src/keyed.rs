@@ -2,11 +2,12 @@
 //!
 //! The lookup happens once, when the place is made; a key whose time is up is removed then.
 
+use darter_base::hash::KeyHasher;
 use darter_index::Slot;
 use darter_slab::Arena;
 
 use crate::change::{Class, Event};
-use crate::object::{Object, Type};
+use crate::object::{Collection, Object, Type};
 use crate::record::{self, Expiry, Extras, Kind, Meta, Payload, Record, Value};
 use crate::shard::{Full, Key, Shard, deadline_after};
 use crate::text::Text;
@@ -14,6 +15,47 @@ use crate::text::Text;
 /// The value is not of the type the command works on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct WrongType;
+
+/// Why a collection could not be changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Refused {
+    /// The value has another type.
+    WrongType,
+    /// There is no room.
+    Full,
+}
+
+impl From<WrongType> for Refused {
+    fn from(_: WrongType) -> Refused {
+        Refused::WrongType
+    }
+}
+
+impl From<Full> for Refused {
+    fn from(_: Full) -> Refused {
+        Refused::Full
+    }
+}
+
+/// A collection to read: its root, and what the root's methods ask for.
+#[derive(Clone, Copy)]
+pub struct View<'a, T> {
+    /// The collection.
+    pub root: &'a T,
+    /// Where its packs are.
+    pub arena: &'a Arena,
+    /// Hashes members and fields.
+    pub hasher: KeyHasher,
+}
+
+/// What changing a collection came to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Edited<R> {
+    /// What the change returned.
+    pub result: R,
+    /// The last member went, and the key with it.
+    pub is_gone: bool,
+}
 
 /// A key, found or not, in a shard that is held.
 pub struct Keyed<'a> {
@@ -166,7 +208,14 @@ impl<'a> Keyed<'a> {
         let Some(text) = record.text() else { unreachable!("the caller checked the type") };
         let kept = text.bytes();
         let prefix = kept[..kept.len().min(len)].to_vec();
-        self.shard.rewrite(self.db, self.key, slot, &meta, &Payload::Raw { prefix: &prefix, len }, self.now_ms)
+        self.shard.rewrite(
+            self.db,
+            self.key,
+            slot,
+            &meta,
+            &Payload::Raw { prefix: &prefix, len },
+            self.now_ms,
+        )
     }
 
     /// Removes the key; returns whether it was there. The caller reports the event.
@@ -242,18 +291,49 @@ impl<'a> Keyed<'a> {
     }
 
     /// The collection at the key, to read.
-    pub fn object(&self) -> Option<&Object> {
-        match self.record()?.value() {
-            Value::Object(_, id) => Some(self.shard.objects.get(id)),
-            _ => None,
-        }
+    ///
+    /// Errors: the value has another type.
+    pub fn view<T: Collection>(&self) -> Result<Option<View<'_, T>>, WrongType> {
+        let Some(record) = self.record() else { return Ok(None) };
+        let Value::Object(_, id) = record.value() else { return Err(WrongType) };
+        let root = T::of(self.shard.objects.get(id)).ok_or(WrongType)?;
+        Ok(Some(View { root, arena: &self.shard.arena, hasher: self.shard.hasher }))
     }
 
-    /// The collection at the key and the arena its packs live in, to change.
-    pub fn object_mut(&mut self) -> Option<(&mut Object, &mut Arena)> {
-        match self.record()?.value() {
-            Value::Object(_, id) => Some((self.shard.objects.get_mut(id), &mut self.shard.arena)),
-            _ => None,
+    /// Changes the collection at the key; `None` when the key is missing. A collection left without
+    /// members is removed with its key: [`Edited::is_gone`] tells, and the caller reports `del`.
+    ///
+    /// Errors: the value has another type.
+    pub fn edit<T: Collection, R>(
+        &mut self,
+        change: impl FnOnce(&mut T, &mut Arena, KeyHasher) -> R,
+    ) -> Result<Option<Edited<R>>, WrongType> {
+        let Some(record) = self.record() else { return Ok(None) };
+        let Value::Object(_, id) = record.value() else { return Err(WrongType) };
+        let shard = &mut *self.shard;
+        let root = T::of_mut(shard.objects.get_mut(id)).ok_or(WrongType)?;
+        let result = change(root, &mut shard.arena, shard.hasher);
+        let is_gone = root.has_no_member();
+        if is_gone {
+            self.remove();
+        }
+        Ok(Some(Edited { result, is_gone }))
+    }
+
+    /// Changes the collection at the key, which is made by `make` when the key is missing.
+    ///
+    /// Errors: the value has another type, or there is no room for a record.
+    pub fn edit_or_create<T: Collection, R>(
+        &mut self,
+        make: impl FnOnce() -> T,
+        change: impl FnOnce(&mut T, &mut Arena, KeyHasher) -> R,
+    ) -> Result<Edited<R>, Refused> {
+        if !self.exists() {
+            self.put_object(make().wrap(), Expiry::None)?;
+        }
+        match self.edit(change)? {
+            Some(edited) => Ok(edited),
+            None => unreachable!("created above"),
         }
     }
 
@@ -277,8 +357,8 @@ impl<'a> Keyed<'a> {
             }
         };
         if done.is_err() {
-            let mut object = self.shard.objects.remove(id);
-            object.clear(&mut self.shard.arena);
+            let object = self.shard.objects.remove(id);
+            self.shard.discard(object);
         }
         done
     }
@@ -318,7 +398,12 @@ impl<'a> Keyed<'a> {
     pub fn memory_bytes(&self) -> Option<usize> {
         let slot = self.slot?;
         let handle = self.shard.dbs[self.db].index.handle(slot);
-        Some(self.shard.arena.size(handle) + size_of::<u32>() + 1)
+        let record = self.shard.record_at(self.db, slot);
+        let object = match record.value() {
+            Value::Object(_, id) => self.shard.objects.get(id).memory_bytes() + size_of::<Object>(),
+            _ => 0,
+        };
+        Some(self.shard.arena.size(handle) + object + size_of::<u32>() + 1)
     }
 }
 

@@ -16,8 +16,8 @@ pub mod slots;
 pub mod text;
 
 pub use change::{Change, Event};
-pub use keyed::Keyed;
-pub use object::{Object, Type};
+pub use keyed::{Edited, Keyed, View};
+pub use object::{Collection, Object, Type};
 pub use record::{Expiry, Record};
 pub use shard::{Key, Shard};
 pub use text::Text;

@@ -1,5 +1,10 @@
 //! Values that are not strings: what a record of kind `Object` points to.
+//!
+//! The small root of a collection lives here, its packs in the shard's arena. Commands reach a
+//! collection by type through [`Collection`]; nobody else needs to know that [`Object`] is an enum.
 
+use darter_pack::table::Table;
+use darter_pack::tree::List;
 use darter_slab::Arena;
 
 /// The type of a value, as `TYPE` names it.
@@ -22,8 +27,7 @@ pub enum Type {
 
 impl Type {
     /// All types, in the order of their numbers.
-    pub const ALL: [Type; 6] =
-        [Type::String, Type::List, Type::Set, Type::Zset, Type::Hash, Type::Stream];
+    pub const ALL: [Type; 6] = [Type::String, Type::List, Type::Set, Type::Zset, Type::Hash, Type::Stream];
 
     /// The name `TYPE` answers.
     pub const fn name(self) -> &'static str {
@@ -42,18 +46,127 @@ impl Type {
     }
 }
 
-/// A collection. Its small root lives here, its packs in the shard's arena.
-#[derive(Debug)]
-pub enum Object {}
+/// A kind of collection that a key can hold.
+pub trait Collection: Sized {
+    /// Its type.
+    const TYPE: Type;
+    /// As the value of a key.
+    fn wrap(self) -> Object;
+    /// The collection in `object`, if it is of this kind.
+    fn of(object: &Object) -> Option<&Self>;
+    /// The same, to change.
+    fn of_mut(object: &mut Object) -> Option<&mut Self>;
+    /// Whether there is no member, so that the key must go.
+    fn has_no_member(&self) -> bool;
+    /// Bytes in the arena and on the heap, without the root.
+    fn memory_bytes(&self) -> usize;
+    /// Gives back up to about `blocks_max` blocks; true when all are.
+    fn free_step(&mut self, arena: &mut Arena, blocks_max: usize) -> bool;
+}
 
-impl Object {
-    /// The type of the value.
-    pub fn kind(&self) -> Type {
-        match *self {}
+macro_rules! objects {
+    ($($(#[doc = $doc:literal])* $name:ident($kind:ty);)*) => {
+        /// A collection.
+        #[derive(Debug)]
+        pub enum Object {
+            $($(#[doc = $doc])* $name($kind),)*
+        }
+
+        impl Object {
+            /// The type of the value.
+            pub fn kind(&self) -> Type {
+                match self { $(Object::$name(_) => Type::$name,)* }
+            }
+
+            /// Bytes in the arena and on the heap, without the root.
+            pub fn memory_bytes(&self) -> usize {
+                match self { $(Object::$name(value) => value.memory_bytes(),)* }
+            }
+
+            /// Gives back up to about `blocks_max` blocks; true when all are, and the rest may be dropped.
+            pub fn free_step(&mut self, arena: &mut Arena, blocks_max: usize) -> bool {
+                match self { $(Object::$name(value) => value.free_step(arena, blocks_max),)* }
+            }
+
+            /// Gives every block back to `arena`.
+            pub fn clear(&mut self, arena: &mut Arena) {
+                while !self.free_step(arena, usize::MAX) {}
+            }
+        }
+    };
+}
+
+objects! {
+    /// A list.
+    List(List);
+    /// A hash: fields and values.
+    Hash(Table);
+}
+
+impl Collection for List {
+    const TYPE: Type = Type::List;
+
+    fn wrap(self) -> Object {
+        Object::List(self)
     }
 
-    /// Gives every block back to `arena`.
-    pub fn clear(&mut self, _arena: &mut Arena) {
-        match *self {}
+    fn of(object: &Object) -> Option<&List> {
+        match object {
+            Object::List(list) => Some(list),
+            _ => None,
+        }
+    }
+
+    fn of_mut(object: &mut Object) -> Option<&mut List> {
+        match object {
+            Object::List(list) => Some(list),
+            _ => None,
+        }
+    }
+
+    fn has_no_member(&self) -> bool {
+        self.is_empty()
+    }
+
+    fn memory_bytes(&self) -> usize {
+        self.bytes() + self.spilled_bytes()
+    }
+
+    fn free_step(&mut self, arena: &mut Arena, blocks_max: usize) -> bool {
+        List::free_step(self, arena, blocks_max)
+    }
+}
+
+impl Collection for Table {
+    const TYPE: Type = Type::Hash;
+
+    fn wrap(self) -> Object {
+        Object::Hash(self)
+    }
+
+    fn of(object: &Object) -> Option<&Table> {
+        match object {
+            Object::Hash(table) => Some(table),
+            _ => None,
+        }
+    }
+
+    fn of_mut(object: &mut Object) -> Option<&mut Table> {
+        match object {
+            Object::Hash(table) => Some(table),
+            _ => None,
+        }
+    }
+
+    fn has_no_member(&self) -> bool {
+        self.is_empty()
+    }
+
+    fn memory_bytes(&self) -> usize {
+        self.bytes()
+    }
+
+    fn free_step(&mut self, arena: &mut Arena, packs_max: usize) -> bool {
+        Table::free_step(self, arena, packs_max)
     }
 }

@@ -284,11 +284,7 @@ impl<'a> Record<'a> {
 
     #[inline]
     fn key_len(self) -> usize {
-        if self.header() & WIDE == 0 {
-            self.tail[1] as usize
-        } else {
-            u32_at(self.tail, 1) as usize
-        }
+        if self.header() & WIDE == 0 { self.tail[1] as usize } else { u32_at(self.tail, 1) as usize }
     }
 
     /// The key.

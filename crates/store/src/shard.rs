@@ -11,7 +11,8 @@ use darter_slab::{Arena, Handle};
 
 use crate::change::{ChangeLog, Event};
 use crate::db::Db;
-use crate::object::Object;
+use crate::keyed::{View, WrongType};
+use crate::object::{Collection, Object};
 use crate::record::{self, Expiry, Kind, Meta, Payload, Record};
 use crate::slots::Slots;
 
@@ -53,8 +54,12 @@ pub struct Shard {
     pub counters: Counters,
     /// Randomness for sampling.
     pub rng: Rng,
+    graves: Vec<Object>,
     cas: u64,
 }
+
+/// Blocks of a deleted collection that are freed at once: some microseconds.
+const BLOCKS_AT_ONCE: usize = 64;
 
 impl Shard {
     /// An empty shard with `dbs` databases; `seed` starts its randomness.
@@ -69,6 +74,7 @@ impl Shard {
             changes: ChangeLog::default(),
             counters: Counters::default(),
             rng: Rng::new(seed),
+            graves: Vec::new(),
             cas: 0,
         })
     }
@@ -169,8 +175,31 @@ impl Shard {
     fn drop_object_of(&mut self, handle: Handle) {
         let record = Record { tail: self.arena.tail(handle) };
         if let record::Value::Object(_, id) = record.value() {
-            self.objects.remove(id).clear(&mut self.arena);
+            let object = self.objects.remove(id);
+            self.discard(object);
         }
+    }
+
+    /// Frees a collection that no key refers to any more: at once when it is small, else piece by piece
+    /// in [`Shard::bury`].
+    pub(crate) fn discard(&mut self, mut object: Object) {
+        if !object.free_step(&mut self.arena, BLOCKS_AT_ONCE) {
+            self.graves.push(object);
+        }
+    }
+
+    /// Frees up to about `blocks_max` blocks of deleted collections; returns whether none is left.
+    pub fn bury(&mut self, blocks_max: usize) -> bool {
+        let Some(object) = self.graves.last_mut() else { return true };
+        if object.free_step(&mut self.arena, blocks_max) {
+            self.graves.pop();
+        }
+        self.graves.is_empty()
+    }
+
+    /// Number of deleted collections that still hold memory.
+    pub fn graves_len(&self) -> usize {
+        self.graves.len()
     }
 
     /// Writes a record for a key that has none.
@@ -185,7 +214,8 @@ impl Shard {
         let handle = self.write_block(key.bytes, meta, payload)?;
         let (arena, hasher) = (&self.arena, self.hasher);
         let place = &mut self.dbs[db];
-        let slot = place.index.insert(key.hash, handle, |h| hasher.hash(Record { tail: arena.tail(h) }.key()));
+        let slot =
+            place.index.insert(key.hash, handle, |h| hasher.hash(Record { tail: arena.tail(h) }.key()));
         if let Some(ms) = meta.deadline_ms {
             place.expiring += 1;
             place.index.note_expiry(slot, ms, now_ms);
@@ -209,7 +239,8 @@ impl Shard {
         let handle = self.write_block(key.bytes, meta, payload)?;
         let record = Record { tail: self.arena.tail(old) };
         let had_deadline = record.deadline_ms().is_some();
-        if !matches!((record.value(), payload), (record::Value::Object(_, a), Payload::Object(_, b)) if a == *b) {
+        if !matches!((record.value(), payload), (record::Value::Object(_, a), Payload::Object(_, b)) if a == *b)
+        {
             self.drop_object_of(old);
         }
         self.arena.free(old);
@@ -261,7 +292,8 @@ impl Shard {
                 return Ok(());
             }
         }
-        let meta = Meta { deadline_ms: deadline_after(record, expiry), extras: None, sticky: record.is_sticky() };
+        let meta =
+            Meta { deadline_ms: deadline_after(record, expiry), extras: None, sticky: record.is_sticky() };
         self.rewrite(db, key, slot, &meta, &payload, now_ms)
     }
 
@@ -272,6 +304,7 @@ impl Shard {
         if self.dbs.iter().all(Db::is_empty) {
             self.arena.clear();
             self.objects = Slots::default();
+            self.graves.clear();
         } else {
             old.index.each(|handle| {
                 self.drop_object_of(handle);
@@ -295,5 +328,16 @@ pub(crate) fn deadline_after(record: Record<'_>, expiry: Expiry) -> Option<u64> 
         Expiry::None => None,
         Expiry::Keep => record.deadline_ms(),
         Expiry::At(ms) => Some(ms),
+    }
+}
+
+impl Shard {
+    /// The collection of a record found by [`Shard::peek`], to read; several keys may be read together.
+    ///
+    /// Errors: the value has another type.
+    pub fn view_of<T: Collection>(&self, record: Record<'_>) -> Result<View<'_, T>, WrongType> {
+        let record::Value::Object(_, id) = record.value() else { return Err(WrongType) };
+        let root = T::of(self.objects.get(id)).ok_or(WrongType)?;
+        Ok(View { root, arena: &self.arena, hasher: self.hasher })
     }
 }

@@ -38,7 +38,13 @@ pub const FAMILY: &[ServerCommand] = &[
     },
     ServerCommand {
         spec: Spec::other("quit", -1)
-            .flag(Flags::NOSCRIPT.with(Flags::LOADING).with(Flags::STALE).with(Flags::NO_AUTH).with(Flags::ALLOW_BUSY))
+            .flag(
+                Flags::NOSCRIPT
+                    .with(Flags::LOADING)
+                    .with(Flags::STALE)
+                    .with(Flags::NO_AUTH)
+                    .with(Flags::ALLOW_BUSY),
+            )
             .fast()
             .doc(Group::Connection, "1.0.0", "", "Closes the connection."),
         run: quit,
