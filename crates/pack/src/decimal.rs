@@ -27,41 +27,47 @@ impl Default for Digits {
 }
 
 /// The integer that prints back as exactly `text`, if there is one: no sign but `-`, no leading zero,
-/// no `-0`, no blank. Cost: about 25 instructions up to 16 digits.
-#[inline]
+/// no `-0`, no blank. Cost: about 25 instructions for a positive one of up to 16 digits.
+#[inline(always)]
 pub fn canonical_i64(text: &[u8]) -> Option<i64> {
     let first = *text.first()?;
-    if first.wrapping_sub(b'1') < 9 {
-        return magnitude(text).and_then(|m| i64::try_from(m).ok());
+    if first.wrapping_sub(b'1') >= 9 {
+        return if first > b'0' { None } else { zero_or_negative(text) };
     }
-    if first == b'0' && text.len() == 1 {
+    if text.len() > 16 {
+        return long_magnitude(text).and_then(|m| i64::try_from(m).ok());
+    }
+    // At most 16 digits are far below 2^63.
+    magnitude(text).map(|m| m as i64)
+}
+
+#[inline(never)]
+fn zero_or_negative(text: &[u8]) -> Option<i64> {
+    if text == b"0" {
         return Some(0);
     }
-    if first != b'-' {
-        return None;
-    }
-    let digits = &text[1..];
+    let digits = text.strip_prefix(b"-")?;
     if digits.first()?.wrapping_sub(b'1') >= 9 {
         return None;
     }
-    0i64.checked_sub_unsigned(magnitude(digits)?)
+    let magnitude = if digits.len() > 16 { long_magnitude(digits) } else { magnitude(digits) };
+    0i64.checked_sub_unsigned(magnitude?)
 }
 
-/// Value of 1..=19 decimal digits; `None` when there is another byte among them or they are too many.
-#[inline]
+/// Value of 1..=16 decimal digits; `None` when there is another byte among them.
+#[inline(always)]
 fn magnitude(digits: &[u8]) -> Option<u64> {
     let len = digits.len();
-    if len > 16 {
-        return long_magnitude(digits);
-    }
-    if len > 8 {
-        let high = eight_digits(padded(digits[..8].try_into().ok()?, len - 8))?;
-        let low = eight_digits(u64::from_le_bytes(digits[len - 8..].try_into().ok()?))?;
+    if let (Some(head), Some(tail)) = (digits.first_chunk::<8>(), digits.last_chunk::<8>()) {
+        let low = eight_digits(u64::from_le_bytes(*tail))?;
+        if len == 8 {
+            return Some(low);
+        }
+        let high = eight_digits(padded(*head, len - 8))?;
         return Some(high * 100_000_000 + low);
     }
-    let text = if len >= 4 {
-        let head = u32::from_le_bytes(digits[..4].try_into().ok()?);
-        let tail = u32::from_le_bytes(digits[len - 4..].try_into().ok()?);
+    let text = if let (Some(head), Some(tail)) = (digits.first_chunk::<4>(), digits.last_chunk::<4>()) {
+        let (head, tail) = (u32::from_le_bytes(*head), u32::from_le_bytes(*tail));
         u64::from(head) | u64::from(tail) << (8 * (len - 4))
     } else {
         // First, middle and last byte cover one to three digits.
@@ -73,15 +79,15 @@ fn magnitude(digits: &[u8]) -> Option<u64> {
 }
 
 /// The first `len` (1..=8) digits of `text`, moved to the end of an eight-byte word filled with '0'.
-#[inline]
+#[inline(always)]
 fn padded(text: [u8; 8], len: usize) -> u64 {
     let gap = 64 - 8 * len as u32;
-    let zeros = ZEROS.checked_shr(8 * len as u32).unwrap_or(0);
-    u64::from_le_bytes(text) << gap | zeros
+    // Two shifts, since all eight may be digits.
+    u64::from_le_bytes(text) << gap | ZEROS >> 8 >> (8 * len as u32 - 8)
 }
 
 /// Value of eight ASCII digits, first digit in the lowest byte, eight at a time.
-#[inline]
+#[inline(always)]
 fn eight_digits(text: u64) -> Option<u64> {
     let below = text.wrapping_sub(ZEROS);
     let above = text.wrapping_add(0x4646_4646_4646_4646);

@@ -222,6 +222,13 @@ impl<'a> Coded<'a> {
         if self.long {
             return self.is_spilled_at(bytes, arena, spill);
         }
+        self.is_inline_at(bytes)
+    }
+
+    /// [`Coded::is_at`] of an item that is not long.
+    #[inline]
+    pub(crate) fn is_inline_at(&self, bytes: &[u8]) -> bool {
+        debug_assert!(!self.long);
         let head_len = self.head_len as usize;
         let Some(word) = bytes.first_chunk::<8>() else {
             return self.is_at_end(bytes);
@@ -233,6 +240,9 @@ impl<'a> Coded<'a> {
         }
         if head_len == 9 && bytes.get(8) != Some(&self.ninth) {
             return false;
+        }
+        if self.body.is_empty() {
+            return true;
         }
         match bytes.get(head_len..head_len + self.body.len()) {
             Some(body) => equal_short(body, self.body),
@@ -306,12 +316,20 @@ fn read_int(bytes: &[u8], width: usize) -> i64 {
 /// Bytes taken by the item encoded at the front of `bytes`.
 #[inline]
 pub fn size(bytes: &[u8]) -> usize {
-    let tag = bytes[0];
-    let short = SIZES[tag as usize];
-    if short != 0 {
-        return short as usize;
-    }
-    130 + ((tag & 7) as usize) * 256 + bytes[1] as usize
+    let short = SIZES[bytes[0] as usize];
+    if short != 0 { short as usize } else { long_size(bytes[0], bytes[1]) }
+}
+
+/// Bytes taken by an item that starts with these two bytes; of a one-byte item the second is another's.
+#[inline]
+pub(crate) fn size_of(first: [u8; 2]) -> usize {
+    let short = SIZES[first[0] as usize];
+    if short != 0 { short as usize } else { long_size(first[0], first[1]) }
+}
+
+#[inline]
+fn long_size(tag: u8, next: u8) -> usize {
+    130 + ((tag & 7) as usize) * 256 + next as usize
 }
 
 /// Whether the item encoded at the front of `bytes` is out of line.

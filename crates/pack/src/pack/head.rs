@@ -2,53 +2,91 @@
 
 use darter_slab::BLOCK_BYTES_MAX;
 
-/// The first four bytes of a pack.
+/// The first four bytes of a pack, lowest bit first: `used:16 len:8 depth:6 timed:1 spilled:1`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Head {
-    /// Bytes from the start of the block to the end of the last entry.
-    pub used: usize,
-    /// Number of entries, 0..=LEN_MAX.
-    pub len: usize,
-    /// Number of leading bits of place all entries share, 0..=63.
-    pub depth: u32,
-    /// Whether the pack has room for its earliest expiry time, because an entry may have one.
-    pub timed: bool,
-    /// Whether an item may be out of line.
-    pub spilled: bool,
-}
+pub(crate) struct Head(u32);
 
 impl Head {
-    /// The header of `block`.
+    /// The header of an empty pack of `depth` (0..=63).
+    pub fn empty(depth: u32, timed: bool) -> Head {
+        debug_assert!(depth < 64);
+        Head(depth << 24).with_timed(timed).with_used(Shape { len: 0, timed }.data_at())
+    }
+
+    /// The header of the block that starts with `bytes`.
     #[inline]
-    pub fn read(block: &[u8]) -> Head {
-        let word = block.first_chunk::<HEAD_BYTES>().map_or(0, |head| u32::from_le_bytes(*head));
-        Head {
-            used: (word & 0xFFFF) as usize,
-            len: (word >> 16 & 0xFF) as usize,
-            depth: word >> 24 & 63,
-            timed: word & 1 << 30 != 0,
-            spilled: word & 1 << 31 != 0,
-        }
+    pub fn read(bytes: &[u8]) -> Head {
+        Head(bytes.first_chunk::<HEAD_BYTES>().map_or(0, |head| u32::from_le_bytes(*head)))
     }
 
     /// Makes this the header of `block`.
     #[inline]
     pub fn write(self, block: &mut [u8]) {
-        debug_assert!(self.used <= BLOCK_BYTES_MAX && self.len <= LEN_MAX && self.depth < 64);
-        let word = self.used as u32
-            | (self.len as u32) << 16
-            | self.depth << 24
-            | u32::from(self.timed) << 30
-            | u32::from(self.spilled) << 31;
         if let Some(head) = block.first_chunk_mut::<HEAD_BYTES>() {
-            *head = word.to_le_bytes();
+            *head = self.0.to_le_bytes();
         }
+    }
+
+    /// Bytes from the start of the block to the end of the last entry.
+    #[inline]
+    pub fn used(self) -> usize {
+        (self.0 & 0xFFFF) as usize
+    }
+
+    /// Number of entries, 0..=LEN_MAX.
+    #[inline]
+    pub fn len(self) -> usize {
+        (self.0 >> 16 & 0xFF) as usize
+    }
+
+    /// Number of leading bits of place all entries share, 0..=63.
+    #[inline]
+    pub fn depth(self) -> u32 {
+        self.0 >> 24 & 63
+    }
+
+    /// Whether the pack has room for its earliest expiry time, because an entry may have one.
+    #[inline]
+    pub fn timed(self) -> bool {
+        self.0 & TIMED != 0
+    }
+
+    /// Whether an item may be out of line.
+    #[inline]
+    pub fn spilled(self) -> bool {
+        self.0 & SPILLED != 0
+    }
+
+    /// The same but for the bytes used.
+    #[inline]
+    pub fn with_used(self, used: usize) -> Head {
+        debug_assert!(used <= BLOCK_BYTES_MAX);
+        Head(self.0 & !0xFFFF | used as u32)
+    }
+
+    /// The same but for the number of entries.
+    #[inline]
+    pub fn with_len(self, len: usize) -> Head {
+        debug_assert!(len <= LEN_MAX);
+        Head(self.0 & !0xFF_0000 | (len as u32) << 16)
+    }
+
+    /// The same, timed if `timed` or if it was.
+    #[inline]
+    pub fn with_timed(self, timed: bool) -> Head {
+        Head(self.0 | if timed { TIMED } else { 0 })
+    }
+
+    /// The same, spilled if `spilled` or if it was.
+    #[inline]
+    pub fn with_spilled(self, spilled: bool) -> Head {
+        Head(self.0 | if spilled { SPILLED } else { 0 })
     }
 
     /// The layout of a block with this header.
     #[inline]
     pub fn shape(self) -> Shape {
-        Shape { len: self.len, timed: self.timed }
+        Shape { len: self.len(), timed: self.timed() }
     }
 }
 
@@ -71,7 +109,7 @@ impl Shape {
     /// Groups of up to eight entries.
     #[inline]
     pub fn groups(self) -> usize {
-        self.len.div_ceil(GROUP)
+        (self.len + GROUP - 1) / GROUP
     }
 
     /// Bytes kept for fingerprints.
@@ -89,7 +127,10 @@ impl Shape {
     /// Bytes before the first entry.
     #[inline]
     pub fn data_at(self) -> usize {
-        self.fps_at() + self.room() + 2 * self.groups().saturating_sub(1)
+        if self.len <= GROUP {
+            return self.fps_at() + self.len;
+        }
+        self.fps_at() + (GROUP + 2) * self.groups() - 2
     }
 
     /// Moves the parts of a block of `used` bytes to where shape `to` has them.
@@ -119,6 +160,8 @@ impl Shape {
     }
 }
 
+const TIMED: u32 = 1 << 30;
+const SPILLED: u32 = 1 << 31;
 /// Most entries a pack can hold, a multiple of `GROUP`; a table splits long before.
 pub(crate) const LEN_MAX: usize = 248;
 /// Bytes of the header.

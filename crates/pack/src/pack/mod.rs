@@ -43,10 +43,13 @@ pub struct Full;
 /// A pack open for reading.
 #[derive(Clone, Copy)]
 pub(crate) struct Pack<'a> {
-    // The block and what lies behind it in the arena, so that bytes can be read many at a time.
-    bytes: &'a [u8],
+    bytes: &'a View,
     head: Head,
 }
+
+/// A block and what lies behind it in the arena: any 16-bit offset can be read, and some bytes more at a
+/// time, without a check. No pack lies so near the end of the arena that it would not have these bytes.
+type View = [u8; VIEW_BYTES];
 
 /// Where an entry lies in its pack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,7 +102,7 @@ impl<'a> Pack<'a> {
     /// Opens the pack of block `h`.
     #[inline]
     pub fn open(arena: &'a Arena, h: Handle) -> Pack<'a> {
-        let bytes = arena.tail(h);
+        let Some(bytes) = arena.tail(h).first_chunk::<VIEW_BYTES>() else { no_view(h) };
         Pack { bytes, head: Head::read(bytes) }
     }
 
@@ -111,70 +114,112 @@ impl<'a> Pack<'a> {
 
     /// Bytes of entries, without header, fingerprints and offsets.
     pub fn content(&self) -> usize {
-        self.head.used - self.head.shape().data_at()
+        self.head.used() - self.head.shape().data_at()
     }
 
     /// No entry expires before this, in Unix milliseconds; `u64::MAX` when none expires.
     pub fn min_expiry_ms(&self) -> u64 {
-        if self.head.timed { read_ms(&self.bytes[HEAD_BYTES..]) } else { u64::MAX }
+        if self.head.timed() { read_ms(&self.bytes[HEAD_BYTES..]) } else { u64::MAX }
     }
 
     /// The entry of place `x` in hash space and of this key.
-    #[inline]
+    #[inline(always)]
     pub fn find(&self, x: u64, key: &Coded<'_>, kind: Kind, arena: &Arena, spill: &Spill) -> Option<Place> {
-        let (fp, shape) = (fingerprint(x, self.head.depth), self.head.shape());
-        let mut first = 0;
-        while first < shape.len {
-            let fps = &self.bytes[shape.fps_at() + first..];
-            let mut hits = equal_bytes(fps, (shape.len - first).min(64), fp);
-            while hits != 0 {
-                let index = first + hits.trailing_zeros() as usize;
-                let at = self.offset(index, kind);
-                if key.is_at(&self.bytes[at + self.expiry_len(at)..], arena, spill) {
-                    return Some(Place { index, at });
-                }
-                hits &= hits - 1;
+        let len = self.head.len();
+        if self.head.timed() || len.wrapping_sub(1) >= 64 || key.is_long() {
+            return self.find_slowly(x, key, kind, arena, spill);
+        }
+        let mut hits = equal_bytes(&self.bytes[HEAD_BYTES..], len, fingerprint(x, self.head.depth()));
+        while hits != 0 {
+            let index = hits.trailing_zeros() as usize;
+            let at = self.skip_items(self.group_at(index), (index % GROUP) << kind as u32);
+            if key.is_inline_at(&self.bytes[at as usize..]) {
+                return Some(Place { index, at: at as usize });
             }
-            first += 64;
+            hits &= hits - 1;
         }
         None
+    }
+
+    /// [`Pack::find`] for packs with expiry times or too many entries, and for long keys.
+    #[inline(never)]
+    fn find_slowly(
+        &self,
+        x: u64,
+        key: &Coded<'_>,
+        kind: Kind,
+        arena: &Arena,
+        spill: &Spill,
+    ) -> Option<Place> {
+        let fp = fingerprint(x, self.head.depth());
+        let mut indexes = self.fingerprints().iter().enumerate().filter(|&(_, &other)| other == fp);
+        indexes.find_map(|(index, _)| {
+            let at = self.offset(index, kind);
+            let is_it = key.is_at(&self.bytes[at + self.expiry_len(at)..], arena, spill);
+            is_it.then_some(Place { index, at })
+        })
     }
 
     /// Offset of entry `index` (0..len) from the start of the block.
     #[inline]
     pub fn offset(&self, index: usize, kind: Kind) -> usize {
+        let mut at = self.group_at(index);
+        if !self.head.timed() {
+            return self.skip_items(at, (index % GROUP) << kind as u32) as usize;
+        }
+        for _ in 0..index % GROUP {
+            at = self.entry_end(at, kind);
+        }
+        at as usize
+    }
+
+    /// Offset of the first entry of the group that entry `index` belongs to.
+    #[inline]
+    fn group_at(&self, index: usize) -> u16 {
         let shape = self.head.shape();
         let group = index / GROUP;
-        let mut at = shape.data_at();
-        if group != 0 {
-            at += read_u16(self.bytes, shape.offset_at(group)) as usize;
+        if group == 0 {
+            return shape.data_at() as u16;
         }
-        if self.head.timed {
-            for _ in 0..index % GROUP {
-                at += entry_size(&self.bytes[at..], kind);
-            }
-            return at;
-        }
-        let items = (index % GROUP) << (kind as u32);
-        for _ in 0..items {
-            at += entry::size(&self.bytes[at..]);
+        (shape.data_at() as u16).wrapping_add(read_u16(self.bytes, shape.offset_at(group)))
+    }
+
+    /// Offset of the item `count` items after the one at offset `at`.
+    #[inline]
+    fn skip_items(&self, mut at: u16, count: usize) -> u16 {
+        for _ in 0..count {
+            at = at.wrapping_add(self.item_len(at));
         }
         at
     }
 
-    /// Offsets of all entries from the start of the block.
+    /// Bytes of the item at offset `at`.
+    #[inline(always)]
+    fn item_len(&self, at: u16) -> u16 {
+        let at = at as usize;
+        entry::size_of([self.bytes[at], self.bytes[at + 1]]) as u16
+    }
+
+    /// Offset behind the entry at offset `at`.
+    #[inline(always)]
+    fn entry_end(&self, at: u16, kind: Kind) -> u16 {
+        let key_at = at.wrapping_add(self.expiry_len(at as usize) as u16);
+        self.skip_items(key_at, 1 << kind as u32)
+    }
+
+    /// Offsets of all entries and of their end from the start of the block.
     pub fn offsets(&self, kind: Kind, out: &mut [u16; LEN_MAX + 1]) {
-        let mut at = self.first_at();
-        for out in &mut out[..self.head.len] {
-            *out = at as u16;
-            at += self.entry_len(at, kind);
+        let mut at = self.first_at() as u16;
+        for out in &mut out[..self.head.len()] {
+            *out = at;
+            at = self.entry_end(at, kind);
         }
-        out[self.head.len] = at as u16;
+        out[self.head.len()] = at;
     }
 
     /// The fingerprints, one per entry.
     pub fn fingerprints(&self) -> &'a [u8] {
-        &self.bytes[self.head.shape().fps_at()..][..self.head.len]
+        &self.bytes[self.head.shape().fps_at()..][..self.head.len()]
     }
 
     /// The entry at offset `at`.
@@ -188,7 +233,7 @@ impl<'a> Pack<'a> {
     /// Bytes of the entry at offset `at`, expiry time included.
     #[inline]
     pub fn entry_len(&self, at: usize, kind: Kind) -> usize {
-        entry_size(&self.bytes[at..], kind)
+        (self.entry_end(at as u16, kind).wrapping_sub(at as u16)) as usize
     }
 
     /// Offset of the first entry.
@@ -220,7 +265,7 @@ impl<'a> Pack<'a> {
 
     #[inline]
     fn expiry_len(&self, at: usize) -> usize {
-        if self.head.timed { expiry_len(self.bytes[at]) } else { 0 }
+        if self.head.timed() { expiry_len(self.bytes[at]) } else { 0 }
     }
 }
 
@@ -236,14 +281,9 @@ pub(crate) fn window(depth: u32) -> u32 {
     depth / WINDOW_STEP * WINDOW_STEP
 }
 
-#[inline]
-fn entry_size(bytes: &[u8], kind: Kind) -> usize {
-    let mut len = expiry_len(bytes[0]);
-    len += entry::size(&bytes[len..]);
-    if kind == Kind::KeysAndValues {
-        len += entry::size(&bytes[len..]);
-    }
-    len
+#[cold]
+fn no_view(h: Handle) -> ! {
+    panic!("no pack can lie at {h:?}, the end of the arena")
 }
 
 /// Bytes of the expiry time an entry with this first byte begins with.
@@ -264,9 +304,11 @@ fn read_ms(bytes: &[u8]) -> u64 {
 
 #[inline]
 fn read_u16(block: &[u8], at: usize) -> u16 {
-    block[at..].first_chunk::<2>().map_or(0, |bytes| u16::from_le_bytes(*bytes))
+    u16::from_le_bytes([block[at], block[at + 1]])
 }
 
+/// Any 16-bit offset and the longest read beyond it.
+const VIEW_BYTES: usize = (1 << 16) + 128;
 const NEVER: u64 = (1 << 48) - 1;
 /// Depths between changes of the fingerprints' window: more means fewer hashes in splits, less certain hits.
 pub(crate) const WINDOW_STEP: u32 = 3;

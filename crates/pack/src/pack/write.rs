@@ -4,7 +4,8 @@ use darter_slab::{Arena, BLOCK_BYTES_MAX, Handle};
 
 use super::head::{GROUP, HEAD_BYTES, MS_BYTES};
 use super::{
-    Full, Head, Kind, LEN_MAX, NEVER, Pack, Place, Shape, expiry_len, fingerprint, read_ms, read_u16,
+    Full, Head, Kind, LEN_MAX, NEVER, Pack, Place, Shape, VIEW_BYTES, expiry_len, fingerprint, read_ms,
+    read_u16,
 };
 use crate::entry::{Coded, EXPIRY_BYTES, TAG_EXPIRY, copy_short};
 
@@ -23,55 +24,72 @@ pub(crate) struct New<'a> {
 impl Pack<'_> {
     /// An empty pack of `depth` with room for `bytes` bytes of block.
     pub fn create(arena: &mut Arena, depth: u32, timed: bool, bytes: usize) -> Result<Handle, Full> {
-        let used = Shape { len: 0, timed }.data_at();
-        let h = allocate(arena, bytes.max(used))?;
-        Head { used, len: 0, depth, timed, spilled: false }.write(arena.block_mut(h));
+        let head = Head::empty(depth, timed);
+        let h = allocate(arena, bytes.max(head.used()))?;
+        let block = arena.block_mut(h);
+        head.write(block);
         if timed {
-            write_ms(&mut arena.block_mut(h)[HEAD_BYTES..], u64::MAX);
+            write_ms(&mut block[HEAD_BYTES..], u64::MAX);
         }
         Ok(h)
+    }
+
+    /// Adds an entry of place `x` in hash space at the end, if that moves nothing; the new header if it did.
+    #[inline(always)]
+    pub fn append_within(
+        arena: &mut Arena,
+        h: Handle,
+        x: u64,
+        key: &Coded<'_>,
+        value: &Coded<'_>,
+        kind: Kind,
+    ) -> Option<Head> {
+        let block = arena.block_mut(h);
+        let head = Head::read(block);
+        let key_len = key.len();
+        let len = if kind == Kind::Keys { key_len } else { key_len + value.len() };
+        let index = head.len();
+        // Within a group of eight the front stays as it is.
+        if head.timed() || index <= GROUP || index % GROUP == 0 || head.used() + len > block.len() {
+            return None;
+        }
+        block[HEAD_BYTES + index] = fingerprint(x, head.depth());
+        let out = &mut block[head.used()..];
+        key.write_last(out);
+        if kind == Kind::KeysAndValues {
+            value.write_last(&mut out[key_len..]);
+        }
+        let head = head.with_used(head.used() + len).with_len(index + 1);
+        head.write(block);
+        Some(head)
     }
 
     /// Adds an entry of place `x` in hash space at the end.
-    #[inline]
-    pub fn append(arena: &mut Arena, h: Handle, x: u64, new: &New<'_>) -> Result<Handle, Full> {
-        let len = new.len();
-        let block = arena.block_mut(h);
-        let head = Head::read(block);
-        let is_plain = new.expiry_ms.is_none() && !new.spilled;
-        // Within a group of eight nothing moves.
-        if is_plain && head.len > GROUP && !head.len.is_multiple_of(GROUP) && head.used + len <= block.len() {
-            block[head.shape().fps_at() + head.len] = fingerprint(x, head.depth);
-            new.write(&mut block[head.used..]);
-            Head { used: head.used + len, len: head.len + 1, ..head }.write(block);
-            return Ok(h);
-        }
-        Pack::append_moving(arena, h, x, new)
-    }
-
     #[inline(never)]
-    fn append_moving(arena: &mut Arena, h: Handle, x: u64, new: &New<'_>) -> Result<Handle, Full> {
+    pub fn append(arena: &mut Arena, h: Handle, x: u64, new: &New<'_>) -> Result<(Handle, Head), Full> {
         let head = Head::read(arena.tail(h));
-        let timed = head.timed || new.expiry_ms.is_some();
-        let (from, to) = (head.shape(), Shape { len: head.len + 1, timed });
-        let used = head.used + to.data_at() - from.data_at();
-        if head.len == LEN_MAX {
+        let index = head.len();
+        let timed = head.timed() || new.expiry_ms.is_some();
+        let (from, to) = (head.shape(), Shape { len: index + 1, timed });
+        if index == LEN_MAX {
             return Err(Full);
         }
-        let h = reserve(arena, h, head.used, used + new.len())?;
+        let used = head.used() + to.data_at() - from.data_at();
+        let len = new.len();
+        let h = reserve(arena, h, head.used(), used + len)?;
         let block = arena.block_mut(h);
-        from.convert(to, block, head.used);
+        from.convert(to, block, head.used());
         if timed {
-            note_expiry(block, head.timed, new.expiry_ms.unwrap_or(u64::MAX));
+            note_expiry(block, head.timed(), new.expiry_ms.unwrap_or(u64::MAX));
         }
-        block[to.fps_at() + head.len] = fingerprint(x, head.depth);
-        if head.len.is_multiple_of(GROUP) && head.len != 0 {
-            write_u16(block, to.offset_at(head.len / GROUP), used - to.data_at());
+        block[to.fps_at() + index] = fingerprint(x, head.depth());
+        if index != 0 && index.is_multiple_of(GROUP) {
+            write_u16(block, to.offset_at(index / GROUP), used - to.data_at());
         }
         new.write(&mut block[used..]);
-        let spilled = head.spilled || new.spilled;
-        Head { used: used + new.len(), len: head.len + 1, depth: head.depth, timed, spilled }.write(block);
-        Ok(h)
+        let head = head.with_used(used + len).with_len(index + 1).with_timed(timed).with_spilled(new.spilled);
+        head.write(block);
+        Ok((h, head))
     }
 
     /// Takes the entry at `place` out; items out of line must have been released before.
@@ -81,7 +99,7 @@ impl Pack<'_> {
         let from = head.shape();
         // The first entry of each later group moves to the group before.
         let later = place.index / GROUP + 1..from.groups();
-        let mut moved = [0u16; LEN_MAX / GROUP + 1];
+        let mut moved = [0u16; LEN_MAX / GROUP];
         for group in later.clone() {
             let at = read_u16(pack.bytes, from.offset_at(group)) as usize;
             moved[group] = (at + pack.entry_len(from.data_at() + at, kind) - len) as u16;
@@ -90,13 +108,13 @@ impl Pack<'_> {
         for group in later {
             write_u16(block, from.offset_at(group), moved[group] as usize);
         }
-        block.copy_within(place.at + len..head.used, place.at);
+        block.copy_within(place.at + len..head.used(), place.at);
         let fps = from.fps_at();
-        block.copy_within(fps + place.index + 1..fps + head.len, fps + place.index);
-        let to = Shape { len: head.len - 1, timed: head.timed };
-        from.convert(to, block, head.used - len);
-        let used = head.used - len + to.data_at() - from.data_at();
-        Head { used, len: head.len - 1, ..head }.write(block);
+        block.copy_within(fps + place.index + 1..fps + from.len, fps + place.index);
+        let to = Shape { len: from.len - 1, timed: from.timed };
+        from.convert(to, block, head.used() - len);
+        let used = head.used() - len + to.data_at() - from.data_at();
+        head.with_used(used).with_len(to.len).write(block);
         shrink(arena, h, used)
     }
 
@@ -114,22 +132,22 @@ impl Pack<'_> {
             return Ok(h);
         }
         let head = Head::read(arena.tail(h));
-        let used = head.used - old + new;
-        let h = reserve(arena, h, head.used, used)?;
+        let used = head.used() - old + new;
+        let h = reserve(arena, h, head.used(), used)?;
         let block = arena.block_mut(h);
-        block.copy_within(at + old..head.used, at + new);
+        block.copy_within(at + old..head.used(), at + new);
         let shape = head.shape();
         for group in index / GROUP + 1..shape.groups() {
             let offset = read_u16(block, shape.offset_at(group)) as usize;
             write_u16(block, shape.offset_at(group), offset - old + new);
         }
-        Head { used, ..head }.write(block);
+        head.with_used(used).write(block);
         Ok(if new < old { shrink(arena, h, used) } else { h })
     }
 
     /// Makes sure that `extra` more bytes fit.
     pub fn make_room(arena: &mut Arena, h: Handle, extra: usize) -> Result<Handle, Full> {
-        let used = Head::read(arena.tail(h)).used;
+        let used = Head::read(arena.tail(h)).used();
         reserve(arena, h, used, used + extra)
     }
 
@@ -139,7 +157,7 @@ impl Pack<'_> {
         let block = arena.block_mut(h);
         item.write(&mut block[at..]);
         if spilled {
-            Head { spilled: true, ..Head::read(block) }.write(block);
+            Head::read(block).with_spilled(true).write(block);
         }
     }
 
@@ -151,18 +169,19 @@ impl Pack<'_> {
         expiry_ms: Option<u64>,
     ) -> Result<Handle, Full> {
         let head = Head::read(arena.tail(h));
-        let old = if head.timed { expiry_len(arena.tail(h)[place.at]) } else { 0 };
+        let old = if head.timed() { expiry_len(arena.tail(h)[place.at]) } else { 0 };
         let Some(ms) = expiry_ms else {
             return Pack::resize(arena, h, place.index, place.at, old, 0);
         };
-        let to = Shape { len: head.len, timed: true };
-        let room = to.data_at() - head.shape().data_at();
-        let h = reserve(arena, h, head.used, head.used + room + EXPIRY_BYTES - old)?;
+        let from = head.shape();
+        let to = Shape { timed: true, ..from };
+        let used = head.used() + to.data_at() - from.data_at();
+        let h = reserve(arena, h, head.used(), used + EXPIRY_BYTES - old)?;
         let block = arena.block_mut(h);
-        head.shape().convert(to, block, head.used);
-        Head { used: head.used + room, timed: true, ..head }.write(block);
-        note_expiry(block, head.timed, ms);
-        let at = place.at + room;
+        from.convert(to, block, head.used());
+        head.with_used(used).with_timed(true).write(block);
+        note_expiry(block, head.timed(), ms);
+        let at = place.at + to.data_at() - from.data_at();
         let h = Pack::resize(arena, h, place.index, at, old, EXPIRY_BYTES)?;
         write_expiry(&mut arena.block_mut(h)[at..], ms);
         Ok(h)
@@ -171,44 +190,48 @@ impl Pack<'_> {
     /// Sets the bound below which no entry expires; only of a timed pack.
     pub fn set_min_expiry(arena: &mut Arena, h: Handle, ms: u64) {
         let block = arena.block_mut(h);
-        debug_assert!(Head::read(block).timed);
+        debug_assert!(Head::read(block).timed());
         write_ms(&mut block[HEAD_BYTES..], ms);
     }
 
-    /// Appends those entries of `from` that `fp` has a fingerprint for (given index and old fingerprint);
-    /// `into` has room for them. `offsets` are those of `from`.
-    #[inline]
-    pub fn append_some(
+    /// Appends those entries of `from` that `chosen` names, in that order; `into` has room for them, and
+    /// the expiry bound of `from` is to be noted by the caller. `offsets` and `fps` are by index in `from`.
+    pub fn append_chosen(
         arena: &mut Arena,
         into: Handle,
         from: Handle,
+        chosen: &[u8],
         offsets: &[u16; LEN_MAX + 1],
-        len: usize,
-        fp: impl Fn(usize, u8) -> Option<u8>,
+        fps: &[u8; LEN_MAX],
     ) {
         let (target, source) = arena.two_mut(into, from);
-        let mut head = Head::read(target);
-        let pack = Pack { bytes: source, head: Head::read(source) };
-        let to = Shape { len: head.len + len, timed: head.timed };
-        head.shape().convert(to, target, head.used);
-        head.used += to.data_at() - head.shape().data_at();
-        for (index, &old) in pack.fingerprints().iter().enumerate() {
-            let Some(new) = fp(index, old) else { continue };
-            target[to.fps_at() + head.len] = new;
-            if head.len.is_multiple_of(GROUP) && head.len != 0 {
-                write_u16(target, to.offset_at(head.len / GROUP), head.used - to.data_at());
-            }
-            let (at, end) = (offsets[index] as usize, offsets[index + 1] as usize);
-            copy_short(&mut target[head.used..head.used + end - at], &pack.bytes[at..end]);
-            head.used += end - at;
-            head.len += 1;
+        let head = Head::read(target);
+        let first = head.len();
+        let to = Shape { len: first + chosen.len(), timed: head.timed() };
+        head.shape().convert(to, target, head.used());
+        let mut used = head.used() + to.data_at() - head.shape().data_at();
+        let targets = &mut target[to.fps_at() + first..][..chosen.len()];
+        for (fp, &index) in targets.iter_mut().zip(chosen) {
+            *fp = fps[index as usize];
         }
-        debug_assert_eq!(head.len, to.len);
-        head.spilled |= pack.head.spilled;
-        let bound_ms = pack.min_expiry_ms();
-        head.write(target);
-        if head.timed {
-            note_expiry(target, true, bound_ms);
+        for (index, &chosen) in (first..).zip(chosen) {
+            if index.is_multiple_of(GROUP) && index != 0 {
+                write_u16(target, to.offset_at(index / GROUP), used - to.data_at());
+            }
+            let chosen = chosen as usize;
+            let (at, end) = (offsets[chosen] as usize, offsets[chosen + 1] as usize);
+            copy_entry(&mut target[used..], &source[at..], end - at);
+            used += end - at;
+        }
+        let spilled = Head::read(source).spilled();
+        head.with_used(used).with_len(to.len).with_spilled(spilled).write(target);
+    }
+
+    /// Lowers the expiry bound of a timed pack to `ms`.
+    pub fn note_min_expiry(arena: &mut Arena, h: Handle, ms: u64) {
+        let block = arena.block_mut(h);
+        if Head::read(block).timed() {
+            note_expiry(block, true, ms);
         }
     }
 }
@@ -235,13 +258,25 @@ impl New<'_> {
     }
 }
 
+/// Copies `len` bytes; up to 32, when there is room, by two words regardless of what they overwrite behind.
+#[inline(always)]
+fn copy_entry(to: &mut [u8], from: &[u8], len: usize) {
+    if len <= 32
+        && let (Some(to), Some(from)) = (to.first_chunk_mut::<32>(), from.first_chunk::<32>())
+    {
+        *to = *from;
+        return;
+    }
+    copy_short(&mut to[..len], &from[..len]);
+}
+
 /// Moves a pack of `used` bytes to a larger block when `needed` bytes do not fit.
 #[inline]
 fn reserve(arena: &mut Arena, h: Handle, used: usize, needed: usize) -> Result<Handle, Full> {
     if needed <= arena.size(h) {
         return Ok(h);
     }
-    relocate(arena, h, used, needed).ok_or(Full)
+    relocate(arena, h, used, needed)
 }
 
 /// Moves a pack to a smaller block when enough would be gained; stays when the arena is exhausted.
@@ -254,17 +289,22 @@ fn shrink(arena: &mut Arena, h: Handle, used: usize) -> Handle {
 }
 
 #[inline(never)]
-fn relocate(arena: &mut Arena, h: Handle, used: usize, needed: usize) -> Option<Handle> {
-    let moved = allocate(arena, needed).ok()?;
+fn relocate(arena: &mut Arena, h: Handle, used: usize, needed: usize) -> Result<Handle, Full> {
+    let moved = allocate(arena, needed)?;
     let (to, from) = arena.two_mut(moved, h);
     to[..used].copy_from_slice(&from[..used]);
     arena.free(h);
-    Some(moved)
+    Ok(moved)
 }
 
 #[inline]
 fn allocate(arena: &mut Arena, bytes: usize) -> Result<Handle, Full> {
-    arena.alloc(bytes.max(BLOCK_BYTES_MIN)).ok_or(Full)
+    let h = arena.alloc(bytes.max(BLOCK_BYTES_MIN)).ok_or(Full)?;
+    if arena.tail(h).len() < VIEW_BYTES {
+        arena.free(h);
+        return Err(Full);
+    }
+    Ok(h)
 }
 
 /// Lowers the pack's expiry bound to `ms`; `was_timed` tells whether it had one.

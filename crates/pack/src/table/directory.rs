@@ -107,7 +107,7 @@ impl Directory {
         let root = Node::open(arena, self.root);
         let chunk = if self.level == 2 { Node::open(arena, root.last(arena)) } else { root };
         let pack = chunk.last(arena);
-        chunk.drop_last(arena, Pack::open(arena, pack).head().depth);
+        chunk.drop_last(arena, Pack::open(arena, pack).head().depth());
         if chunk.is_freed(arena) {
             bytes.free(arena, chunk.handle);
             if self.level == 2 {
@@ -366,7 +366,8 @@ pub(super) fn bit(depth: u32) -> u64 {
 
 #[inline]
 fn slot_of(block: &[u8], x: u64) -> Handle {
-    read_slot(block, index_of(x, u32::from(block[0]), u32::from(block[1])))
+    let Some(&[prefix, bits]) = block.first_chunk::<2>() else { return Handle::NONE };
+    read_slot(block, index_of(x, u32::from(prefix), u32::from(bits)))
 }
 
 /// The `bits` bits of `x` after its first `prefix` bits.
@@ -378,8 +379,8 @@ fn index_of(x: u64, prefix: u32, bits: u32) -> usize {
 
 #[inline]
 fn read_slot(block: &[u8], at: usize) -> Handle {
-    let at = SLOTS_AT + 4 * at;
-    Handle::from_raw(u32::from_le_bytes([block[at], block[at + 1], block[at + 2], block[at + 3]]))
+    let slot = block.get(SLOTS_AT + 4 * at..).and_then(|slots| slots.first_chunk::<4>());
+    slot.map_or(Handle::NONE, |raw| Handle::from_raw(u32::from_le_bytes(*raw)))
 }
 
 fn write_slot(block: &mut [u8], at: usize, child: Handle) {

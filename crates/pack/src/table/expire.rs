@@ -56,7 +56,7 @@ impl Table {
                 self.times = None;
                 return Expired { removed, done: true };
             }
-            let depth = Pack::open(arena, h).head().depth;
+            let depth = Pack::open(arena, h).head().depth();
             let (count, bound_ms) = self.expire_pack(arena, x, now_ms, &mut emit);
             removed += count;
             self.finish_pack(place_after(x, depth), bound_ms);
@@ -105,7 +105,7 @@ impl Table {
         }
         let (mut removed, mut bound_ms) = (0, u64::MAX);
         let mut index = 0;
-        while index < Pack::open(arena, h).head().len {
+        while index < Pack::open(arena, h).head().len() {
             let pack = Pack::open(arena, h);
             let at = pack.offset(index, self.kind);
             let entry = pack.entry(at, self.kind, arena, &self.spill);

@@ -8,14 +8,15 @@ use darter_slab::{Arena, Handle};
 use super::directory::{Bytes, bit};
 use super::{DEPTH_MAX, Table, place_of};
 use crate::decimal::Digits;
-use crate::pack::{Full, LEN_MAX, Pack, WINDOW_STEP, fingerprint, window};
+use crate::pack::{Full, Head, LEN_MAX, Pack, WINDOW_STEP, fingerprint, window};
 
 /// Two future packs of one.
 struct Plan {
-    /// Which entries go to the high half.
-    is_high: [bool; LEN_MAX],
-    /// Entries and bytes of entries of the low and of the high half.
-    sizes: [(usize, usize); 2],
+    /// Entries of the low and of the high half, by index.
+    chosen: [[u8; LEN_MAX]; 2],
+    lens: [usize; 2],
+    /// Bytes of entries of each half.
+    contents: [usize; 2],
 }
 
 impl Table {
@@ -26,11 +27,11 @@ impl Table {
         arena: &mut Arena,
         x: u64,
         h: Handle,
+        head: Head,
         hasher: &impl Fn(&[u8]) -> u64,
     ) {
-        let head = Pack::open(arena, h).head();
-        let is_full = head.len > SPLIT_LEN || head.used > SPLIT_BYTES && head.len > SPLIT_LEN_MIN;
-        if is_full && head.depth < DEPTH_MAX {
+        let is_full = head.len() > SPLIT_LEN || head.used() > SPLIT_BYTES && head.len() > SPLIT_LEN_MIN;
+        if is_full && head.depth() < DEPTH_MAX {
             // Without room for a split the pack goes on growing until it meets its own limits.
             let _ = self.split(arena, x, h, hasher);
         }
@@ -49,26 +50,26 @@ impl Table {
         let mut offsets = [0; LEN_MAX + 1];
         pack.offsets(self.kind, &mut offsets);
         let plan = Plan::new(&pack, &offsets);
-        if plan.sizes.iter().any(|&(len, _)| len == 0) {
+        if plan.lens.contains(&0) {
             return Err(Full);
         }
         // Two splits of three leave the fingerprints as they are.
-        let rehash = window(head.depth + 1) != window(head.depth);
+        let rehash = window(head.depth() + 1) != window(head.depth());
         let mut fps = [0; LEN_MAX];
         if rehash {
             self.rehash(arena, &pack, &offsets, &mut fps, hasher);
         } else {
-            fps[..head.len].copy_from_slice(pack.fingerprints());
+            fps[..head.len()].copy_from_slice(pack.fingerprints());
         }
         let mut bytes = self.take_bytes();
-        let halves = create_halves(arena, &mut bytes, head.depth + 1, head.timed, plan.sizes);
+        let halves = create_halves(arena, &mut bytes, head.depth() + 1, head.timed(), &plan);
         let result = halves.and_then(|halves| {
-            for (half, is_high) in [(0, false), (1, true)] {
-                Pack::append_some(arena, halves[half], h, &offsets, plan.sizes[half].0, |index, _| {
-                    (plan.is_high[index] == is_high).then_some(fps[index])
-                });
+            let bound_ms = Pack::open(arena, h).min_expiry_ms();
+            for (side, half) in halves.into_iter().enumerate() {
+                Pack::append_chosen(arena, half, h, plan.chosen(side), &offsets, &fps);
+                Pack::note_min_expiry(arena, half, bound_ms);
             }
-            let result = self.directory.split(arena, &mut bytes, x, head.depth, halves);
+            let result = self.directory.split(arena, &mut bytes, x, head.depth(), halves);
             match result {
                 Ok(()) => bytes.free(arena, h),
                 Err(Full) => halves.into_iter().for_each(|half| bytes.free(arena, half)),
@@ -89,9 +90,9 @@ impl Table {
         hasher: &impl Fn(&[u8]) -> u64,
     ) {
         let mut digits = Digits::new();
-        for (fp, &at) in fps.iter_mut().zip(&offsets[..pack.head().len]) {
+        for (fp, &at) in fps.iter_mut().zip(&offsets[..pack.head().len()]) {
             let key = pack.entry(at as usize, self.kind, arena, &self.spill).key();
-            *fp = fingerprint(place_of(hasher(key.text(&mut digits))), pack.head().depth + 1);
+            *fp = fingerprint(place_of(hasher(key.text(&mut digits))), pack.head().depth() + 1);
         }
     }
 
@@ -105,7 +106,7 @@ impl Table {
         if self.directory.level == 0 {
             return;
         }
-        while Pack::open(arena, self.directory.find(arena, x)).head().len <= MERGE_LEN / 2 {
+        while Pack::open(arena, self.directory.find(arena, x)).head().len() <= MERGE_LEN / 2 {
             if !self.merge(arena, x) {
                 return;
             }
@@ -115,18 +116,18 @@ impl Table {
     /// Joins the pack that holds `x` with its buddy, if it has one and both are small; whether it did.
     fn merge(&mut self, arena: &mut Arena, x: u64) -> bool {
         let h = self.directory.find(arena, x);
-        let depth = Pack::open(arena, h).head().depth;
+        let depth = Pack::open(arena, h).head().depth();
         if !self.directory.has_buddy(arena, x, depth) {
             return false;
         }
         let side = bit(depth);
         let halves = [x & !side, x | side].map(|x| (x, self.directory.find(arena, x)));
         let packs = halves.map(|(_, h)| Pack::open(arena, h));
-        let len = packs[0].head().len + packs[1].head().len;
+        let len = packs[0].head().len() + packs[1].head().len();
         let content = packs[0].content() + packs[1].content();
-        let timed = packs[0].head().timed || packs[1].head().timed;
+        let timed = packs[0].head().timed() || packs[1].head().timed();
         let is_large = len > MERGE_LEN || content > MERGE_BYTES && len > SPLIT_LEN_MIN / 2;
-        if packs[0].head().depth != packs[1].head().depth || is_large {
+        if packs[0].head().depth() != packs[1].head().depth() || is_large {
             return false;
         }
         let room = Pack::block_bytes(len, timed, content);
@@ -134,11 +135,16 @@ impl Table {
         let mut bytes = self.take_bytes();
         bytes.0 += arena.size(joined);
         for (x, half) in halves {
-            let mut offsets = [0; LEN_MAX + 1];
+            let (mut offsets, mut fps) = ([0; LEN_MAX + 1], [0; LEN_MAX]);
             let pack = Pack::open(arena, half);
             pack.offsets(self.kind, &mut offsets);
-            let len = pack.head().len;
-            Pack::append_some(arena, joined, half, &offsets, len, |_, fp| Some(shallower(x, depth, fp)));
+            for (fp, &old) in fps.iter_mut().zip(pack.fingerprints()) {
+                *fp = shallower(x, depth, old);
+            }
+            let bound_ms = pack.min_expiry_ms();
+            let all = &ALL[..pack.head().len()];
+            Pack::append_chosen(arena, joined, half, all, &offsets, &fps);
+            Pack::note_min_expiry(arena, joined, bound_ms);
         }
         self.directory.merge(arena, &mut bytes, x, depth, joined);
         for (_, half) in halves {
@@ -153,16 +159,19 @@ impl Plan {
     fn new(pack: &Pack<'_>, offsets: &[u16; LEN_MAX + 1]) -> Plan {
         let head = pack.head();
         // The bit of place that tells the halves apart, as a bit of the fingerprints.
-        let side = 0x80 >> (head.depth - window(head.depth));
-        let mut plan = Plan { is_high: [false; LEN_MAX], sizes: [(0, 0); 2] };
+        let side_bit = 7 - (head.depth() - window(head.depth()));
+        let mut plan = Plan { chosen: [[0; LEN_MAX]; 2], lens: [0; 2], contents: [0; 2] };
         for (index, fp) in pack.fingerprints().iter().enumerate() {
-            let is_high = fp & side != 0;
-            plan.is_high[index] = is_high;
-            let (len, bytes) = &mut plan.sizes[usize::from(is_high)];
-            *len += 1;
-            *bytes += (offsets[index + 1] - offsets[index]) as usize;
+            let side = (fp >> side_bit & 1) as usize;
+            plan.chosen[side][plan.lens[side]] = index as u8;
+            plan.lens[side] += 1;
+            plan.contents[side] += (offsets[index + 1] - offsets[index]) as usize;
         }
         plan
+    }
+
+    fn chosen(&self, side: usize) -> &[u8] {
+        &self.chosen[side][..self.lens[side]]
     }
 }
 
@@ -176,15 +185,15 @@ fn shallower(x: u64, depth: u32, fp: u8) -> u8 {
     known | fp >> WINDOW_STEP
 }
 
-/// Two empty packs of `depth` for so many entries and bytes of entries each.
+/// Two empty packs of `depth` with room for what is planned.
 fn create_halves(
     arena: &mut Arena,
     bytes: &mut Bytes,
     depth: u32,
     timed: bool,
-    sizes: [(usize, usize); 2],
+    plan: &Plan,
 ) -> Result<[Handle; 2], Full> {
-    let [low, high] = sizes.map(|(len, content)| Pack::block_bytes(len, timed, content));
+    let [low, high] = [0, 1].map(|side| Pack::block_bytes(plan.lens[side], timed, plan.contents[side]));
     let low = Pack::create(arena, depth, timed, low)?;
     let Ok(high) = Pack::create(arena, depth, timed, high) else {
         arena.free(low);
@@ -194,6 +203,16 @@ fn create_halves(
     Ok([low, high])
 }
 
+/// The indexes of all entries.
+static ALL: [u8; LEN_MAX] = {
+    let mut all = [0; LEN_MAX];
+    let mut index = 0;
+    while index < LEN_MAX {
+        all[index] = index as u8;
+        index += 1;
+    }
+    all
+};
 /// A pack of more entries is split.
 const SPLIT_LEN: usize = 64;
 /// A pack of more bytes is split, if it has more than `SPLIT_LEN_MIN` entries: a directory of packs of few

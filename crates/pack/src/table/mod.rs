@@ -23,7 +23,7 @@ pub use expire::Expired;
 pub use scan::Iter;
 
 use crate::entry::{self, Coded, EXPIRY_MS_MAX, Item};
-use crate::pack::{New, Pack, Place};
+use crate::pack::{Head, New, Pack, Place};
 use crate::spill::Spill;
 use directory::{Bytes, Directory};
 use expire::Times;
@@ -139,25 +139,28 @@ impl Table {
         let x = place_of(hash);
         let key = Coded::of(key);
         let value = match self.kind {
-            Kind::Keys => None,
-            Kind::KeysAndValues => Some(Coded::of_item(value.canonical())),
+            Kind::Keys => Coded::of_item(Item::Int(0)),
+            Kind::KeysAndValues => Coded::of_item(value.canonical()),
         };
         let h = self.directory.find(arena, x);
         if h.is_none() {
             self.insert_first(arena, x, key, value, expiry)?;
             return Ok(Inserted::New);
         }
-        match Pack::open(arena, h).find(x, &key, self.kind, arena, &self.spill) {
-            Some(place) => {
-                self.overwrite(arena, x, h, place, value, expiry)?;
-                Ok(Inserted::Replaced)
-            }
-            None => {
-                let h = self.append(arena, x, h, key, value, expiry)?;
-                self.split_if_full(arena, x, h, hasher);
-                Ok(Inserted::New)
-            }
+        if let Some(place) = Pack::open(arena, h).find(x, &key, self.kind, arena, &self.spill) {
+            self.overwrite(arena, x, h, place, value, expiry)?;
+            return Ok(Inserted::Replaced);
         }
+        let is_plain =
+            !matches!(expiry, Expiry::At(_)) && !key.is_long() && !value.is_long() && self.len < u32::MAX;
+        if is_plain && let Some(head) = Pack::append_within(arena, h, x, &key, &value, self.kind) {
+            self.len += 1;
+            self.split_if_full(arena, x, h, head, hasher);
+            return Ok(Inserted::New);
+        }
+        let (h, head) = self.append(arena, x, h, key, value, expiry)?;
+        self.split_if_full(arena, x, h, head, hasher);
+        Ok(Inserted::New)
     }
 
     /// Removes `key`; whether it was there. `hasher` is not needed: packs are merged as they are.
@@ -222,41 +225,53 @@ impl Table {
     }
 }
 
+impl Expiry {
+    /// The time to set, within bounds.
+    fn ms(self) -> Option<u64> {
+        match self {
+            Expiry::At(ms) => Some(ms.clamp(1, EXPIRY_MS_MAX)),
+            Expiry::Keep | Expiry::Clear => None,
+        }
+    }
+}
+
 impl Table {
+    #[inline(never)]
     fn insert_first(
         &mut self,
         arena: &mut Arena,
         x: u64,
         key: Coded<'_>,
-        value: Option<Coded<'_>>,
+        value: Coded<'_>,
         expiry: Expiry,
     ) -> Result<(), Full> {
-        let room = FIRST_PACK_BYTES + key.len() + value.map_or(0, |v| v.len());
-        let pack = Pack::create(arena, 0, false, room)?;
+        let value_len = if self.kind == Kind::Keys { 0 } else { value.len() };
+        let pack = Pack::create(arena, 0, false, FIRST_PACK_BYTES + key.len() + value_len)?;
         self.count_in(arena, pack);
         self.directory.root = pack;
-        self.append(arena, x, pack, key, value, expiry).map(|_| ()).inspect_err(|_| {
-            self.count_out(arena, pack);
-            arena.free(pack);
-            self.directory = Directory::EMPTY;
-        })
+        match self.append(arena, x, pack, key, value, expiry) {
+            Ok(_) => Ok(()),
+            Err(full) => {
+                self.count_out(arena, pack);
+                arena.free(pack);
+                self.directory = Directory::EMPTY;
+                Err(full)
+            }
+        }
     }
 
-    #[inline]
+    #[inline(never)]
     fn append(
         &mut self,
         arena: &mut Arena,
         x: u64,
         h: Handle,
         key: Coded<'_>,
-        value: Option<Coded<'_>>,
+        value: Coded<'_>,
         expiry: Expiry,
-    ) -> Result<Handle, Full> {
-        let expiry_ms = match expiry {
-            Expiry::At(ms) => Some(ms.clamp(1, EXPIRY_MS_MAX)),
-            Expiry::Keep | Expiry::Clear => None,
-        };
-        let mut new = New { key, value, expiry_ms, spilled: false };
+    ) -> Result<(Handle, Head), Full> {
+        let value = (self.kind == Kind::KeysAndValues).then_some(value);
+        let mut new = New { key, value, expiry_ms: expiry.ms(), spilled: false };
         if key.is_long() || value.is_some_and(|v| v.is_long()) {
             return self.append_long(arena, x, h, new);
         }
@@ -270,18 +285,18 @@ impl Table {
         x: u64,
         h: Handle,
         new: &mut New<'_>,
-    ) -> Result<Handle, Full> {
+    ) -> Result<(Handle, Head), Full> {
         if self.len == u32::MAX {
             return Err(Full);
         }
         let size = arena.size(h);
-        let moved = Pack::append(arena, h, x, new)?;
+        let (moved, head) = Pack::append(arena, h, x, new)?;
         self.moved(arena, x, h, size, moved);
         self.len += 1;
         if let Some(ms) = new.expiry_ms {
             self.note_expiry(ms);
         }
-        Ok(moved)
+        Ok((moved, head))
     }
 
     #[cold]
@@ -291,7 +306,7 @@ impl Table {
         x: u64,
         h: Handle,
         mut new: New<'_>,
-    ) -> Result<Handle, Full> {
+    ) -> Result<(Handle, Head), Full> {
         new.key = self.spill_item(arena, new.key)?;
         if let Some(value) = new.value {
             match self.spill_item(arena, value) {
@@ -312,26 +327,44 @@ impl Table {
     }
 
     /// Replaces the value of the entry at `place`.
+    #[inline]
     fn overwrite(
+        &mut self,
+        arena: &mut Arena,
+        x: u64,
+        h: Handle,
+        place: Place,
+        value: Coded<'_>,
+        expiry: Expiry,
+    ) -> Result<(), Full> {
+        if expiry != Expiry::Keep {
+            return self.overwrite_both(arena, x, h, place, value, expiry);
+        }
+        if self.kind == Kind::KeysAndValues {
+            self.write_value(arena, x, h, place, value)?;
+        }
+        Ok(())
+    }
+
+    /// Replaces the value and the expiry time of the entry at `place`.
+    #[inline(never)]
+    fn overwrite_both(
         &mut self,
         arena: &mut Arena,
         x: u64,
         mut h: Handle,
         mut place: Place,
-        value: Option<Coded<'_>>,
+        value: Coded<'_>,
         expiry: Expiry,
     ) -> Result<(), Full> {
-        if let (Expiry::At(_), Some(value)) = (expiry, value) {
+        if expiry.ms().is_some() {
             // All room at once, so that nothing is half done when there is none.
             let size = arena.size(h);
             let moved = Pack::make_room(arena, h, value.len() + entry::EXPIRY_BYTES * 2)?;
             self.moved(arena, x, h, size, moved);
-            h = moved;
+            (h, place) = self.write_expiry(arena, x, moved, place, expiry)?;
         }
-        if let Expiry::At(_) = expiry {
-            (h, place) = self.write_expiry(arena, x, h, place, expiry)?;
-        }
-        if let Some(value) = value {
+        if self.kind == Kind::KeysAndValues {
             h = self.write_value(arena, x, h, place, value)?;
         }
         if expiry == Expiry::Clear {
@@ -380,10 +413,7 @@ impl Table {
         place: Place,
         expiry: Expiry,
     ) -> Result<(Handle, Place), Full> {
-        let expiry_ms = match expiry {
-            Expiry::At(ms) => Some(ms.clamp(1, EXPIRY_MS_MAX)),
-            Expiry::Keep | Expiry::Clear => None,
-        };
+        let expiry_ms = expiry.ms();
         let size = arena.size(h);
         let moved = Pack::set_expiry(arena, h, place, expiry_ms)?;
         self.moved(arena, x, h, size, moved);
@@ -396,7 +426,7 @@ impl Table {
 
     /// Takes the entry at `place` of pack `h` out, with what it holds out of line.
     fn take_out(&mut self, arena: &mut Arena, x: u64, h: Handle, place: Place) {
-        if Pack::open(arena, h).head().spilled {
+        if Pack::open(arena, h).head().spilled() {
             let mut bytes = self.take_bytes();
             self.release_entry(arena, &mut bytes, h, place.at);
             self.put_bytes(bytes);
@@ -411,7 +441,7 @@ impl Table {
     #[inline]
     fn moved(&mut self, arena: &mut Arena, x: u64, h: Handle, size: usize, moved: Handle) {
         if moved != h {
-            let depth = Pack::open(arena, moved).head().depth;
+            let depth = Pack::open(arena, moved).head().depth();
             self.directory.replace(arena, x, depth, moved);
             self.granules -= (size / 8) as u32;
             self.count_in(arena, moved);
@@ -457,14 +487,14 @@ impl Table {
     /// Frees what all items of a pack hold out of line; returns its number of entries.
     fn release_items(&mut self, arena: &mut Arena, bytes: &mut Bytes, h: Handle) -> u32 {
         let head = Pack::open(arena, h).head();
-        if head.spilled {
+        if head.spilled() {
             let mut at = Pack::open(arena, h).first_at();
-            for _ in 0..head.len {
+            for _ in 0..head.len() {
                 self.release_entry(arena, bytes, h, at);
                 at += Pack::open(arena, h).entry_len(at, self.kind);
             }
         }
-        head.len as u32
+        head.len() as u32
     }
 
     fn take_bytes(&mut self) -> Bytes {

@@ -39,8 +39,8 @@ impl<'a> Iterator for Iter<'a> {
 impl Iter<'_> {
     fn open(&mut self, x: u64) {
         let pack = Pack::open(self.arena, self.table.directory.find(self.arena, x));
-        self.next = place_after(x, pack.head().depth);
-        self.left = pack.head().len;
+        self.next = place_after(x, pack.head().depth());
+        self.left = pack.head().len();
         self.at = pack.first_at();
         self.pack = Some(pack);
     }
@@ -74,12 +74,12 @@ impl Table {
         loop {
             let pack = Pack::open(arena, self.directory.find(arena, x));
             let mut at = pack.first_at();
-            for _ in 0..pack.head().len {
+            for _ in 0..pack.head().len() {
                 emit(pack.entry(at, self.kind, arena, &self.spill));
                 at += pack.entry_len(at, self.kind);
             }
-            given += pack.head().len;
-            match place_after(x, pack.head().depth) {
+            given += pack.head().len();
+            match place_after(x, pack.head().depth()) {
                 None => return 0,
                 Some(next) if given >= count => return next >> (64 - DEPTH_MAX),
                 Some(next) => x = next,
@@ -98,8 +98,8 @@ impl Table {
             r = mix(r.wrapping_add(0x9E37_79B9_7F4A_7C15));
             let pack = Pack::open(arena, self.directory.find(arena, place_of(r)));
             let choice = mix(r ^ 0x5851_F42D_4C95_7F2D);
-            if pack.head().len != 0 && (attempt >= ATTEMPTS_MAX || self.is_fair(&pack, r, choice)) {
-                let index = ((choice & 0xFFFF_FFFF) * pack.head().len as u64 >> 32) as usize;
+            if pack.head().len() != 0 && (attempt >= ATTEMPTS_MAX || self.is_fair(&pack, r, choice)) {
+                let index = ((choice & 0xFFFF_FFFF) * pack.head().len() as u64 >> 32) as usize;
                 let at = pack.offset(index, self.kind);
                 return Some(pack.entry(at, self.kind, arena, &self.spill));
             }
@@ -110,13 +110,13 @@ impl Table {
     /// Whether to keep a pack found by hash `r`: as likely as it has entries, relative to those expected in
     /// its share of hash space. The slope of the bend turns its width in places into that share.
     fn is_fair(&self, pack: &Pack<'_>, r: u64, choice: u64) -> bool {
-        if pack.head().depth == 0 {
+        if pack.head().depth() == 0 {
             return true;
         }
         let one = 2f64.powi(64);
         let slope = 1.0 + BEND as f64 / one * (1.0 - 2.0 * (r as f64 / one));
-        let expected = self.len() as f64 / 2f64.powi(pack.head().depth as i32) / slope;
-        let wanted = pack.head().len as f64 / (expected * CROWDED);
+        let expected = self.len() as f64 / 2f64.powi(pack.head().depth() as i32) / slope;
+        let wanted = pack.head().len() as f64 / (expected * CROWDED);
         ((choice >> 32) as f64) < wanted * 2f64.powi(32)
     }
 }
