@@ -563,3 +563,14 @@ fn append(held: &mut Box<[u8]>, bytes: &[u8]) {
 
 const DRAIN_WAITS: u32 = 20;
 const DRAIN_WAIT: Duration = Duration::from_millis(50);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_idle_connection_is_small() {
+        // Each slot carries a generation and a free-list link besides.
+        assert!(size_of::<Connection>() + 8 <= 80, "{}", size_of::<Connection>());
+    }
+}
