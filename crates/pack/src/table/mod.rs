@@ -357,10 +357,12 @@ impl Table {
         value: Coded<'_>,
         expiry: Expiry,
     ) -> Result<(), Full> {
+        let value = self.spill_item(arena, value)?;
         if expiry.ms().is_some() {
             // All room at once, so that nothing is half done when there is none.
             let size = arena.size(h);
-            let moved = Pack::make_room(arena, h, value.len() + entry::EXPIRY_BYTES * 2)?;
+            let room = value.len() + entry::EXPIRY_BYTES * 2;
+            let moved = Pack::make_room(arena, h, room).inspect_err(|_| self.unspill_item(arena, &value))?;
             self.moved(arena, x, h, size, moved);
             (h, place) = self.write_expiry(arena, x, moved, place, expiry)?;
         }
@@ -381,7 +383,6 @@ impl Table {
         place: Place,
         value: Coded<'_>,
     ) -> Result<Handle, Full> {
-        let long = value.is_long();
         let value = self.spill_item(arena, value)?;
         let (at, old) = Pack::open(arena, h).value_place(place.at);
         let mut freed = [0; entry::SPILLED_BYTES];
@@ -397,7 +398,7 @@ impl Table {
                 return Err(full);
             }
         };
-        Pack::write_item(arena, moved, at, &value, long);
+        Pack::write_item(arena, moved, at, &value, value.is_spilled());
         self.moved(arena, x, h, size, moved);
         if was_spilled {
             self.release_item(arena, &freed);

@@ -50,11 +50,14 @@ impl Pair {
     fn insert(&mut self, key: &[u8], value: &[u8], expiry: Expiry) {
         let h = (self.hash)(key);
         let done = self.table.insert(&mut self.arena, h, key, Item::Bytes(value), expiry, &self.hash);
-        let old = self.model.get(key).cloned();
-        let expected = if old.is_some() { Inserted::Replaced } else { Inserted::New };
+        let expected = if self.model.contains_key(key) { Inserted::Replaced } else { Inserted::New };
         assert_eq!(done, Ok(expected));
+        self.remember(key, value, expiry);
+    }
+
+    fn remember(&mut self, key: &[u8], value: &[u8], expiry: Expiry) {
         let expiry_ms = match expiry {
-            Expiry::Keep => old.and_then(|o| o.1),
+            Expiry::Keep => self.model.get(key).and_then(|old| old.1),
             Expiry::Clear => None,
             Expiry::At(ms) => Some(ms),
         };
@@ -176,5 +179,256 @@ fn agrees_with_a_map_at_all_sizes() {
             run(kind, seed, 20_000, space, 30);
             run(kind, seed + 10, 20_000, space, 60);
         }
+    }
+}
+
+fn key(n: u64) -> Vec<u8> {
+    format!("member:{n}").into_bytes()
+}
+
+#[test]
+fn equal_numbers_are_equal_only_when_their_texts_are() {
+    let mut pair = Pair::new(Kind::KeysAndValues);
+    let texts = [
+        "12", "012", "0012", "+12", "12 ", "-12", "-012", "", "0", "-0", "00", "64", "63", "128", "255",
+        "-128",
+    ];
+    for text in texts {
+        pair.insert(text.as_bytes(), format!("v{text}").as_bytes(), Expiry::Keep);
+        pair.insert(text.as_bytes(), text.as_bytes(), Expiry::Keep);
+    }
+    assert_eq!(pair.table.len(), texts.len());
+    pair.check();
+    let entry = pair.table.get(&pair.arena, hash(b"12"), b"12").expect("present");
+    assert_eq!((entry.key(), entry.value()), (Item::Int(12), Item::Int(12)));
+    let entry = pair.table.get(&pair.arena, hash(b"012"), b"012").expect("present");
+    assert_eq!(entry.key(), Item::Bytes(b"012"));
+}
+
+#[test]
+fn small_tables_are_one_block_of_what_they_need_in_order_of_insertion() {
+    let mut pair = Pair::new(Kind::KeysAndValues);
+    for (field, value) in
+        [("id", "10000001"), ("name", "Ada"), ("age", "36"), ("city", "London"), ("score", "9000")]
+    {
+        pair.insert(field.as_bytes(), value.as_bytes(), Expiry::Keep);
+    }
+    // Header 4, fingerprints 5, fields 2 + 5 + 4 + 5 + 6 with tag, values 5 + 4 + 1 + 7 + 3.
+    assert_eq!(pair.table.arena_bytes(), Arena::fits(4 + 5 + 23 + 20));
+    let order: Vec<_> = pair.table.iter(&pair.arena).map(|e| e.key().to_vec()).collect();
+    assert_eq!(order, [&b"id"[..], b"name", b"age", b"city", b"score"]);
+    assert!(pair.table.is_single_pack());
+    pair.remove(b"age");
+    let order: Vec<_> = pair.table.iter(&pair.arena).map(|e| e.key().to_vec()).collect();
+    assert_eq!(order, [&b"id"[..], b"name", b"city", b"score"]);
+    assert!(size_of::<Table>() <= 32);
+}
+
+#[test]
+fn growing_and_shrinking_leave_exact_bytes_and_no_leak() {
+    let mut pair = Pair::new(Kind::Keys);
+    for n in 0..200_000 {
+        pair.insert(&key(n), b"", Expiry::Keep);
+    }
+    pair.check();
+    let full = pair.table.arena_bytes();
+    // Header, fingerprint, tag, 13 bytes or so, at 80 % fill.
+    assert!(full < 200_000 * 20, "{full}");
+    for n in 0..199_000 {
+        pair.remove(&key(n));
+        pair.check_sizes_sometimes(n as usize);
+    }
+    pair.check();
+    assert!(pair.table.arena_bytes() < full / 50, "{} of {full}", pair.table.arena_bytes());
+    for n in 199_000..200_000 {
+        pair.remove(&key(n));
+    }
+    assert_eq!((pair.table.bytes(), pair.arena.used_bytes()), (0, 0));
+    assert!(pair.table.is_single_pack());
+}
+
+/// Scans a table that grows, shrinks or both between the calls; every entry that stays must be seen.
+fn scan_under(seed: u64, start: u64, end: u64) {
+    let (mut pair, mut rng) = (Pair::new(Kind::Keys), Rng(seed));
+    for n in 0..start.max(1000) {
+        pair.insert(&key(n), b"", Expiry::Keep);
+    }
+    let stays = |n: u64| n % 16 == 0;
+    let (mut cursor, mut seen, mut calls) = (0, HashSet::new(), 0);
+    let mut current = start.max(1000);
+    loop {
+        let count = 1 + rng.below(50) as usize;
+        cursor = pair.table.scan(&pair.arena, cursor, count, |e| {
+            seen.insert(e.key().to_vec());
+        });
+        calls += 1;
+        assert!(cursor < 1 << 48 && calls < 1_000_000);
+        if cursor == 0 {
+            break;
+        }
+        for _ in 0..rng.below(200) {
+            if start < end {
+                pair.insert(&key(current), b"", Expiry::Keep);
+                current += 1;
+            } else {
+                current = current.saturating_sub(1);
+                if !stays(current) {
+                    pair.remove(&key(current));
+                }
+            }
+        }
+    }
+    let present = (0..start.max(1000)).filter(|&n| stays(n)).all(|n| seen.contains(&key(n)));
+    assert!(present, "seed {seed}, {start}..{end}");
+}
+
+#[test]
+fn a_scan_gives_every_entry_that_stays() {
+    for seed in 0..20 {
+        scan_under(seed, 1000, 100_000);
+        scan_under(seed, 30_000, 100_000);
+        scan_under(seed, 30_000, 0);
+        scan_under(seed, 2_000, 0);
+    }
+    // A cursor nobody was given is harmless.
+    let mut pair = Pair::new(Kind::Keys);
+    assert_eq!(pair.table.scan(&pair.arena, u64::MAX, 10, |_| ()), 0);
+    pair.insert(b"a", b"", Expiry::Keep);
+    assert_eq!(pair.table.scan(&pair.arena, u64::MAX, 10, |_| ()), 0);
+}
+
+#[test]
+fn random_entries_are_equally_likely() {
+    for len in [1u64, 5, 64, 100, 1000] {
+        let mut pair = Pair::new(Kind::Keys);
+        for n in 0..len {
+            pair.insert(&n.to_string().into_bytes(), b"", Expiry::Keep);
+        }
+        let (mut rng, mut hits) = (Rng(len), vec![0u32; len as usize]);
+        let draws = 1000 * len;
+        for _ in 0..draws {
+            let entry = pair.table.random(&pair.arena, rng.next()).expect("not empty");
+            hits[entry.key().int().expect("number") as usize] += 1;
+        }
+        // Six standard deviations of a fair draw.
+        assert!(hits.iter().all(|&h| (810..1190).contains(&h) || len == 1), "{len}: {hits:?}");
+    }
+    let empty = Pair::new(Kind::Keys);
+    assert!(empty.table.random(&empty.arena, 1).is_none());
+}
+
+#[test]
+fn due_entries_go_and_others_stay() {
+    for space in [20u64, 3000, 50_000] {
+        let (mut pair, mut rng) = (Pair::new(Kind::KeysAndValues), Rng(space));
+        for n in 0..space {
+            let expiry = if n % 3 == 0 { Expiry::At(1 + rng.below(10_000)) } else { Expiry::Keep };
+            pair.insert(&key(n), &n.to_string().into_bytes(), expiry);
+        }
+        for now_ms in (0..11_000).step_by(500) {
+            let mut gone = Vec::new();
+            let mut calls = 0;
+            loop {
+                let step = pair.table.expire_due(&mut pair.arena, now_ms, 3, |e| {
+                    assert!(e.expiry_ms().is_some_and(|ms| ms <= now_ms));
+                    gone.push((e.key().to_vec(), e.value().to_vec()));
+                });
+                calls += 1;
+                assert!(calls < 100_000);
+                if step.done {
+                    break;
+                }
+            }
+            for (key, value) in gone {
+                assert_eq!(pair.model.remove(&key).map(|v| v.0), Some(value));
+            }
+            assert!(pair.model.values().all(|v| v.1.is_none_or(|ms| ms > now_ms)));
+            pair.check();
+            // What arrives while a pass is under way is not forgotten.
+            let soon = now_ms + 700;
+            pair.insert(&key(space + now_ms), b"late", Expiry::At(soon));
+        }
+        // The last two late ones are not due yet.
+        assert_eq!(pair.model.len() as u64 - 2, space - space.div_ceil(3));
+    }
+}
+
+#[test]
+fn the_bound_disappears_with_the_last_expiry_time() {
+    let mut pair = Pair::new(Kind::Keys);
+    assert_eq!(pair.table.min_expiry_ms(), None);
+    pair.insert(b"a", b"", Expiry::At(50));
+    pair.insert(b"b", b"", Expiry::At(0));
+    pair.model.insert(b"b".to_vec(), (Vec::new(), Some(1)));
+    assert_eq!(pair.table.min_expiry_ms(), Some(1));
+    pair.insert(b"c", b"", Expiry::At(u64::MAX));
+    pair.model.insert(b"c".to_vec(), (Vec::new(), Some(EXPIRY_MS_MAX)));
+    pair.check();
+    pair.insert(b"b", b"", Expiry::Clear);
+    assert_eq!(pair.table.set_expiry(&mut pair.arena, hash(b"c"), b"c", None), Ok(true));
+    pair.model.insert(b"c".to_vec(), (Vec::new(), None));
+    let mut gone = 0;
+    while !pair.table.expire_due(&mut pair.arena, 60, 1, |_| gone += 1).done {}
+    pair.model.remove(&b"a"[..]);
+    assert_eq!((gone, pair.table.min_expiry_ms()), (1, None));
+    pair.check();
+}
+
+#[test]
+fn equal_hashes_fill_one_pack_and_then_say_so() {
+    let mut pair = Pair::new(Kind::KeysAndValues);
+    pair.hash = |_| 0x1234_5678_9ABC_DEF0;
+    let mut full_at = None;
+    for n in 0..2000 {
+        let done = pair.table.insert(
+            &mut pair.arena,
+            (pair.hash)(b""),
+            &key(n),
+            Item::Bytes(b"value"),
+            Expiry::Keep,
+            &pair.hash,
+        );
+        match done {
+            Ok(_) => drop(pair.model.insert(key(n), (b"value".to_vec(), None))),
+            Err(Full) => {
+                full_at.get_or_insert(n);
+            }
+        }
+        pair.check_sizes();
+    }
+    assert_eq!(full_at, Some(crate::pack::LEN_MAX as u64));
+    pair.check();
+    for n in 0..2000 {
+        pair.remove(&key(n));
+    }
+}
+
+#[test]
+fn a_full_arena_is_an_error_that_changes_nothing() {
+    for kind in [Kind::Keys, Kind::KeysAndValues] {
+        let mut pair = Pair::new(kind);
+        pair.arena = Arena::with_reserve(1 << 20).expect("reserve");
+        let mut rng = Rng(9);
+        let mut refused = 0;
+        for _ in 0..200_000 {
+            let (k, v) = (text(&mut rng, 50_000), text(&mut rng, 50_000));
+            let expiry = if rng.below(4) == 0 { Expiry::At(1 + rng.below(99)) } else { Expiry::Keep };
+            match rng.below(10) {
+                0 => pair.remove(&k),
+                _ => {
+                    let h = hash(&k);
+                    let done = pair.table.insert(&mut pair.arena, h, &k, Item::Bytes(&v), expiry, &hash);
+                    match done {
+                        Ok(_) => pair.remember(&k, &v, expiry),
+                        Err(Full) => refused += 1,
+                    }
+                }
+            }
+            if refused % 512 == 1 {
+                pair.check_sizes();
+            }
+        }
+        assert!(refused > 1000);
+        pair.check();
     }
 }
