@@ -1,5 +1,6 @@
-//! Finding what has expired: a stream over the lines that opens only those whose bound has passed.
+//! Streams over all lines for housekeeping: finding what has expired, and following records that move.
 
+use crate::bucket::Bucket;
 use crate::due::Due;
 use crate::index::{Index, SPILLED, Slot, line_of};
 use crate::scan::{Position, span_of};
@@ -44,17 +45,53 @@ impl Index {
                 }
             }
         }
+        self.stream(from, lines_max, |line| {
+            if line.due.is_past(now) {
+                line.due = open(line, now_ms, &mut expiry_of, &mut due);
+            }
+        })
+    }
+
+    /// Offers the handles of up to `lines_max` lines from `from` on to `move_record`, which may give another one for
+    /// the same record. Returns as `sweep` does. Cost: a line and ten calls each.
+    pub fn move_records(
+        &mut self,
+        from: Position,
+        lines_max: usize,
+        mut move_record: impl FnMut(Handle) -> Option<Handle>,
+    ) -> (Position, usize) {
+        if from == Position::START {
+            for spilled in &mut self.spill {
+                let h = spilled.entry.handle;
+                spilled.entry.handle = move_record(h).unwrap_or(h);
+            }
+        }
+        self.stream(from, lines_max, |line| {
+            let mut used = line.occupied();
+            while used != 0 {
+                let i = used.trailing_zeros() as usize;
+                used &= used - 1;
+                if let Some(h) = move_record(line.handle(i)) {
+                    line.set_handle(i, h);
+                }
+            }
+        })
+    }
+
+    /// Shows `visit` up to `lines_max` lines from `from` on, segment by segment.
+    fn stream(
+        &mut self,
+        from: Position,
+        lines_max: usize,
+        mut visit: impl FnMut(&mut Bucket),
+    ) -> (Position, usize) {
         let mut at = from;
         let mut looked = 0;
         while looked < lines_max {
             let Some(segment) = self.segment_mut(at.place) else { return (Position::START, looked) };
             let first = usize::from(at.line);
             let last = LINES.min(first + (lines_max - looked));
-            for line in &mut segment.lines[first..last] {
-                if line.due.is_past(now) {
-                    line.due = open(line.occupied(), |i| line.handle(i), now_ms, &mut expiry_of, &mut due);
-                }
-            }
+            segment.lines[first..last].iter_mut().for_each(&mut visit);
             looked += last - first;
             at.line = last as u8;
             if last == LINES {
@@ -70,15 +107,15 @@ impl Index {
 
 /// Asks every entry of a line; returns the line's new bound.
 fn open(
-    mut used: u32,
-    handle: impl Fn(usize) -> Handle,
+    line: &Bucket,
     now_ms: u64,
     expiry_of: &mut impl FnMut(Handle) -> Option<u64>,
     due: &mut impl FnMut(Handle),
 ) -> Due {
     let mut earliest_ms = None;
+    let mut used = line.occupied();
     while used != 0 {
-        let h = handle(used.trailing_zeros() as usize);
+        let h = line.handle(used.trailing_zeros() as usize);
         used &= used - 1;
         let Some(ms) = expiry_of(h) else { continue };
         earliest_ms = Some(earliest_ms.map_or(ms, |earliest: u64| earliest.min(ms)));

@@ -316,6 +316,27 @@ fn records_can_move() {
 }
 
 #[test]
+fn all_records_can_move_in_steps() {
+    let mut index = Index::new();
+    let hash_of: HashOf = |h| if h.raw() % 100_000 < 100 { 3 } else { mix(u64::from(h.raw() % 100_000)) };
+    (1..5000).for_each(|n| _ = index.insert(hash_of(Handle::from_raw(n)), Handle::from_raw(n), hash_of));
+    let mut at = Position::START;
+    let mut offered = HashSet::new();
+    loop {
+        (at, _) = index.move_records(at, 37, |h| {
+            assert!(offered.insert(h));
+            (h.raw() % 3 == 0).then(|| Handle::from_raw(h.raw() + 100_000))
+        });
+        if at == Position::START {
+            break;
+        }
+    }
+    let moved = |n: u32| Handle::from_raw(if n.is_multiple_of(3) { n + 100_000 } else { n });
+    check(&index, hash_of, &(1..5000).map(moved).collect());
+    assert_eq!(offered.len(), 4999);
+}
+
+#[test]
 fn the_candidate_is_the_first_that_find_asks_for() {
     let mut index = Index::new();
     (0..3000).for_each(|n| _ = insert(&mut index, random_hash, key(n)));

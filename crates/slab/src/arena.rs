@@ -1,5 +1,9 @@
 //! The arena of one shard: blocks by size class, from runs of pages, behind 32-bit handles.
 
+#[cfg(test)]
+mod check;
+mod compact;
+
 use crate::class;
 use crate::handle::Handle;
 use crate::page::{NOTHING, Page, UNIT_BYTES, UNIT_GRANULES};
@@ -20,6 +24,8 @@ pub struct Arena {
     runs: Runs,
     used_bytes: usize,
     committed_units: usize,
+    // First units of the runs that `compact` empties. Those still marked as such are in no list.
+    emptying: Vec<u32>,
 }
 
 /// The runs of one class.
@@ -62,6 +68,7 @@ impl Arena {
             runs: Runs::new(),
             used_bytes: 0,
             committed_units: 0,
+            emptying: Vec::new(),
         })
     }
 
@@ -208,58 +215,7 @@ impl Arena {
         self.runs = Runs::new();
         self.used_bytes = 0;
         self.committed_units = 0;
-    }
-
-    /// Compares every counter and list with a walk over all pages; `blocks` are live and none are kept at hand.
-    #[cfg(test)]
-    pub(crate) fn check_pages(&self, blocks: usize) {
-        let pages = self.region.pages();
-        let (mut live, mut committed, mut dirty, mut unit) = (0, 0, 0, 1);
-        let mut runs = [0; class::COUNT];
-        while unit < self.runs.top() as usize {
-            let page = pages[unit];
-            let units =
-                if page.class < crate::page::DIRTY { page.span.into() } else { page.empty_units() as usize };
-            match page.class {
-                crate::page::DIRTY => dirty += units,
-                crate::page::CLEAN => {}
-                class => {
-                    live += usize::from(page.live);
-                    committed += units;
-                    runs[usize::from(class)] += 1;
-                    assert!(page.live > 0);
-                    for (at, inner) in pages.iter().enumerate().skip(unit).take(units) {
-                        assert_eq!((inner.class, inner.first(at as u32)), (class, unit as u32));
-                    }
-                }
-            }
-            assert!(units > 0);
-            unit += units;
-        }
-        assert_eq!(unit, self.runs.top() as usize);
-        assert_eq!((live, committed), (blocks, self.committed_units));
-        assert_eq!(dirty, self.runs.dirty_units() as usize);
-        for (class, bin) in self.bins.iter().enumerate() {
-            assert_eq!((bin.runs, bin.kept), (runs[class], 0));
-            let (mut unit, mut before) = (bin.partial, 0);
-            while unit != 0 {
-                let page = pages[unit as usize];
-                assert!(!page.is_full() && usize::from(page.class) == class && page.prev == before);
-                before = std::mem::replace(&mut unit, page.next);
-            }
-        }
-    }
-
-    /// Bytes of blocks that the kernel holds in memory.
-    #[cfg(test)]
-    pub(crate) fn resident_bytes(&self) -> usize {
-        self.region.resident_bytes()
-    }
-
-    /// The first unit that was never used or was given back.
-    #[cfg(test)]
-    pub(crate) fn top(&self) -> u32 {
-        self.runs.top()
+        self.emptying = Vec::new();
     }
 
     #[inline]
@@ -288,7 +244,7 @@ impl Arena {
         } else {
             granule = unit * UNIT_GRANULES + u32::from(page.fresh);
             let after = u32::from(page.fresh) + u32::from(block_bytes >> 2);
-            let room = u32::from(page.span) * UNIT_GRANULES;
+            let room = u32::from(page.units()) * UNIT_GRANULES;
             page.fresh = if after <= room { page.fresh + (block_bytes >> 3) } else { NOTHING };
         }
         page.live += 1;
@@ -357,10 +313,12 @@ impl Arena {
     #[cold]
     #[inline(never)]
     fn drop_run(&mut self, class: usize, unit: u32) {
-        self.unlist(class, unit);
+        if !self.region.pages()[unit as usize].is_emptying() {
+            self.unlist(class, unit);
+        }
         self.bins[class].runs -= 1;
         let pages = self.region.pages_mut();
-        let units = pages[unit as usize].span;
+        let units = pages[unit as usize].units();
         self.committed_units -= usize::from(units);
         for page in &mut pages[unit as usize..unit as usize + usize::from(units)] {
             *page = Page::empty(0, crate::page::UNUSED);

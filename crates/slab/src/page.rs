@@ -15,6 +15,8 @@ pub(crate) const DIRTY: u8 = 0xfe;
 pub(crate) const CLEAN: u8 = 0xff;
 /// Flag in `span`: not the first unit of its run; the low bits say how many units back that is.
 const INNER: u8 = 0x80;
+/// Flag in `span` of a run's first unit: the run is being emptied and gives no blocks.
+const EMPTYING: u8 = 0x40;
 
 /// One unit. In the first unit of a run every field speaks of the whole run.
 #[derive(Copy, Clone)]
@@ -32,7 +34,7 @@ pub(crate) struct Page {
     pub live: u16,
     /// Size class, or `UNUSED`, `DIRTY`, `CLEAN`. Set in every unit of a used run.
     pub class: u8,
-    /// Units of the run, or `INNER` and the distance back to its first unit.
+    /// Units of the run, maybe with `EMPTYING`, or `INNER` and the distance back to its first unit.
     pub span: u8,
 }
 
@@ -41,6 +43,27 @@ impl Page {
     #[inline]
     pub(crate) fn first(&self, unit: u32) -> u32 {
         if self.span & INNER == 0 { unit } else { unit.wrapping_sub(u32::from(self.span & !INNER)) }
+    }
+
+    /// Units of the run, of its first unit.
+    #[inline]
+    pub(crate) fn units(&self) -> u8 {
+        self.span & !EMPTYING
+    }
+
+    /// Whether the run is being emptied.
+    pub(crate) fn is_emptying(&self) -> bool {
+        self.span & (EMPTYING | INNER) == EMPTYING
+    }
+
+    /// Marks the run as being emptied.
+    pub(crate) fn start_emptying(&mut self) {
+        self.span |= EMPTYING;
+    }
+
+    /// Takes that mark back.
+    pub(crate) fn stop_emptying(&mut self) {
+        self.span &= !EMPTYING;
     }
 
     /// Whether no block of the run can be handed out.

@@ -271,3 +271,73 @@ fn the_general_allocator_keeps_alignment_and_bytes() {
         }
     }
 }
+
+/// Half of the blocks go, at random; a pass brings memory back to what is stored, and breaks nothing.
+#[test]
+fn compaction_brings_memory_back_after_deletes() {
+    for seed in 0..4 {
+        let mut rng = Rng(seed);
+        let mut checked = Checked::new(256 << 20);
+        for _ in 0..60_000 {
+            assert!(checked.alloc(30 + rng.below(60), &mut rng));
+        }
+        for _ in 0..30_000 {
+            checked.free(&mut rng);
+        }
+        let (used, before) = (checked.arena.used_bytes(), checked.arena.committed_bytes());
+        assert!(before > used * 19 / 10);
+        let expected = checked.arena.start_compaction();
+        assert!(expected * 100 > before * 45);
+        let mut moved = 0;
+        for at in (0..30_000).chain(0..30_000) {
+            // Writers go on during the first half; what they swap behind `at` is met in the second.
+            let is_busy = seed % 2 == 1 && moved < 12_000;
+            if is_busy && rng.below(10) == 0 {
+                assert!(checked.alloc(30 + rng.below(60), &mut rng));
+            }
+            if is_busy && rng.below(10) == 0 {
+                checked.free(&mut rng);
+            }
+            let Some(&h) = checked.handles.get(at) else { continue };
+            if let Some(to) = checked.arena.compact(h) {
+                let bytes = checked.blocks.remove(&h.raw()).unwrap();
+                assert!(checked.blocks.insert(to.raw(), bytes).is_none());
+                checked.handles[at] = to;
+                moved += 1;
+            }
+        }
+        assert!(moved > 10_000, "{moved}");
+        checked.arena.end_compaction();
+        checked.check();
+        let (used, after) = (checked.arena.used_bytes(), checked.arena.committed_bytes());
+        let percent = if seed % 2 == 1 { 125 } else { 105 };
+        assert!(after * 100 < used * percent, "seed {seed}: {after} for {used}, {before} before");
+        while !checked.handles.is_empty() {
+            checked.free(&mut rng);
+        }
+        checked.check();
+        assert_eq!(checked.arena.committed_bytes(), 0);
+    }
+}
+
+#[test]
+fn a_compaction_that_is_left_alone_changes_nothing() {
+    let mut rng = Rng(5);
+    let mut checked = Checked::new(64 << 20);
+    assert_eq!(checked.arena.start_compaction(), 0);
+    (0..5000).for_each(|_| assert!(checked.alloc(48, &mut rng)));
+    assert_eq!(checked.arena.start_compaction(), 0, "full runs are left alone");
+    (0..3000).for_each(|_| checked.free(&mut rng));
+    for _ in 0..2 {
+        assert!(checked.arena.start_compaction() > 0);
+        // Runs that empty by themselves meanwhile, and are used again.
+        (0..900).for_each(|_| checked.free(&mut rng));
+        (0..900).for_each(|_| assert!(checked.alloc(1000, &mut rng)));
+        (0..900).for_each(|_| checked.free(&mut rng));
+    }
+    checked.arena.end_compaction();
+    checked.check();
+    checked.arena.start_compaction();
+    checked.arena.clear();
+    assert!(checked.arena.compact(Handle::from_raw(600)).is_none());
+}

@@ -1,7 +1,7 @@
 //! What the arena costs: instructions per operation and bytes per block.
 //!
-//! `cost memory` prints used and committed bytes. For instructions, divide by 1,000,000 what this prints:
-//! `valgrind --tool=callgrind --toggle-collect='cost::measured_*' --callgrind-out-file=/dev/null cost alloc`
+//! `slab_cost memory` prints used and committed bytes. For instructions, divide by 1,000,000 what this prints:
+//! `valgrind --tool=callgrind --toggle-collect='slab_cost::measured_*' --callgrind-out-file=/dev/null slab_cost alloc`
 //! (or `free`, `churn`, `nothing`).
 
 use darter_slab::{Arena, Handle};
@@ -72,6 +72,16 @@ fn main() -> std::io::Result<()> {
             print(&arena, "churned");
             handles.iter().step_by(2).for_each(|&h| arena.free(h));
             print(&arena, "half freed");
+            arena.start_compaction();
+            let start = std::time::Instant::now();
+            for h in handles.iter_mut().skip(1).step_by(2) {
+                *h = arena.compact(*h).unwrap_or(*h);
+            }
+            println!("compacting took {:?}", start.elapsed());
+            arena.end_compaction();
+            print(&arena, "compacted");
+            arena.release_empty(usize::MAX);
+            print(&arena, "released");
         }
     }
     Ok(())

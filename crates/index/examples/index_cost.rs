@@ -1,8 +1,8 @@
 //! What the index costs: bytes per entry at every size, and operations to count instructions of.
 //!
-//! `cost memory` prints bytes per entry; `cost fill` the entries of a segment when it first splits; `cost time`
+//! `index_cost memory` prints bytes per entry; `index_cost fill` the entries of a segment when it first splits; `index_cost time`
 //! nanoseconds per operation. For instructions, divide by 1,000,000 what this prints:
-//! `valgrind --tool=callgrind --toggle-collect='cost::measured_*' --callgrind-out-file=/dev/null cost find`
+//! `valgrind --tool=callgrind --toggle-collect='index_cost::measured_*' --callgrind-out-file=/dev/null index_cost find`
 //! (or `insert`, `miss`, `remove`, `prefetch`, `scan`).
 
 use darter_index::{Index, Position};
@@ -163,6 +163,6 @@ fn main() {
         "scan" => assert_eq!(measured_scan(&filled(OPS)), OPS as usize),
         "prefetch" => measured_prefetch(&filled(OPS), 1),
         "nothing" => measured_nothing(1),
-        _ => eprintln!("cost memory|fill|time|find|miss|insert|remove|scan|prefetch|nothing"),
+        _ => eprintln!("index_cost memory|fill|time|find|miss|insert|remove|scan|prefetch|nothing"),
     }
 }
