@@ -1,9 +1,9 @@
 //! What the index costs: bytes per entry at every size, and operations to count instructions of.
 //!
-//! `index_cost memory` prints bytes per entry; `index_cost fill` the entries of a segment when it first splits; `index_cost time`
-//! nanoseconds per operation. For instructions, divide by 1,000,000 what this prints:
-//! `valgrind --tool=callgrind --toggle-collect='index_cost::measured_*' --callgrind-out-file=/dev/null index_cost find`
-//! (or `insert`, `miss`, `remove`, `prefetch`, `scan`).
+//! `index_cost memory` prints bytes per entry; `fill` the entries of a segment when it first splits; `time`
+//! nanoseconds per operation. `find`, `miss`, `insert`, `remove`, `scan`, `prefetch` run a million of one operation
+//! (less the loop: `nothing`) for
+//! `valgrind --tool=callgrind --toggle-collect='index_cost::measured_*' --callgrind-out-file=/dev/null`.
 
 use darter_index::{Index, Position};
 use darter_slab::Handle;
