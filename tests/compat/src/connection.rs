@@ -51,12 +51,23 @@ impl Connection {
         }
     }
 
-    /// Takes the replies that are there or come within `wait`.
-    pub fn arrived(&mut self, wait: Duration) -> io::Result<Vec<Reply>> {
+    /// Takes the replies that are there, without waiting: a read timeout would be rounded up to the kernel's tick.
+    pub fn arrived(&mut self) -> io::Result<Vec<Reply>> {
         let mut replies = Vec::new();
-        while self.receive(wait)? {}
+        self.stream.set_nonblocking(true)?;
+        let received = loop {
+            match self.read_once() {
+                Ok(true) => {}
+                Ok(false) => break Ok(()),
+                Err(error) => break Err(error),
+            }
+        };
+        self.stream.set_nonblocking(false)?;
         while let Some(reply) = self.parsed()? {
             replies.push(reply);
+        }
+        if replies.is_empty() {
+            received?;
         }
         Ok(replies)
     }
@@ -100,7 +111,11 @@ impl Connection {
     /// Reads once; false when nothing came within `wait`.
     fn receive(&mut self, wait: Duration) -> io::Result<bool> {
         // A timeout of zero would mean none at all.
-        self.stream.set_read_timeout(Some(wait.max(Duration::from_micros(50))))?;
+        self.stream.set_read_timeout(Some(wait.max(Duration::from_millis(1))))?;
+        self.read_once()
+    }
+
+    fn read_once(&mut self) -> io::Result<bool> {
         let mut chunk = [0; 16 * 1024];
         match self.stream.read(&mut chunk) {
             Ok(0) => Err(io::ErrorKind::ConnectionAborted.into()),

@@ -177,11 +177,7 @@ impl Pair {
             }
             let (left, right) = self.settle();
             for (connection, (mine, theirs)) in left.iter().zip(&right).enumerate() {
-                let same_reply = |(m, t): (&Reply, &Reply)| {
-                    // Which op a reply belongs to is not known here; a rule can only fit the op just sent.
-                    m == t || (connection == op.connection && rules::same(&op.args, m, t))
-                };
-                if mine.len() == theirs.len() && mine.iter().zip(theirs).all(same_reply) {
+                if rules::same_messages(&op.args, connection == op.connection, mine, theirs) {
                     continue;
                 }
                 let show = |replies: &[Reply]| {
@@ -203,8 +199,7 @@ impl Pair {
         loop {
             for (side, replies) in [(&mut self.left, &mut left), (&mut self.right, &mut right)] {
                 for (connection, collected) in side.connections.iter_mut().zip(replies.iter_mut()) {
-                    let arrived: Vec<Reply> =
-                        connection.arrived(Duration::from_micros(50)).unwrap_or_default();
+                    let arrived: Vec<Reply> = connection.arrived().unwrap_or_default();
                     if !arrived.is_empty() {
                         last = Instant::now();
                     }
@@ -216,6 +211,7 @@ impl Pair {
             {
                 return (left, right);
             }
+            thread::sleep(Duration::from_micros(200));
         }
     }
 

@@ -22,6 +22,8 @@ pub enum Compare {
     Kind,
     /// The same pairs but for the values of these names; the order of the names counts.
     PairsExcept(&'static [&'static str]),
+    /// Messages of one command may come in any order, counts within them too; other replies keep their places.
+    Messages,
     /// Errors need only begin with the same word; anything else byte for byte.
     ErrorWord,
 }
@@ -71,6 +73,10 @@ pub const RULES: &[Rule] = &[
     rule_with("GEOSEARCH", "ASC", Compare::Exact, "sorted"),
     rule_with("GEOSEARCH", "DESC", Compare::Exact, "sorted"),
     rule("GEOSEARCH", Compare::Unordered, "unsorted results come in the order of the cells visited"),
+    rule("PUBLISH", Compare::Messages, HASHED),
+    rule("UNSUBSCRIBE", Compare::Messages, HASHED),
+    rule("PUNSUBSCRIBE", Compare::Messages, HASHED),
+    rule("SUNSUBSCRIBE", Compare::Messages, HASHED),
     rule("PUBSUB CHANNELS", Compare::Unordered, HASHED),
     rule("PUBSUB SHARDCHANNELS", Compare::Unordered, HASHED),
     rule("RANDOMKEY", Compare::Kind, CHANCE),
@@ -138,7 +144,8 @@ pub fn same(args: &[Vec<u8>], left: &Reply, right: &Reply) -> bool {
         return false;
     }
     match rule.compare {
-        Compare::Exact => false,
+        // Messages are compared together, by `same_messages`.
+        Compare::Exact | Compare::Messages => false,
         Compare::Unordered => sorted(left) == sorted(right) && left.kind() == right.kind(),
         Compare::UnorderedPairs => pairs(left) == pairs(right) && left.kind() == right.kind(),
         Compare::Near(distance) => near(left, right, distance),
@@ -149,6 +156,27 @@ pub fn same(args: &[Vec<u8>], left: &Reply, right: &Reply) -> bool {
         Compare::PairsExcept(names) => same_pairs_except(left, right, names),
         Compare::ErrorWord => left.is_error() && right.is_error() && first_word(left) == first_word(right),
     }
+}
+
+/// Whether the replies and messages that `args` caused on one connection are the same as far as the table goes.
+/// `own`: it is the connection that `args` was sent on.
+pub fn same_messages(args: &[Vec<u8>], own: bool, left: &[Reply], right: &[Reply]) -> bool {
+    let reordered = find(args).is_some_and(|rule| rule.compare == Compare::Messages);
+    // Which command a late reply belongs to is not known; a rule can only fit the one just sent.
+    let same_reply = |(left, right): (&Reply, &Reply)| {
+        left == right
+            || (own && same(args, left, right))
+            || (reordered && left.items().is_some() && right.items().is_some())
+    };
+    left.len() == right.len()
+        && left.iter().zip(right).all(same_reply)
+        && (!reordered || sorted_message_items(left) == sorted_message_items(right))
+}
+
+fn sorted_message_items(replies: &[Reply]) -> Vec<&Reply> {
+    let mut items: Vec<&Reply> = replies.iter().filter_map(Reply::items).flatten().collect();
+    items.sort_unstable();
+    items
 }
 
 /// Whether a difference under this rule may come from the clock alone.
@@ -240,6 +268,21 @@ mod tests {
         assert!(find(&args("OBJECT ENCODING k")).is_none());
         assert_eq!(find(&args("SORT k BY nosort")).unwrap().compare, Compare::Unordered);
         assert!(find(&args("SORT k")).is_none());
+    }
+
+    #[test]
+    fn messages_may_change_places_but_not_with_the_reply() {
+        let all = |text: &str| -> Vec<Reply> {
+            let mut rest = text.as_bytes();
+            std::iter::from_fn(|| Reply::read(&mut rest).ok()).collect()
+        };
+        let (a, b) = ("*2\r\n+a\r\n:1\r\n", "*2\r\n+b\r\n:0\r\n");
+        let (a0, b1) = ("*2\r\n+a\r\n:0\r\n", "*2\r\n+b\r\n:1\r\n");
+        let publish = args("PUBLISH c x");
+        assert!(same_messages(&publish, false, &all(&[a, b].concat()), &all(&[b1, a0].concat())));
+        assert!(!same_messages(&args("GET c"), false, &all(&[a, b].concat()), &all(&[b, a].concat())));
+        assert!(!same_messages(&publish, true, &all(&[a, ":1\r\n"].concat()), &all(&[":1\r\n", a].concat())));
+        assert!(!same_messages(&publish, false, &all(a), &all(b)));
     }
 
     #[test]

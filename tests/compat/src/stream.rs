@@ -165,7 +165,9 @@ fn spoil(args: &mut Vec<Vec<u8>>, rng: &mut Rng) {
     let any_of = |args: &[Vec<u8>], words: &[&str]| {
         args.iter().any(|arg| words.iter().any(|word| arg.eq_ignore_ascii_case(word.as_bytes())))
     };
-    if any_of(&args[..1], NEVER_SPOILT) {
+    // A name range is only defined while all scores of its key are equal.
+    let sets_lex_scores = args[0].eq_ignore_ascii_case(b"ZADD") && args[1].starts_with(b"lex");
+    if any_of(&args[..1], NEVER_SPOILT) || sets_lex_scores {
         return;
     }
     let timed = any_of(args, TIMED);

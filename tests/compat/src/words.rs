@@ -42,12 +42,14 @@ pub const NAMES: &[&str] = &[
     "flag",
     "timeout",
     "name",
+    "lexkey",
 ];
 
 /// Draws a word; an unknown name gives nothing, which `Form::parse` rules out.
 pub fn draw(name: &str, rng: &mut Rng) -> Vec<u8> {
     match name {
         "key" => format!("k{}", rng.below(8)).into_bytes(),
+        "lexkey" => format!("lex{}", rng.below(3)).into_bytes(),
         "akey" => rng.pick(ODD_KEYS).to_vec(),
         "value" => value(rng),
         "int" => int(rng),

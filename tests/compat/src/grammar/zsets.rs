@@ -1,4 +1,4 @@
-//! Sorted sets.
+//! Sorted sets. Ranges by name are only defined where all scores are equal, so they have keys of their own.
 
 use super::{Family, Weighted};
 
@@ -9,7 +9,9 @@ const FORMS: &[Weighted] = &[
     (12, "ZADD <key> { <score> <member> }"),
     (5, "ZADD <key> [ ( NX | XX ) ] [ ( GT | LT ) ] [ CH ] { <score> <member> }"),
     (3, "ZADD <key> [ ( NX | XX ) ] [ ( GT | LT ) ] [ CH ] INCR <score> <member>"),
-    (3, "ZADD <key> 0 m1 0 m2 0 m3 0 a 0 z"),
+    (3, "ZADD <lexkey> 0 m1 0 m2 0 m3 0 a 0 z"),
+    (4, "ZADD <lexkey> 0 <member> 0 <member>"),
+    (2, "ZREM <lexkey> { <member> }"),
     (4, "ZINCRBY <key> <score> <member>"),
     (4, "ZREM <key> { <member> }"),
     (2, "ZCARD <key>"),
@@ -18,23 +20,23 @@ const FORMS: &[Weighted] = &[
     (4, "ZRANK <key> <member>"),
     (3, "ZREVRANK <key> <member>"),
     (3, "ZCOUNT <key> <zmin> <zmax>"),
-    (3, "ZLEXCOUNT <key> <lexmin> <lexmax>"),
+    (3, "ZLEXCOUNT <lexkey> <lexmin> <lexmax>"),
     (6, "ZRANGE <key> <index> <index> [ REV ] [ WITHSCORES ]"),
     (4, "ZRANGE <key> <zmin> <zmax> BYSCORE [ REV ] [ LIMIT <index> <index> ] [ WITHSCORES ]"),
-    (3, "ZRANGE <key> <lexmin> <lexmax> BYLEX [ REV ] [ LIMIT <index> <index> ]"),
+    (3, "ZRANGE <lexkey> <lexmin> <lexmax> BYLEX [ REV ] [ LIMIT <index> <index> ]"),
     (1, "ZRANGE <key> <index> <index> LIMIT 0 1"),
     (2, "ZREVRANGE <key> <index> <index> [ WITHSCORES ]"),
     (3, "ZRANGEBYSCORE <key> <zmin> <zmax> [ WITHSCORES ] [ LIMIT <index> <index> ]"),
     (3, "ZREVRANGEBYSCORE <key> <zmax> <zmin> [ WITHSCORES ] [ LIMIT <index> <index> ]"),
-    (2, "ZRANGEBYLEX <key> <lexmin> <lexmax> [ LIMIT <index> <index> ]"),
-    (2, "ZREVRANGEBYLEX <key> <lexmax> <lexmin> [ LIMIT <index> <index> ]"),
+    (2, "ZRANGEBYLEX <lexkey> <lexmin> <lexmax> [ LIMIT <index> <index> ]"),
+    (2, "ZREVRANGEBYLEX <lexkey> <lexmax> <lexmin> [ LIMIT <index> <index> ]"),
     (
         2,
         "ZRANGESTORE <key> <key> ( <index> <index> | <zmin> <zmax> BYSCORE ) [ REV ] [ LIMIT <index> <index> ]",
     ),
     (2, "ZREMRANGEBYRANK <key> <index> <index>"),
     (2, "ZREMRANGEBYSCORE <key> <zmin> <zmax>"),
-    (2, "ZREMRANGEBYLEX <key> <lexmin> <lexmax>"),
+    (2, "ZREMRANGEBYLEX <lexkey> <lexmin> <lexmax>"),
     (3, "ZPOPMIN <key> [ <count> ]"),
     (3, "ZPOPMAX <key> [ <count> ]"),
     (3, "ZMPOP ( 1 <key> | 2 <key> <key> | 0 <key> ) ( MIN | MAX | x ) [ COUNT <count> ]"),
