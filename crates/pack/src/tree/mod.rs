@@ -4,12 +4,15 @@
 //! shard's arena; any single change touches a bounded number of blocks however long the collection is. Nothing here
 //! knows keys, clocks or replies.
 
+pub mod intset;
 pub mod list;
 mod owned;
+mod rows;
 mod spine;
 mod word;
 pub mod zset;
 
+pub use intset::IntSet;
 pub use list::List;
 pub use zset::Zset;
 
@@ -24,6 +27,15 @@ impl std::fmt::Display for Full {
 }
 
 impl std::error::Error for Full {}
+
+/// Which way to walk an ordered collection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Direction {
+    /// From the lowest to the highest.
+    Up,
+    /// From the highest to the lowest.
+    Down,
+}
 
 /// Largest leaf block that a split leaves behind, in bytes.
 const LEAF_BYTES_MAX: usize = 1024;

@@ -4,14 +4,13 @@ use darter_base::hash::KeyHasher;
 use darter_slab::{Arena, Handle};
 
 use super::build::{Part, Shape, Slack, cut, enlarge};
-use super::iter::Direction;
 use super::leaf::{self, Head, LEN_MAX, Members};
 use super::member::{self, New};
 use super::score::ord;
 use super::{Place, Zset};
 use crate::entry::{self, Item};
 use crate::tree::spine::{Leaf, Path, Side};
-use crate::tree::{Full, LEAF_BYTES_MAX};
+use crate::tree::{Direction, Full, LEAF_BYTES_MAX};
 
 /// What [`Zset::update`] found and did.
 #[derive(Clone, Copy, PartialEq, Debug)]

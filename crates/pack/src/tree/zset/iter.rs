@@ -5,16 +5,8 @@ use darter_slab::{Arena, Handle};
 use super::Zset;
 use super::leaf::Head;
 use crate::entry::Item;
+use crate::tree::Direction;
 use crate::tree::spine::Path;
-
-/// Which way to walk.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Direction {
-    /// Scores rise.
-    Up,
-    /// Scores fall.
-    Down,
-}
 
 /// Members and scores in order; made by [`Zset::iter`].
 pub struct Iter<'a> {

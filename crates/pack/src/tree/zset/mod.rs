@@ -32,7 +32,8 @@ use crate::entry::Item;
 use crate::spill::Spill;
 
 pub use edit::Change;
-pub use iter::{Direction, Iter};
+pub use super::Direction;
+pub use iter::Iter;
 pub use range::Edge;
 
 /// A sorted set: 56 bytes and blocks in the arena. [`Zset::clear`] must run before it is dropped, or the blocks are lost.

@@ -48,7 +48,7 @@ fn member(rng: &mut Rng, mix: Mix) -> Vec<u8> {
         0 => (n * 7919 % 100_000_000).to_string().into_bytes(),
         1 => (n as i64 - mix.range as i64 / 2).to_string().into_bytes(),
         2 => format!("member:{n:06}").into_bytes(),
-        3 if n % 5 == 0 => n.to_string().into_bytes(),
+        3 if n.is_multiple_of(5) => n.to_string().into_bytes(),
         3 => format!("{n:x}").into_bytes(),
         _ => {
             let mut text = format!("{n}:").into_bytes();
@@ -124,7 +124,7 @@ fn run(seed: u64, mix: Mix, ops: u64) {
     let (mut set, mut model) = (Zset::new(), Model::default());
     for op in 0..ops {
         // Long stretches of growth and of decline.
-        let growing = op * 6 / ops % 2 == 0;
+        let growing = (op * 6 / ops).is_multiple_of(2);
         let name = member(&mut rng, mix);
         let value = score(&mut rng, mix);
         let len = model.scores.len() as u64;

@@ -1,0 +1,256 @@
+//! `IntSet`: a sorted set of integers, two or three bytes each when they are dense.
+//!
+//! Called by the store for sets of integers. It stores numbers only; what is no canonical `i64` belongs elsewhere.
+
+use darter_slab::Arena;
+
+use super::rows::Rows;
+use super::{Direction, Full};
+
+/// A set of integers: 24 bytes and blocks in the arena. [`IntSet::clear`] must run before it is dropped, or the blocks are lost.
+#[derive(Debug)]
+pub struct IntSet {
+    rows: Rows<1, 1>,
+}
+
+impl Default for IntSet {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl IntSet {
+    /// An empty set, which owns no block.
+    pub const fn new() -> IntSet {
+        IntSet { rows: Rows::EMPTY }
+    }
+
+    /// Number of members.
+    #[inline]
+    pub fn len(&self) -> u64 {
+        self.rows.len()
+    }
+
+    /// Whether there is no member.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.rows.len() == 0
+    }
+
+    /// Bytes held in the arena, exactly.
+    pub fn bytes(&self) -> usize {
+        self.rows.bytes()
+    }
+
+    /// Whether `value` is a member. Cost: O(log n), three or four cache lines at a million members.
+    #[inline]
+    pub fn contains(&self, arena: &Arena, value: i64) -> bool {
+        self.rows.contains(arena, u128::from(order(value)))
+    }
+
+    /// The lowest member.
+    pub fn min(&self, arena: &Arena) -> Option<i64> {
+        self.nth(arena, 0)
+    }
+
+    /// The highest member.
+    pub fn max(&self, arena: &Arena) -> Option<i64> {
+        self.nth(arena, self.len().checked_sub(1)?)
+    }
+
+    /// How many members are below `value`. Cost: O(log n).
+    pub fn rank(&self, arena: &Arena, value: i64) -> u64 {
+        self.rows.rank(arena, u128::from(order(value)))
+    }
+
+    /// The member that has `rank` members below it; with a random rank below the length, a random member. Cost: O(log n).
+    pub fn nth(&self, arena: &Arena, rank: u64) -> Option<i64> {
+        self.rows.nth(arena, rank).map(|[value]| number(value))
+    }
+
+    /// Members from this rank on, in a direction; nothing when `rank` is not below the length.
+    pub fn iter<'a>(&'a self, arena: &'a Arena, rank: u64, direction: Direction) -> impl Iterator<Item = i64> + 'a {
+        self.rows.iter(arena, rank, direction).map(|[value]| number(value))
+    }
+
+    /// Members that are at least `value`, rising.
+    pub fn iter_from<'a>(&'a self, arena: &'a Arena, value: i64) -> impl Iterator<Item = i64> + 'a {
+        self.rows.iter_from(arena, u128::from(order(value))).map(|[value]| number(value))
+    }
+
+    /// Shows about `count` members to `emit`; `cursor` is 0 at first, and the answer is the next one, 0 at the end.
+    ///
+    /// Shape: cursors are below 2^63, so the caller has a bit to tell them from others. Members are shown by value, so
+    /// every one present from the first call to the last is shown, and none twice. Cost: O(log n + count).
+    pub fn scan(&self, arena: &Arena, cursor: u64, count: usize, mut emit: impl FnMut(i64)) -> u64 {
+        // A cursor stands for two neighbouring values, shown together.
+        let first = cursor.min(u64::MAX >> 1) << 1;
+        let mut shown = 0;
+        let mut pair = 0;
+        for [value] in self.rows.iter_from(arena, u128::from(first)) {
+            if shown >= count.max(1) && value >> 1 != pair {
+                return value >> 1;
+            }
+            pair = value >> 1;
+            emit(number(value));
+            shown += 1;
+        }
+        0
+    }
+
+    /// Adds `value`; returns whether it was not there. Errors: nothing is changed. Cost: O(log n), one leaf.
+    #[inline]
+    pub fn insert(&mut self, arena: &mut Arena, value: i64) -> Result<bool, Full> {
+        self.rows.put(arena, [order(value)])
+    }
+
+    /// Takes `value` out; returns whether it was there. Cost: O(log n), one leaf or two.
+    pub fn remove(&mut self, arena: &mut Arena, value: i64) -> bool {
+        self.rows.remove(arena, u128::from(order(value))).is_some()
+    }
+
+    /// Takes out up to `count` members from this rank on; returns how many there were.
+    pub fn remove_ranks(&mut self, arena: &mut Arena, rank: u64, count: u64) -> u64 {
+        self.rows.remove_ranks(arena, rank, count)
+    }
+
+    /// Gives back up to `blocks_max` blocks; the set is unusable from the first call until it returns `true`, and empty then.
+    pub fn free_step(&mut self, arena: &mut Arena, blocks_max: usize) -> bool {
+        self.rows.free_step(arena, blocks_max)
+    }
+
+    /// Gives every block back. Cost: O(blocks).
+    pub fn clear(&mut self, arena: &mut Arena) {
+        while !self.free_step(arena, 1 << 16) {}
+    }
+}
+
+/// A number that sorts as `value` does.
+#[inline(always)]
+fn order(value: i64) -> u64 {
+    value as u64 ^ 1 << 63
+}
+
+#[inline(always)]
+fn number(order: u64) -> i64 {
+    (order ^ 1 << 63) as i64
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use darter_base::rng::Rng;
+
+    use super::*;
+
+    fn value(rng: &mut Rng, kind: u64) -> i64 {
+        match kind {
+            0 => rng.below(300) as i64 - 150,
+            1 => rng.below(100_000) as i64,
+            2 => rng.below(100_000_000) as i64,
+            3 => rng.next_u64() as i64,
+            _ => (rng.next_u64() as i64) >> rng.below(64),
+        }
+    }
+
+    fn check(set: &IntSet, arena: &Arena, model: &BTreeSet<i64>) {
+        assert_eq!(set.len(), model.len() as u64);
+        assert_eq!(set.bytes(), arena.used_bytes());
+        assert_eq!(set.rows.check(arena), set.len());
+        assert!(set.iter(arena, 0, Direction::Up).eq(model.iter().copied()));
+        assert!(set.iter(arena, set.len().saturating_sub(1), Direction::Down).eq(model.iter().rev().copied()));
+        assert_eq!((set.min(arena), set.max(arena)), (model.first().copied(), model.last().copied()));
+    }
+
+    #[test]
+    fn mixed_changes_follow_a_btree_set() {
+        for kind in 0..5 {
+            for ops in [300, 5_000, 120_000] {
+                let mut rng = Rng::new(kind * 7 + ops);
+                let mut arena = Arena::with_reserve(1 << 28).unwrap();
+                let (mut set, mut model) = (IntSet::new(), BTreeSet::new());
+                for op in 0..ops {
+                    let growing = (op * 6 / ops).is_multiple_of(2);
+                    let n = value(&mut rng, kind);
+                    match rng.below(16) {
+                        0..=9 if growing => assert_eq!(set.insert(&mut arena, n).unwrap(), model.insert(n)),
+                        0..=5 => assert_eq!(set.remove(&mut arena, n), model.remove(&n)),
+                        6..=9 => {
+                            let near = model.range(n..).next().copied().unwrap_or(n);
+                            assert_eq!(set.remove(&mut arena, near), model.remove(&near));
+                        }
+                        10 => {
+                            let (rank, count) = (rng.below(set.len() + 1), rng.below(20));
+                            let gone: Vec<_> =
+                                model.iter().skip(rank as usize).take(count as usize).copied().collect();
+                            assert_eq!(set.remove_ranks(&mut arena, rank, count), gone.len() as u64);
+                            gone.iter().for_each(|n| assert!(model.remove(n)));
+                        }
+                        11 => {
+                            let from = set.iter_from(&arena, n).take(5);
+                            assert!(from.eq(model.range(n..).take(5).copied()));
+                        }
+                        12 if ops < 10_000 => assert_eq!(set.rank(&arena, n), model.range(..n).count() as u64),
+                        _ => assert_eq!(set.contains(&arena, n), model.contains(&n)),
+                    }
+                    if op % (ops / 20 + 1) == 0 {
+                        check(&set, &arena, &model);
+                    }
+                }
+                check(&set, &arena, &model);
+                set.clear(&mut arena);
+                assert_eq!((set.len(), arena.used_bytes()), (0, 0));
+            }
+        }
+    }
+
+    #[test]
+    fn extremes_and_scans() {
+        let mut arena = Arena::with_reserve(1 << 24).unwrap();
+        let mut set = IntSet::new();
+        let values = [i64::MIN, i64::MIN + 1, -2, -1, 0, 1, 2, i64::MAX - 1, i64::MAX];
+        for n in values {
+            assert!(set.insert(&mut arena, n).unwrap());
+            assert!(!set.insert(&mut arena, n).unwrap());
+        }
+        for count in 1..12 {
+            let (mut seen, mut cursor, mut calls) = (Vec::new(), 0, 0);
+            loop {
+                cursor = set.scan(&arena, cursor, count, |n| seen.push(n));
+                calls += 1;
+                assert!(cursor < 1 << 63 && calls < 20);
+                if cursor == 0 {
+                    break;
+                }
+                // What is shown already may go without shifting what is to come.
+                if count == 1 {
+                    set.remove(&mut arena, seen[0]);
+                    set.insert(&mut arena, seen[0]).unwrap();
+                }
+            }
+            assert_eq!(seen, values);
+        }
+        set.clear(&mut arena);
+    }
+
+    #[test]
+    fn order_of_insertion_and_density_decide_the_size() {
+        let n = 100_000;
+        let mut arena = Arena::with_reserve(1 << 28).unwrap();
+        let per_member = |arena: &mut Arena, values: &mut dyn Iterator<Item = i64>| {
+            let mut set = IntSet::new();
+            values.for_each(|v| assert!(set.insert(arena, v).unwrap()));
+            let bytes = set.bytes() as f64 / set.len() as f64;
+            set.clear(arena);
+            bytes
+        };
+        assert!(per_member(&mut arena, &mut (0..n)) < 1.4);
+        assert!(per_member(&mut arena, &mut (0..n).rev()) < 3.0);
+        assert!(per_member(&mut arena, &mut (0..n).map(|v| v * 100)) < 2.4);
+        let mut rng = Rng::new(1);
+        let mut values: Vec<i64> = (0..n).map(|v| v * 100 + 7).collect();
+        rng.shuffle(&mut values);
+        assert!(per_member(&mut arena, &mut values.into_iter()) < 3.0);
+    }
+}

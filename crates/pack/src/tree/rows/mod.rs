@@ -1,0 +1,379 @@
+//! `Rows`: a sorted table of fixed rows of `N` numbers, unique in their first `K` columns (the key, one or two).
+//!
+//! Called by `IntSet` and `Pel`, which give the columns their meaning.
+
+mod leaf;
+
+use std::cmp::Ordering;
+
+use darter_slab::{Arena, Handle};
+
+use self::leaf::{Head, Part, Shape, cut};
+use super::owned::Owned;
+use super::spine::{Leaf, Path, Side, Spine};
+use super::{Direction, Full, LEAF_BYTES_MAX};
+
+/// A table: 24 bytes and blocks in the arena.
+#[derive(Debug)]
+pub(super) struct Rows<const N: usize, const K: usize> {
+    spine: Spine<K>,
+    len: u64,
+    owned: Owned,
+}
+
+/// Where a row is or would be.
+#[derive(Clone, Copy)]
+struct Spot {
+    leaf: Handle,
+    path: Path,
+    at: usize,
+    found: bool,
+}
+
+impl<const N: usize, const K: usize> Rows<N, K> {
+    /// No row, no block.
+    pub(super) const EMPTY: Self = Self { spine: Spine::EMPTY, len: 0, owned: Owned::NONE };
+
+    /// Number of rows.
+    #[inline]
+    pub(super) fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Bytes held in the arena, exactly.
+    pub(super) fn bytes(&self) -> usize {
+        self.owned.bytes()
+    }
+
+    /// Whether there is a row with this key.
+    #[inline]
+    pub(super) fn contains(&self, arena: &Arena, key: u128) -> bool {
+        self.len > 0 && self.locate(arena, key).found
+    }
+
+    /// The row with this key.
+    pub(super) fn get(&self, arena: &Arena, key: u128) -> Option<[u64; N]> {
+        if self.len == 0 {
+            return None;
+        }
+        let spot = self.locate(arena, key);
+        let block = arena.tail(spot.leaf);
+        spot.found.then(|| Head::of(block).row(block, spot.at))
+    }
+
+    /// How many rows have a key below `key`.
+    pub(super) fn rank(&self, arena: &Arena, key: u128) -> u64 {
+        if self.len == 0 {
+            return 0;
+        }
+        let spot = self.locate(arena, key);
+        self.spine.entries_before(arena, &spot.path) + spot.at as u64
+    }
+
+    /// The row of this rank.
+    pub(super) fn nth(&self, arena: &Arena, rank: u64) -> Option<[u64; N]> {
+        self.iter(arena, rank, Direction::Up).next()
+    }
+
+    /// Rows from this rank on; nothing when `rank` is not below the length.
+    pub(super) fn iter<'a>(&'a self, arena: &'a Arena, rank: u64, direction: Direction) -> Iter<'a, N, K> {
+        let mut iter =
+            Iter { rows: self, arena, direction, path: None, block: &[], head: None, at: 0, left: 0 };
+        if rank < self.len {
+            let (leaf, path, at) = self.spine.by_rank(arena, rank);
+            iter.start(leaf, path, at);
+        }
+        iter
+    }
+
+    /// Rows whose key is at least `key`, in order.
+    pub(super) fn iter_from<'a>(&'a self, arena: &'a Arena, key: u128) -> Iter<'a, N, K> {
+        let mut iter =
+            Iter { rows: self, arena, direction: Direction::Up, path: None, block: &[], head: None, at: 0, left: 0 };
+        if self.len > 0 {
+            let spot = self.locate(arena, key);
+            iter.start(spot.leaf, spot.path, spot.at);
+        }
+        iter
+    }
+
+    /// Writes a row, over the one with its key if there is one; returns whether it is a new key.
+    ///
+    /// Errors: nothing is changed. Cost: O(log n), one leaf or a split of one.
+    #[inline]
+    pub(super) fn put(&mut self, arena: &mut Arena, row: [u64; N]) -> Result<bool, Full> {
+        if self.len == 0 {
+            let parts = [Part::<N>::One(row)];
+            let leaf = Shape::<N>::of(arena, &parts).build(arena, &mut self.owned, &parts, 0)?;
+            self.spine.plant(leaf);
+            self.len = 1;
+            return Ok(true);
+        }
+        let spot = self.locate(arena, Self::key(&row));
+        if spot.found {
+            if N > K {
+                self.overwrite(arena, &spot, row)?;
+            }
+            return Ok(false);
+        }
+        if leaf::insert(arena.tail_mut(spot.leaf), spot.at, &row) {
+            self.spine.adjust(arena, &spot.path, 1);
+        } else {
+            self.rebuild(arena, &spot, row)?;
+        }
+        self.len += 1;
+        Ok(true)
+    }
+
+    /// Takes out the row with this key. Cost: O(log n), one leaf or a join of two.
+    pub(super) fn remove(&mut self, arena: &mut Arena, key: u128) -> Option<[u64; N]> {
+        if self.len == 0 {
+            return None;
+        }
+        let spot = self.locate(arena, key);
+        if !spot.found {
+            return None;
+        }
+        let block = arena.tail(spot.leaf);
+        let row = Head::of(block).row(block, spot.at);
+        self.remove_run(arena, spot.leaf, &spot.path, spot.at, spot.at + 1);
+        Some(row)
+    }
+
+    /// Takes out up to `count` rows from this rank on; returns how many there were.
+    pub(super) fn remove_ranks(&mut self, arena: &mut Arena, rank: u64, count: u64) -> u64 {
+        let wanted = count.min(self.len.saturating_sub(rank));
+        let mut left = wanted;
+        while left > 0 {
+            let (leaf, path, at) = self.spine.by_rank(arena, rank);
+            let part = left.min((leaf::len(arena, leaf) - at) as u64) as usize;
+            self.remove_run(arena, leaf, &path, at, at + part);
+            left -= part as u64;
+        }
+        wanted
+    }
+
+    /// Gives back up to about `blocks_max` blocks; returns whether none is left. Nothing else may be called before that.
+    pub(super) fn free_step(&mut self, arena: &mut Arena, blocks_max: usize) -> bool {
+        for _ in 0..blocks_max {
+            let Some(leaf) = self.spine.take_last(arena, &mut self.owned) else {
+                debug_assert_eq!(self.owned.bytes(), 0);
+                self.len = 0;
+                return true;
+            };
+            self.owned.free(arena, leaf);
+        }
+        false
+    }
+
+    #[inline(always)]
+    fn key(row: &[u64; N]) -> u128 {
+        match K {
+            1 => u128::from(row[0]),
+            _ => u128::from(row[0]) << 64 | u128::from(row[1]),
+        }
+    }
+
+    /// Where `key` is or belongs, in a table that has rows.
+    #[inline]
+    fn locate(&self, arena: &Arena, key: u128) -> Spot {
+        // Keys are unique, so a leaf whose bound is the key is the one.
+        let (leaf, path) = self.spine.by_key(arena, key, |_| Ordering::Greater);
+        let block = arena.tail(leaf);
+        let head = Head::<N>::of(block);
+        let at = head.below::<K>(block, key);
+        Spot { leaf, path, at, found: at < head.len && head.key::<K>(block, at) == key }
+    }
+
+    /// Writes over a row.
+    fn overwrite(&mut self, arena: &mut Arena, spot: &Spot, row: [u64; N]) -> Result<(), Full> {
+        let block = arena.tail_mut(spot.leaf);
+        let head = Head::of(block);
+        if head.holds(&row) {
+            head.put(block, spot.at, &row);
+            return Ok(());
+        }
+        self.rebuild(arena, spot, row)
+    }
+
+    /// Writes a row into a leaf that cannot take it as it is: into a larger one, another shape, or one of two halves.
+    #[cold]
+    fn rebuild(&mut self, arena: &mut Arena, spot: &Spot, row: [u64; N]) -> Result<(), Full> {
+        let Spot { leaf, path, at, found } = *spot;
+        let head = Head::<N>::of(arena.tail(leaf));
+        let added = 1 - usize::from(found);
+        let rest = at + usize::from(found);
+        let parts = [Part::<N>::Run(leaf, 0, at), Part::<N>::One(row), Part::<N>::Run(leaf, rest, head.len)];
+        let shape = Shape::<N>::of(arena, &parts);
+        let appends = at == head.len && self.spine.is_last(arena, &path);
+        // A row that comes last and would only make a good leaf wider begins a leaf of its own.
+        let begins = appends && head.len >= LEN_WORTHY && !head.holds(&row);
+        if shape.fits() && !begins {
+            let spare = shape.len / 8 + usize::from(!self.spine.is_single()) * 4;
+            let fresh = shape.build(arena, &mut self.owned, &parts, spare)?;
+            self.swap(arena, &path, leaf, fresh);
+            self.spine.adjust(arena, &path, added as i64);
+            return Ok(());
+        }
+        let keep = if appends { head.len } else { shape.len.div_ceil(2) };
+        let halves = cut(&parts, keep);
+        let shapes = [Shape::<N>::of(arena, &halves[0]), Shape::<N>::of(arena, &halves[1])];
+        let spare = if appends { [0, 16] } else { [shapes[0].len / 8, shapes[1].len / 8] };
+        let left = shapes[0].build(arena, &mut self.owned, &halves[0], spare[0])?;
+        let right = match shapes[1].build(arena, &mut self.owned, &halves[1], spare[1]) {
+            Ok(right) => right,
+            Err(full) => {
+                self.owned.free(arena, left);
+                return Err(full);
+            }
+        };
+        let block = arena.tail(right);
+        let key = Head::<N>::of(block).key::<K>(block, 0);
+        let pair = [(left, shapes[0].len), (right, shapes[1].len)];
+        let pair = pair.map(|(block, len)| Leaf { block, entries: len as u32 });
+        if let Err(full) = self.spine.split(arena, &mut self.owned, &path, pair[0], pair[1], key) {
+            self.owned.free(arena, left);
+            self.owned.free(arena, right);
+            return Err(full);
+        }
+        self.owned.free(arena, leaf);
+        Ok(())
+    }
+
+    fn swap(&mut self, arena: &mut Arena, path: &Path, leaf: Handle, fresh: Handle) {
+        self.spine.replace(arena, path, fresh);
+        self.owned.free(arena, leaf);
+    }
+
+    /// Takes rows `from..to` of a leaf out, and the leaf when it is left with none or few.
+    fn remove_run(&mut self, arena: &mut Arena, leaf: Handle, path: &Path, from: usize, to: usize) {
+        leaf::remove::<N>(arena.tail_mut(leaf), from, to);
+        self.len -= (to - from) as u64;
+        self.spine.adjust(arena, path, -((to - from) as i64));
+        let head = Head::<N>::of(arena.tail(leaf));
+        if head.len == 0 {
+            self.spine.remove(arena, &mut self.owned, path, 0);
+            self.owned.free(arena, leaf);
+            return;
+        }
+        if head.bytes() < LEAF_BYTES_MAX / 4 && self.join(arena, leaf, path) {
+            return;
+        }
+        if head.bytes() < arena.size(leaf) / 2 {
+            let parts = [Part::<N>::Run(leaf, 0, head.len)];
+            let shape = Shape::<N>::of(arena, &parts);
+            // Shrinking only saves memory, so a full arena is no error here.
+            if Arena::fits(shape.bytes()) < arena.size(leaf)
+                && let Ok(fresh) = shape.build(arena, &mut self.owned, &parts, 0)
+            {
+                self.swap(arena, path, leaf, fresh);
+            }
+        }
+    }
+
+    /// Makes one leaf of this one and one beside it, when that leaves room; returns whether it did.
+    fn join(&mut self, arena: &mut Arena, leaf: Handle, path: &Path) -> bool {
+        for side in [Side::After, Side::Before] {
+            let Some((other, beside)) = self.spine.sibling(arena, path, side) else { continue };
+            let runs = [leaf, other].map(|leaf| Part::<N>::Run(leaf, 0, leaf::len(arena, leaf)));
+            let (parts, paths) = match side {
+                Side::After => (runs, [path, &beside]),
+                Side::Before => ([runs[1], runs[0]], [&beside, path]),
+            };
+            let shape = Shape::<N>::of(arena, &parts);
+            if shape.bytes() > LEAF_BYTES_MAX * 3 / 4 {
+                continue;
+            }
+            // Joining only saves memory, so a full arena is no error here.
+            let Ok(fresh) = shape.build(arena, &mut self.owned, &parts, 0) else { return false };
+            let gone = parts[1].len();
+            self.spine.replace(arena, paths[0], fresh);
+            self.spine.adjust(arena, paths[0], gone as i64);
+            self.spine.remove(arena, &mut self.owned, paths[1], gone as u32);
+            self.owned.free(arena, leaf);
+            self.owned.free(arena, other);
+            return true;
+        }
+        false
+    }
+
+    /// Checks the tree; returns how many rows it has.
+    #[cfg(test)]
+    pub(super) fn check(&self, arena: &Arena) -> u64 {
+        self.spine.check(arena, &mut |leaf| leaf::len(arena, leaf) as u32)
+    }
+}
+
+/// Rows in order.
+pub(super) struct Iter<'a, const N: usize, const K: usize> {
+    rows: &'a Rows<N, K>,
+    arena: &'a Arena,
+    direction: Direction,
+    // None when there is no leaf to leave.
+    path: Option<Path>,
+    block: &'a [u8],
+    head: Option<Head<N>>,
+    // The next row going up, the one after it going down.
+    at: usize,
+    left: usize,
+}
+
+impl<const N: usize, const K: usize> Iter<'_, N, K> {
+    fn start(&mut self, leaf: Handle, path: Path, at: usize) {
+        self.path = Some(path);
+        self.enter(leaf);
+        match self.direction {
+            Direction::Up => (self.at, self.left) = (at, self.left - at),
+            Direction::Down => (self.at, self.left) = (at + 1, at + 1),
+        }
+    }
+
+    fn enter(&mut self, leaf: Handle) {
+        self.block = self.arena.tail(leaf);
+        let head = Head::of(self.block);
+        self.left = head.len;
+        self.at = if self.direction == Direction::Up { 0 } else { head.len };
+        self.head = Some(head);
+    }
+
+    #[cold]
+    fn advance(&mut self) -> Option<()> {
+        let path = self.path.as_mut()?;
+        let leaf = match self.direction {
+            Direction::Up => self.rows.spine.next(self.arena, path),
+            Direction::Down => self.rows.spine.prev(self.arena, path),
+        };
+        if leaf.is_none() {
+            self.path = None;
+        }
+        self.enter(leaf?);
+        Some(())
+    }
+}
+
+impl<const N: usize, const K: usize> Iterator for Iter<'_, N, K> {
+    type Item = [u64; N];
+
+    #[inline]
+    fn next(&mut self) -> Option<[u64; N]> {
+        if self.left == 0 {
+            self.advance()?;
+        }
+        let head = self.head.as_ref()?;
+        self.left -= 1;
+        let at = match self.direction {
+            Direction::Up => {
+                self.at += 1;
+                self.at - 1
+            }
+            Direction::Down => {
+                self.at -= 1;
+                self.at
+            }
+        };
+        Some(head.row(self.block, at))
+    }
+}
+
+/// From this many rows on a leaf is worth closing rather than widening for a row that comes after all.
+const LEN_WORTHY: usize = 128;
