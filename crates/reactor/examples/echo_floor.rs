@@ -5,7 +5,6 @@
 //! DRIVER is `epoll`, `uring` or `auto`. The reply reads as a RESP status or bulk when there is room for one. One
 //! thread; ends on SIGINT or SIGTERM and prints its CPU time.
 
-use std::collections::HashMap;
 use std::error::Error;
 use std::net::SocketAddr;
 
@@ -61,7 +60,8 @@ fn serve(
     request_bytes: usize,
     reply: &[u8],
 ) -> Result<(), Box<dyn Error>> {
-    let mut connections: HashMap<Token, Connection> = HashMap::new();
+    // By slot of the token, so that the floor holds no hashing.
+    let mut connections: Vec<Option<Connection>> = Vec::new();
     let mut accepted = Vec::new();
     let mut touched: Vec<Token> = Vec::new();
     while signals.take().is_none() {
@@ -71,7 +71,7 @@ fn serve(
             |event| match event {
                 Event::Accepted { socket, .. } => accepted.push(socket),
                 Event::Data { token, bytes } => {
-                    let Some(connection) = connections.get_mut(&token) else { return };
+                    let Some(connection) = at(&mut connections, token) else { return };
                     let total_bytes = connection.partial_bytes + bytes.len();
                     connection.partial_bytes = total_bytes % request_bytes;
                     for _ in 0..total_bytes / request_bytes {
@@ -80,7 +80,7 @@ fn serve(
                     touched.push(token);
                 }
                 Event::Closed { token, .. } => {
-                    if let Some(connection) = connections.get_mut(&token) {
+                    if let Some(connection) = at(&mut connections, token) {
                         connection.closing = true;
                         touched.push(token);
                     }
@@ -90,12 +90,16 @@ fn serve(
         )?;
         for socket in accepted.drain(..) {
             let token = reactor.register(socket)?;
-            connections.insert(token, Connection { partial_bytes: 0, unsent: Vec::new(), closing: false });
+            if connections.len() <= token.index() {
+                connections.resize_with(token.index() + 1, || None);
+            }
+            connections[token.index()] =
+                Some(Connection { partial_bytes: 0, unsent: Vec::new(), closing: false });
         }
         for token in touched.drain(..) {
             if !flush(reactor, token, &mut connections) {
                 reactor.close(token);
-                connections.remove(&token);
+                connections[token.index()] = None;
             }
         }
     }
@@ -103,12 +107,13 @@ fn serve(
 }
 
 /// Sends what is pending; false when the connection is done for.
-fn flush(reactor: &mut Reactor, token: Token, connections: &mut HashMap<Token, Connection>) -> bool {
-    let Some(connection) = connections.get_mut(&token) else { return true };
+fn flush(reactor: &mut Reactor, token: Token, connections: &mut [Option<Connection>]) -> bool {
+    let Some(connection) = at(connections, token) else { return true };
     if connection.unsent.is_empty() {
         return !connection.closing;
     }
     match reactor.send(token, &connection.unsent) {
+        Ok(sent) if sent == connection.unsent.len() => connection.unsent.clear(),
         Ok(sent) => drop(connection.unsent.drain(..sent)),
         Err(_) => return false,
     }
@@ -117,4 +122,9 @@ fn flush(reactor: &mut Reactor, token: Token, connections: &mut HashMap<Token, C
     }
     reactor.want_writable(token);
     true
+}
+
+/// The connection of a token told in this turn, so its slot still is its own.
+fn at(connections: &mut [Option<Connection>], token: Token) -> Option<&mut Connection> {
+    connections.get_mut(token.index()).and_then(Option::as_mut)
 }

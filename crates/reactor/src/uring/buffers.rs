@@ -2,19 +2,18 @@
 //!
 //! Called by the io_uring driver. A buffer is the kernel's from `give_back` until a completion names it, then ours.
 
-use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::io;
-use std::ptr::NonNull;
+use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU16, Ordering};
 
 use io_uring::Submitter;
 use io_uring::types::BufRingEntry;
 
-/// `len` buffers of `buffer_bytes` in one page-aligned block, the ring of entries in front of them.
+/// `len` buffers of `buffer_bytes` in one mapping, the ring of entries in front of them.
 #[derive(Debug)]
 pub(super) struct Buffers {
     block: NonNull<u8>,
-    layout: Layout,
+    block_bytes: usize,
     // Offset of buffer 0; the entries take the bytes before it.
     first_offset: usize,
     buffer_bytes: u32,
@@ -26,20 +25,27 @@ pub(super) struct Buffers {
 unsafe impl Send for Buffers {}
 
 impl Buffers {
-    /// Allocates the block; pages are touched only as data arrives. `InvalidInput` for sizes out of range.
+    /// Maps the block; pages are touched only as data arrives. `InvalidInput` for sizes out of range.
     pub(super) fn new(len: u16, buffer_bytes: usize) -> io::Result<Buffers> {
-        let wrong =
-            || io::Error::new(io::ErrorKind::InvalidInput, "receive buffer number or size out of range");
         if !len.is_power_of_two() || !(1..=BUFFER_BYTES_MAX).contains(&buffer_bytes) {
-            return Err(wrong());
+            let text = "receive buffer number or size out of range";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
         let first_offset = (usize::from(len) * size_of::<BufRingEntry>()).next_multiple_of(PAGE_BYTES);
         let block_bytes = first_offset + usize::from(len) * buffer_bytes;
-        let layout = Layout::from_size_align(block_bytes, PAGE_BYTES).map_err(|_| wrong())?;
-        // SAFETY: the layout is not empty.
-        let Some(block) = NonNull::new(unsafe { alloc_zeroed(layout) }) else { handle_alloc_error(layout) };
+        // Mapped rather than allocated: an aligned allocation is cleared by hand, which would make it all resident.
+        // SAFETY: a new private mapping at an address of the kernel's choice touches nothing that exists.
+        let address = unsafe {
+            let (access, kind) =
+                (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+            libc::mmap(ptr::null_mut(), block_bytes, access, kind, -1, 0)
+        };
+        if address == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let block = NonNull::new(address.cast::<u8>()).ok_or(io::ErrorKind::OutOfMemory)?;
         let mut buffers =
-            Buffers { block, layout, first_offset, buffer_bytes: buffer_bytes as u32, len, tail: 0 };
+            Buffers { block, block_bytes, first_offset, buffer_bytes: buffer_bytes as u32, len, tail: 0 };
         for id in 0..len {
             buffers.give_back(id);
         }
@@ -62,7 +68,7 @@ impl Buffers {
             return None;
         }
         let offset = self.first_offset + usize::from(id) * self.buffer_bytes as usize;
-        // SAFETY: in the block by the check above, initialised since allocation, and not the kernel's until
+        // SAFETY: in the block by the check above, zero since mapped, and not the kernel's until
         // `give_back`, which needs `&mut self` and so ends this borrow first.
         Some(unsafe { std::slice::from_raw_parts(self.block.as_ptr().add(offset), bytes_len) })
     }
@@ -93,8 +99,9 @@ impl Buffers {
 
 impl Drop for Buffers {
     fn drop(&mut self) {
-        // SAFETY: allocated in `new` with this layout; the driver forgets us while the kernel could still write.
-        unsafe { dealloc(self.block.as_ptr(), self.layout) };
+        // Unmapping a whole mapping of ours cannot fail.
+        // SAFETY: mapped in `new` with this length; the driver forgets us while the kernel could still write.
+        let _ = unsafe { libc::munmap(self.block.as_ptr().cast(), self.block_bytes) };
     }
 }
 
