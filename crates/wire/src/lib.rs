@@ -6,6 +6,7 @@
 
 pub mod args;
 pub mod error;
+pub mod memcache;
 pub mod parser;
 pub mod reply;
 pub mod request;

@@ -1,0 +1,225 @@
+//! Meta commands: two letters, a key, and flags of one letter each with or without a token.
+
+use std::borrow::Cow;
+
+use super::command::{self, Command, Stop};
+use super::error::Error;
+use super::line::{Line, parse_seconds, parse_u32, parse_u64};
+use super::{KEY_BYTES_MAX, Limits, base64};
+
+/// Which meta command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MetaVerb {
+    /// `mg`
+    Get,
+    /// `ms`
+    Set,
+    /// `md`
+    Delete,
+    /// `ma`
+    Count,
+}
+
+/// The mode of `ms` or `ma`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Store whatever is there; the default of `ms`.
+    Set,
+    /// Store where nothing is.
+    Add,
+    /// Store where something is.
+    Replace,
+    /// Store behind what is there.
+    Append,
+    /// Store in front of what is there.
+    Prepend,
+    /// Add; the default of `ma`.
+    Increment,
+    /// Subtract, down to 0.
+    Decrement,
+}
+
+/// A meta command with its flags read. A flag that has no number here is asked for with `has`.
+#[derive(Debug, PartialEq)]
+pub struct Meta<'a> {
+    /// Which.
+    pub verb: MetaVerb,
+    /// The key, decoded if it was base64.
+    pub key: Cow<'a, [u8]>,
+    /// What to store; empty unless `verb` is `Set`.
+    pub value: &'a [u8],
+    /// `M`, or the command's default.
+    pub mode: Mode,
+    /// `F`: client flags.
+    pub client_flags: Option<u32>,
+    /// `T`: a new expiry time in seconds.
+    pub ttl: Option<i64>,
+    /// `N`: create on a miss, with this expiry time.
+    pub vivify: Option<i64>,
+    /// `R`: recache when less than this is left.
+    pub recache: Option<i64>,
+    /// `C`: the number the value must still have.
+    pub cas: Option<u64>,
+    /// `E`: the number the value gets.
+    pub new_cas: Option<u64>,
+    /// `J`: where counting starts on a miss.
+    pub initial: u64,
+    /// `D`: how much to count.
+    pub delta: u64,
+    /// `O`: comes back unchanged, at most 31 bytes.
+    pub opaque: Option<&'a [u8]>,
+    // A bit for each letter, A to z.
+    seen: u64,
+    flags: Line<'a>,
+}
+
+impl<'a> Meta<'a> {
+    /// Whether the flag `letter` is there.
+    #[inline]
+    pub fn has(&self, letter: u8) -> bool {
+        bit(letter).is_some_and(|bit| self.seen & bit != 0)
+    }
+
+    /// The flags as sent, letter and token, in whose order the answer gives its own.
+    pub fn flags(&self) -> impl Iterator<Item = (u8, &'a [u8])> + use<'a> {
+        self.flags.filter_map(|word| word.split_first().map(|(&letter, token)| (letter, token)))
+    }
+
+    fn of_key(verb: MetaVerb, key: &'a [u8], flags: Line<'a>) -> Self {
+        Meta {
+            verb,
+            key: Cow::Borrowed(key),
+            value: &[],
+            mode: if verb == MetaVerb::Count { Mode::Increment } else { Mode::Set },
+            client_flags: None,
+            ttl: None,
+            vivify: None,
+            recache: None,
+            cas: None,
+            new_cas: None,
+            initial: 0,
+            delta: 1,
+            opaque: None,
+            seen: 0,
+            flags,
+        }
+    }
+
+    fn read_flags(&mut self) -> Result<(), Error> {
+        for (letter, token) in self.flags() {
+            let bit = bit(letter).filter(|_| KNOWN.contains(&letter)).ok_or(Error::InvalidFlag)?;
+            if self.seen & bit != 0 {
+                return Err(Error::DuplicateFlag);
+            }
+            self.seen |= bit;
+            self.read_token(letter, token)?;
+        }
+        if self.has(b'b') {
+            let key = base64::decode(&self.key).ok_or(Error::KeyDecoding)?;
+            self.key = Cow::Owned(key);
+        }
+        Ok(())
+    }
+
+    fn read_token(&mut self, letter: u8, token: &'a [u8]) -> Result<(), Error> {
+        let seconds = || parse_seconds(token).map(Some).ok_or(Error::BadToken);
+        let number = || parse_u64(token).map(Some).ok_or(Error::BadToken);
+        match letter {
+            b'F' => self.client_flags = Some(parse_u32(token).ok_or(Error::BadFormat)?),
+            b'T' => self.ttl = seconds()?,
+            b'N' => self.vivify = seconds()?,
+            b'R' => self.recache = seconds()?,
+            b'C' => self.cas = number()?,
+            b'E' => self.new_cas = number()?,
+            b'J' => self.initial = parse_u64(token).ok_or(Error::InvalidInitial)?,
+            b'D' => self.delta = parse_u64(token).ok_or(Error::InvalidMetaDelta)?,
+            b'M' => self.mode = mode(self.verb, token)?,
+            // 32 bytes with the letter.
+            b'O' if token.len() > OPAQUE_BYTES_MAX => return Err(Error::OpaqueTooLong),
+            b'O' => self.opaque = Some(token),
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+/// `mg`, `md`, `ma`.
+pub(super) fn parse<'a>(name: &[u8], mut words: Line<'a>) -> Result<Meta<'a>, Stop<'a>> {
+    let verb = match name {
+        b"mg" => MetaVerb::Get,
+        b"md" => MetaVerb::Delete,
+        _ => MetaVerb::Count,
+    };
+    let key = words.next().ok_or(Stop::refused(Error::Unknown))?;
+    if key.len() > KEY_BYTES_MAX {
+        return Err(Stop::refused(Error::BadFormat));
+    }
+    let mut meta = Meta::of_key(verb, key, words);
+    meta.read_flags().map_err(Stop::refused)?;
+    Ok(meta)
+}
+
+/// `ms <key> <datalen> <flags>*`
+pub(super) fn parse_store<'a>(
+    mut words: Line<'a>,
+    rest: &'a [u8],
+    limits: &Limits,
+) -> Result<(Command<'a>, usize), Stop<'a>> {
+    let (Some(key), Some(bytes)) = (words.next(), words.next()) else {
+        return Err(Stop::refused(Error::BadFormat));
+    };
+    let value_len = command::value_len(bytes)?;
+    // Errors are answered even to quiet commands, and the value is skipped.
+    let refused = |error| Stop::Refused { error, noreply: false, remove: None, skip: value_len as u64 + 2 };
+    if key.len() > KEY_BYTES_MAX {
+        return Err(refused(Error::BadFormat));
+    }
+    let mut meta = Meta::of_key(MetaVerb::Set, key, words);
+    meta.read_flags().map_err(refused)?;
+    if value_len > limits.value_bytes_max as usize {
+        let remove = Some(meta.key);
+        return Err(Stop::Refused {
+            error: Error::TooLarge,
+            noreply: false,
+            remove,
+            skip: value_len as u64 + 2,
+        });
+    }
+    meta.value = command::value(rest, value_len, false)?;
+    Ok((Command::Meta(meta), value_len + 2))
+}
+
+/// `me <key> [b]`
+pub(super) fn parse_debug<'a>(mut words: Line<'a>) -> Result<Command<'a>, Stop<'a>> {
+    let key = words.next().filter(|key| key.len() <= KEY_BYTES_MAX);
+    let key = key.ok_or(Stop::refused(Error::BadFormat))?;
+    if words.next() == Some(b"b") {
+        let key = base64::decode(key).ok_or(Stop::refused(Error::BadFormat))?;
+        return Ok(Command::MetaDebug { key: Cow::Owned(key), base64: true });
+    }
+    Ok(Command::MetaDebug { key: Cow::Borrowed(key), base64: false })
+}
+
+fn mode(verb: MetaVerb, token: &[u8]) -> Result<Mode, Error> {
+    let &[letter] = token else { return Err(Error::ModeLength) };
+    match (verb, letter.to_ascii_uppercase()) {
+        (MetaVerb::Count, b'I' | b'+') => Ok(Mode::Increment),
+        (MetaVerb::Count, b'D' | b'-') => Ok(Mode::Decrement),
+        (MetaVerb::Count, _) => Err(Error::InvalidCountMode),
+        (MetaVerb::Set, b'E') => Ok(Mode::Add),
+        (MetaVerb::Set, b'A') => Ok(Mode::Append),
+        (MetaVerb::Set, b'P') => Ok(Mode::Prepend),
+        (MetaVerb::Set, b'R') => Ok(Mode::Replace),
+        (MetaVerb::Set, b'S') => Ok(Mode::Set),
+        (MetaVerb::Set, _) => Err(Error::InvalidStoreMode),
+        // Without meaning there, and ignored.
+        _ => Ok(Mode::Set),
+    }
+}
+
+fn bit(letter: u8) -> Option<u64> {
+    letter.is_ascii_alphabetic().then(|| 1 << (letter - b'A'))
+}
+
+const KNOWN: &[u8] = b"bNTRlOPLkstcfvhuqxFCEMJDI";
+const OPAQUE_BYTES_MAX: usize = 31;

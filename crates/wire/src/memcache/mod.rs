@@ -1,0 +1,140 @@
+//! The memcached protocol, text and meta: commands out of bytes, and the longer replies.
+//!
+//! One decoder a connection. A command is given out only when its value is there too; both stay where they are in the
+//! buffer. A value that nobody will take is skipped as it arrives, so that it is never read as commands.
+//! Source: memcached's doc/protocol.txt and its answers (1.6.18 and July 2026).
+
+use std::borrow::Cow;
+
+mod base64;
+mod command;
+mod error;
+mod line;
+mod meta;
+mod reply;
+
+pub use command::{Command, Keys, Store, Words};
+pub use error::Error;
+pub use meta::{Meta, MetaVerb, Mode};
+pub use reply::{write_key, write_stat, write_value};
+
+/// What a memcached client may send.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Longest value, in bytes (`-I`); at most 2 GiB is used.
+    pub value_bytes_max: u32,
+    /// Longest line, in bytes, of any command but `get` and `gets`.
+    pub line_bytes_max: usize,
+    /// Longest line of `get` and `gets`, which may name many keys.
+    pub get_line_bytes_max: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { value_bytes_max: 1 << 20, line_bytes_max: 2048, get_line_bytes_max: 1 << 20 }
+    }
+}
+
+/// What the bytes so far amount to.
+#[derive(Debug, PartialEq)]
+pub enum Step<'a> {
+    /// A command in the first `consumed` bytes.
+    Command {
+        /// What is asked.
+        command: Command<'a>,
+        /// Length of the line, and of the value with its line end.
+        consumed: usize,
+    },
+    /// A line that is no valid command; the connection goes on.
+    Refused {
+        /// What to answer.
+        error: Error,
+        /// The client asked for no answer.
+        noreply: bool,
+        /// A key to delete, because its new value is too large to replace the old one with.
+        remove: Option<Cow<'a, [u8]>>,
+        /// Length of the line; its value, if it has one, is skipped next.
+        consumed: usize,
+    },
+    /// The first `consumed` bytes belong to a value that was refused.
+    Skipped {
+        /// How many bytes to drop.
+        consumed: usize,
+    },
+    /// Not a whole command yet.
+    More {
+        /// Bytes that are needed at least; at most `value_bytes_max` plus 2.
+        want: usize,
+    },
+    /// A line without an end, or a browser; the connection is closed without an answer.
+    Close,
+}
+
+/// The progress of a connection's unfinished command, 16 bytes.
+#[derive(Debug, Default)]
+pub struct Decoder {
+    /// Bytes of a refused value still to come.
+    skip: u64,
+    /// Bytes at the start of the buffer that hold no line feed.
+    scanned: usize,
+}
+
+impl Decoder {
+    /// A decoder before the first byte of a connection.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Reads one command from the start of `buf`.
+    ///
+    /// `buf` starts at the first byte that was not consumed; after `More` it must start with the same bytes and hold more.
+    /// Cost: O(line); the bytes of a value are not looked at.
+    pub fn next<'a>(&mut self, buf: &'a [u8], limits: &Limits) -> Step<'a> {
+        if self.skip > 0 {
+            let consumed = usize::try_from(self.skip).unwrap_or(usize::MAX).min(buf.len());
+            self.skip -= consumed as u64;
+            return if consumed == 0 { Step::More { want: 1 } } else { Step::Skipped { consumed } };
+        }
+        let end = match self.line_end(buf, limits) {
+            Ok(Some(end)) => end,
+            Ok(None) => return Step::More { want: 1 },
+            Err(TooLong) => return Step::Close,
+        };
+        let line = buf[..end].strip_suffix(b"\r").unwrap_or(&buf[..end]);
+        let (rest, consumed) = (&buf[end + 1..], end + 1);
+        match command::parse(line, rest, limits) {
+            Ok((command, value_len)) => Step::Command { command, consumed: consumed + value_len },
+            Err(command::Stop::Value { want }) => Step::More { want },
+            Err(command::Stop::Refused { error, noreply, remove, skip }) => {
+                self.skip = skip;
+                Step::Refused { error, noreply, remove, consumed }
+            }
+            Err(command::Stop::Close) => Step::Close,
+        }
+    }
+
+    /// Offset of the line feed; `None` when it has not come.
+    fn line_end(&mut self, buf: &[u8], limits: &Limits) -> Result<Option<usize>, TooLong> {
+        let from = self.scanned.min(buf.len());
+        let found = memchr::memchr(b'\n', &buf[from..]).map(|end| from + end);
+        let line = &buf[..found.unwrap_or(buf.len())];
+        if line.len() > limits.line_bytes_max {
+            // Leading spaces are allowed, though not many.
+            let spaces = line.iter().take_while(|&&b| b == b' ').count();
+            let many = line[spaces..].starts_with(b"get ") || line[spaces..].starts_with(b"gets ");
+            if spaces > 100 || !many || line.len() > limits.get_line_bytes_max {
+                return Err(TooLong);
+            }
+        }
+        self.scanned = if found.is_none() { buf.len() } else { 0 };
+        Ok(found)
+    }
+}
+
+struct TooLong;
+
+/// Longest key, in bytes, after base64 decoding too.
+pub const KEY_BYTES_MAX: usize = 250;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,314 @@
+//! Lines and values: what memcached answers to them, and that no cut changes it.
+
+use std::borrow::Cow;
+
+use darter_base::rng::Rng;
+
+use super::*;
+
+/// What one step says, in words; commands as their debug text.
+fn feed(bytes: &[u8], cuts: &[usize], limits: &Limits) -> Vec<String> {
+    let mut decoder = Decoder::new();
+    let (mut seen, mut start, mut skipped) = (Vec::new(), 0, 0);
+    for end in cuts.iter().copied().chain([bytes.len()]) {
+        loop {
+            match decoder.next(&bytes[start..end], limits) {
+                Step::Command { command, consumed } => {
+                    start += consumed;
+                    seen.push(format!("{command:?}"));
+                }
+                Step::Refused { error, noreply, remove, consumed } => {
+                    start += consumed;
+                    seen.push(format!("{} {noreply} {remove:?}", error.text()));
+                }
+                Step::Skipped { consumed } => {
+                    assert!(consumed > 0);
+                    start += consumed;
+                    skipped += consumed;
+                }
+                Step::More { want } => {
+                    assert!(want > 0);
+                    break;
+                }
+                Step::Close => {
+                    seen.push("close".into());
+                    return seen;
+                }
+            }
+        }
+    }
+    seen.push(format!("skipped {skipped}, left {}", bytes.len() - start));
+    seen
+}
+
+fn one<'a>(decoder: &mut Decoder, bytes: &'a [u8]) -> Step<'a> {
+    decoder.next(bytes, &Limits::default())
+}
+
+fn command(bytes: &[u8]) -> Command<'_> {
+    match one(&mut Decoder::new(), bytes) {
+        Step::Command { command, consumed } => {
+            assert_eq!(consumed, bytes.len());
+            command
+        }
+        other => panic!("{:?} gave {other:?}", bytes.escape_ascii().to_string()),
+    }
+}
+
+/// The answer to the first line, or `ok` when it is a command.
+fn answer(bytes: &str) -> &'static str {
+    match one(&mut Decoder::new(), bytes.as_bytes()) {
+        Step::Command { .. } => "ok",
+        Step::Refused { error, .. } => error.text(),
+        Step::Close => "close",
+        step => panic!("{bytes:?} gave {step:?}"),
+    }
+}
+
+#[test]
+fn storing() {
+    let stored = |bytes: &'static str| match command(bytes.as_bytes()) {
+        Command::Store { store, key, flags, exptime, value, noreply } => {
+            (store, String::from_utf8_lossy(key), flags, exptime, String::from_utf8_lossy(value), noreply)
+        }
+        other => panic!("{other:?}"),
+    };
+    let text = |s: &'static str| Cow::Borrowed(s);
+    assert_eq!(stored("set k 5 -1 3\r\nabc\r\n"), (Store::Set, text("k"), 5, -1, text("abc"), false));
+    assert_eq!(stored("add k 01 +1 00 noreply\r\n\r\n"), (Store::Add, text("k"), 1, 1, text(""), true));
+    assert_eq!(
+        stored("replace k 0 0 2 foo\r\n\r\n\r\n"),
+        (Store::Replace, text("k"), 0, 0, text("\r\n"), false)
+    );
+    assert_eq!(stored("append  k 0 0  1 \r\na\r\n").0, Store::Append);
+    assert_eq!(stored("prepend k 0 99999999999 1\na\r\n").0, Store::Prepend);
+    assert_eq!(stored("cas k 0 0 1 18446744073709551615 noreply\r\na\r\n").0, Store::Cas(u64::MAX));
+}
+
+#[test]
+fn the_other_classic_commands() {
+    let keys = |bytes: &'static str| match command(bytes.as_bytes()) {
+        Command::Get { keys, cas, touch } => {
+            (keys.map(String::from_utf8_lossy).collect::<Vec<_>>(), cas, touch)
+        }
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(keys("get a  bb \r\n"), (vec!["a".into(), "bb".into()], false, None));
+    assert_eq!(keys(" gets a\n"), (vec!["a".into()], true, None));
+    assert_eq!(keys("gat -5 a\r\n"), (vec!["a".into()], false, Some(-5)));
+    assert!(keys("gats 0 a b\r\n").1);
+    assert_eq!(command(b"delete k\r\n"), Command::Delete { key: b"k", noreply: false });
+    assert_eq!(command(b"delete k 0 noreply\r\n"), Command::Delete { key: b"k", noreply: true });
+    let count = Command::Count { key: b"k", delta: 7, decrement: true, noreply: true };
+    assert_eq!(command(b"decr k 7 noreply\r\n"), count);
+    assert_eq!(command(b"touch k 60\r\n"), Command::Touch { key: b"k", exptime: 60, noreply: false });
+    assert_eq!(command(b"flush_all\r\n"), Command::FlushAll { delay: 0, noreply: false });
+    assert_eq!(command(b"flush_all 10 noreply\r\n"), Command::FlushAll { delay: 10, noreply: true });
+    assert_eq!(command(b"verbosity 1 noreply\r\n"), Command::Verbosity { noreply: true });
+    assert_eq!((command(b"version\r\n"), command(b"quit\n")), (Command::Version, Command::Quit));
+    let Command::Stats(words) = command(b"stats detail on\r\n") else { panic!() };
+    assert_eq!(words.collect::<Vec<_>>(), [&b"detail"[..], b"on"]);
+    let Command::Admin { name: b"slabs", words, .. } = command(b"slabs automove 1\r\n") else { panic!() };
+    assert_eq!(words.count(), 2);
+}
+
+#[test]
+fn meta_commands() {
+    let meta = |bytes: &'static str| match command(bytes.as_bytes()) {
+        Command::Meta(meta) => meta,
+        other => panic!("{other:?}"),
+    };
+    let mg = meta("mg key v t Oabc N30 R-5 q\r\n");
+    assert_eq!((mg.verb, &*mg.key, mg.vivify, mg.recache), (MetaVerb::Get, &b"key"[..], Some(30), Some(-5)));
+    assert_eq!(mg.opaque, Some(&b"abc"[..]));
+    assert!(mg.has(b'v') && mg.has(b'q') && mg.has(b'O') && !mg.has(b'k') && !mg.has(0xff));
+    assert_eq!(mg.flags().map(|(letter, _)| letter).collect::<Vec<_>>(), b"vtONRq");
+    let ms = meta("ms a2V5 2 b T0 F4294967295 C9 E10 Ma I\r\nhi\r\n");
+    assert_eq!(
+        (ms.verb, &*ms.key, ms.value, ms.mode),
+        (MetaVerb::Set, &b"key"[..], &b"hi"[..], Mode::Append)
+    );
+    assert_eq!((ms.ttl, ms.client_flags, ms.cas, ms.new_cas), (Some(0), Some(u32::MAX), Some(9), Some(10)));
+    assert_eq!((meta("ms k 0\r\n\r\n").mode, meta("ma k\r\n").mode), (Mode::Set, Mode::Increment));
+    let ma = meta("ma k M- D5 J100 N0\r\n");
+    assert_eq!((ma.verb, ma.mode, ma.delta, ma.initial), (MetaVerb::Count, Mode::Decrement, 5, 100));
+    assert_eq!((meta("ma k\r\n").delta, meta("md k q x\r\n").verb), (1, MetaVerb::Delete));
+    assert_eq!(command(b"mn\r\n"), Command::MetaNoop);
+    assert_eq!(command(b"me a2V5 b\r\n"), Command::MetaDebug { key: Cow::Borrowed(b"key"), base64: true });
+}
+
+#[test]
+fn refusals_have_the_words_of_memcached() {
+    let long = "k".repeat(251);
+    let (set_long, mg_long) = (format!("set {long} 0 0 1\r\na\r\n"), format!("mg {long} v\r\n"));
+    let (get_long, opaque) = (format!("get a {long}\r\n"), format!("mg k O{}\r\n", "o".repeat(32)));
+    for (line, expected) in [
+        ("get\r\n", "ERROR"),
+        ("get \r\n", "ERROR"),
+        ("GET k\r\n", "ERROR"),
+        ("\r\n", "ERROR"),
+        ("foo\r\n", "ERROR"),
+        ("gat 10\r\n", "ERROR"),
+        ("gat\r\n", "ERROR"),
+        ("gat x k\r\n", "CLIENT_ERROR invalid exptime argument"),
+        ("set k 0 0\r\n", "ERROR"),
+        ("set k 0 0 x\r\n", "CLIENT_ERROR bad command line format"),
+        ("set k 0 0 -1\r\n", "CLIENT_ERROR bad command line format"),
+        ("set a 0 0 4294967295\r\n", "CLIENT_ERROR bad command line format"),
+        ("set a 0 0 2147483646\r\n", "CLIENT_ERROR bad command line format"),
+        ("set a 0 0 2147483645\r\n", "SERVER_ERROR object too large for cache"),
+        ("set a 0 0 1048577\r\n", "SERVER_ERROR object too large for cache"),
+        ("set k x 0 1\r\na\r\n", "CLIENT_ERROR bad command line format"),
+        ("set k -1 0 1\r\na\r\n", "CLIENT_ERROR bad command line format"),
+        ("set k 0 0x 1\r\na\r\n", "CLIENT_ERROR bad command line format"),
+        ("set k 0 0 1\r\nab\r\n", "CLIENT_ERROR bad data chunk"),
+        ("cas k 0 0 1\r\n", "ERROR"),
+        ("cas k 0 0 1 x\r\na\r\n", "CLIENT_ERROR bad command line format"),
+        (&set_long, "CLIENT_ERROR bad command line format"),
+        (&get_long, "CLIENT_ERROR bad command line format"),
+        ("delete\r\n", "ERROR"),
+        ("delete k 5\r\n", "CLIENT_ERROR bad command line format.  Usage: delete <key> [noreply]"),
+        ("incr k\r\n", "ERROR"),
+        ("incr k x\r\n", "CLIENT_ERROR invalid numeric delta argument"),
+        ("incr k -1\r\n", "CLIENT_ERROR invalid numeric delta argument"),
+        ("incr k 18446744073709551616\r\n", "CLIENT_ERROR invalid numeric delta argument"),
+        ("touch k\r\n", "ERROR"),
+        ("touch k x\r\n", "CLIENT_ERROR invalid exptime argument"),
+        ("flush_all x\r\n", "CLIENT_ERROR invalid exptime argument"),
+        ("flush_all -1\r\n", "ok"),
+        ("verbosity\r\n", "ERROR"),
+        ("mg\r\n", "ERROR"),
+        ("mg k v v\r\n", "CLIENT_ERROR duplicate flag"),
+        ("mg k ?\r\n", "CLIENT_ERROR invalid flag"),
+        ("mg k 1\r\n", "CLIENT_ERROR invalid flag"),
+        ("mg k S\r\n", "CLIENT_ERROR invalid flag"),
+        ("mg k \u{ff}\r\n", "CLIENT_ERROR invalid flag"),
+        ("mg k Tx\r\n", "CLIENT_ERROR bad token in command line format"),
+        ("mg k T\r\n", "CLIENT_ERROR bad token in command line format"),
+        (&opaque, "CLIENT_ERROR opaque token too long"),
+        (&mg_long, "CLIENT_ERROR bad command line format"),
+        ("mg !!! b\r\n", "CLIENT_ERROR error decoding key"),
+        ("ms k\r\n", "CLIENT_ERROR bad command line format"),
+        ("ms k x\r\n", "CLIENT_ERROR bad command line format"),
+        ("ms k 3 Mx\r\nabc\r\n", "CLIENT_ERROR invalid mode for ms M token"),
+        ("ms k 3 Mset\r\nabc\r\n", "CLIENT_ERROR incorrect length for M token"),
+        ("ms k 3 Fx\r\nabc\r\n", "CLIENT_ERROR bad command line format"),
+        ("ms k 3\r\nabcd\r\n", "CLIENT_ERROR bad data chunk"),
+        ("ma k Mx\r\n", "CLIENT_ERROR invalid mode for ma M token"),
+        ("ma k Jx\r\n", "CLIENT_ERROR invalid numeric initial value"),
+        ("ma k D-1\r\n", "CLIENT_ERROR invalid numeric delta value"),
+        ("me\r\n", "CLIENT_ERROR bad command line format"),
+        ("GET / HTTP/1.1\r\n", "close"),
+    ] {
+        assert_eq!(answer(line), expected, "{line:?}");
+    }
+}
+
+#[test]
+fn a_refused_value_is_never_read_as_commands() {
+    let limits = Limits { value_bytes_max: 10, ..Limits::default() };
+    for (bytes, first) in [
+        (
+            "set k 0 0 13\r\nflush_all\r\n\r\n\r\nversion\r\n",
+            "SERVER_ERROR object too large for cache false Some([107])",
+        ),
+        (
+            "add k 0 0 13 noreply\r\nflush_all\r\n\r\n\r\nversion\r\n",
+            "SERVER_ERROR object too large for cache true None",
+        ),
+        (
+            "ms aw== 13 b q\r\nflush_all\r\n\r\n\r\nversion\r\n",
+            "SERVER_ERROR object too large for cache false Some([107])",
+        ),
+        ("set k x 0 9\r\nflush_all\r\nversion\r\n", "CLIENT_ERROR bad command line format false None"),
+        ("ms k 9 ?\r\nflush_all\r\nversion\r\n", "CLIENT_ERROR invalid flag false None"),
+        ("set k 0 0 10\r\nflush_all\r\nxversion\r\n", "CLIENT_ERROR bad data chunk false None"),
+    ] {
+        let seen = feed(bytes.as_bytes(), &[], &limits);
+        assert_eq!((seen[0].as_str(), seen[1].as_str(), seen.len()), (first, "Version", 3), "{bytes:?}");
+    }
+}
+
+#[test]
+fn lines_without_an_end_close() {
+    assert_eq!(one(&mut Decoder::new(), &b"set k 0 0 1 ".repeat(171)), Step::Close);
+    assert_eq!(one(&mut Decoder::new(), &b"x".repeat(2048)), Step::More { want: 1 });
+    let many = format!("get{}a\r\n", " ".repeat(8000));
+    assert!(matches!(command(many.as_bytes()), Command::Get { .. }));
+    let many = format!("{}get a\r\n", " ".repeat(3000));
+    assert_eq!(one(&mut Decoder::new(), many.as_bytes()), Step::Close);
+    assert_eq!(one(&mut Decoder::new(), &b"get a ".repeat(1 << 18)), Step::Close);
+}
+
+#[test]
+fn more_says_what_a_value_lacks() {
+    let mut decoder = Decoder::new();
+    assert_eq!(one(&mut decoder, b"set k 0 0 1000\r\nabc"), Step::More { want: 999 });
+    assert_eq!(one(&mut decoder, b""), Step::More { want: 1 });
+    assert!(size_of::<Decoder>() <= 16);
+}
+
+#[test]
+fn a_long_line_byte_by_byte_is_read_once() {
+    let bytes = b"get ".iter().copied().chain(std::iter::repeat_n(b'a', 200_000)).collect::<Vec<_>>();
+    let (mut decoder, start) = (Decoder::new(), std::time::Instant::now());
+    for end in 1..bytes.len() {
+        assert_eq!(one(&mut decoder, &bytes[..end]), Step::More { want: 1 });
+    }
+    assert!(start.elapsed().as_millis() < 1000, "{:?}", start.elapsed());
+}
+
+#[test]
+fn no_cut_changes_what_the_bytes_say() {
+    let mut rng = Rng::new(41);
+    let limits = Limits { value_bytes_max: 20, line_bytes_max: 60, get_line_bytes_max: 100 };
+    let parts: [&[u8]; 16] = [
+        b"set k 0 0 3\r\nabc\r\n",
+        b"set k 0 0 30\r\n012345678901234567890123456789\r\n",
+        b"cas key 1 2 3 4 noreply\r\n\r\n\n\r\n",
+        b"get a b c\r\n",
+        b"mg a2V5 b v k\r\n",
+        b"ms k 5 T9\r\nhello\r\n",
+        b"ms k 5 ?\r\nhello\r\n",
+        b"incr k 1\n",
+        b"\r\n",
+        b"ma k N9 J5\r\n",
+        b"md k q\r\n",
+        b"gat 5 k\r\n",
+        b"delete k 0\r\n",
+        b"stats a b\r\n",
+        b"touch k -1 noreply\r\n",
+        b"garbage \0\xff\r\n",
+    ];
+    let mut refused = 0;
+    for _ in 0..20_000 {
+        let mut bytes = Vec::new();
+        for _ in 0..1 + rng.below(5) {
+            bytes.extend_from_slice(parts[rng.below(16) as usize]);
+        }
+        if rng.below(2) == 0 {
+            let at = rng.below(bytes.len() as u64) as usize;
+            bytes[at] = b"\r\n 0 9k-xb"[rng.below(10) as usize];
+        }
+        let expected = feed(&bytes, &[], &limits);
+        refused += expected.iter().filter(|s| s.contains("ERROR")).count();
+        let mut cuts: Vec<usize> =
+            (0..rng.below(8)).map(|_| rng.below(bytes.len() as u64 + 1) as usize).collect();
+        cuts.sort_unstable();
+        assert_eq!(feed(&bytes, &cuts, &limits), expected, "{} cut at {cuts:?}", bytes.escape_ascii());
+        let all: Vec<usize> = (0..bytes.len()).collect();
+        assert_eq!(feed(&bytes, &all, &limits), expected, "{}", bytes.escape_ascii());
+    }
+    assert!(refused > 1000);
+}
+
+#[test]
+fn replies() {
+    let mut out = Vec::new();
+    write_value(&mut out, b"k", 7, None, b"abc");
+    write_value(&mut out, b"k", 0, Some(9), b"");
+    write_stat(&mut out, "pid", "1");
+    write_key(&mut out, b"key", true);
+    write_key(&mut out, b" key", false);
+    assert_eq!(out, b"VALUE k 7 3\r\nabc\r\nVALUE k 0 0 9\r\n\r\nSTAT pid 1\r\na2V5 key");
+}
