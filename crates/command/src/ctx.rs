@@ -2,6 +2,7 @@
 
 use darter_store::{Key, Keyed, Record, Shard};
 use darter_txn::{Part, ShardSet};
+use darter_wire::Reply;
 
 /// Limits and thresholds that commands read; a copy of the configuration.
 #[derive(Clone, Copy, Debug)]
@@ -45,11 +46,34 @@ impl Default for Env {
     }
 }
 
-/// A command that found nothing and wants to wait.
-#[derive(Clone, Copy, PartialEq, Debug)]
+/// A command that found nothing and wants to wait for one of its keys.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Wait {
     /// Milliseconds to wait at most; `None` is for ever.
     pub timeout_ms: Option<u64>,
+    /// Index of an argument that is a key to write to, not to wait for (BLMOVE's destination); 0 is none.
+    pub dest: usize,
+    /// What it is answered when the time is up.
+    pub on_timeout: OnTimeout,
+}
+
+/// The reply to a wait that ends without result.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum OnTimeout {
+    /// A null array.
+    NullArray,
+    /// A null string.
+    Null,
+}
+
+impl OnTimeout {
+    /// Writes it.
+    pub fn write(self, reply: &mut Reply<'_>) {
+        match self {
+            OnTimeout::NullArray => reply.null_array(),
+            OnTimeout::Null => reply.null(),
+        }
+    }
 }
 
 /// The state a command body runs in.
@@ -64,8 +88,11 @@ pub struct Ctx<'a> {
     pub env: &'a Env,
     /// False inside MULTI and scripts, where nothing may wait.
     pub may_wait: bool,
-    /// Set by a body that wants to wait for its keys; it has written no reply then.
+    /// Set by a body that wants to wait for its keys; what it wrote is taken back then.
     pub wait: Option<Wait>,
+    /// The key that became ready, while a waiting command is looked at again: only its shard (and the
+    /// destination's) is held then.
+    pub only_key: Option<&'a [u8]>,
     shards: ShardSet<'a>,
     first: Option<Key<'a>>,
 }
@@ -81,7 +108,7 @@ impl<'a> Ctx<'a> {
         now_ms: u64,
         first: Option<Key<'a>>,
     ) -> Ctx<'a> {
-        Ctx { db, dbs_len, now_ms, env, may_wait: true, wait: None, shards, first }
+        Ctx { db, dbs_len, now_ms, env, may_wait: true, wait: None, only_key: None, shards, first }
     }
 
     /// `name` with its hash.
@@ -125,6 +152,20 @@ impl<'a> Ctx<'a> {
         let key = self.key(name);
         let shard = &self.shards.part(key).shard;
         shard.peek(self.db, key, self.now_ms).map(|record| (shard, record))
+    }
+
+    /// Whether a waiting command, looked at again, must pass over this key: another one became ready.
+    pub fn skips(&self, name: &[u8]) -> bool {
+        self.only_key.is_some_and(|only| only != name)
+    }
+
+    /// Ends a body that found nothing: it waits where that is allowed, else it is answered at once.
+    pub fn wait_or_reply(&mut self, wait: Wait, reply: &mut Reply<'_>) {
+        if self.may_wait {
+            self.wait = Some(wait);
+        } else {
+            wait.on_timeout.write(reply);
+        }
     }
 
     /// Whether the shard of `name` is held.

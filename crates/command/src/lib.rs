@@ -10,7 +10,7 @@ pub mod reader;
 pub mod spec;
 pub mod string;
 
-pub use ctx::{Ctx, Env};
+pub use ctx::{Ctx, Env, OnTimeout, Wait};
 pub use fault::Fault;
 pub use reader::Reader;
 pub use spec::{Command, Flags, Group, Keys, Reach, Spec};

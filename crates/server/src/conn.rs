@@ -34,6 +34,8 @@ pub struct Conn {
     pub sent: usize,
     /// Waits for a shard or a key: no further command runs.
     pub is_stalled: bool,
+    /// Its wait is in the worker's list of deadlines.
+    pub has_deadline: bool,
     /// The kernel's buffer is full; a Writable event will come.
     pub awaits_writable: bool,
     /// Stands in the worker's list of connections with something to send.
@@ -65,6 +67,7 @@ impl Conn {
             output: Vec::new(),
             sent: 0,
             is_stalled: false,
+            has_deadline: false,
             awaits_writable: false,
             is_dirty: false,
             is_paused: false,
@@ -214,7 +217,7 @@ impl Conn {
     #[inline]
     fn execute(&mut self, core: &mut Core, ready: Ready, args: Args<'_>) {
         let call = Call { session: &mut self.session, out: &mut self.output, token: self.token };
-        if dispatch::execute(core, call, &self.card, ready, args) == Ran::Stalled {
+        if dispatch::execute(core, call, &self.card, ready, args) == Ran::Stalled || self.session.parking.is_some() {
             self.is_stalled = true;
         }
     }

@@ -3,11 +3,12 @@
 //! A command takes its shards, runs as a plain function and lets them go. When one is busy the command
 //! is copied into a job, left in that shard's inbox, and its connection stalls until the reply comes.
 
-use darter_command::{Ctx, Fault, Reach, Spec};
+use darter_command::{Ctx, Fault, Reach, Spec, Wait};
 use darter_latch::{Grant, Waiter, acquire, drive, drive_one, queue_for};
 use darter_reactor::Token;
 use darter_store::Key;
-use darter_store::change::Listeners;
+use darter_store::change::{Change, Listeners};
+use darter_txn::waiters::Parked;
 use darter_txn::{LockSet, Part, Router, ShardSet};
 use darter_wire::{Args, Reply};
 
@@ -15,6 +16,7 @@ use crate::core::Core;
 use crate::job::{BUDGET, Body, Job, Shards};
 use crate::registry::{Entry, Run};
 use crate::session::Session;
+use crate::waiting::{self, Parking, Whose};
 
 /// Looks at a busy shard this many times before the command is queued there.
 const SPINS: u32 = 200;
@@ -98,9 +100,12 @@ pub fn run_single(
     let set = ShardSet::one(&core.shared.router, id, &mut held);
     run_body(core, set, entry, args, call.session.db, call.session.resp3, call.out, Some(key));
     if held.shard.changes.has_pending() {
-        pass_changes(core, &mut held);
+        let mut grant = Shards::from(held);
+        pass_changes(core, &mut grant);
+        drive(core.shared.cells, grant, core, BUDGET);
+    } else {
+        drive_one(core.shared.cells, held, core, BUDGET);
     }
-    drive_one(core.shared.cells, held, core, BUDGET);
     Ran::Done
 }
 
@@ -111,9 +116,16 @@ pub fn run_multi(core: &mut Core, call: Call<'_>, entry: &'static Entry, args: A
     if acquire(core.shared.cells, wanted.ids(), &mut grant, SPINS).is_err() {
         return post(core, call, one(entry, args), wanted, grant);
     }
-    run_granted(core, &mut grant, entry, args, call.session.db, call.session.resp3, call.out);
+    let whose = Whose {
+        home: core.thread,
+        token: call.token,
+        client: call.session.id,
+        db: call.session.db,
+        resp3: call.session.resp3,
+    };
+    call.session.parking = run_granted(core, &mut grant, whose, entry, args, call.out);
     drive(core.shared.cells, grant, core, BUDGET);
-    Ran::Done
+    if call.session.parking.is_some() { Ran::Stalled } else { Ran::Done }
 }
 
 fn one(entry: &'static Entry, args: Args<'_>) -> Body {
@@ -134,6 +146,7 @@ pub fn post(core: &mut Core, call: Call<'_>, body: Body, wanted: LockSet, grant:
         db: call.session.db,
         resp3: call.session.resp3,
         reply: Vec::new(),
+        parking: None,
     });
     if let Some(ready) = queue_for(core.shared.cells, job, 0) {
         core.shared.door(core.thread).send(crate::shared::Mail::Run(ready));
@@ -141,30 +154,58 @@ pub fn post(core: &mut Core, call: Call<'_>, body: Body, wanted: LockSet, grant:
     Ran::Stalled
 }
 
-/// Runs a job's data command with its shards held, wherever this thread is.
-pub fn run_job(core: &mut Core, grant: &mut Shards, job: &mut Job) {
-    let Body::One { entry, args } = &job.body else { return };
-    run_granted(core, grant, entry, args.args(), job.db, job.resp3, &mut job.reply);
+/// Sends a waiting command through the inboxes of its shards, to be looked at with all of them held.
+pub fn post_ticket(core: &mut Core, whose: Whose, ticket: Parked, wanted: LockSet) {
+    let job = Waiter::new(Job {
+        grant: Grant::empty(),
+        wanted,
+        home: whose.home,
+        token: whose.token,
+        client: whose.client,
+        body: Body::Serve(ticket),
+        db: whose.db,
+        resp3: whose.resp3,
+        reply: Vec::new(),
+        parking: None,
+    });
+    if let Some(ready) = queue_for(core.shared.cells, job, 0) {
+        core.shared.door(core.thread).send(crate::shared::Mail::Run(ready));
+    }
 }
 
-/// Runs a data command over granted shards and passes on what changed.
+/// Runs a job with its shards held, wherever this thread is.
+pub fn run_job(core: &mut Core, grant: &mut Shards, job: &mut Job) {
+    match &job.body {
+        Body::One { entry, args } => {
+            let whose =
+                Whose { home: job.home, token: job.token, client: job.client, db: job.db, resp3: job.resp3 };
+            job.parking = run_granted(core, grant, whose, entry, args.args(), &mut job.reply);
+        }
+        Body::Serve(ticket) => {
+            let ticket = ticket.clone();
+            waiting::serve_ticket(core, grant, &ticket);
+            pass_changes(core, grant);
+        }
+        Body::Exec(_) | Body::Watch(_) | Body::Unwatch => {}
+    }
+}
+
+/// Runs a data command over granted shards and passes on what changed. A command that wants to wait is
+/// parked in the queues of its keys.
 pub fn run_granted(
     core: &mut Core,
     grant: &mut Shards,
+    whose: Whose,
     entry: &'static Entry,
     args: Args<'_>,
-    db: usize,
-    resp3: bool,
     out: &mut Vec<u8>,
-) {
+) -> Option<Parking> {
     let shared = core.shared;
-    let set = set_of(&shared.router, grant);
-    run_body(core, set, entry, args, db, resp3, out, None);
-    for held in grant.iter_mut() {
-        if held.shard.changes.has_pending() {
-            pass_changes(core, held);
-        }
+    let wait = run_body(core, set_of(&shared.router, grant), entry, args, whose.db, whose.resp3, out, None);
+    if grant.iter_mut().any(|held| held.shard.changes.has_pending()) {
+        pass_changes(core, grant);
     }
+    wait.map(|wait| waiting::park(core, grant, whose, entry, args, wait))
 }
 
 /// The shards of a grant as commands see them.
@@ -188,14 +229,19 @@ fn run_body<'a>(
     resp3: bool,
     out: &mut Vec<u8>,
     first: Option<Key<'a>>,
-) {
-    let Run::Data(run) = entry.run else { return };
+) -> Option<Wait> {
+    let Run::Data(run) = entry.run else { return None };
     let mut ctx = Ctx::new(set, &core.env, db, core.live.dbnum as usize, core.now_ms, first);
     let mut reply = Reply::new(out, resp3);
     let mark = reply.len();
     if let Err(fault) = run(&mut ctx, args, &mut reply) {
         refuse(core, entry, &fault, &mut reply, mark);
+        return None;
     }
+    if ctx.wait.is_some() {
+        reply.truncate_to(mark);
+    }
+    ctx.wait
 }
 
 /// Replaces what a failed command has written since `mark` by its error.
@@ -209,9 +255,27 @@ pub fn refuse(core: &Core, entry: &'static Entry, fault: &Fault, reply: &mut Rep
     core.count_error(&line);
 }
 
-/// Tells everybody who listens what just changed in a part that is still held.
+/// Tells everybody who listens what just changed in shards that are still held. Serving a waiting client
+/// may change more, so this goes on until nothing is left to tell.
 #[cold]
-pub fn pass_changes(core: &mut Core, part: &mut Part) {
+pub fn pass_changes(core: &mut Core, grant: &mut Shards) {
+    loop {
+        let mut changes: Vec<Change> = Vec::new();
+        for part in grant.iter_mut() {
+            if part.shard.changes.has_pending() {
+                changes.extend(touch_watches(part));
+            }
+        }
+        if changes.is_empty() {
+            return;
+        }
+        for change in &changes {
+            waiting::serve(core, grant, change.db, &change.key);
+        }
+    }
+}
+
+fn touch_watches(part: &mut Part) -> Vec<Change> {
     let changes = part.shard.changes.take();
     for change in &changes {
         part.watches.touch(change.db, &change.key);
@@ -219,5 +283,5 @@ pub fn pass_changes(core: &mut Core, part: &mut Part) {
     if part.watches.is_empty() {
         part.shard.changes.listen(Listeners::WATCH, false);
     }
-    let _ = core;
+    changes
 }

@@ -3,12 +3,12 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use darter_latch::drive_one;
+use darter_latch::drive;
 use darter_store::expiry::Sweep;
 
 use crate::conn::Conn;
 use crate::core::Core;
-use crate::job::BUDGET;
+use crate::job::{BUDGET, Shards};
 use crate::shared::{ShardCard, Shared};
 use crate::worker::lock;
 
@@ -94,14 +94,13 @@ impl Room {
                     break;
                 }
             }
-            if part.shard.changes.has_pending() {
-                crate::exec::pass_changes(core, &mut part);
-            }
         }
         let began = Instant::now();
         while !part.shard.bury(BLOCKS_PER_STEP) && began.elapsed() < VISIT_TIME_MAX {}
         *lock(&shared.cards[usize::from(self.id)]) = ShardCard::of(&part);
-        drive_one(shared.cells, part, core, BUDGET);
+        let mut grant = Shards::from(part);
+        crate::exec::pass_changes(core, &mut grant);
+        drive(shared.cells, grant, core, BUDGET);
     }
 }
 

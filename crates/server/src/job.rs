@@ -3,6 +3,7 @@
 
 use darter_latch::{Grant, Held, Runner, Waiter, drive_one};
 use darter_reactor::Token;
+use darter_txn::waiters::Parked;
 use darter_txn::{LockSet, Part};
 use darter_wire::OwnedArgs;
 
@@ -11,6 +12,7 @@ use crate::exec;
 use crate::registry::Entry;
 use crate::session::Queued;
 use crate::shared::{Mail, Shared};
+use crate::waiting::Parking;
 
 /// Shards held for a job or an inline command.
 pub type Shards = Grant<Part, Job>;
@@ -30,6 +32,8 @@ pub enum Body {
     Watch(OwnedArgs),
     /// The end of all watches; runs at home.
     Unwatch,
+    /// Another look at a waiting command; runs on any thread and answers nobody itself.
+    Serve(Parked),
 }
 
 /// Something to do once its shards are free.
@@ -52,12 +56,14 @@ pub struct Job {
     pub resp3: bool,
     /// The answer.
     pub reply: Vec<u8>,
+    /// Set when the command was parked to wait for its keys.
+    pub parking: Option<Parking>,
 }
 
 impl Job {
     /// Whether only its home thread can run it.
     pub fn is_home_only(&self) -> bool {
-        !matches!(self.body, Body::One { .. })
+        !matches!(self.body, Body::One { .. } | Body::Serve(_))
     }
 }
 
@@ -80,8 +86,10 @@ impl Runner<Job> for Core {
         }
         let mut grant = std::mem::take(&mut job.grant);
         exec::run_job(self, &mut grant, &mut job);
-        let home = job.home;
-        self.shared.door(home).send(Mail::Done(Box::new(job.into_inner())));
+        if !matches!(job.body, Body::Serve(_)) {
+            let home = job.home;
+            self.shared.door(home).send(Mail::Done(Box::new(job.into_inner())));
+        }
         grant
     }
 

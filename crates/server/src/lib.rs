@@ -21,4 +21,5 @@ pub mod shared;
 pub mod slowlog;
 pub mod start;
 pub mod stats;
+pub mod waiting;
 pub mod worker;

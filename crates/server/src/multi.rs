@@ -168,7 +168,7 @@ fn locks_of(core: &Core, session: &Session, body: &Body) -> LockSet {
                 set.add(router.shard_of(router.key(key).hash));
             }
         }
-        Body::Unwatch | Body::One { .. } => {}
+        Body::Unwatch | Body::One { .. } | Body::Serve(_) => {}
     }
     if !matches!(body, Body::Watch(_)) {
         for (_, key) in &session.watched {
@@ -209,13 +209,9 @@ pub fn run_held(
         Body::Unwatch => {
             end_watches(core, session, grant);
         }
-        Body::One { .. } => {}
+        Body::One { .. } | Body::Serve(_) => {}
     }
-    for part in grant.iter_mut() {
-        if part.shard.changes.has_pending() {
-            exec::pass_changes(core, part);
-        }
-    }
+    exec::pass_changes(core, grant);
 }
 
 fn begin_watches(core: &mut Core, session: &mut Session, grant: &mut Shards, keys: Args<'_>) {
@@ -242,10 +238,8 @@ fn end_watches(core: &mut Core, session: &mut Session, grant: &mut Shards) -> bo
         let key = shared.router.key(name);
         let Some(part) = grant.get_mut(shared.router.shard_of(key.hash)) else { continue };
         darter_store::Keyed::find(&mut part.shard, *db, key, core.now_ms);
-        if part.shard.changes.has_pending() {
-            exec::pass_changes(core, part);
-        }
     }
+    exec::pass_changes(core, grant);
     let is_clean = !session.watch_flag.is_dirty();
     for (db, name) in &watched {
         let key = shared.router.key(name);

@@ -4,6 +4,7 @@ use darter_txn::watch::WatchFlag;
 use darter_wire::OwnedArgs;
 
 use crate::registry::Entry;
+use crate::waiting::Parking;
 
 /// Reasons why a command of this connection cannot take the short way, one bit each.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -100,6 +101,8 @@ pub struct Session {
     pub no_evict: bool,
     /// CLIENT NO-TOUCH.
     pub no_touch: bool,
+    /// Set while it waits for a key or for time to pass; a server command may set it to wait for time.
+    pub parking: Option<Parking>,
     /// Receives every command (MONITOR).
     pub is_monitor: bool,
 }
@@ -125,6 +128,7 @@ impl Session {
             lib_ver: String::new(),
             no_evict: false,
             no_touch: false,
+            parking: None,
             is_monitor: false,
         }
     }

@@ -23,6 +23,15 @@ pub enum Mail {
     Connection(Socket),
     /// A job of this thread was run elsewhere; its reply is in it.
     Done(Box<Job>),
+    /// A client of this thread that waited for a key has been served elsewhere.
+    Served {
+        /// Which connection.
+        token: Token,
+        /// The client's id.
+        client: u64,
+        /// Its reply.
+        reply: Vec<u8>,
+    },
     /// A job to run here, with the shards it needs.
     Run(Box<darter_latch::Waiter<Job>>),
     /// Bytes to send to a client outside of its own commands; the second is for RESP3.

@@ -1,5 +1,6 @@
 //! A thread's loop: read all, execute all, write all, keep house.
 
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
@@ -17,6 +18,7 @@ use crate::job::{BUDGET, Body, Job};
 use crate::multi;
 use crate::session::Session;
 use crate::shared::{Mail, Shared};
+use crate::waiting::{self, Parking};
 
 /// Input kept for a connection that cannot run commands before reading from it is paused.
 const INPUT_PAUSE_BYTES: usize = 1 << 20;
@@ -36,6 +38,8 @@ pub struct Worker {
     closed: Vec<(Token, bool)>,
     writable: Vec<Token>,
     mail: Vec<Mail>,
+    /// Connections whose wait ends at a time, by that time and the client's id.
+    deadlines: BTreeMap<(u64, u64), Token>,
     house: House,
     is_stopping: bool,
 }
@@ -54,6 +58,7 @@ impl Worker {
             closed: Vec::new(),
             writable: Vec::new(),
             mail: Vec::new(),
+            deadlines: BTreeMap::new(),
             house: House::new(shared, thread),
             is_stopping: false,
         }
@@ -116,11 +121,23 @@ impl Worker {
         self.stats_turn();
         self.accept_all();
         self.read_mail();
+        self.end_late_waits();
         self.note_writable();
         self.flush_all();
         self.close_all();
         self.house.keep(&mut self.core, &mut self.conns);
         Ok(())
+    }
+
+    /// How long nothing has to be done unless something arrives.
+    fn sleep_max(&self) -> Duration {
+        let housekeeping = self.house.sleep(&self.core).min(TURN_MAX);
+        match self.deadlines.first_key_value() {
+            Some((&(deadline_ms, _), _)) => {
+                housekeeping.min(Duration::from_millis(deadline_ms.saturating_sub(crate::core::unix_ms())))
+            }
+            None => housekeeping,
+        }
     }
 
     fn stats_turn(&self) {
@@ -196,10 +213,25 @@ impl Worker {
             Mail::Kill { token, client } => {
                 if let Some(conn) = find(&mut self.conns, token).filter(|conn| conn.session.id == client) {
                     conn.session.is_closing = true;
+                    if conn.session.parking.is_some() {
+                        self.closed.push((token, false));
+                    }
                     mark_dirty(conn, &mut self.dirty);
                 }
             }
-            Mail::Unblock { .. } => {}
+            Mail::Served { token, client, reply } => self.end_wait(token, client, |_| Some(reply)),
+            Mail::Unblock { token, client, with_error } => {
+                self.end_wait(token, client, |conn| {
+                    let parking = conn.session.parking.as_ref().filter(|parking| parking.cancel())?;
+                    let mut reply = Vec::new();
+                    if with_error {
+                        reply.extend_from_slice(b"-UNBLOCKED client unblocked via CLIENT UNBLOCK\r\n");
+                    } else {
+                        parking.write_timeout(&mut reply, conn.session.resp3);
+                    }
+                    Some(reply)
+                });
+            }
             Mail::Stop => self.is_stopping = true,
         }
     }
@@ -210,9 +242,55 @@ impl Worker {
             return;
         };
         conn.output.extend_from_slice(&job.reply);
+        if job.parking.is_some() {
+            conn.session.parking = job.parking;
+            mark_dirty(conn, &mut self.dirty);
+            return;
+        }
         conn.is_stalled = false;
         conn.resume(&mut self.core, &mut self.window);
         mark_dirty(conn, &mut self.dirty);
+    }
+
+    /// Ends a client's wait with the reply that `answer` gives; with none it goes on waiting.
+    fn end_wait(&mut self, token: Token, client: u64, answer: impl FnOnce(&mut Conn) -> Option<Vec<u8>>) {
+        let Some(conn) = find(&mut self.conns, token).filter(|conn| conn.session.id == client) else { return };
+        if conn.session.parking.is_none() {
+            return;
+        }
+        let Some(reply) = answer(conn) else { return };
+        conn.output.extend_from_slice(&reply);
+        if let Some(parking) = conn.session.parking.take() {
+            forget_deadline(&mut self.deadlines, conn, &parking);
+            if let Some(ticket) = &parking.ticket {
+                waiting::leave_queues(&mut self.core, ticket);
+            }
+        }
+        conn.card.is_blocked.store(false, Relaxed);
+        conn.is_stalled = false;
+        conn.resume(&mut self.core, &mut self.window);
+        mark_dirty(conn, &mut self.dirty);
+    }
+
+    /// Ends the waits whose time is up.
+    fn end_late_waits(&mut self) {
+        while let Some((&(deadline_ms, client), &token)) = self.deadlines.first_key_value() {
+            if deadline_ms > self.core.now_ms {
+                return;
+            }
+            self.deadlines.remove(&(deadline_ms, client));
+            if let Some(conn) = find(&mut self.conns, token) {
+                conn.has_deadline = false;
+                // One that is being served this moment gets its reply by mail.
+                mark_dirty(conn, &mut self.dirty);
+            }
+            self.end_wait(token, client, |conn| {
+                let parking = conn.session.parking.as_ref().filter(|parking| parking.cancel())?;
+                let mut reply = Vec::new();
+                parking.write_timeout(&mut reply, conn.session.resp3);
+                Some(reply)
+            });
+        }
     }
 
     /// A job that came home with all its shards.
@@ -220,15 +298,18 @@ impl Worker {
         let mut grant = std::mem::take(&mut job.grant);
         let conn = find(&mut self.conns, job.token).filter(|conn| conn.session.id == job.client);
         match (&job.body, conn) {
-            (Body::One { .. }, _) => crate::exec::run_job(&mut self.core, &mut grant, &mut job),
+            (Body::One { .. } | Body::Serve(_), _) => crate::exec::run_job(&mut self.core, &mut grant, &mut job),
             (_, None) => {}
             (_, Some(conn)) => {
                 let Job { body, reply, .. } = &mut **job;
                 multi::run_held(&mut self.core, &mut conn.session, &conn.card, &mut grant, body, reply);
             }
         }
+        let is_for_nobody = matches!(job.body, Body::Serve(_));
         drive(self.core.shared.cells, grant, &mut self.core, BUDGET);
-        self.finish(job.into_inner());
+        if !is_for_nobody {
+            self.finish(job.into_inner());
+        }
     }
 
     fn note_writable(&mut self) {
@@ -248,6 +329,7 @@ impl Worker {
         for token in dirty.drain(..) {
             let Some(conn) = find(&mut self.conns, token) else { continue };
             conn.is_dirty = false;
+            note_deadline(&mut self.deadlines, conn);
             let Flushed { is_open, goes_on } = flush(&mut self.core, &mut self.reactor, conn);
             if !is_open {
                 self.closed.push((token, false));
@@ -269,7 +351,7 @@ impl Worker {
     fn close_all(&mut self) {
         for (token, is_eof) in std::mem::take(&mut self.closed) {
             let Some(conn) = find(&mut self.conns, token) else { continue };
-            if is_eof && conn.is_stalled {
+            if is_eof && conn.is_stalled && conn.session.parking.is_none() {
                 // The reply to its last command is still to come; its job closes it.
                 conn.session.is_closing = true;
                 continue;
@@ -287,6 +369,14 @@ impl Worker {
             self.core.shared.monitors.fetch_sub(1, Relaxed);
         }
         conn.session.watched.clear();
+        if let Some(parking) = conn.session.parking.take() {
+            forget_deadline(&mut self.deadlines, &mut conn, &parking);
+            if parking.cancel()
+                && let Some(ticket) = &parking.ticket
+            {
+                waiting::leave_queues(&mut self.core, ticket);
+            }
+        }
     }
 
     fn flush_before_end(&mut self) {
@@ -373,6 +463,25 @@ fn balance_reading(reactor: &mut Reactor, conn: &mut Conn) {
 /// The connection behind a token, unless it has gone.
 pub fn find(conns: &mut [Option<Box<Conn>>], token: Token) -> Option<&mut Conn> {
     conns.get_mut(token.index())?.as_deref_mut().filter(|conn| conn.token == token)
+}
+
+/// Puts a connection that has begun to wait into the list of deadlines.
+fn note_deadline(deadlines: &mut BTreeMap<(u64, u64), Token>, conn: &mut Conn) {
+    let Some(parking) = &conn.session.parking else { return };
+    conn.card.is_blocked.store(true, Relaxed);
+    if let Some(deadline_ms) = parking.deadline_ms
+        && !conn.has_deadline
+    {
+        conn.has_deadline = true;
+        deadlines.insert((deadline_ms, conn.session.id), conn.token);
+    }
+}
+
+fn forget_deadline(deadlines: &mut BTreeMap<(u64, u64), Token>, conn: &mut Conn, parking: &Parking) {
+    if let Some(deadline_ms) = parking.deadline_ms {
+        deadlines.remove(&(deadline_ms, conn.session.id));
+    }
+    conn.has_deadline = false;
 }
 
 fn mark_dirty(conn: &mut Conn, dirty: &mut Vec<Token>) {

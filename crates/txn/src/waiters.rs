@@ -1,38 +1,84 @@
 //! Clients that wait for a key: the part of BLPOP and its kin that lives in the shard.
 //!
 //! A waiter stands in the queue of each of its keys, in as many shards as they are in. Whoever makes
-//! a key ready serves the oldest waiter of that key while it still holds the shard. A waiter is
-//! served once: the first to [`Ticket::claim`] it may answer, the other queues drop it when they
-//! meet it.
+//! a key ready tries to serve the oldest waiter of that key while it still holds the shard. A waiter
+//! is answered once: the ticket's state decides between shards, the timeout and the client's end.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 
 /// One client's place in the queues. `W` is what the server needs to answer it.
 #[derive(Debug)]
 pub struct Ticket<W: ?Sized> {
-    claimed: AtomicBool,
+    state: AtomicU8,
     /// What the server keeps about the waiting command.
     pub what: W,
 }
 
+/// Nobody deals with it.
+const WAITING: u8 = 0;
+/// Somebody who holds one of its keys tries to serve it.
+const TRYING: u8 = 1;
+/// The same, and meanwhile another of its keys became ready.
+const TRYING_AGAIN: u8 = 2;
+/// It has been answered or given up.
+const DONE: u8 = 3;
+
+/// What came of a try to serve that found nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Missed {
+    /// It waits as before.
+    Nothing,
+    /// Another key became ready during the try: the whole command must be looked at again.
+    Something,
+}
+
 impl<W> Ticket<W> {
-    /// A ticket nobody has claimed.
+    /// A ticket nobody deals with.
     pub fn new(what: W) -> Arc<Ticket<W>> {
-        Arc::new(Ticket { claimed: AtomicBool::new(false), what })
+        Arc::new(Ticket { state: AtomicU8::new(WAITING), what })
     }
 }
 
 impl<W: ?Sized> Ticket<W> {
-    /// Claims the right to answer; true for exactly one caller.
-    pub fn claim(&self) -> bool {
-        !self.claimed.swap(true, Ordering::AcqRel)
+    /// Begins a try to serve; false when somebody else is at it or it is done. One who is at it will
+    /// know that he was asked.
+    pub fn begin(&self) -> bool {
+        match self.state.compare_exchange(WAITING, TRYING, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => true,
+            Err(TRYING) => {
+                // Should the try end right now, the state is WAITING again and the second attempt gets it.
+                match self.state.compare_exchange(TRYING, TRYING_AGAIN, Ordering::AcqRel, Ordering::Acquire) {
+                    Err(WAITING) => self.begin(),
+                    _ => false,
+                }
+            }
+            Err(_) => false,
+        }
     }
 
-    /// Whether somebody has claimed it.
-    pub fn is_claimed(&self) -> bool {
-        self.claimed.load(Ordering::Acquire)
+    /// Ends a try that served.
+    pub fn finish(&self) {
+        self.state.store(DONE, Ordering::Release);
+    }
+
+    /// Ends a try that found nothing to serve.
+    pub fn give_back(&self) -> Missed {
+        match self.state.swap(WAITING, Ordering::AcqRel) {
+            TRYING_AGAIN => Missed::Something,
+            _ => Missed::Nothing,
+        }
+    }
+
+    /// Ends the wait from outside (timeout, UNBLOCK, disconnect); false when it is being served or done.
+    pub fn cancel(&self) -> bool {
+        self.state.compare_exchange(WAITING, DONE, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+
+    /// Whether it has been answered or given up.
+    pub fn is_done(&self) -> bool {
+        self.state.load(Ordering::Acquire) == DONE
     }
 }
 
@@ -48,28 +94,30 @@ pub struct Waiters {
 impl Waiters {
     /// Puts a ticket at the end of a key's queue.
     pub fn add(&mut self, db: usize, key: &[u8], ticket: Parked) {
-        self.keys.entry((db, key.into())).or_default().push_back(ticket);
+        let queue = self.keys.entry((db, key.into())).or_default();
+        queue.retain(|t| !t.is_done());
+        queue.push_back(ticket);
     }
 
-    /// Drops a ticket from a key's queue, and every claimed one before it.
+    /// Drops a ticket from a key's queue, and every finished one with it.
     pub fn remove(&mut self, db: usize, key: &[u8], ticket: &Parked) {
         let place = (db, Box::from(key));
         if let Some(queue) = self.keys.get_mut(&place) {
-            queue.retain(|t| !Arc::ptr_eq(t, ticket) && !t.is_claimed());
+            queue.retain(|t| !Arc::ptr_eq(t, ticket) && !t.is_done());
             if queue.is_empty() {
                 self.keys.remove(&place);
             }
         }
     }
 
-    /// The tickets of a key that nobody has claimed, oldest first.
+    /// The tickets of a key that still wait, oldest first.
     pub fn waiting(&mut self, db: usize, key: &[u8]) -> Vec<Parked> {
         if self.keys.is_empty() {
             return Vec::new();
         }
         let place = (db, Box::from(key));
         let Some(queue) = self.keys.get_mut(&place) else { return Vec::new() };
-        queue.retain(|t| !t.is_claimed());
+        queue.retain(|t| !t.is_done());
         if queue.is_empty() {
             self.keys.remove(&place);
             return Vec::new();
@@ -90,5 +138,40 @@ impl Waiters {
     /// Number of keys that somebody waits for.
     pub fn len(&self) -> usize {
         self.keys.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ticket_is_answered_once() {
+        let ticket = Ticket::new(());
+        assert!(ticket.begin());
+        assert!(!ticket.cancel() && !ticket.begin());
+        assert_eq!(ticket.give_back(), Missed::Something);
+        assert!(ticket.begin());
+        assert_eq!(ticket.give_back(), Missed::Nothing);
+        assert!(ticket.begin());
+        ticket.finish();
+        assert!(!ticket.begin() && !ticket.cancel() && ticket.is_done());
+    }
+
+    #[test]
+    fn queues_are_first_in_first_out_and_forget_the_done() {
+        let mut waiters = Waiters::default();
+        let tickets: Vec<Parked> = (0..3).map(|n| Ticket::new(n) as Parked).collect();
+        for ticket in &tickets {
+            waiters.add(0, b"k", ticket.clone());
+        }
+        assert!(tickets[0].cancel());
+        let waiting = waiters.waiting(0, b"k");
+        assert_eq!(waiting.len(), 2);
+        assert!(Arc::ptr_eq(&waiting[0], &tickets[1]));
+        assert!(waiters.waiting(1, b"k").is_empty());
+        waiters.remove(0, b"k", &tickets[1]);
+        waiters.remove(0, b"k", &tickets[2]);
+        assert!(waiters.is_empty());
     }
 }

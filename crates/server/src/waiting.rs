@@ -1,0 +1,280 @@
+//! Clients that wait for a key: parking them, serving them when a key is ready, ending their wait.
+//!
+//! A command that wants to wait stands, as a ticket, in the queue of each of its keys. Whoever changes
+//! one of these keys looks at the command again before it lets the shard go.
+
+use std::sync::Arc;
+
+use darter_command::{Ctx, Fault, OnTimeout, Wait};
+use darter_latch::{Held, drive_one};
+use darter_reactor::Token;
+use darter_store::change::Listeners;
+use darter_txn::waiters::{Missed, Parked, Ticket};
+use darter_txn::{Part, Router, ShardSet};
+use darter_wire::{Args, OwnedArgs, Reply};
+
+use crate::core::Core;
+use crate::exec;
+use crate::job::{BUDGET, Job, Shards};
+use crate::registry::{Entry, Run};
+use crate::shared::Mail;
+
+/// A command that waits, as its ticket carries it.
+pub struct Waiting {
+    home: u16,
+    token: Token,
+    client: u64,
+    entry: &'static Entry,
+    args: OwnedArgs,
+    keys: Vec<usize>,
+    dest: usize,
+    db: usize,
+    resp3: bool,
+}
+
+/// A connection's side of its wait.
+pub struct Parking {
+    /// Its place in the queues; none for a wait that is only for time to pass.
+    pub ticket: Option<Parked>,
+    /// When it ends, Unix ms; `None` is never.
+    pub deadline_ms: Option<u64>,
+    /// What it is answered then.
+    pub on_timeout: TimeUp,
+}
+
+/// The answer to a wait that ends without result.
+pub enum TimeUp {
+    /// A null.
+    Null(OnTimeout),
+    /// This reply.
+    Reply(Vec<u8>),
+}
+
+/// Whose command wants to wait.
+#[derive(Clone, Copy)]
+pub struct Whose {
+    /// Thread of the connection.
+    pub home: u16,
+    /// The connection there.
+    pub token: Token,
+    /// The client's id.
+    pub client: u64,
+    /// Selected database.
+    pub db: usize,
+    /// Whether to answer in RESP3.
+    pub resp3: bool,
+}
+
+/// Puts a command into the queues of its keys, whose shards are held.
+pub fn park(core: &Core, grant: &mut Shards, whose: Whose, entry: &'static Entry, args: Args<'_>, wait: Wait) -> Parking {
+    let mut keys = Vec::new();
+    entry.spec.each_key(args, &mut |at| {
+        if wait.dest == 0 || at != wait.dest {
+            keys.push(at);
+        }
+    });
+    let ticket: Parked = Ticket::new(Waiting {
+        home: whose.home,
+        token: whose.token,
+        client: whose.client,
+        entry,
+        args: args.to_owned(),
+        keys: keys.clone(),
+        dest: wait.dest,
+        db: whose.db,
+        resp3: whose.resp3,
+    });
+    let router = &core.shared.router;
+    for at in keys {
+        let name = args.at(at);
+        if let Some(part) = grant.get_mut(router.shard_of(router.key(name).hash)) {
+            part.waiters.add(whose.db, name, ticket.clone());
+            part.shard.changes.listen(Listeners::WAITERS, true);
+        }
+    }
+    Parking {
+        ticket: Some(ticket),
+        deadline_ms: wait.timeout_ms.map(|ms| core.now_ms.saturating_add(ms)),
+        on_timeout: TimeUp::Null(wait.on_timeout),
+    }
+}
+
+/// Serves whoever waits for `key`, in the order they came, as far as the key has something for them.
+pub fn serve(core: &mut Core, grant: &mut Shards, db: usize, key: &[u8]) {
+    let router = &core.shared.router;
+    let id = router.shard_of(router.key(key).hash);
+    let Some(part) = grant.get_mut(id) else { return };
+    for ticket in part.waiters.waiting(db, key) {
+        let Some(waiting) = waiting_of(&ticket) else { continue };
+        if !ticket.begin() {
+            continue;
+        }
+        match attempt(core, grant, waiting, Some(key)) {
+            Attempt::Served(reply) => {
+                ticket.finish();
+                let (token, client) = (waiting.token, waiting.client);
+                core.shared.door(waiting.home).send(Mail::Served { token, client, reply });
+            }
+            Attempt::Nothing => {
+                if ticket.give_back() == Missed::Something {
+                    look_again_later(core, waiting, &ticket);
+                }
+            }
+            Attempt::Busy => {
+                ticket.give_back();
+                look_again_later(core, waiting, &ticket);
+            }
+        }
+    }
+}
+
+/// Looks at a whole waiting command again, with the shards of all its keys held.
+pub fn serve_ticket(core: &mut Core, grant: &mut Shards, ticket: &Parked) {
+    let Some(waiting) = waiting_of(ticket) else { return };
+    if !ticket.begin() {
+        return;
+    }
+    match attempt(core, grant, waiting, None) {
+        Attempt::Served(reply) => {
+            ticket.finish();
+            let (token, client) = (waiting.token, waiting.client);
+            core.shared.door(waiting.home).send(Mail::Served { token, client, reply });
+        }
+        Attempt::Nothing | Attempt::Busy => {
+            ticket.give_back();
+        }
+    }
+}
+
+fn waiting_of(ticket: &Parked) -> Option<&Waiting> {
+    ticket.what.downcast_ref::<Waiting>()
+}
+
+enum Attempt {
+    Served(Vec<u8>),
+    Nothing,
+    /// The destination's shard is owned by somebody else right now.
+    Busy,
+}
+
+/// Runs a waiting command's body once more, over the held shards and its destination's.
+fn attempt(core: &mut Core, grant: &mut Shards, waiting: &Waiting, only_key: Option<&[u8]>) -> Attempt {
+    let shared = core.shared;
+    let args = waiting.args.args();
+    let mut extra: Option<Held<Part, Job>> = None;
+    if waiting.dest != 0 {
+        let id = shared.router.shard_of(shared.router.key(args.at(waiting.dest)).hash);
+        if grant.get(id).is_none() {
+            extra = shared.cells[usize::from(id)].try_take();
+            if extra.is_none() {
+                return Attempt::Busy;
+            }
+        }
+    }
+    let mut reply = Vec::new();
+    let served = run(core, set_with(&shared.router, grant, extra.as_mut()), waiting, args, only_key, &mut reply);
+    if let Some(mut held) = extra {
+        if held.shard.changes.has_pending() {
+            let mut alone = Shards::from(held);
+            exec::pass_changes(core, &mut alone);
+            darter_latch::drive(shared.cells, alone, core, BUDGET);
+        } else {
+            held.shard.changes.take();
+            drive_one(shared.cells, held, core, BUDGET);
+        }
+    }
+    if served { Attempt::Served(reply) } else { Attempt::Nothing }
+}
+
+fn set_with<'a>(
+    router: &'a Router,
+    grant: &'a mut Shards,
+    extra: Option<&'a mut Held<Part, Job>>,
+) -> ShardSet<'a> {
+    let Some(extra) = extra else { return exec::set_of(router, grant) };
+    let mut parts: Vec<(u16, &mut Part)> = grant.iter_mut().map(|held| (held.id(), &mut **held)).collect();
+    parts.push((extra.id(), &mut **extra));
+    parts.sort_by_key(|(id, _)| *id);
+    ShardSet::many(router, parts.into_iter())
+}
+
+fn run<'a>(
+    core: &'a Core,
+    set: ShardSet<'a>,
+    waiting: &Waiting,
+    args: Args<'_>,
+    only_key: Option<&'a [u8]>,
+    out: &mut Vec<u8>,
+) -> bool {
+    let Run::Data(body) = waiting.entry.run else { return false };
+    let mut ctx = Ctx::new(set, &core.env, waiting.db, core.live.dbnum as usize, core.now_ms, None);
+    ctx.only_key = only_key;
+    let mut reply = Reply::new(out, waiting.resp3);
+    match body(&mut ctx, args, &mut reply) {
+        Ok(()) => ctx.wait.is_none(),
+        // A key that holds another type now is no reason to end the wait.
+        Err(Fault::WrongType) => false,
+        Err(fault) => {
+            exec::refuse(core, waiting.entry, &fault, &mut reply, 0);
+            true
+        }
+    }
+}
+
+/// Sends the whole command through the shards' inboxes, to be looked at with all its keys held.
+fn look_again_later(core: &mut Core, waiting: &Waiting, ticket: &Parked) {
+    let router = &core.shared.router;
+    let wanted = exec::lock_set(&waiting.entry.spec, waiting.args.args(), router);
+    let whose = Whose {
+        home: waiting.home,
+        token: waiting.token,
+        client: waiting.client,
+        db: waiting.db,
+        resp3: waiting.resp3,
+    };
+    exec::post_ticket(core, whose, ticket.clone(), wanted);
+}
+
+/// Takes a ticket that is done out of the queues it still stands in, where the shard is free; elsewhere
+/// whoever meets it drops it.
+pub fn leave_queues(core: &mut Core, ticket: &Parked) {
+    let Some(waiting) = waiting_of(ticket) else { return };
+    let shared = core.shared;
+    for &at in &waiting.keys {
+        let name = waiting.args.args().at(at);
+        let id = shared.router.shard_of(shared.router.key(name).hash);
+        if let Some(mut held) = shared.cells[usize::from(id)].take_spinning(LEAVE_SPINS) {
+            held.waiters.remove(waiting.db, name, ticket);
+            let is_waited = !held.waiters.is_empty();
+            held.shard.changes.listen(Listeners::WAITERS, is_waited);
+            drive_one(shared.cells, held, core, BUDGET);
+        }
+    }
+}
+
+const LEAVE_SPINS: u32 = 500;
+
+impl Parking {
+    /// Ends the wait from the connection's side; false when somebody is serving it this moment or has.
+    pub fn cancel(&self) -> bool {
+        self.ticket.as_ref().is_none_or(|ticket| ticket.cancel())
+    }
+
+    /// A wait for nothing but time, which then answers `reply`.
+    pub fn until(deadline_ms: Option<u64>, reply: Vec<u8>) -> Parking {
+        Parking { ticket: None, deadline_ms, on_timeout: TimeUp::Reply(reply) }
+    }
+
+    /// Writes what the client is told when the time is up.
+    pub fn write_timeout(&self, out: &mut Vec<u8>, resp3: bool) {
+        match &self.on_timeout {
+            TimeUp::Null(null) => null.write(&mut Reply::new(out, resp3)),
+            TimeUp::Reply(reply) => out.extend_from_slice(reply),
+        }
+    }
+}
+
+const _: () = {
+    const fn is_send_sync<T: Send + Sync>() {}
+    is_send_sync::<Arc<Ticket<Waiting>>>();
+};
