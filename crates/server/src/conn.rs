@@ -217,7 +217,9 @@ impl Conn {
     #[inline]
     fn execute(&mut self, core: &mut Core, ready: Ready, args: Args<'_>) {
         let call = Call { session: &mut self.session, out: &mut self.output, token: self.token };
-        if dispatch::execute(core, call, &self.card, ready, args) == Ran::Stalled || self.session.parking.is_some() {
+        if dispatch::execute(core, call, &self.card, ready, args) == Ran::Stalled
+            || self.session.parking.is_some()
+        {
             self.is_stalled = true;
         }
     }

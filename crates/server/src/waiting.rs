@@ -66,7 +66,14 @@ pub struct Whose {
 }
 
 /// Puts a command into the queues of its keys, whose shards are held.
-pub fn park(core: &Core, grant: &mut Shards, whose: Whose, entry: &'static Entry, args: Args<'_>, wait: Wait) -> Parking {
+pub fn park(
+    core: &Core,
+    grant: &mut Shards,
+    whose: Whose,
+    entry: &'static Entry,
+    args: Args<'_>,
+    wait: Wait,
+) -> Parking {
     let mut keys = Vec::new();
     entry.spec.each_key(args, &mut |at| {
         if wait.dest == 0 || at != wait.dest {
@@ -172,7 +179,8 @@ fn attempt(core: &mut Core, grant: &mut Shards, waiting: &Waiting, only_key: Opt
         }
     }
     let mut reply = Vec::new();
-    let served = run(core, set_with(&shared.router, grant, extra.as_mut()), waiting, args, only_key, &mut reply);
+    let served =
+        run(core, set_with(&shared.router, grant, extra.as_mut()), waiting, args, only_key, &mut reply);
     if let Some(mut held) = extra {
         if held.shard.changes.has_pending() {
             let mut alone = Shards::from(held);

@@ -254,7 +254,9 @@ impl Worker {
 
     /// Ends a client's wait with the reply that `answer` gives; with none it goes on waiting.
     fn end_wait(&mut self, token: Token, client: u64, answer: impl FnOnce(&mut Conn) -> Option<Vec<u8>>) {
-        let Some(conn) = find(&mut self.conns, token).filter(|conn| conn.session.id == client) else { return };
+        let Some(conn) = find(&mut self.conns, token).filter(|conn| conn.session.id == client) else {
+            return;
+        };
         if conn.session.parking.is_none() {
             return;
         }
@@ -298,7 +300,9 @@ impl Worker {
         let mut grant = std::mem::take(&mut job.grant);
         let conn = find(&mut self.conns, job.token).filter(|conn| conn.session.id == job.client);
         match (&job.body, conn) {
-            (Body::One { .. } | Body::Serve(_), _) => crate::exec::run_job(&mut self.core, &mut grant, &mut job),
+            (Body::One { .. } | Body::Serve(_), _) => {
+                crate::exec::run_job(&mut self.core, &mut grant, &mut job)
+            }
             (_, None) => {}
             (_, Some(conn)) => {
                 let Job { body, reply, .. } = &mut **job;

@@ -3,6 +3,7 @@
 #[cfg(test)]
 mod check;
 mod compact;
+mod large;
 
 use crate::class;
 use crate::handle::Handle;
@@ -72,12 +73,12 @@ impl Arena {
         })
     }
 
-    /// A block of at least `bytes`, 1..=`BLOCK_BYTES_MAX`, with unspecified (old) contents. `None`: the reservation
-    /// is exhausted, or `bytes` is out of range.
+    /// A block of at least `bytes`, 1..=`LARGE_BYTES_MAX`, with unspecified (old) contents. `None`: the reservation
+    /// is exhausted, or `bytes` is out of range. Past `BLOCK_BYTES_MAX` a block is a run of whole pages.
     #[inline]
     pub fn alloc(&mut self, bytes: usize) -> Option<Handle> {
         if bytes.wrapping_sub(1) >= class::BYTES_MAX {
-            return None;
+            return self.alloc_large(bytes);
         }
         let class = class::of(bytes);
         let bin = &mut self.bins[class];
@@ -97,8 +98,7 @@ impl Arena {
         let Some(page) = self.region.pages().get((h.raw() / UNIT_GRANULES) as usize) else { return };
         let class = usize::from(page.class);
         if class.wrapping_sub(1) >= class::COUNT - 1 {
-            debug_assert!(false, "freed a block that is not live: {h:?}");
-            return;
+            return self.free_large(h);
         }
         self.used_bytes -= usize::from(class::BYTES[class]);
         let bin = &mut self.bins[class];
@@ -113,20 +113,27 @@ impl Arena {
     #[inline]
     pub fn size(&self, h: Handle) -> usize {
         let page = &self.region.pages()[(h.raw() / UNIT_GRANULES) as usize];
-        usize::from(class::BYTES[usize::from(page.class)])
+        match class::BYTES[usize::from(page.class)] {
+            0 => large::bytes(page),
+            bytes => usize::from(bytes),
+        }
     }
 
-    /// The bytes that a block for `bytes` has, 1..=`BLOCK_BYTES_MAX`, without looking at any arena.
+    /// The bytes that a block for `bytes` has, 1..=`LARGE_BYTES_MAX`, without looking at any arena.
     #[inline]
     pub fn fits(bytes: usize) -> usize {
-        class::bytes_of(class::of(bytes.clamp(1, class::BYTES_MAX)))
+        if bytes > class::BYTES_MAX {
+            return large::units_for(bytes) as usize * UNIT_BYTES;
+        }
+        class::bytes_of(class::of(bytes.max(1)))
     }
 
     /// The block, exactly `size(h)` bytes.
     #[inline]
     pub fn block(&self, h: Handle) -> &[u8] {
         let bytes = self.size(h);
-        // SAFETY: `size` checked that the unit is below `units`; no class is longer than the guard behind the last.
+        // SAFETY: `size` checked that the unit is below `units`; no class is longer than the guard behind the last, and
+        // a large block lies below `units` whole.
         unsafe { std::slice::from_raw_parts(self.region.at(h.raw()), bytes) }
     }
 

@@ -19,3 +19,6 @@ pub use handle::Handle;
 
 /// The largest block an arena hands out, in bytes. Longer values live outside the arena.
 pub const BLOCK_BYTES_MAX: usize = class::BYTES_MAX;
+
+/// Bytes of the largest block that [`Arena::alloc`] gives; past [`BLOCK_BYTES_MAX`] a block is a run of pages.
+pub const LARGE_BYTES_MAX: usize = 2 << 30;

@@ -9,6 +9,8 @@ pub(crate) const UNIT_GRANULES: u32 = (UNIT_BYTES / 8) as u32;
 pub(crate) const NOTHING: u16 = u16::MAX;
 /// `class` of a unit that was never used: what the kernel's zeros say.
 pub(crate) const UNUSED: u8 = 0;
+/// `class` of both ends of a run that is one block longer than any class; its length is kept as an empty run's.
+pub(crate) const LARGE: u8 = 0xfd;
 /// `class` of both ends of an empty run whose bytes are still resident.
 pub(crate) const DIRTY: u8 = 0xfe;
 /// `class` of both ends of an empty run that was given back to the kernel.
@@ -72,12 +74,12 @@ impl Page {
         self.free & self.fresh == NOTHING
     }
 
-    /// Units of an empty run, valid at both of its ends.
+    /// Units of an empty run or of a large block, valid at both of its ends.
     pub(crate) fn empty_units(&self) -> u32 {
         u32::from(self.free) | u32::from(self.fresh) << 16
     }
 
-    /// An end of an empty run of `units` units.
+    /// An end of an empty run, or of a large block, of `units` units.
     pub(crate) fn empty(units: u32, class: u8) -> Page {
         Page { next: 0, prev: 0, free: units as u16, fresh: (units >> 16) as u16, live: 0, class, span: 0 }
     }

@@ -10,6 +10,9 @@ use crate::region::Region;
 /// units as the shortest of those, so that the first run of the last list always does.
 const LISTS: usize = 32;
 
+/// Long runs looked at for a block longer than any class; past them the arena grows.
+const LONG_LOOKED_MAX: usize = 64;
+
 /// All empty runs of an arena.
 pub(crate) struct Runs {
     // 1 <= top <= units; every unit from `top` on was never used or was given back.
@@ -42,10 +45,10 @@ impl Runs {
         self.dirty_units
     }
 
-    /// Takes `units` units, 1..=24, resident ones first; returns the first. `None`: the reservation is full.
+    /// Takes `units` units, at least one, resident ones first; returns the first. `None`: the reservation is full.
     pub(crate) fn take(&mut self, pages: &mut [Page], units: u32) -> Option<u32> {
         for class in [DIRTY, CLEAN] {
-            let Some(first) = self.lists(class).find(units) else { continue };
+            let Some(first) = self.lists(class).find(pages, units) else { continue };
             let had = pages[first as usize].empty_units();
             self.unlink(pages, first, had, class);
             if had > units {
@@ -157,9 +160,28 @@ impl Lists {
     }
 
     /// A run of at least `units` units, from the list of the shortest that do.
-    fn find(&self, units: u32) -> Option<u32> {
+    fn find(&self, pages: &[Page], units: u32) -> Option<u32> {
+        if units as usize >= LISTS - 1 {
+            return self.find_long(pages, units);
+        }
         let enough = self.filled & (u32::MAX << units);
         (enough != 0).then(|| self.heads[enough.trailing_zeros() as usize])
+    }
+
+    /// The first run of the last list that is long enough, among the first few.
+    fn find_long(&self, pages: &[Page], units: u32) -> Option<u32> {
+        let mut first = self.heads[LISTS - 1];
+        for _ in 0..LONG_LOOKED_MAX {
+            if first == 0 {
+                return None;
+            }
+            let page = &pages[first as usize];
+            if page.empty_units() >= units {
+                return Some(first);
+            }
+            first = page.next;
+        }
+        None
     }
 }
 

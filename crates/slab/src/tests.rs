@@ -108,6 +108,43 @@ fn blocks_keep_their_bytes_and_counters_are_exact() {
 }
 
 #[test]
+fn large_blocks_live_among_small_ones() {
+    for seed in 10..14 {
+        let mut rng = Rng(seed);
+        let mut checked = Checked::new(256 << 20);
+        for step in 0..1500 {
+            if step % 128 == 0 {
+                checked.check();
+            }
+            if checked.handles.is_empty() || (rng.below(100) < 55 && checked.handles.len() < 60) {
+                let bytes_max = [300, 40 << 10, 400 << 10, 3 << 20][rng.below(4)];
+                let bytes = 1 + rng.below(bytes_max);
+                assert!(checked.alloc(bytes, &mut rng));
+            } else {
+                checked.free(&mut rng);
+            }
+            if rng.below(40) == 0 {
+                checked.arena.release_empty(rng.below(400));
+            }
+        }
+        while !checked.handles.is_empty() {
+            checked.free(&mut rng);
+        }
+        checked.check();
+        checked.arena.release_empty(usize::MAX);
+        assert_eq!((checked.arena.committed_bytes(), checked.arena.top()), (0, 1));
+    }
+}
+
+#[test]
+fn a_large_block_is_at_most_an_eighth_too_long() {
+    for bytes in [BLOCK_BYTES_MAX + 1, 100_000, 1 << 20, (1 << 20) + 1, 512 << 20] {
+        let size = Arena::fits(bytes);
+        assert!(size >= bytes && size - bytes <= bytes / 8 + 4096, "{bytes} in {size}");
+    }
+}
+
+#[test]
 fn a_reservation_can_be_filled_emptied_and_filled_with_another_size() {
     let mut rng = Rng(7);
     let mut checked = Checked::new(8 << 20);
@@ -201,7 +238,7 @@ fn any_handle_is_harmless() {
             arena.free(h);
         }
     }
-    assert!(arena.alloc(0).is_none() && arena.alloc(BLOCK_BYTES_MAX + 1).is_none());
+    assert!(arena.alloc(0).is_none() && arena.alloc(crate::LARGE_BYTES_MAX + 1).is_none());
 }
 
 #[test]

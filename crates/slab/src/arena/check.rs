@@ -2,7 +2,7 @@
 
 use super::Arena;
 use crate::class;
-use crate::page::{CLEAN, DIRTY};
+use crate::page::{CLEAN, DIRTY, LARGE};
 
 impl Arena {
     /// Compares every counter and list with a walk over all pages; `blocks` are live and none are kept at hand.
@@ -12,10 +12,15 @@ impl Arena {
         let mut runs = [0; class::COUNT];
         while unit < self.runs.top() as usize {
             let page = pages[unit];
-            let units = if page.class < DIRTY { page.units().into() } else { page.empty_units() as usize };
+            let units = if page.class < LARGE { page.units().into() } else { page.empty_units() as usize };
             match page.class {
                 DIRTY => dirty += units,
                 CLEAN => {}
+                LARGE => {
+                    live += 1;
+                    committed += units;
+                    assert_eq!(pages[unit + units - 1].empty_units() as usize, units);
+                }
                 class => {
                     live += usize::from(page.live);
                     committed += units;
