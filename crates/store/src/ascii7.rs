@@ -35,13 +35,14 @@ fn spread(word: u64) -> u64 {
 /// Packs `text` into `out`, which holds exactly `packed_len(text.len())` bytes.
 pub fn pack(text: &[u8], out: &mut [u8]) {
     debug_assert_eq!(out.len(), packed_len(text.len()));
-    let mut from = text.chunks_exact(8);
-    let mut to = out.chunks_exact_mut(7);
-    for (eight, seven) in from.by_ref().zip(to.by_ref()) {
+    // The last len % 8 bytes are stored as they are; there may be seven of them.
+    let (body, tail) = out.split_at_mut(text.len() / 8 * 7);
+    let from = text.chunks_exact(8);
+    tail.copy_from_slice(from.remainder());
+    for (eight, seven) in from.zip(body.chunks_exact_mut(7)) {
         let word = squeeze(u64::from_le_bytes(eight.try_into().expect("chunk of eight")));
         seven.copy_from_slice(&word.to_le_bytes()[..7]);
     }
-    to.into_remainder().copy_from_slice(from.remainder());
 }
 
 /// Appends the `len` characters packed in `packed` to `out`.

@@ -168,11 +168,7 @@ impl<'a> Keyed<'a> {
     }
 
     fn create(&mut self, payload: Payload<'_>, expiry: Expiry, extras: Option<Extras>) -> Result<(), Full> {
-        let deadline_ms = match expiry {
-            Expiry::At(ms) => Some(ms),
-            Expiry::None | Expiry::Keep => None,
-        };
-        let meta = Meta { deadline_ms, extras, sticky: false };
+        let meta = Meta { deadline_ms: deadline_of(expiry), extras, sticky: false };
         self.slot = Some(self.shard.create(self.db, self.key, &meta, &payload, self.now_ms)?);
         Ok(())
     }
@@ -341,26 +337,35 @@ impl<'a> Keyed<'a> {
     ///
     /// Errors: no room; the old value stays and `object` is lost.
     pub fn put_object(&mut self, object: Object, expiry: Expiry) -> Result<(), Full> {
+        let meta = match self.record() {
+            Some(record) => {
+                Meta { deadline_ms: deadline_after(record, expiry), extras: None, sticky: record.is_sticky() }
+            }
+            None => Meta { deadline_ms: deadline_of(expiry), ..Meta::default() },
+        };
+        self.put_object_with(object, &meta)
+    }
+
+    pub(crate) fn put_object_with(&mut self, object: Object, meta: &Meta) -> Result<(), Full> {
         let kind = object.kind();
         let id = self.shard.objects.insert(object);
-        let payload = Payload::Object(kind, id);
-        let done = match self.slot {
-            None => self.create(payload, expiry, None),
-            Some(slot) => {
-                let record = self.shard.record_at(self.db, slot);
-                let meta = Meta {
-                    deadline_ms: deadline_after(record, expiry),
-                    extras: None,
-                    sticky: record.is_sticky(),
-                };
-                self.shard.rewrite(self.db, self.key, slot, &meta, &payload, self.now_ms)
-            }
-        };
+        let done = self.put_payload(meta, &Payload::Object(kind, id));
         if done.is_err() {
             let object = self.shard.objects.remove(id);
             self.shard.discard(object);
         }
         done
+    }
+
+    /// Writes the key's record anew, or for the first time.
+    pub(crate) fn put_payload(&mut self, meta: &Meta, payload: &Payload<'_>) -> Result<(), Full> {
+        match self.slot {
+            Some(slot) => self.shard.rewrite(self.db, self.key, slot, meta, payload, self.now_ms),
+            None => {
+                self.slot = Some(self.shard.create(self.db, self.key, meta, payload, self.now_ms)?);
+                Ok(())
+            }
+        }
     }
 
     /// The arena collections of this shard live in.
@@ -371,6 +376,19 @@ impl<'a> Keyed<'a> {
     /// The arena, to build a collection before it is put.
     pub fn arena_mut(&mut self) -> &mut Arena {
         &mut self.shard.arena
+    }
+
+    /// What hashes members and fields in this shard.
+    pub fn hasher(&self) -> KeyHasher {
+        self.shard.hasher
+    }
+
+    /// The collection at the key, of whatever type, and its arena; `None` for a string or a missing key.
+    pub fn object(&self) -> Option<(&Object, &Arena)> {
+        match self.record()?.value() {
+            Value::Object(_, id) => Some((self.shard.objects.get(id), &self.shard.arena)),
+            _ => None,
+        }
     }
 
     /// Hashes a member or field as this shard does.
@@ -404,6 +422,14 @@ impl<'a> Keyed<'a> {
             _ => 0,
         };
         Some(self.shard.arena.size(handle) + object + size_of::<u32>() + 1)
+    }
+}
+
+/// The deadline that a write with `expiry` gives a new key.
+fn deadline_of(expiry: Expiry) -> Option<u64> {
+    match expiry {
+        Expiry::At(ms) => Some(ms),
+        Expiry::None | Expiry::Keep => None,
     }
 }
 

@@ -9,13 +9,17 @@ pub mod change;
 pub mod db;
 pub mod expiry;
 pub mod keyed;
+pub mod moving;
 pub mod object;
+pub mod rdb;
 pub mod record;
 pub mod shard;
 pub mod slots;
 pub mod text;
+pub mod walk;
 
 pub use change::{Change, Event};
+pub use darter_index::Position;
 pub use keyed::{Edited, Keyed, View};
 pub use object::{Collection, Object, Type};
 pub use record::{Expiry, Record};

@@ -212,16 +212,29 @@ impl Shard {
         now_ms: u64,
     ) -> Result<Slot, Full> {
         let handle = self.write_block(key.bytes, meta, payload)?;
+        Ok(self.adopt(db, key, handle, meta.deadline_ms, now_ms))
+    }
+
+    /// Makes a record that is written already the one of a key that has none.
+    #[inline]
+    pub(crate) fn adopt(
+        &mut self,
+        db: usize,
+        key: Key<'_>,
+        handle: Handle,
+        deadline_ms: Option<u64>,
+        now_ms: u64,
+    ) -> Slot {
         let (arena, hasher) = (&self.arena, self.hasher);
         let place = &mut self.dbs[db];
         let slot =
             place.index.insert(key.hash, handle, |h| hasher.hash(Record { tail: arena.tail(h) }.key()));
-        if let Some(ms) = meta.deadline_ms {
+        if let Some(ms) = deadline_ms {
             place.expiring += 1;
             place.index.note_expiry(slot, ms, now_ms);
         }
         self.changes.push_uncounted(db, key.bytes, Event::NEW);
-        Ok(slot)
+        slot
     }
 
     /// Replaces the record at `slot` by another for the same key. A replaced object is dropped
@@ -254,7 +267,12 @@ impl Shard {
         Ok(())
     }
 
-    fn write_block(&mut self, key: &[u8], meta: &Meta, payload: &Payload<'_>) -> Result<Handle, Full> {
+    pub(crate) fn write_block(
+        &mut self,
+        key: &[u8],
+        meta: &Meta,
+        payload: &Payload<'_>,
+    ) -> Result<Handle, Full> {
         let handle = self.arena.alloc(record::encoded_len(key, meta, payload)).ok_or(Full)?;
         record::encode(self.arena.tail_mut(handle), key, meta, payload);
         Ok(handle)

@@ -1,0 +1,115 @@
+//! Values that go from one key to another: RENAME, MOVE and COPY.
+//!
+//! Within a shard a collection keeps its packs and only its record is written anew. Between shards,
+//! and for copies, it travels in the format of DUMP.
+
+use crate::keyed::Keyed;
+use crate::object::Type;
+use crate::rdb;
+use crate::record::{Kind, Meta, Payload, Record, Value};
+use crate::shard::{Full, Key, Shard};
+use crate::text::Text;
+
+/// A copy of a key's value, with its deadline and marks.
+#[derive(Debug)]
+pub struct Loose {
+    meta: Meta,
+    body: Body,
+}
+
+#[derive(Debug)]
+enum Body {
+    Text(Vec<u8>),
+    Raw(Vec<u8>),
+    /// An RDB type byte, and the value as RDB writes it.
+    Object(u8, Vec<u8>),
+}
+
+/// A record's value, out of the arena so that the arena can be written.
+enum Detached {
+    Text(Vec<u8>),
+    Raw(Vec<u8>),
+    Object(Type, u32),
+}
+
+impl Detached {
+    fn of(record: Record<'_>) -> Detached {
+        match record.value() {
+            Value::Text(bytes) if record.kind() == Kind::Raw => Detached::Raw(bytes.to_vec()),
+            Value::Text(bytes) => Detached::Text(bytes.to_vec()),
+            Value::Packed(packed, len) => Detached::Text(Text::Packed(packed, len).bytes().into_owned()),
+            Value::Object(kind, id) => Detached::Object(kind, id),
+        }
+    }
+
+    fn payload(&self) -> Payload<'_> {
+        match self {
+            Detached::Text(bytes) => Payload::of_text(bytes),
+            Detached::Raw(bytes) => Payload::Raw { prefix: bytes, len: bytes.len() },
+            Detached::Object(kind, id) => Payload::Object(*kind, *id),
+        }
+    }
+}
+
+impl Shard {
+    /// Moves what is at `from` to `to`, both `(database, key)`, over whatever is there; returns whether
+    /// there was something. The caller reports the events.
+    ///
+    /// Errors: no room for the record; nothing changed.
+    pub fn rename(
+        &mut self,
+        from: (usize, Key<'_>),
+        to: (usize, Key<'_>),
+        now_ms: u64,
+    ) -> Result<bool, Full> {
+        let Some(slot) = self.find(from.0, from.1, now_ms) else { return Ok(false) };
+        let record = self.record_at(from.0, slot);
+        let (meta, value) = (record.meta(), Detached::of(record));
+        // The block first: after it nothing fails.
+        let handle = self.write_block(to.1.bytes, &meta, &value.payload())?;
+        if let Some(slot) = self.locate(to.0, to.1) {
+            self.remove_at(to.0, to.1, slot);
+        }
+        let Some(slot) = self.locate(from.0, from.1) else { unreachable!("found above, and not the target") };
+        let old = self.dbs[from.0].index.remove(slot, from.1.hash);
+        self.dbs[from.0].expiring -= usize::from(meta.deadline_ms.is_some());
+        self.arena.free(old);
+        self.adopt(to.0, to.1, handle, meta.deadline_ms, now_ms);
+        Ok(true)
+    }
+}
+
+impl Keyed<'_> {
+    /// A copy of the value, if the key is there. Cost: O(value).
+    pub fn copy(&self) -> Option<Loose> {
+        let record = self.record()?;
+        let body = match Detached::of(record) {
+            Detached::Text(bytes) => Body::Text(bytes),
+            Detached::Raw(bytes) => Body::Raw(bytes),
+            Detached::Object(..) => {
+                let (object, arena) = self.object()?;
+                let mut out = Vec::new();
+                rdb::write_object(object, arena, &mut out);
+                Body::Object(rdb::type_of(object), out)
+            }
+        };
+        Some(Loose { meta: record.meta(), body })
+    }
+
+    /// Puts a copied value here with its deadline and marks, whatever was there before.
+    ///
+    /// Errors: no room; the old value stays.
+    pub fn put_copy(&mut self, loose: &Loose) -> Result<(), Full> {
+        match &loose.body {
+            Body::Text(bytes) => self.put_payload(&loose.meta, &Payload::of_text(bytes)),
+            Body::Raw(bytes) => {
+                self.put_payload(&loose.meta, &Payload::Raw { prefix: bytes, len: bytes.len() })
+            }
+            Body::Object(kind, bytes) => {
+                let hasher = self.hasher();
+                let object = rdb::read_object(*kind, &mut rdb::Source::new(bytes), self.arena_mut(), hasher);
+                self.put_object_with(object.map_err(|_| Full)?, &loose.meta)
+            }
+        }
+    }
+}

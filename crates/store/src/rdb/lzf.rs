@@ -1,0 +1,44 @@
+//! LZF, the compression of RDB strings: literal runs and references to what came before.
+
+use super::Corrupt;
+
+/// Most bytes that one byte of packed data can stand for: a reference of three bytes gives 264.
+const GAIN_MAX: usize = 88;
+
+/// The `len` bytes that `packed` stands for.
+///
+/// Errors: `packed` is damaged or does not give exactly `len` bytes. Allocates at most 88 times `packed`.
+pub fn unpack(packed: &[u8], len: usize) -> Result<Vec<u8>, Corrupt> {
+    if len > packed.len().saturating_mul(GAIN_MAX) {
+        return Err(Corrupt);
+    }
+    let mut out = Vec::with_capacity(len);
+    let mut rest = packed.iter();
+    while let Some(&control) = rest.next() {
+        if control < 0x20 {
+            let run = usize::from(control) + 1;
+            let literal = rest.as_slice().get(..run).ok_or(Corrupt)?;
+            check_room(&out, run, len)?;
+            out.extend_from_slice(literal);
+            rest = rest.as_slice()[run..].iter();
+        } else {
+            let mut run = usize::from(control >> 5);
+            if run == 7 {
+                run += usize::from(*rest.next().ok_or(Corrupt)?);
+            }
+            let low = usize::from(*rest.next().ok_or(Corrupt)?);
+            let back = (usize::from(control & 0x1f) << 8 | low) + 1;
+            let from = out.len().checked_sub(back).ok_or(Corrupt)?;
+            check_room(&out, run + 2, len)?;
+            // Byte by byte: the reference may run into what it makes.
+            for at in from..from + run + 2 {
+                out.push(out[at]);
+            }
+        }
+    }
+    if out.len() == len { Ok(out) } else { Err(Corrupt) }
+}
+
+fn check_room(out: &[u8], more: usize, len: usize) -> Result<(), Corrupt> {
+    if out.len() + more > len { Err(Corrupt) } else { Ok(()) }
+}

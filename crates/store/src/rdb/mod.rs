@@ -1,0 +1,55 @@
+//! The value format of RDB files, as DUMP and RESTORE carry it: a type byte, the value, a footer.
+//!
+//! Called by DUMP, RESTORE, COPY and RENAME, and by `persist` for whole files. What is read is outside
+//! data: every length is checked against the bytes that are there before anything is allocated.
+
+mod lzf;
+mod object;
+mod source;
+#[cfg(test)]
+mod tests;
+mod text;
+
+use darter_base::crc::crc64;
+
+pub use object::{read_object, type_of, write_object};
+pub use source::{Length, Source};
+pub use text::{write_length, write_text};
+
+/// The type byte of a string.
+pub const TYPE_STRING: u8 = 0;
+
+/// The version that DUMP writes: what Redis 7.0 reads.
+const VERSION_WRITTEN: u16 = 10;
+/// The newest version that RESTORE accepts: what Redis 7.2 and 7.4 write.
+const VERSION_MAX: u16 = 12;
+/// Version (2) and CRC64 (8).
+const FOOTER_LEN: usize = 10;
+
+/// The bytes are no value of this format.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Corrupt;
+
+/// Ends a payload: `out` holds the type byte and the value, and nothing else.
+pub fn seal(out: &mut Vec<u8>) {
+    out.extend_from_slice(&VERSION_WRITTEN.to_le_bytes());
+    let crc = crc64(out);
+    out.extend_from_slice(&crc.to_le_bytes());
+}
+
+/// The value bytes of a payload, its type byte first.
+///
+/// Errors: too short, written by a newer server, or its checksum is wrong.
+pub fn open(payload: &[u8]) -> Result<Source<'_>, Corrupt> {
+    let body_len = payload.len().checked_sub(FOOTER_LEN).ok_or(Corrupt)?;
+    let (body, footer) = payload.split_at(body_len);
+    let (version, crc) = footer.split_first_chunk::<2>().ok_or(Corrupt)?;
+    if u16::from_le_bytes(*version) > VERSION_MAX {
+        return Err(Corrupt);
+    }
+    let sealed = payload.get(..body_len + version.len()).ok_or(Corrupt)?;
+    if crc64(sealed).to_le_bytes() != *crc {
+        return Err(Corrupt);
+    }
+    Ok(Source::new(body))
+}

@@ -1,0 +1,120 @@
+//! Collections in the value format: one element after another, which every version of Redis reads.
+
+use darter_base::hash::KeyHasher;
+use darter_pack::entry::Item;
+use darter_pack::table::{Expiry, Kind, Table};
+use darter_pack::tree::List;
+use darter_pack::tree::list::End;
+use darter_slab::Arena;
+
+use super::{Corrupt, Source, text};
+use crate::object::{Collection, Object};
+
+const TYPE_LIST: u8 = 1;
+const TYPE_HASH: u8 = 4;
+/// A hash with a deadline per field, as Redis 7.4 writes it.
+const TYPE_HASH_WITH_TTL: u8 = 24;
+
+/// The type byte that [`write_object`] writes a value under.
+pub fn type_of(object: &Object) -> u8 {
+    match object {
+        Object::List(_) => TYPE_LIST,
+        Object::Hash(table) if table.min_expiry_ms().is_some() => TYPE_HASH_WITH_TTL,
+        Object::Hash(_) => TYPE_HASH,
+    }
+}
+
+/// Appends a collection's elements, without the type byte.
+pub fn write_object(object: &Object, arena: &Arena, out: &mut Vec<u8>) {
+    match object {
+        Object::List(list) => {
+            text::write_length(out, list.len());
+            list.iter(arena, 0, End::Back).for_each(|item| write_item(out, item));
+        }
+        Object::Hash(table) => write_hash(table, arena, out),
+    }
+}
+
+/// The collection of type byte `kind` that `source` holds; `hasher` is that of its shard.
+///
+/// Errors: an unknown type, damaged or empty, or no room in the arena; nothing is left behind there.
+pub fn read_object(
+    kind: u8,
+    source: &mut Source<'_>,
+    arena: &mut Arena,
+    hasher: KeyHasher,
+) -> Result<Object, Corrupt> {
+    match kind {
+        TYPE_LIST => filled(List::new(), arena, |list, arena| {
+            for _ in 0..source.count()? {
+                list.push(arena, End::Back, Item::of(&source.text()?)).map_err(|_| Corrupt)?;
+            }
+            Ok(())
+        }),
+        TYPE_HASH | TYPE_HASH_WITH_TTL => filled(Table::new(Kind::KeysAndValues), arena, |table, arena| {
+            read_hash(table, source, arena, hasher, kind == TYPE_HASH_WITH_TTL)
+        }),
+        _ => Err(Corrupt),
+    }
+}
+
+/// `collection` after `fill`; when that fails or leaves it empty, its blocks are given back.
+fn filled<T: Collection>(
+    mut collection: T,
+    arena: &mut Arena,
+    fill: impl FnOnce(&mut T, &mut Arena) -> Result<(), Corrupt>,
+) -> Result<Object, Corrupt> {
+    let done = fill(&mut collection, arena);
+    let is_empty = collection.has_no_member();
+    let mut object = collection.wrap();
+    if done.is_err() || is_empty {
+        object.clear(arena);
+        return Err(Corrupt);
+    }
+    Ok(object)
+}
+
+fn write_item(out: &mut Vec<u8>, item: Item<'_>) {
+    text::write_text(out, item.text(&mut darter_pack::decimal::Digits::new()));
+}
+
+fn write_hash(table: &Table, arena: &Arena, out: &mut Vec<u8>) {
+    text::write_length(out, table.len() as u64);
+    let earliest = table.min_expiry_ms();
+    if let Some(ms) = earliest {
+        out.extend_from_slice(&ms.to_le_bytes());
+    }
+    for entry in table.iter(arena) {
+        if let Some(earliest) = earliest {
+            // 0: lives for ever; else one more than the distance to the earliest
+            let ttl = entry.expiry_ms().map_or(0, |ms| ms.saturating_sub(earliest) + 1);
+            text::write_length(out, ttl);
+        }
+        write_item(out, entry.key());
+        write_item(out, entry.value());
+    }
+}
+
+fn read_hash(
+    table: &mut Table,
+    source: &mut Source<'_>,
+    arena: &mut Arena,
+    hasher: KeyHasher,
+    has_ttl: bool,
+) -> Result<(), Corrupt> {
+    let fields = source.count()?;
+    let earliest = if has_ttl { u64::from_le_bytes(source.array()?) } else { 0 };
+    for _ in 0..fields {
+        let ttl = if has_ttl { source.count()? } else { 0 };
+        let expiry = match ttl.checked_sub(1) {
+            None => Expiry::Clear,
+            Some(after) => Expiry::At(earliest.checked_add(after).ok_or(Corrupt)?),
+        };
+        let (field, value) = (source.text()?, source.text()?);
+        let hash = hasher.hash(&field);
+        table
+            .insert(arena, hash, &field, Item::of(&value), expiry, &|key: &[u8]| hasher.hash(key))
+            .map_err(|_| Corrupt)?;
+    }
+    Ok(())
+}

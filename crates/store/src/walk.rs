@@ -1,0 +1,45 @@
+//! Looking over a database: all its records, some of them, a random one.
+
+use darter_index::Position;
+
+use crate::record::Record;
+use crate::shard::{Key, Shard};
+
+impl Shard {
+    /// Emits the records of the index line at `at`, dead ones too; returns where to go on, `None` at the end.
+    ///
+    /// A key that is there from the first call to the last is emitted once, whatever changes meanwhile.
+    pub fn scan(&self, db: usize, at: Position, mut emit: impl FnMut(Record<'_>)) -> Option<Position> {
+        let (arena, hasher) = (&self.arena, self.hasher);
+        self.dbs[db].index.scan(
+            at,
+            |handle| hasher.hash(Record { tail: arena.tail(handle) }.key()),
+            |handle| emit(Record { tail: arena.tail(handle) }),
+        )
+    }
+
+    /// Emits every record of a database, dead ones too.
+    pub fn each(&self, db: usize, mut emit: impl FnMut(Record<'_>)) {
+        let arena = &self.arena;
+        self.dbs[db].index.each(|handle| emit(Record { tail: arena.tail(handle) }));
+    }
+
+    /// A random key that is alive at `now_ms`; dead ones met on the way are removed.
+    pub fn random_key(&mut self, db: usize, now_ms: u64) -> Option<Vec<u8>> {
+        loop {
+            let slot = self.dbs[db].index.sample(self.rng.next_u64())?;
+            let record = self.record_at(db, slot);
+            let name = record.key().to_vec();
+            if !record.is_expired(now_ms) {
+                return Some(name);
+            }
+            let key = Key { bytes: &name, hash: self.hasher.hash(&name) };
+            self.expire(db, key, slot);
+        }
+    }
+
+    /// Whether `name` is in the database, dead or alive.
+    pub fn holds(&self, db: usize, name: &[u8]) -> bool {
+        self.locate(db, Key { bytes: name, hash: self.hasher.hash(name) }).is_some()
+    }
+}
