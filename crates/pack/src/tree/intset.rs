@@ -69,7 +69,12 @@ impl IntSet {
     }
 
     /// Members from this rank on, in a direction; nothing when `rank` is not below the length.
-    pub fn iter<'a>(&'a self, arena: &'a Arena, rank: u64, direction: Direction) -> impl Iterator<Item = i64> + 'a {
+    pub fn iter<'a>(
+        &'a self,
+        arena: &'a Arena,
+        rank: u64,
+        direction: Direction,
+    ) -> impl Iterator<Item = i64> + 'a {
         self.rows.iter(arena, rank, direction).map(|[value]| number(value))
     }
 
@@ -159,7 +164,9 @@ mod tests {
         assert_eq!(set.bytes(), arena.used_bytes());
         assert_eq!(set.rows.check(arena), set.len());
         assert!(set.iter(arena, 0, Direction::Up).eq(model.iter().copied()));
-        assert!(set.iter(arena, set.len().saturating_sub(1), Direction::Down).eq(model.iter().rev().copied()));
+        assert!(
+            set.iter(arena, set.len().saturating_sub(1), Direction::Down).eq(model.iter().rev().copied())
+        );
         assert_eq!((set.min(arena), set.max(arena)), (model.first().copied(), model.last().copied()));
     }
 
@@ -191,7 +198,9 @@ mod tests {
                             let from = set.iter_from(&arena, n).take(5);
                             assert!(from.eq(model.range(n..).take(5).copied()));
                         }
-                        12 if ops < 10_000 => assert_eq!(set.rank(&arena, n), model.range(..n).count() as u64),
+                        12 if ops < 10_000 => {
+                            assert_eq!(set.rank(&arena, n), model.range(..n).count() as u64)
+                        }
                         _ => assert_eq!(set.contains(&arena, n), model.contains(&n)),
                     }
                     if op % (ops / 20 + 1) == 0 {

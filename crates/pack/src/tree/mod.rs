@@ -7,13 +7,17 @@
 pub mod intset;
 pub mod list;
 mod owned;
+pub mod pel;
 mod rows;
 mod spine;
+pub mod stream;
 mod word;
 pub mod zset;
 
 pub use intset::IntSet;
 pub use list::List;
+pub use pel::{Pel, Pending};
+pub use stream::{StreamId, StreamLog};
 pub use zset::Zset;
 
 /// The arena's reservation is used up; the collection is as it was before the call.

@@ -9,7 +9,9 @@
 use darter_slab::{Arena, Handle};
 
 use crate::tree::owned::Owned;
-use crate::tree::word::{get_u16, get_u32, get_u64, get_wide, mask, put_u16, put_u32, put_u64, put_wide, width};
+use crate::tree::word::{
+    get_u16, get_u32, get_u64, get_wide, mask, put_u16, put_u32, put_u64, put_wide, width,
+};
 use crate::tree::{Full, LEAF_BYTES_MAX};
 
 /// Where a column is and what its numbers count from.
@@ -103,7 +105,9 @@ impl<const N: usize> Head<N> {
     /// Whether every column is wide enough for the row.
     #[inline]
     pub(super) fn holds(&self, row: &[u64; N]) -> bool {
-        row.iter().zip(&self.columns).all(|(&value, column)| value.wrapping_sub(column.base) <= mask(column.width))
+        row.iter()
+            .zip(&self.columns)
+            .all(|(&value, column)| value.wrapping_sub(column.base) <= mask(column.width))
     }
 
     /// Writes row `at`, which the columns must be wide enough for.
@@ -173,7 +177,9 @@ pub(super) fn cut<const N: usize>(parts: &[Part<N>; 3], keep: usize) -> [[Part<N
         let taken = keep.min(part.len());
         keep -= taken;
         let pair = match *part {
-            Part::Run(leaf, from, to) => [Part::Run(leaf, from, from + taken), Part::Run(leaf, from + taken, to)],
+            Part::Run(leaf, from, to) => {
+                [Part::Run(leaf, from, from + taken), Part::Run(leaf, from + taken, to)]
+            }
             one if taken == 1 => [one, none],
             one => [none, one],
         };

@@ -88,8 +88,16 @@ impl<const N: usize, const K: usize> Rows<N, K> {
 
     /// Rows whose key is at least `key`, in order.
     pub(super) fn iter_from<'a>(&'a self, arena: &'a Arena, key: u128) -> Iter<'a, N, K> {
-        let mut iter =
-            Iter { rows: self, arena, direction: Direction::Up, path: None, block: &[], head: None, at: 0, left: 0 };
+        let mut iter = Iter {
+            rows: self,
+            arena,
+            direction: Direction::Up,
+            path: None,
+            block: &[],
+            head: None,
+            at: 0,
+            left: 0,
+        };
         if self.len > 0 {
             let spot = self.locate(arena, key);
             iter.start(spot.leaf, spot.path, spot.at);

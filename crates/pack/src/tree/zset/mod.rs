@@ -31,8 +31,8 @@ use super::spine::{Path, Spine};
 use crate::entry::Item;
 use crate::spill::Spill;
 
-pub use edit::Change;
 pub use super::Direction;
+pub use edit::Change;
 pub use iter::Iter;
 pub use range::Edge;
 

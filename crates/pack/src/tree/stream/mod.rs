@@ -1,0 +1,502 @@
+//! `StreamLog`: entries of fields and values under rising ids, appended at the end, read from anywhere both ways.
+//!
+//! Called by the store for streams. The names that the first entry of a leaf has are written once for all entries of the
+//! leaf that have the same. It makes no ids and knows no groups; what is pending is a [`super::Pel`].
+
+mod body;
+mod leaf;
+#[cfg(test)]
+mod tests;
+
+use std::cmp::Ordering;
+
+use darter_slab::{Arena, Handle};
+
+use self::body::Plan;
+use self::leaf::Head;
+use super::owned::Owned;
+use super::spine::{Leaf, Path, Side, Spine};
+use super::{Direction, Full};
+use crate::spill::Spill;
+
+pub use body::Fields;
+
+/// The id of an entry; ids sort by time and then by number.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Hash)]
+pub struct StreamId {
+    /// Milliseconds since 1970, or whatever the client makes of it.
+    pub ms: u64,
+    /// Number within the millisecond.
+    pub seq: u64,
+}
+
+impl StreamId {
+    /// The lowest id.
+    pub const MIN: StreamId = StreamId { ms: 0, seq: 0 };
+    /// The highest id.
+    pub const MAX: StreamId = StreamId { ms: u64::MAX, seq: u64::MAX };
+
+    pub(super) fn key(self) -> u128 {
+        u128::from(self.ms) << 64 | u128::from(self.seq)
+    }
+}
+
+/// An entry, read in place.
+#[derive(Clone, Copy)]
+pub struct Entry<'a> {
+    /// The entry's id.
+    pub id: StreamId,
+    /// Its names and values.
+    pub fields: Fields<'a>,
+}
+
+/// A stream's entries: 32 bytes and blocks in the arena. [`StreamLog::clear`] must run before it is dropped, or the blocks
+/// are lost.
+#[derive(Debug)]
+pub struct StreamLog {
+    spine: Spine<2>,
+    len: u64,
+    owned: Owned,
+    spill: Spill,
+}
+
+impl Default for StreamLog {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl StreamLog {
+    /// No entry, no block.
+    pub const fn new() -> StreamLog {
+        StreamLog { spine: Spine::EMPTY, len: 0, owned: Owned::NONE, spill: Spill::new() }
+    }
+
+    /// Number of entries.
+    #[inline]
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Whether there is no entry.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Bytes held in the arena, exactly.
+    pub fn bytes(&self) -> usize {
+        self.owned.bytes()
+    }
+
+    /// Bytes held outside the arena, by strings past 32 KiB.
+    pub fn spilled_bytes(&self) -> usize {
+        self.spill.bytes()
+    }
+
+    /// The id of the first entry.
+    pub fn first_id(&self, arena: &Arena) -> Option<StreamId> {
+        self.iter(arena, 0, Direction::Up).next().map(|e| e.id)
+    }
+
+    /// The id of the last entry.
+    pub fn last_id(&self, arena: &Arena) -> Option<StreamId> {
+        self.iter(arena, self.len.checked_sub(1)?, Direction::Down).next().map(|e| e.id)
+    }
+
+    /// The entry with this id. Cost: O(log n).
+    pub fn get<'a>(&'a self, arena: &'a Arena, id: StreamId) -> Option<Entry<'a>> {
+        if self.len == 0 {
+            return None;
+        }
+        let (leaf, _, at) = self.locate(arena, id);
+        let block = arena.tail(leaf);
+        let head = Head::of(block);
+        (at < head.len && head.id(block, at) == id).then(|| self.entry(arena, block, &head, at))
+    }
+
+    /// How many entries have an id below `id`. Cost: O(log n).
+    pub fn rank(&self, arena: &Arena, id: StreamId) -> u64 {
+        if self.len == 0 {
+            return 0;
+        }
+        let (_, path, at) = self.locate(arena, id);
+        self.spine.entries_before(arena, &path) + at as u64
+    }
+
+    /// Entries from this rank on, in a direction; nothing when `rank` is not below the length.
+    pub fn iter<'a>(&'a self, arena: &'a Arena, rank: u64, direction: Direction) -> Iter<'a> {
+        let mut iter =
+            Iter { log: self, arena, direction, path: None, block: &[], head: None, at: 0, left: 0 };
+        if rank < self.len {
+            let (leaf, path, at) = self.spine.by_rank(arena, rank);
+            iter.path = Some(path);
+            iter.enter(leaf);
+            match direction {
+                Direction::Up => (iter.at, iter.left) = (at, iter.left - at),
+                Direction::Down => (iter.at, iter.left) = (at + 1, at + 1),
+            }
+        }
+        iter
+    }
+
+    /// Entries with ids of `first..=last`, from the lowest up or from the highest down. Cost: O(log n) to begin.
+    pub fn range<'a>(
+        &'a self,
+        arena: &'a Arena,
+        first: StreamId,
+        last: StreamId,
+        direction: Direction,
+    ) -> impl Iterator<Item = Entry<'a>> + 'a {
+        // The end of the range costs one comparison an entry, its start one search.
+        let rank = match direction {
+            Direction::Up => Some(self.rank(arena, first)),
+            Direction::Down => {
+                let below = self.rank(arena, last);
+                if self.get(arena, last).is_some() { Some(below) } else { below.checked_sub(1) }
+            }
+        };
+        let iter = self.iter(arena, rank.unwrap_or(u64::MAX), direction);
+        iter.take_while(move |entry| first <= entry.id && entry.id <= last)
+    }
+
+    /// Appends an entry with its names and values; `false` when `id` is not above the last one's.
+    ///
+    /// Errors: nothing is changed. Cost: O(bytes of the entry + log n); `pairs` is walked up to four times.
+    pub fn append<'a, P>(&mut self, arena: &mut Arena, id: StreamId, pairs: P) -> Result<bool, Full>
+    where
+        P: Iterator<Item = (&'a [u8], &'a [u8])> + Clone,
+    {
+        let plan = Plan::of(pairs.clone());
+        let tail = (!self.spine.is_empty()).then(|| self.spine.last(arena));
+        if let Some((leaf, _)) = tail {
+            let block = arena.tail(leaf);
+            let head = Head::of(block);
+            if head.id(block, head.len - 1) >= id {
+                return Ok(false);
+            }
+        }
+        let far = match plan.is_short() {
+            true => None,
+            false => Some(body::far(arena, &mut self.owned, &mut self.spill, &plan, pairs.clone())?),
+        };
+        let done = match tail {
+            None => self.begin(arena, None, id, &plan, far.as_deref(), pairs),
+            Some((leaf, path)) => self.append_to(arena, leaf, path, id, &plan, far.as_deref(), pairs),
+        };
+        match done {
+            Ok(()) => self.len += 1,
+            Err(Full) => {
+                if let Some(far) = far {
+                    body::release(arena, &mut self.owned, &mut self.spill, &far);
+                }
+            }
+        }
+        done.map(|()| true)
+    }
+
+    /// Takes out the entry with this id; returns whether there was one. Cost: O(log n), one leaf or two.
+    pub fn remove(&mut self, arena: &mut Arena, id: StreamId) -> bool {
+        if self.len == 0 {
+            return false;
+        }
+        let (leaf, path, at) = self.locate(arena, id);
+        let block = arena.tail(leaf);
+        let head = Head::of(block);
+        if at == head.len || head.id(block, at) != id {
+            return false;
+        }
+        self.remove_run(arena, leaf, &path, at, at + 1);
+        true
+    }
+
+    /// Takes out the first `count` entries at most; returns how many there were.
+    ///
+    /// Cost: whole leaves go at once; callers with millions call it in slices.
+    pub fn remove_first(&mut self, arena: &mut Arena, count: u64) -> u64 {
+        let wanted = count.min(self.len);
+        let mut left = wanted;
+        while left > 0 {
+            let (leaf, path) = self.spine.first(arena);
+            let part = left.min(leaf::len(arena, leaf) as u64) as usize;
+            self.remove_run(arena, leaf, &path, 0, part);
+            left -= part as u64;
+        }
+        wanted
+    }
+
+    /// How many entries the first leaf has: what an approximate trim takes out at once.
+    pub fn first_leaf_len(&self, arena: &Arena) -> u64 {
+        if self.len == 0 { 0 } else { leaf::len(arena, self.spine.first(arena).0) as u64 }
+    }
+
+    /// Gives back up to about `blocks_max` blocks; the log is unusable from the first call until it returns `true`, and
+    /// empty then.
+    pub fn free_step(&mut self, arena: &mut Arena, blocks_max: usize) -> bool {
+        let mut freed = 0;
+        while freed < blocks_max {
+            let Some(leaf) = self.spine.take_last(arena, &mut self.owned) else {
+                debug_assert_eq!(self.owned.bytes(), 0);
+                self.len = 0;
+                return true;
+            };
+            freed += 1 + self.release_run(arena, leaf, 0, leaf::len(arena, leaf));
+            self.owned.free(arena, leaf);
+        }
+        false
+    }
+
+    /// Gives every block back. Cost: O(blocks).
+    pub fn clear(&mut self, arena: &mut Arena) {
+        while !self.free_step(arena, 1 << 16) {}
+    }
+
+    /// Where `id` is or belongs, in a log that has entries.
+    fn locate(&self, arena: &Arena, id: StreamId) -> (Handle, Path, usize) {
+        // Ids are unique, so a leaf whose bound is the id is the one.
+        let (leaf, path) = self.spine.by_key(arena, id.key(), |_| Ordering::Greater);
+        let block = arena.tail(leaf);
+        let at = Head::of(block).below(block, id);
+        (leaf, path, at)
+    }
+
+    fn entry<'a>(&'a self, arena: &'a Arena, block: &'a [u8], head: &Head, at: usize) -> Entry<'a> {
+        let fields = Fields::new(arena, &self.spill, head.shared(block), head.names, head.body(block, at));
+        Entry { id: head.id(block, at), fields }
+    }
+
+    /// Appends to the last leaf, to a larger copy of it, or to a new one.
+    #[allow(clippy::too_many_arguments)]
+    fn append_to<'a, P>(
+        &mut self,
+        arena: &mut Arena,
+        leaf: Handle,
+        path: Path,
+        id: StreamId,
+        plan: &Plan,
+        far: Option<&[u8]>,
+        pairs: P,
+    ) -> Result<(), Full>
+    where
+        P: Iterator<Item = (&'a [u8], &'a [u8])> + Clone,
+    {
+        let block = arena.tail(leaf);
+        let head = Head::of(block);
+        let shares =
+            far.is_none() && body::shares(head.shared(block), head.names, pairs.clone(), arena, &self.spill);
+        let bytes = far.map_or_else(|| plan.bytes(shares), <[u8]>::len);
+        let mut home = leaf;
+        let mut start = leaf::push(arena.tail_mut(leaf), id, bytes);
+        if start.is_none() {
+            let wanted = head.bytes_with(id, bytes);
+            if wanted > leaf::BYTES_MAX * 15 / 16 {
+                return self.begin(arena, Some((leaf, path)), id, plan, far, pairs);
+            }
+            let spare = if self.spine.is_single() { wanted / 2 + 2 * bytes } else { leaf::BYTES_MAX };
+            home =
+                leaf::rebuild(arena, &mut self.owned, &[leaf], Some(id), spare.max(wanted - head.bytes()))?;
+            start = leaf::push(arena.tail_mut(home), id, bytes);
+            if start.is_none() {
+                // The rounding of the room to entries went against this one.
+                self.owned.free(arena, home);
+                return self.begin(arena, Some((leaf, path)), id, plan, far, pairs);
+            }
+            self.spine.replace(arena, &path, home);
+            self.owned.free(arena, leaf);
+        }
+        self.spine.adjust(arena, &path, 1);
+        write_body(&mut arena.tail_mut(home)[start.unwrap_or(0)..], plan, far, shares, pairs);
+        Ok(())
+    }
+
+    /// Begins a leaf with an entry, after the last one if there is one.
+    fn begin<'a, P>(
+        &mut self,
+        arena: &mut Arena,
+        last: Option<(Handle, Path)>,
+        id: StreamId,
+        plan: &Plan,
+        far: Option<&[u8]>,
+        pairs: P,
+    ) -> Result<(), Full>
+    where
+        P: Iterator<Item = (&'a [u8], &'a [u8])> + Clone,
+    {
+        let names = if far.is_none() { (plan.pairs, plan.names_bytes) } else { (0, 0) };
+        let body = far.map_or_else(|| plan.bytes(true), <[u8]>::len);
+        let likely = if last.is_some() { leaf::BYTES_MAX } else { 0 };
+        let (fresh, names_at) = leaf::begin(arena, &mut self.owned, id, names, body, likely)?;
+        match last {
+            None => self.spine.plant(fresh),
+            Some((leaf, path)) => {
+                let tight = self.tightened(arena, leaf);
+                let left = Leaf { block: tight, entries: leaf::len(arena, tight) as u32 };
+                let right = Leaf { block: fresh, entries: 1 };
+                if let Err(full) = self.spine.split(arena, &mut self.owned, &path, left, right, id.key()) {
+                    self.owned.free(arena, fresh);
+                    self.spine.replace(arena, &path, tight);
+                    return Err(full);
+                }
+            }
+        }
+        let block = arena.tail_mut(fresh);
+        body::write_names(&mut block[names_at..names_at + names.1], pairs.clone().take(names.0));
+        let start = leaf::push(block, id, body);
+        debug_assert!(start.is_some(), "a leaf has the room it was begun with");
+        write_body(&mut block[start.unwrap_or(names_at)..], plan, far, true, pairs);
+        Ok(())
+    }
+
+    /// The leaf in a block of just its size, the old block freed; the same leaf when there is little to gain.
+    fn tightened(&mut self, arena: &mut Arena, leaf: Handle) -> Handle {
+        let bytes = Head::of(arena.tail(leaf)).bytes();
+        if Arena::fits(bytes) >= arena.size(leaf) {
+            return leaf;
+        }
+        // Shrinking only saves memory, so a full arena is no error here.
+        match leaf::rebuild(arena, &mut self.owned, &[leaf], None, 0) {
+            Ok(fresh) => {
+                self.owned.free(arena, leaf);
+                fresh
+            }
+            Err(Full) => leaf,
+        }
+    }
+
+    /// Takes entries `from..to` of a leaf out, and the leaf when it is left with none or few.
+    fn remove_run(&mut self, arena: &mut Arena, leaf: Handle, path: &Path, from: usize, to: usize) {
+        self.release_run(arena, leaf, from, to);
+        leaf::remove(arena.tail_mut(leaf), from, to);
+        self.len -= (to - from) as u64;
+        self.spine.adjust(arena, path, -((to - from) as i64));
+        let head = Head::of(arena.tail(leaf));
+        if head.len == 0 {
+            self.spine.remove(arena, &mut self.owned, path, 0);
+            self.owned.free(arena, leaf);
+            return;
+        }
+        if head.bytes() < leaf::BYTES_MAX / 4 && self.join(arena, leaf, path) {
+            return;
+        }
+        if head.bytes() < arena.size(leaf) / 2 {
+            let fresh = self.tightened(arena, leaf);
+            self.spine.replace(arena, path, fresh);
+        }
+    }
+
+    /// Makes one leaf of this one and one beside it, when they share the same names and it leaves room.
+    fn join(&mut self, arena: &mut Arena, leaf: Handle, path: &Path) -> bool {
+        for side in [Side::After, Side::Before] {
+            let Some((other, beside)) = self.spine.sibling(arena, path, side) else { continue };
+            let (pair, paths) = match side {
+                Side::After => ([leaf, other], [path, &beside]),
+                Side::Before => ([other, leaf], [&beside, path]),
+            };
+            let blocks = pair.map(|leaf| arena.tail(leaf));
+            let heads = blocks.map(Head::of);
+            let same =
+                heads[0].names == heads[1].names && heads[0].shared(blocks[0]) == heads[1].shared(blocks[1]);
+            if !same || heads[0].bytes() + heads[1].bytes() > leaf::BYTES_MAX / 2 {
+                continue;
+            }
+            // Joining only saves memory, so a full arena is no error here.
+            let Ok(fresh) = leaf::rebuild(arena, &mut self.owned, &pair, None, 0) else { return false };
+            let gone = heads[1].len;
+            self.spine.replace(arena, paths[0], fresh);
+            self.spine.adjust(arena, paths[0], gone as i64);
+            self.spine.remove(arena, &mut self.owned, paths[1], gone as u32);
+            self.owned.free(arena, leaf);
+            self.owned.free(arena, other);
+            return true;
+        }
+        false
+    }
+
+    /// Frees what entries `from..to` of a leaf hold out of line; returns how many strings that were.
+    fn release_run(&mut self, arena: &mut Arena, leaf: Handle, from: usize, to: usize) -> usize {
+        let mut released = 0;
+        for at in from..to {
+            let block = arena.tail(leaf);
+            let body = Head::of(block).body(block, at);
+            if body::holds(body) {
+                let body = body.to_vec();
+                released += body::release(arena, &mut self.owned, &mut self.spill, &body);
+            }
+        }
+        released
+    }
+}
+
+fn write_body<'a>(
+    out: &mut [u8],
+    plan: &Plan,
+    far: Option<&[u8]>,
+    shares: bool,
+    pairs: impl Iterator<Item = (&'a [u8], &'a [u8])>,
+) {
+    match far {
+        Some(bytes) => out[..bytes.len()].copy_from_slice(bytes),
+        None => body::write(out, plan, shares, pairs),
+    }
+}
+
+/// Entries in order; made by [`StreamLog::iter`].
+pub struct Iter<'a> {
+    log: &'a StreamLog,
+    arena: &'a Arena,
+    direction: Direction,
+    // None when there is no leaf to leave.
+    path: Option<Path>,
+    block: &'a [u8],
+    head: Option<Head>,
+    // The next entry going up, the one after it going down.
+    at: usize,
+    left: usize,
+}
+
+impl Iter<'_> {
+    fn enter(&mut self, leaf: Handle) {
+        self.block = self.arena.tail(leaf);
+        let head = Head::of(self.block);
+        self.left = head.len;
+        self.at = if self.direction == Direction::Up { 0 } else { head.len };
+        self.head = Some(head);
+    }
+
+    #[cold]
+    fn advance(&mut self) -> Option<()> {
+        let path = self.path.as_mut()?;
+        let leaf = match self.direction {
+            Direction::Up => self.log.spine.next(self.arena, path),
+            Direction::Down => self.log.spine.prev(self.arena, path),
+        };
+        if leaf.is_none() {
+            self.path = None;
+        }
+        self.enter(leaf?);
+        Some(())
+    }
+}
+
+impl<'a> Iterator for Iter<'a> {
+    type Item = Entry<'a>;
+
+    fn next(&mut self) -> Option<Entry<'a>> {
+        if self.left == 0 {
+            self.advance()?;
+        }
+        let head = self.head?;
+        self.left -= 1;
+        let at = match self.direction {
+            Direction::Up => {
+                self.at += 1;
+                self.at - 1
+            }
+            Direction::Down => {
+                self.at -= 1;
+                self.at
+            }
+        };
+        Some(self.log.entry(self.arena, self.block, &head, at))
+    }
+}
