@@ -117,6 +117,12 @@ impl Table {
         Some(pack.entry(place.at, self.kind, arena, &self.spill))
     }
 
+    /// Asks for the memory an operation on a key of `hash` will touch first. Cost: the directory's lookup.
+    #[inline]
+    pub fn prefetch(&self, arena: &Arena, hash: u64) {
+        arena.prefetch(self.directory.find(arena, place_of(hash)));
+    }
+
     /// Whether `key` is present.
     #[inline]
     pub fn contains(&self, arena: &Arena, hash: u64, key: &[u8]) -> bool {
