@@ -6,6 +6,8 @@
 
 pub mod ctx;
 pub mod fault;
+pub mod item;
+pub mod list;
 pub mod reader;
 pub mod spec;
 pub mod string;
@@ -22,4 +24,4 @@ pub type Run = fn(&mut Ctx<'_>, darter_wire::Args<'_>, &mut darter_wire::Reply<'
 pub type DataCommand = Command<Run>;
 
 /// Every family, in the order `COMMAND` lists them.
-pub const FAMILIES: &[&[DataCommand]] = &[string::FAMILY];
+pub const FAMILIES: &[&[DataCommand]] = &[string::FAMILY, list::FAMILY];

@@ -102,3 +102,18 @@ pub fn float(arg: &[u8]) -> Result<f64, Fault> {
 pub fn is(arg: &[u8], word: &str) -> bool {
     eq_ignore_case(arg, word.as_bytes())
 }
+
+/// The timeout of a command that may wait, given in seconds with decimals; `None` is for ever.
+pub fn timeout_ms(arg: &[u8]) -> Result<Option<u64>, Fault> {
+    const NO_FLOAT: Fault = Fault::text("ERR timeout is not a float or out of range");
+    let seconds = number::parse_f64(arg).ok_or(NO_FLOAT)?;
+    if seconds < 0.0 {
+        return Err(Fault::text("ERR timeout is negative"));
+    }
+    let ms = (seconds * 1000.0).ceil();
+    // 2^63 as a float: what no longer fits a signed number of milliseconds
+    if ms >= 9_223_372_036_854_775_808.0 {
+        return Err(Fault::text("ERR timeout is out of range"));
+    }
+    Ok((ms > 0.0).then_some(ms as u64))
+}

@@ -1,0 +1,143 @@
+//! LSET key index element, LINSERT key BEFORE | AFTER pivot element, LREM key count element, LTRIM key start stop
+
+use darter_pack::entry::Item;
+use darter_pack::tree::List;
+use darter_pack::tree::list::End;
+use darter_store::Event;
+use darter_wire::{Args, Reply};
+
+use super::{clip, event, index_of};
+use crate::reader::{self, is};
+use crate::spec::{Group, Keys, Spec};
+use crate::{Ctx, DataCommand, Fault};
+
+/// LSET.
+pub const LSET: DataCommand = DataCommand {
+    spec: Spec::write("lset", 4, Keys::ONE)
+        .doc(
+            Group::List,
+            "1.0.0",
+            "key index element",
+            "Sets the value of an element in a list by its index.",
+        )
+        .cost("O(log N)"),
+    run: lset,
+};
+/// LINSERT.
+pub const LINSERT: DataCommand = DataCommand {
+    spec: Spec::write("linsert", 5, Keys::ONE)
+        .doc(
+            Group::List,
+            "2.2.0",
+            "key <BEFORE | AFTER> pivot element",
+            "Inserts an element before or after another element in a list.",
+        )
+        .cost("O(N)"),
+    run: linsert,
+};
+/// LREM.
+pub const LREM: DataCommand = DataCommand {
+    spec: Spec::shrink("lrem", 4, Keys::ONE)
+        .doc(
+            Group::List,
+            "1.0.0",
+            "key count element",
+            "Removes elements from a list. Deletes the list if the last element was removed.",
+        )
+        .cost("O(N+M)"),
+    run: lrem,
+};
+/// LTRIM.
+pub const LTRIM: DataCommand = DataCommand {
+    spec: Spec::shrink("ltrim", 4, Keys::ONE)
+        .doc(
+            Group::List,
+            "1.0.0",
+            "key start stop",
+            "Removes elements from both ends a list. Deletes the list if all elements were trimmed.",
+        )
+        .cost("O(N)"),
+    run: ltrim,
+};
+
+fn lset(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let mut place = ctx.at(args.at(1));
+    if place.view::<List>()?.is_none() {
+        return Err(Fault::NoSuchKey);
+    }
+    let index = reader::int(args.at(2))?;
+    let edited = place.edit::<List, _>(|list, arena, _| match index_of(index, list.len()) {
+        Some(index) => list.set(arena, index, Item::of(args.at(3))),
+        None => Ok(false),
+    })?;
+    match edited.map(|edited| edited.result).transpose()? {
+        Some(true) => {
+            place.changed(event("lset"));
+            reply.ok();
+            Ok(())
+        }
+        _ => Err(Fault::text("ERR index out of range")),
+    }
+}
+
+fn linsert(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let after = if is(args.at(2), "after") {
+        1
+    } else if is(args.at(2), "before") {
+        0
+    } else {
+        return Err(Fault::Syntax);
+    };
+    let mut place = ctx.at(args.at(1));
+    let edited = place.edit::<List, _>(|list, arena, _| {
+        let pivot = Item::of(args.at(3));
+        let Some(index) = list.position(arena, pivot, 0, End::Back, u64::MAX) else { return Ok(None) };
+        list.insert(arena, index + after, Item::of(args.at(4)))?;
+        Ok::<_, darter_pack::tree::Full>(Some(list.len()))
+    })?;
+    match edited.map(|edited| edited.result).transpose()? {
+        None => reply.int(0),
+        Some(None) => reply.int(-1),
+        Some(Some(len)) => {
+            place.changed(event("linsert"));
+            reply.int(len as i64);
+        }
+    }
+    Ok(())
+}
+
+fn lrem(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let count = reader::int(args.at(2))?;
+    let from = if count >= 0 { End::Front } else { End::Back };
+    let count_max = if count == 0 { u64::MAX } else { count.unsigned_abs() };
+    let mut place = ctx.at(args.at(1));
+    let edited = place
+        .edit::<List, _>(|list, arena, _| list.remove_equal(arena, Item::of(args.at(3)), count_max, from))?;
+    let removed = edited.map_or(0, |edited| edited.result);
+    if removed > 0 {
+        place.changed(event("lrem"));
+        if edited.is_some_and(|edited| edited.is_gone) {
+            place.changed(Event::DEL);
+        }
+    }
+    reply.int(removed as i64);
+    Ok(())
+}
+
+fn ltrim(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let (start, stop) = (reader::int(args.at(2))?, reader::int(args.at(3))?);
+    let mut place = ctx.at(args.at(1));
+    let edited = place.edit::<List, _>(|list, arena, _| {
+        let (first, count) = clip(start, stop, list.len());
+        list.remove_range(arena, first + count, u64::MAX);
+        list.remove_range(arena, 0, first);
+    })?;
+    if let Some(edited) = edited {
+        place.changed(event("ltrim"));
+        if edited.is_gone {
+            place.changed(Event::DEL);
+        }
+    }
+    reply.ok();
+    Ok(())
+}

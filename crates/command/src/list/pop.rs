@@ -1,0 +1,149 @@
+//! LPOP key [count], RPOP, LMPOP numkeys key [key ...] LEFT | RIGHT [COUNT count]
+
+use darter_pack::tree::List;
+use darter_pack::tree::list::End;
+use darter_store::Event;
+use darter_wire::{Args, Reply};
+
+use super::{end, pop_event};
+use crate::item::reply_item;
+use crate::reader::Reader;
+use crate::spec::{Flags, Group, Keys, Spec};
+use crate::{Ctx, DataCommand, Fault};
+
+const fn spec(name: &'static str, summary: &'static str) -> Spec {
+    Spec::shrink(name, -2, Keys::ONE).fast().doc(Group::List, "1.0.0", "key [count]", summary).cost("O(N)")
+}
+
+/// LPOP.
+pub const LPOP: DataCommand = DataCommand {
+    spec: spec(
+        "lpop",
+        "Returns and removes the first elements of a list. Deletes the list if the last element was popped.",
+    ),
+    run: |ctx, args, reply| pop(ctx, args, reply, End::Front),
+};
+/// RPOP.
+pub const RPOP: DataCommand = DataCommand {
+    spec: spec(
+        "rpop",
+        "Returns and removes the last elements of a list. Deletes the list if the last element was popped.",
+    ),
+    run: |ctx, args, reply| pop(ctx, args, reply, End::Back),
+};
+/// LMPOP.
+pub const LMPOP: DataCommand = DataCommand {
+    spec: Spec::shrink("lmpop", -4, Keys::Count { at: 1, dest: 0 })
+        .flag(Flags::MOVABLEKEYS)
+        .doc(
+            Group::List,
+            "7.0.0",
+            "numkeys key [key ...] <LEFT | RIGHT> [COUNT count]",
+            "Returns multiple elements from a list after removing them. Deletes the list if the last element was popped.",
+        )
+        .cost("O(N+M)"),
+    run: lmpop,
+};
+
+fn pop(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>, end: End) -> Result<(), Fault> {
+    if args.len() > 3 {
+        return Err(Fault::Arity(if end == End::Front { "lpop" } else { "rpop" }.into()));
+    }
+    let count = match args.get(2) {
+        None => None,
+        Some(_) => Some(
+            Reader::new(args, 2).int_from(0, Fault::text("ERR value is out of range, must be positive"))?,
+        ),
+    };
+    let found = match count {
+        None => take(ctx, args.at(1), end, 1, |_| {}, reply)?,
+        Some(count) => {
+            take(ctx, args.at(1), end, count.unsigned_abs(), |(reply, n)| reply.array(n as usize), reply)?
+        }
+    };
+    match (found, count) {
+        (true, _) => {}
+        (false, None) => reply.null(),
+        (false, Some(_)) => reply.null_array(),
+    }
+    Ok(())
+}
+
+/// Pops up to `count` elements of `key` into the reply, after `head` has written what comes before them;
+/// false, and nothing written, when there is no such list.
+pub(super) fn take(
+    ctx: &mut Ctx<'_>,
+    key: &[u8],
+    end: End,
+    count: u64,
+    head: impl FnOnce((&mut Reply<'_>, u64)),
+    reply: &mut Reply<'_>,
+) -> Result<bool, Fault> {
+    let mut place = ctx.at(key);
+    let popped = place.edit::<List, _>(|list, arena, _| {
+        let n = count.min(list.len());
+        head((reply, n));
+        for _ in 0..n {
+            list.pop(arena, end, |item| reply_item(reply, item));
+        }
+        n
+    })?;
+    let Some(popped) = popped else { return Ok(false) };
+    if popped.result > 0 {
+        place.changed(pop_event(end));
+        if popped.is_gone {
+            place.changed(Event::DEL);
+        }
+    }
+    Ok(true)
+}
+
+/// The arguments of LMPOP and BLMPOP after the timeout.
+pub(super) struct Many<'a> {
+    pub keys: Vec<&'a [u8]>,
+    pub end: End,
+    pub count: u64,
+}
+
+pub(super) fn parse_many<'a>(read: &mut Reader<'a>) -> Result<Many<'a>, Fault> {
+    let numkeys = read.int_from(1, Fault::text("ERR numkeys should be greater than 0"))?;
+    let room = read.left();
+    let numkeys = usize::try_from(numkeys).ok().filter(|&n| n < room).ok_or(Fault::Syntax)?;
+    let keys = (0..numkeys).map(|_| read.bytes()).collect::<Result<Vec<_>, _>>()?;
+    let end = end(read.bytes()?)?;
+    let mut count = None;
+    while !read.is_done() {
+        if count.is_none() && read.take_with("count", 1) {
+            count = Some(read.int_from(1, Fault::text("ERR count should be greater than 0"))?.unsigned_abs());
+        } else {
+            return Err(Fault::Syntax);
+        }
+    }
+    Ok(Many { keys, end, count: count.unwrap_or(1) })
+}
+
+/// Pops from the first list that has elements; false, and nothing written, when none has.
+pub(super) fn take_many(ctx: &mut Ctx<'_>, many: &Many<'_>, reply: &mut Reply<'_>) -> Result<bool, Fault> {
+    for &key in &many.keys {
+        if ctx.skips(key) {
+            continue;
+        }
+        let head = |(reply, n): (&mut Reply<'_>, u64)| {
+            reply.array(2);
+            reply.bulk(key);
+            reply.array(n as usize);
+        };
+        if take(ctx, key, many.end, many.count, head, reply)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+fn lmpop(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let many = parse_many(&mut Reader::new(args, 1))?;
+    if !take_many(ctx, &many, reply)? {
+        reply.null_array();
+    }
+    Ok(())
+}

@@ -1,0 +1,68 @@
+//! LPUSH key element [element ...], RPUSH, LPUSHX, RPUSHX
+
+use darter_pack::entry::Item;
+use darter_pack::tree::List;
+use darter_pack::tree::list::End;
+use darter_wire::{Args, Reply};
+
+use super::push_event;
+use crate::spec::{Group, Keys, Spec};
+use crate::{Ctx, DataCommand, Fault};
+
+const fn spec(name: &'static str, since: &'static str, summary: &'static str) -> Spec {
+    Spec::write(name, -3, Keys::ONE)
+        .fast()
+        .doc(Group::List, since, "key element [element ...]", summary)
+        .cost("O(N)")
+}
+
+/// LPUSH.
+pub const LPUSH: DataCommand = DataCommand {
+    spec: spec(
+        "lpush",
+        "1.0.0",
+        "Prepends one or more elements to a list. Creates the key if it doesn't exist.",
+    ),
+    run: |ctx, args, reply| push(ctx, args, reply, End::Front),
+};
+/// RPUSH.
+pub const RPUSH: DataCommand = DataCommand {
+    spec: spec(
+        "rpush",
+        "1.0.0",
+        "Appends one or more elements to a list. Creates the key if it doesn't exist.",
+    ),
+    run: |ctx, args, reply| push(ctx, args, reply, End::Back),
+};
+/// LPUSHX.
+pub const LPUSHX: DataCommand = DataCommand {
+    spec: spec("lpushx", "2.2.0", "Prepends one or more elements to a list only when the list exists."),
+    run: |ctx, args, reply| push_existing(ctx, args, reply, End::Front),
+};
+/// RPUSHX.
+pub const RPUSHX: DataCommand = DataCommand {
+    spec: spec("rpushx", "2.2.0", "Appends an element to a list only when the list exists."),
+    run: |ctx, args, reply| push_existing(ctx, args, reply, End::Back),
+};
+
+fn push(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>, end: End) -> Result<(), Fault> {
+    let mut place = ctx.at(args.at(1));
+    let pushed = place.edit_or_create(List::new, |list, arena, _| {
+        for element in args.tail(2).iter() {
+            list.push(arena, end, Item::of(element))?;
+        }
+        Ok::<u64, darter_pack::tree::Full>(list.len())
+    })?;
+    let len = pushed.result?;
+    place.changed(push_event(end));
+    reply.int(len as i64);
+    Ok(())
+}
+
+fn push_existing(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>, end: End) -> Result<(), Fault> {
+    if !ctx.at(args.at(1)).exists() {
+        reply.int(0);
+        return Ok(());
+    }
+    push(ctx, args, reply, end)
+}

@@ -1,0 +1,167 @@
+//! LLEN key, LINDEX key index, LRANGE key start stop, LPOS key element [RANK rank] [COUNT num] [MAXLEN len]
+
+use darter_pack::entry::Item;
+use darter_pack::tree::List;
+use darter_pack::tree::list::End;
+use darter_wire::{Args, Reply};
+
+use super::{clip, index_of};
+use crate::item::reply_item;
+use crate::reader::{self, Reader};
+use crate::spec::{Group, Keys, Spec};
+use crate::{Ctx, DataCommand, Fault};
+
+/// LLEN.
+pub const LLEN: DataCommand = DataCommand {
+    spec: Spec::read("llen", 2, Keys::ONE).fast().doc(
+        Group::List,
+        "1.0.0",
+        "key",
+        "Returns the length of a list.",
+    ),
+    run: llen,
+};
+/// LINDEX.
+pub const LINDEX: DataCommand = DataCommand {
+    spec: Spec::read("lindex", 3, Keys::ONE)
+        .doc(Group::List, "1.0.0", "key index", "Returns an element from a list by its index.")
+        .cost("O(log N)"),
+    run: lindex,
+};
+/// LRANGE.
+pub const LRANGE: DataCommand = DataCommand {
+    spec: Spec::read("lrange", 4, Keys::ONE)
+        .doc(Group::List, "1.0.0", "key start stop", "Returns a range of elements from a list.")
+        .cost("O(log N + M)"),
+    run: lrange,
+};
+/// LPOS.
+pub const LPOS: DataCommand = DataCommand {
+    spec: Spec::read("lpos", -3, Keys::ONE)
+        .doc(
+            Group::List,
+            "6.0.6",
+            "key element [RANK rank] [COUNT num-matches] [MAXLEN len]",
+            "Returns the index of matching elements in a list.",
+        )
+        .cost("O(N)"),
+    run: lpos,
+};
+
+fn llen(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let len = ctx.read(args.at(1)).view::<List>()?.map_or(0, |list| list.root.len());
+    reply.int(len as i64);
+    Ok(())
+}
+
+fn lindex(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let place = ctx.read(args.at(1));
+    let Some(list) = place.view::<List>()? else {
+        reply.null();
+        return Ok(());
+    };
+    let index = reader::int(args.at(2))?;
+    let item = index_of(index, list.root.len()).and_then(|index| list.root.get(list.arena, index));
+    match item {
+        Some(item) => reply_item(reply, item),
+        None => reply.null(),
+    }
+    Ok(())
+}
+
+fn lrange(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let (start, stop) = (reader::int(args.at(2))?, reader::int(args.at(3))?);
+    let place = ctx.read(args.at(1));
+    let Some(list) = place.view::<List>()? else {
+        reply.array(0);
+        return Ok(());
+    };
+    let (first, count) = clip(start, stop, list.root.len());
+    reply.array(count as usize);
+    for item in list.root.iter(list.arena, first, End::Back).take(count as usize) {
+        reply_item(reply, item);
+    }
+    Ok(())
+}
+
+/// What LPOS looks for.
+struct Search {
+    /// Matches to pass over first.
+    skip: u64,
+    towards: End,
+    /// All matches when 0; `None`: one, answered alone.
+    count: Option<u64>,
+    /// Elements to look at; all when 0.
+    len_max: u64,
+}
+
+fn parse_search(args: Args<'_>) -> Result<Search, Fault> {
+    let mut search = Search { skip: 0, towards: End::Back, count: None, len_max: 0 };
+    let mut read = Reader::new(args, 3);
+    while !read.is_done() {
+        if read.take_with("rank", 1) {
+            let range =
+                "ERR value is out of range, value must between -9223372036854775807 and 9223372036854775807";
+            let rank = read.int_from(-i64::MAX, Fault::text(range))?;
+            if rank == 0 {
+                return Err(Fault::text(
+                    "ERR RANK can't be zero: use 1 to start from the first match, 2 from the second ... or use negative to start from the end of the list",
+                ));
+            }
+            search.skip = rank.unsigned_abs() - 1;
+            search.towards = if rank > 0 { End::Back } else { End::Front };
+        } else if read.take_with("count", 1) {
+            search.count = Some(read.int_from(0, Fault::text("ERR COUNT can't be negative"))?.unsigned_abs());
+        } else if read.take_with("maxlen", 1) {
+            search.len_max = read.int_from(0, Fault::text("ERR MAXLEN can't be negative"))?.unsigned_abs();
+        } else {
+            return Err(Fault::Syntax);
+        }
+    }
+    Ok(search)
+}
+
+fn lpos(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let search = parse_search(args)?;
+    let place = ctx.read(args.at(1));
+    let Some(list) = place.view::<List>()? else {
+        match search.count {
+            Some(_) => reply.array(0),
+            None => reply.null(),
+        }
+        return Ok(());
+    };
+    let len = list.root.len();
+    let wanted = match search.count {
+        None => 1,
+        Some(0) => u64::MAX,
+        Some(n) => n,
+    };
+    let mut looks_left = if search.len_max == 0 { len } else { search.len_max.min(len) };
+    let item = Item::of(args.at(2));
+    let (mut at, mut skip, mut found) =
+        (if search.towards == End::Back { 0 } else { len - 1 }, search.skip, Vec::new());
+    while (found.len() as u64) < wanted && looks_left > 0 {
+        let Some(index) = list.root.position(list.arena, item, at, search.towards, looks_left) else { break };
+        looks_left -= index.abs_diff(at) + 1;
+        if skip > 0 {
+            skip -= 1;
+        } else {
+            found.push(index);
+        }
+        at = match search.towards {
+            End::Back => index + 1,
+            End::Front if index == 0 => break,
+            End::Front => index - 1,
+        };
+    }
+    match (search.count, found.first()) {
+        (Some(_), _) => {
+            reply.array(found.len());
+            found.iter().for_each(|&index| reply.int(index as i64));
+        }
+        (None, Some(&index)) => reply.int(index as i64),
+        (None, None) => reply.null(),
+    }
+    Ok(())
+}
