@@ -72,11 +72,7 @@ impl Worker {
     /// Serves until told to stop. `on_turn` runs once a turn; thread 0 looks at signals there.
     pub fn run(&mut self, mut on_turn: impl FnMut(&'static Shared)) {
         while !self.is_stopping {
-            let sleep = if self.dirty.is_empty() {
-                self.house.sleep(&self.core).min(TURN_MAX)
-            } else {
-                Duration::ZERO
-            };
+            let sleep = if self.dirty.is_empty() { self.sleep_max() } else { Duration::ZERO };
             if let Err(error) = self.turn(sleep) {
                 tracing::error!("event loop: {error}");
             }
