@@ -352,6 +352,18 @@ pub fn release(bytes: &[u8], spill: &mut Spill) -> Option<Handle> {
     }
 }
 
+/// The arena block of the item encoded at the front of `bytes`, if it is in one.
+#[inline]
+pub fn block(bytes: &[u8]) -> Option<Handle> {
+    (bytes[0] == TAG_BLOCK).then(|| Handle::from_raw(spilled_place(bytes).0))
+}
+
+/// Tells the item encoded at the front of `bytes`, which is in an arena block, that the block has moved.
+pub fn set_block(bytes: &mut [u8], moved: Handle) {
+    debug_assert_eq!(bytes[0], TAG_BLOCK);
+    bytes[1..5].copy_from_slice(&moved.raw().to_le_bytes());
+}
+
 /// Handle or index, and length in bytes, of a string out of line.
 fn spilled_place(bytes: &[u8]) -> (u32, usize) {
     let word = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);

@@ -109,7 +109,7 @@ impl Shape {
     /// Groups of up to eight entries.
     #[inline]
     pub fn groups(self) -> usize {
-        (self.len + GROUP - 1) / GROUP
+        self.len.div_ceil(GROUP)
     }
 
     /// Bytes kept for fingerprints.

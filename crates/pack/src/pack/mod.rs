@@ -47,8 +47,8 @@ pub(crate) struct Pack<'a> {
     head: Head,
 }
 
-/// A block and what lies behind it in the arena: any 16-bit offset can be read, and some bytes more at a
-/// time, without a check. No pack lies so near the end of the arena that it would not have these bytes.
+/// A block and what lies behind it in the arena or its guard: any 16-bit offset can be read, and some bytes
+/// more at a time, without a check.
 type View = [u8; VIEW_BYTES];
 
 /// Where an entry lies in its pack.
@@ -102,7 +102,9 @@ impl<'a> Pack<'a> {
     /// Opens the pack of block `h`.
     #[inline]
     pub fn open(arena: &'a Arena, h: Handle) -> Pack<'a> {
-        let Some(bytes) = arena.tail(h).first_chunk::<VIEW_BYTES>() else { no_view(h) };
+        // SAFETY: `tail` starts inside the arena's mapping, and the arena maps a guard of 1 MiB behind its
+        // last block which nobody writes; so these bytes are readable as long as the arena is borrowed.
+        let bytes = unsafe { &*arena.tail(h).as_ptr().cast::<View>() };
         Pack { bytes, head: Head::read(bytes) }
     }
 
@@ -279,11 +281,6 @@ pub(crate) fn fingerprint(x: u64, depth: u32) -> u8 {
 #[inline]
 pub(crate) fn window(depth: u32) -> u32 {
     depth / WINDOW_STEP * WINDOW_STEP
-}
-
-#[cold]
-fn no_view(h: Handle) -> ! {
-    panic!("no pack can lie at {h:?}, the end of the arena")
 }
 
 /// Bytes of the expiry time an entry with this first byte begins with.

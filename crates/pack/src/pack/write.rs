@@ -4,10 +4,9 @@ use darter_slab::{Arena, BLOCK_BYTES_MAX, Handle};
 
 use super::head::{GROUP, HEAD_BYTES, MS_BYTES};
 use super::{
-    Full, Head, Kind, LEN_MAX, NEVER, Pack, Place, Shape, VIEW_BYTES, expiry_len, fingerprint, read_ms,
-    read_u16,
+    Full, Head, Kind, LEN_MAX, NEVER, Pack, Place, Shape, expiry_len, fingerprint, read_ms, read_u16,
 };
-use crate::entry::{Coded, EXPIRY_BYTES, TAG_EXPIRY, copy_short};
+use crate::entry::{self, Coded, EXPIRY_BYTES, TAG_EXPIRY, copy_short};
 
 /// An entry about to be written.
 pub(crate) struct New<'a> {
@@ -50,7 +49,7 @@ impl Pack<'_> {
         let len = if kind == Kind::Keys { key_len } else { key_len + value.len() };
         let index = head.len();
         // Within a group of eight the front stays as it is.
-        if head.timed() || index <= GROUP || index % GROUP == 0 || head.used() + len > block.len() {
+        if head.timed() || index <= GROUP || index.is_multiple_of(GROUP) || head.used() + len > block.len() {
             return None;
         }
         block[HEAD_BYTES + index] = fingerprint(x, head.depth());
@@ -143,6 +142,30 @@ impl Pack<'_> {
         }
         head.with_used(used).write(block);
         Ok(if new < old { shrink(arena, h, used) } else { h })
+    }
+
+    /// Moves the block out of a page that the arena wants to empty, and the blocks its items are in.
+    pub fn compact(arena: &mut Arena, h: Handle, kind: Kind) -> Handle {
+        let h = arena.compact(h).unwrap_or(h);
+        if !Head::read(arena.tail(h)).spilled() {
+            return h;
+        }
+        let mut offsets = [0; LEN_MAX + 1];
+        let pack = Pack::open(arena, h);
+        let len = pack.head.len();
+        pack.offsets(kind, &mut offsets);
+        for &at in &offsets[..len] {
+            let pack = Pack::open(arena, h);
+            let key_at = at as usize + pack.expiry_len(at as usize);
+            let value_at = (kind == Kind::KeysAndValues).then(|| pack.value_place(at as usize).0);
+            for at in [Some(key_at), value_at].into_iter().flatten() {
+                if let Some(block) = entry::block(&arena.tail(h)[at..]).and_then(|block| arena.compact(block))
+                {
+                    entry::set_block(&mut arena.block_mut(h)[at..], block);
+                }
+            }
+        }
+        h
     }
 
     /// Makes sure that `extra` more bytes fit.
@@ -299,12 +322,10 @@ fn relocate(arena: &mut Arena, h: Handle, used: usize, needed: usize) -> Result<
 
 #[inline]
 fn allocate(arena: &mut Arena, bytes: usize) -> Result<Handle, Full> {
-    let h = arena.alloc(bytes.max(BLOCK_BYTES_MIN)).ok_or(Full)?;
-    if arena.tail(h).len() < VIEW_BYTES {
-        arena.free(h);
+    if bytes > BLOCK_BYTES_MAX {
         return Err(Full);
     }
-    Ok(h)
+    arena.alloc(bytes.max(BLOCK_BYTES_MIN)).ok_or(Full)
 }
 
 /// Lowers the pack's expiry bound to `ms`; `was_timed` tells whether it had one.

@@ -96,6 +96,19 @@ impl Directory {
         self.level != 0 && depth > self.chunk(arena, x).prefix
     }
 
+    /// Moves the nodes above place `x` out of pages that the arena wants to empty.
+    pub fn compact(&mut self, arena: &mut Arena, x: u64) {
+        if self.level != 0 {
+            let chunk = self.chunk(arena, x);
+            if let Some(moved) = arena.compact(chunk.handle) {
+                self.place_chunk(arena, x, Node { handle: moved, ..chunk });
+            }
+        }
+        if self.level == 2 {
+            self.root = arena.compact(self.root).unwrap_or(self.root);
+        }
+    }
+
     /// Takes the last pack of hash space out, with the nodes that held only it; `None` when none is left.
     /// After the first call nothing else may be done with the directory until it is empty.
     pub fn pop(&mut self, arena: &mut Arena, bytes: &mut Bytes) -> Option<Handle> {

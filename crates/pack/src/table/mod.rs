@@ -207,6 +207,28 @@ impl Table {
         Ok(true)
     }
 
+    /// Moves blocks out of pages that the arena wants to empty (`Arena::start_compaction`): those of up to
+    /// `packs_max` packs from `cursor` on. Returns the cursor to go on from, 0 at the end; as for a scan,
+    /// what stays is met whatever changes in between.
+    pub fn compact_step(&mut self, arena: &mut Arena, cursor: u64, packs_max: usize) -> u64 {
+        let mut x = cursor << (64 - DEPTH_MAX);
+        for _ in 0..packs_max {
+            if self.is_empty() {
+                return 0;
+            }
+            self.directory.compact(arena, x);
+            let h = self.directory.find(arena, x);
+            let depth = Pack::open(arena, h).head().depth();
+            let moved = Pack::compact(arena, h, self.kind);
+            if moved != h {
+                self.directory.replace(arena, x, depth, moved);
+            }
+            let Some(next) = scan::place_after(x, depth) else { return 0 };
+            x = next;
+        }
+        x >> (64 - DEPTH_MAX)
+    }
+
     /// Frees everything. Cost: the whole table; see [`Table::free_step`] for large ones.
     pub fn clear(&mut self, arena: &mut Arena) {
         while !self.free_step(arena, usize::MAX) {}

@@ -99,7 +99,7 @@ impl Table {
             let pack = Pack::open(arena, self.directory.find(arena, place_of(r)));
             let choice = mix(r ^ 0x5851_F42D_4C95_7F2D);
             if pack.head().len() != 0 && (attempt >= ATTEMPTS_MAX || self.is_fair(&pack, r, choice)) {
-                let index = ((choice & 0xFFFF_FFFF) * pack.head().len() as u64 >> 32) as usize;
+                let index = (((choice & 0xFFFF_FFFF) * pack.head().len() as u64) >> 32) as usize;
                 let at = pack.offset(index, self.kind);
                 return Some(pack.entry(at, self.kind, arena, &self.spill));
             }
