@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use darter_latch::drive;
 use darter_store::expiry::Sweep;
+use darter_store::tidy::Tidy;
 
 use crate::conn::Conn;
 use crate::core::Core;
@@ -31,7 +32,7 @@ pub struct House {
 struct Room {
     id: u16,
     sweep: Sweep,
-    expiring: usize,
+    tidy: Tidy,
 }
 
 impl House {
@@ -40,7 +41,7 @@ impl House {
         let now = Instant::now();
         let rooms = (0..shared.router.shards_len())
             .filter(|&id| shared.home_of(id) == thread)
-            .map(|id| Room { id, sweep: Sweep::default(), expiring: 0 })
+            .map(|id| Room { id, sweep: Sweep::default(), tidy: Tidy::default() })
             .collect();
         House { rooms, next_room: 0, next_tick: now, next_second: now }
     }
@@ -85,8 +86,7 @@ impl Room {
     fn visit(&mut self, core: &mut Core) {
         let shared = core.shared;
         let Some(mut part) = shared.cells[usize::from(self.id)].try_take() else { return };
-        self.expiring = part.shard.expiring();
-        if self.expiring > 0 {
+        if part.shard.expiring() > 0 {
             let began = Instant::now();
             while began.elapsed() < VISIT_TIME_MAX {
                 let swept = part.shard.sweep(&mut self.sweep, core.now_ms, LINES_PER_VISIT);
@@ -97,6 +97,7 @@ impl Room {
         }
         let began = Instant::now();
         while !part.shard.bury(BLOCKS_PER_STEP) && began.elapsed() < VISIT_TIME_MAX {}
+        while part.shard.tidy(&mut self.tidy, LINES_PER_VISIT) && began.elapsed() < VISIT_TIME_MAX {}
         *lock(&shared.cards[usize::from(self.id)]) = ShardCard::of(&part);
         let mut grant = Shards::from(part);
         crate::exec::pass_changes(core, &mut grant);

@@ -16,6 +16,7 @@ pub mod record;
 pub mod shard;
 pub mod slots;
 pub mod text;
+pub mod tidy;
 pub mod walk;
 
 pub use change::{Change, Event};
