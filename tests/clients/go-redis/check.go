@@ -1,0 +1,200 @@
+// go-redis against HOST PORT; exits non-zero at the first wrong answer.
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"fmt"
+	"os"
+	"reflect"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+var ctx = context.Background()
+
+func expect(what string, got, wanted any) {
+	if !reflect.DeepEqual(got, wanted) {
+		fmt.Fprintf(os.Stderr, "go-redis: %s: got %#v, wanted %#v\n", what, got, wanted)
+		os.Exit(1)
+	}
+}
+
+func must[T any](value T, err error) T {
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "go-redis: %v\n", err)
+		os.Exit(1)
+	}
+	return value
+}
+
+func expectError(what string, err error, text string) {
+	if err == nil || !strings.Contains(err.Error(), text) {
+		expect(what, fmt.Sprint(err), text)
+	}
+}
+
+func connect(address string, protocol int) *redis.Client {
+	return redis.NewClient(&redis.Options{Addr: address, DB: 9, Protocol: protocol})
+}
+
+func texts(r *redis.Client) {
+	expect("set", must(r.Set(ctx, "s", "hello", 0).Result()), "OK")
+	expect("get", must(r.Get(ctx, "s").Result()), "hello")
+	expect("get missing", r.Get(ctx, "none").Err(), redis.Nil)
+	expect("setnx", must(r.SetNX(ctx, "s", "x", 0).Result()), false)
+	expect("append", must(r.Append(ctx, "s", "!").Result()), int64(6))
+	expect("getrange", must(r.GetRange(ctx, "s", 1, -2).Result()), "ello")
+	expect("incrby", must(r.IncrBy(ctx, "n", 42).Result()), int64(42))
+	expect("incrbyfloat", must(r.IncrByFloat(ctx, "f", 10.5).Result()), 10.5)
+	expect("mset", must(r.MSet(ctx, "a", "1", "b", "2").Result()), "OK")
+	expect("mget", must(r.MGet(ctx, "a", "none", "b").Result()), []any{"1", nil, "2"})
+	expectError("incr of text", r.Incr(ctx, "s").Err(), "value is not an integer or out of range")
+	expectError("unknown", r.Do(ctx, "NOSUCH").Err(), "unknown command")
+}
+
+func keys(r *redis.Client) {
+	r.FlushDB(ctx)
+	wanted := map[string]bool{}
+	for i := range 500 {
+		name := fmt.Sprintf("key:%d", i)
+		wanted[name] = true
+		must(r.Set(ctx, name, "x", 0).Result())
+	}
+	expect("dbsize", must(r.DBSize(ctx).Result()), int64(500))
+	found := map[string]bool{}
+	for pages := r.Scan(ctx, 0, "key:*", 20).Iterator(); pages.Next(ctx); {
+		found[pages.Val()] = true
+	}
+	expect("scan", found, wanted)
+	expect("exists", must(r.Exists(ctx, "key:1", "key:2", "none").Result()), int64(2))
+	expect("del", must(r.Del(ctx, "key:1", "none").Result()), int64(1))
+	expect("rename", must(r.Rename(ctx, "key:3", "moved").Result()), "OK")
+	expect("type", must(r.Type(ctx, "moved").Result()), "string")
+	expectError("rename of nothing", r.Rename(ctx, "none", "x").Err(), "no such key")
+}
+
+func expiry(r *redis.Client) {
+	must(r.Set(ctx, "e", "x", 40*time.Millisecond).Result())
+	time.Sleep(60 * time.Millisecond)
+	expect("expired", r.Get(ctx, "e").Err(), redis.Nil)
+	must(r.Set(ctx, "e", "x", 100*time.Second).Result())
+	left := must(r.TTL(ctx, "e").Result())
+	expect("ttl", left > 98*time.Second && left <= 100*time.Second, true)
+	expect("persist", must(r.Persist(ctx, "e").Result()), true)
+	expect("expireat", must(r.ExpireAt(ctx, "e", time.Unix(1, 0)).Result()), true)
+	expect("gone", must(r.Exists(ctx, "e").Result()), int64(0))
+}
+
+func pipelines(r *redis.Client) {
+	pipe := r.Pipeline()
+	for i := range 1000 {
+		pipe.Set(ctx, fmt.Sprintf("p%d", i), i, 0)
+	}
+	pipe.Set(ctx, "text", "x", 0)
+	failed := pipe.Incr(ctx, "text")
+	last := pipe.Get(ctx, "p999")
+	_, err := pipe.Exec(ctx)
+	expectError("pipeline", err, "not an integer")
+	expectError("pipeline's failing command", failed.Err(), "not an integer")
+	expect("pipeline end", last.Val(), "999")
+}
+
+func transactions(r *redis.Client) {
+	var count *redis.IntCmd
+	must(r.TxPipelined(ctx, func(pipe redis.Pipeliner) error {
+		pipe.Set(ctx, "t", "1", 0)
+		count = pipe.Incr(ctx, "t")
+		return nil
+	}))
+	expect("multi", count.Val(), int64(2))
+	err := r.Watch(ctx, func(tx *redis.Tx) error {
+		must(r.Set(ctx, "t", "changed", 0).Result())
+		_, err := tx.TxPipelined(ctx, func(pipe redis.Pipeliner) error {
+			pipe.Set(ctx, "t", "lost", 0)
+			return nil
+		})
+		return err
+	}, "t")
+	expect("watch", err, redis.TxFailedErr)
+	expect("after watch", r.Get(ctx, "t").Val(), "changed")
+}
+
+func publish(r *redis.Client) {
+	listener := r.Subscribe(ctx, "news")
+	must(listener.Receive(ctx))
+	if err := listener.PSubscribe(ctx, "n*"); err != nil {
+		expect("psubscribe", err.Error(), "no error")
+	}
+	must(listener.Receive(ctx))
+	expect("publish", must(r.Publish(ctx, "news", "hello").Result()), int64(2))
+	for range 2 {
+		limit, cancel := context.WithTimeout(ctx, 5*time.Second)
+		message := must(listener.ReceiveMessage(limit))
+		expect("message", message.Channel+" "+message.Payload, "news hello")
+		cancel()
+	}
+	listener.Close()
+}
+
+func bytesOfAllKinds(r *redis.Client) {
+	every := make([]byte, 256)
+	for i := range every {
+		every[i] = byte(i)
+	}
+	must(r.Set(ctx, string(every), every, 0).Result())
+	expect("binary", must(r.Get(ctx, string(every)).Bytes()), every)
+	big := make([]byte, 8<<20)
+	must(rand.Read(big))
+	must(r.Set(ctx, "big", big, 0).Result())
+	expect("8 MiB", bytes.Equal(must(r.Get(ctx, "big").Bytes()), big), true)
+}
+
+func parallel(r *redis.Client) {
+	must(r.Set(ctx, "shared", 0, 0).Result())
+	var all sync.WaitGroup
+	for range 10 {
+		all.Go(func() {
+			for range 200 {
+				must(r.Incr(ctx, "shared").Result())
+			}
+		})
+	}
+	all.Wait()
+	expect("parallel incr", must(r.Get(ctx, "shared").Result()), "2000")
+}
+
+func reconnect(r, other *redis.Client) {
+	connection := r.Conn()
+	id := must(connection.ClientID(ctx).Result())
+	connection.Close()
+	expect("client kill", must(other.ClientKillByFilter(ctx, "ID", fmt.Sprint(id)).Result()), int64(1))
+	for range 20 {
+		expect("after the kill", must(r.Set(ctx, "again", "yes", 0).Result()), "OK")
+	}
+}
+
+func main() {
+	address := os.Args[1] + ":" + os.Args[2]
+	for _, protocol := range []int{2, 3} {
+		r, other := connect(address, protocol), connect(address, protocol)
+		expect("ping", must(r.Ping(ctx).Result()), "PONG")
+		must(r.FlushDB(ctx).Result())
+		texts(r)
+		keys(r)
+		expiry(r)
+		pipelines(r)
+		transactions(r)
+		publish(r)
+		bytesOfAllKinds(r)
+		parallel(r)
+		reconnect(r, other)
+		must(r.FlushDB(ctx).Result())
+		r.Close()
+		other.Close()
+	}
+}
