@@ -1,0 +1,65 @@
+//! What CI runs after `cargo test`: checks of the source, then checks against other programs.
+
+use std::process::Command;
+use std::time::Instant;
+
+use crate::tidy;
+
+/// Formatting, lints, house rules.
+pub fn check() -> Result<(), String> {
+    cargo("fmt", &["fmt", "--all", "--check"])?;
+    cargo("clippy", &["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"])?;
+    tidy::run()
+}
+
+/// Everything.
+pub fn run() -> Result<(), String> {
+    check()?;
+    cargo("tests of the tools", &["test", "--quiet", "-p", "darter-bench", "-p", "darter-compat"])?;
+    cargo("release build", &["build", "--release", "-p", "darter"])?;
+    fuzz_smoke()?;
+    compare()?;
+    step("real clients", Command::new("tests/clients/run.sh").arg("--serve").arg("target/release/darter"))
+}
+
+/// Random command streams, the same to Darter and to a real server.
+fn compare() -> Result<(), String> {
+    for family in COMPARED {
+        let args = ["run", "--quiet", "--release", "-p", "darter-compat", "--", "--family", family, "--seed", "1", "--ops", "5000"];
+        cargo(&format!("comparison: {family}"), &args)?;
+    }
+    Ok(())
+}
+
+/// Families of the differential test that must be equal.
+const COMPARED: &[&str] = &["strings", "keys"];
+
+/// A fixed number of inputs for every fuzz target, where cargo-fuzz and a nightly are installed.
+fn fuzz_smoke() -> Result<(), String> {
+    let is_there = Command::new("cargo").args(["+nightly", "fuzz", "--version"]).output().is_ok_and(|out| out.status.success());
+    if !is_there {
+        println!("== fuzz smoke: cargo-fuzz is not installed, skipped");
+        return Ok(());
+    }
+    let targets = Command::new("cargo")
+        .args(["+nightly", "fuzz", "list"])
+        .output()
+        .map_err(|error| format!("cargo fuzz list: {error}"))?;
+    for target in String::from_utf8_lossy(&targets.stdout).lines() {
+        let args = ["+nightly", "fuzz", "run", target, "--", "-runs=100000", "-max_total_time=60"];
+        cargo(&format!("fuzz: {target}"), &args)?;
+    }
+    Ok(())
+}
+
+fn cargo(name: &str, args: &[&str]) -> Result<(), String> {
+    step(name, Command::new("cargo").args(args))
+}
+
+fn step(name: &str, command: &mut Command) -> Result<(), String> {
+    println!("== {name}");
+    let began = Instant::now();
+    let status = command.status().map_err(|error| format!("{name}: {error}"))?;
+    println!("== {name}: {} in {:.1} s", if status.success() { "ok" } else { "FAILED" }, began.elapsed().as_secs_f64());
+    if status.success() { Ok(()) } else { Err(format!("{name} failed")) }
+}
