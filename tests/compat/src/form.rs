@@ -2,7 +2,7 @@
 //!
 //! Tokens are separated by blanks: `word` stands for itself, `<name>` for a drawn word (`words.rs`), both may be glued
 //! (`(<score>`). Alone, `[` … `]` is left out half of the time, `(` … `|` … `)` is a choice, `{` … `}` repeats one to
-//! four times, `""` is the empty argument. In fixed text `·` is a blank and `¶` a new line.
+//! four times (`{*300` exactly 300 times), `""` is the empty argument. In fixed text `·` is a blank and `¶` a new line.
 
 use crate::rng::Rng;
 use crate::words;
@@ -17,6 +17,7 @@ enum Node {
     Optional(Vec<Node>),
     Choice(Vec<Vec<Node>>),
     Repeat(Vec<Node>),
+    Times(usize, Vec<Node>),
 }
 
 #[derive(Clone, Debug)]
@@ -57,6 +58,10 @@ fn parse_until(tokens: &[&'static str], at: &mut usize, ends: &[&str]) -> Result
             "{" => Node::Repeat(parse_closed(tokens, at, "}")?),
             "(" => Node::Choice(parse_choice(tokens, at)?),
             "]" | "}" | ")" | "|" => return Err(format!("{token:?} closes nothing")),
+            _ if token.starts_with("{*") => {
+                let times = token[2..].parse().map_err(|_| format!("{token:?} is no count"))?;
+                Node::Times(times, parse_closed(tokens, at, "}")?)
+            }
             "\"\"" => Node::Token(vec![Piece::Fixed("")]),
             _ => Node::Token(parse_token(token)?),
         });
@@ -120,6 +125,7 @@ fn expand(nodes: &[Node], rng: &mut Rng, args: &mut Vec<Vec<u8>>) {
             Node::Optional(inner) if rng.percent(50) => expand(inner, rng, args),
             Node::Optional(_) => {}
             Node::Choice(branches) => expand(rng.pick::<Vec<Node>>(branches), rng, args),
+            Node::Times(times, inner) => (0..*times).for_each(|_| expand(inner, rng, args)),
             Node::Repeat(inner) => (0..=rng.below(4)).for_each(|_| expand(inner, rng, args)),
         }
     }
@@ -136,6 +142,13 @@ mod tests {
         let lengths: Vec<usize> = (0..200).map(|_| form.expand(&mut rng).len()).collect();
         assert_eq!(lengths.iter().min(), Some(&6));
         assert_eq!(lengths.iter().max(), Some(&14));
+    }
+
+    #[test]
+    fn an_exact_count_repeats_so_often() {
+        let form = Form::parse("SADD s {*300 <member> }").unwrap();
+        assert_eq!(form.expand(&mut Rng::new(1)).len(), 302);
+        assert!(Form::parse("SADD s {*x <member> }").is_err());
     }
 
     #[test]

@@ -108,6 +108,10 @@ fn run(args: &ArgMatches) -> io::Result<usize> {
     Ok(failures)
 }
 
+fn is_unknown(answer: &str) -> bool {
+    answer.contains("-ERR unknown command")
+}
+
 struct Settings {
     seed: u64,
     ops: usize,
@@ -141,7 +145,7 @@ fn compare(
     settings: &Settings,
     mut without: Vec<String>,
 ) -> io::Result<usize> {
-    let mut failures = 0;
+    let (mut failures, mut missing) = (0, 0);
     loop {
         let stream =
             Stream::new(family, settings.seed, settings.every_type, &without).map_err(io::Error::other)?;
@@ -154,11 +158,18 @@ fn compare(
         let Some(difference) = pair.run(family, &ops, version)? else {
             let rate = ops.len() as f64 / begin.elapsed().as_secs_f64();
             println!("{} RESP{version}: {} ops the same ({rate:.0}/s)", family.name, ops.len());
-            return Ok(failures);
+            return Ok(failures + missing);
         };
         let crashed = pair.right.server.revive()?;
         let failing = &ops[..=difference.at];
         let name = failing[difference.at].name();
+        // A missing command needs no shrinking, and says nothing about the ones that are there.
+        if is_unknown(&difference.right) && !is_unknown(&difference.left) && !without.contains(&name) {
+            println!("{} RESP{version}: {name} is unknown to {}", family.name, pair.right.server.name());
+            missing += 1;
+            without.push(name);
+            continue;
+        }
         match shrink::shrink(pair, family, failing, version)? {
             Some(shrunk) => {
                 failures += 1;
@@ -175,7 +186,7 @@ fn compare(
             }
         }
         if failures >= settings.failures_max || family.mode == Mode::Raw || without.contains(&name) {
-            return Ok(failures.max(1));
+            return Ok((failures + missing).max(1));
         }
         without.push(name);
     }

@@ -167,7 +167,9 @@ fn spoil(args: &mut Vec<Vec<u8>>, rng: &mut Rng) {
     };
     // A name range is only defined while all scores of its key are equal.
     let sets_lex_scores = args[0].eq_ignore_ascii_case(b"ZADD") && args[1].starts_with(b"lex");
-    if any_of(&args[..1], NEVER_SPOILT) || sets_lex_scores {
+    // A weight that is no pattern leaves a set in the order of its hash table.
+    let weighs = any_of(args, &["BY"]);
+    if any_of(&args[..1], NEVER_SPOILT) || sets_lex_scores || weighs {
         return;
     }
     let timed = any_of(args, TIMED);

@@ -43,6 +43,9 @@ pub const NAMES: &[&str] = &[
     "timeout",
     "name",
     "lexkey",
+    "many",
+    "rank",
+    "big",
 ];
 
 /// Draws a word; an unknown name gives nothing, which `Form::parse` rules out.
@@ -50,6 +53,9 @@ pub fn draw(name: &str, rng: &mut Rng) -> Vec<u8> {
     match name {
         "key" => format!("k{}", rng.below(8)).into_bytes(),
         "lexkey" => format!("lex{}", rng.below(3)).into_bytes(),
+        "many" => one_of_many(rng),
+        "rank" => number(rng.between(-20_000, 20_000)),
+        "big" => number(rng.between(0, 2)),
         "akey" => rng.pick(ODD_KEYS).to_vec(),
         "value" => value(rng),
         "int" => int(rng),
@@ -247,6 +253,19 @@ fn member(rng: &mut Rng) -> Vec<u8> {
         17 => vec![b'y'; 60 + rng.below(20)],
         18 => one_of(rng, &["", "a", "z", "9223372036854775807", "1.5", "007"]),
         _ => format!("m{}", rng.below(300)).into_bytes(),
+    }
+}
+
+/// Members of large collections: numbers of all widths and texts of all lengths out of some tens of thousands.
+fn one_of_many(rng: &mut Rng) -> Vec<u8> {
+    let member = rng.between(0, 30_000);
+    match member % 10 {
+        0..=3 => number(member * 331),
+        4 => number(-member),
+        5 => number(member << 32),
+        6 => format!("member:{member}").into_bytes(),
+        7 => vec![b'a' + (member % 26) as u8; (member % 90) as usize],
+        _ => format!("{member:x}{}", "z".repeat((member % 23) as usize)).into_bytes(),
     }
 }
 

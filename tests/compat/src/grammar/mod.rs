@@ -10,6 +10,7 @@ mod geo;
 mod hashes;
 mod hll;
 mod keys;
+mod large;
 mod lists;
 mod multi;
 mod protocol;
@@ -68,6 +69,7 @@ pub const FAMILIES: &[Family] = &[
     bitmaps::FAMILY,
     hll::FAMILY,
     geo::FAMILY,
+    large::FAMILY,
     sort::FAMILY,
     multi::FAMILY,
     scripting::FAMILY,
