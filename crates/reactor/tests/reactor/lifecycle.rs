@@ -256,6 +256,34 @@ on_both_drivers! {
         other.until(|other| other.bytes(token) == b"before after");
     }
 
+    /// With one event per turn, received bytes wait inside the driver when their connection is taken; the new home
+    /// pauses it at once, while more arrives.
+    fn bytes_received_but_not_told_move_along_in_order(choice) {
+        let mut rig = Rig::with(choice, &Config { events_max: 1, ..Config::default() });
+        let mut pairs: Vec<_> = (0..8).map(|_| rig.connect()).collect();
+        rig.rest(Duration::from_millis(10));
+        for (client, _) in &mut pairs {
+            client.write_all(b"before ").unwrap();
+        }
+        thread::sleep(Duration::from_millis(5));
+        rig.until(|rig| !rig.seen.is_empty());
+        let mut other = Rig::new(choice);
+        for (client, token) in &mut pairs {
+            let told = rig.bytes(*token);
+            let socket = rig.reactor.take(*token).unwrap();
+            client.write_all(b"after").unwrap();
+            thread::sleep(Duration::from_millis(1));
+            let moved = other.reactor.register(socket).unwrap();
+            other.reactor.pause(moved);
+            other.turn(Duration::from_millis(1));
+            other.turn(Duration::from_millis(1));
+            other.reactor.resume(moved);
+            other.until(|other| [told.clone(), other.bytes(moved)].concat() == b"before after");
+            other.reactor.close(moved);
+            other.seen.clear();
+        }
+    }
+
     fn other_connections_are_served_while_one_is_taken(choice) {
         let mut rig = Rig::new(choice);
         let (mut client, moving) = rig.connect();

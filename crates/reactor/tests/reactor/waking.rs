@@ -1,5 +1,6 @@
 //! Sleeping and waking: no wake is lost, and an idle reactor costs nothing.
 
+use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -69,6 +70,18 @@ on_both_drivers! {
         let start = Instant::now();
         rig.reactor.turn(None, || false, |_| {}).unwrap();
         assert!(start.elapsed() < Duration::from_secs(2));
+    }
+
+    fn a_caller_that_never_sleeps_is_served(choice) {
+        let mut rig = Rig::new(choice);
+        let (mut client, token) = rig.connect();
+        rig.turn(Duration::ZERO);
+        client.write_all(b"busy").unwrap();
+        let start = Instant::now();
+        while rig.bytes(token) != b"busy" {
+            assert!(start.elapsed() < STALL);
+            rig.turn(Duration::ZERO);
+        }
     }
 
     fn an_interrupt_is_kept_for_the_next_sleep(choice) {
