@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 pub mod ctx;
+pub mod deadline;
 pub mod fault;
 pub mod item;
 pub mod list;

@@ -1,7 +1,11 @@
-//! GET key
+//! GET, GETDEL and GETEX: the value, and what becomes of the key afterwards.
 
+use darter_store::Event;
 use darter_wire::{Args, Reply};
 
+use super::{EXPIRE_EVENT, PERSIST_EVENT};
+use crate::deadline::{self, Deadline};
+use crate::reader::Reader;
 use crate::spec::{Group, Keys, Spec};
 use crate::{Ctx, DataCommand, Fault};
 
@@ -14,6 +18,28 @@ pub const GET: DataCommand = DataCommand {
         "Returns the string value of a key.",
     ),
     run: get,
+};
+
+/// GETDEL.
+pub const GETDEL: DataCommand = DataCommand {
+    spec: Spec::shrink("getdel", 2, Keys::ONE).fast().doc(
+        Group::String,
+        "6.2.0",
+        "key",
+        "Returns the string value of a key and deletes the key.",
+    ),
+    run: getdel,
+};
+
+/// GETEX.
+pub const GETEX: DataCommand = DataCommand {
+    spec: Spec::shrink("getex", -2, Keys::ONE).fast().doc(
+        Group::String,
+        "6.2.0",
+        "key [EX seconds | PX milliseconds | EXAT unix-time-seconds | PXAT unix-time-milliseconds | PERSIST]",
+        "Returns the string value of a key and sets or removes its deadline.",
+    ),
+    run: getex,
 };
 
 fn get(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
@@ -31,4 +57,52 @@ pub(crate) fn reply_text(reply: &mut Reply<'_>, text: darter_store::Text<'_>) {
         darter_store::Text::Plain(bytes) => reply.bulk(bytes),
         packed => reply.bulk_with(packed.len(), |out| packed.write_to(out)),
     }
+}
+
+fn getdel(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let mut place = ctx.read(args.at(1));
+    match place.text()? {
+        None => reply.null(),
+        Some(text) => {
+            reply_text(reply, text);
+            place.remove();
+            place.changed(Event::DEL);
+        }
+    }
+    Ok(())
+}
+
+fn getex(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let (mut deadline, mut persist) = (None, false);
+    let mut reader = Reader::new(args, 2);
+    while !reader.is_done() {
+        if !persist && let Some(found) = Deadline::take(&mut reader) {
+            deadline::put(&mut deadline, found)?;
+        } else if deadline.is_none() && reader.take("PERSIST") {
+            persist = true;
+        } else {
+            return Err(Fault::Syntax);
+        }
+    }
+    let now_ms = ctx.now_ms;
+    let mut place = ctx.read(args.at(1));
+    let Some(text) = place.text()? else {
+        reply.null();
+        return Ok(());
+    };
+    reply_text(reply, text);
+    if let Some(deadline) = deadline {
+        let ms = deadline.resolve(now_ms, "getex")?;
+        if deadline.unit().is_absolute() && ms <= now_ms {
+            place.remove();
+            place.changed(Event::DEL);
+        } else {
+            place.set_deadline(Some(ms))?;
+            place.changed(EXPIRE_EVENT);
+        }
+    } else if persist && place.deadline_ms().is_some() {
+        place.set_deadline(None)?;
+        place.changed(PERSIST_EVENT);
+    }
+    Ok(())
 }

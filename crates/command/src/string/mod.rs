@@ -1,13 +1,54 @@
 //! Strings: values of up to `proto-max-bulk-len` bytes.
 
+pub mod compare;
+pub mod count;
 pub mod get;
+pub mod increx;
+pub mod lcs;
+pub mod many;
+pub mod range;
 pub mod set;
+#[cfg(test)]
+mod tests;
+pub mod throttle;
 
 use crate::DataCommand;
 use darter_store::Event;
 use darter_store::change::Class;
 
 /// The family's commands.
-pub const FAMILY: &[DataCommand] = &[get::GET, set::SET];
+pub const FAMILY: &[DataCommand] = &[
+    range::APPEND,
+    range::PREPEND,
+    count::DECR,
+    count::DECRBY,
+    compare::DELEX,
+    compare::DELIFEQ,
+    compare::DIGEST,
+    get::GET,
+    get::GETDEL,
+    get::GETEX,
+    range::GETRANGE,
+    set::GETSET,
+    count::INCR,
+    count::INCRBY,
+    count::INCRBYFLOAT,
+    increx::INCREX,
+    lcs::LCS,
+    many::MGET,
+    many::MSET,
+    many::MSETEX,
+    many::MSETNX,
+    set::PSETEX,
+    set::SET,
+    set::SETEX,
+    set::SETNX,
+    range::SETRANGE,
+    range::STRLEN,
+    range::SUBSTR,
+    throttle::THROTTLE,
+];
 
 pub(crate) const SET_EVENT: Event = Event::new(Class::STRING, "set");
+pub(crate) const EXPIRE_EVENT: Event = Event::new(Class::GENERIC, "expire");
+pub(crate) const PERSIST_EVENT: Event = Event::new(Class::GENERIC, "persist");

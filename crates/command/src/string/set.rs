@@ -1,9 +1,13 @@
-//! SET key value
+//! SET and the older commands that are parts of it: SETNX, SETEX, PSETEX, GETSET.
 
 use darter_store::Expiry;
 use darter_wire::{Args, Reply};
 
-use super::SET_EVENT;
+use super::compare::Condition;
+use super::get::reply_text;
+use super::{EXPIRE_EVENT, SET_EVENT};
+use crate::deadline::{self, Deadline, Unit};
+use crate::reader::Reader;
 use crate::spec::{Group, Keys, Spec};
 use crate::{Ctx, DataCommand, Fault};
 
@@ -12,16 +16,190 @@ pub const SET: DataCommand = DataCommand {
     spec: Spec::write("set", -3, Keys::ONE).doc(
         Group::String,
         "1.0.0",
-        "key value",
-        "Sets the string value of a key.",
+        "key value [NX | XX | IFEQ value | IFNE value | IFDEQ digest | IFDNE digest] [GET] \
+         [EX seconds | PX milliseconds | EXAT unix-time-seconds | PXAT unix-time-milliseconds | KEEPTTL] [STICK]",
+        "Sets the string value of a key, whatever its type was.",
     ),
     run: set,
 };
 
+/// SETNX.
+pub const SETNX: DataCommand = DataCommand {
+    spec: Spec::write("setnx", 3, Keys::ONE).fast().doc(
+        Group::String,
+        "1.0.0",
+        "key value",
+        "Sets the string value of a key unless the key exists.",
+    ),
+    run: setnx,
+};
+
+/// SETEX.
+pub const SETEX: DataCommand = DataCommand {
+    spec: Spec::write("setex", 4, Keys::ONE).doc(
+        Group::String,
+        "2.0.0",
+        "key seconds value",
+        "Sets the string value of a key and its time to live.",
+    ),
+    run: setex,
+};
+
+/// PSETEX.
+pub const PSETEX: DataCommand = DataCommand {
+    spec: Spec::write("psetex", 4, Keys::ONE).doc(
+        Group::String,
+        "2.6.0",
+        "key milliseconds value",
+        "Sets the string value of a key and its time to live in milliseconds.",
+    ),
+    run: psetex,
+};
+
+/// GETSET.
+pub const GETSET: DataCommand = DataCommand {
+    spec: Spec::write("getset", 3, Keys::ONE).fast().doc(
+        Group::String,
+        "1.0.0",
+        "key value",
+        "Returns the string value of a key and sets another.",
+    ),
+    run: getset,
+};
+
 fn set(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    if args.len() != 3 {
+        return set_with(ctx, args, reply);
+    }
     let mut place = ctx.at(args.at(1));
     place.put_text(args.at(2), Expiry::None)?;
     place.changed(SET_EVENT);
     reply.ok();
+    Ok(())
+}
+
+/// What may follow `SET key value`.
+#[derive(Default)]
+struct Options<'a> {
+    condition: Option<Condition<'a>>,
+    deadline: Option<Deadline<'a>>,
+    keeps_ttl: bool,
+    answers_old: bool,
+    sticks: bool,
+}
+
+impl<'a> Options<'a> {
+    fn parse(args: Args<'a>) -> Result<Options<'a>, Fault> {
+        let mut options = Options::default();
+        let mut reader = Reader::new(args, 3);
+        while !reader.is_done() {
+            if let Some(condition) = Condition::take(&mut reader, true)? {
+                // the same word may come twice, as in Redis
+                if options.condition.is_some_and(|there| there != condition || !there.is_about_presence()) {
+                    return Err(Fault::Syntax);
+                }
+                options.condition = Some(condition);
+            } else if !options.keeps_ttl && let Some(deadline) = Deadline::take(&mut reader) {
+                deadline::put(&mut options.deadline, deadline)?;
+            } else if options.deadline.is_none() && reader.take("KEEPTTL") {
+                options.keeps_ttl = true;
+            } else if reader.take("GET") {
+                options.answers_old = true;
+            } else if reader.take("STICK") {
+                options.sticks = true;
+            } else {
+                return Err(Fault::Syntax);
+            }
+        }
+        Ok(options)
+    }
+
+    fn expiry(&self, now_ms: u64) -> Result<Expiry, Fault> {
+        match self.deadline {
+            Some(deadline) => Ok(Expiry::At(deadline.resolve(now_ms, "set")?)),
+            None if self.keeps_ttl => Ok(Expiry::Keep),
+            None => Ok(Expiry::None),
+        }
+    }
+}
+
+#[inline(never)]
+fn set_with(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let options = Options::parse(args)?;
+    let expiry = options.expiry(ctx.now_ms)?;
+    let name = args.at(1);
+    let mut place = if options.answers_old { ctx.read(name) } else { ctx.at(name) };
+    if options.answers_old {
+        match place.text()? {
+            Some(text) => reply_text(reply, text),
+            None => reply.null(),
+        }
+    }
+    if let Some(condition) = options.condition
+        && !condition.holds(&place)?
+    {
+        if !options.answers_old {
+            reply.null();
+        }
+        return Ok(());
+    }
+    place.put_text(args.at(2), expiry)?;
+    if options.sticks {
+        place.set_sticky(true);
+    }
+    place.changed(SET_EVENT);
+    if matches!(expiry, Expiry::At(_)) {
+        place.changed(EXPIRE_EVENT);
+    }
+    if !options.answers_old {
+        reply.ok();
+    }
+    Ok(())
+}
+
+fn setnx(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let mut place = ctx.at(args.at(1));
+    if place.exists() {
+        reply.int(0);
+    } else {
+        place.put_text(args.at(2), Expiry::None)?;
+        place.changed(SET_EVENT);
+        reply.int(1);
+    }
+    Ok(())
+}
+
+fn setex(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    set_for(ctx, args, Unit::Seconds, "setex", reply)
+}
+
+fn psetex(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    set_for(ctx, args, Unit::Millis, "psetex", reply)
+}
+
+fn set_for(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    unit: Unit,
+    command: &'static str,
+    reply: &mut Reply<'_>,
+) -> Result<(), Fault> {
+    let ms = Deadline::new(args.at(2), unit).resolve(ctx.now_ms, command)?;
+    let mut place = ctx.at(args.at(1));
+    place.put_text(args.at(3), Expiry::At(ms))?;
+    place.changed(SET_EVENT);
+    place.changed(EXPIRE_EVENT);
+    reply.ok();
+    Ok(())
+}
+
+fn getset(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let mut place = ctx.read(args.at(1));
+    match place.text()? {
+        Some(text) => reply_text(reply, text),
+        None => reply.null(),
+    }
+    place.put_text(args.at(2), Expiry::None)?;
+    place.changed(SET_EVENT);
     Ok(())
 }

@@ -1,0 +1,112 @@
+//! `EX`, `PX`, `EXAT`, `PXAT`: when a key shall die, as commands spell it.
+
+use crate::fault::Fault;
+use crate::reader::{self, Reader};
+
+/// What a number of time counts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Unit {
+    /// Seconds from now.
+    Seconds,
+    /// Milliseconds from now.
+    Millis,
+    /// Unix time in seconds.
+    UnixSeconds,
+    /// Unix time in milliseconds.
+    UnixMillis,
+}
+
+impl Unit {
+    /// Whether it counts from 1970 and not from now.
+    pub fn is_absolute(self) -> bool {
+        matches!(self, Unit::UnixSeconds | Unit::UnixMillis)
+    }
+
+    fn scale(self) -> i64 {
+        match self {
+            Unit::Seconds | Unit::UnixSeconds => 1000,
+            Unit::Millis | Unit::UnixMillis => 1,
+        }
+    }
+
+    /// The Unix time in milliseconds that `n` of this unit mean; it may lie before 1970.
+    pub fn unix_ms(self, n: i64, now_ms: u64) -> Option<i64> {
+        let base = if self.is_absolute() { 0 } else { i64::try_from(now_ms).ok()? };
+        n.checked_mul(self.scale())?.checked_add(base)
+    }
+}
+
+/// A deadline as it was written: read first, made sense of when its turn comes.
+#[derive(Clone, Copy, Debug)]
+pub struct Deadline<'a> {
+    arg: &'a [u8],
+    unit: Unit,
+}
+
+impl<'a> Deadline<'a> {
+    /// The number `arg` in `unit`.
+    pub fn new(arg: &'a [u8], unit: Unit) -> Deadline<'a> {
+        Deadline { arg, unit }
+    }
+
+    /// Reads `EX n` or one of its kin, if it comes next.
+    pub fn take(reader: &mut Reader<'a>) -> Option<Deadline<'a>> {
+        const WORDS: [(&str, Unit); 4] = [
+            ("EX", Unit::Seconds),
+            ("PX", Unit::Millis),
+            ("EXAT", Unit::UnixSeconds),
+            ("PXAT", Unit::UnixMillis),
+        ];
+        let (_, unit) = WORDS.iter().find(|(word, _)| reader.take_with(word, 1))?;
+        Some(Deadline { arg: reader.bytes().ok()?, unit: *unit })
+    }
+
+    /// Its unit.
+    pub fn unit(self) -> Unit {
+        self.unit
+    }
+
+    /// The Unix time in milliseconds.
+    ///
+    /// Errors: no integer; not positive or past the range, which names `command`.
+    pub fn resolve(self, now_ms: u64, command: &'static str) -> Result<u64, Fault> {
+        let n = reader::int(self.arg)?;
+        let refused = Fault::InvalidExpire(command);
+        if n <= 0 {
+            return Err(refused);
+        }
+        self.unit.unix_ms(n, now_ms).and_then(|ms| u64::try_from(ms).ok()).ok_or(refused)
+    }
+}
+
+/// Keeps the later of two deadlines of the same unit; different units do not go together.
+pub fn put<'a>(slot: &mut Option<Deadline<'a>>, deadline: Deadline<'a>) -> Result<(), Fault> {
+    match slot {
+        Some(there) if there.unit != deadline.unit => Err(Fault::Syntax),
+        _ => {
+            *slot = Some(deadline);
+            Ok(())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_become_unix_milliseconds_or_are_refused() {
+        let of = |arg: &'static str, unit| Deadline::new(arg.as_bytes(), unit).resolve(1_000_000, "set");
+        assert_eq!(of("10", Unit::Seconds), Ok(1_010_000));
+        assert_eq!(of("10", Unit::Millis), Ok(1_000_010));
+        assert_eq!(of("10", Unit::UnixSeconds), Ok(10_000));
+        assert_eq!(of("10", Unit::UnixMillis), Ok(10));
+        let refused = Err(Fault::InvalidExpire("set"));
+        assert_eq!(of("0", Unit::Seconds), refused);
+        assert_eq!(of("-5", Unit::UnixMillis), refused);
+        assert_eq!(of("9223372036854775807", Unit::Seconds), refused);
+        assert_eq!(of("9223372036854775807", Unit::Millis), refused);
+        assert_eq!(of("9223372036854775", Unit::UnixSeconds), Ok(9_223_372_036_854_775_000));
+        assert_eq!(of("x", Unit::Seconds), Err(Fault::NotInteger));
+    }
+}

@@ -1,0 +1,162 @@
+//! Values compared before something happens: SET's conditions, DELEX, DELIFEQ, and DIGEST to compare by.
+
+use darter_store::{Event, Keyed, Text};
+use darter_wire::{Args, Reply};
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::reader::Reader;
+use crate::spec::{Group, Keys, Spec};
+use crate::{Ctx, DataCommand, Fault};
+
+/// DELEX.
+pub const DELEX: DataCommand = DataCommand {
+    spec: Spec::shrink("delex", -2, Keys::ONE)
+        .fast()
+        .doc(
+            Group::String,
+            "8.4.0",
+            "key [IFEQ value | IFNE value | IFDEQ digest | IFDNE digest]",
+            "Deletes a key if its string value, or the digest of it, is the one given.",
+        )
+        .cost("O(1), with digests O(N) over the length of the value"),
+    run: delex,
+};
+
+/// DELIFEQ, as Valkey 9 has it.
+pub const DELIFEQ: DataCommand = DataCommand {
+    spec: Spec::shrink("delifeq", 3, Keys::ONE).fast().doc(
+        Group::String,
+        "9.0.0",
+        "key value",
+        "Deletes a key if its string value is the one given.",
+    ),
+    run: delifeq,
+};
+
+/// DIGEST.
+pub const DIGEST: DataCommand = DataCommand {
+    spec: Spec::read("digest", 2, Keys::ONE)
+        .fast()
+        .doc(Group::String, "8.4.0", "key", "Returns the XXH3 digest of a string value, in hexadecimal.")
+        .cost("O(N) over the length of the value"),
+    run: digest,
+};
+
+/// What must hold of a key for a write to happen.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Condition<'a> {
+    /// The key is missing (`NX`).
+    Absent,
+    /// The key is there (`XX`).
+    Present,
+    /// The key is there with this value (`IFEQ`).
+    Is(&'a [u8]),
+    /// The key is missing or has another value (`IFNE`).
+    IsNot(&'a [u8]),
+    /// The key is there and its value has this digest (`IFDEQ`).
+    HasDigest(u64),
+    /// The key is missing or its value has another digest (`IFDNE`).
+    HasNotDigest(u64),
+}
+
+impl<'a> Condition<'a> {
+    /// Reads a condition, if one comes next; `NX` and `XX` only `with_presence`.
+    ///
+    /// Errors: a digest that is none.
+    pub fn take(reader: &mut Reader<'a>, with_presence: bool) -> Result<Option<Condition<'a>>, Fault> {
+        Ok(Some(if with_presence && reader.take("NX") {
+            Condition::Absent
+        } else if with_presence && reader.take("XX") {
+            Condition::Present
+        } else if reader.take_with("IFEQ", 1) {
+            Condition::Is(reader.bytes()?)
+        } else if reader.take_with("IFNE", 1) {
+            Condition::IsNot(reader.bytes()?)
+        } else if reader.take_with("IFDEQ", 1) {
+            Condition::HasDigest(parse_digest(reader.bytes()?)?)
+        } else if reader.take_with("IFDNE", 1) {
+            Condition::HasNotDigest(parse_digest(reader.bytes()?)?)
+        } else {
+            return Ok(None);
+        }))
+    }
+
+    /// Whether only the key's presence matters.
+    pub fn is_about_presence(self) -> bool {
+        matches!(self, Condition::Absent | Condition::Present)
+    }
+
+    /// Whether it holds at `place`.
+    ///
+    /// Errors: the value matters and is no string.
+    pub fn holds(self, place: &Keyed<'_>) -> Result<bool, Fault> {
+        match self {
+            Condition::Absent => return Ok(!place.exists()),
+            Condition::Present => return Ok(place.exists()),
+            _ => {}
+        }
+        let Some(text) = place.text()? else {
+            return Ok(matches!(self, Condition::IsNot(_) | Condition::HasNotDigest(_)));
+        };
+        Ok(match self {
+            Condition::Is(value) => text.equals(value),
+            Condition::IsNot(value) => !text.equals(value),
+            Condition::HasDigest(digest) => digest_of(text) == digest,
+            Condition::HasNotDigest(digest) => digest_of(text) != digest,
+            Condition::Absent | Condition::Present => false,
+        })
+    }
+}
+
+const DIGEST_LEN: usize = 16;
+
+fn digest_of(text: Text<'_>) -> u64 {
+    xxh3_64(&text.bytes())
+}
+
+fn parse_digest(arg: &[u8]) -> Result<u64, Fault> {
+    let refused = Fault::text("ERR digest must be exactly 16 hexadecimal characters");
+    if arg.len() != DIGEST_LEN {
+        return Err(refused);
+    }
+    arg.iter().try_fold(0, |sum, &byte| {
+        let digit = char::from(byte).to_digit(16).ok_or_else(|| refused.clone())?;
+        Ok(sum << 4 | u64::from(digit))
+    })
+}
+
+fn delex(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let mut reader = Reader::new(args, 2);
+    let condition = Condition::take(&mut reader, false)?;
+    reader.end()?;
+    let mut place = ctx.at(args.at(1));
+    let holds = match condition {
+        Some(condition) => place.exists() && condition.holds(&place)?,
+        None => place.exists(),
+    };
+    delete_if(&mut place, holds, reply);
+    Ok(())
+}
+
+fn delifeq(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let mut place = ctx.at(args.at(1));
+    let holds = Condition::Is(args.at(2)).holds(&place)?;
+    delete_if(&mut place, holds, reply);
+    Ok(())
+}
+
+fn delete_if(place: &mut Keyed<'_>, holds: bool, reply: &mut Reply<'_>) {
+    if holds {
+        place.remove();
+        place.changed(Event::DEL);
+    }
+    reply.int(i64::from(holds));
+}
+
+fn digest(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    match ctx.read(args.at(1)).text()? {
+        Some(text) => reply.bulk(format!("{:016x}", digest_of(text)).as_bytes()),
+        None => reply.null(),
+    }
+    Ok(())
+}

@@ -1,0 +1,168 @@
+//! Parts of a string: APPEND, PREPEND, SETRANGE, GETRANGE, SUBSTR, STRLEN.
+
+use darter_store::change::Class;
+use darter_store::{Event, Expiry, Text};
+use darter_wire::{Args, Reply};
+
+use crate::reader;
+use crate::spec::{Group, Keys, Spec};
+use crate::{Ctx, DataCommand, Fault};
+
+/// APPEND.
+pub const APPEND: DataCommand = DataCommand {
+    spec: Spec::write("append", 3, Keys::ONE).fast().doc(
+        Group::String,
+        "2.0.0",
+        "key value",
+        "Adds bytes to the end of a string, which is made when missing.",
+    ),
+    run: append,
+};
+
+/// PREPEND, as Dragonfly has it.
+pub const PREPEND: DataCommand = DataCommand {
+    spec: Spec::write("prepend", 3, Keys::ONE)
+        .fast()
+        .doc(
+            Group::String,
+            "1.0.0",
+            "key value",
+            "Adds bytes to the front of a string, which is made when missing.",
+        )
+        .cost("O(N) over the length of the string"),
+    run: prepend,
+};
+
+/// SETRANGE.
+pub const SETRANGE: DataCommand = DataCommand {
+    spec: Spec::write("setrange", 4, Keys::ONE)
+        .doc(
+            Group::String,
+            "2.2.0",
+            "key offset value",
+            "Overwrites a string from an offset on; zeros fill the gap before it.",
+        )
+        .cost("O(M) over the length of the bytes given, O(N) when the string grows"),
+    run: setrange,
+};
+
+/// GETRANGE.
+pub const GETRANGE: DataCommand = DataCommand {
+    spec: Spec::read("getrange", 4, Keys::ONE)
+        .doc(Group::String, "2.4.0", "key start end", "Returns the bytes of a string between two offsets.")
+        .cost("O(N) over the length of the answer"),
+    run: getrange,
+};
+
+/// SUBSTR.
+pub const SUBSTR: DataCommand = DataCommand {
+    spec: Spec::read("substr", 4, Keys::ONE)
+        .doc(Group::String, "1.0.0", "key start end", "Returns the bytes of a string between two offsets.")
+        .cost("O(N) over the length of the answer"),
+    run: getrange,
+};
+
+/// STRLEN.
+pub const STRLEN: DataCommand = DataCommand {
+    spec: Spec::read("strlen", 2, Keys::ONE).fast().doc(
+        Group::String,
+        "2.2.0",
+        "key",
+        "Returns the length of a string in bytes.",
+    ),
+    run: strlen,
+};
+
+const APPEND_EVENT: Event = Event::new(Class::STRING, "append");
+const PREPEND_EVENT: Event = Event::new(Class::STRING, "prepend");
+const SETRANGE_EVENT: Event = Event::new(Class::STRING, "setrange");
+
+/// `a + b`, unless that is longer than a string may be.
+fn joint_len(ctx: &Ctx<'_>, a: usize, b: usize) -> Result<usize, Fault> {
+    match a.checked_add(b) {
+        Some(len) if len as u64 <= ctx.env.proto_max_bulk_len => Ok(len),
+        _ => Err(Fault::TooLong),
+    }
+}
+
+fn append(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    join(ctx, args, APPEND_EVENT, reply)
+}
+
+fn prepend(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    join(ctx, args, PREPEND_EVENT, reply)
+}
+
+fn join(ctx: &mut Ctx<'_>, args: Args<'_>, event: Event, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let (name, more) = (args.at(1), args.at(2));
+    let old_len = ctx.at(name).text()?.map(Text::len);
+    let len = match old_len {
+        Some(old_len) => joint_len(ctx, old_len, more.len())?,
+        None => more.len(),
+    };
+    let mut place = ctx.at(name);
+    match old_len {
+        None => place.put_text(more, Expiry::None)?,
+        Some(old_len) => {
+            let value = place.edit_text(len)?;
+            if event == PREPEND_EVENT {
+                value.copy_within(..old_len, more.len());
+                value[..more.len()].copy_from_slice(more);
+            } else {
+                value[old_len..].copy_from_slice(more);
+            }
+        }
+    }
+    place.changed(event);
+    reply.int_len(len);
+    Ok(())
+}
+
+fn setrange(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let patch = args.at(3);
+    let offset = usize::try_from(reader::int(args.at(2))?)
+        .map_err(|_| Fault::text("ERR offset is out of range"))?;
+    let limit = joint_len(ctx, offset, patch.len());
+    let mut place = ctx.at(args.at(1));
+    let old_len = place.text()?.map_or(0, Text::len);
+    if patch.is_empty() {
+        reply.int_len(old_len);
+        return Ok(());
+    }
+    let end = limit?;
+    let value = place.edit_text(end.max(old_len))?;
+    value[offset..end].copy_from_slice(patch);
+    place.changed(SETRANGE_EVENT);
+    reply.int_len(end.max(old_len));
+    Ok(())
+}
+
+fn getrange(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let (start, end) = (reader::int(args.at(2))?, reader::int(args.at(3))?);
+    let place = ctx.read(args.at(1));
+    let text = place.text()?.unwrap_or(Text::Plain(b""));
+    match range_of(text.len(), start, end) {
+        Some((from, to)) => reply.bulk(text.bytes().get(from..to).unwrap_or_default()),
+        None => reply.bulk(b""),
+    }
+    Ok(())
+}
+
+/// The bytes `from..to` that the offsets `start` and `end` of a string mean; negative ones count from its end.
+pub(crate) fn range_of(len: usize, start: i64, end: i64) -> Option<(usize, usize)> {
+    let len = i64::try_from(len).ok()?;
+    if start < 0 && end < 0 && start > end {
+        return None;
+    }
+    let from_front = |at: i64| if at < 0 { at.saturating_add(len).max(0) } else { at };
+    let (start, end) = (from_front(start), from_front(end).min(len - 1));
+    if start > end {
+        return None;
+    }
+    Some((usize::try_from(start).ok()?, usize::try_from(end).ok()? + 1))
+}
+
+fn strlen(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    reply.int_len(ctx.read(args.at(1)).text()?.map_or(0, Text::len));
+    Ok(())
+}
