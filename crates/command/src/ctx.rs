@@ -1,5 +1,6 @@
 //! What a command body may touch while it runs.
 
+use darter_store::shard::Full;
 use darter_store::{Key, Keyed, Record, Shard};
 use darter_txn::{Part, ShardSet};
 use darter_wire::Reply;
@@ -145,6 +146,24 @@ impl<'a> Ctx<'a> {
         let key = self.key(name);
         let (db, now_ms) = (self.db, self.now_ms);
         Keyed::read(&mut self.shards.part_mut(key).shard, db, key, now_ms)
+    }
+
+    /// Moves what is at `from` to `to`, both `(database, key)`, over whatever is there; returns whether
+    /// there was something. The caller reports the events.
+    ///
+    /// Errors: no room; nothing changed. Cost: O(value) when the keys are in different shards.
+    pub fn rename(&mut self, from: (usize, &[u8]), to: (usize, &[u8])) -> Result<bool, Full> {
+        let (source, target) = (self.key(from.1), self.key(to.1));
+        let router = self.shards.router();
+        if router.shard_of(source.hash) == router.shard_of(target.hash) {
+            let now_ms = self.now_ms;
+            let shard = &mut self.shards.part_mut(source).shard;
+            return shard.rename((from.0, source), (to.0, target), now_ms);
+        }
+        let Some(value) = self.at_db(from.0, from.1).copy() else { return Ok(false) };
+        self.at_db(to.0, to.1).put_copy(&value)?;
+        self.at_db(from.0, from.1).remove();
+        Ok(true)
     }
 
     /// Looks at a key without changing or counting anything; several may be looked at together.

@@ -8,10 +8,13 @@ pub mod ctx;
 pub mod deadline;
 pub mod fault;
 pub mod item;
+pub mod keys;
 pub mod list;
 pub mod reader;
 pub mod spec;
 pub mod string;
+#[cfg(test)]
+pub(crate) mod testing;
 
 pub use ctx::{Ctx, Env, OnTimeout, Wait};
 pub use fault::Fault;
@@ -25,4 +28,4 @@ pub type Run = fn(&mut Ctx<'_>, darter_wire::Args<'_>, &mut darter_wire::Reply<'
 pub type DataCommand = Command<Run>;
 
 /// Every family, in the order `COMMAND` lists them.
-pub const FAMILIES: &[&[DataCommand]] = &[string::FAMILY, list::FAMILY];
+pub const FAMILIES: &[&[DataCommand]] = &[string::FAMILY, list::FAMILY, keys::FAMILY];

@@ -162,8 +162,10 @@ pub enum Keys {
 pub enum Reach {
     /// The shards of its keys.
     Keys,
-    /// Every shard (SORT with patterns, FLUSHALL, SWAPDB).
+    /// Every shard (FLUSHALL, SWAPDB).
     All,
+    /// Every shard if the arguments ask for it (SORT with patterns), else those of the keys.
+    AllIf(fn(Args<'_>) -> bool),
     /// A contiguous run of shards, computed from the arguments (SCAN): start and length.
     Run(fn(Args<'_>, u16) -> (u16, u16)),
 }

@@ -7,7 +7,7 @@ use darter_command::{Ctx, Fault, Reach, Spec, Wait};
 use darter_latch::{Grant, Waiter, acquire, drive, drive_one, queue_for};
 use darter_reactor::Token;
 use darter_store::Key;
-use darter_store::change::{Change, Listeners};
+use darter_store::change::{Change, Class, Listeners};
 use darter_txn::waiters::Parked;
 use darter_txn::{LockSet, Part, Router, ShardSet};
 use darter_wire::{Args, Reply};
@@ -54,7 +54,10 @@ pub fn add_locks(spec: &Spec, args: Args<'_>, router: &Router, set: &mut LockSet
         Reach::Keys => {
             spec.each_key(args, &mut |at| set.add(router.shard_of(router.key(args.at(at)).hash)));
         }
-        Reach::All => (0..router.shards_len()).for_each(|id| set.add(id)),
+        Reach::AllIf(needs_all) if !needs_all(args) => {
+            spec.each_key(args, &mut |at| set.add(router.shard_of(router.key(args.at(at)).hash)));
+        }
+        Reach::All | Reach::AllIf(_) => (0..router.shards_len()).for_each(|id| set.add(id)),
         Reach::Run(find) => {
             let (first, len) = find(args, router.shards_len());
             (first..first.saturating_add(len).min(router.shards_len())).for_each(|id| set.add(id));
@@ -277,7 +280,8 @@ pub fn pass_changes(core: &mut Core, grant: &mut Shards) {
 
 fn touch_watches(part: &mut Part) -> Vec<Change> {
     let changes = part.shard.changes.take();
-    for change in &changes {
+    // a read that misses is told about, but it changes nothing
+    for change in changes.iter().filter(|change| change.event.class != Class::KEY_MISS) {
         part.watches.touch(change.db, &change.key);
     }
     if part.watches.is_empty() {

@@ -42,7 +42,9 @@ impl<'a> Options<'a> {
         let mut options = Options::default();
         let mut reader = Reader::new(args, 2);
         while !reader.is_done() {
-            if !options.persists && let Some(deadline) = Deadline::take(&mut reader) {
+            if !options.persists
+                && let Some(deadline) = Deadline::take(&mut reader)
+            {
                 deadline::put(&mut options.deadline, deadline)?;
             } else if options.by_float.is_none() && reader.take_with("BYINT", 1) {
                 options.by_int = Some(reader.bytes()?);

@@ -72,7 +72,9 @@ fn lcs(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), F
 
 fn value<'a>(ctx: &mut Ctx<'_>, name: &'a [u8]) -> Result<Cow<'a, [u8]>, Fault> {
     match ctx.read(name).text() {
-        Ok(text) => Ok(text.map_or(Cow::Borrowed(b"".as_slice()), |text| Cow::Owned(text.bytes().into_owned()))),
+        Ok(text) => {
+            Ok(text.map_or(Cow::Borrowed(b"".as_slice()), |text| Cow::Owned(text.bytes().into_owned())))
+        }
         Err(_) => Err(Fault::text("ERR The specified keys must contain string values")),
     }
 }
@@ -88,7 +90,8 @@ impl Table {
     fn of(a: &[u8], b: &[u8], bytes_max: u64) -> Result<Table, Fault> {
         let width = b.len() + 1;
         let cells = (a.len() + 1).checked_mul(width);
-        let Some(cells) = cells.filter(|&n| (n as u64).saturating_mul(size_of::<u32>() as u64) <= bytes_max) else {
+        let Some(cells) = cells.filter(|&n| (n as u64).saturating_mul(size_of::<u32>() as u64) <= bytes_max)
+        else {
             return Err(Fault::text(
                 "ERR Insufficient memory, transient memory for LCS exceeds proto-max-bulk-len",
             ));

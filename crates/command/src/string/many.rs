@@ -95,7 +95,13 @@ fn msetnx(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()
     Ok(())
 }
 
-fn put_all(ctx: &mut Ctx<'_>, args: Args<'_>, first: usize, count: usize, expiry: Expiry) -> Result<(), Fault> {
+fn put_all(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    first: usize,
+    count: usize,
+    expiry: Expiry,
+) -> Result<(), Fault> {
     for (name, value) in pairs(args, first, count) {
         let mut place = ctx.at(name);
         place.put_text(value, expiry)?;

@@ -77,12 +77,9 @@ const APPEND_EVENT: Event = Event::new(Class::STRING, "append");
 const PREPEND_EVENT: Event = Event::new(Class::STRING, "prepend");
 const SETRANGE_EVENT: Event = Event::new(Class::STRING, "setrange");
 
-/// `a + b`, unless that is longer than a string may be.
-fn joint_len(ctx: &Ctx<'_>, a: usize, b: usize) -> Result<usize, Fault> {
-    match a.checked_add(b) {
-        Some(len) if len as u64 <= ctx.env.proto_max_bulk_len => Ok(len),
-        _ => Err(Fault::TooLong),
-    }
+/// `a + b`, unless that is more than `max`.
+fn joint_len(a: usize, b: usize, max: u64) -> Result<usize, Fault> {
+    a.checked_add(b).filter(|&len| len as u64 <= max).ok_or(Fault::TooLong)
 }
 
 fn append(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
@@ -94,16 +91,15 @@ fn prepend(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(
 }
 
 fn join(ctx: &mut Ctx<'_>, args: Args<'_>, event: Event, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    let (name, more) = (args.at(1), args.at(2));
-    let old_len = ctx.at(name).text()?.map(Text::len);
-    let len = match old_len {
-        Some(old_len) => joint_len(ctx, old_len, more.len())?,
-        None => more.len(),
-    };
-    let mut place = ctx.at(name);
-    match old_len {
-        None => place.put_text(more, Expiry::None)?,
+    let (more, max) = (args.at(2), ctx.env.proto_max_bulk_len);
+    let mut place = ctx.at(args.at(1));
+    let len = match place.text()?.map(Text::len) {
+        None => {
+            place.put_text(more, Expiry::None)?;
+            more.len()
+        }
         Some(old_len) => {
+            let len = joint_len(old_len, more.len(), max)?;
             let value = place.edit_text(len)?;
             if event == PREPEND_EVENT {
                 value.copy_within(..old_len, more.len());
@@ -111,8 +107,9 @@ fn join(ctx: &mut Ctx<'_>, args: Args<'_>, event: Event, reply: &mut Reply<'_>) 
             } else {
                 value[old_len..].copy_from_slice(more);
             }
+            len
         }
-    }
+    };
     place.changed(event);
     reply.int_len(len);
     Ok(())
@@ -120,9 +117,9 @@ fn join(ctx: &mut Ctx<'_>, args: Args<'_>, event: Event, reply: &mut Reply<'_>) 
 
 fn setrange(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let patch = args.at(3);
-    let offset = usize::try_from(reader::int(args.at(2))?)
-        .map_err(|_| Fault::text("ERR offset is out of range"))?;
-    let limit = joint_len(ctx, offset, patch.len());
+    let offset =
+        usize::try_from(reader::int(args.at(2))?).map_err(|_| Fault::text("ERR offset is out of range"))?;
+    let limit = joint_len(offset, patch.len(), ctx.env.proto_max_bulk_len);
     let mut place = ctx.at(args.at(1));
     let old_len = place.text()?.map_or(0, Text::len);
     if patch.is_empty() {

@@ -99,7 +99,9 @@ impl<'a> Options<'a> {
                     return Err(Fault::Syntax);
                 }
                 options.condition = Some(condition);
-            } else if !options.keeps_ttl && let Some(deadline) = Deadline::take(&mut reader) {
+            } else if !options.keeps_ttl
+                && let Some(deadline) = Deadline::take(&mut reader)
+            {
                 deadline::put(&mut options.deadline, deadline)?;
             } else if options.deadline.is_none() && reader.take("KEEPTTL") {
                 options.keeps_ttl = true;

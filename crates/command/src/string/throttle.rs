@@ -70,7 +70,10 @@ fn throttle(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<
     if !is_limited && quantity > 0 {
         let next = i64::try_from(next_ns).map_err(|_| Fault::Overflow)?;
         let deadline_ms = u64::try_from(div_up(next_ns, NS_PER_MS)).map_err(|_| Fault::Overflow)?;
-        place.put_text(itoa::Buffer::new().format(next).as_bytes(), Expiry::At(deadline_ms.max(ctx_floor(now_ns))))?;
+        place.put_text(
+            itoa::Buffer::new().format(next).as_bytes(),
+            Expiry::At(deadline_ms.max(ctx_floor(now_ns))),
+        )?;
         place.changed(SET_EVENT);
     }
     // more than the bucket holds can never be granted: waiting does not help

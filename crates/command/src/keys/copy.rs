@@ -1,0 +1,86 @@
+//! COPY and MOVE: a value under another name, or in another database.
+
+use darter_wire::{Args, Reply};
+
+use super::{database_index, event};
+use crate::reader::Reader;
+use crate::spec::{Group, Keys, Spec};
+use crate::{Ctx, DataCommand, Fault};
+
+/// COPY.
+pub const COPY: DataCommand = DataCommand {
+    spec: Spec::write("copy", -3, Keys::TWO)
+        .doc(
+            Group::Generic,
+            "6.2.0",
+            "source destination [DB destination-db] [REPLACE]",
+            "Copies the value of a key, with its deadline, to another key.",
+        )
+        .cost("O(N) over the size of the value"),
+    run: copy,
+};
+
+/// MOVE.
+pub const MOVE: DataCommand = DataCommand {
+    spec: Spec::shrink("move", 3, Keys::ONE).fast().doc(
+        Group::Generic,
+        "1.0.0",
+        "key db",
+        "Moves a key to another database unless it is there already.",
+    ),
+    run: move_to,
+};
+
+const SAME: Fault = Fault::text("ERR source and destination objects are the same");
+
+fn copy(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let (from, to) = (args.at(1), args.at(2));
+    let (mut db, mut replaces) = (ctx.db, false);
+    let mut reader = Reader::new(args, 3);
+    while !reader.is_done() {
+        if reader.take("REPLACE") {
+            replaces = true;
+        } else if reader.take_with("DB", 1) {
+            db = database_index(reader.bytes()?, ctx.dbs_len)?;
+        } else {
+            return Err(Fault::Syntax);
+        }
+    }
+    if db == ctx.db && from == to {
+        return Err(SAME);
+    }
+    let place = ctx.read(from);
+    if !place.exists() {
+        reply.int(0);
+        return Ok(());
+    }
+    if !replaces && ctx.at_db(db, to).exists() {
+        reply.int(0);
+        return Ok(());
+    }
+    let Some(value) = ctx.at(from).copy() else {
+        reply.int(0);
+        return Ok(());
+    };
+    let mut place = ctx.at_db(db, to);
+    place.put_copy(&value)?;
+    place.changed(event("copy_to"));
+    reply.int(1);
+    Ok(())
+}
+
+fn move_to(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let (from, name) = (ctx.db, args.at(1));
+    let to = database_index(args.at(2), ctx.dbs_len)?;
+    if from == to {
+        return Err(SAME);
+    }
+    let is_possible = ctx.at(name).exists() && !ctx.at_db(to, name).exists();
+    if is_possible {
+        ctx.rename((from, name), (to, name))?;
+        ctx.at(name).changed(event("move_from"));
+        ctx.at_db(to, name).changed(event("move_to"));
+    }
+    reply.int(i64::from(is_possible));
+    Ok(())
+}

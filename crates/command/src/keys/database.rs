@@ -1,0 +1,121 @@
+//! DBSIZE, FLUSHDB, FLUSHALL, SWAPDB: a database as a whole.
+
+use darter_store::Event;
+use darter_txn::Part;
+use darter_wire::{Args, Reply};
+
+use crate::reader;
+use crate::spec::{Flags, Group, Keys, Reach, Spec};
+use crate::{Ctx, DataCommand, Fault};
+
+/// DBSIZE.
+pub const DBSIZE: DataCommand = DataCommand {
+    spec: Spec::read("dbsize", 1, Keys::None).fast().reach(Reach::All).doc(
+        Group::Server,
+        "1.0.0",
+        "",
+        "Counts the keys of the selected database.",
+    ),
+    run: dbsize,
+};
+
+/// FLUSHDB.
+pub const FLUSHDB: DataCommand = DataCommand {
+    spec: Spec::shrink("flushdb", -1, Keys::None)
+        .reach(Reach::All)
+        .doc(Group::Server, "1.0.0", "[ASYNC | SYNC]", "Deletes every key of the selected database.")
+        .cost("O(N) over the number of keys, O(1) when no other database has keys"),
+    run: flushdb,
+};
+
+/// FLUSHALL.
+pub const FLUSHALL: DataCommand = DataCommand {
+    spec: Spec::shrink("flushall", -1, Keys::None).reach(Reach::All).doc(
+        Group::Server,
+        "1.0.0",
+        "[ASYNC | SYNC]",
+        "Deletes every key of every database.",
+    ),
+    run: flushall,
+};
+
+/// SWAPDB.
+pub const SWAPDB: DataCommand = DataCommand {
+    spec: Spec::shrink("swapdb", 3, Keys::None).flag(Flags::FAST).reach(Reach::All).doc(
+        Group::Server,
+        "4.0.0",
+        "index1 index2",
+        "Exchanges the keys of two databases.",
+    ),
+    run: swapdb,
+};
+
+fn dbsize(ctx: &mut Ctx<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let (db, mut count) = (ctx.db, 0);
+    ctx.each_part(|_, part| count += part.shard.db(db).len());
+    reply.int_len(count);
+    Ok(())
+}
+
+/// SYNC and ASYNC are accepted and mean the same: flushing gives whole arenas back.
+fn check_mode(args: Args<'_>) -> Result<(), Fault> {
+    match args.get(1) {
+        None => Ok(()),
+        Some(word) if args.len() == 2 && (reader::is(word, "SYNC") || reader::is(word, "ASYNC")) => Ok(()),
+        Some(_) => Err(Fault::Syntax),
+    }
+}
+
+fn flush(part: &mut Part, db: usize) {
+    let Part { shard, watches, .. } = part;
+    watches.touch_db(db, |name| shard.holds(db, name));
+    shard.flush_db(db);
+}
+
+fn flushdb(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    check_mode(args)?;
+    let db = ctx.db;
+    ctx.each_part(|_, part| flush(part, db));
+    reply.ok();
+    Ok(())
+}
+
+fn flushall(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    check_mode(args)?;
+    ctx.each_part(|_, part| (0..part.shard.dbs_len()).for_each(|db| flush(part, db)));
+    reply.ok();
+    Ok(())
+}
+
+fn swapdb(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let number = |at: usize, refused: Fault| match reader::int(args.at(at)) {
+        Ok(n) if i32::try_from(n).is_ok() => Ok(usize::try_from(n).unwrap_or(usize::MAX)),
+        _ => Err(refused),
+    };
+    let a = number(1, Fault::text("ERR invalid first DB index"))?;
+    let b = number(2, Fault::text("ERR invalid second DB index"))?;
+    if a >= ctx.dbs_len || b >= ctx.dbs_len {
+        return Err(Fault::text("ERR DB index is out of range"));
+    }
+    if a != b {
+        ctx.each_part(|_, part| swap(part, a, b));
+    }
+    reply.ok();
+    Ok(())
+}
+
+fn swap(part: &mut Part, a: usize, b: usize) {
+    let Part { shard, watches, waiters } = part;
+    for db in [a, b] {
+        watches.touch_db(db, |name| shard.holds(a, name) || shard.holds(b, name));
+    }
+    shard.swap_dbs(a, b);
+    // who waits for a key may find it now
+    for db in [a, b] {
+        for name in waiters.keys_of(db) {
+            if shard.holds(db, &name) {
+                shard.changes.push_uncounted(db, &name, Event::NEW);
+            }
+        }
+    }
+}

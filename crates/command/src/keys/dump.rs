@@ -1,0 +1,131 @@
+//! DUMP and RESTORE: a value as bytes, in the format of RDB files.
+
+use darter_store::rdb;
+use darter_store::{Event, Expiry};
+use darter_wire::{Args, Reply};
+
+use super::event;
+use crate::reader::{self, Reader};
+use crate::spec::{Group, Keys, Spec};
+use crate::{Ctx, DataCommand, Fault};
+
+/// DUMP.
+pub const DUMP: DataCommand = DataCommand {
+    spec: Spec::read("dump", 2, Keys::ONE)
+        .doc(Group::Generic, "2.6.0", "key", "Returns the value of a key in the format of RDB files.")
+        .cost("O(N) over the size of the value"),
+    run: dump,
+};
+
+/// RESTORE.
+pub const RESTORE: DataCommand = DataCommand {
+    spec: Spec::write("restore", -4, Keys::ONE)
+        .doc(
+            Group::Generic,
+            "2.6.0",
+            "key ttl serialized-value [REPLACE] [ABSTTL] [IDLETIME seconds] [FREQ frequency] [STICK]",
+            "Makes a key from the value that DUMP returned.",
+        )
+        .cost("O(N) over the size of the value"),
+    run: restore,
+};
+
+fn dump(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let place = ctx.read(args.at(1));
+    let mut out = Vec::new();
+    if let Some((object, arena)) = place.object() {
+        out.push(rdb::type_of(object));
+        rdb::write_object(object, arena, &mut out);
+    } else if let Some(text) = place.text()? {
+        out.push(rdb::TYPE_STRING);
+        rdb::write_text(&mut out, &text.bytes());
+    } else {
+        reply.null();
+        return Ok(());
+    }
+    rdb::seal(&mut out);
+    reply.bulk(&out);
+    Ok(())
+}
+
+#[derive(Default)]
+struct Options {
+    replaces: bool,
+    is_absolute: bool,
+    sticks: bool,
+}
+
+impl Options {
+    /// `IDLETIME` and `FREQ` are checked and have no effect: no such thing is kept per key.
+    fn parse(args: Args<'_>) -> Result<Options, Fault> {
+        let (mut idle, mut freq) = (false, false);
+        let mut options = Options::default();
+        let mut reader = Reader::new(args, 4);
+        while !reader.is_done() {
+            if reader.take("REPLACE") {
+                options.replaces = true;
+            } else if reader.take("ABSTTL") {
+                options.is_absolute = true;
+            } else if reader.take("STICK") {
+                options.sticks = true;
+            } else if !freq && reader.take_with("IDLETIME", 1) {
+                idle = true;
+                if reader.int()? < 0 {
+                    return Err(Fault::text("ERR Invalid IDLETIME value, must be >= 0"));
+                }
+            } else if !idle && reader.take_with("FREQ", 1) {
+                freq = true;
+                if !(0..=255).contains(&reader.int()?) {
+                    return Err(Fault::text("ERR Invalid FREQ value, must be >= 0 and <= 255"));
+                }
+            } else {
+                return Err(Fault::Syntax);
+            }
+        }
+        Ok(options)
+    }
+}
+
+const BAD_FORMAT: Fault = Fault::text("ERR Bad data format");
+
+fn restore(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let options = Options::parse(args)?;
+    let now_ms = ctx.now_ms;
+    let mut place = ctx.at(args.at(1));
+    let was_there = place.exists();
+    if was_there && !options.replaces {
+        return Err(Fault::text("BUSYKEY Target key name already exists."));
+    }
+    let ttl = u64::try_from(reader::int(args.at(2))?)
+        .map_err(|_| Fault::text("ERR Invalid TTL value, must be >= 0"))?;
+    let mut source =
+        rdb::open(args.at(3)).map_err(|_| Fault::text("ERR DUMP payload version or checksum are wrong"))?;
+    let deadline_ms = match ttl {
+        0 => None,
+        at if options.is_absolute => Some(at),
+        after => Some(now_ms.saturating_add(after)),
+    };
+    let kind = source.byte().map_err(|_| BAD_FORMAT)?;
+    let expiry = deadline_ms.map_or(Expiry::None, Expiry::At);
+    if kind == rdb::TYPE_STRING {
+        let text = source.text().map_err(|_| BAD_FORMAT)?;
+        place.put_text(&text, expiry)?;
+    } else {
+        let hasher = place.hasher();
+        let object =
+            rdb::read_object(kind, &mut source, place.arena_mut(), hasher).map_err(|_| BAD_FORMAT)?;
+        place.put_object(object, expiry)?;
+    }
+    if deadline_ms.is_some_and(|ms| ms <= now_ms) {
+        // dead on arrival: what was there is gone all the same
+        place.remove();
+        if was_there {
+            place.changed(Event::DEL);
+        }
+    } else {
+        place.set_sticky(options.sticks);
+        place.changed(event("restore"));
+    }
+    reply.ok();
+    Ok(())
+}

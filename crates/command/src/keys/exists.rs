@@ -1,0 +1,79 @@
+//! DEL, UNLINK, EXISTS, TOUCH, TYPE: whether keys are there, and that they go.
+
+use darter_store::Event;
+use darter_wire::{Args, Reply};
+
+use crate::spec::{Group, Keys, Spec};
+use crate::{Ctx, DataCommand, Fault};
+
+const PER_KEY: &str = "O(N) over the number of keys";
+
+/// DEL.
+pub const DEL: DataCommand = DataCommand {
+    spec: Spec::shrink("del", -2, Keys::REST)
+        .doc(Group::Generic, "1.0.0", "key [key ...]", "Deletes keys; large values are freed piece by piece.")
+        .cost(PER_KEY),
+    run: del,
+};
+
+/// UNLINK.
+pub const UNLINK: DataCommand = DataCommand {
+    spec: Spec::shrink("unlink", -2, Keys::REST)
+        .fast()
+        .doc(Group::Generic, "4.0.0", "key [key ...]", "Deletes keys, as DEL does.")
+        .cost(PER_KEY),
+    run: del,
+};
+
+/// EXISTS.
+pub const EXISTS: DataCommand = DataCommand {
+    spec: Spec::read("exists", -2, Keys::REST)
+        .fast()
+        .doc(Group::Generic, "1.0.0", "key [key ...]", "Counts those of the given keys that exist.")
+        .cost(PER_KEY),
+    run: exists,
+};
+
+/// TOUCH.
+pub const TOUCH: DataCommand = DataCommand {
+    spec: Spec::read("touch", -2, Keys::REST)
+        .fast()
+        .doc(Group::Generic, "3.2.1", "key [key ...]", "Counts existing keys and marks them as used.")
+        .cost(PER_KEY),
+    run: exists,
+};
+
+/// TYPE.
+pub const TYPE: DataCommand = DataCommand {
+    spec: Spec::read("type", 2, Keys::ONE).fast().doc(
+        Group::Generic,
+        "1.0.0",
+        "key",
+        "Returns the type of a key's value.",
+    ),
+    run: type_of,
+};
+
+fn del(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let mut count = 0;
+    for name in args.tail(1).iter() {
+        let mut place = ctx.at(name);
+        if place.remove() {
+            place.changed(Event::DEL);
+            count += 1;
+        }
+    }
+    reply.int(count);
+    Ok(())
+}
+
+fn exists(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let count = args.tail(1).iter().filter(|name| ctx.read(name).exists()).count();
+    reply.int_len(count);
+    Ok(())
+}
+
+fn type_of(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    reply.status(ctx.read(args.at(1)).kind().map_or("none", |kind| kind.name()));
+    Ok(())
+}

@@ -1,0 +1,179 @@
+//! OBJECT and STICK: how a value is kept, and whether it may be evicted.
+
+use darter_base::number;
+use darter_store::{Keyed, Text, Type};
+use darter_wire::{Args, Reply};
+
+use crate::ctx::Env;
+use crate::spec::{Flags, Group, Keys, Spec};
+use crate::{Ctx, DataCommand, Fault};
+
+const SECOND: Keys = Keys::Range { first: 2, last: 2, step: 1 };
+
+/// OBJECT, the container.
+pub const OBJECT: DataCommand = DataCommand {
+    spec: Spec { flags: Flags::NONE, ..Spec::read("object", -2, Keys::None) }.doc(
+        Group::Generic,
+        "2.2.3",
+        "",
+        "Tells about the value of a key.",
+    ),
+    run: help,
+};
+
+/// OBJECT ENCODING.
+pub const ENCODING: DataCommand = DataCommand {
+    spec: Spec::read("object|encoding", 3, SECOND).doc(
+        Group::Generic,
+        "2.2.3",
+        "key",
+        "Returns the name that Redis gives to how a value of this kind and size is kept.",
+    ),
+    run: encoding,
+};
+
+/// OBJECT FREQ.
+pub const FREQ: DataCommand = DataCommand {
+    spec: Spec::read("object|freq", 3, SECOND).doc(
+        Group::Generic,
+        "4.0.0",
+        "key",
+        "Returns how often a key was used, where the eviction policy counts it.",
+    ),
+    run: freq,
+};
+
+/// OBJECT IDLETIME.
+pub const IDLETIME: DataCommand = DataCommand {
+    spec: Spec::read("object|idletime", 3, SECOND).doc(
+        Group::Generic,
+        "2.2.3",
+        "key",
+        "Returns the seconds since a key was used; 0 where they are not kept.",
+    ),
+    run: idletime,
+};
+
+/// OBJECT REFCOUNT.
+pub const REFCOUNT: DataCommand = DataCommand {
+    spec: Spec::read("object|refcount", 3, SECOND).doc(
+        Group::Generic,
+        "2.2.3",
+        "key",
+        "Returns the number of references to a value, which is 1.",
+    ),
+    run: refcount,
+};
+
+/// OBJECT HELP.
+pub const HELP: DataCommand = DataCommand {
+    spec: Spec::other("object|help", 2).flag(Flags::LOADING.with(Flags::STALE)).doc(
+        Group::Generic,
+        "6.2.0",
+        "",
+        "Lists the subcommands of OBJECT.",
+    ),
+    run: help,
+};
+
+/// STICK, as Dragonfly has it.
+pub const STICK: DataCommand = DataCommand {
+    spec: Spec::shrink("stick", -2, Keys::REST)
+        .fast()
+        .doc(Group::Generic, "1.0.0", "key [key ...]", "Keeps keys from eviction; counts those newly kept.")
+        .cost("O(N) over the number of keys"),
+    run: stick,
+};
+
+/// Longer strings are `raw`.
+const EMBSTR_LEN_MAX: usize = 44;
+
+fn encoding(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let env = ctx.env;
+    let place = ctx.at(args.at(2));
+    match encoding_of(&place, env) {
+        Some(name) => reply.bulk(name.as_bytes()),
+        None => reply.null(),
+    }
+    Ok(())
+}
+
+/// The name of the encoding that Redis would choose for the value, if the key is there.
+pub(crate) fn encoding_of(place: &Keyed<'_>, env: &Env) -> Option<&'static str> {
+    let record = place.record()?;
+    Some(match record.value_type() {
+        Type::String => match record.text()? {
+            _ if record.was_edited() => "raw",
+            Text::Plain(bytes) if number::parse_i64(bytes).is_some() => "int",
+            text if text.len() <= EMBSTR_LEN_MAX => "embstr",
+            _ => "raw",
+        },
+        Type::List => crate::list::encoding(place.view().ok()??, env),
+        Type::Set | Type::Zset | Type::Hash => "listpack",
+        Type::Stream => "stream",
+    })
+}
+
+fn freq(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let is_counted = ctx.env.policy_is_lfu;
+    match (ctx.at(args.at(2)).exists(), is_counted) {
+        (false, _) => reply.null(),
+        (true, true) => reply.int(0),
+        (true, false) => {
+            return Err(Fault::text(
+                "ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please note that \
+                 when switching between policies at runtime LRU and LFU data will take some time to adjust.",
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn idletime(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let is_kept = !ctx.env.policy_is_lfu;
+    match (ctx.at(args.at(2)).exists(), is_kept) {
+        (false, _) => reply.null(),
+        (true, true) => reply.int(0),
+        (true, false) => {
+            return Err(Fault::text(
+                "ERR An LFU maxmemory policy is selected, idle time not tracked. Please note that when \
+                 switching between policies at runtime LRU and LFU data will take some time to adjust.",
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn refcount(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    if ctx.at(args.at(2)).exists() {
+        reply.int(1)
+    } else {
+        reply.null()
+    }
+    Ok(())
+}
+
+fn help(_: &mut Ctx<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    const LINES: &[&str] = &[
+        "OBJECT <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+        "ENCODING <key>",
+        "    Name of the encoding that Redis would choose for the value.",
+        "FREQ <key>",
+        "    How often the key was used, under an LFU policy.",
+        "IDLETIME <key>",
+        "    Seconds since the key was used.",
+        "REFCOUNT <key>",
+        "    References to the value.",
+        "HELP",
+        "    This text.",
+    ];
+    reply.array(LINES.len());
+    LINES.iter().for_each(|line| reply.status(line));
+    Ok(())
+}
+
+fn stick(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let count = args.tail(1).iter().filter(|name| ctx.at(name).set_sticky(true)).count();
+    reply.int_len(count);
+    Ok(())
+}

@@ -1,0 +1,57 @@
+//! RENAME and RENAMENX.
+
+use darter_wire::{Args, Reply};
+
+use super::event;
+use crate::spec::{Group, Keys, Spec};
+use crate::{Ctx, DataCommand, Fault};
+
+/// RENAME.
+pub const RENAME: DataCommand = DataCommand {
+    spec: Spec::shrink("rename", 3, Keys::TWO)
+        .doc(Group::Generic, "1.0.0", "key newkey", "Gives a key another name, over what has it already.")
+        .cost("O(1), O(N) over the size of a value that changes its shard"),
+    run: rename,
+};
+
+/// RENAMENX.
+pub const RENAMENX: DataCommand = DataCommand {
+    spec: Spec::shrink("renamenx", 3, Keys::TWO)
+        .fast()
+        .doc(Group::Generic, "1.0.0", "key newkey", "Gives a key another name unless a key has it already.")
+        .cost("O(1), O(N) over the size of a value that changes its shard"),
+    run: renamenx,
+};
+
+fn rename(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let (from, to) = (args.at(1), args.at(2));
+    if !ctx.at(from).exists() {
+        return Err(Fault::NoSuchKey);
+    }
+    if from != to {
+        carry(ctx, from, to)?;
+    }
+    reply.ok();
+    Ok(())
+}
+
+fn renamenx(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let (from, to) = (args.at(1), args.at(2));
+    if !ctx.at(from).exists() {
+        return Err(Fault::NoSuchKey);
+    }
+    let is_free = !ctx.at(to).exists();
+    if is_free {
+        carry(ctx, from, to)?;
+    }
+    reply.int(i64::from(is_free));
+    Ok(())
+}
+
+fn carry(ctx: &mut Ctx<'_>, from: &[u8], to: &[u8]) -> Result<(), Fault> {
+    let db = ctx.db;
+    ctx.rename((db, from), (db, to))?;
+    ctx.at(from).changed(event("rename_from"));
+    ctx.at(to).changed(event("rename_to"));
+    Ok(())
+}

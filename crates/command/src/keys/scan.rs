@@ -1,0 +1,295 @@
+//! SCAN, KEYS, RANDOMKEY: which keys there are.
+
+use darter_base::{glob, number};
+use darter_store::{Position, Record, Shard, Type};
+use darter_wire::{Args, Reply};
+
+use crate::reader::{self, Reader};
+use crate::spec::{Group, Keys, Reach, Spec};
+use crate::{Ctx, DataCommand, Fault};
+
+/// SCAN.
+pub const SCAN: DataCommand = DataCommand {
+    spec: Spec::read("scan", -2, Keys::None)
+        .reach(Reach::Run(scanned_shards))
+        .doc(
+            Group::Generic,
+            "2.8.0",
+            "cursor [MATCH pattern] [COUNT count] [TYPE type] [ATTR attribute]",
+            "Iterates over the keys of the selected database.",
+        )
+        .cost("O(1) for every call, O(N) for a whole iteration"),
+    run: scan,
+};
+
+/// KEYS.
+pub const KEYS: DataCommand = DataCommand {
+    spec: Spec::read("keys", 2, Keys::None)
+        .reach(Reach::All)
+        .doc(
+            Group::Generic,
+            "1.0.0",
+            "pattern",
+            "Returns the keys that match a pattern, up to keys_output_limit.",
+        )
+        .cost("O(N) over the keys of the database"),
+    run: keys,
+};
+
+/// RANDOMKEY.
+pub const RANDOMKEY: DataCommand = DataCommand {
+    spec: Spec::read("randomkey", 1, Keys::None).reach(Reach::All).doc(
+        Group::Generic,
+        "1.0.0",
+        "",
+        "Returns a random key of the selected database.",
+    ),
+    run: randomkey,
+};
+
+/// Where a scan goes on: a shard, and a place in its index.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Cursor {
+    shard: u16,
+    at: Position,
+}
+
+/// There are at most 1,024 shards; the cursor stays below 2^53, which every client can hold.
+const SHARD_BITS: u32 = 12;
+
+impl Cursor {
+    const START: Cursor = Cursor { shard: 0, at: Position::START };
+
+    fn of_shard(shard: u16) -> Cursor {
+        Cursor { shard, ..Cursor::START }
+    }
+
+    fn raw(self) -> u64 {
+        self.at.raw() << SHARD_BITS | u64::from(self.shard)
+    }
+
+    /// Any number is a cursor; those that no scan gave find nothing, or go on somewhere.
+    fn parse(arg: &[u8]) -> Option<Cursor> {
+        let digits = arg.strip_prefix(b"+").unwrap_or(arg);
+        let raw = if digits.is_empty() && arg.is_empty() { 0 } else { number::parse_u64_digits(digits)? };
+        let shard = u16::try_from(raw & ((1 << SHARD_BITS) - 1)).ok()?;
+        Some(Cursor { shard, at: Position::from_raw(raw >> SHARD_BITS) })
+    }
+}
+
+/// Shards that one call holds at least: small databases leave most of them nearly empty.
+const RUN_LEN_MIN: u16 = 8;
+
+fn scanned_shards(args: Args<'_>, shards_len: u16) -> (u16, u16) {
+    let first = Cursor::parse(args.at(1)).map_or(0, |cursor| cursor.shard.min(shards_len - 1));
+    // a large COUNT asks for much at once
+    let count = Options::parse(args).map_or(0, |options| options.count);
+    let len = u16::try_from(count / 128).unwrap_or(u16::MAX).max(RUN_LEN_MIN);
+    (first, len.min(shards_len - first))
+}
+
+struct Options<'a> {
+    pattern: Option<&'a [u8]>,
+    count: u64,
+    kind: Wanted,
+    attribute: Option<Attribute>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Wanted {
+    Any,
+    Type(Type),
+    // a name that is no type: nothing is found, as in Redis 7
+    Nothing,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Attribute {
+    Volatile,
+    Permanent,
+}
+
+impl<'a> Options<'a> {
+    fn parse(args: Args<'a>) -> Result<Options<'a>, Fault> {
+        let mut options = Options { pattern: None, count: 10, kind: Wanted::Any, attribute: None };
+        let mut reader = Reader::new(args, 2);
+        while !reader.is_done() {
+            if reader.take_with("COUNT", 1) {
+                let count = reader.int()?;
+                options.count = u64::try_from(count).ok().filter(|&n| n > 0).ok_or(Fault::Syntax)?;
+            } else if reader.take_with("MATCH", 1) {
+                options.pattern = Some(reader.bytes()?).filter(|&pattern| pattern != b"*");
+            } else if reader.take_with("TYPE", 1) {
+                let name = reader.bytes()?;
+                let kind = Type::ALL.into_iter().find(|kind| reader::is(name, kind.name()));
+                options.kind = kind.map_or(Wanted::Nothing, Wanted::Type);
+            } else if reader.take_with("ATTR", 1) {
+                options.attribute = Some(match reader.bytes()? {
+                    b"v" => Attribute::Volatile,
+                    b"p" => Attribute::Permanent,
+                    _ => return Err(Fault::Syntax),
+                });
+            } else {
+                return Err(Fault::Syntax);
+            }
+        }
+        Ok(options)
+    }
+
+    fn accepts(&self, record: Record<'_>, now_ms: u64) -> bool {
+        let is_kind = match self.kind {
+            Wanted::Any => true,
+            Wanted::Type(kind) => record.value_type() == kind,
+            Wanted::Nothing => false,
+        };
+        let has_attribute = match self.attribute {
+            None => true,
+            Some(attribute) => (attribute == Attribute::Volatile) == record.deadline_ms().is_some(),
+        };
+        is_kind
+            && has_attribute
+            && !record.is_expired(now_ms)
+            && self.pattern.is_none_or(|pattern| glob::matches(pattern, record.key(), false))
+    }
+}
+
+/// What one call may still do, and what it found.
+struct Scanner<'a, 'r, 'o> {
+    options: Options<'a>,
+    now_ms: u64,
+    db: usize,
+    // keys looked at and keys answered
+    seen: u64,
+    found: usize,
+    lines_left: u64,
+    reply: &'r mut Reply<'o>,
+}
+
+impl Scanner<'_, '_, '_> {
+    fn is_done(&self) -> bool {
+        self.seen >= self.options.count || self.lines_left == 0
+    }
+
+    /// Scans a shard from `at`; returns where to go on in it, `None` when it is at its end.
+    fn scan(&mut self, shard: &Shard, mut at: Position) -> Option<Position> {
+        loop {
+            let next = shard.scan(self.db, at, |record| {
+                self.seen += 1;
+                if self.options.accepts(record, self.now_ms) {
+                    self.found += 1;
+                    self.reply.bulk(record.key());
+                }
+            })?;
+            self.lines_left = self.lines_left.saturating_sub(1);
+            if self.is_done() {
+                return Some(next);
+            }
+            at = next;
+        }
+    }
+}
+
+/// Index lines that a call looks at for each key wanted, so that sparse databases do not hold it up.
+const LINES_PER_KEY: u64 = 10;
+
+fn scan(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let cursor = Cursor::parse(args.at(1)).ok_or(Fault::text("ERR invalid cursor"))?;
+    let options = Options::parse(args)?;
+    let lines_left = options.count.saturating_mul(LINES_PER_KEY);
+    // keys are written before the cursor is known, so they go into a buffer of their own
+    let mut keys = Vec::new();
+    let mut found = Reply::new(&mut keys, reply.is_resp3());
+    let (db, now_ms) = (ctx.db, ctx.now_ms);
+    let mut scanner = Scanner { options, now_ms, db, seen: 0, found: 0, lines_left, reply: &mut found };
+    let shards_len = ctx.shards_len();
+    let mut at = cursor;
+    let next = loop {
+        let Some(part) = ctx.part(at.shard) else {
+            break if at.shard < shards_len { at } else { Cursor::START };
+        };
+        if let Some(position) = scanner.scan(&part.shard, at.at) {
+            break Cursor { at: position, ..at };
+        }
+        at = Cursor::of_shard(at.shard + 1);
+        if at.shard >= shards_len {
+            break Cursor::START;
+        }
+        if scanner.is_done() {
+            break at;
+        }
+    };
+    let count = scanner.found;
+    reply.array(2);
+    reply.bulk(next.raw().to_string().as_bytes());
+    reply.array(count);
+    reply.raw(&keys);
+    Ok(())
+}
+
+fn keys(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let (pattern, db, now_ms, limit) = (args.at(1), ctx.db, ctx.now_ms, ctx.env.keys_output_limit);
+    let takes_all = pattern == b"*";
+    let begun = reply.begin_array();
+    let mut count = 0;
+    ctx.each_part(|_, part| {
+        part.shard.each(db, |record| {
+            let is_match = (count as u64) < limit
+                && !record.is_expired(now_ms)
+                && (takes_all || glob::matches(pattern, record.key(), false));
+            if is_match {
+                reply.bulk(record.key());
+                count += 1;
+            }
+        });
+    });
+    reply.end_array(begun, count);
+    Ok(())
+}
+
+fn randomkey(ctx: &mut Ctx<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let (db, now_ms) = (ctx.db, ctx.now_ms);
+    // Every round either answers or removes a shard's dead keys.
+    loop {
+        let (mut total, mut random) = (0, 0);
+        ctx.each_part(|_, part| {
+            total += part.shard.db(db).len() as u64;
+            random ^= part.shard.rng.next_u64();
+        });
+        if total == 0 {
+            reply.null();
+            return Ok(());
+        }
+        let mut skip = random % total;
+        let mut found = None;
+        ctx.each_part(|_, part| {
+            let len = part.shard.db(db).len() as u64;
+            if found.is_none() && skip < len {
+                found = Some(part.shard.random_key(db, now_ms));
+            }
+            skip = skip.saturating_sub(len);
+        });
+        if let Some(Some(name)) = found {
+            reply.bulk(&name);
+            return Ok(());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cursors_go_out_and_come_back() {
+        for raw in [0, 1, 4095, 4096, (1 << 50) - 1] {
+            let text = raw.to_string();
+            assert_eq!(Cursor::parse(text.as_bytes()).map(Cursor::raw), Some(raw));
+        }
+        assert_eq!(Cursor::parse(b"00"), Some(Cursor::START));
+        assert_eq!(Cursor::parse(b""), Some(Cursor::START));
+        assert_eq!(Cursor::parse(b"x"), None);
+        assert_eq!(Cursor::parse(b"1 "), None);
+        assert_eq!(Cursor::parse(b"99999999999999999999"), None);
+        assert!(Cursor::parse(b"18446744073709551615").is_some());
+    }
+}

@@ -1,0 +1,310 @@
+//! SORT and SORT_RO: the elements of a list, set or sorted set in order, or what they point to.
+
+use std::cmp::Ordering;
+
+use darter_base::number;
+use darter_pack::entry::Item;
+use darter_pack::table::Table;
+use darter_pack::tree::List;
+use darter_pack::tree::list::End;
+use darter_store::change::Class;
+use darter_store::{Event, Expiry, Keyed, Object, Type};
+use darter_wire::{Args, Reply};
+
+use crate::reader::Reader;
+use crate::spec::{Flags, Group, Keys, Reach, Spec};
+use crate::{Ctx, DataCommand, Fault};
+
+/// SORT.
+pub const SORT: DataCommand = DataCommand {
+    spec: Spec::write("sort", -2, Keys::Find(sort_keys))
+        .flag(Flags::MOVABLEKEYS)
+        .reach(Reach::AllIf(reads_other_keys))
+        .doc(
+            Group::Generic,
+            "1.0.0",
+            "key [BY pattern] [LIMIT offset count] [GET pattern [GET pattern ...]] [ASC | DESC] [ALPHA] \
+             [STORE destination]",
+            "Sorts the elements of a list, set or sorted set, and may store them.",
+        )
+        .cost("O(N+M*log(M)) over the elements sorted and returned"),
+    run: sort,
+};
+
+/// SORT_RO.
+pub const SORT_RO: DataCommand = DataCommand {
+    spec: Spec::read("sort_ro", -2, Keys::ONE)
+        .flag(Flags::MOVABLEKEYS)
+        .reach(Reach::AllIf(reads_other_keys_ro))
+        .doc(
+            Group::Generic,
+            "7.0.0",
+            "key [BY pattern] [LIMIT offset count] [GET pattern [GET pattern ...]] [ASC | DESC] [ALPHA]",
+            "Sorts the elements of a list, set or sorted set.",
+        )
+        .cost("O(N+M*log(M)) over the elements sorted and returned"),
+    run: sort_ro,
+};
+
+const SORTSTORE_EVENT: Event = Event::new(Class::LIST, "sortstore");
+
+#[derive(Default)]
+struct Options<'a> {
+    by: Option<&'a [u8]>,
+    gets: Vec<&'a [u8]>,
+    offset: i64,
+    // negative: all
+    count: i64,
+    is_descending: bool,
+    is_alpha: bool,
+    // index of the destination among the arguments
+    store: Option<usize>,
+}
+
+impl<'a> Options<'a> {
+    fn parse(args: Args<'a>, may_store: bool) -> Result<Options<'a>, Fault> {
+        let mut options = Options { count: -1, ..Options::default() };
+        let mut reader = Reader::new(args, 2);
+        while !reader.is_done() {
+            if reader.take("ASC") {
+                options.is_descending = false;
+            } else if reader.take("DESC") {
+                options.is_descending = true;
+            } else if reader.take("ALPHA") {
+                options.is_alpha = true;
+            } else if reader.take_with("LIMIT", 2) {
+                options.offset = reader.int()?;
+                options.count = reader.int()?;
+            } else if may_store && reader.take_with("STORE", 1) {
+                options.store = Some(reader.position());
+                reader.bytes()?;
+            } else if reader.take_with("BY", 1) {
+                options.by = Some(reader.bytes()?);
+            } else if reader.take_with("GET", 1) {
+                options.gets.push(reader.bytes()?);
+            } else {
+                return Err(Fault::Syntax);
+            }
+        }
+        Ok(options)
+    }
+
+    fn reads_other_keys(&self) -> bool {
+        self.by.is_some_and(|by| by.contains(&b'*')) || self.gets.iter().any(|get| get.contains(&b'*'))
+    }
+
+    /// The first element of the answer and the one after its last.
+    fn range(&self, len: usize) -> (usize, usize) {
+        let start = usize::try_from(self.offset.max(0)).unwrap_or(usize::MAX).min(len);
+        match usize::try_from(self.count) {
+            Ok(count) => (start, start.saturating_add(count).min(len)),
+            Err(_) => (start, len),
+        }
+    }
+}
+
+fn reads_other_keys(args: Args<'_>) -> bool {
+    Options::parse(args, true).is_ok_and(|options| options.reads_other_keys())
+}
+
+fn reads_other_keys_ro(args: Args<'_>) -> bool {
+    Options::parse(args, false).is_ok_and(|options| options.reads_other_keys())
+}
+
+fn sort_keys(args: Args<'_>, visit: &mut dyn FnMut(usize)) {
+    if args.len() > 1 {
+        visit(1);
+    }
+    if let Ok(Options { store: Some(at), .. }) = Options::parse(args, true) {
+        visit(at);
+    }
+}
+
+fn sort(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let options = Options::parse(args, true)?;
+    sort_with(ctx, args, &options, reply)
+}
+
+fn sort_ro(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let options = Options::parse(args, false)?;
+    sort_with(ctx, args, &options, reply)
+}
+
+fn sort_with(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    options: &Options<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Fault> {
+    let (kind, mut elements) = elements_of(&ctx.read(args.at(1)))?;
+    order(ctx, kind, &mut elements, options)?;
+    let (start, end) = options.range(elements.len());
+    let chosen = elements.get(start..end).unwrap_or_default();
+    match options.store {
+        Some(at) => store(ctx, args.at(at), chosen, &options.gets, reply),
+        None => {
+            reply.array(chosen.len().saturating_mul(options.gets.len().max(1)));
+            for element in chosen {
+                each_answer(ctx, element, &options.gets, |answer| reply.bulk_or_null(answer));
+            }
+            Ok(())
+        }
+    }
+}
+
+/// The elements in the order the value keeps them; a missing key is an empty list.
+fn elements_of(place: &Keyed<'_>) -> Result<(Type, Vec<Vec<u8>>), Fault> {
+    if !place.exists() {
+        return Ok((Type::List, Vec::new()));
+    }
+    match place.object() {
+        Some((Object::List(list), arena)) => {
+            Ok((Type::List, list.iter(arena, 0, End::Back).map(Item::to_vec).collect()))
+        }
+        _ => Err(Fault::WrongType),
+    }
+}
+
+/// What an element is sorted by.
+enum Weight {
+    Score(f64),
+    Text(Option<Vec<u8>>),
+}
+
+impl Weight {
+    fn compare(&self, other: &Weight) -> Ordering {
+        match (self, other) {
+            (Weight::Score(a), Weight::Score(b)) => a.total_cmp(b),
+            (Weight::Text(a), Weight::Text(b)) => a.cmp(b),
+            (Weight::Score(_), Weight::Text(_)) | (Weight::Text(_), Weight::Score(_)) => Ordering::Equal,
+        }
+    }
+}
+
+fn order(
+    ctx: &mut Ctx<'_>,
+    kind: Type,
+    elements: &mut Vec<Vec<u8>>,
+    options: &Options<'_>,
+) -> Result<(), Fault> {
+    let (mut by, mut is_alpha) = (options.by, options.is_alpha);
+    if by.is_some_and(|pattern| !pattern.contains(&b'*')) {
+        // BY something constant: as they are. But what a set stores shall not depend on chance.
+        if kind != Type::Set || options.store.is_none() {
+            if options.is_descending && kind != Type::Set {
+                elements.reverse();
+            }
+            return Ok(());
+        }
+        (by, is_alpha) = (None, true);
+    }
+    let mut weighed = Vec::with_capacity(elements.len());
+    for element in elements.drain(..) {
+        let weight = weigh(ctx, &element, by, is_alpha)?;
+        weighed.push((weight, element));
+    }
+    let is_tied_by_text = !is_alpha;
+    weighed.sort_by(|(a, left), (b, right)| {
+        let by_weight = a.compare(b);
+        let order = if is_tied_by_text { by_weight.then_with(|| left.cmp(right)) } else { by_weight };
+        if options.is_descending { order.reverse() } else { order }
+    });
+    elements.extend(weighed.into_iter().map(|(_, element)| element));
+    Ok(())
+}
+
+fn weigh(ctx: &mut Ctx<'_>, element: &[u8], by: Option<&[u8]>, is_alpha: bool) -> Result<Weight, Fault> {
+    let found = match by {
+        Some(pattern) => look_up(ctx, pattern, element),
+        None => Some(element.to_vec()),
+    };
+    if is_alpha {
+        return Ok(Weight::Text(found));
+    }
+    match found {
+        // 0.0 and -0.0 are equal
+        Some(text) => Ok(Weight::Score(parse_score(&text)? + 0.0)),
+        None => Ok(Weight::Score(0.0)),
+    }
+}
+
+/// As C's `strtod`: blanks may come first, and nothing at all is 0.
+fn parse_score(text: &[u8]) -> Result<f64, Fault> {
+    let trimmed = text.trim_ascii_start();
+    if text.is_empty() {
+        return Ok(0.0);
+    }
+    number::parse_f64(trimmed).ok_or(Fault::text("ERR One or more scores can't be converted into double"))
+}
+
+/// Gives `emit` the answers for an element: itself, or what each `GET` pattern finds.
+fn each_answer(ctx: &mut Ctx<'_>, element: &[u8], gets: &[&[u8]], mut emit: impl FnMut(Option<&[u8]>)) {
+    if gets.is_empty() {
+        emit(Some(element));
+    }
+    for pattern in gets {
+        emit(look_up(ctx, pattern, element).as_deref());
+    }
+}
+
+/// What a pattern means for an element: `#` is itself, `a*b` the string at the key with the element in
+/// place of the star, `a*b->f` the field `f` of the hash there.
+fn look_up(ctx: &mut Ctx<'_>, pattern: &[u8], element: &[u8]) -> Option<Vec<u8>> {
+    if pattern == b"#" {
+        return Some(element.to_vec());
+    }
+    let star = pattern.iter().position(|&byte| byte == b'*')?;
+    let (prefix, rest) = pattern.split_at(star);
+    let rest = rest.get(1..)?;
+    let arrow = rest.windows(2).position(|pair| pair == b"->").filter(|&at| at + 2 < rest.len());
+    let (suffix, field) = match arrow {
+        Some(at) => (rest.get(..at)?, rest.get(at + 2..)),
+        None => (rest, None),
+    };
+    let name = [prefix, element, suffix].concat();
+    let place = ctx.read(&name);
+    match field {
+        None => Some(place.text().ok()??.bytes().into_owned()),
+        Some(field) => {
+            let now_ms = place.now_ms();
+            let hash = place.view::<Table>().ok()??;
+            let entry = hash.root.get(hash.arena, hash.hasher.hash(field), field)?;
+            if entry.expiry_ms().is_some_and(|ms| ms <= now_ms) {
+                return None;
+            }
+            Some(entry.value().to_vec())
+        }
+    }
+}
+
+fn store(
+    ctx: &mut Ctx<'_>,
+    destination: &[u8],
+    chosen: &[Vec<u8>],
+    gets: &[&[u8]],
+    reply: &mut Reply<'_>,
+) -> Result<(), Fault> {
+    let mut answers = Vec::new();
+    for element in chosen {
+        each_answer(ctx, element, gets, |answer| answers.push(answer.unwrap_or_default().to_vec()));
+    }
+    let mut place = ctx.at(destination);
+    if answers.is_empty() {
+        if place.remove() {
+            place.changed(Event::DEL);
+        }
+    } else {
+        let mut list = List::new();
+        let arena = place.arena_mut();
+        for answer in &answers {
+            if list.push(arena, End::Back, Item::of(answer)).is_err() {
+                list.clear(arena);
+                return Err(Fault::OutOfMemory);
+            }
+        }
+        place.put_object(Object::List(list), Expiry::None)?;
+        place.changed(SORTSTORE_EVENT);
+    }
+    reply.int_len(answers.len());
+    Ok(())
+}
