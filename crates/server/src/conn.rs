@@ -195,8 +195,10 @@ impl Conn {
             authenticated: !self.session.gate.has(crate::session::Gate::LOGIN),
             ..Limits::default()
         };
+        // What AUTH allows is known only after it has run.
+        let window_len = if limits.authenticated { WINDOW } else { 1 };
         let mut at = from;
-        while window.commands.len() < WINDOW {
+        while window.commands.len() < window_len {
             let first = window.spans.len() as u32;
             match self.parser.next(&buf[at..], at as u32, &limits, &mut window.spans) {
                 Step::Command { consumed } => {
