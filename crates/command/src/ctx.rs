@@ -1,7 +1,8 @@
 //! What a command body may touch while it runs.
 
+use darter_store::keyed::WrongType;
 use darter_store::shard::Full;
-use darter_store::{Key, Keyed, Record, Shard};
+use darter_store::{Event, Key, Keyed, Record, Shard, Text};
 use darter_txn::{Part, ShardSet};
 use darter_wire::Reply;
 
@@ -164,6 +165,26 @@ impl<'a> Ctx<'a> {
         self.at_db(to.0, to.1).put_copy(&value)?;
         self.at_db(from.0, from.1).remove();
         Ok(true)
+    }
+
+    /// The string at `name`, for a command that reads nothing else.
+    ///
+    /// Errors: the value has another type.
+    #[inline]
+    pub fn read_text(&mut self, name: &[u8]) -> Result<Option<Text<'_>>, WrongType> {
+        let key = self.key(name);
+        let (db, now_ms) = (self.db, self.now_ms);
+        self.shards.part_mut(key).shard.read_text(db, key, now_ms)
+    }
+
+    /// Sets a string without condition or deadline and reports `event`.
+    ///
+    /// Errors: no room; the old value stays.
+    #[inline]
+    pub fn set_text(&mut self, name: &[u8], value: &[u8], event: Event) -> Result<(), Full> {
+        let key = self.key(name);
+        let (db, now_ms) = (self.db, self.now_ms);
+        self.shards.part_mut(key).shard.set_text(db, key, value, now_ms, event)
     }
 
     /// Looks at a key without changing or counting anything; several may be looked at together.

@@ -24,12 +24,15 @@ fn main() {
     let depth: u32 = args.next().and_then(|n| n.parse().ok()).unwrap_or(30);
 
     let flags = ["dispatch", "--proactor_threads=1"].map(OsString::from);
-    let Ok(Startup::Serve { settings, .. }) = Settings::parse(flags, []) else { panic!("the settings are valid") };
+    let Ok(Startup::Serve { settings, .. }) = Settings::parse(flags, []) else {
+        panic!("the settings are valid")
+    };
     let live = settings.live();
     let shared = start::build(Arc::new(*settings), &live, 1).expect("address space");
     let mut reactor = Reactor::new(DriverChoice::Epoll, &Config::default()).expect("epoll");
     let (end, _other) = UnixStream::pair().expect("a socket pair");
-    let token = reactor.register(Socket::from_unix(end).expect("non-blocking")).expect("room for a connection");
+    let token =
+        reactor.register(Socket::from_unix(end).expect("non-blocking")).expect("room for a connection");
     let mut core = Core::new(shared, 0);
     let card = Arc::new(ClientCard::new(1, 0, token, String::new(), String::new(), 0, 0));
     let mut conn = Conn::new(token, Session::new(1, false), card);
@@ -44,10 +47,12 @@ fn main() {
                     key = (key + 7919) % KEYS;
                     match verb {
                         "set" => bytes.extend_from_slice(
-                            format!("*3\r\n$3\r\nSET\r\n$16\r\nkey:{key:012}\r\n$32\r\n{key:032}\r\n").as_bytes(),
+                            format!("*3\r\n$3\r\nSET\r\n$16\r\nkey:{key:012}\r\n$32\r\n{key:032}\r\n")
+                                .as_bytes(),
                         ),
-                        _ => bytes
-                            .extend_from_slice(format!("*2\r\n$3\r\nGET\r\n$16\r\nkey:{key:012}\r\n").as_bytes()),
+                        _ => bytes.extend_from_slice(
+                            format!("*2\r\n$3\r\nGET\r\n$16\r\nkey:{key:012}\r\n").as_bytes(),
+                        ),
                     }
                 }
                 bytes

@@ -13,6 +13,7 @@ use crate::stats::ThreadStats;
 pub struct Core {
     /// Shared by all threads.
     pub shared: &'static Shared,
+    stats: &'static ThreadStats,
     /// This thread's number.
     pub thread: u16,
     /// The settings in force.
@@ -36,6 +37,7 @@ impl Core {
         let live = shared.settings.live();
         let mut core = Core {
             shared,
+            stats: &shared.stats[usize::from(thread)],
             thread,
             env: env_of(&live),
             live,
@@ -52,7 +54,7 @@ impl Core {
     /// This thread's counters.
     #[inline]
     pub fn stats(&self) -> &'static ThreadStats {
-        &self.shared.stats[usize::from(self.thread)]
+        self.stats
     }
 
     /// Reads the clock, and the settings if they changed.

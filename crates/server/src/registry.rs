@@ -33,6 +33,8 @@ pub struct Entry {
     pub subs: Vec<&'static Entry>,
     /// A data command with exactly one key, at index 1, and no further reach.
     pub is_single: bool,
+    /// Its name is made of letters alone.
+    is_letters: bool,
     /// So cheap that only a sample of its calls is timed.
     pub is_cheap: bool,
 }
@@ -44,7 +46,8 @@ impl Entry {
             && matches!(spec.keys, Keys::Range { first: 1, last: 1, .. })
             && subs.is_empty();
         let is_cheap = is_single && (spec.flags.any(Flags::FAST) || spec.name == "set");
-        Entry { spec, run, id, subs, is_single, is_cheap }
+        let is_letters = spec.name.bytes().all(|byte| byte.is_ascii_lowercase());
+        Entry { spec, run, id, subs, is_single, is_letters, is_cheap }
     }
 
     /// The subcommand called `name`, in any case.
@@ -169,8 +172,9 @@ impl Registry {
         let mut place = word.place();
         while let Some((there, entry)) = self.by_word[place] {
             if there == word {
-                // bytes outside the alphabet can fold to the same word
-                return entry.spec.name.as_bytes().eq_ignore_ascii_case(name).then_some(entry);
+                // Letters fold to letters only; beside them other bytes can fold to the same word.
+                let is_same = entry.is_letters || entry.spec.name.as_bytes().eq_ignore_ascii_case(name);
+                return is_same.then_some(entry);
             }
             place = (place + 1) % TABLE_LEN;
         }

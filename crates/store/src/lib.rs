@@ -7,6 +7,7 @@
 pub mod ascii7;
 pub mod change;
 pub mod db;
+mod direct;
 pub mod expiry;
 pub mod keyed;
 pub mod moving;

@@ -84,11 +84,7 @@ pub(crate) enum Payload<'a> {
 impl<'a> Payload<'a> {
     /// The payload for a string value: packed when that pays.
     pub fn of_text(value: &'a [u8]) -> Payload<'a> {
-        if value.len() >= PACK_BYTES_MIN && ascii7::fits(value) {
-            Payload::Packed(value)
-        } else {
-            Payload::Text(value)
-        }
+        if is_worth_packing(value) { Payload::Packed(value) } else { Payload::Text(value) }
     }
 
     fn kind(&self) -> Kind {
@@ -260,6 +256,18 @@ pub(crate) fn is_of(tail: &[u8], key: &[u8]) -> bool {
     }
     let record = Record { tail };
     record.key() == key
+}
+
+/// Where the payload of a plain string begins: one without deadline, extras, packing or a wide key.
+#[inline]
+pub(crate) fn plain_payload_at(tail: &[u8]) -> Option<usize> {
+    (tail[0] & !STICKY == Kind::Text as u8).then(|| 2 + tail[1] as usize)
+}
+
+/// Whether a value would be stored packed.
+#[inline]
+pub(crate) fn is_worth_packing(value: &[u8]) -> bool {
+    value.len() >= PACK_BYTES_MIN && ascii7::fits(value)
 }
 
 /// A record to read. `tail` starts at the record and may run past its end.

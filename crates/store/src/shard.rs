@@ -225,7 +225,7 @@ impl Shard {
         deadline_ms: Option<u64>,
         now_ms: u64,
     ) -> Slot {
-        let (arena, hasher) = (&self.arena, self.hasher);
+        let (arena, hasher) = (&self.arena, &self.hasher);
         let place = &mut self.dbs[db];
         let slot =
             place.index.insert(key.hash, handle, |h| hasher.hash(Record { tail: arena.tail(h) }.key()));

@@ -38,8 +38,8 @@ impl Router {
     }
 
     /// The hasher, for members and fields.
-    pub fn hasher(&self) -> KeyHasher {
-        self.hasher
+    pub fn hasher(&self) -> &KeyHasher {
+        &self.hasher
     }
 }
 

@@ -71,9 +71,7 @@ fn set(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), F
     if args.len() != 3 {
         return set_with(ctx, args, reply);
     }
-    let mut place = ctx.at(args.at(1));
-    place.put_text(args.at(2), Expiry::None)?;
-    place.changed(SET_EVENT);
+    ctx.set_text(args.at(1), args.at(2), SET_EVENT)?;
     reply.ok();
     Ok(())
 }
