@@ -33,7 +33,14 @@ impl Pack<'_> {
         Ok(h)
     }
 
-    /// Adds an entry of place `x` in hash space at the end, if that moves nothing; the new header if it did.
+    /// Whether an entry without expiry time can be added without moving the others.
+    #[inline]
+    pub fn has_open_group(head: Head) -> bool {
+        !head.timed() && head.len() > GROUP && !head.len().is_multiple_of(GROUP)
+    }
+
+    /// Adds an entry of place `x` in hash space at the end of a pack with an open group and enough room;
+    /// `value` counts in a pack of keys and values only. Returns the new header.
     #[inline(always)]
     pub fn append_within(
         arena: &mut Arena,
@@ -42,25 +49,22 @@ impl Pack<'_> {
         key: &Coded<'_>,
         value: &Coded<'_>,
         kind: Kind,
-    ) -> Option<Head> {
+    ) -> Head {
         let block = arena.block_mut(h);
         let head = Head::read(block);
-        let key_len = key.len();
-        let len = if kind == Kind::Keys { key_len } else { key_len + value.len() };
+        debug_assert!(Pack::has_open_group(head));
         let index = head.len();
-        // Within a group of eight the front stays as it is.
-        if head.timed() || index <= GROUP || index.is_multiple_of(GROUP) || head.used() + len > block.len() {
-            return None;
-        }
         block[HEAD_BYTES + index] = fingerprint(x, head.depth());
         let out = &mut block[head.used()..];
         key.write_last(out);
+        let mut used = head.used() + key.len();
         if kind == Kind::KeysAndValues {
-            value.write_last(&mut out[key_len..]);
+            value.write_last(&mut out[key.len()..]);
+            used += value.len();
         }
-        let head = head.with_used(head.used() + len).with_len(index + 1);
+        let head = head.with_used(used).with_len(index + 1);
         head.write(block);
-        Some(head)
+        head
     }
 
     /// Adds an entry of place `x` in hash space at the end.

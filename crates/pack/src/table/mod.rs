@@ -157,12 +157,15 @@ impl Table {
             self.overwrite(arena, x, h, place, value, expiry)?;
             return Ok(Inserted::Replaced);
         }
-        let is_plain =
-            !matches!(expiry, Expiry::At(_)) && !key.is_long() && !value.is_long() && self.len < u32::MAX;
-        if is_plain && let Some(head) = Pack::append_within(arena, h, x, &key, &value, self.kind) {
-            self.len += 1;
-            self.split_if_full(arena, x, h, head, hasher);
-            return Ok(Inserted::New);
+        let is_plain = !matches!(expiry, Expiry::At(_)) && !key.is_long() && !value.is_long();
+        if is_plain && self.len < u32::MAX {
+            let len = key.len() + if self.kind == Kind::Keys { 0 } else { value.len() };
+            if let Some(h) = self.room_within(arena, x, h, len) {
+                let head = Pack::append_within(arena, h, x, &key, &value, self.kind);
+                self.len += 1;
+                self.split_if_full(arena, x, h, head, hasher);
+                return Ok(Inserted::New);
+            }
         }
         let (h, head) = self.append(arena, x, h, key, value, expiry)?;
         self.split_if_full(arena, x, h, head, hasher);
@@ -286,6 +289,23 @@ impl Table {
                 Err(full)
             }
         }
+    }
+
+    /// Makes room for an entry of `len` bytes in pack `h`, which holds `x`, if nothing else would have to move;
+    /// the pack's handle if so.
+    #[inline]
+    fn room_within(&mut self, arena: &mut Arena, x: u64, h: Handle, len: usize) -> Option<Handle> {
+        let head = Pack::open(arena, h).head();
+        if !Pack::has_open_group(head) {
+            return None;
+        }
+        let size = arena.size(h);
+        if head.used() + len <= size {
+            return Some(h);
+        }
+        let moved = Pack::make_room(arena, h, len).ok()?;
+        self.moved(arena, x, h, size, moved);
+        Some(moved)
     }
 
     #[inline(never)]
