@@ -86,20 +86,109 @@ fn get_wide_at_end(block: &[u8], at: usize, width: usize) -> u64 {
 #[inline]
 pub(super) fn find_u32(numbers: &[u8], sought: u32) -> Option<usize> {
     const AT_ONCE: usize = 16;
-    let value = |bytes: &[u8]| u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
-    let blocks = numbers.chunks_exact(4 * AT_ONCE);
-    let rest = blocks.remainder();
-    let mut at = 0;
-    for block in blocks {
+    let sought = sought.to_le_bytes();
+    let (blocks, rest) = numbers.as_chunks::<4>().0.as_chunks::<AT_ONCE>();
+    for (at, block) in blocks.iter().enumerate() {
         // No early exit within a block, so that it compiles to vector compares.
-        let mut equal = 0u32;
-        for number in block.chunks_exact(4) {
-            equal |= u32::from(value(number) == sought);
+        let mut equal = false;
+        for number in block {
+            equal |= *number == sought;
         }
-        if equal != 0 {
-            return block.chunks_exact(4).position(|n| value(n) == sought).map(|found| at + found);
+        if equal {
+            return block.iter().position(|n| *n == sought).map(|found| at * AT_ONCE + found);
         }
-        at += AT_ONCE;
     }
-    rest.chunks_exact(4).position(|n| value(n) == sought).map(|found| at + found)
+    rest.iter().position(|n| *n == sought).map(|found| blocks.len() * AT_ONCE + found)
+}
+
+/// The index of the first number equal to `sought` among packed numbers of `width` (1 to 8) bytes.
+#[inline]
+pub(super) fn find(numbers: &[u8], width: usize, sought: u64) -> Option<usize> {
+    fn at<const W: usize>(numbers: &[u8], sought: u64) -> Option<usize> {
+        let mut bytes = [0; W];
+        bytes.copy_from_slice(&sought.to_le_bytes()[..W]);
+        numbers.as_chunks::<W>().0.iter().position(|n| *n == bytes)
+    }
+    match width {
+        1 => at::<1>(numbers, sought),
+        2 => at::<2>(numbers, sought),
+        3 => at::<3>(numbers, sought),
+        4 => find_u32(numbers, sought as u32),
+        5 => at::<5>(numbers, sought),
+        6 => at::<6>(numbers, sought),
+        7 => at::<7>(numbers, sought),
+        _ => at::<8>(numbers, sought),
+    }
+}
+
+/// How many of the rising packed numbers of `width` (0 to 8) bytes are below `value`; with width 0 there are `len` zeros.
+#[inline]
+pub(super) fn below(numbers: &[u8], width: usize, len: usize, value: u64) -> usize {
+    fn at<const W: usize>(numbers: &[u8], value: u64) -> usize {
+        numbers.as_chunks::<W>().0.partition_point(|n| number(n) < value)
+    }
+    match width {
+        0 => {
+            if value > 0 {
+                len
+            } else {
+                0
+            }
+        }
+        1 => at::<1>(numbers, value),
+        2 => at::<2>(numbers, value),
+        3 => at::<3>(numbers, value),
+        4 => at::<4>(numbers, value),
+        5 => at::<5>(numbers, value),
+        6 => at::<6>(numbers, value),
+        7 => at::<7>(numbers, value),
+        _ => at::<8>(numbers, value),
+    }
+}
+
+/// All differences of packed numbers of `width` (0 to 8) bytes from the first of them, or-ed together.
+#[inline]
+pub(super) fn differences(numbers: &[u8], width: usize) -> u64 {
+    fn at<const W: usize>(numbers: &[u8]) -> u64 {
+        let numbers = numbers.as_chunks::<W>().0;
+        let Some(first) = numbers.first().map(number) else { return 0 };
+        numbers.iter().fold(0, |all, n| all | number(n).wrapping_sub(first))
+    }
+    match width {
+        0 => 0,
+        1 => at::<1>(numbers),
+        2 => at::<2>(numbers),
+        3 => at::<3>(numbers),
+        4 => at::<4>(numbers),
+        5 => at::<5>(numbers),
+        6 => at::<6>(numbers),
+        7 => at::<7>(numbers),
+        _ => at::<8>(numbers),
+    }
+}
+
+/// The least and the most of some packed numbers of `width` (1 to 8) bytes.
+#[inline]
+pub(super) fn least_and_most(numbers: &[u8], width: usize) -> (u64, u64) {
+    fn at<const W: usize>(numbers: &[u8]) -> (u64, u64) {
+        let numbers = numbers.as_chunks::<W>().0.iter().map(number);
+        numbers.fold((u64::MAX, 0), |(low, high), n| (low.min(n), high.max(n)))
+    }
+    match width {
+        1 => at::<1>(numbers),
+        2 => at::<2>(numbers),
+        3 => at::<3>(numbers),
+        4 => at::<4>(numbers),
+        5 => at::<5>(numbers),
+        6 => at::<6>(numbers),
+        7 => at::<7>(numbers),
+        _ => at::<8>(numbers),
+    }
+}
+
+#[inline(always)]
+fn number<const W: usize>(bytes: &[u8; W]) -> u64 {
+    let mut wide = [0; 8];
+    wide[..W].copy_from_slice(bytes);
+    u64::from_le_bytes(wide)
 }

@@ -10,7 +10,8 @@ use darter_slab::{Arena, Handle};
 
 use crate::tree::owned::Owned;
 use crate::tree::word::{
-    get_u16, get_u32, get_u64, get_wide, mask, put_u16, put_u32, put_u64, put_wide, width,
+    below, get_u16, get_u32, get_u64, get_wide, least_and_most, mask, put_u16, put_u32, put_u64, put_wide,
+    width,
 };
 use crate::tree::{Full, LEAF_BYTES_MAX};
 
@@ -92,14 +93,34 @@ impl<const N: usize> Head<N> {
     /// How many rows have a key below `key`.
     #[inline]
     pub(super) fn below<const K: usize>(&self, block: &[u8], key: u128) -> usize {
-        let (mut low, mut len) = (0, self.len);
-        while len > 0 {
-            let half = len / 2;
-            let below = self.key::<K>(block, low + half) < key;
-            low = if below { low + half + 1 } else { low };
-            len = if below { len - half - 1 } else { half };
+        let first = if K == 1 { key as u64 } else { (key >> 64) as u64 };
+        let at = self.column_below(block, 0, 0, self.len, first);
+        if K == 1 || at == self.len || self.get(block, 0, at) > first {
+            return at;
+        }
+        let end = match first.checked_add(1) {
+            Some(after) => self.column_below(block, 0, at, self.len, after),
+            None => self.len,
+        };
+        // The second column rises only among rows that are equal in the first.
+        let (mut low, mut high) = (at, end);
+        while low < high {
+            let middle = (low + high) / 2;
+            if self.get(block, 1, middle) < key as u64 {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
         }
         low
+    }
+
+    /// The first row of `from..to`, rising in this column, that is not below `value`.
+    #[inline(always)]
+    fn column_below(&self, block: &[u8], column: usize, from: usize, to: usize, value: u64) -> usize {
+        let Column { start, width, base } = self.columns[column];
+        let Some(offset) = value.checked_sub(base) else { return from };
+        from + below(&block[start + from * width..start + to * width], width, to - from, offset)
     }
 
     /// Whether every column is wide enough for the row.
@@ -200,17 +221,24 @@ impl<const N: usize> Shape<N> {
     /// The smallest shape that holds all parts; their first columns rise.
     pub(super) fn of(arena: &Arena, parts: &[Part<N>]) -> Self {
         let (mut low, mut high, mut len) = ([u64::MAX; N], [0; N], 0);
+        let mut before = None;
         for part in parts {
             match *part {
-                Part::One(row) => note(&mut low, &mut high, 0, &row),
+                Part::One(row) => note(&mut low, &mut high, &row),
                 Part::Run(leaf, from, to) if from < to => {
                     let block = arena.tail(leaf);
                     let head = Head::<N>::of(block);
+                    before.get_or_insert(head.columns);
                     // The first column is sorted, so its ends tell all.
-                    note(&mut low, &mut high, 0, &head.row(block, from));
-                    note(&mut low, &mut high, 0, &head.row(block, to - 1));
-                    for at in from + 1..to - 1 {
-                        note(&mut low, &mut high, 1, &head.row(block, at));
+                    note(&mut low, &mut high, &head.row(block, from));
+                    note(&mut low, &mut high, &head.row(block, to - 1));
+                    for (column, &Column { start, width, base }) in head.columns.iter().enumerate().skip(1) {
+                        if width > 0 {
+                            let ends =
+                                least_and_most(&block[start + from * width..start + to * width], width);
+                            low[column] = low[column].min(base.wrapping_add(ends.0));
+                            high[column] = high[column].max(base.wrapping_add(ends.1));
+                        }
                     }
                 }
                 Part::Run(..) => {}
@@ -220,9 +248,18 @@ impl<const N: usize> Shape<N> {
         let columns = std::array::from_fn(|column| {
             let span = high[column].saturating_sub(low[column]);
             let width = width(span);
+            if width == 8 {
+                return (8, 0);
+            }
+            // The same base again where it serves: then copying is moving bytes.
+            if let Some(columns) = before {
+                let old: Column = columns[column];
+                if old.width == width && old.base <= low[column] && high[column] - old.base <= mask(width) {
+                    return (width, old.base);
+                }
+            }
             // Half of the spare numbers go below the lowest, for others to come on either side.
-            let base = low[column].saturating_sub((mask(width) - span) / 2);
-            (width, if width == 8 { 0 } else { base })
+            (width, low[column].saturating_sub((mask(width) - span) / 2))
         });
         Shape { len, columns }
     }
@@ -273,8 +310,8 @@ impl<const N: usize> Shape<N> {
     }
 }
 
-fn note<const N: usize>(low: &mut [u64; N], high: &mut [u64; N], first: usize, row: &[u64; N]) {
-    for column in first..N {
+fn note<const N: usize>(low: &mut [u64; N], high: &mut [u64; N], row: &[u64; N]) {
+    for column in 0..N {
         low[column] = low[column].min(row[column]);
         high[column] = high[column].max(row[column]);
     }

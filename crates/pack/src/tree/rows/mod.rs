@@ -185,8 +185,9 @@ impl<const N: usize, const K: usize> Rows<N, K> {
     /// Where `key` is or belongs, in a table that has rows.
     #[inline]
     fn locate(&self, arena: &Arena, key: u128) -> Spot {
+        let high = if K == 1 { key as u64 } else { (key >> 64) as u64 };
         // Keys are unique, so a leaf whose bound is the key is the one.
-        let (leaf, path) = self.spine.by_key(arena, key, |_| Ordering::Greater);
+        let (leaf, path) = self.spine.by_key(arena, high, || key as u64, |_| Ordering::Greater);
         let block = arena.tail(leaf);
         let head = Head::<N>::of(block);
         let at = head.below::<K>(block, key);

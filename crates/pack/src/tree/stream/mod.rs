@@ -254,7 +254,7 @@ impl StreamLog {
     /// Where `id` is or belongs, in a log that has entries.
     fn locate(&self, arena: &Arena, id: StreamId) -> (Handle, Path, usize) {
         // Ids are unique, so a leaf whose bound is the id is the one.
-        let (leaf, path) = self.spine.by_key(arena, id.key(), |_| Ordering::Greater);
+        let (leaf, path) = self.spine.by_key(arena, id.ms, || id.seq, |_| Ordering::Greater);
         let block = arena.tail(leaf);
         let at = Head::of(block).below(block, id);
         (leaf, path, at)

@@ -1,5 +1,7 @@
 //! New leaves of a sorted set out of runs of old ones: the one way a leaf grows, changes shape, splits, joins or shrinks.
 
+use std::ops::Range;
+
 use darter_slab::{Arena, Handle};
 
 use super::leaf::{HEAD, Head, LEN_MAX, Members, SIGN, Scores};
@@ -7,7 +9,7 @@ use super::member::New;
 use super::score::{is_negative_zero, ord};
 use crate::entry;
 use crate::tree::owned::Owned;
-use crate::tree::word::{mask, width};
+use crate::tree::word::{differences, get_wide, least_and_most, mask, put_wide, width};
 use crate::tree::{Full, LEAF_BYTES_MAX};
 
 /// What a new leaf is made of.
@@ -212,13 +214,14 @@ struct Seen {
     // All differences between order numbers, or-ed: their trailing zeros are not worth writing.
     differences: u64,
     any: bool,
-    ints: usize,
+    ints: bool,
     int_low: u64,
     int_high: u64,
+    // The shape of the first run: where it serves again, copying is moving bytes.
+    before: Option<(Scores, Members)>,
 }
 
 impl Seen {
-    #[inline(always)]
     fn score(&mut self, ord: u64) {
         if self.len == 0 {
             self.low = ord;
@@ -228,27 +231,31 @@ impl Seen {
         self.len += 1;
     }
 
-    #[inline(always)]
     fn int(&mut self, value: u64) {
-        if self.ints == 0 {
-            (self.int_low, self.int_high) = (value, value);
-        }
-        self.int_low = self.int_low.min(value);
-        self.int_high = self.int_high.max(value);
-        self.ints += 1;
+        self.int_low = if self.ints { self.int_low.min(value) } else { value };
+        self.int_high = if self.ints { self.int_high.max(value) } else { value };
+        self.ints = true;
     }
 
     fn run(&mut self, block: &[u8], from: usize, to: usize) {
         let head = Head::of(block);
-        self.raw |= head.scores.raw && (from..to).any(|at| is_negative_zero(head.score(block, at)));
-        for at in from..to {
-            self.score(head.ord(block, at));
+        self.before.get_or_insert((head.scores, head.members));
+        if head.scores.raw {
+            self.raw |= (from..to).any(|at| is_negative_zero(head.score(block, at)));
+            (from..to).for_each(|at| self.score(head.ord(block, at)));
+        } else {
+            // Sorted: the ends tell the span.
+            self.score(head.ord(block, from));
+            self.score(head.ord(block, to - 1));
+            self.len = self.len + (to - from) - 2;
+            let codes = &block[head.scores_at(from)..head.scores_at(to)];
+            self.differences |= differences(codes, head.scores.width) << head.scores.shift;
         }
         match head.members {
-            Members::Ints { base, .. } => {
-                for at in from..to {
-                    self.int(base.wrapping_add(head.int_offset(block, at)));
-                }
+            Members::Ints { width, base } => {
+                let (low, high) = least_and_most(&block[head.member_at(from)..head.member_at(to)], width);
+                self.int(base.wrapping_add(low));
+                self.int(base.wrapping_add(high));
             }
             // Once of any kind, always: looking for integers again would cost more than it saves.
             Members::Slots { .. } => self.any = true,
@@ -262,6 +269,14 @@ impl Seen {
         let shift = if self.differences == 0 { 0 } else { self.differences.trailing_zeros() };
         let span = (self.high - self.low) >> shift;
         let width = width(span);
+        if let Some((before, _)) = self.before
+            && (before.width, before.shift, before.raw) == (width, shift, false)
+            && before.base <= self.low
+            && (self.high - before.base) >> shift <= mask(width)
+            && (self.low - before.base).trailing_zeros() >= shift
+        {
+            return before;
+        }
         // Spare codes go below the lowest, half of them, for scores to come on either side.
         let below = ((mask(width) - span) / 2).checked_mul(1 << shift).unwrap_or(0);
         let base = self.low.checked_sub(below).unwrap_or(self.low);
@@ -271,6 +286,13 @@ impl Seen {
     fn ints(&self) -> Members {
         let span = self.int_high - self.int_low;
         let width = width(span).max(1);
+        if let Some((_, Members::Ints { width: before, base })) = self.before
+            && before == width
+            && self.int_low.wrapping_sub(base) <= mask(width)
+            && self.int_high.wrapping_sub(base) <= mask(width)
+        {
+            return Members::Ints { width, base };
+        }
         let base = self.int_low.wrapping_sub((mask(width) - span) / 2);
         Members::Ints { width, base }
     }
@@ -303,18 +325,62 @@ fn append(block: &mut [u8], value: f64, new: &New<'_>) {
 fn copy(old: &[u8], from: usize, to: usize, fresh: &mut [u8]) {
     let source = Head::of(old);
     let mut target = Head::of(fresh);
-    for at in from..to {
-        target.put_score(fresh, target.len, source.score(old, at));
-        match source.members {
-            Members::Ints { .. } => target.put_int(fresh, target.len, source.int(old, at)),
-            Members::Slots { .. } => {
-                let code = source.code(old, at);
-                target.put_code(fresh, target.len, &code[..entry::size(code)]);
+    copy_scores(&source, old, from..to, &target, fresh);
+    match (source.members, target.members) {
+        (Members::Ints { width, base }, Members::Ints { width: wide, base: other }) => {
+            let first = (source.member_at(from), target.member_at(target.len));
+            recode(old, (first.0, width), fresh, (first.1, wide), to - from, |v| {
+                v.wrapping_add(base.wrapping_sub(other))
+            });
+        }
+        (Members::Ints { .. }, Members::Slots { .. }) => {
+            for at in from..to {
+                target.put_any(fresh, target.len + at - from, source.int(old, at));
             }
         }
-        target.len += 1;
+        (Members::Slots { .. }, _) => {
+            for at in from..to {
+                let code = source.code(old, at);
+                target.put_code(fresh, target.len + at - from, &code[..entry::size(code)]);
+            }
+        }
     }
+    target.len += to - from;
     target.write(fresh);
+}
+
+fn copy_scores(source: &Head, old: &[u8], run: Range<usize>, target: &Head, fresh: &mut [u8]) {
+    let (a, b) = (source.scores, target.scores);
+    if a.raw || b.raw {
+        for (entry, at) in run.enumerate() {
+            target.put_score(fresh, target.len + entry, source.score(old, at));
+        }
+        return;
+    }
+    let first = (source.scores_at(run.start), target.scores_at(target.len));
+    let added = a.base.wrapping_sub(b.base);
+    recode(old, (first.0, a.width), fresh, (first.1, b.width), run.len(), |code| {
+        (code << a.shift).wrapping_add(added) >> b.shift
+    });
+}
+
+/// Writes packed numbers, given by where they start and their width, as `change` makes them.
+#[inline(always)]
+fn recode(
+    old: &[u8],
+    (from, width): (usize, usize),
+    fresh: &mut [u8],
+    (to, wide): (usize, usize),
+    count: usize,
+    change: impl Fn(u64) -> u64,
+) {
+    if width == wide && change(0) == 0 && change(1) == 1 {
+        fresh[to..to + count * width].copy_from_slice(&old[from..from + count * width]);
+        return;
+    }
+    for at in 0..count {
+        put_wide(fresh, to + at * wide, wide, change(get_wide(old, from + at * width, width)));
+    }
 }
 
 const CAP_MAX: usize = 255;

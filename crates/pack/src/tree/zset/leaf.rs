@@ -19,7 +19,7 @@ use super::score::{is_negative_zero, ord, score};
 use crate::entry::{self, Item};
 use crate::spill::Spill;
 use crate::tree::word::{
-    find_u32, get_u16, get_u32, get_u64, get_wide, mask, put_u16, put_u32, put_u64, put_wide,
+    below, find, get_u16, get_u32, get_u64, get_wide, mask, put_u16, put_u32, put_u64, put_wide,
 };
 
 /// Bytes before the scores.
@@ -118,6 +118,18 @@ impl Head {
         block[3] = self.scores.shift as u8 | if self.scores.raw { RAW } else { 0 };
         put_u32(block, 4, self.id);
         put_u64(block, 8, self.scores.base);
+    }
+
+    /// Where the score of entry `at` is.
+    #[inline(always)]
+    pub(super) fn scores_at(&self, at: usize) -> usize {
+        HEAD + at * self.scores.width
+    }
+
+    /// Where the integer or the slot of the member of entry `at` is.
+    #[inline(always)]
+    pub(super) fn member_at(&self, at: usize) -> usize {
+        self.members_at() + at * self.member_bytes()
     }
 
     #[inline(always)]
@@ -220,22 +232,12 @@ impl Head {
         put_wide(block, HEAD + at * width, width, code.unwrap_or(0));
     }
 
-    /// Writes an integer member that the shape is known to hold.
-    #[inline(always)]
-    pub(super) fn put_int(&mut self, block: &mut [u8], at: usize, item: Item<'_>) {
-        match (self.members, item) {
-            (Members::Ints { width, base }, Item::Int(value)) => {
-                let offset = (value as u64 ^ SIGN).wrapping_sub(base);
-                debug_assert!(offset <= mask(width));
-                put_wide(block, self.members_at() + at * width, width, offset);
-            }
-            _ => {
-                let new = New::of(item);
-                let mut code = [0; 16];
-                new.write(&mut code);
-                self.put_code(block, at, &code[..new.len()]);
-            }
-        }
+    /// Writes an integer member into a leaf of any members that has room.
+    pub(super) fn put_any(&mut self, block: &mut [u8], at: usize, item: Item<'_>) {
+        let new = New::of(item);
+        let mut code = [0; 16];
+        new.write(&mut code);
+        self.put_code(block, at, &code[..new.len()]);
     }
 
     /// Writes the code of a member into a leaf of any members that has room.
@@ -269,10 +271,7 @@ impl Head {
                     return None;
                 }
                 let start = self.members_at();
-                if width == 4 {
-                    return find_u32(&block[start..start + 4 * self.len], offset as u32);
-                }
-                (0..self.len).find(|&at| get_wide(block, start + at * width, width) == offset)
+                find(&block[start..start + width * self.len], width, offset)
             }
             (Members::Ints { .. }, Item::Bytes(_)) => None,
             (Members::Slots { .. }, _) => {
@@ -284,7 +283,14 @@ impl Head {
     /// How many entries have an order number below `ord`.
     #[inline]
     pub(super) fn below(&self, block: &[u8], ord: u64) -> usize {
-        partition(0, self.len, |at| self.ord(block, at) < ord)
+        let Scores { width, shift, raw, base } = self.scores;
+        if raw {
+            return partition(0, self.len, |at| self.ord(block, at) < ord);
+        }
+        let Some(offset) = ord.checked_sub(base) else { return 0 };
+        // The lowest code whose number is not below `ord`; codes are compared, not numbers.
+        let code = (offset >> shift) + u64::from(offset >> shift << shift != offset);
+        below(&block[HEAD..HEAD + self.len * width], width, self.len, code)
     }
 
     /// How many entries stand before (`ord`, `member`).

@@ -186,9 +186,12 @@ impl Zset {
 
     /// The leaf where (`ord`, `member`) belongs.
     fn route(&self, arena: &Arena, ord: u64, member: Item<'_>) -> (Handle, Path) {
-        let key = u128::from(ord) << 64
-            | u128::from(if self.spine.is_single() { 0 } else { member::prefix(member) });
-        self.spine.by_key(arena, key, |leaf| self.compare_first(arena, leaf, ord, member))
+        self.spine.by_key(
+            arena,
+            ord,
+            || member::prefix(member),
+            |leaf| self.compare_first(arena, leaf, ord, member),
+        )
     }
 
     /// How (`ord`, `member`) compares with the first entry of a leaf.

@@ -24,11 +24,16 @@ impl Zset {
         }
         // After all of one score is before all of the next number; there is one, NaN being no score.
         let sought = ord(score) + u64::from(edge == Edge::After);
-        let (leaf, path) = self.spine.by_key(arena, u128::from(sought) << 64, |first| {
-            // The empty text is before every other, so only an equal first entry keeps it from its leaf.
-            let block = arena.tail(first);
-            sought.cmp(&Head::of(block).ord(block, 0)).then(std::cmp::Ordering::Less)
-        });
+        let (leaf, path) = self.spine.by_key(
+            arena,
+            sought,
+            || 0,
+            |first| {
+                // The empty text is before every other, so only an equal first entry keeps it from its leaf.
+                let block = arena.tail(first);
+                sought.cmp(&Head::of(block).ord(block, 0)).then(std::cmp::Ordering::Less)
+            },
+        );
         let block = arena.tail(leaf);
         self.spine.entries_before(arena, &path) + Head::of(block).below(block, sought) as u64
     }

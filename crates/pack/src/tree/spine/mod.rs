@@ -2,18 +2,19 @@
 //!
 //! Called by every ordered type; it never looks into a leaf. A node holds, for each child, its handle, how many entries
 //! are below it and `K` words of a key that no entry below it is smaller than (`K` = 0: the tree is ordered by rank only).
-//!
-//! ```text
-//! u16 len | u16 cap | u32 unused | cap x u32 child | cap x u32 entries | K times cap x u64 key words, high word first
-//! ```
+
+mod node;
+mod spare;
 
 use std::cmp::Ordering;
 
 use darter_slab::{Arena, Handle};
 
+use self::node::{Branch, CAPS, LEN_JOINED, LEN_LOW, LEN_MAX, Node, divide, move_branches};
+use self::spare::Spare;
 use super::Full;
 use super::owned::Owned;
-use super::word::{get_u16, get_u32, get_u64, put_u16, put_u32, put_u64};
+use super::word::put_u16;
 
 /// Where a leaf hangs: the inner nodes from the root down and the child taken in each.
 #[derive(Clone, Copy, Debug)]
@@ -82,39 +83,32 @@ impl<const K: usize> Spine<K> {
     pub(super) fn by_rank(&self, arena: &Arena, rank: u64) -> (Handle, Path, usize) {
         let mut rest = rank;
         let (leaf, path) = self.descend(arena, |block, node| {
-            let mut at = 0;
-            while at + 1 < node.len {
-                let entries = u64::from(node.entries(block, at));
-                if rest < entries {
-                    break;
-                }
-                rest -= entries;
-                at += 1;
-            }
+            let (at, left) = node.by_rank(block, rest);
+            rest = left;
             at
         });
         (leaf, path, rest as usize)
     }
 
-    /// The leaf where `key` belongs. Where keys tie, `tie` compares what is sought with a leaf's first entry.
+    /// The leaf where a key belongs, given by its first word and a function for its second.
+    ///
+    /// Where keys tie, `tie` compares what is sought with a leaf's first entry; with unique keys that is `Greater`.
     #[inline]
     pub(super) fn by_key(
         &self,
         arena: &Arena,
-        key: u128,
+        high: u64,
+        mut low: impl FnMut() -> u64,
         mut tie: impl FnMut(Handle) -> Ordering,
     ) -> (Handle, Path) {
         let mut path = Path::ROOT;
         let mut child = self.root;
-        while path.depth < self.height as usize {
+        let height = self.height as usize;
+        while path.depth < height {
             let block = arena.tail(child);
             let node = Node::of(block);
-            let mut at = node.keys_below::<K>(block, key);
-            if at < node.len && node.key::<K>(block, at) == key {
-                let levels = self.height as usize - path.depth - 1;
-                at = node.settle_tie::<K>(arena, block, key, at, |leaf| tie(leftmost(arena, leaf, levels)));
-            }
-            let at = at.saturating_sub(1);
+            let levels = height - path.depth - 1;
+            let at = node.route::<K>(block, high, &mut low, |leaf| tie(leftmost(arena, leaf, levels)));
             path.push(child, at);
             child = node.child(block, at);
         }
@@ -360,12 +354,12 @@ impl<const K: usize> Spine<K> {
                 continue;
             }
             // Joining only saves memory, so a full arena is no error here.
-            let Ok(fresh) = owned.alloc(arena, Node::bytes::<K>(CAPS_JOINED)) else { return };
+            let Ok(fresh) = owned.alloc(arena, Node::bytes::<K>(LEN_JOINED)) else { return };
             let key = above.key::<K>(arena.tail(parent), left + 1);
             for (node, len) in pair.into_iter().zip(lens) {
                 let (from, to) = arena.two_mut(node, fresh);
                 if node == pair[0] {
-                    Node::write_head(to, 0, CAPS_JOINED);
+                    Node::write_head(to, 0, LEN_JOINED);
                 } else {
                     // The first key of a node is not kept up to date; its parent's is.
                     Node::of(from).set_key::<K>(from, 0, key);
@@ -471,14 +465,6 @@ pub(super) struct Leaf {
     pub(super) entries: u32,
 }
 
-/// A child with its key and count, on its way into a node.
-#[derive(Clone, Copy, Debug)]
-struct Branch {
-    key: u128,
-    child: Handle,
-    entries: u32,
-}
-
 /// The first leaf `levels` below `node`.
 fn leftmost(arena: &Arena, node: Handle, levels: usize) -> Handle {
     let mut child = node;
@@ -489,288 +475,5 @@ fn leftmost(arena: &Arena, node: Handle, levels: usize) -> Handle {
     child
 }
 
-/// The head of a node: everything needed to find its parts.
-#[derive(Clone, Copy)]
-struct Node {
-    len: usize,
-    cap: usize,
-}
-
-impl Node {
-    #[inline(always)]
-    fn of(block: &[u8]) -> Node {
-        let node = Node { len: get_u16(block, 0), cap: get_u16(block, 2) };
-        debug_assert!(node.len <= node.cap && node.cap <= LEN_MAX);
-        node
-    }
-
-    fn write_head(block: &mut [u8], len: usize, cap: usize) {
-        put_u16(block, 0, len);
-        put_u16(block, 2, cap);
-    }
-
-    const fn bytes<const K: usize>(cap: usize) -> usize {
-        HEAD + cap * (8 + 8 * K)
-    }
-
-    /// The capacity of the next larger node.
-    fn cap_after(self) -> usize {
-        CAPS.into_iter().find(|&cap| cap > self.len).unwrap_or(LEN_MAX)
-    }
-
-    #[inline(always)]
-    fn child(self, block: &[u8], at: usize) -> Handle {
-        Handle::from_raw(get_u32(block, HEAD + 4 * at))
-    }
-
-    fn set_child(self, block: &mut [u8], at: usize, child: Handle) {
-        put_u32(block, HEAD + 4 * at, child.raw());
-    }
-
-    #[inline(always)]
-    fn entries(self, block: &[u8], at: usize) -> u32 {
-        get_u32(block, HEAD + 4 * (self.cap + at))
-    }
-
-    #[inline(always)]
-    fn set_entries(self, block: &mut [u8], at: usize, entries: u32) {
-        put_u32(block, HEAD + 4 * (self.cap + at), entries);
-    }
-
-    #[inline(always)]
-    fn entries_below(self, block: &[u8], at: usize) -> u64 {
-        let start = HEAD + 4 * self.cap;
-        block[start..start + 4 * at]
-            .chunks_exact(4)
-            .map(|c| u64::from(u32::from_le_bytes([c[0], c[1], c[2], c[3]])))
-            .sum()
-    }
-
-    fn total(self, block: &[u8]) -> u32 {
-        self.entries_below(block, self.len) as u32
-    }
-
-    #[inline(always)]
-    fn key<const K: usize>(self, block: &[u8], at: usize) -> u128 {
-        let start = HEAD + 8 * self.cap + 8 * at;
-        match K {
-            0 => 0,
-            1 => u128::from(get_u64(block, start)),
-            _ => {
-                let high = get_u64(block, start);
-                let low = get_u64(block, start + 8 * self.cap);
-                u128::from(high) << 64 | u128::from(low)
-            }
-        }
-    }
-
-    fn set_key<const K: usize>(self, block: &mut [u8], at: usize, key: u128) {
-        let start = HEAD + 8 * self.cap + 8 * at;
-        match K {
-            0 => {}
-            1 => put_u64(block, start, key as u64),
-            _ => {
-                put_u64(block, start, (key >> 64) as u64);
-                put_u64(block, start + 8 * self.cap, key as u64);
-            }
-        }
-    }
-
-    /// How many children have a key below `key`; the first child's key counts as minus infinity.
-    #[inline(always)]
-    fn keys_below<const K: usize>(self, block: &[u8], key: u128) -> usize {
-        let (mut low, mut len) = (1, self.len - 1);
-        while len > 0 {
-            let half = len / 2;
-            let below = self.key::<K>(block, low + half) < key;
-            low = if below { low + half + 1 } else { low };
-            len = if below { len - half - 1 } else { half };
-        }
-        low
-    }
-
-    /// How many children start at or before what is sought, of which the first `at` surely do.
-    #[cold]
-    fn settle_tie<const K: usize>(
-        self,
-        _arena: &Arena,
-        block: &[u8],
-        key: u128,
-        at: usize,
-        mut tie: impl FnMut(Handle) -> Ordering,
-    ) -> usize {
-        let mut end = at + 1;
-        while end < self.len && self.key::<K>(block, end) == key {
-            end += 1;
-        }
-        let (mut low, mut high) = (at, end);
-        while low < high {
-            let middle = (low + high) / 2;
-            if tie(self.child(block, middle)) == Ordering::Less {
-                high = middle;
-            } else {
-                low = middle + 1;
-            }
-        }
-        low
-    }
-
-    fn insert<const K: usize>(self, block: &mut [u8], at: usize, branch: Branch) {
-        debug_assert!(at <= self.len && self.len < self.cap);
-        let (len, cap) = (self.len, self.cap);
-        shift(block, HEAD, 4, at, len);
-        shift(block, HEAD + 4 * cap, 4, at, len);
-        for word in 0..K {
-            shift(block, HEAD + 8 * cap + 8 * cap * word, 8, at, len);
-        }
-        self.set_child(block, at, branch.child);
-        self.set_entries(block, at, branch.entries);
-        self.set_key::<K>(block, at, branch.key);
-        put_u16(block, 0, len + 1);
-    }
-
-    fn remove<const K: usize>(self, block: &mut [u8], at: usize) {
-        let (len, cap) = (self.len, self.cap);
-        // The first key stays: it is still a bound of what is below the node.
-        let first = self.key::<K>(block, 0);
-        unshift(block, HEAD, 4, at, len);
-        unshift(block, HEAD + 4 * cap, 4, at, len);
-        for word in 0..K {
-            unshift(block, HEAD + 8 * cap + 8 * cap * word, 8, at, len);
-        }
-        self.set_key::<K>(block, 0, first);
-        put_u16(block, 0, len - 1);
-    }
-}
-
-/// Makes room for one item of `size` bytes at `at` in an array of `len`.
-fn shift(block: &mut [u8], start: usize, size: usize, at: usize, len: usize) {
-    block.copy_within(start + size * at..start + size * len, start + size * (at + 1));
-}
-
-/// Closes the room of one item.
-fn unshift(block: &mut [u8], start: usize, size: usize, at: usize, len: usize) {
-    block.copy_within(start + size * (at + 1)..start + size * len, start + size * at);
-}
-
-/// Appends branches `from..to` of one node to another.
-fn move_branches<const K: usize>(source: &[u8], from: usize, to: usize, target: &mut [u8]) {
-    let node = Node::of(source);
-    for at in from..to {
-        let branch = Branch {
-            key: node.key::<K>(source, at),
-            child: node.child(source, at),
-            entries: node.entries(source, at),
-        };
-        let end = Node::of(target);
-        end.insert::<K>(target, end.len, branch);
-    }
-}
-
-/// Moves the branches from `keep` on into `fresh` and inserts `grown` at `at` of the whole. Returns the branch of `fresh`.
-fn divide<const K: usize>(
-    arena: &mut Arena,
-    full: Handle,
-    fresh: Handle,
-    keep: usize,
-    at: usize,
-    grown: Branch,
-) -> Branch {
-    let (left, right) = arena.two_mut(full, fresh);
-    let len = Node::of(left).len;
-    Node::write_head(right, 0, CAPS_DIVIDED);
-    move_branches::<K>(left, keep, len, right);
-    put_u16(left, 0, keep);
-    if at < keep || (at == keep && keep < len) {
-        Node::of(left).insert::<K>(left, at, grown);
-    } else {
-        Node::of(right).insert::<K>(right, at - keep, grown);
-    }
-    let node = Node::of(right);
-    Branch { key: node.key::<K>(right, 0), child: fresh, entries: node.total(right) }
-}
-
-/// The blocks a split will need, taken before anything is changed. In the order of use, bottom first.
-struct Spare {
-    blocks: [Handle; HEIGHT_MAX + 1],
-    // 0 <= taken <= len
-    taken: usize,
-}
-
-impl Spare {
-    fn reserve<const K: usize>(arena: &mut Arena, owned: &mut Owned, path: &Path) -> Result<Spare, Full> {
-        let mut spare = Spare { blocks: [Handle::NONE; HEIGHT_MAX + 1], taken: 0 };
-        let mut len = 0;
-        let mut grows_root = true;
-        for level in (0..path.depth).rev() {
-            let node = Node::of(arena.tail(path.nodes[level]));
-            let cap = if node.len == LEN_MAX { CAPS_DIVIDED } else { node.cap_after() };
-            if node.len < LEN_MAX {
-                grows_root = false;
-                if node.len < node.cap {
-                    break;
-                }
-            }
-            spare.push(arena, owned, Node::bytes::<K>(cap), &mut len)?;
-            if !grows_root {
-                break;
-            }
-        }
-        if grows_root {
-            if path.depth == HEIGHT_MAX {
-                spare.give_back(arena, owned, len);
-                return Err(Full);
-            }
-            spare.push(arena, owned, Node::bytes::<K>(CAPS[0]), &mut len)?;
-        }
-        Ok(spare)
-    }
-
-    fn push(
-        &mut self,
-        arena: &mut Arena,
-        owned: &mut Owned,
-        bytes: usize,
-        len: &mut usize,
-    ) -> Result<(), Full> {
-        match owned.alloc(arena, bytes) {
-            Ok(block) => {
-                self.blocks[*len] = block;
-                *len += 1;
-                Ok(())
-            }
-            Err(full) => {
-                self.give_back(arena, owned, *len);
-                Err(full)
-            }
-        }
-    }
-
-    fn give_back(&mut self, arena: &mut Arena, owned: &mut Owned, len: usize) {
-        for &block in &self.blocks[..len] {
-            owned.free(arena, block);
-        }
-    }
-
-    fn take(&mut self) -> Handle {
-        let block = self.blocks[self.taken];
-        debug_assert!(!block.is_none());
-        self.taken += 1;
-        block
-    }
-}
-
 /// Levels of inner nodes. Nodes are half full on average, so eight levels pass what an arena can hold.
 const HEIGHT_MAX: usize = 10;
-const HEAD: usize = 8;
-/// Most children of a node.
-const LEN_MAX: usize = 64;
-/// Below this many children a node looks for another to join.
-const LEN_LOW: usize = 16;
-/// Most children of a joined node.
-const LEN_JOINED: usize = 48;
-/// Capacities of nodes as they grow.
-const CAPS: [usize; 7] = [4, 8, 16, 24, 32, 48, LEN_MAX];
-/// Capacity of the right half of a divided node: it holds up to LEN_MAX / 2 + 1.
-const CAPS_DIVIDED: usize = 48;
-const CAPS_JOINED: usize = 48;

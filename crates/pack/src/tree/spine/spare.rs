@@ -1,0 +1,82 @@
+//! The blocks a split may need, so that it cannot fail half-way.
+
+use darter_slab::{Arena, Handle};
+
+use super::node::{CAP_DIVIDED, CAPS, LEN_MAX, Node};
+use super::{HEIGHT_MAX, Path};
+use crate::tree::Full;
+use crate::tree::owned::Owned;
+
+/// The blocks a split will need, taken before anything is changed. In the order of use, bottom first.
+pub(super) struct Spare {
+    blocks: [Handle; HEIGHT_MAX + 1],
+    // 0 <= taken <= len
+    taken: usize,
+}
+
+impl Spare {
+    pub(super) fn reserve<const K: usize>(
+        arena: &mut Arena,
+        owned: &mut Owned,
+        path: &Path,
+    ) -> Result<Spare, Full> {
+        let mut spare = Spare { blocks: [Handle::NONE; HEIGHT_MAX + 1], taken: 0 };
+        let mut len = 0;
+        let mut grows_root = true;
+        for level in (0..path.depth).rev() {
+            let node = Node::of(arena.tail(path.nodes[level]));
+            let cap = if node.len == LEN_MAX { CAP_DIVIDED } else { node.cap_after() };
+            if node.len < LEN_MAX {
+                grows_root = false;
+                if node.len < node.cap {
+                    break;
+                }
+            }
+            spare.push(arena, owned, Node::bytes::<K>(cap), &mut len)?;
+            if !grows_root {
+                break;
+            }
+        }
+        if grows_root {
+            if path.depth == HEIGHT_MAX {
+                spare.give_back(arena, owned, len);
+                return Err(Full);
+            }
+            spare.push(arena, owned, Node::bytes::<K>(CAPS[0]), &mut len)?;
+        }
+        Ok(spare)
+    }
+
+    fn push(
+        &mut self,
+        arena: &mut Arena,
+        owned: &mut Owned,
+        bytes: usize,
+        len: &mut usize,
+    ) -> Result<(), Full> {
+        match owned.alloc(arena, bytes) {
+            Ok(block) => {
+                self.blocks[*len] = block;
+                *len += 1;
+                Ok(())
+            }
+            Err(full) => {
+                self.give_back(arena, owned, *len);
+                Err(full)
+            }
+        }
+    }
+
+    fn give_back(&mut self, arena: &mut Arena, owned: &mut Owned, len: usize) {
+        for &block in &self.blocks[..len] {
+            owned.free(arena, block);
+        }
+    }
+
+    pub(super) fn take(&mut self) -> Handle {
+        let block = self.blocks[self.taken];
+        debug_assert!(!block.is_none());
+        self.taken += 1;
+        block
+    }
+}
