@@ -1,7 +1,7 @@
 //! The comparison: runs the rows of a suite and prints each table as it grows.
 
 use crate::setting::Setting;
-use crate::{expiry, memory, report, speed};
+use crate::{expiry, growth, memory, report, speed};
 
 /// Which rows are run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -10,18 +10,23 @@ pub enum Suite {
     Engine,
     /// The collections.
     Types,
+    /// Collections of 25 million members; gigabytes, and minutes.
+    Large,
 }
 
 /// Runs the rows whose name contains `filter` and prints the tables to stdout, progress to stderr.
 pub fn run(suite: Suite, filter: &str, setting: &Setting) {
     println!("{}", report::head(setting));
-    if !setting.echo_floor_path.exists() {
-        println!("(echo floor skipped: {} is absent)\n", setting.echo_floor_path.display());
+    let paths =
+        [&setting.redis_path, &setting.memcached_path, &setting.darter_path, &setting.echo_floor_path];
+    for path in paths.into_iter().filter(|path| !path.exists()) {
+        println!("(skipped: {} is absent)\n", path.display());
     }
     let wanted = |name: &str| name.to_lowercase().contains(&filter.to_lowercase());
     let speed_rows = match suite {
         Suite::Engine => speed::engine_rows(),
         Suite::Types => speed::type_rows(),
+        Suite::Large => Vec::new(),
     };
     print_table(report::speed_head(), speed_rows.iter().filter(|row| wanted(row.name)), |row| {
         eprintln!("{} × {} rounds", row.name, setting.rounds);
@@ -30,6 +35,7 @@ pub fn run(suite: Suite, filter: &str, setting: &Setting) {
     let memory_rows = match suite {
         Suite::Engine => memory::engine_rows(),
         Suite::Types => memory::type_rows(),
+        Suite::Large => memory::large_rows(),
     };
     print_table(report::memory_head(), memory_rows.iter().filter(|row| wanted(row.name)), |row| {
         eprintln!("{}", row.name);
@@ -42,6 +48,10 @@ pub fn run(suite: Suite, filter: &str, setting: &Setting) {
     if suite == Suite::Engine && wanted("expiry") {
         eprintln!("expiry");
         println!("{}", report::storms(&expiry::run(setting)));
+    }
+    if suite == Suite::Types && wanted("growth") {
+        eprintln!("growth");
+        println!("{}", report::growths(&growth::run(setting)));
     }
 }
 

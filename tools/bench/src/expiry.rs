@@ -42,7 +42,9 @@ pub fn run(setting: &Setting) -> Vec<ExpiryStorm> {
         let result = measure(&program, setting).map_err(|e| e.to_string());
         ExpiryStorm { server: program.label().to_owned(), result }
     };
-    vec![storm(setting.redis()), storm(setting.darter(1))]
+    let mut programs = vec![setting.redis(), setting.darter(1)];
+    programs.retain(|program| program.path().exists());
+    programs.into_iter().map(storm).collect()
 }
 
 fn measure(program: &Program, setting: &Setting) -> io::Result<Storm> {
@@ -78,8 +80,7 @@ fn measure(program: &Program, setting: &Setting) -> io::Result<Storm> {
     let start = Duration::from_secs(moment) - Duration::from_millis(500);
     thread::sleep(start.saturating_sub(unix_time()));
     let during = load(Duration::from_secs(4)).run(&get, &pool)?;
-    let size = server.ask(&["DBSIZE"])?;
-    let counted: u64 = size.trim().trim_start_matches(':').parse().unwrap_or(0);
+    let counted = server.ask_count(&["DBSIZE"])?;
     Ok(Storm { before, during, left: counted.saturating_sub(LASTING) })
 }
 

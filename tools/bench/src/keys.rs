@@ -45,6 +45,8 @@ pub enum Distribution {
     Zipf(f64),
     /// 0, 1, 2 … and around again: used to fill.
     Sequential,
+    /// Every key once per lap, in a scattered order.
+    Shuffled,
 }
 
 /// Draws key numbers in `0..keys`.
@@ -62,7 +64,7 @@ impl KeyPicker {
         let keys = keys.max(1);
         let zipf = match distribution {
             Distribution::Zipf(theta) => Some(Zipf::new(keys, theta)),
-            Distribution::Uniform | Distribution::Sequential => None,
+            _ => None,
         };
         Self { keys, distribution, zipf, next: 0 }
     }
@@ -70,16 +72,24 @@ impl KeyPicker {
     /// The next key number.
     pub fn pick(&mut self, rng: &mut Rng) -> u64 {
         match (&self.distribution, &self.zipf) {
-            (Distribution::Sequential, _) => {
-                let key = self.next;
-                self.next = (self.next + 1) % self.keys;
-                key
+            (Distribution::Sequential, _) => self.step(),
+            (Distribution::Shuffled, _) => {
+                (u128::from(self.step()) * u128::from(SHUFFLE) % u128::from(self.keys)) as u64
             }
             (_, Some(zipf)) => mix(zipf.rank(rng)) % self.keys,
             (_, None) => rng.below(self.keys),
         }
     }
+
+    fn step(&mut self) -> u64 {
+        let key = self.next;
+        self.next = (self.next + 1) % self.keys;
+        key
+    }
 }
+
+/// A prime, so that its multiples visit every key of any smaller key space.
+const SHUFFLE: u64 = 2_654_435_761;
 
 /// Zipf ranks by the closed form of Gray et al., "Quickly generating billion-record synthetic databases".
 #[derive(Clone, Debug)]
@@ -123,6 +133,16 @@ mod tests {
         let mut rng = Rng::new(1);
         let lap: Vec<u64> = (0..4).map(|_| picker.pick(&mut rng)).collect();
         assert_eq!(lap, [0, 1, 2, 0]);
+    }
+
+    #[test]
+    fn shuffled_visits_every_key_once_per_lap() {
+        let mut picker = KeyPicker::new(1000, Distribution::Shuffled);
+        let mut rng = Rng::new(1);
+        let mut lap: Vec<u64> = (0..1000).map(|_| picker.pick(&mut rng)).collect();
+        assert_ne!(lap[..4], [0, 1, 2, 3]);
+        lap.sort_unstable();
+        assert!(lap.iter().enumerate().all(|(at, key)| at as u64 == *key));
     }
 
     #[test]

@@ -7,6 +7,7 @@
 mod compare;
 mod cores;
 mod expiry;
+mod growth;
 mod histogram;
 mod instructions;
 mod keys;
@@ -63,9 +64,9 @@ fn command() -> Command {
     let number = |name, default, help| text(name, default, help).value_parser(value_parser!(u64));
     let compare = Command::new("compare")
         .about("Compare Redis, memcached, the echo floor and Darter on loopback")
-        .arg(text("suite", "engine", "engine or types"))
+        .arg(text("suite", "engine", "engine, types or large"))
         .arg(number("rounds", "5", "rounds of each speed row"))
-        .arg(text("rows", "", "only rows whose name contains this; also: start, expiry"))
+        .arg(text("rows", "", "only rows whose name contains this; also: start, expiry, growth"))
         .arg(text("scale", "1", "operations are multiplied by this").value_parser(value_parser!(f64)))
         .arg(number("wall-seconds", "60", "the longest a measured part may take"))
         .arg(text("darter", "target/release/darter", "Darter's binary"))
@@ -91,7 +92,7 @@ fn command() -> Command {
         .arg(number("threads", "1", "client threads"))
         .arg(number("keys", "100000", "key space"))
         .arg(number("value-bytes", "256", "bytes of a value"))
-        .arg(text("keys-by", "uniform", "uniform, sequential, or a Zipf theta such as 0.99"))
+        .arg(text("keys-by", "uniform", "uniform, sequential, shuffled, or a Zipf theta such as 0.99"))
         .arg(Arg::new("ascii").long("ascii").action(ArgAction::SetTrue).help("values are text"))
         .arg(number("seed", "42", "keys follow from it"))
         .arg(
@@ -139,7 +140,10 @@ fn run_compare(args: &ArgMatches) -> io::Result<()> {
     let suite = match string(args, "suite").as_str() {
         "engine" => Suite::Engine,
         "types" => Suite::Types,
-        other => return Err(io::Error::other(format!("unknown suite {other:?}; known: engine, types"))),
+        "large" => Suite::Large,
+        other => {
+            return Err(io::Error::other(format!("unknown suite {other:?}; known: engine, types, large")));
+        }
     };
     compare::run(suite, &string(args, "rows"), &setting);
     Ok(())
@@ -158,6 +162,7 @@ fn run_load(args: &ArgMatches) -> io::Result<()> {
     let distribution = match string(args, "keys-by").as_str() {
         "uniform" => Distribution::Uniform,
         "sequential" => Distribution::Sequential,
+        "shuffled" => Distribution::Shuffled,
         theta => {
             Distribution::Zipf(theta.parse().map_err(|_| io::Error::other("--keys-by is not understood"))?)
         }

@@ -8,6 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::keys::Distribution;
+use crate::replies::Protocol;
 use crate::samples::Spread;
 use crate::server::{Program, Server};
 use crate::setting::Setting;
@@ -27,6 +28,8 @@ pub struct Row {
     pub requests: u64,
     shape: Shape,
     filling: Filling,
+    /// Answers with the entries (or keys) that must be there afterwards.
+    count: Count,
 }
 
 #[derive(Clone, Debug)]
@@ -56,6 +59,7 @@ pub fn engine_rows() -> Vec<Row> {
         requests: MILLION,
         shape: Shape::Strings(value_bytes),
         filling,
+        count: (&["DBSIZE"], MILLION),
     };
     vec![
         row("1M keys 16 B, values 32 B", 32, Filling::Binary),
@@ -67,13 +71,7 @@ pub fn engine_rows() -> Vec<Row> {
 /// The collections' rows.
 pub fn type_rows() -> Vec<Row> {
     let id = || Part::id8(true);
-    let row = |name, parts: &[Part], entries| Row {
-        name,
-        entries,
-        requests: MILLION,
-        shape: Shape::Resp(Template::resp(parts)),
-        filling: Filling::Ascii,
-    };
+    let row = |name, parts: &[Part], count| collection(name, parts, MILLION, count);
     let group = Part::Number { prefix: "group:", width: 6, base: 0, stride: 1, group: 1800, fresh: true };
     let text = |len| Part::Text { len, fresh: false };
     let mut small_hash = vec![fixed("HSET"), Part::key("user")];
@@ -82,33 +80,62 @@ pub fn type_rows() -> Vec<Row> {
     }
     let mut small_list = vec![fixed("RPUSH"), Part::key("list")];
     small_list.extend((1..=10).map(|n| fixed(&(n * 37).to_string())));
+    let keys = |count| (&["DBSIZE"][..], count);
     vec![
-        row("one set of 1M 8-digit ids", &[fixed("SADD"), fixed("s"), id()], MILLION),
-        row("sets of 1,800 8-digit ids", &[fixed("SADD"), group, Part::id8(false)], MILLION),
+        row("one set of 1M 8-digit ids", &[fixed("SADD"), fixed("s"), id()], SET),
+        row("sets of 1,800 8-digit ids", &[fixed("SADD"), group, Part::id8(false)], keys(556)),
         row(
             "one hash of 1M 8-digit fields, 10-digit values",
             &[fixed("HSET"), fixed("h"), id(), Part::number10(false)],
-            MILLION,
+            HASH,
         ),
         row(
             "one zset of 1M 8-digit members, timestamp scores",
             &[fixed("ZADD"), fixed("z"), Part::number10(true), Part::id8(false)],
-            MILLION,
+            ZSET,
         ),
         row(
             "one set of 1M 10-byte strings",
             &[fixed("SADD"), fixed("s"), Part::Text { len: 10, fresh: true }],
-            MILLION,
+            SET,
         ),
-        row("one list of 1M 10-digit ints", &[fixed("RPUSH"), fixed("l"), Part::number10(true)], MILLION),
-        row(
-            "one hash of 1M 16 B to 32 B",
-            &[fixed("HSET"), fixed("h"), Part::key("user"), text(32)],
-            MILLION,
-        ),
-        row("1M hashes of 5 short fields", &small_hash, MILLION),
-        row("1M lists of 10 small ints", &small_list, MILLION),
+        row("one list of 1M 10-digit ints", &[fixed("RPUSH"), fixed("l"), Part::number10(true)], LIST),
+        row("one hash of 1M 16 B to 32 B", &[fixed("HSET"), fixed("h"), Part::key("user"), text(32)], HASH),
+        row("1M hashes of 5 short fields", &small_hash, keys(MILLION)),
+        row("1M lists of 10 small ints", &small_list, keys(MILLION)),
     ]
+}
+
+/// The first three collections with 25 million members.
+pub fn large_rows() -> Vec<Row> {
+    const MEMBERS: u64 = 25 * MILLION;
+    let id = |fresh| Part::Number { prefix: "", width: 8, base: 10_000_000, stride: 3, group: 1, fresh };
+    let row = |name, parts: &[Part], count: Count| collection(name, parts, MEMBERS, (count.0, MEMBERS));
+    vec![
+        row("one set of 25M 8-digit ids", &[fixed("SADD"), fixed("s"), id(true)], SET),
+        row(
+            "one hash of 25M 8-digit fields, 10-digit values",
+            &[fixed("HSET"), fixed("h"), id(true), Part::number10(false)],
+            HASH,
+        ),
+        row(
+            "one zset of 25M 8-digit members, timestamp scores",
+            &[fixed("ZADD"), fixed("z"), Part::number10(true), id(false)],
+            ZSET,
+        ),
+    ]
+}
+
+type Count = (&'static [&'static str], u64);
+
+const SET: Count = (&["SCARD", "s"], MILLION);
+const HASH: Count = (&["HLEN", "h"], MILLION);
+const ZSET: Count = (&["ZCARD", "z"], MILLION);
+const LIST: Count = (&["LLEN", "l"], MILLION);
+
+fn collection(name: &'static str, parts: &[Part], requests: u64, count: Count) -> Row {
+    let shape = Shape::Resp(Template::resp(parts));
+    Row { name, entries: requests, requests, shape, filling: Filling::Ascii, count }
 }
 
 /// Fills every server with the row's entries.
@@ -118,6 +145,7 @@ pub fn run(row: &Row, setting: &Setting) -> Vec<Footprint> {
         programs.push(setting.memcached(1));
     }
     programs.push(setting.darter(1));
+    programs.retain(|program| program.path().exists());
     let footprint = |program: &Program| {
         let result = fill_and_read(row, program, setting).map_err(|e| e.to_string());
         Footprint { server: program.label().to_owned(), result }
@@ -134,9 +162,16 @@ fn fill_and_read(row: &Row, program: &Program, setting: &Setting) -> io::Result<
         Shape::Strings(value_bytes) => Template::set(protocol, "key:", *value_bytes),
         Shape::Resp(template) => template.clone(),
     };
-    let workload = Workload::new(protocol, vec![(1, template)], row.requests)
-        .with_distribution(Distribution::Sequential);
+    let workload =
+        Workload::new(protocol, vec![(1, template)], row.requests).with_distribution(Distribution::Shuffled);
     speed::fill(&server, &workload, &Pool::new(row.filling), row.requests, &setting.client_cores)?;
+    if protocol == Protocol::Resp {
+        let (command, wanted) = row.count;
+        let counted = server.ask_count(command)?;
+        if counted != wanted {
+            return Err(io::Error::other(format!("{command:?} counts {counted} instead of {wanted}")));
+        }
+    }
     thread::sleep(Duration::from_millis(500));
     let filled = resident_bytes(server.pid())?;
     Ok((filled.saturating_sub(empty) as f64 / row.entries as f64, filled))
@@ -153,7 +188,8 @@ pub struct StartUp {
 
 /// Starts each server ten times, Darter with two threads.
 pub fn start_ups(setting: &Setting) -> Vec<StartUp> {
-    let programs = [setting.redis(), setting.memcached(2), setting.darter(2)];
+    let mut programs = vec![setting.redis(), setting.memcached(2), setting.darter(2)];
+    programs.retain(|program| program.path().exists());
     let start_up = |program: &Program| {
         let result = start_ten_times(program, setting).map_err(|e| e.to_string());
         StartUp { server: program.label().to_owned(), result }

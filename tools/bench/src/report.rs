@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::expiry::ExpiryStorm;
+use crate::growth::Growth;
 use crate::memory::{Footprint, StartUp};
 use crate::samples::{Sample, Series, Spread};
 use crate::setting::Setting;
@@ -164,6 +165,20 @@ pub fn storms(storms: &[ExpiryStorm]) -> String {
                 writeln!(out, "| {server} | {} | {} | {slowest} | {} |", us(0.5), us(0.999), storm.left)
             }
             Err(fault) => writeln!(out, "| {server}: {} | | | | |", one_line(fault)),
+        };
+    }
+    out
+}
+
+/// The growth table.
+pub fn growths(growths: &[Growth]) -> String {
+    let mut out =
+        "| growing by single inserts | server | commands over 100 µs | slowest µs in the server |\n|---|---|---|---|\n"
+            .to_owned();
+    for Growth { kind, server, result } in growths {
+        let _ = match result {
+            Ok((count, slowest_us)) => writeln!(out, "| {kind} | {server} | {count} | {slowest_us} |"),
+            Err(fault) => writeln!(out, "| {kind} | {server}: {} | | |", one_line(fault)),
         };
     }
     out

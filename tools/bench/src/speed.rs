@@ -160,6 +160,7 @@ fn contenders(row: &Row, setting: &Setting) -> Vec<(String, Program)> {
             programs.push(("darter, 2 threads".into(), setting.darter(2)));
         }
     }
+    programs.retain(|(_, program)| program.path().exists());
     programs
 }
 
@@ -208,7 +209,7 @@ fn measure(row: &Row, program: &Program, setting: &Setting) -> io::Result<Sample
     Ok(Sample::new(&measured, &cpu))
 }
 
-/// Runs `count` operations key after key.  Errors: error replies, or not done within 120 s.
+/// Runs `count` operations key after key.  Errors: error replies, or not done within 10 minutes.
 pub fn fill(
     server: &Server,
     workload: &Workload,
@@ -219,7 +220,7 @@ pub fn fill(
     let load = Load {
         address: server.address(),
         ops: count,
-        wall: Duration::from_secs(120),
+        wall: Duration::from_secs(600),
         connections: 8,
         pipeline: 64,
         threads: 1,
