@@ -202,7 +202,7 @@ impl Reactor {
     }
 
     /// Deregisters a connection without closing it, for another thread's reactor to register. Loses no byte: what was
-    /// received but not told travels in the socket. `None` for a stale token. Cost: a system call or two.
+    /// received but not told travels in the socket. A pause or wish to write is forgotten. `None` for a stale token. Cost: a system call or two.
     pub fn take(&mut self, token: Token) -> Option<Socket> {
         on!(&mut self.driver, driver => driver.take(token))
     }

@@ -36,7 +36,8 @@ impl fmt::Debug for ListenerId {
     }
 }
 
-/// What a kernel event belongs to; travels in the top four bits of epoll's data and io_uring's user_data.
+/// What a kernel event belongs to; travels in the top four bits of epoll's data and io_uring's user_data. Listeners
+/// (`Accept`, `CancelAccept`) and connections (the rest but `Wake`) have the same names, so only the kind tells them apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Receive,
@@ -44,6 +45,7 @@ pub(crate) enum Kind {
     Wake,
     Poll,
     Cancel,
+    CancelAccept,
 }
 
 /// Joins index and generation: `kind(4) | generation(28) | index(32)`, with kind `Receive` being zero.
@@ -76,6 +78,7 @@ pub(crate) fn split_kind(data: u64) -> Option<(Kind, u64)> {
         2 => Kind::Wake,
         3 => Kind::Poll,
         4 => Kind::Cancel,
+        5 => Kind::CancelAccept,
         _ => return None,
     };
     Some((kind, data & NAME_MASK))

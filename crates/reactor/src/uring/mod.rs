@@ -4,6 +4,7 @@
 //! completion, so a completion always finds the tenant it was started for, and no buffer is freed under the kernel.
 
 mod buffers;
+mod ending;
 mod ring;
 
 use std::collections::VecDeque;
@@ -116,29 +117,6 @@ impl Uring {
         self.listeners.get(id.0).map(|listening| listening.listener.address())
     }
 
-    pub(crate) fn stop_listening(&mut self, id: ListenerId) {
-        if self.listeners.get(id.0).is_some_and(|listening| listening.accepting) {
-            self.ring.cancel(Kind::Accept, id.0);
-            // Waiting frees the port before this returns; on a fault of the ring the slot stays until it is dropped.
-            let waited = self.await_completions(id.0, |driver, kind, completion| {
-                match kind {
-                    Kind::Accept => drop(adopt(completion.result)),
-                    Kind::Cancel => driver.retry_cancel_accept(id, completion.result),
-                    _ => {}
-                }
-                let Some(listening) = driver.listeners.get_mut(id.0) else { return true };
-                if kind == Kind::Accept && !completion.more {
-                    listening.accepting = false;
-                }
-                !listening.accepting
-            });
-            if waited.is_err() {
-                return;
-            }
-        }
-        self.listeners.remove(id.0);
-    }
-
     pub(crate) fn register(&mut self, socket: Socket) -> io::Result<Token> {
         let unread = !socket.unread.is_empty();
         let raw_fd = socket.raw_fd();
@@ -182,7 +160,7 @@ impl Uring {
     pub(crate) fn pause(&mut self, token: Token) {
         let Some(connection) = self.open(token) else { return };
         if !std::mem::replace(&mut connection.paused, true) && connection.receiving {
-            self.ring.cancel(Kind::Receive, token.0);
+            self.ring.cancel_receive(token.0);
         }
     }
 
@@ -193,41 +171,6 @@ impl Uring {
             self.unread.push(token);
         }
         self.receive_on(token);
-    }
-
-    pub(crate) fn close(&mut self, token: Token) {
-        let Some(connection) = self.open(token) else { return };
-        if connection.is_busy() {
-            connection.closing = true;
-            let raw_fd = connection.socket.raw_fd();
-            self.closing_len += 1;
-            self.ring.cancel_all(raw_fd, token.0);
-        } else {
-            self.connections.remove(token.0);
-        }
-    }
-
-    pub(crate) fn take(&mut self, token: Token) -> Option<Socket> {
-        let connection = self.open(token)?;
-        if connection.is_busy() {
-            // Ends the retries of `receive_on`, and no event of it is told any more.
-            connection.closing = true;
-            let raw_fd = connection.socket.raw_fd();
-            self.closing_len += 1;
-            self.ring.cancel_all(raw_fd, token.0);
-            let mut rest = Vec::new();
-            let waited = self.await_completions(token.0, |driver, kind, completion| {
-                driver.collect(token, kind, completion, &mut rest)
-            });
-            if waited.is_err() {
-                return None; // still closing: its last completion frees it
-            }
-            self.closing_len -= 1;
-            let mut socket = self.connections.remove(token.0)?.socket;
-            append(&mut socket.unread, &rest);
-            return Some(socket);
-        }
-        self.connections.remove(token.0).map(|connection| connection.socket)
     }
 
     /// Submits what is queued and waits up to `timeout`, forever for `None`, until something completed.
@@ -287,7 +230,8 @@ impl Uring {
                 self.retry_cancel(Token(name), completion.result);
                 0
             }
-            None => 0,
+            // Who stops a listener waits for its completions itself.
+            Some((Kind::CancelAccept, _)) | None => 0,
         }
     }
 
@@ -394,77 +338,6 @@ impl Uring {
         }
     }
 
-    /// A cancel misses an operation that the kernel is just about to try again; its last completion has not come
-    /// then, and the cancel is repeated until it does.
-    fn retry_cancel(&mut self, token: Token, result: i32) {
-        let Some(connection) = self.connections.get(token.0) else { return };
-        if connection.closing && connection.is_busy() && result <= 0 {
-            self.ring.cancel_all(connection.socket.raw_fd(), token.0);
-        } else if connection.paused && connection.receiving && result < 0 {
-            self.ring.cancel(Kind::Receive, token.0);
-        }
-    }
-
-    fn retry_cancel_accept(&mut self, id: ListenerId, result: i32) {
-        if result < 0 && self.listeners.get(id.0).is_some_and(|listening| listening.accepting) {
-            self.ring.cancel(Kind::Accept, id.0);
-        }
-    }
-
-    /// Feeds `each` the completions of one name, in order, until it says true; all others are set aside for `deliver`.
-    fn await_completions(
-        &mut self,
-        name: u64,
-        mut each: impl FnMut(&mut Uring, Kind, Completion) -> bool,
-    ) -> io::Result<()> {
-        let mut done = false;
-        for completion in std::mem::take(&mut self.stash) {
-            match split_kind(completion.data) {
-                Some((kind, owner)) if owner == name && kind != Kind::Wake => {
-                    done |= each(self, kind, completion)
-                }
-                _ => self.stash.push_back(completion),
-            }
-        }
-        while !done {
-            while let Some(completion) = self.ring.next() {
-                match split_kind(completion.data) {
-                    Some((kind, owner)) if owner == name && kind != Kind::Wake => {
-                        done |= each(self, kind, completion)
-                    }
-                    _ => self.stash.push_back(completion),
-                }
-            }
-            if !done {
-                self.ring.wait(None)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// One completion of a connection being taken; true when none is left in flight.
-    fn collect(&mut self, token: Token, kind: Kind, completion: Completion, rest: &mut Vec<u8>) -> bool {
-        match kind {
-            Kind::Receive => {
-                if let (Some(id), Some(buffers)) = (completion.buffer, &self.buffers)
-                    && let Ok(n) = usize::try_from(completion.result)
-                {
-                    rest.extend_from_slice(buffers.bytes(id, n).unwrap_or_default());
-                }
-                self.give_back(completion);
-            }
-            Kind::Cancel => self.retry_cancel(token, completion.result),
-            _ => {}
-        }
-        let Some(connection) = self.connections.get_mut(token.0) else { return true };
-        match kind {
-            Kind::Receive => connection.receiving = completion.more,
-            Kind::Poll => connection.polling = false,
-            _ => {}
-        }
-        !connection.is_busy()
-    }
-
     #[inline]
     fn give_back(&mut self, completion: Completion) {
         if let (Some(id), Some(buffers)) = (completion.buffer, &mut self.buffers) {
@@ -476,55 +349,17 @@ impl Uring {
     fn open(&mut self, token: Token) -> Option<&mut Connection> {
         self.connections.get_mut(token.0).filter(|connection| !connection.closing)
     }
-
-    /// Cancels every operation and takes their last completions, so that ports and paths are free when we are gone;
-    /// false if some did not come.
-    fn drain(&mut self) -> bool {
-        let connections = self.connections.names().filter_map(|name| self.connections.get(name));
-        let operations =
-            connections.map(|c| usize::from(c.receiving) + usize::from(c.polling)).sum::<usize>();
-        let listeners = self.listeners.names().filter_map(|name| self.listeners.get(name));
-        let accepts = listeners.filter(|listening| listening.accepting).count();
-        let mut in_flight = operations + accepts + usize::from(self.watching);
-        if !self.ring.is_enabled() {
-            return true;
-        }
-        self.ring.cancel_everything();
-        for _ in 0..DRAIN_WAITS {
-            while let Some(completion) = self.stash.pop_front().or_else(|| self.ring.next()) {
-                let kind = split_kind(completion.data).map(|(kind, _)| kind);
-                if kind == Some(Kind::Accept) {
-                    drop(adopt(completion.result));
-                }
-                // A poll without `more` was its only completion, like every other operation's last one.
-                if kind != Some(Kind::Cancel) && !completion.more {
-                    in_flight = in_flight.saturating_sub(1);
-                }
-            }
-            if in_flight == 0 {
-                return true;
-            }
-            if self.ring.wait(Some(DRAIN_WAIT)).is_err() {
-                return false;
-            }
-        }
-        false
-    }
-}
-
-impl Drop for Uring {
-    fn drop(&mut self) {
-        if !self.drain() {
-            // The kernel may still write into them: better lost than written over.
-            std::mem::forget(self.buffers.take());
-        }
-    }
 }
 
 impl Connection {
     #[inline]
     fn is_busy(&self) -> bool {
         self.receiving || self.polling
+    }
+
+    /// Operations in flight, 0..=2.
+    fn operations_len(&self) -> i32 {
+        i32::from(self.receiving) + i32::from(self.polling)
     }
 }
 
@@ -560,9 +395,6 @@ fn append(held: &mut Box<[u8]>, bytes: &[u8]) {
         *held = joined.into_boxed_slice();
     }
 }
-
-const DRAIN_WAITS: u32 = 20;
-const DRAIN_WAIT: Duration = Duration::from_millis(50);
 
 #[cfg(test)]
 mod tests {

@@ -95,10 +95,14 @@ impl Ring {
         self.push(entry.user_data(with_kind(0, Kind::Wake)));
     }
 
-    /// Cancels one operation; `name` is told of the outcome with kind `Cancel`.
-    pub(super) fn cancel(&mut self, kind: Kind, name: u64) {
-        let which = CancelBuilder::user_data(with_kind(name, kind));
-        self.push(opcode::AsyncCancel2::new(which).build().user_data(with_kind(name, Kind::Cancel)));
+    /// Cancels a receive; `name` is told of the outcome with kind `Cancel`.
+    pub(super) fn cancel_receive(&mut self, name: u64) {
+        self.cancel(with_kind(name, Kind::Receive), with_kind(name, Kind::Cancel));
+    }
+
+    /// Cancels an accept; `name` is told of the outcome with kind `CancelAccept`.
+    pub(super) fn cancel_accept(&mut self, name: u64) {
+        self.cancel(with_kind(name, Kind::Accept), with_kind(name, Kind::CancelAccept));
     }
 
     /// Cancels every operation on a descriptor; `name` is told how many with kind `Cancel`.
@@ -145,6 +149,11 @@ impl Ring {
             more: cqueue::more(entry.flags()),
             buffer: cqueue::buffer_select(entry.flags()),
         })
+    }
+
+    fn cancel(&mut self, which: u64, data: u64) {
+        let which = CancelBuilder::user_data(which);
+        self.push(opcode::AsyncCancel2::new(which).build().user_data(data));
     }
 
     fn push(&mut self, entry: squeue::Entry) {

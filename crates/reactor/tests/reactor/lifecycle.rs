@@ -303,6 +303,33 @@ on_both_drivers! {
         }
     }
 
+    /// The first listener and the first connection have the same number inside; ending one leaves the other alone.
+    fn listeners_and_connections_are_not_confused(choice) {
+        let mut rig = Rig::new(choice);
+        let (id, address) = rig.listen();
+        let mut client = TcpStream::connect(address).unwrap();
+        rig.until(|rig| !rig.accepted.is_empty());
+        let token = rig.reactor.register(rig.accepted.pop().unwrap()).unwrap();
+        rig.turn(Duration::ZERO);
+        let _second = TcpStream::connect(address).unwrap();
+        client.write_all(b"kept ").unwrap();
+        thread::sleep(Duration::from_millis(5));
+        let socket = rig.reactor.take(token).unwrap();
+        rig.until(|rig| rig.accepted.len() == 1);
+        let _third = TcpStream::connect(address).unwrap();
+        rig.until(|rig| rig.accepted.len() == 2);
+        rig.reactor.stop_listening(id);
+        // Anew, so that both names are the first again.
+        let mut other = Rig::new(choice);
+        let (id, _) = other.listen();
+        let token = other.reactor.register(socket).unwrap();
+        other.until(|other| other.bytes(token) == b"kept ");
+        client.write_all(b"too").unwrap();
+        thread::sleep(Duration::from_millis(5));
+        other.reactor.stop_listening(id);
+        other.until(|other| other.bytes(token) == b"kept too");
+    }
+
     fn sockets_from_outside_are_served(choice) {
         let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let mut rig = Rig::new(choice);
