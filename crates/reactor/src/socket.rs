@@ -87,6 +87,16 @@ impl Socket {
         }
     }
 
+    /// Breaks the connection when sent bytes stay unacknowledged for `ms` milliseconds (TCP_USER_TIMEOUT); 0 leaves
+    /// it to the system. No effect on Unix sockets.
+    pub fn set_user_timeout(&self, ms: u32) -> io::Result<()> {
+        let ms = i32::try_from(ms).unwrap_or(i32::MAX);
+        match self.peer {
+            Some(_) => sys::set_option(self.fd.as_fd(), libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT, ms),
+            None => Ok(()),
+        }
+    }
+
     #[inline]
     pub(crate) fn raw_fd(&self) -> RawFd {
         self.fd.as_raw_fd()

@@ -1,9 +1,12 @@
 //! What others may know of a connected client: CLIENT LIST reads it from any thread.
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use darter_reactor::Token;
+
+use crate::session::Session;
+use crate::worker::lock;
 
 /// A client as seen from outside its thread. Its own thread keeps it fresh once a turn.
 #[derive(Debug)]
@@ -20,6 +23,8 @@ pub struct ClientCard {
     pub local: String,
     /// File descriptor, for CLIENT LIST.
     pub fd: i32,
+    /// Came by a Unix socket.
+    pub is_unix: bool,
     /// When it connected, Unix ms.
     pub since_ms: u64,
     /// When it last sent something, Unix ms.
@@ -36,16 +41,30 @@ pub struct ClientCard {
     pub input_bytes: AtomicU64,
     /// Bytes sent.
     pub output_bytes: AtomicU64,
-    /// Bytes of unread input kept.
+    /// Bytes of input kept or being run.
     pub query_bytes: AtomicUsize,
+    /// Bytes allocated for input.
+    pub query_room: AtomicUsize,
     /// Bytes of unsent output.
     pub pending_bytes: AtomicUsize,
+    /// Bytes allocated for output.
+    pub output_room: AtomicUsize,
+    /// The kernel's buffer for it is full.
+    pub awaits_writable: AtomicBool,
     /// Commands queued by MULTI, or -1 (as `u32::MAX`) outside.
     pub multi: AtomicU32,
+    /// Bytes of those commands.
+    pub multi_bytes: AtomicUsize,
     /// Keys watched.
     pub watched: AtomicU32,
+    /// One of them has changed.
+    pub is_dirty: AtomicBool,
+    /// Is closed as soon as its replies are sent.
+    pub is_closing: AtomicBool,
     /// Waits for a key.
     pub is_blocked: AtomicBool,
+    /// Waits for the end of CLIENT PAUSE.
+    pub is_postponed: AtomicBool,
     /// Sees every command.
     pub is_monitor: AtomicBool,
     /// CLIENT NO-EVICT.
@@ -72,14 +91,13 @@ pub struct ClientWords {
 }
 
 impl ClientCard {
-    /// The card of a client that connects now.
+    /// The card of a client that connects now, on a thread and by a token and descriptor there.
     pub fn new(
         id: u64,
-        thread: u16,
-        token: Token,
+        (thread, token, fd): (u16, Token, i32),
         peer: String,
         local: String,
-        fd: i32,
+        is_unix: bool,
         now_ms: u64,
     ) -> ClientCard {
         ClientCard {
@@ -89,6 +107,7 @@ impl ClientCard {
             peer,
             local,
             fd,
+            is_unix,
             since_ms: now_ms,
             active_ms: AtomicU64::new(now_ms),
             db: AtomicUsize::new(0),
@@ -98,15 +117,55 @@ impl ClientCard {
             input_bytes: AtomicU64::new(0),
             output_bytes: AtomicU64::new(0),
             query_bytes: AtomicUsize::new(0),
+            query_room: AtomicUsize::new(0),
             pending_bytes: AtomicUsize::new(0),
+            output_room: AtomicUsize::new(0),
+            awaits_writable: AtomicBool::new(false),
             multi: AtomicU32::new(u32::MAX),
+            multi_bytes: AtomicUsize::new(0),
             watched: AtomicU32::new(0),
+            is_dirty: AtomicBool::new(false),
+            is_closing: AtomicBool::new(false),
             is_blocked: AtomicBool::new(false),
+            is_postponed: AtomicBool::new(false),
             is_monitor: AtomicBool::new(false),
             no_evict: AtomicBool::new(false),
             no_touch: AtomicBool::new(false),
             subscriptions: Default::default(),
             words: Mutex::new(ClientWords { user: "default".into(), ..ClientWords::default() }),
         }
+    }
+
+    /// Brings up to date what the session knows; its own thread calls this.
+    pub fn update(&self, session: &Session) {
+        let usage = &session.usage;
+        self.db.store(session.db, Relaxed);
+        self.resp3.store(session.resp3, Relaxed);
+        self.last_command.store(usage.last_command, Relaxed);
+        self.commands.store(usage.commands, Relaxed);
+        self.input_bytes.store(usage.input_bytes, Relaxed);
+        self.output_bytes.store(usage.output_bytes, Relaxed);
+        self.query_bytes.store(usage.input_len, Relaxed);
+        let (queued, bytes) = session.multi.as_ref().map_or((u32::MAX, 0), |multi| {
+            (multi.queued.len() as u32, multi.bytes)
+        });
+        self.multi.store(queued, Relaxed);
+        self.multi_bytes.store(bytes, Relaxed);
+        self.watched.store(session.watched.len() as u32, Relaxed);
+        self.is_dirty.store(session.watch_flag.is_dirty(), Relaxed);
+        self.is_closing.store(session.is_closing, Relaxed);
+        self.is_monitor.store(session.is_monitor, Relaxed);
+        self.no_evict.store(session.no_evict, Relaxed);
+        self.no_touch.store(session.no_touch, Relaxed);
+    }
+
+    /// Subscriptions of all kinds.
+    pub fn subscriptions_len(&self) -> u64 {
+        self.subscriptions.iter().map(|n| u64::from(n.load(Relaxed))).sum()
+    }
+
+    /// Its texts. Cost: a copy of four strings.
+    pub fn words(&self) -> ClientWords {
+        lock(&self.words).clone()
     }
 }

@@ -36,6 +36,8 @@ pub struct Conn {
     pub is_stalled: bool,
     /// Its wait is in the worker's list of deadlines.
     pub has_deadline: bool,
+    /// Its next command waits for the end of CLIENT PAUSE.
+    pub is_postponed: bool,
     /// The kernel's buffer is full; a Writable event will come.
     pub awaits_writable: bool,
     /// Stands in the worker's list of connections with something to send.
@@ -46,6 +48,8 @@ pub struct Conn {
     pub was_active: bool,
     /// Since when its output has been over the soft limit, Unix ms; 0: it is not.
     pub over_soft_since_ms: u64,
+    /// Since when it has taken none of its output, Unix ms; 0: it has.
+    pub stuck_since_ms: u64,
     parser: Parser,
 }
 
@@ -68,11 +72,13 @@ impl Conn {
             sent: 0,
             is_stalled: false,
             has_deadline: false,
+            is_postponed: false,
             awaits_writable: false,
             is_dirty: false,
             is_paused: false,
             was_active: false,
             over_soft_since_ms: 0,
+            stuck_since_ms: 0,
             parser: Parser::new(),
         }
     }
@@ -80,6 +86,7 @@ impl Conn {
     /// Takes bytes from the reactor: runs what is complete, keeps the rest.
     pub fn receive(&mut self, core: &mut Core, window: &mut Window, bytes: &[u8]) {
         self.was_active = true;
+        self.session.usage.input_bytes += bytes.len() as u64;
         if self.input.is_empty() && !self.is_held_back() {
             let consumed = self.process(core, window, bytes);
             self.keep(&bytes[consumed..]);
@@ -87,11 +94,27 @@ impl Conn {
             self.keep(bytes);
             self.resume(core, window);
         }
+        if self.input.len() as u64 > core.live.client_query_buffer_limit {
+            self.refuse_input(core);
+        }
+    }
+
+    /// The request is longer than `client-query-buffer-limit`: the client is closed without a word.
+    #[cold]
+    fn refuse_input(&mut self, core: &Core) {
+        tracing::warn!("closing client {} that reached the maximum query buffer length", self.session.id);
+        core.stats().input_limit_closed.add(1);
+        self.session.is_closing = true;
+        self.input = Vec::new();
+        self.parser = Parser::new();
     }
 
     /// Whether commands must not run now.
     pub fn is_held_back(&self) -> bool {
-        self.is_stalled || self.session.is_closing || self.output.len() - self.sent > OUTPUT_PAUSE_BYTES
+        self.is_stalled
+            || self.is_postponed
+            || self.session.is_closing
+            || self.output.len() - self.sent > OUTPUT_PAUSE_BYTES
     }
 
     /// Goes on with bytes that were kept.
@@ -131,6 +154,7 @@ impl Conn {
 
     /// Runs the complete commands at the front of `buf`; returns how many bytes they took.
     fn process(&mut self, core: &mut Core, window: &mut Window, buf: &[u8]) -> usize {
+        self.session.usage.input_len = buf.len();
         let mut done = 0;
         loop {
             window.spans.clear();
@@ -153,8 +177,11 @@ impl Conn {
                     return done;
                 }
                 let args = Args::new(buf, &window.spans[first as usize..end as usize]);
+                if self.execute(core, ready, args) == Ran::Postponed {
+                    self.parser = Parser::new();
+                    return done;
+                }
                 done = after;
-                self.execute(core, ready, args);
             }
             match more {
                 Next::Command => {}
@@ -164,10 +191,12 @@ impl Conn {
                     if self.is_held_back() {
                         return done;
                     }
-                    done = after;
                     let args = owned.args();
                     let ready = dispatch::prepare(core, args);
-                    self.execute(core, ready, args);
+                    if self.execute(core, ready, args) == Ran::Postponed {
+                        return done;
+                    }
+                    done = after;
                 }
                 Next::Fail(ref error) => {
                     if !self.is_held_back() {
@@ -192,6 +221,7 @@ impl Conn {
     fn parse(&mut self, core: &Core, window: &mut Window, buf: &[u8], from: usize) -> Next {
         let limits = Limits {
             bulk_bytes_max: core.env.proto_max_bulk_len,
+            args_max: u64::from(core.live.max_multi_bulk_len),
             authenticated: !self.session.gate.has(crate::session::Gate::LOGIN),
             ..Limits::default()
         };
@@ -217,13 +247,22 @@ impl Conn {
     }
 
     #[inline]
-    fn execute(&mut self, core: &mut Core, ready: Ready, args: Args<'_>) {
+    fn execute(&mut self, core: &mut Core, ready: Ready, args: Args<'_>) -> Ran {
         let call = Call { session: &mut self.session, out: &mut self.output, token: self.token };
-        if dispatch::execute(core, call, &self.card, ready, args) == Ran::Stalled
-            || self.session.parking.is_some()
-        {
-            self.is_stalled = true;
+        let ran = dispatch::execute(core, call, &self.card, ready, args);
+        match ran {
+            Ran::Done => self.is_stalled = self.session.parking.is_some(),
+            Ran::Stalled => self.is_stalled = true,
+            Ran::Postponed => self.postpone(core),
         }
+        ran
+    }
+
+    #[cold]
+    fn postpone(&mut self, core: &mut Core) {
+        self.is_postponed = true;
+        self.card.is_postponed.store(true, std::sync::atomic::Ordering::Relaxed);
+        core.has_postponed = true;
     }
 
     #[cold]
@@ -251,19 +290,21 @@ enum Next {
 impl Conn {
     /// Whether it is subscribed to anything, which puts its output into another class.
     pub fn is_subscriber(&self) -> bool {
-        use std::sync::atomic::Ordering::Relaxed;
-        self.card.subscriptions.iter().any(|n| n.load(Relaxed) != 0)
+        self.session.subscriptions.is_some()
     }
 
     /// Brings what other threads see of it up to date.
     pub fn refresh_card(&mut self, now_ms: u64) {
         use std::sync::atomic::Ordering::Relaxed;
+        let card = &*self.card;
         if std::mem::take(&mut self.was_active) {
-            self.card.active_ms.store(now_ms, Relaxed);
+            card.active_ms.store(now_ms, Relaxed);
         }
-        self.card.query_bytes.store(self.input.len(), Relaxed);
-        self.card.pending_bytes.store(self.output.len() - self.sent, Relaxed);
-        self.card.db.store(self.session.db, Relaxed);
-        self.card.resp3.store(self.session.resp3, Relaxed);
+        card.update(&self.session);
+        card.query_bytes.store(self.input.len(), Relaxed);
+        card.query_room.store(self.input.capacity(), Relaxed);
+        card.pending_bytes.store(self.output.len() - self.sent, Relaxed);
+        card.output_room.store(self.output.capacity(), Relaxed);
+        card.awaits_writable.store(self.awaits_writable, Relaxed);
     }
 }

@@ -6,6 +6,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use darter_command::Env;
 
 use crate::config::{Live, Policy, Watch};
+use crate::pubsub::Subscribers;
 use crate::shared::Shared;
 use crate::stats::ThreadStats;
 
@@ -29,6 +30,10 @@ pub struct Core {
     pub times_all: bool,
     /// Commands take the long way: MONITOR, a pause, a memory limit reached.
     pub is_gated: bool,
+    /// Some connection of this thread waits for the end of CLIENT PAUSE.
+    pub has_postponed: bool,
+    /// Who of this thread's connections is subscribed to what.
+    pub subscribers: Subscribers,
 }
 
 impl Core {
@@ -46,6 +51,8 @@ impl Core {
             ticks: 0,
             times_all: false,
             is_gated: false,
+            has_postponed: false,
+            subscribers: Subscribers::default(),
         };
         core.refresh();
         core
@@ -59,16 +66,26 @@ impl Core {
 
     /// Reads the clock, and the settings if they changed.
     pub fn refresh(&mut self) {
-        use std::sync::atomic::Ordering::Relaxed;
         self.now_ms = unix_ms();
+        self.refresh_settings();
+        self.times_all = self.live.slowlog.slower_us < TIMED_US;
+        self.refresh_gate();
+    }
+
+    /// Reads the settings if they changed.
+    pub fn refresh_settings(&mut self) {
         if self.watch.refresh(&self.shared.settings) {
             self.live = self.watch.live().clone();
             self.env = env_of(&self.live);
         }
-        self.times_all = self.live.slowlog.slower_us < TIMED_US;
-        let paused = self.shared.paused_until_ms.load(Relaxed) > self.now_ms as i64;
-        self.is_gated =
-            paused || self.shared.monitors.load(Relaxed) != 0 || self.shared.is_over_limit.load(Relaxed);
+    }
+
+    /// Finds out whether commands must take the long way.
+    pub fn refresh_gate(&mut self) {
+        use std::sync::atomic::Ordering::Relaxed;
+        self.is_gated = self.shared.pause.is_on(self.now_ms)
+            || self.shared.monitors.is_any()
+            || self.shared.is_over_limit.load(Relaxed);
     }
 
     /// Microseconds since the server started.

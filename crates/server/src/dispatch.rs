@@ -6,10 +6,12 @@ use darter_command::{Fault, Flags};
 use darter_store::Key;
 use darter_wire::{Args, Reply};
 
+use crate::clients::ClientCard;
 use crate::core::Core;
 use crate::exec::{self, Call, Ran};
+use crate::gated;
 use crate::registry::{Entry, Run};
-use crate::session::{Gate, Queued, ReplyMode, Session};
+use crate::session::Session;
 use crate::slowlog::{SlowEntry, shorten};
 
 /// The body of a command about the connection or the server.
@@ -22,7 +24,7 @@ pub struct Caller<'a> {
     /// The connection's state.
     pub session: &'a mut Session,
     /// What others see of it.
-    pub card: &'a crate::clients::ClientCard,
+    pub card: &'a ClientCard,
 }
 
 /// A command of the parse window, looked up and with its first key hashed.
@@ -34,16 +36,20 @@ pub struct Ready {
     pub hash: Option<u64>,
 }
 
-/// Looks a command up and asks for the memory it will touch first.
+/// Looks a command or subcommand up and asks for the memory it will touch first.
 #[inline]
 pub fn prepare(core: &Core, args: Args<'_>) -> Ready {
     let shared = core.shared;
-    let entry = shared.registry.find(args.at(0));
+    let mut entry = shared.registry.find(args.at(0));
     let hash = match entry {
         Some(found) if found.is_single && args.len() > 1 => {
             let hash = shared.router.hasher().hash(args.at(1));
             shared.cells[usize::from(shared.router.shard_of(hash))].prefetch();
             Some(hash)
+        }
+        Some(found) if !found.subs.is_empty() => {
+            entry = found.sub(args.at(1)).or(entry);
+            None
         }
         _ => None,
     };
@@ -52,34 +58,32 @@ pub fn prepare(core: &Core, args: Args<'_>) -> Ready {
 
 /// Runs one command of a connection.
 #[inline]
-pub fn execute(
-    core: &mut Core,
-    mut call: Call<'_>,
-    card: &crate::clients::ClientCard,
-    ready: Ready,
-    args: Args<'_>,
-) -> Ran {
+pub fn execute(core: &mut Core, mut call: Call<'_>, card: &ClientCard, ready: Ready, args: Args<'_>) -> Ran {
     let Some(entry) = ready.entry else {
         unknown_command(core, &mut call, args);
         return Ran::Done;
     };
+    let usage = &mut call.session.usage;
+    usage.commands += 1;
+    usage.last_command = entry.id as u32;
     if call.session.gate.0 != 0 || core.is_gated {
-        return execute_gated(core, call, card, entry, ready, args);
+        return gated::execute(core, call, card, entry, ready, args);
     }
     run_checked(core, call, card, entry, ready, args)
 }
 
+/// Runs a command that nothing stands before but its own number of arguments.
 #[inline]
-fn run_checked(
+pub(crate) fn run_checked(
     core: &mut Core,
     mut call: Call<'_>,
-    card: &crate::clients::ClientCard,
+    card: &ClientCard,
     entry: &'static Entry,
     ready: Ready,
     args: Args<'_>,
 ) -> Ran {
-    if !entry.spec.accepts(args.len()) {
-        wrong_arity(core, &mut call, entry);
+    if !entry.spec.accepts(args.len()) || !entry.subs.is_empty() {
+        reject(core, &mut call, entry, &misuse(entry, args));
         return Ran::Done;
     }
     let stats = &core.stats().commands[entry.id];
@@ -96,7 +100,7 @@ fn run_checked(
     if took.as_micros() >= u128::from(core.live.slowlog.slower_us)
         && !entry.spec.flags.any(Flags::SKIP_SLOWLOG)
     {
-        note_slow(core, card, took.as_micros() as u64, args);
+        note_slow(core, card, entry, took.as_micros() as u64, args);
     }
     ran
 }
@@ -108,16 +112,13 @@ const SAMPLE: u32 = 64;
 fn run(
     core: &mut Core,
     call: Call<'_>,
-    card: &crate::clients::ClientCard,
+    card: &ClientCard,
     entry: &'static Entry,
     ready: Ready,
     args: Args<'_>,
 ) -> Ran {
     if let Some(hash) = ready.hash {
         return exec::run_single(core, call, entry, args, Key { bytes: args.at(1), hash });
-    }
-    if !entry.subs.is_empty() {
-        return run_sub(core, call, card, entry, args);
     }
     match entry.run {
         Run::Data(_) => exec::run_multi(core, call, entry, args),
@@ -126,35 +127,10 @@ fn run(
     }
 }
 
-fn run_sub(
-    core: &mut Core,
-    mut call: Call<'_>,
-    card: &crate::clients::ClientCard,
-    entry: &'static Entry,
-    args: Args<'_>,
-) -> Ran {
-    let Some(sub) = entry.sub(args.at(1)) else {
-        let name = entry.spec.name.to_ascii_uppercase();
-        let line = format!("ERR unknown subcommand '{}'. Try {name} HELP.", printable(args.at(1)));
-        fail(core, &mut call, entry, &line);
-        return Ran::Done;
-    };
-    if !sub.spec.accepts(args.len()) {
-        wrong_arity(core, &mut call, sub);
-        return Ran::Done;
-    }
-    core.stats().commands[sub.id].calls.add(1);
-    match sub.run {
-        Run::Data(_) => exec::run_multi(core, call, sub, args),
-        Run::Server(body) => run_server(core, call, card, sub, body, args),
-        Run::Txn(body) => body(core, call, card, args),
-    }
-}
-
 fn run_server(
     core: &mut Core,
     call: Call<'_>,
-    card: &crate::clients::ClientCard,
+    card: &ClientCard,
     entry: &'static Entry,
     body: ServerRun,
     args: Args<'_>,
@@ -165,163 +141,77 @@ fn run_server(
     if let Err(fault) = body(&mut caller, args, &mut reply) {
         exec::refuse(core, entry, &fault, &mut reply, mark);
     }
+    call.session.send_own_messages(call.out);
     Ran::Done
 }
 
-/// The way of commands that something stands before: login, MULTI, subscriptions, CLIENT REPLY.
+/// What is wrong with a command that is not called as its row says.
 #[cold]
-fn execute_gated(
-    core: &mut Core,
-    mut call: Call<'_>,
-    card: &crate::clients::ClientCard,
-    entry: &'static Entry,
-    ready: Ready,
-    args: Args<'_>,
-) -> Ran {
-    let gate = call.session.gate;
-    let mark = call.out.len();
-    let is_muted = gate.has(Gate::REPLY);
-    if let Some(line) = refusal(core, call.session, entry, args) {
-        if let Some(multi) = &mut call.session.multi {
-            multi.is_broken = true;
-        }
-        core.stats().commands[entry.id].rejected.add(1);
-        Reply::new(call.out, call.session.resp3).error(line.as_bytes());
-        core.count_error(&line);
-    } else if gate.has(Gate::MULTI) && !is_run_inside_multi(entry) {
-        queue(core, &mut call, entry, args);
-    } else {
-        let (session, out, token) = (call.session, call.out, call.token);
-        let inner = Call { session: &mut *session, out: &mut *out, token };
-        let ran = run_checked(core, inner, card, entry, ready, args);
-        if is_muted {
-            mute(session, out, mark);
-        }
-        return ran;
+pub(crate) fn misuse(entry: &Entry, args: Args<'_>) -> Vec<u8> {
+    if !entry.spec.accepts(args.len()) {
+        return format!("ERR wrong number of arguments for '{}' command", entry.spec.name).into_bytes();
     }
-    if is_muted {
-        mute(call.session, call.out, mark);
-    }
-    Ran::Done
-}
-
-fn mute(session: &mut Session, out: &mut Vec<u8>, mark: usize) {
-    match session.reply_mode {
-        ReplyMode::On => {}
-        ReplyMode::Off => out.truncate(mark),
-        ReplyMode::SkipNext => {
-            out.truncate(mark);
-            session.reply_mode = ReplyMode::On;
-            session.gate.set(Gate::REPLY, false);
-        }
-    }
-}
-
-/// Why a command may not run now, as an error line.
-fn refusal(core: &Core, session: &Session, entry: &Entry, args: Args<'_>) -> Option<String> {
-    let flags = entry.spec.flags;
-    if session.gate.has(Gate::LOGIN) && !flags.any(Flags::NO_AUTH) {
-        return Some("NOAUTH Authentication required.".into());
-    }
-    if session.gate.has(Gate::SUBSCRIBED) && !is_allowed_subscribed(entry) {
-        return Some(format!(
-            "ERR Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context",
-            entry.spec.name
-        ));
-    }
-    if session.gate.has(Gate::MULTI) {
-        if !entry.spec.accepts(args.len()) {
-            return Some(format!("ERR wrong number of arguments for '{}' command", entry.spec.name));
-        }
-        if flags.any(Flags::NO_MULTI) {
-            return Some("ERR Command not allowed inside a transaction".into());
-        }
-    }
-    let is_over = core.shared.is_over_limit.load(std::sync::atomic::Ordering::Relaxed);
-    if is_over && flags.any(Flags::DENYOOM) {
-        return Some(Fault::OutOfMemory.line().into_owned());
-    }
-    None
-}
-
-fn is_allowed_subscribed(entry: &Entry) -> bool {
-    matches!(
-        entry.spec.name,
-        "subscribe"
-            | "unsubscribe"
-            | "psubscribe"
-            | "punsubscribe"
-            | "ssubscribe"
-            | "sunsubscribe"
-            | "ping"
-            | "quit"
-            | "reset"
-    )
-}
-
-fn is_run_inside_multi(entry: &Entry) -> bool {
-    matches!(entry.spec.name, "exec" | "discard" | "multi" | "watch" | "quit" | "reset")
-}
-
-fn queue(core: &mut Core, call: &mut Call<'_>, entry: &'static Entry, args: Args<'_>) {
-    let Some(multi) = &mut call.session.multi else { return };
-    if !entry.subs.is_empty() && entry.sub(args.at(1)).is_none() {
-        multi.is_broken = true;
-        let name = entry.spec.name.to_ascii_uppercase();
-        let line = format!("ERR unknown subcommand '{}'. Try {name} HELP.", printable(args.at(1)));
-        fail(core, call, entry, &line);
-        return;
-    }
-    multi.queued.push(Queued { entry, args: args.to_owned() });
-    Reply::new(call.out, call.session.resp3).status("QUEUED");
+    let mut line = b"ERR unknown subcommand '".to_vec();
+    line.extend_from_slice(cut(args.at(1), ECHOED_BYTES_MAX));
+    line.extend_from_slice(b"'. Try ");
+    line.extend_from_slice(&args.at(0).to_ascii_uppercase());
+    line.extend_from_slice(b" HELP.");
+    line
 }
 
 #[cold]
 fn unknown_command(core: &mut Core, call: &mut Call<'_>, args: Args<'_>) {
-    if call.session.gate.has(Gate::LOGIN) {
-        Reply::new(call.out, call.session.resp3).error("NOAUTH Authentication required.");
-        core.count_error("NOAUTH");
+    let name = args.at(0);
+    if name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:") {
+        // A browser that was made to talk to this port: nothing it says may be run.
+        tracing::warn!("possible attack: client {} speaks HTTP, connection closed", call.session.id);
+        call.session.is_closing = true;
         return;
     }
-    let mut shown = String::new();
+    let mut line = b"ERR unknown command '".to_vec();
+    line.extend_from_slice(cut(name, ECHOED_BYTES_MAX));
+    line.extend_from_slice(b"', with args beginning with: ");
+    let start = line.len();
     for arg in args.iter().skip(1) {
-        if shown.len() >= 128 {
+        let shown = line.len() - start;
+        if shown >= ECHOED_BYTES_MAX {
             break;
         }
-        let text = printable(arg);
-        let room = 128usize.saturating_sub(shown.len());
-        shown.push_str(&format!("'{}' ", text.chars().take(room).collect::<String>()));
+        line.push(b'\'');
+        line.extend_from_slice(cut(arg, ECHOED_BYTES_MAX - shown));
+        line.extend_from_slice(b"' ");
     }
-    let name: String = printable(args.at(0)).chars().take(128).collect();
-    let line = format!("ERR unknown command '{name}', with args beginning with: {shown}");
+    let mark = call.out.len();
     if let Some(multi) = &mut call.session.multi {
         multi.is_broken = true;
     }
-    Reply::new(call.out, call.session.resp3).error(line.as_bytes());
-    core.count_error(&line);
+    Reply::new(call.out, call.session.resp3).error(&line);
+    core.count_error("ERR");
+    gated::mute(call.session, call.out, mark);
 }
 
-fn printable(bytes: &[u8]) -> String {
-    bytes.iter().map(|&b| char::from(b)).collect::<String>()
+/// Bytes of a wrong word, and of the arguments after it, that an error repeats.
+const ECHOED_BYTES_MAX: usize = 128;
+
+/// At most `len_max` bytes of `text`, which ends at a NUL as it does in C.
+fn cut(text: &[u8], len_max: usize) -> &[u8] {
+    let text = &text[..text.len().min(len_max)];
+    text.split(|&byte| byte == 0).next().unwrap_or_default()
 }
 
+/// Answers a command that is not run.
 #[cold]
-fn wrong_arity(core: &mut Core, call: &mut Call<'_>, entry: &'static Entry) {
-    let line = format!("ERR wrong number of arguments for '{}' command", entry.spec.name);
+pub(crate) fn reject(core: &mut Core, call: &mut Call<'_>, entry: &'static Entry, line: &[u8]) {
     core.stats().commands[entry.id].rejected.add(1);
-    Reply::new(call.out, call.session.resp3).error(line.as_bytes());
-    core.count_error(&line);
+    Reply::new(call.out, call.session.resp3).error(line);
+    let code = line.split(|&byte| byte == b' ').next().unwrap_or_default();
+    core.count_error(std::str::from_utf8(code).unwrap_or("ERR"));
 }
 
 #[cold]
-fn fail(core: &mut Core, call: &mut Call<'_>, entry: &'static Entry, line: &str) {
-    core.stats().commands[entry.id].rejected.add(1);
-    Reply::new(call.out, call.session.resp3).error(line.as_bytes());
-    core.count_error(line);
-}
-
-#[cold]
-fn note_slow(core: &Core, card: &crate::clients::ClientCard, duration_us: u64, args: Args<'_>) {
+fn note_slow(core: &Core, card: &ClientCard, entry: &Entry, duration_us: u64, args: Args<'_>) {
+    let hidden = crate::redact::hide_secrets(entry, args);
+    let args = hidden.as_ref().map_or(args, |hidden| hidden.args());
     let words = card.words.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     let entry = SlowEntry {
         id: 0,

@@ -14,6 +14,7 @@ use darter_wire::{Args, Reply};
 
 use crate::core::Core;
 use crate::job::{BUDGET, Body, Job, Shards};
+use crate::pubsub;
 use crate::registry::{Entry, Run};
 use crate::session::Session;
 use crate::waiting::{self, Parking, Whose};
@@ -28,6 +29,8 @@ pub enum Ran {
     Done,
     /// It waits for a shard or a key; the connection stalls.
     Stalled,
+    /// It has not run: CLIENT PAUSE is on, and it is to be tried again.
+    Postponed,
 }
 
 /// Where the reply goes and whose it is.
@@ -189,6 +192,7 @@ pub fn run_job(core: &mut Core, grant: &mut Shards, job: &mut Job) {
             waiting::serve_ticket(core, grant, &ticket);
             pass_changes(core, grant);
         }
+        Body::Listen => grant.iter_mut().for_each(|part| pubsub::settle(core, part)),
         Body::Exec(_) | Body::Watch(_) | Body::Unwatch => {}
     }
 }
@@ -272,6 +276,7 @@ pub fn pass_changes(core: &mut Core, grant: &mut Shards) {
         if changes.is_empty() {
             return;
         }
+        pubsub::notify(core, &changes);
         for change in &changes {
             waiting::serve(core, grant, change.db, &change.key);
         }

@@ -34,6 +34,8 @@ pub enum Body {
     Unwatch,
     /// Another look at a waiting command; runs on any thread and answers nobody itself.
     Serve(Parked),
+    /// Starts or stops keeping changes for notifications; runs on any thread and answers nobody.
+    Listen,
 }
 
 /// Something to do once its shards are free.
@@ -63,7 +65,12 @@ pub struct Job {
 impl Job {
     /// Whether only its home thread can run it.
     pub fn is_home_only(&self) -> bool {
-        !matches!(self.body, Body::One { .. } | Body::Serve(_))
+        !matches!(self.body, Body::One { .. } | Body::Serve(_) | Body::Listen)
+    }
+
+    /// Whether no connection waits for it.
+    pub fn is_for_nobody(&self) -> bool {
+        matches!(self.body, Body::Serve(_) | Body::Listen)
     }
 }
 
@@ -86,7 +93,7 @@ impl Runner<Job> for Core {
         }
         let mut grant = std::mem::take(&mut job.grant);
         exec::run_job(self, &mut grant, &mut job);
-        if !matches!(job.body, Body::Serve(_)) {
+        if !job.is_for_nobody() {
             let home = job.home;
             self.shared.door(home).send(Mail::Done(Box::new(job.into_inner())));
         }

@@ -168,7 +168,7 @@ fn locks_of(core: &Core, session: &Session, body: &Body) -> LockSet {
                 set.add(router.shard_of(router.key(key).hash));
             }
         }
-        Body::Unwatch | Body::One { .. } | Body::Serve(_) => {}
+        Body::Unwatch | Body::One { .. } | Body::Serve(_) | Body::Listen => {}
     }
     if !matches!(body, Body::Watch(_)) {
         for (_, key) in &session.watched {
@@ -209,7 +209,7 @@ pub fn run_held(
         Body::Unwatch => {
             end_watches(core, session, grant);
         }
-        Body::One { .. } | Body::Serve(_) => {}
+        Body::One { .. } | Body::Serve(_) | Body::Listen => {}
     }
     exec::pass_changes(core, grant);
 }

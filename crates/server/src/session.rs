@@ -3,6 +3,7 @@
 use darter_txn::watch::WatchFlag;
 use darter_wire::OwnedArgs;
 
+use crate::pubsub::Subscriptions;
 use crate::registry::Entry;
 use crate::waiting::Parking;
 
@@ -65,8 +66,31 @@ pub struct Queued {
 pub struct Multi {
     /// What EXEC will run.
     pub queued: Vec<Queued>,
+    /// Bytes those commands hold.
+    pub bytes: usize,
     /// A command was refused while queueing, so EXEC will be too.
     pub is_broken: bool,
+}
+
+/// A connection's own counts; its thread copies them to its card once a turn.
+#[derive(Clone, Copy, Debug)]
+pub struct Usage {
+    /// Commands run.
+    pub commands: u64,
+    /// Id of the last command's entry, or `u32::MAX`.
+    pub last_command: u32,
+    /// Bytes of the input that is being run.
+    pub input_len: usize,
+    /// Bytes received.
+    pub input_bytes: u64,
+    /// Bytes sent.
+    pub output_bytes: u64,
+}
+
+impl Default for Usage {
+    fn default() -> Usage {
+        Usage { commands: 0, last_command: u32::MAX, input_len: 0, input_bytes: 0, output_bytes: 0 }
+    }
 }
 
 /// The state of one connection that commands read and change.
@@ -91,12 +115,8 @@ pub struct Session {
     pub is_closing: bool,
     /// Name of the logged-in user.
     pub user: String,
-    /// CLIENT SETNAME.
-    pub name: String,
-    /// CLIENT SETINFO lib-name.
-    pub lib_name: String,
-    /// CLIENT SETINFO lib-ver.
-    pub lib_ver: String,
+    /// Has logged in at some time, or needed not to.
+    pub was_trusted: bool,
     /// CLIENT NO-EVICT.
     pub no_evict: bool,
     /// CLIENT NO-TOUCH.
@@ -105,6 +125,14 @@ pub struct Session {
     pub parking: Option<Parking>,
     /// Receives every command (MONITOR).
     pub is_monitor: bool,
+    /// The reply of the command it waits for is not to be sent (CLIENT REPLY).
+    pub drops_reply: bool,
+    /// Channels and patterns it is subscribed to; nothing for most clients.
+    pub subscriptions: Option<Box<Subscriptions>>,
+    /// Messages it published to itself: they follow the reply of the command that did.
+    pub own_messages: Vec<u8>,
+    /// What CLIENT LIST counts.
+    pub usage: Usage,
 }
 
 impl Session {
@@ -123,14 +151,31 @@ impl Session {
             reply_mode: ReplyMode::On,
             is_closing: false,
             user: "default".into(),
-            name: String::new(),
-            lib_name: String::new(),
-            lib_ver: String::new(),
+            was_trusted: !must_login,
             no_evict: false,
             no_touch: false,
             parking: None,
             is_monitor: false,
+            drops_reply: false,
+            subscriptions: None,
+            own_messages: Vec::new(),
+            usage: Usage::default(),
         }
+    }
+
+    /// Appends the messages it published to itself to its output.
+    #[inline]
+    pub fn send_own_messages(&mut self, out: &mut Vec<u8>) {
+        if !self.own_messages.is_empty() {
+            out.append(&mut self.own_messages);
+            self.own_messages = Vec::new();
+        }
+    }
+
+    /// Shuts or opens the gate of subscribed clients; to be called when subscriptions or the protocol changed.
+    pub fn settle_subscribed(&mut self) {
+        let is_subscribed = self.subscriptions.is_some();
+        self.gate.set(Gate::SUBSCRIBED, is_subscribed && !self.resp3);
     }
 
     /// Forgets MULTI; the caller has dealt with the watches.

@@ -3,7 +3,7 @@
 //! Made once at start and never freed, so that it is passed as `&'static Shared`.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Instant;
 
@@ -14,6 +14,9 @@ use darter_txn::{Part, Router};
 use crate::clients::ClientCard;
 use crate::config::Settings;
 use crate::job::Job;
+use crate::monitor::Monitors;
+use crate::pause::Pause;
+use crate::pubsub::{Directory, Message};
 use crate::registry::Registry;
 use crate::stats::ThreadStats;
 
@@ -34,7 +37,7 @@ pub enum Mail {
     },
     /// A job to run here, with the shards it needs.
     Run(Box<darter_latch::Waiter<Job>>),
-    /// Bytes to send to a client outside of its own commands; the second is for RESP3.
+    /// Bytes to send to a client outside of its own commands.
     Push {
         /// Which connection.
         token: Token,
@@ -43,6 +46,10 @@ pub enum Mail {
         /// Encoded message.
         bytes: Arc<[u8]>,
     },
+    /// A published message for the subscribers this thread has.
+    Publish(Arc<Message>),
+    /// CLIENT PAUSE has ended before its time.
+    Unpaused,
     /// Close a connection.
     Kill {
         /// Which connection.
@@ -149,11 +156,11 @@ pub struct Shared {
     /// Memory is over `maxmemory` and nothing may be evicted.
     pub is_over_limit: AtomicBool,
     /// Clients that see every command.
-    pub monitors: AtomicU32,
-    /// Commands wait until this Unix time in ms (CLIENT PAUSE); 0 is no pause.
-    pub paused_until_ms: AtomicI64,
-    /// Whether the pause is for writes only.
-    pub pause_writes_only: AtomicBool,
+    pub monitors: Monitors,
+    /// Commands wait (CLIENT PAUSE).
+    pub pause: Pause,
+    /// Which threads have subscribers to what.
+    pub pubsub: Directory,
     /// Shutdown was asked for.
     pub is_stopping: AtomicBool,
     /// Slow commands.

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 use std::time::Instant;
@@ -18,6 +18,9 @@ use darter_txn::{Part, Router};
 
 use crate::config::{Live, Settings};
 use crate::job::Job;
+use crate::monitor::Monitors;
+use crate::pause::Pause;
+use crate::pubsub::Directory;
 use crate::registry::Registry;
 use crate::shared::{Mail, ShardCard, Shared};
 use crate::slowlog::SlowLog;
@@ -138,9 +141,9 @@ pub fn build(settings: Arc<Settings>, live: &Live, threads: usize) -> io::Result
         memory_bytes: AtomicU64::new(0),
         memory_peak_bytes: AtomicU64::new(0),
         is_over_limit: AtomicBool::new(false),
-        monitors: AtomicU32::new(0),
-        paused_until_ms: AtomicI64::new(0),
-        pause_writes_only: AtomicBool::new(false),
+        monitors: Monitors::default(),
+        pause: Pause::default(),
+        pubsub: Directory::default(),
         is_stopping: AtomicBool::new(false),
         slowlog: Mutex::new(SlowLog::default()),
         errors: Mutex::new(HashMap::new()),

@@ -16,6 +16,8 @@ use crate::core::Core;
 use crate::house::House;
 use crate::job::{BUDGET, Body, Job};
 use crate::multi;
+use crate::output;
+use crate::pubsub::{self, Message};
 use crate::session::Session;
 use crate::shared::{Mail, Shared};
 use crate::waiting::{self, Parking};
@@ -118,6 +120,7 @@ impl Worker {
         self.accept_all();
         self.read_mail();
         self.end_late_waits();
+        self.resume_postponed();
         self.note_writable();
         self.flush_all();
         self.close_all();
@@ -127,7 +130,11 @@ impl Worker {
 
     /// How long nothing has to be done unless something arrives.
     fn sleep_max(&self) -> Duration {
-        let housekeeping = self.house.sleep(&self.core).min(TURN_MAX);
+        let mut housekeeping = self.house.sleep(&self.core).min(TURN_MAX);
+        if self.core.has_postponed {
+            let left_ms = self.core.shared.pause.until_ms().saturating_sub(crate::core::unix_ms() as i64);
+            housekeeping = housekeeping.min(Duration::from_millis(left_ms.max(0) as u64));
+        }
         match self.deadlines.first_key_value() {
             Some((&(deadline_ms, _), _)) => {
                 housekeeping.min(Duration::from_millis(deadline_ms.saturating_sub(crate::core::unix_ms())))
@@ -147,7 +154,12 @@ impl Worker {
             let total: usize = doors.iter().map(|door| door.connections.load(Relaxed)).sum();
             if total >= self.core.live.maxclients as usize {
                 self.core.stats().rejected_connections.add(1);
-                refuse(&socket);
+                refuse(&socket, b"-ERR max number of clients reached\r\n");
+                continue;
+            }
+            if is_unprotected(&self.core, &socket) {
+                self.core.stats().rejected_connections.add(1);
+                refuse(&socket, DENIED);
                 continue;
             }
             self.core.stats().connections.add(1);
@@ -169,13 +181,18 @@ impl Worker {
         if live.tcp.keepalive_s > 0 && !socket.is_unix() {
             let _ = socket.set_keepalive(Some(Duration::from_secs(u64::from(live.tcp.keepalive_s))));
         }
+        if live.tcp.user_timeout_ms > 0 && !socket.is_unix() {
+            let _ = socket.set_user_timeout(live.tcp.user_timeout_ms);
+        }
         let (peer, local, fd) = (socket.peer(), socket.local(), socket.as_fd().as_raw_fd());
+        let is_unix = socket.is_unix();
         let Ok(token) = self.reactor.register(socket) else {
             self.core.shared.door(self.core.thread).connections.fetch_sub(1, Relaxed);
             return;
         };
         let id = self.core.shared.new_client_id();
-        let card = Arc::new(ClientCard::new(id, self.core.thread, token, peer, local, fd, self.core.now_ms));
+        let place = (self.core.thread, token, fd);
+        let card = Arc::new(ClientCard::new(id, place, peer, local, is_unix, self.core.now_ms));
         lock(&self.core.shared.clients).insert(id, card.clone());
         let must_login = !self.core.live.requirepass.is_empty();
         let conn = Conn::new(token, Session::new(id, must_login), card);
@@ -206,15 +223,14 @@ impl Worker {
                     mark_dirty(conn, &mut self.dirty);
                 }
             }
+            Mail::Publish(message) => self.deliver(&message),
             Mail::Kill { token, client } => {
                 if let Some(conn) = find(&mut self.conns, token).filter(|conn| conn.session.id == client) {
                     conn.session.is_closing = true;
-                    if conn.session.parking.is_some() {
-                        self.closed.push((token, false));
-                    }
-                    mark_dirty(conn, &mut self.dirty);
+                    self.closed.push((token, false));
                 }
             }
+            Mail::Unpaused => {}
             Mail::Served { token, client, reply } => self.end_wait(token, client, |_| Some(reply)),
             Mail::Unblock { token, client, with_error } => {
                 self.end_wait(token, client, |conn| {
@@ -232,12 +248,41 @@ impl Worker {
         }
     }
 
+    /// Appends a published message to the output of every connection of this thread that is subscribed.
+    fn deliver(&mut self, message: &Message) {
+        let Worker { core, conns, dirty, .. } = self;
+        core.subscribers.each_receiver(message, |token, client, pattern| {
+            if let Some(conn) = find(conns, token).filter(|conn| conn.session.id == client) {
+                message.write_to(&mut conn.output, pattern, conn.session.resp3);
+                mark_dirty(conn, dirty);
+            }
+        });
+    }
+
+    /// Goes on with the connections that waited for the end of CLIENT PAUSE, as far as they may.
+    fn resume_postponed(&mut self) {
+        let Worker { core, conns, dirty, window, .. } = self;
+        if !core.has_postponed || core.shared.pause.is_on(core.now_ms) {
+            return;
+        }
+        core.has_postponed = false;
+        core.refresh_gate();
+        for conn in conns.iter_mut().flatten().filter(|conn| conn.is_postponed) {
+            conn.is_postponed = false;
+            conn.card.is_postponed.store(false, Relaxed);
+            conn.resume(core, window);
+            mark_dirty(conn, dirty);
+        }
+    }
+
     /// A job of one of our connections was run: answer and go on with its pipeline.
     fn finish(&mut self, job: Job) {
         let Some(conn) = find(&mut self.conns, job.token).filter(|conn| conn.session.id == job.client) else {
             return;
         };
-        conn.output.extend_from_slice(&job.reply);
+        if job.parking.is_some() || !std::mem::take(&mut conn.session.drops_reply) {
+            conn.output.extend_from_slice(&job.reply);
+        }
         if job.parking.is_some() {
             conn.session.parking = job.parking;
             mark_dirty(conn, &mut self.dirty);
@@ -257,7 +302,9 @@ impl Worker {
             return;
         }
         let Some(reply) = answer(conn) else { return };
-        conn.output.extend_from_slice(&reply);
+        if !std::mem::take(&mut conn.session.drops_reply) {
+            conn.output.extend_from_slice(&reply);
+        }
         if let Some(parking) = conn.session.parking.take() {
             forget_deadline(&mut self.deadlines, conn, &parking);
             if let Some(ticket) = &parking.ticket {
@@ -296,7 +343,7 @@ impl Worker {
         let mut grant = std::mem::take(&mut job.grant);
         let conn = find(&mut self.conns, job.token).filter(|conn| conn.session.id == job.client);
         match (&job.body, conn) {
-            (Body::One { .. } | Body::Serve(_), _) => {
+            (Body::One { .. } | Body::Serve(_) | Body::Listen, _) => {
                 crate::exec::run_job(&mut self.core, &mut grant, &mut job)
             }
             (_, None) => {}
@@ -305,7 +352,7 @@ impl Worker {
                 multi::run_held(&mut self.core, &mut conn.session, &conn.card, &mut grant, body, reply);
             }
         }
-        let is_for_nobody = matches!(job.body, Body::Serve(_));
+        let is_for_nobody = job.is_for_nobody();
         drive(self.core.shared.cells, grant, &mut self.core, BUDGET);
         if !is_for_nobody {
             self.finish(job.into_inner());
@@ -366,8 +413,9 @@ impl Worker {
         self.core.shared.door(self.core.thread).connections.fetch_sub(1, Relaxed);
         lock(&self.core.shared.clients).remove(&conn.session.id);
         if conn.session.is_monitor {
-            self.core.shared.monitors.fetch_sub(1, Relaxed);
+            self.core.shared.monitors.remove(conn.session.id);
         }
+        pubsub::unsubscribe_all(&mut self.core, &mut conn.session, &conn.card);
         conn.session.watched.clear();
         if let Some(parking) = conn.session.parking.take() {
             forget_deadline(&mut self.deadlines, &mut conn, &parking);
@@ -397,15 +445,21 @@ struct Flushed {
 
 /// Hands a connection's output to the kernel, as far as it takes it.
 fn flush(core: &mut Core, reactor: &mut Reactor, conn: &mut Conn) -> Flushed {
+    const CLOSED: Flushed = Flushed { is_open: false, goes_on: false };
+    if output::is_over_limit(core, conn) {
+        return CLOSED;
+    }
     let was_full = conn.output.len() - conn.sent > OUTPUT_PAUSE_BYTES;
     if conn.sent < conn.output.len() && !conn.awaits_writable {
         match reactor.send(conn.token, &conn.output[conn.sent..]) {
             Ok(n) => {
                 core.stats().output_bytes.add(n as u64);
                 core.stats().writes.add(1);
+                conn.session.usage.output_bytes += n as u64;
                 conn.sent += n;
+                conn.stuck_since_ms = if n > 0 { core.now_ms } else { conn.stuck_since_ms };
             }
-            Err(_) => return Flushed { is_open: false, goes_on: false },
+            Err(_) => return CLOSED,
         }
         if conn.sent == conn.output.len() {
             conn.sent = 0;
@@ -419,32 +473,12 @@ fn flush(core: &mut Core, reactor: &mut Reactor, conn: &mut Conn) -> Flushed {
         }
     }
     let pending = conn.output.len() - conn.sent;
-    if is_over_limit(core, conn, pending) {
-        core.stats().output_limit_closed.add(1);
-        return Flushed { is_open: false, goes_on: false };
-    }
     if conn.session.is_closing && pending == 0 && !conn.is_stalled {
         reactor.shutdown_write(conn.token);
-        return Flushed { is_open: false, goes_on: false };
+        return CLOSED;
     }
+    conn.refresh_card(core.now_ms);
     Flushed { is_open: true, goes_on: was_full && !conn.is_held_back() }
-}
-
-/// Whether a client lets more output pile up than `client-output-buffer-limit` allows its class.
-fn is_over_limit(core: &Core, conn: &mut Conn, pending: usize) -> bool {
-    let class =
-        if conn.is_subscriber() { core.live.output_limits.pubsub } else { core.live.output_limits.normal };
-    if class.hard_bytes != 0 && pending as u64 > class.hard_bytes {
-        return true;
-    }
-    if class.soft_bytes == 0 || (pending as u64) <= class.soft_bytes {
-        conn.over_soft_since_ms = 0;
-        return false;
-    }
-    if conn.over_soft_since_ms == 0 {
-        conn.over_soft_since_ms = core.now_ms;
-    }
-    core.now_ms.saturating_sub(conn.over_soft_since_ms) > u64::from(class.soft_s) * 1000
 }
 
 /// Stops reading from a connection that cannot keep up with itself, and starts again when it can.
@@ -491,11 +525,24 @@ fn mark_dirty(conn: &mut Conn, dirty: &mut Vec<Token>) {
     }
 }
 
-fn refuse(socket: &Socket) {
+fn refuse(socket: &Socket, line: &[u8]) {
     if let Ok(fd) = socket.as_fd().try_clone_to_owned() {
-        let _ = std::fs::File::from(fd).write(b"-ERR max number of clients reached\r\n");
+        let _ = std::fs::File::from(fd).write(line);
     }
 }
+
+/// Whether `protected-mode` keeps a client out: there is no password and it is on another machine.
+fn is_unprotected(core: &Core, socket: &Socket) -> bool {
+    let is_local = socket.peer_address().is_none_or(|peer| peer.ip().to_canonical().is_loopback());
+    !is_local && core.live.protected_mode && core.live.requirepass.is_empty()
+}
+
+/// The first words are Redis'; clients and tools look for `-DENIED`.
+const DENIED: &[u8] = b"-DENIED Darter is running in protected mode because protected mode is enabled and no password \
+is set for the default user. In this mode connections are only accepted from the loopback interface. To connect from \
+other machines, either set a password with 'CONFIG SET requirepass', or turn protected mode off, on this machine, with \
+'CONFIG SET protected-mode no' or '--protected-mode no' at start, provided that the port cannot be reached from the \
+internet.\r\n";
 
 /// Locks a mutex whose data stays sound even if a holder panicked.
 pub fn lock<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {

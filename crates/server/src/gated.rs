@@ -1,0 +1,135 @@
+//! The way of commands that something stands before: login, MULTI, subscriptions, CLIENT REPLY and PAUSE, MONITOR,
+//! a memory limit reached.
+//!
+//! Called by dispatch when the connection or the thread has a gate shut. The order of the checks is Redis'.
+
+use std::borrow::Cow;
+
+use darter_command::{Fault, Flags};
+use darter_wire::{Args, Reply};
+
+use crate::clients::ClientCard;
+use crate::core::Core;
+use crate::dispatch::{self, Ready};
+use crate::exec::{Call, Ran};
+use crate::monitor;
+use crate::multi;
+use crate::registry::Entry;
+use crate::session::{Gate, Queued, ReplyMode, Session};
+
+/// Runs, queues, postpones or refuses a command.
+#[cold]
+pub fn execute(
+    core: &mut Core,
+    mut call: Call<'_>,
+    card: &ClientCard,
+    entry: &'static Entry,
+    ready: Ready,
+    args: Args<'_>,
+) -> Ran {
+    let gate = call.session.gate;
+    let mark = call.out.len();
+    if let Some(line) = refusal(core, call.session, entry, args) {
+        refuse(core, &mut call, entry, &line);
+    } else if core.shared.pause.holds(core.now_ms, call.session, entry) {
+        call.session.usage.commands -= 1;
+        return Ran::Postponed;
+    } else if gate.has(Gate::MULTI) && !is_run_inside_multi(entry) {
+        queue(&mut call, entry, args);
+    } else {
+        let (session, out, token) = (call.session, call.out, call.token);
+        let inner = Call { session: &mut *session, out: &mut *out, token };
+        let ran = dispatch::run_checked(core, inner, card, entry, ready, args);
+        if core.shared.monitors.is_any() {
+            monitor::show(core, card, session.db, entry, args);
+        }
+        if gate.has(Gate::REPLY) && !answers_by_push(entry) {
+            let waits = ran == Ran::Stalled || session.parking.is_some();
+            session.drops_reply = waits;
+            mute(session, out, mark);
+        }
+        return ran;
+    }
+    if gate.has(Gate::REPLY) {
+        mute(call.session, call.out, mark);
+    }
+    Ran::Done
+}
+
+/// Takes back what was written since `mark` if CLIENT REPLY says so.
+pub fn mute(session: &mut Session, out: &mut Vec<u8>, mark: usize) {
+    match session.reply_mode {
+        ReplyMode::On => {}
+        ReplyMode::Off => out.truncate(mark),
+        ReplyMode::SkipNext => {
+            out.truncate(mark);
+            session.reply_mode = ReplyMode::On;
+            session.gate.set(Gate::REPLY, false);
+        }
+    }
+}
+
+/// Why a command may not run now, as an error line.
+fn refusal(core: &Core, session: &Session, entry: &Entry, args: Args<'_>) -> Option<Cow<'static, [u8]>> {
+    let flags = entry.spec.flags;
+    if !entry.spec.accepts(args.len()) || !entry.subs.is_empty() {
+        return Some(dispatch::misuse(entry, args).into());
+    }
+    if session.gate.has(Gate::LOGIN) && !flags.any(Flags::NO_AUTH) && !core.live.requirepass.is_empty() {
+        return Some(b"NOAUTH Authentication required.".into());
+    }
+    if session.gate.has(Gate::MULTI) && flags.any(Flags::NO_MULTI) {
+        return Some(b"ERR Command not allowed inside a transaction".into());
+    }
+    let is_over = core.shared.is_over_limit.load(std::sync::atomic::Ordering::Relaxed);
+    if is_over && flags.any(Flags::DENYOOM) {
+        return Some(Fault::OutOfMemory.line().into_owned().into_bytes().into());
+    }
+    if session.gate.has(Gate::SUBSCRIBED) && !is_allowed_subscribed(entry) {
+        let line = format!(
+            "ERR Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in \
+             this context",
+            entry.spec.name
+        );
+        return Some(line.into_bytes().into());
+    }
+    None
+}
+
+/// Answers a refused command. One between MULTI and EXEC breaks the transaction; a refused EXEC ends it.
+fn refuse(core: &mut Core, call: &mut Call<'_>, entry: &'static Entry, line: &[u8]) {
+    if call.session.multi.is_some() && entry.spec.name == "exec" {
+        multi::forget(call.session);
+        let cause = line.strip_prefix(b"ERR ").unwrap_or(line);
+        let whole = [b"EXECABORT Transaction discarded because of: ", cause].concat();
+        return dispatch::reject(core, call, entry, &whole);
+    }
+    if let Some(multi) = &mut call.session.multi {
+        multi.is_broken = true;
+    }
+    dispatch::reject(core, call, entry, line);
+}
+
+fn is_allowed_subscribed(entry: &Entry) -> bool {
+    answers_by_push(entry) || matches!(entry.spec.name, "ping" | "quit" | "reset")
+}
+
+/// The commands that change subscriptions: what they answer are messages, which CLIENT REPLY lets through.
+fn answers_by_push(entry: &Entry) -> bool {
+    matches!(
+        entry.spec.name,
+        "subscribe" | "unsubscribe" | "psubscribe" | "punsubscribe" | "ssubscribe" | "sunsubscribe"
+    )
+}
+
+fn is_run_inside_multi(entry: &Entry) -> bool {
+    matches!(entry.spec.name, "exec" | "discard" | "multi" | "watch" | "quit" | "reset")
+}
+
+fn queue(call: &mut Call<'_>, entry: &'static Entry, args: Args<'_>) {
+    let Some(multi) = &mut call.session.multi else { return };
+    let args = args.to_owned();
+    multi.bytes += args.heap_bytes();
+    multi.queued.push(Queued { entry, args });
+    Reply::new(call.out, call.session.resp3).status("QUEUED");
+}

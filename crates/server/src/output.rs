@@ -1,0 +1,65 @@
+//! How much output a client may let pile up, and for how long.
+//!
+//! Redis counts only what passes the 16 KiB buffer every client has; the limits here are of the same size.
+
+use crate::config::OutputLimit;
+use crate::conn::Conn;
+use crate::core::Core;
+use crate::session::Gate;
+
+/// Bytes of output that count against no limit.
+pub const FREE_BYTES: usize = 16 << 10;
+/// Unsent bytes a client may have that has never logged in where a password is set (CVE-2025-21605).
+const STRANGER_BYTES_MAX: usize = 1 << 10;
+
+/// Whether a client lets more output pile up than is allowed; it is to be closed then. Notes the time.
+pub fn is_over_limit(core: &Core, conn: &mut Conn) -> bool {
+    let pending = conn.output.len() - conn.sent;
+    // What has just been written may go out at once.
+    if conn.awaits_writable && pending > STRANGER_BYTES_MAX && is_stranger(core, conn) {
+        return close(core, conn, pending);
+    }
+    let counted = pending.saturating_sub(FREE_BYTES) as u64;
+    let OutputLimit { hard_bytes, soft_bytes, soft_s } = class_of(core, conn);
+    if hard_bytes != 0 && counted > hard_bytes {
+        return close(core, conn, pending);
+    }
+    if soft_bytes == 0 || counted <= soft_bytes {
+        conn.over_soft_since_ms = 0;
+        return false;
+    }
+    if conn.over_soft_since_ms == 0 {
+        conn.over_soft_since_ms = core.now_ms;
+    }
+    core.now_ms.saturating_sub(conn.over_soft_since_ms) > soft_s.saturating_mul(1000)
+        && close(core, conn, pending)
+}
+
+/// Whether a client has taken nothing of its output for `send_timeout` seconds.
+pub fn is_stuck(core: &Core, conn: &mut Conn) -> bool {
+    if conn.sent == conn.output.len() {
+        conn.stuck_since_ms = 0;
+        return false;
+    }
+    if conn.stuck_since_ms == 0 {
+        conn.stuck_since_ms = core.now_ms;
+    }
+    let timeout_ms = u64::from(core.live.send_timeout_s) * 1000;
+    timeout_ms > 0 && core.now_ms.saturating_sub(conn.stuck_since_ms) > timeout_ms
+}
+
+fn is_stranger(core: &Core, conn: &Conn) -> bool {
+    conn.session.gate.has(Gate::LOGIN) && !conn.session.was_trusted && !core.live.requirepass.is_empty()
+}
+
+fn class_of(core: &Core, conn: &Conn) -> OutputLimit {
+    let limits = &core.live.output_limits;
+    if conn.is_subscriber() { limits.pubsub } else { limits.normal }
+}
+
+#[cold]
+fn close(core: &Core, conn: &Conn, pending: usize) -> bool {
+    core.stats().output_limit_closed.add(1);
+    tracing::warn!("closing client {}: {pending} bytes of output that it does not take", conn.session.id);
+    true
+}

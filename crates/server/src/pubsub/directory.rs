@@ -1,0 +1,248 @@
+//! Which threads have subscribers of a channel or pattern, and how many.
+//!
+//! Publishers on any thread ask it, so it is cut into parts with a lock each. A publisher keeps the lock of its
+//! channel while it sends, which puts the messages of a channel into one order for everybody.
+
+use std::collections::{BTreeMap, HashMap};
+use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use darter_base::glob;
+
+use super::Kind;
+use crate::worker::lock;
+
+const PARTS: usize = 64;
+
+/// The directory of all subscriptions.
+#[derive(Debug)]
+pub struct Directory {
+    hasher: RandomState,
+    channels: Vec<Mutex<Channels>>,
+    shard_channels: Vec<Mutex<Channels>>,
+    patterns: RwLock<Patterns>,
+    // == patterns.len, to be looked at without the lock
+    patterns_len: AtomicUsize,
+    // number of the next message
+    clock: AtomicU64,
+}
+
+type Channels = HashMap<Box<[u8]>, Spread>;
+
+/// Subscribers by thread, each thread once.
+#[derive(Clone, Debug, Default)]
+struct Spread(Vec<(u16, u32)>);
+
+impl Spread {
+    fn add(&mut self, thread: u16) {
+        match self.0.iter_mut().find(|(there, _)| *there == thread) {
+            Some((_, n)) => *n += 1,
+            None => self.0.push((thread, 1)),
+        }
+    }
+
+    fn remove(&mut self, thread: u16) {
+        if let Some(at) = self.0.iter().position(|(there, _)| *there == thread) {
+            self.0[at].1 -= 1;
+            if self.0[at].1 == 0 {
+                self.0.swap_remove(at);
+            }
+        }
+    }
+
+    fn total(&self) -> usize {
+        self.0.iter().map(|(_, n)| *n as usize).sum()
+    }
+}
+
+/// Patterns by the bytes they begin with literally; only those whose beginning a channel has are tried.
+#[derive(Debug, Default)]
+struct Patterns {
+    by_prefix: HashMap<Box<[u8]>, Vec<(Arc<[u8]>, Spread)>>,
+    // how many prefixes there are of each length
+    prefix_lens: BTreeMap<usize, usize>,
+    len: usize,
+}
+
+impl Patterns {
+    fn add(&mut self, pattern: &[u8], thread: u16) {
+        let prefix = glob::literal_prefix(pattern);
+        if !self.by_prefix.contains_key(prefix) {
+            self.by_prefix.insert(prefix.into(), Vec::new());
+            *self.prefix_lens.entry(prefix.len()).or_default() += 1;
+        }
+        let Some(list) = self.by_prefix.get_mut(prefix) else { return };
+        match list.iter_mut().find(|(there, _)| **there == *pattern) {
+            Some((_, spread)) => spread.add(thread),
+            None => {
+                list.push((pattern.into(), Spread(vec![(thread, 1)])));
+                self.len += 1;
+            }
+        }
+    }
+
+    fn remove(&mut self, pattern: &[u8], thread: u16) {
+        let prefix = glob::literal_prefix(pattern);
+        let Some(list) = self.by_prefix.get_mut(prefix) else { return };
+        let Some(at) = list.iter().position(|(there, _)| **there == *pattern) else { return };
+        list[at].1.remove(thread);
+        if list[at].1.0.is_empty() {
+            list.remove(at);
+            self.len -= 1;
+        }
+        if list.is_empty() {
+            self.by_prefix.remove(prefix);
+            if let Some(n) = self.prefix_lens.get_mut(&prefix.len()) {
+                *n -= 1;
+                if *n == 0 {
+                    self.prefix_lens.remove(&prefix.len());
+                }
+            }
+        }
+    }
+
+    fn each_match(&self, channel: &[u8], mut visit: impl FnMut(&Arc<[u8]>, &Spread)) {
+        for &len in self.prefix_lens.keys() {
+            let Some(prefix) = channel.get(..len) else { break };
+            for (pattern, spread) in self.by_prefix.get(prefix).into_iter().flatten() {
+                if glob::matches(pattern, channel, false) {
+                    visit(pattern, spread);
+                }
+            }
+        }
+    }
+}
+
+/// Who gets a message, as [`Directory::find`] finds them.
+pub struct Found<'a> {
+    /// The message's number.
+    pub seq: u64,
+    /// Threads with subscribers, each once.
+    pub threads: &'a [u16],
+    /// Patterns that match.
+    pub patterns: Vec<Arc<[u8]>>,
+}
+
+impl Default for Directory {
+    fn default() -> Directory {
+        let parts = || (0..PARTS).map(|_| Mutex::default()).collect();
+        Directory {
+            hasher: RandomState::new(),
+            channels: parts(),
+            shard_channels: parts(),
+            patterns: RwLock::default(),
+            patterns_len: AtomicUsize::new(0),
+            clock: AtomicU64::new(0),
+        }
+    }
+}
+
+impl Directory {
+    /// Notes one more subscriber on `thread`; returns the number of the first message it is to get.
+    pub fn add(&self, kind: Kind, name: &[u8], thread: u16) -> u64 {
+        match kind {
+            Kind::Pattern => {
+                let mut patterns = self.patterns.write().unwrap_or_else(PoisonError::into_inner);
+                patterns.add(name, thread);
+                self.patterns_len.store(patterns.len, Ordering::Release);
+                self.clock.load(Ordering::Acquire)
+            }
+            Kind::Channel | Kind::Shard => {
+                let mut part = lock(self.part(kind, name));
+                match part.get_mut(name) {
+                    Some(spread) => spread.add(thread),
+                    None => {
+                        part.insert(name.into(), Spread(vec![(thread, 1)]));
+                    }
+                }
+                self.clock.load(Ordering::Acquire)
+            }
+        }
+    }
+
+    /// Notes one subscriber less on `thread`.
+    pub fn remove(&self, kind: Kind, name: &[u8], thread: u16) {
+        match kind {
+            Kind::Pattern => {
+                let mut patterns = self.patterns.write().unwrap_or_else(PoisonError::into_inner);
+                patterns.remove(name, thread);
+                self.patterns_len.store(patterns.len, Ordering::Release);
+            }
+            Kind::Channel | Kind::Shard => {
+                let mut part = lock(self.part(kind, name));
+                if let Some(spread) = part.get_mut(name) {
+                    spread.remove(thread);
+                    if spread.0.is_empty() {
+                        part.remove(name);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Returns how many subscribers a message to `channel` has. If any, `send` is told who, with the channel locked.
+    pub fn find(&self, kind: Kind, channel: &[u8], send: impl FnOnce(Found<'_>)) -> usize {
+        let part = lock(self.part(kind, channel));
+        let direct = part.get(channel);
+        if direct.is_none() && (kind == Kind::Shard || self.patterns_len.load(Ordering::Acquire) == 0) {
+            return 0;
+        }
+        let mut receivers = direct.map_or(0, Spread::total);
+        let mut threads: Vec<u16> = direct.map_or(Vec::new(), |s| s.0.iter().map(|(t, _)| *t).collect());
+        let mut matched = Vec::new();
+        // Kept until the message is numbered, so that a subscriber that comes now gets it or is not counted.
+        let patterns = self.patterns.read().unwrap_or_else(PoisonError::into_inner);
+        if kind == Kind::Channel {
+            patterns.each_match(channel, |pattern, spread| {
+                receivers += spread.total();
+                matched.push(pattern.clone());
+                for (thread, _) in &spread.0 {
+                    if !threads.contains(thread) {
+                        threads.push(*thread);
+                    }
+                }
+            });
+        }
+        if receivers > 0 {
+            let seq = self.clock.fetch_add(1, Ordering::AcqRel);
+            drop(patterns);
+            send(Found { seq, threads: &threads, patterns: matched });
+        }
+        receivers
+    }
+
+    /// Subscribers of one channel, those by pattern apart.
+    pub fn subscribers(&self, kind: Kind, channel: &[u8]) -> usize {
+        lock(self.part(kind, channel)).get(channel).map_or(0, Spread::total)
+    }
+
+    /// Names of channels with subscribers that `pattern` matches; all without one.
+    pub fn channels(&self, kind: Kind, pattern: Option<&[u8]>) -> Vec<Box<[u8]>> {
+        let mut found = Vec::new();
+        for part in self.parts(kind) {
+            let part = lock(part);
+            let matches = |name: &&Box<[u8]>| pattern.is_none_or(|p| glob::matches(p, name, false));
+            found.extend(part.keys().filter(matches).cloned());
+        }
+        found
+    }
+
+    /// Number of channels with subscribers.
+    pub fn channels_len(&self, kind: Kind) -> usize {
+        self.parts(kind).iter().map(|part| lock(part).len()).sum()
+    }
+
+    /// Number of patterns with subscribers.
+    pub fn patterns_len(&self) -> usize {
+        self.patterns_len.load(Ordering::Acquire)
+    }
+
+    fn parts(&self, kind: Kind) -> &[Mutex<Channels>] {
+        if kind == Kind::Shard { &self.shard_channels } else { &self.channels }
+    }
+
+    fn part(&self, kind: Kind, name: &[u8]) -> &Mutex<Channels> {
+        &self.parts(kind)[self.hasher.hash_one(name) as usize % PARTS]
+    }
+}

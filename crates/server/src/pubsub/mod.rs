@@ -1,0 +1,133 @@
+//! Publish and subscribe: who is subscribed to what, and how a message reaches them.
+//!
+//! A directory shared by all threads knows which threads have subscribers of a channel; each thread knows which of
+//! its connections they are. A message is encoded once, one reference to it goes to each thread concerned, and the
+//! thread appends it to its connections' outputs. Messages of one channel reach all subscribers in one order.
+
+mod directory;
+mod message;
+mod notify;
+mod subscribers;
+
+pub use directory::Directory;
+pub use message::Message;
+pub use notify::{listen, notify, settle};
+pub use subscribers::{Subscribers, Subscriptions};
+
+use std::sync::Arc;
+
+use crate::clients::ClientCard;
+use crate::core::Core;
+use crate::session::Session;
+use crate::shared::{Mail, Shared};
+
+/// What a subscription names.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// A channel.
+    Channel,
+    /// Every channel that a glob pattern matches.
+    Pattern,
+    /// A channel of its own name space, which a cluster keeps on the slot of its name.
+    Shard,
+}
+
+impl Kind {
+    /// Its place in arrays with one entry a kind.
+    pub const fn index(self) -> usize {
+        self as usize
+    }
+}
+
+/// Sends `payload` to the subscribers of `channel` and of patterns that match it; returns how many they are.
+///
+/// Cost: a lock of the channel's part of the directory, a message a thread with subscribers.
+pub fn publish(shared: &Shared, channel: &[u8], payload: &[u8]) -> usize {
+    send(shared, Kind::Channel, channel, payload, None).0
+}
+
+/// As [`publish`], from a client that may be among the receivers: its own copy follows the reply of its command.
+/// `kind` is `Channel` or `Shard`.
+pub fn publish_from(
+    shared: &Shared,
+    session: &mut Session,
+    kind: Kind,
+    channel: &[u8],
+    payload: &[u8],
+) -> usize {
+    if session.subscriptions.is_none() {
+        return send(shared, kind, channel, payload, None).0;
+    }
+    let (receivers, message) = send(shared, kind, channel, payload, Some(session.id));
+    let (Some(message), Some(own)) = (message, &session.subscriptions) else { return receivers };
+    if own.has(kind, channel) {
+        message.write_to(&mut session.own_messages, None, session.resp3);
+    }
+    for pattern in message.patterns().iter().filter(|pattern| own.has(Kind::Pattern, pattern)) {
+        message.write_to(&mut session.own_messages, Some(pattern), session.resp3);
+    }
+    receivers
+}
+
+fn send(
+    shared: &Shared,
+    kind: Kind,
+    channel: &[u8],
+    payload: &[u8],
+    except: Option<u64>,
+) -> (usize, Option<Arc<Message>>) {
+    let mut sent = None;
+    let receivers = shared.pubsub.find(kind, channel, |found| {
+        let message = Arc::new(Message::new(kind, channel, payload, found.seq, except, found.patterns));
+        for thread in found.threads {
+            shared.door(*thread).send(Mail::Publish(message.clone()));
+        }
+        sent = Some(message);
+    });
+    (receivers, sent)
+}
+
+/// Subscribes a client of this thread; returns whether it was not subscribed before.
+pub fn subscribe(core: &mut Core, session: &mut Session, card: &ClientCard, kind: Kind, name: &[u8]) -> bool {
+    let own = session.subscriptions.get_or_insert_default();
+    if !own.add(kind, name) {
+        return false;
+    }
+    let since = core.shared.pubsub.add(kind, name, core.thread);
+    core.subscribers.add(kind, name, card.token, card.id, since);
+    own.count_on(card);
+    session.settle_subscribed();
+    true
+}
+
+/// Ends a client's subscription; returns whether there was one.
+pub fn unsubscribe(core: &mut Core, session: &mut Session, card: &ClientCard, kind: Kind, name: &[u8]) -> bool {
+    let Some(own) = &mut session.subscriptions else { return false };
+    if !own.remove(kind, name) {
+        return false;
+    }
+    core.shared.pubsub.remove(kind, name, core.thread);
+    core.subscribers.remove(kind, name, card.id);
+    own.count_on(card);
+    if own.is_empty() {
+        session.subscriptions = None;
+    }
+    session.settle_subscribed();
+    true
+}
+
+/// Ends all subscriptions of a client that leaves or resets.
+pub fn unsubscribe_all(core: &mut Core, session: &mut Session, card: &ClientCard) {
+    let Some(own) = session.subscriptions.take() else { return };
+    for kind in [Kind::Channel, Kind::Pattern, Kind::Shard] {
+        for name in own.names(kind) {
+            core.shared.pubsub.remove(kind, name, core.thread);
+            core.subscribers.remove(kind, name, card.id);
+        }
+    }
+    Subscriptions::default().count_on(card);
+    session.settle_subscribed();
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,90 @@
+//! Keyspace notifications: changes of keys as messages, as far as `notify-keyspace-events` lets them.
+
+use darter_latch::{Grant, Waiter, drive, queue_for};
+use darter_store::change::{Change, Class, Listeners};
+use darter_reactor::Token;
+use darter_txn::{LockSet, Part};
+
+use crate::config::Events;
+use crate::core::Core;
+use crate::job::{BUDGET, Body, Job};
+
+/// Publishes `changes` to `__keyspace@db__:key` and `__keyevent@db__:event`. Called with their shard held.
+#[cold]
+pub fn notify(core: &mut Core, changes: &[Change]) {
+    core.refresh_settings();
+    let on = core.live.notify_keyspace_events;
+    if on == Events::NONE {
+        return;
+    }
+    for change in changes {
+        if !on.publishes(class_of(change.event.class)) {
+            continue;
+        }
+        let event = change.event.name.as_bytes();
+        let publish = |kind: &str, subject: &[u8], payload: &[u8]| {
+            let mut channel = format!("__{kind}@{}__:", change.db).into_bytes();
+            channel.extend_from_slice(subject);
+            super::publish(core.shared, &channel, payload);
+        };
+        if on.contains(Events::KEYSPACE) {
+            publish("keyspace", &change.key, event);
+        }
+        if on.contains(Events::KEYEVENT) {
+            publish("keyevent", event, &change.key);
+        }
+    }
+}
+
+fn class_of(class: Class) -> Events {
+    const PAIRS: [(Class, Events); 12] = [
+        (Class::GENERIC, Events::GENERIC),
+        (Class::STRING, Events::STRING),
+        (Class::LIST, Events::LIST),
+        (Class::SET, Events::SET),
+        (Class::HASH, Events::HASH),
+        (Class::ZSET, Events::ZSET),
+        (Class::EXPIRED, Events::EXPIRED),
+        (Class::EVICTED, Events::EVICTED),
+        (Class::STREAM, Events::STREAM),
+        (Class::KEY_MISS, Events::MISS),
+        (Class::MODULE, Events::MODULE),
+        (Class::NEW, Events::NEW),
+    ];
+    PAIRS.iter().find(|(own, _)| *own == class).map_or(Events::NONE, |(_, event)| *event)
+}
+
+/// Makes every shard keep its changes, or stop it, as `notify-keyspace-events` says now; to be called when that
+/// setting has changed.
+///
+/// `token` is any connection of this thread. A shard that is busy gets a job into its queue. Every command that comes to it later waits behind that job, so
+/// the change is in force for all commands that are sent after this returns.
+pub fn listen(core: &mut Core, token: Token) {
+    core.refresh_settings();
+    for id in 0..core.shared.router.shards_len() {
+        let job = Waiter::new(Job {
+            grant: Grant::empty(),
+            wanted: LockSet::one(id),
+            home: core.thread,
+            token,
+            client: 0,
+            body: Body::Listen,
+            db: 0,
+            resp3: false,
+            reply: Vec::new(),
+            parking: None,
+        });
+        if let Some(mut ready) = queue_for(core.shared.cells, job, 0) {
+            let mut grant = std::mem::take(&mut ready.grant);
+            grant.iter_mut().for_each(|part| settle(core, part));
+            drive(core.shared.cells, grant, core, BUDGET);
+        }
+    }
+}
+
+/// Brings a part that is held in line with the setting.
+pub fn settle(core: &mut Core, part: &mut Part) {
+    core.refresh_settings();
+    let is_on = core.live.notify_keyspace_events != Events::NONE;
+    part.shard.changes.listen(Listeners::NOTIFY, is_on);
+}

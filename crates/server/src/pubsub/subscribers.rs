@@ -1,0 +1,110 @@
+//! Subscriptions of one connection, and of all connections of a thread.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::atomic::Ordering::Relaxed;
+
+use darter_reactor::Token;
+
+use super::{Kind, Message};
+use crate::clients::ClientCard;
+
+/// What one connection is subscribed to.
+#[derive(Debug, Default)]
+pub struct Subscriptions {
+    names: [BTreeSet<Box<[u8]>>; 3],
+}
+
+impl Subscriptions {
+    /// Adds a name; false when it is there already.
+    pub fn add(&mut self, kind: Kind, name: &[u8]) -> bool {
+        !self.has(kind, name) && self.names[kind.index()].insert(name.into())
+    }
+
+    /// Removes a name; false when it is not there.
+    pub fn remove(&mut self, kind: Kind, name: &[u8]) -> bool {
+        self.names[kind.index()].remove(name)
+    }
+
+    /// Whether a name is there.
+    pub fn has(&self, kind: Kind, name: &[u8]) -> bool {
+        self.names[kind.index()].contains(name)
+    }
+
+    /// All names of a kind.
+    pub fn names(&self, kind: Kind) -> impl Iterator<Item = &[u8]> {
+        self.names[kind.index()].iter().map(|name| &**name)
+    }
+
+    /// Number of names of a kind.
+    pub fn len(&self, kind: Kind) -> usize {
+        self.names[kind.index()].len()
+    }
+
+    /// Whether there are none at all.
+    pub fn is_empty(&self) -> bool {
+        self.names.iter().all(BTreeSet::is_empty)
+    }
+
+    /// Shows the numbers to other threads.
+    pub fn count_on(&self, card: &ClientCard) {
+        for (shown, names) in card.subscriptions.iter().zip(&self.names) {
+            shown.store(names.len() as u32, Relaxed);
+        }
+    }
+}
+
+/// The subscribed connections of one thread.
+#[derive(Debug, Default)]
+pub struct Subscribers {
+    by_name: [HashMap<Box<[u8]>, Vec<Subscriber>>; 3],
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Subscriber {
+    token: Token,
+    client: u64,
+    // number of the first message it is to get
+    since: u64,
+}
+
+impl Subscribers {
+    /// Adds a connection to a name it is not subscribed to yet.
+    pub fn add(&mut self, kind: Kind, name: &[u8], token: Token, client: u64, since: u64) {
+        let subscriber = Subscriber { token, client, since };
+        let by_name = &mut self.by_name[kind.index()];
+        match by_name.get_mut(name) {
+            Some(list) => list.push(subscriber),
+            None => {
+                by_name.insert(name.into(), vec![subscriber]);
+            }
+        }
+    }
+
+    /// Removes a connection from a name. Cost: O(subscribers of it on this thread).
+    pub fn remove(&mut self, kind: Kind, name: &[u8], client: u64) {
+        let by_name = &mut self.by_name[kind.index()];
+        let Some(list) = by_name.get_mut(name) else { return };
+        if let Some(at) = list.iter().position(|subscriber| subscriber.client == client) {
+            list.swap_remove(at);
+        }
+        if list.is_empty() {
+            by_name.remove(name);
+        }
+    }
+
+    /// Calls `to` with every connection that gets `message`, and the pattern if it is by one.
+    pub fn each_receiver(&self, message: &Message, mut to: impl FnMut(Token, u64, Option<&[u8]>)) {
+        let mut tell = |kind: Kind, name: &[u8], pattern: Option<&[u8]>| {
+            let list = self.by_name[kind.index()].get(name).map_or(&[] as &[Subscriber], |list| list);
+            for subscriber in list {
+                if message.seq() >= subscriber.since && message.is_for(subscriber.client) {
+                    to(subscriber.token, subscriber.client, pattern);
+                }
+            }
+        };
+        tell(message.kind(), message.channel(), None);
+        for pattern in message.patterns() {
+            tell(Kind::Pattern, pattern, Some(pattern));
+        }
+    }
+}
