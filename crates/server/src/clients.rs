@@ -146,9 +146,8 @@ impl ClientCard {
         self.input_bytes.store(usage.input_bytes, Relaxed);
         self.output_bytes.store(usage.output_bytes, Relaxed);
         self.query_bytes.store(usage.input_len, Relaxed);
-        let (queued, bytes) = session.multi.as_ref().map_or((u32::MAX, 0), |multi| {
-            (multi.queued.len() as u32, multi.bytes)
-        });
+        let (queued, bytes) =
+            session.multi.as_ref().map_or((u32::MAX, 0), |multi| (multi.queued.len() as u32, multi.bytes));
         self.multi.store(queued, Relaxed);
         self.multi_bytes.store(bytes, Relaxed);
         self.watched.store(session.watched.len() as u32, Relaxed);

@@ -94,6 +94,9 @@ impl Core {
     }
 }
 
+/// The version of Redis that clients are told, so that they use what this server can do.
+pub const COMPAT_VERSION: &str = "7.4.0";
+
 /// With the slow log's bar below this, cheap commands are timed too.
 const TIMED_US: u64 = 1000;
 

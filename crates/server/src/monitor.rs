@@ -85,8 +85,7 @@ pub fn show_as(core: &Core, origin: &str, db: usize, entry: &Entry, args: Args<'
 /// `+1339518083.107412 [0 127.0.0.1:60866] "keys" "*"`
 fn line(origin: &str, db: usize, args: Args<'_>) -> Vec<u8> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let mut line =
-        format!("+{}.{:06} [{db} {origin}]", now.as_secs(), now.subsec_micros()).into_bytes();
+    let mut line = format!("+{}.{:06} [{db} {origin}]", now.as_secs(), now.subsec_micros()).into_bytes();
     for arg in args.iter() {
         line.push(b' ');
         quote(&mut line, arg);

@@ -15,7 +15,8 @@ use crate::core::Core;
 use crate::dispatch::Caller;
 use crate::exec::{self, Call, Ran};
 use crate::job::{BUDGET, Body, Shards};
-use crate::registry::{Entry, Run};
+use crate::monitor;
+use crate::registry::Run;
 use crate::session::{Gate, Multi, Queued, Session};
 
 /// The body of a command that starts or ends a transaction.
@@ -160,7 +161,7 @@ fn locks_of(core: &Core, session: &Session, body: &Body) -> LockSet {
     match body {
         Body::Exec(queued) => {
             for q in queued {
-                exec::add_locks(&target(q).spec, q.args.args(), router, &mut set);
+                exec::add_locks(&q.entry.spec, q.args.args(), router, &mut set);
             }
         }
         Body::Watch(args) => {
@@ -177,11 +178,6 @@ fn locks_of(core: &Core, session: &Session, body: &Body) -> LockSet {
     }
     set.seal();
     set
-}
-
-/// The command or subcommand that a queued command means.
-fn target(queued: &Queued) -> &'static Entry {
-    queued.entry.sub(queued.args.args().at(1)).unwrap_or(queued.entry)
 }
 
 /// Runs a transaction's body with all its shards held.
@@ -262,7 +258,7 @@ fn run_queued(
 ) {
     Reply::new(out, session.resp3).array(queued.len());
     for q in queued {
-        let (entry, args) = (target(q), q.args.args());
+        let (entry, args) = (q.entry, q.args.args());
         core.stats().commands[entry.id].calls.add(1);
         let mut reply = Reply::new(out, session.resp3);
         let mark = reply.len();
@@ -281,5 +277,9 @@ fn run_queued(
         if let Err(fault) = done {
             exec::refuse(core, entry, &fault, &mut reply, mark);
         }
+        if core.shared.monitors.is_any() {
+            monitor::show(core, card, session.db, entry, args);
+        }
     }
+    session.send_own_messages(out);
 }

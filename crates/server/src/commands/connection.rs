@@ -1,4 +1,4 @@
-//! PING, ECHO, SELECT, QUIT: the connection itself.
+//! PING, ECHO, SELECT, QUIT, RESET: the connection itself.
 
 use darter_command::spec::Group;
 use darter_command::{Fault, Flags, Spec, reader};
@@ -6,6 +6,9 @@ use darter_wire::{Args, Reply};
 
 use super::ServerCommand;
 use crate::dispatch::Caller;
+use crate::session::{Gate, ReplyMode};
+use crate::worker::lock;
+use crate::{multi, pubsub};
 
 /// The family's commands.
 pub const FAMILY: &[ServerCommand] = &[
@@ -19,7 +22,7 @@ pub const FAMILY: &[ServerCommand] = &[
         run: ping,
     },
     ServerCommand {
-        spec: Spec::other("echo", 2).fast().doc(
+        spec: Spec::other("echo", 2).flag(Flags::LOADING.with(Flags::STALE)).fast().doc(
             Group::Connection,
             "1.0.0",
             "message",
@@ -49,13 +52,26 @@ pub const FAMILY: &[ServerCommand] = &[
             .doc(Group::Connection, "1.0.0", "", "Closes the connection."),
         run: quit,
     },
+    ServerCommand {
+        spec: Spec::other("reset", 1)
+            .flag(
+                Flags::NOSCRIPT
+                    .with(Flags::LOADING)
+                    .with(Flags::STALE)
+                    .with(Flags::NO_AUTH)
+                    .with(Flags::ALLOW_BUSY),
+            )
+            .fast()
+            .doc(Group::Connection, "6.2.0", "", "Brings the connection back to how it began."),
+        run: reset,
+    },
 ];
 
 fn ping(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     if args.len() > 2 {
         return Err(Fault::Arity("ping".into()));
     }
-    if !reply.is_resp3() && caller.session.gate.has(crate::session::Gate::SUBSCRIBED) {
+    if !reply.is_resp3() && caller.session.gate.has(Gate::SUBSCRIBED) {
         reply.array(2);
         reply.bulk(b"pong");
         reply.bulk(args.at(1));
@@ -73,7 +89,7 @@ fn echo(_: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(),
 }
 
 fn select(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    let index = reader::int(args.at(1)).map_err(|_| Fault::NotInteger)?;
+    let index = reader::int(args.at(1))?;
     match usize::try_from(index) {
         Ok(db) if db < caller.core.live.dbnum as usize => {
             caller.session.db = db;
@@ -87,5 +103,27 @@ fn select(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Res
 fn quit(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     caller.session.is_closing = true;
     reply.ok();
+    Ok(())
+}
+
+fn reset(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let Caller { core, session, card } = caller;
+    multi::forget(session);
+    pubsub::unsubscribe_all(core, session, card);
+    if std::mem::take(&mut session.is_monitor) {
+        core.shared.monitors.remove(session.id);
+        core.refresh_gate();
+    }
+    session.db = 0;
+    session.resp3 = false;
+    reply.set_resp3(false);
+    session.reply_mode = ReplyMode::On;
+    session.gate.set(Gate::REPLY, false);
+    session.no_evict = false;
+    session.no_touch = false;
+    session.settle_subscribed();
+    super::login::log_out(core, session, card);
+    lock(&card.words).name.clear();
+    reply.status("RESET");
     Ok(())
 }

@@ -101,7 +101,13 @@ pub fn subscribe(core: &mut Core, session: &mut Session, card: &ClientCard, kind
 }
 
 /// Ends a client's subscription; returns whether there was one.
-pub fn unsubscribe(core: &mut Core, session: &mut Session, card: &ClientCard, kind: Kind, name: &[u8]) -> bool {
+pub fn unsubscribe(
+    core: &mut Core,
+    session: &mut Session,
+    card: &ClientCard,
+    kind: Kind,
+    name: &[u8],
+) -> bool {
     let Some(own) = &mut session.subscriptions else { return false };
     if !own.remove(kind, name) {
         return false;

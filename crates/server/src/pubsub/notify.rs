@@ -1,8 +1,8 @@
 //! Keyspace notifications: changes of keys as messages, as far as `notify-keyspace-events` lets them.
 
 use darter_latch::{Grant, Waiter, drive, queue_for};
-use darter_store::change::{Change, Class, Listeners};
 use darter_reactor::Token;
+use darter_store::change::{Change, Class, Listeners};
 use darter_txn::{LockSet, Part};
 
 use crate::config::Events;

@@ -1,0 +1,178 @@
+//! CLIENT LIST, INFO: connections as lines of `field=value`.
+
+use std::fmt::Write;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use darter_base::number;
+use darter_command::Fault;
+use darter_command::reader::is;
+use darter_wire::{Args, Reply};
+
+use crate::clients::ClientCard;
+use crate::conn::Conn;
+use crate::core::unix_ms;
+use crate::dispatch::Caller;
+use crate::output::FREE_BYTES;
+use crate::shared::Shared;
+use crate::worker::lock;
+
+/// What kind of client a connection is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ClientType {
+    /// Sends commands.
+    Normal,
+    /// The server this one follows.
+    Master,
+    /// A server that follows this one.
+    Replica,
+    /// Has subscriptions.
+    Pubsub,
+}
+
+impl ClientType {
+    /// Reads a type as CLIENT LIST and KILL take it.
+    pub fn parse(name: &[u8]) -> Result<ClientType, Fault> {
+        const NAMES: [(&str, ClientType); 6] = [
+            ("normal", ClientType::Normal),
+            ("slave", ClientType::Replica),
+            ("replica", ClientType::Replica),
+            ("pubsub", ClientType::Pubsub),
+            ("master", ClientType::Master),
+            ("primary", ClientType::Master),
+        ];
+        let known = NAMES.iter().find(|(word, _)| is(name, word)).map(|(_, kind)| *kind);
+        known.ok_or_else(|| {
+            Fault::Text(format!("ERR Unknown client type '{}'", String::from_utf8_lossy(name)).into())
+        })
+    }
+
+    /// The type of a client.
+    pub fn of(card: &ClientCard) -> ClientType {
+        if card.subscriptions_len() > 0 { ClientType::Pubsub } else { ClientType::Normal }
+    }
+}
+
+/// CLIENT LIST
+pub fn list(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let shared = caller.core.shared;
+    let mut cards: Vec<Arc<ClientCard>> = match args.get(2) {
+        None => lock(&shared.clients).values().cloned().collect(),
+        Some(word) if is(word, "TYPE") && args.len() == 4 => {
+            let kind = ClientType::parse(args.at(3))?;
+            let clients = lock(&shared.clients);
+            clients.values().filter(|card| ClientType::of(card) == kind).cloned().collect()
+        }
+        Some(word) if is(word, "ID") && args.len() > 3 => {
+            let mut ids = Vec::new();
+            for id in args.iter().skip(3) {
+                ids.push(number::parse_i64(id).ok_or(Fault::text("ERR Invalid client ID"))?);
+            }
+            let clients = lock(&shared.clients);
+            let find = |id: i64| u64::try_from(id).ok().and_then(|id| clients.get(&id).cloned());
+            ids.into_iter().filter_map(find).collect()
+        }
+        Some(_) => return Err(Fault::Syntax),
+    };
+    if args.get(2).is_none_or(|word| !is(word, "ID")) {
+        cards.sort_unstable_by_key(|card| card.id);
+    }
+    refresh_own(caller);
+    let now_ms = unix_ms();
+    let mut lines = String::new();
+    for card in &cards {
+        describe(shared, card, now_ms, &mut lines);
+    }
+    reply.verbatim(*b"txt", lines.as_bytes());
+    Ok(())
+}
+
+/// CLIENT INFO
+pub fn info(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    refresh_own(caller);
+    let mut line = String::new();
+    describe(caller.core.shared, caller.card, unix_ms(), &mut line);
+    reply.verbatim(*b"txt", line.as_bytes());
+    Ok(())
+}
+
+/// The caller's own card is brought up to date at the end of the turn, which is too late to be shown.
+fn refresh_own(caller: &Caller<'_>) {
+    let card = caller.card;
+    card.update(caller.session);
+    card.active_ms.store(caller.core.now_ms, Relaxed);
+    let room = card.query_room.load(Relaxed);
+    card.query_room.store(room.max(caller.session.usage.input_len), Relaxed);
+}
+
+/// Appends a client's line.
+fn describe(shared: &Shared, card: &ClientCard, now_ms: u64, out: &mut String) {
+    let words = card.words();
+    let seconds = |since_ms: u64| (now_ms / 1000).saturating_sub(since_ms / 1000);
+    let queued = card.multi.load(Relaxed);
+    let (input, input_room) = (card.query_bytes.load(Relaxed), card.query_room.load(Relaxed));
+    let (pending, output_room) = (card.pending_bytes.load(Relaxed), card.output_room.load(Relaxed));
+    let beyond = pending.saturating_sub(FREE_BYTES);
+    let multi_bytes = card.multi_bytes.load(Relaxed);
+    let total = size_of::<Conn>() + size_of::<ClientCard>() + input_room + output_room + multi_bytes;
+    let last = shared.registry.entries().get(card.last_command.load(Relaxed) as usize);
+    let [channels, patterns, shard_channels] = card.subscriptions.each_ref().map(|n| n.load(Relaxed));
+    // Writing to a String does not fail.
+    let _ = write!(
+        out,
+        "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={} capa= db={} sub={channels} psub={patterns} \
+         ssub={shard_channels} multi={} watch={}",
+        card.id,
+        card.peer,
+        card.local,
+        card.fd,
+        words.name,
+        seconds(card.since_ms),
+        seconds(card.active_ms.load(Relaxed)),
+        flags(card),
+        card.db.load(Relaxed),
+        if queued == u32::MAX { -1 } else { i64::from(queued) },
+        card.watched.load(Relaxed),
+    );
+    let _ = write!(
+        out,
+        " qbuf={input} qbuf-free={} argv-mem={input} multi-mem={multi_bytes} rbs={output_room} rbp={output_room} obl={} \
+         oll={} omem={beyond} tot-mem={total} events={} cmd={} user={} redir=-1 resp={}",
+        input_room.saturating_sub(input),
+        pending - beyond,
+        beyond.div_ceil(FREE_BYTES),
+        if card.awaits_writable.load(Relaxed) { "rw" } else { "r" },
+        last.map_or("NULL", |entry| entry.spec.name),
+        words.user,
+        if card.resp3.load(Relaxed) { 3 } else { 2 },
+    );
+    let _ = writeln!(
+        out,
+        " lib-name={} lib-ver={} io-thread={} tot-net-in={} tot-net-out={} tot-cmds={}",
+        words.lib_name,
+        words.lib_ver,
+        card.thread,
+        card.input_bytes.load(Relaxed),
+        card.output_bytes.load(Relaxed),
+        card.commands.load(Relaxed),
+    );
+}
+
+fn flags(card: &ClientCard) -> String {
+    let is_blocked = card.is_blocked.load(Relaxed) || card.is_postponed.load(Relaxed);
+    let letters: String = [
+        (card.is_monitor.load(Relaxed), 'O'),
+        (card.subscriptions_len() > 0, 'P'),
+        (card.multi.load(Relaxed) != u32::MAX, 'x'),
+        (is_blocked, 'b'),
+        (card.is_dirty.load(Relaxed), 'd'),
+        (card.is_closing.load(Relaxed), 'c'),
+        (card.is_unix, 'U'),
+        (card.no_evict.load(Relaxed), 'e'),
+        (card.no_touch.load(Relaxed), 'T'),
+    ]
+    .iter()
+    .filter_map(|(is_set, letter)| is_set.then_some(*letter))
+    .collect();
+    if letters.is_empty() { "N".to_owned() } else { letters }
+}

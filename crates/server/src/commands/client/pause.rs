@@ -1,0 +1,44 @@
+//! CLIENT PAUSE, UNPAUSE
+
+use darter_base::number;
+use darter_command::Fault;
+use darter_command::reader::is;
+use darter_wire::{Args, Reply};
+
+use super::wrong_use;
+use crate::core::unix_ms;
+use crate::dispatch::Caller;
+use crate::shared::Mail;
+
+/// CLIENT PAUSE
+pub fn pause(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let reads_too = match args.get(3) {
+        _ if args.len() > 4 => return Err(wrong_use(args)),
+        None => true,
+        Some(arg) if is(arg, "ALL") => true,
+        Some(arg) if is(arg, "WRITE") => false,
+        Some(_) => return Err(Fault::text("ERR CLIENT PAUSE mode must be WRITE or ALL")),
+    };
+    let no_number = Fault::text("ERR timeout is not an integer or out of range");
+    let timeout_ms = number::parse_i64(args.at(2)).ok_or(no_number)?;
+    if timeout_ms < 0 {
+        return Err(Fault::text("ERR timeout is negative"));
+    }
+    let now_ms = unix_ms();
+    let until_ms = timeout_ms.checked_add(now_ms as i64).ok_or(Fault::text("ERR timeout is out of range"))?;
+    caller.core.shared.pause.begin(now_ms, until_ms, reads_too);
+    caller.core.refresh_gate();
+    reply.ok();
+    Ok(())
+}
+
+/// CLIENT UNPAUSE
+pub fn unpause(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    caller.core.shared.pause.end();
+    caller.core.refresh_gate();
+    for door in &caller.core.shared.doors {
+        door.send(Mail::Unpaused);
+    }
+    reply.ok();
+    Ok(())
+}

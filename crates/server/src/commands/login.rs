@@ -1,0 +1,185 @@
+//! HELLO and AUTH: which protocol to speak, and who the client is.
+
+use darter_base::number;
+use darter_command::spec::Group;
+use darter_command::{Fault, Flags, Reader, Spec};
+use darter_wire::{Args, Reply};
+
+use super::{ServerCommand, row};
+use crate::clients::ClientCard;
+use crate::config::ClusterMode;
+use crate::core::{COMPAT_VERSION, Core};
+use crate::dispatch::Caller;
+use crate::session::{Gate, Session};
+use crate::worker::lock;
+
+const BEFORE_LOGIN: Flags =
+    Flags::NOSCRIPT.with(Flags::LOADING).with(Flags::STALE).with(Flags::NO_AUTH).with(Flags::ALLOW_BUSY);
+
+/// The family's commands.
+pub const FAMILY: &[ServerCommand] = &[
+    row(
+        Spec::other("auth", -2).flag(BEFORE_LOGIN).fast().doc(
+            Group::Connection,
+            "1.0.0",
+            "[username] password",
+            "Logs the connection in.",
+        ),
+        auth,
+    ),
+    row(
+        Spec::other("hello", -1).flag(BEFORE_LOGIN).fast().doc(
+            Group::Connection,
+            "6.0.0",
+            "[protover [AUTH username password] [SETNAME clientname]]",
+            "Chooses the protocol, and may log in and name the connection.",
+        ),
+        hello,
+    ),
+];
+
+fn auth(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let (user, password) = match args.len() {
+        2 if caller.core.live.requirepass.is_empty() => return Err(NO_PASSWORD_SET),
+        2 => (b"default" as &[u8], args.at(1)),
+        3 => (args.at(1), args.at(2)),
+        _ => return Err(Fault::Syntax),
+    };
+    log_in(caller, user, password)?;
+    reply.ok();
+    Ok(())
+}
+
+fn hello(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let mut reader = Reader::new(args, 1);
+    let mut wanted = None;
+    if !reader.is_done() {
+        let version = number::parse_i64(reader.bytes()?).ok_or(NO_VERSION)?;
+        wanted = Some(match version {
+            2 => false,
+            3 => true,
+            _ => return Err(Fault::text("NOPROTO unsupported protocol version")),
+        });
+    }
+    let (mut login, mut name) = (None, None);
+    while !reader.is_done() {
+        if reader.take_with("AUTH", 2) {
+            login = Some((reader.bytes()?, reader.bytes()?));
+        } else if reader.take_with("SETNAME", 1) {
+            name = Some(client_name(reader.bytes()?)?);
+        } else {
+            let option = String::from_utf8_lossy(reader.bytes()?);
+            return Err(Fault::Text(format!("ERR Syntax error in HELLO option '{option}'").into()));
+        }
+    }
+    if let Some((user, password)) = login {
+        log_in(caller, user, password)?;
+    }
+    if caller.session.gate.has(Gate::LOGIN) && !caller.core.live.requirepass.is_empty() {
+        return Err(HELLO_WITHOUT_LOGIN);
+    }
+    if let Some(name) = name {
+        lock(&caller.card.words).name = name;
+    }
+    if let Some(resp3) = wanted {
+        caller.session.resp3 = resp3;
+        caller.session.settle_subscribed();
+        reply.set_resp3(resp3);
+    }
+    describe(caller, reply);
+    Ok(())
+}
+
+/// The server and the connection, as HELLO answers them.
+fn describe(caller: &Caller<'_>, reply: &mut Reply<'_>) {
+    reply.map(7);
+    let mut text = |name: &str, value: &str| {
+        reply.bulk(name.as_bytes());
+        reply.bulk(value.as_bytes());
+    };
+    text("server", "redis");
+    text("version", COMPAT_VERSION);
+    reply.bulk(b"proto");
+    reply.int(if caller.session.resp3 { 3 } else { 2 });
+    reply.bulk(b"id");
+    reply.int(i64::try_from(caller.session.id).unwrap_or(i64::MAX));
+    let is_cluster = caller.core.live.cluster.mode != ClusterMode::Off;
+    reply.bulk(b"mode");
+    reply.bulk(if is_cluster { b"cluster" } else { b"standalone" });
+    reply.bulk(b"role");
+    reply.bulk(b"master");
+    reply.bulk(b"modules");
+    reply.array(0);
+}
+
+/// A name for CLIENT LIST: printable and without spaces, so that its lines can be split.
+pub(super) fn client_name(name: &[u8]) -> Result<String, Fault> {
+    let wrong = "ERR Client names cannot contain spaces, newlines or special characters.";
+    word(name).ok_or(Fault::text(wrong))
+}
+
+/// `text` if it is printable ASCII without spaces.
+pub(super) fn word(text: &[u8]) -> Option<String> {
+    let is_plain = text.iter().all(|byte| (b'!'..=b'~').contains(byte));
+    if is_plain { String::from_utf8(text.to_vec()).ok() } else { None }
+}
+
+fn log_in(caller: &mut Caller<'_>, user: &[u8], password: &[u8]) -> Result<(), Fault> {
+    let wanted = caller.core.live.requirepass.as_bytes();
+    if user != b"default" || !(wanted.is_empty() || is_same_secret(password, wanted)) {
+        return Err(Fault::text("WRONGPASS invalid username-password pair or user is disabled."));
+    }
+    caller.session.gate.set(Gate::LOGIN, false);
+    caller.session.was_trusted = true;
+    caller.session.user = "default".into();
+    Ok(())
+}
+
+/// Makes the client a stranger again where there is a password.
+pub(super) fn log_out(core: &Core, session: &mut Session, card: &ClientCard) {
+    session.gate.set(Gate::LOGIN, !core.live.requirepass.is_empty());
+    session.user = "default".into();
+    lock(&card.words).user = session.user.clone();
+}
+
+/// Compares in a time that tells only the length of what was given.
+fn is_same_secret(given: &[u8], wanted: &[u8]) -> bool {
+    let mut differs = given.len() ^ wanted.len();
+    for (at, byte) in given.iter().enumerate() {
+        // An empty `wanted` never comes here.
+        differs |= usize::from(byte ^ wanted[at % wanted.len()]);
+    }
+    differs == 0
+}
+
+const NO_PASSWORD_SET: Fault = Fault::text(
+    "ERR AUTH <password> called without any password configured for the default user. Are you sure your \
+     configuration is correct?",
+);
+const NO_VERSION: Fault = Fault::text("ERR Protocol version is not an integer or out of range");
+const HELLO_WITHOUT_LOGIN: Fault = Fault::text(
+    "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH <user> \
+     <pass> option can be used to authenticate the client and select the RESP protocol version at the same time",
+);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_are_equal_as_a_whole_or_not_at_all() {
+        for (given, same) in
+            [("secret", true), ("secre", false), ("secretsecret", false), ("", false), ("Secret", false)]
+        {
+            assert_eq!(is_same_secret(given.as_bytes(), b"secret"), same, "{given}");
+        }
+    }
+
+    #[test]
+    fn names_hold_no_spaces() {
+        assert_eq!(client_name(b"a-b_c!~").ok().as_deref(), Some("a-b_c!~"));
+        for wrong in [b"a b" as &[u8], b"\n", b"\x7f", b"\xc3\xa4"] {
+            assert!(client_name(wrong).is_err(), "{wrong:?}");
+        }
+    }
+}

@@ -1,0 +1,79 @@
+use super::*;
+
+fn threads_and_patterns(directory: &Directory, kind: Kind, channel: &str) -> (usize, Vec<u16>, Vec<String>) {
+    let mut seen = (Vec::new(), Vec::new());
+    let n = directory.find(kind, channel.as_bytes(), |found| {
+        seen.0 = found.threads.to_vec();
+        seen.1 = found.patterns.iter().map(|p| String::from_utf8_lossy(p).into_owned()).collect();
+    });
+    seen.0.sort_unstable();
+    seen.1.sort_unstable();
+    (n, seen.0, seen.1)
+}
+
+#[test]
+fn a_message_goes_once_to_each_thread_with_subscribers() {
+    let directory = Directory::default();
+    directory.add(Kind::Channel, b"news", 1);
+    directory.add(Kind::Channel, b"news", 1);
+    directory.add(Kind::Channel, b"news", 3);
+    directory.add(Kind::Pattern, b"n*", 3);
+    directory.add(Kind::Pattern, b"n*", 0);
+    directory.add(Kind::Pattern, b"*s", 2);
+    directory.add(Kind::Pattern, b"old*", 5);
+    directory.add(Kind::Shard, b"news", 7);
+    let patterns = vec!["*s".to_owned(), "n*".to_owned()];
+    assert_eq!(threads_and_patterns(&directory, Kind::Channel, "news"), (6, vec![0, 1, 2, 3], patterns));
+    assert_eq!(threads_and_patterns(&directory, Kind::Shard, "news"), (1, vec![7], vec![]));
+    assert_eq!(threads_and_patterns(&directory, Kind::Channel, "n"), (2, vec![0, 3], vec!["n*".to_owned()]));
+    assert_eq!(threads_and_patterns(&directory, Kind::Channel, "x"), (0, vec![], vec![]));
+    assert_eq!((directory.patterns_len(), directory.subscribers(Kind::Channel, b"news")), (3, 3));
+}
+
+#[test]
+fn what_is_removed_is_gone() {
+    let directory = Directory::default();
+    for name in [b"a" as &[u8], b"b*", b"b*c", b"", b"*"] {
+        for kind in [Kind::Channel, Kind::Pattern, Kind::Shard] {
+            directory.add(kind, name, 1);
+            directory.add(kind, name, 2);
+        }
+    }
+    for name in [b"a" as &[u8], b"b*", b"b*c", b"", b"*"] {
+        for kind in [Kind::Channel, Kind::Pattern, Kind::Shard] {
+            directory.remove(kind, name, 2);
+            assert!(kind == Kind::Pattern || directory.subscribers(kind, name) == 1);
+            directory.remove(kind, name, 1);
+            directory.remove(kind, name, 1);
+        }
+    }
+    assert_eq!(directory.patterns_len(), 0);
+    assert_eq!(directory.channels_len(Kind::Channel) + directory.channels_len(Kind::Shard), 0);
+    assert_eq!(threads_and_patterns(&directory, Kind::Channel, "bxc").0, 0);
+}
+
+#[test]
+fn a_subscriber_gets_no_message_from_before() {
+    let directory = Directory::default();
+    directory.add(Kind::Channel, b"c", 0);
+    let mut sent = Vec::new();
+    let mut publish = || directory.find(Kind::Channel, b"c", |found| sent.push(found.seq));
+    publish();
+    let since = directory.add(Kind::Channel, b"c", 1);
+    publish();
+    assert!(sent[0] < since && sent[1] >= since, "{sent:?} {since}");
+}
+
+#[test]
+fn frames_are_those_of_redis() {
+    let message = Message::new(Kind::Channel, b"ch", b"pay\r\n", 0, Some(9), vec![b"c*".as_slice().into()]);
+    let mut out = Vec::new();
+    message.write_to(&mut out, None, false);
+    message.write_to(&mut out, Some(b"c*"), true);
+    Message::new(Kind::Shard, b"s", b"", 0, None, Vec::new()).write_to(&mut out, None, true);
+    let wanted = "*3\r\n$7\r\nmessage\r\n$2\r\nch\r\n$5\r\npay\r\n\r\n\
+                  >4\r\n$8\r\npmessage\r\n$2\r\nc*\r\n$2\r\nch\r\n$5\r\npay\r\n\r\n\
+                  >3\r\n$8\r\nsmessage\r\n$1\r\ns\r\n$0\r\n\r\n";
+    assert_eq!(String::from_utf8_lossy(&out), wanted);
+    assert!(message.is_for(8) && !message.is_for(9));
+}
