@@ -34,7 +34,7 @@ fn main() {
     let token =
         reactor.register(Socket::from_unix(end).expect("non-blocking")).expect("room for a connection");
     let mut core = Core::new(shared, 0);
-    let card = Arc::new(ClientCard::new(1, 0, token, String::new(), String::new(), 0, 0));
+    let card = Arc::new(ClientCard::new(1, (0, token, 0), String::new(), String::new(), false, 0));
     let mut conn = Conn::new(token, Session::new(1, false), card);
     let mut window = Window::default();
 
