@@ -134,7 +134,7 @@ impl Reactor {
         let spin_us = u64::from(self.config.spin_us);
         let start = Instant::now();
         if self.sleep_us <= spin_us {
-            let spin = Duration::from_micros(spin_us);
+            let spin = Duration::from_micros(spin_us).min(timeout.unwrap_or(Duration::MAX));
             loop {
                 let told = self.poll(&mut sink)?;
                 if told > 0 || !may_sleep() {
