@@ -45,7 +45,8 @@ impl Bed {
     pub fn run(&mut self, line: &str) -> String {
         let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
         let reply = self.run_words(&words);
-        String::from_utf8_lossy(&reply).trim_end().replace("\r\n", "|")
+        let text = String::from_utf8_lossy(&reply);
+        text.strip_suffix("\r\n").unwrap_or(&text).replace("\r\n", "|")
     }
 
     /// Runs a command; its reply as it goes over the wire.

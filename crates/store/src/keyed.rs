@@ -148,6 +148,14 @@ impl<'a> Keyed<'a> {
         }
     }
 
+    /// Writes a string that INCRBYFLOAT made; the deadline stays.
+    ///
+    /// Errors: no room; the old value stays.
+    pub fn put_float(&mut self, value: &[u8]) -> Result<(), Full> {
+        let meta = self.record().map(Record::meta).unwrap_or_default();
+        self.put_payload(&meta, &Payload::Float(value))
+    }
+
     /// Writes a string with memcached's flags and CAS token.
     ///
     /// Errors: no room; the old value stays.
@@ -265,8 +273,10 @@ impl<'a> Keyed<'a> {
                 self.shard.rewrite(self.db, self.key, slot, &meta, &payload, self.now_ms)
             }
             Value::Text(bytes) => {
+                let is_float = record.kind() == Kind::Float;
                 let bytes = bytes.to_vec();
-                self.shard.rewrite(self.db, self.key, slot, &meta, &Payload::Text(&bytes), self.now_ms)
+                let payload = if is_float { Payload::Float(&bytes) } else { Payload::Text(&bytes) };
+                self.shard.rewrite(self.db, self.key, slot, &meta, &payload, self.now_ms)
             }
             Value::Packed(packed, len) => {
                 let bytes = Text::Packed(packed, len).bytes().into_owned();
@@ -455,5 +465,10 @@ impl<'a> Record<'a> {
     /// Whether a string was grown or changed in place, which `OBJECT ENCODING` shows as `raw`.
     pub fn was_edited(self) -> bool {
         self.kind() == Kind::Raw
+    }
+
+    /// Whether a string came out of INCRBYFLOAT, which `OBJECT ENCODING` never shows as `int`.
+    pub fn is_float(self) -> bool {
+        self.kind() == Kind::Float
     }
 }

@@ -21,6 +21,7 @@ pub struct Loose {
 enum Body {
     Text(Vec<u8>),
     Raw(Vec<u8>),
+    Float(Vec<u8>),
     /// An RDB type byte, and the value as RDB writes it.
     Object(u8, Vec<u8>),
 }
@@ -29,14 +30,18 @@ enum Body {
 enum Detached {
     Text(Vec<u8>),
     Raw(Vec<u8>),
+    Float(Vec<u8>),
     Object(Type, u32),
 }
 
 impl Detached {
     fn of(record: Record<'_>) -> Detached {
         match record.value() {
-            Value::Text(bytes) if record.kind() == Kind::Raw => Detached::Raw(bytes.to_vec()),
-            Value::Text(bytes) => Detached::Text(bytes.to_vec()),
+            Value::Text(bytes) => match record.kind() {
+                Kind::Raw => Detached::Raw(bytes.to_vec()),
+                Kind::Float => Detached::Float(bytes.to_vec()),
+                _ => Detached::Text(bytes.to_vec()),
+            },
             Value::Packed(packed, len) => Detached::Text(Text::Packed(packed, len).bytes().into_owned()),
             Value::Object(kind, id) => Detached::Object(kind, id),
         }
@@ -46,6 +51,7 @@ impl Detached {
         match self {
             Detached::Text(bytes) => Payload::of_text(bytes),
             Detached::Raw(bytes) => Payload::Raw { prefix: bytes, len: bytes.len() },
+            Detached::Float(bytes) => Payload::Float(bytes),
             Detached::Object(kind, id) => Payload::Object(*kind, *id),
         }
     }
@@ -86,6 +92,7 @@ impl Keyed<'_> {
         let body = match Detached::of(record) {
             Detached::Text(bytes) => Body::Text(bytes),
             Detached::Raw(bytes) => Body::Raw(bytes),
+            Detached::Float(bytes) => Body::Float(bytes),
             Detached::Object(..) => {
                 let (object, arena) = self.object()?;
                 let mut out = Vec::new();
@@ -105,6 +112,7 @@ impl Keyed<'_> {
             Body::Raw(bytes) => {
                 self.put_payload(&loose.meta, &Payload::Raw { prefix: bytes, len: bytes.len() })
             }
+            Body::Float(bytes) => self.put_payload(&loose.meta, &Payload::Float(bytes)),
             Body::Object(kind, bytes) => {
                 let hasher = self.hasher();
                 let object = rdb::read_object(*kind, &mut rdb::Source::new(bytes), self.arena_mut(), hasher);

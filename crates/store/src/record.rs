@@ -8,6 +8,7 @@
 //! key
 //! Text       varint length, bytes            Raw     u32 length, bytes (was grown in place)
 //! Packed     varint length, 7-bit packed     Object  type byte, u32 number in `Shard::objects`
+//! Float      as Text, but made by INCRBYFLOAT: Redis never calls it `int`
 //! ```
 //!
 //! A record has exactly one referrer, its index slot, so the shard may move it at any time.
@@ -38,6 +39,7 @@ pub(crate) enum Kind {
     Raw = 1,
     Packed = 2,
     Object = 3,
+    Float = 4,
 }
 
 /// What a write does to a key's deadline.
@@ -79,6 +81,7 @@ pub(crate) enum Payload<'a> {
     },
     Packed(&'a [u8]),
     Object(Type, u32),
+    Float(&'a [u8]),
 }
 
 impl<'a> Payload<'a> {
@@ -93,12 +96,13 @@ impl<'a> Payload<'a> {
             Payload::Raw { .. } => Kind::Raw,
             Payload::Packed(_) => Kind::Packed,
             Payload::Object(..) => Kind::Object,
+            Payload::Float(_) => Kind::Float,
         }
     }
 
     fn bytes_len(&self) -> usize {
         match self {
-            Payload::Text(v) => varint_len(v.len()) + v.len(),
+            Payload::Text(v) | Payload::Float(v) => varint_len(v.len()) + v.len(),
             Payload::Raw { len, .. } => 4 + len,
             Payload::Packed(v) => varint_len(v.len()) + ascii7::packed_len(v.len()),
             Payload::Object(..) => 5,
@@ -107,7 +111,7 @@ impl<'a> Payload<'a> {
 
     fn write(&self, out: &mut [u8]) {
         match *self {
-            Payload::Text(v) => {
+            Payload::Text(v) | Payload::Float(v) => {
                 let at = write_varint(out, v.len());
                 out[at..at + v.len()].copy_from_slice(v);
             }
@@ -354,7 +358,8 @@ impl<'a> Record<'a> {
             0 => Kind::Text,
             1 => Kind::Raw,
             2 => Kind::Packed,
-            _ => Kind::Object,
+            3 => Kind::Object,
+            _ => Kind::Float,
         }
     }
 
@@ -368,7 +373,7 @@ impl<'a> Record<'a> {
     pub(crate) fn value(self) -> Value<'a> {
         let payload = &self.tail[self.payload_at()..];
         match self.kind() {
-            Kind::Text => {
+            Kind::Text | Kind::Float => {
                 let (len, at) = read_varint(payload);
                 Value::Text(&payload[at..at + len])
             }
@@ -389,7 +394,7 @@ impl<'a> Record<'a> {
         let at = self.payload_at();
         let payload = &self.tail[at..];
         at + match self.kind() {
-            Kind::Text => {
+            Kind::Text | Kind::Float => {
                 let (len, n) = read_varint(payload);
                 n + len
             }
@@ -476,6 +481,7 @@ mod tests {
                             Payload::Text(value),
                             Payload::Packed(value),
                             Payload::Raw { prefix: value, len: value.len() },
+                            Payload::Float(value),
                         ] {
                             let len = encoded_len(key, &meta, &payload);
                             let mut block = vec![0xaa; len + 3];

@@ -87,7 +87,7 @@ pub const RULES: &[Rule] = &[
     rule("PTTL", Compare::Near(5), CLOCK),
     rule("EXPIRETIME", Compare::Near(1), CLOCK),
     rule("PEXPIRETIME", Compare::Near(5), CLOCK),
-    rule("OBJECT IDLETIME", Compare::Near(5), CLOCK),
+    rule("OBJECT IDLETIME", Compare::Kind, "Darter keeps no time of the last use per key and answers 0"),
     rule("XPENDING", Compare::Near(50), CLOCK),
     rule("XINFO CONSUMERS", Compare::Near(50), CLOCK),
     rule_with("XINFO", "FULL", Compare::Shape, CLOCK),

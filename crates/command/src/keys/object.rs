@@ -104,7 +104,7 @@ pub(crate) fn encoding_of(place: &Keyed<'_>, env: &Env) -> Option<&'static str> 
     Some(match record.value_type() {
         Type::String => match record.text()? {
             _ if record.was_edited() => "raw",
-            Text::Plain(bytes) if number::parse_i64(bytes).is_some() => "int",
+            Text::Plain(bytes) if !record.is_float() && number::parse_i64(bytes).is_some() => "int",
             text if text.len() <= EMBSTR_LEN_MAX => "embstr",
             _ => "raw",
         },

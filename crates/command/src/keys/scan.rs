@@ -68,10 +68,14 @@ impl Cursor {
         self.at.raw() << SHARD_BITS | u64::from(self.shard)
     }
 
-    /// Any number is a cursor; those that no scan gave find nothing, or go on somewhere.
+    /// Any number is a cursor, as C's `strtoul` reads it; those that no scan gave find nothing, or go on
+    /// somewhere.
     fn parse(arg: &[u8]) -> Option<Cursor> {
-        let digits = arg.strip_prefix(b"+").unwrap_or(arg);
-        let raw = if digits.is_empty() && arg.is_empty() { 0 } else { number::parse_u64_digits(digits)? };
+        let raw = match arg {
+            [] => 0,
+            [b'-', digits @ ..] => number::parse_u64_digits(digits)?.wrapping_neg(),
+            [b'+', digits @ ..] | digits => number::parse_u64_digits(digits)?,
+        };
         let shard = u16::try_from(raw & ((1 << SHARD_BITS) - 1)).ok()?;
         Some(Cursor { shard, at: Position::from_raw(raw >> SHARD_BITS) })
     }
@@ -287,6 +291,8 @@ mod tests {
         }
         assert_eq!(Cursor::parse(b"00"), Some(Cursor::START));
         assert_eq!(Cursor::parse(b""), Some(Cursor::START));
+        assert_eq!(Cursor::parse(b"-0"), Some(Cursor::START));
+        assert!(Cursor::parse(b"-9223372036854775808").is_some());
         assert_eq!(Cursor::parse(b"x"), None);
         assert_eq!(Cursor::parse(b"1 "), None);
         assert_eq!(Cursor::parse(b"99999999999999999999"), None);

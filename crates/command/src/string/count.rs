@@ -127,7 +127,7 @@ fn incrbyfloat(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Resu
     }
     let mut text = Vec::new();
     value.write(&mut text);
-    place.put_text(&text, Expiry::Keep)?;
+    place.put_float(&text)?;
     place.changed(INCRBYFLOAT_EVENT);
     reply.bulk(&text);
     Ok(())

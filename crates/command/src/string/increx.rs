@@ -200,7 +200,7 @@ fn add_float(
         Float::new(LongDouble::from_i64(0))?.write(reply);
         return Ok(false);
     };
-    place.put_text(&new.text, Expiry::Keep)?;
+    place.put_float(&new.text)?;
     place.changed(INCRBYFLOAT_EVENT);
     new.write(reply);
     new.minus(&old)?.write(reply);
