@@ -30,6 +30,14 @@ pub fn shrink(pair: &mut Pair, family: &Family, ops: &[Op], version: u8) -> io::
         }
     }
     let Some(mut best) = best else { return Ok(None) };
+    // Most differences need no more than the last few ops.
+    for tail in [1, 4, 16, 64, 256] {
+        let from = best.ops.len().saturating_sub(tail);
+        if let Some(found) = attempt(pair, family, best.ops[from..].to_vec(), version)? {
+            best = found;
+            break;
+        }
+    }
     let mut chunk = best.ops.len().div_ceil(2);
     while chunk > 0 && Instant::now() < deadline {
         let mut from = 0;
@@ -53,7 +61,7 @@ pub fn shrink(pair: &mut Pair, family: &Family, ops: &[Op], version: u8) -> io::
     Ok(Some(best))
 }
 
-/// Runs `ops` as single commands first, then as they are, and cuts them after the difference.
+/// Runs `ops` and cuts them after the difference.
 fn attempt(pair: &mut Pair, family: &Family, mut ops: Vec<Op>, version: u8) -> io::Result<Option<Shrunk>> {
     // An op that lost the one it was joined to must not join another connection's.
     for at in 0..ops.len() {
