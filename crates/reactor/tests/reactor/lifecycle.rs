@@ -6,6 +6,8 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -368,8 +370,17 @@ fn moving_between_reactors_loses_nothing() {
     for (first, second) in [(DriverChoice::Epoll, uring), (uring, uring)] {
         let mut rigs = [Rig::new(first), Rig::new(second)];
         let (client, mut token) = rigs[0].connect();
-        let writer = thread::spawn(move || stream_pattern(client, LEN, Duration::from_micros(20)));
-        let (mut all, mut home, mut moves) = (Vec::new(), 0, 0);
+        // The writer keeps step with the moves, or a slow machine would see the whole stream arrive before the second.
+        let moves = Arc::new(AtomicUsize::new(0));
+        let moved = moves.clone();
+        let writer = thread::spawn(move || {
+            stream_pattern(client, LEN, |piece| {
+                while moved.load(Ordering::Relaxed) * 8 < piece {
+                    thread::yield_now();
+                }
+            })
+        });
+        let (mut all, mut home) = (Vec::new(), 0);
         loop {
             rigs[home].turn(Duration::from_millis(5));
             all.extend(rigs[home].bytes(token));
@@ -380,13 +391,13 @@ fn moving_between_reactors_loses_nothing() {
             }
             let socket = rigs[home].reactor.take(token).unwrap();
             home = 1 - home;
-            moves += 1;
+            moves.fetch_add(1, Ordering::Relaxed);
             token = rigs[home].reactor.register(socket).unwrap();
         }
         rigs[home].reactor.close(token);
         assert_eq!(all.len(), LEN);
         assert!(is_pattern(&all));
-        assert!(moves > 20, "{moves} moves");
+        assert!(moves.load(Ordering::Relaxed) > 40, "{moves:?} moves");
         rigs[home].until(|_| writer.is_finished());
         writer.join().unwrap();
     }

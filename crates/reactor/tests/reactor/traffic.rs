@@ -125,7 +125,7 @@ on_both_drivers! {
         const LEN: usize = 4 << 20;
         let mut rig = Rig::new(choice);
         let (client, token) = rig.connect();
-        let writer = thread::spawn(move || stream_pattern(client, LEN, Duration::ZERO));
+        let writer = thread::spawn(move || stream_pattern(client, LEN, |_| {}));
         rig.until(|rig| !rig.bytes(token).is_empty());
         rig.reactor.pause(token);
         rig.rest(Duration::from_millis(20)); // what the kernel had handed over already
@@ -146,7 +146,7 @@ on_both_drivers! {
         const LEN: usize = 1 << 20;
         let mut rig = Rig::new(choice);
         let (client, token) = rig.connect();
-        let writer = thread::spawn(move || stream_pattern(client, LEN, Duration::ZERO));
+        let writer = thread::spawn(move || stream_pattern(client, LEN, |_| {}));
         for i in 0..2_000 {
             match i % 7 {
                 0 | 3 => rig.reactor.pause(token),
