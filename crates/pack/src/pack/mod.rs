@@ -8,9 +8,9 @@
 //! further eight has a u16 offset of its first entry, counted from the start of the entries. So the front
 //! moves once in eight insertions, and reaching an entry skips at most seven others.
 //!
-//! A fingerprint is eight bits of the entry's place, from a bit that follows the pack's depth in steps of
-//! three. The bit that a split decides by is in it, so two splits of three need no key; the price is that
-//! up to two of its bits are the same in the whole pack.
+//! A fingerprint is eight bits of the entry's place, from the pack's depth on or, in a pack of odd depth,
+//! from the bit before. The bit that a split decides by is in it, so every other split needs no key; the
+//! price is that one of its bits may be the same in the whole pack.
 
 mod head;
 mod search;
@@ -308,4 +308,4 @@ fn read_u16(block: &[u8], at: usize) -> u16 {
 const VIEW_BYTES: usize = (1 << 16) + 128;
 const NEVER: u64 = (1 << 48) - 1;
 /// Depths between changes of the fingerprints' window: more means fewer hashes in splits, less certain hits.
-pub(crate) const WINDOW_STEP: u32 = 3;
+pub(crate) const WINDOW_STEP: u32 = 2;

@@ -95,30 +95,48 @@ impl Pack<'_> {
         Ok((h, head))
     }
 
-    /// Takes the entry at `place` out; items out of line must have been released before.
+    /// Takes the entry at `place` out; items out of line must have been released before. The others stay in
+    /// order if the pack is alone in its table.
+    #[inline(never)]
     pub fn remove(arena: &mut Arena, h: Handle, place: Place, kind: Kind) -> Handle {
         let pack = Pack::open(arena, h);
         let (head, len) = (pack.head, pack.entry_len(place.at, kind));
         let from = head.shape();
+        let last = from.len - 1;
+        let last_at = if head.depth() == 0 { 0 } else { pack.offset(last, kind) };
+        if last_at + len == head.used() {
+            let block = arena.block_mut(h);
+            copy_within(block, last_at, place.at, len);
+            block[from.fps_at() + place.index] = block[from.fps_at() + last];
+        } else {
+            Pack::close_gap(arena, h, place, len, kind);
+        }
+        let to = Shape { len: last, timed: from.timed };
+        let block = arena.block_mut(h);
+        from.convert(to, block, head.used() - len);
+        let used = head.used() - len + to.data_at() - from.data_at();
+        head.with_used(used).with_len(last).write(block);
+        shrink(arena, h, used)
+    }
+
+    /// Moves what follows the entry at `place`, of `len` bytes, to where it is.
+    fn close_gap(arena: &mut Arena, h: Handle, place: Place, len: usize, kind: Kind) {
+        let pack = Pack::open(arena, h);
+        let (used, shape) = (pack.head.used(), pack.head.shape());
         // The first entry of each later group moves to the group before.
-        let later = place.index / GROUP + 1..from.groups();
+        let later = place.index / GROUP + 1..shape.groups();
         let mut moved = [0u16; LEN_MAX / GROUP];
         for group in later.clone() {
-            let at = read_u16(pack.bytes, from.offset_at(group)) as usize;
-            moved[group] = (at + pack.entry_len(from.data_at() + at, kind) - len) as u16;
+            let at = read_u16(pack.bytes, shape.offset_at(group)) as usize;
+            moved[group] = (at + pack.entry_len(shape.data_at() + at, kind) - len) as u16;
         }
         let block = arena.block_mut(h);
         for group in later {
-            write_u16(block, from.offset_at(group), moved[group] as usize);
+            write_u16(block, shape.offset_at(group), moved[group] as usize);
         }
-        block.copy_within(place.at + len..head.used(), place.at);
-        let fps = from.fps_at();
-        block.copy_within(fps + place.index + 1..fps + from.len, fps + place.index);
-        let to = Shape { len: from.len - 1, timed: from.timed };
-        from.convert(to, block, head.used() - len);
-        let used = head.used() - len + to.data_at() - from.data_at();
-        head.with_used(used).with_len(to.len).write(block);
-        shrink(arena, h, used)
+        block.copy_within(place.at + len..used, place.at);
+        let fps = shape.fps_at();
+        block.copy_within(fps + place.index + 1..fps + shape.len, fps + place.index);
     }
 
     /// Replaces `old` bytes at offset `at`, within entry `index`, by `new` bytes still to be written.
@@ -295,6 +313,18 @@ fn copy_entry(to: &mut [u8], from: &[u8], len: usize) {
         return;
     }
     copy_short(&mut to[..len], &from[..len]);
+}
+
+/// Copies `len` bytes from offset `from` to offset `to`, which do not overlap or are the same.
+#[inline]
+fn copy_within(block: &mut [u8], from: usize, to: usize, len: usize) {
+    if len > 32 {
+        block.copy_within(from..from + len, to);
+        return;
+    }
+    let mut entry = [0; 32];
+    copy_short(&mut entry[..len], &block[from..from + len]);
+    copy_short(&mut block[to..to + len], &entry[..len]);
 }
 
 /// Moves a pack of `used` bytes to a larger block when `needed` bytes do not fit.

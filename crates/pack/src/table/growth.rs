@@ -53,7 +53,7 @@ impl Table {
         if plan.lens.contains(&0) {
             return Err(Full);
         }
-        // Two splits of three leave the fingerprints as they are.
+        // Every other split leaves the fingerprints as they are.
         let rehash = window(head.depth() + 1) != window(head.depth());
         let mut fps = [0; LEN_MAX];
         if rehash {
