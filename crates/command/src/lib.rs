@@ -4,15 +4,18 @@
 //! here knows sockets, threads or replicas; time, hashes and limits are arguments.
 #![forbid(unsafe_code)]
 
+pub mod category;
 pub mod ctx;
 pub mod deadline;
 pub mod fault;
 pub mod item;
 pub mod keys;
+pub mod keyspec;
 pub mod list;
 pub mod reader;
 pub mod spec;
 pub mod string;
+pub mod syntax;
 #[cfg(test)]
 pub(crate) mod testing;
 

@@ -24,8 +24,8 @@ pub struct Core {
     pub env: Env,
     /// Time of the turn, Unix milliseconds.
     pub now_ms: u64,
-    /// Commands since start, to time one of so many.
-    pub ticks: u32,
+    /// When the turn began: when its first event came.
+    pub turn_began: Instant,
     /// Every command is timed one by one.
     pub times_all: bool,
     /// Commands take the long way: MONITOR, a pause, a memory limit reached.
@@ -48,7 +48,7 @@ impl Core {
             live,
             watch: Watch::new(&shared.settings),
             now_ms: unix_ms(),
-            ticks: 0,
+            turn_began: Instant::now(),
             times_all: false,
             is_gated: false,
             has_postponed: false,
@@ -67,8 +67,9 @@ impl Core {
     /// Reads the clock, and the settings if they changed.
     pub fn refresh(&mut self) {
         self.now_ms = unix_ms();
+        self.turn_began = Instant::now();
         self.refresh_settings();
-        self.times_all = self.live.slowlog.slower_us < TIMED_US;
+        self.times_all = self.live.slowlog.slower_us < TIMED_US || self.live.latency_monitor_threshold_ms > 0;
         self.refresh_gate();
     }
 

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use darter_command::{Fault, Flags};
+use darter_command::Fault;
 use darter_store::Key;
 use darter_wire::{Args, Reply};
 
@@ -12,7 +12,6 @@ use crate::exec::{self, Call, Ran};
 use crate::gated;
 use crate::registry::{Entry, Run};
 use crate::session::Session;
-use crate::slowlog::{SlowEntry, shorten};
 
 /// The body of a command about the connection or the server.
 pub type ServerRun = fn(&mut Caller<'_>, Args<'_>, &mut Reply<'_>) -> Result<(), Fault>;
@@ -82,31 +81,22 @@ pub(crate) fn run_checked(
     ready: Ready,
     args: Args<'_>,
 ) -> Ran {
-    if !entry.spec.accepts(args.len()) || !entry.subs.is_empty() {
+    if !entry.spec.accepts(args.len()) || entry.lacks_sub(args.len()) {
         reject(core, &mut call, entry, &misuse(entry, args));
         return Ran::Done;
     }
-    let stats = &core.stats().commands[entry.id];
-    stats.calls.add(1);
-    core.ticks = core.ticks.wrapping_add(1);
-    if entry.is_cheap && !core.times_all && core.ticks % SAMPLE != 0 {
+    let calls = core.stats().commands[entry.id].calls.bump();
+    if entry.is_cheap && !core.times_all && calls % SAMPLE != 0 {
         return run(core, call, card, entry, ready, args);
     }
-    let weight = if entry.is_cheap && !core.times_all { u64::from(SAMPLE) } else { 1 };
     let began = Instant::now();
     let ran = run(core, call, card, entry, ready, args);
-    let took = began.elapsed();
-    stats.nanos.add(took.as_nanos() as u64 * weight);
-    if took.as_micros() >= u128::from(core.live.slowlog.slower_us)
-        && !entry.spec.flags.any(Flags::SKIP_SLOWLOG)
-    {
-        note_slow(core, card, entry, took.as_micros() as u64, args);
-    }
+    crate::timing::note(core, card, entry, args, began.elapsed());
     ran
 }
 
-/// One of so many cheap commands is timed.
-const SAMPLE: u32 = 64;
+/// The first of so many calls of a cheap command is timed.
+const SAMPLE: u64 = 64;
 
 #[inline]
 fn run(
@@ -208,24 +198,6 @@ pub(crate) fn reject(core: &mut Core, call: &mut Call<'_>, entry: &'static Entry
     core.count_error(std::str::from_utf8(code).unwrap_or("ERR"));
 }
 
-#[cold]
-fn note_slow(core: &Core, card: &ClientCard, entry: &Entry, duration_us: u64, args: Args<'_>) {
-    let hidden = crate::redact::hide_secrets(entry, args);
-    let args = hidden.as_ref().map_or(args, |hidden| hidden.args());
-    let words = card.words.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-    let entry = SlowEntry {
-        id: 0,
-        unix_s: core.now_ms / 1000,
-        duration_us,
-        args: shorten(args),
-        peer: card.peer.clone(),
-        name: words.name.clone(),
-    };
-    drop(words);
-    let mut log = core.shared.slowlog.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-    log.push(entry, core.live.slowlog.max_len as usize);
-}
-
 impl Core {
     /// Counts an error reply under its first word.
     #[cold]
@@ -233,6 +205,13 @@ impl Core {
         self.stats().errors.add(1);
         let prefix = line.split(' ').next().unwrap_or("ERR");
         let mut errors = self.shared.errors.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        *errors.entry(prefix.to_owned()).or_default() += 1;
+        if let Some(count) = errors.get_mut(prefix) {
+            *count += 1;
+        } else if errors.len() < ERRORS_MAX {
+            errors.insert(prefix.to_owned(), 1);
+        }
     }
 }
+
+/// Kinds of errors that are counted one by one; scripts can make up any number.
+const ERRORS_MAX: usize = 128;

@@ -72,7 +72,7 @@ pub fn mute(session: &mut Session, out: &mut Vec<u8>, mark: usize) {
 /// Why a command may not run now, as an error line.
 fn refusal(core: &Core, session: &Session, entry: &Entry, args: Args<'_>) -> Option<Cow<'static, [u8]>> {
     let flags = entry.spec.flags;
-    if !entry.spec.accepts(args.len()) || !entry.subs.is_empty() {
+    if !entry.spec.accepts(args.len()) || entry.lacks_sub(args.len()) {
         return Some(dispatch::misuse(entry, args).into());
     }
     if session.gate.has(Gate::LOGIN) && !flags.any(Flags::NO_AUTH) && !core.live.requirepass.is_empty() {

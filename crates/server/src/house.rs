@@ -10,6 +10,7 @@ use darter_store::tidy::Tidy;
 use crate::conn::Conn;
 use crate::core::Core;
 use crate::job::{BUDGET, Shards};
+use crate::report::rates::History;
 use crate::shared::{ShardCard, Shared};
 use crate::worker::lock;
 
@@ -54,6 +55,7 @@ impl House {
     /// Does what is due: a bounded piece of it.
     pub fn keep(&mut self, core: &mut Core, conns: &mut [Option<Box<Conn>>]) {
         let now = Instant::now();
+        core.stats().busy_nanos.add(now.saturating_duration_since(core.turn_began).as_nanos() as u64);
         if now < self.next_tick {
             return;
         }
@@ -66,6 +68,7 @@ impl House {
         }
         if core.thread == 0 {
             sum_memory(core);
+            History::sample(core.shared);
         }
     }
 

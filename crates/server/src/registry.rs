@@ -35,6 +35,8 @@ pub struct Entry {
     pub is_single: bool,
     /// Its name is made of letters alone.
     is_letters: bool,
+    /// Knows more subcommands than the registry, and refuses others itself (DEBUG).
+    pub is_open: bool,
     /// So cheap that only a sample of its calls is timed.
     pub is_cheap: bool,
 }
@@ -47,12 +49,19 @@ impl Entry {
             && subs.is_empty();
         let is_cheap = is_single && (spec.flags.any(Flags::FAST) || spec.name == "set");
         let is_letters = spec.name.bytes().all(|byte| byte.is_ascii_lowercase());
-        Entry { spec, run, id, subs, is_single, is_letters, is_cheap }
+        let is_open = spec.name == "debug";
+        Entry { spec, run, id, subs, is_single, is_open, is_letters, is_cheap }
     }
 
     /// The subcommand called `name`, in any case.
     pub fn sub(&self, name: &[u8]) -> Option<&'static Entry> {
         self.subs.iter().copied().find(|sub| sub.sub_name().as_bytes().eq_ignore_ascii_case(name))
+    }
+
+    /// Whether a call with so many arguments (with the name) should have named a subcommand.
+    #[inline]
+    pub fn lacks_sub(&self, args_len: usize) -> bool {
+        !self.subs.is_empty() && !self.is_open && args_len > 1
     }
 
     /// The name after the `|`, or the whole name.

@@ -175,6 +175,12 @@ pub struct Shared {
     pub run_id: String,
     /// How bytes travel: `epoll` or `io_uring`.
     pub driver_name: OnceLock<&'static str>,
+    /// Events that took long.
+    pub latency: Mutex<crate::report::latency::Monitor>,
+    /// Samples of what happens per second.
+    pub history: Mutex<crate::report::rates::History>,
+    /// Bytes the process took before there was data.
+    pub startup_bytes: AtomicU64,
     /// The port actually listened on.
     pub port: AtomicU32,
 }
@@ -198,6 +204,16 @@ impl Shared {
     /// The thread that keeps house for a shard.
     pub fn home_of(&self, shard: u16) -> u16 {
         shard % self.doors.len() as u16
+    }
+
+    /// Sets hits, misses and the like back to zero in every shard that is free.
+    pub fn reset_shard_counters(&self) {
+        for cell in self.cells {
+            if let Some(mut held) = cell.take_spinning(2000) {
+                held.shard.counters = Default::default();
+                crate::job::let_go_quietly(self, held);
+            }
+        }
     }
 
     /// Sums what is known of all shards, looking into those that are free right now.

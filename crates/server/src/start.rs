@@ -84,6 +84,7 @@ fn serve_first(shared: &'static Shared, live: &Live) -> io::Result<()> {
     let mut signals = Signals::install(reactor.waker())?;
     let mut worker = Worker::new(shared, 0, reactor);
     let addresses = listen(worker.reactor(), live, shared)?;
+    crate::report::memory::note_startup(shared);
     banner(shared, live, &addresses);
     worker.run(move |shared| {
         while let Some(signal) = signals.take() {
@@ -151,6 +152,9 @@ pub fn build(settings: Arc<Settings>, live: &Live, threads: usize) -> io::Result
         started_unix_s: now / 1000,
         run_id: hex(&mut seeds, 40),
         driver_name: OnceLock::new(),
+        latency: Mutex::default(),
+        history: Mutex::default(),
+        startup_bytes: AtomicU64::new(0),
         port: AtomicU32::new(0),
     })))
 }

@@ -1,6 +1,9 @@
 //! Counters, one set per thread: written by that thread alone, read by any.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use crate::report::histogram::Histogram;
 
 /// A counter with one writer: an increment is a load and a store, no locked instruction.
 #[derive(Debug, Default)]
@@ -11,6 +14,14 @@ impl Count {
     #[inline]
     pub fn add(&self, n: u64) {
         self.0.store(self.0.load(Relaxed).wrapping_add(n), Relaxed);
+    }
+
+    /// Adds one; returns the value before. Only the owning thread may.
+    #[inline]
+    pub fn bump(&self) -> u64 {
+        let before = self.0.load(Relaxed);
+        self.0.store(before.wrapping_add(1), Relaxed);
+        before
     }
 
     /// The value.
@@ -29,12 +40,44 @@ impl Count {
 pub struct CommandStats {
     /// Times it ran.
     pub calls: Count,
-    /// Nanoseconds it took; estimated from a sample where calls are cheap.
+    /// Calls that were timed: a sample where calls are cheap.
+    pub timed: Count,
+    /// Nanoseconds these took.
     pub nanos: Count,
     /// Times it was refused before running.
     pub rejected: Count,
     /// Times it ended in an error.
     pub failed: Count,
+    /// How long timed calls took each; made by the first.
+    pub histogram: OnceLock<Box<Histogram>>,
+}
+
+impl CommandStats {
+    /// Notes how long a call took; only the owning thread may.
+    pub fn time(&self, nanos: u64, keeps_histogram: bool) {
+        self.timed.add(1);
+        self.nanos.add(nanos);
+        if keeps_histogram {
+            self.histogram.get_or_init(Box::default).add(nanos);
+        }
+    }
+
+    /// Nanoseconds all calls took, from those that were timed.
+    pub fn estimated_nanos(&self) -> u64 {
+        match u128::from(self.timed.get()) {
+            0 => 0,
+            timed => (u128::from(self.nanos.get()) * u128::from(self.calls.get()) / timed) as u64,
+        }
+    }
+
+    fn reset(&self) {
+        for count in [&self.calls, &self.timed, &self.nanos, &self.rejected, &self.failed] {
+            count.reset();
+        }
+        if let Some(histogram) = self.histogram.get() {
+            histogram.reset();
+        }
+    }
 }
 
 /// One thread's counters.
@@ -64,6 +107,8 @@ pub struct ThreadStats {
     pub input_limit_closed: Count,
     /// Loop turns.
     pub turns: Count,
+    /// Nanoseconds of turns from the first event on.
+    pub busy_nanos: Count,
 }
 
 impl ThreadStats {
@@ -73,14 +118,14 @@ impl ThreadStats {
         ThreadStats { commands, ..ThreadStats::default() }
     }
 
+    /// Commands run, of all kinds.
+    pub fn commands_run(&self) -> u64 {
+        self.commands.iter().map(|command| command.calls.get()).sum()
+    }
+
     /// Sets what CONFIG RESETSTAT resets to zero.
     pub fn reset(&self) {
-        for command in &self.commands {
-            command.calls.reset();
-            command.nanos.reset();
-            command.rejected.reset();
-            command.failed.reset();
-        }
+        self.commands.iter().for_each(CommandStats::reset);
         for count in [
             &self.connections,
             &self.rejected_connections,
@@ -91,6 +136,8 @@ impl ThreadStats {
             &self.errors,
             &self.output_limit_closed,
             &self.input_limit_closed,
+            &self.turns,
+            &self.busy_nanos,
         ] {
             count.reset();
         }

@@ -1,25 +1,50 @@
 //! The server's own commands: a file per group.
 
 pub mod client;
+pub mod command;
+pub mod config;
 pub mod connection;
 pub mod login;
 pub mod monitor;
 pub mod pubsub;
+pub mod slowlog;
 
-use darter_command::{Command, Spec};
-use darter_wire::Reply;
+use darter_command::spec::Group;
+use darter_command::{Command, Fault, Flags, Spec};
+use darter_wire::{Args, Reply};
 
-use crate::dispatch::ServerRun;
+use crate::clients::ClientCard;
+use crate::config::Caller as Place;
+use crate::dispatch::{Caller, ServerRun};
 
 /// A command about the connection or the server.
 pub type ServerCommand = Command<ServerRun>;
 
 /// Every family, in the order `COMMAND` lists them.
 pub const FAMILIES: &[&[ServerCommand]] =
-    &[connection::FAMILY, login::FAMILY, client::FAMILY, monitor::FAMILY, pubsub::FAMILY];
+    &[
+    connection::FAMILY,
+    login::FAMILY,
+    client::FAMILY,
+    monitor::FAMILY,
+    pubsub::FAMILY,
+    command::FAMILY,
+    config::FAMILY,
+    slowlog::FAMILY,
+];
 
 const fn row(spec: Spec, run: ServerRun) -> ServerCommand {
     ServerCommand { spec, run }
+}
+
+/// The row of a container's HELP.
+const fn help_row(name: &'static str, since: &'static str) -> Spec {
+    Spec::other(name, 2).flag(Flags::LOADING.with(Flags::STALE)).doc(
+        Group::Server,
+        since,
+        "",
+        "Returns helpful text about the different subcommands.",
+    )
 }
 
 /// Answers HELP of a container of subcommands; `lines` without its first and last ones.
@@ -28,5 +53,32 @@ fn help(reply: &mut Reply<'_>, container: &str, lines: &[&str]) {
     reply.status(format!("{container} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:"));
     lines.iter().for_each(|line| reply.status(line));
     reply.status("HELP");
-    reply.status("    Print this help.");
+    reply.status("    Prints this help.");
+}
+
+/// The body of a container, which runs only when its arity lets it be called without a subcommand.
+fn no_subcommand(_: &mut Caller<'_>, args: Args<'_>, _: &mut Reply<'_>) -> Result<(), Fault> {
+    Err(Fault::Arity(String::from_utf8_lossy(args.at(0)).to_lowercase()))
+}
+
+/// The error of a subcommand that is there but called in another way.
+fn wrong_subcommand(container: &str, sub: &[u8]) -> Fault {
+    let sub = String::from_utf8_lossy(sub.get(..128).unwrap_or(sub));
+    Fault::Text(
+        format!("ERR unknown subcommand or wrong number of arguments for '{sub}'. Try {container} HELP.")
+            .into(),
+    )
+}
+
+/// Whether the client is on this machine.
+fn place_of(caller: &Caller<'_>) -> Place {
+    place_of_card(caller.card)
+}
+
+/// The same for a card.
+pub fn place_of_card(card: &ClientCard) -> Place {
+    match card.peer.parse::<std::net::SocketAddr>() {
+        Ok(at) if !at.ip().to_canonical().is_loopback() => Place::Remote,
+        _ => Place::Local,
+    }
 }

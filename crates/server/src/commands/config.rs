@@ -1,0 +1,130 @@
+//! CONFIG: settings by name, and what changing them needs beyond the new value.
+
+use darter_command::spec::Group;
+use darter_command::{Fault, Flags, Spec};
+use darter_wire::{Args, Reply};
+
+use super::{ServerCommand, row};
+use crate::config::{Change, Changes, Refusal, find};
+use crate::dispatch::Caller;
+
+/// The family's commands.
+pub const FAMILY: &[ServerCommand] = &[
+    row(
+        Spec::other("config", -2).doc(
+            Group::Server,
+            "2.0.0",
+            "",
+            "A container for server configuration commands.",
+        ),
+        super::no_subcommand,
+    ),
+    row(
+        admin(
+            "config|get",
+            -3,
+            "2.0.0",
+            "parameter [parameter ...]",
+            "Returns the effective values of configuration parameters.",
+        )
+        .cost("O(N) when N is the number of configuration parameters provided"),
+        get,
+    ),
+    row(
+        admin(
+            "config|set",
+            -4,
+            "2.0.0",
+            "parameter value [parameter value ...]",
+            "Sets configuration parameters in-flight.",
+        )
+        .cost("O(N) when N is the number of configuration parameters provided"),
+        set,
+    ),
+    row(admin("config|resetstat", 2, "2.0.0", "", "Resets the server's statistics."), resetstat),
+    row(admin("config|rewrite", 2, "2.8.0", "", "Persists the effective configuration to file."), rewrite),
+    row(super::help_row("config|help", "5.0.0"), help),
+];
+
+const fn admin(
+    name: &'static str,
+    arity: i16,
+    since: &'static str,
+    syntax: &'static str,
+    summary: &'static str,
+) -> Spec {
+    let flags = Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE);
+    Spec::other(name, arity).flag(flags).doc(Group::Server, since, syntax, summary)
+}
+
+fn get(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let patterns: Vec<&[u8]> = args.iter().skip(2).collect();
+    let found = caller.core.shared.settings.config_get(&patterns);
+    reply.map(found.len());
+    for (name, value) in found {
+        reply.bulk(name.as_bytes());
+        reply.bulk(value.as_bytes());
+    }
+    Ok(())
+}
+
+fn set(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    if !args.len().is_multiple_of(2) {
+        return Err(Fault::Arity("config|set".into()));
+    }
+    let pairs: Vec<(&[u8], &[u8])> =
+        (2..args.len()).step_by(2).map(|at| (args.at(at), args.at(at + 1))).collect();
+    let shared = caller.core.shared;
+    let place = super::place_of(caller);
+    let changes =
+        shared.settings.config_set_with(&pairs, place, carry_out).map_err(|e| Fault::Text(e.into()))?;
+    if changes.before.log.level != changes.after.log.level {
+        crate::logging::set_level(changes.after.log.level);
+    }
+    if changes.before.slowlog.max_len != changes.after.slowlog.max_len {
+        crate::worker::lock(&shared.slowlog).shorten_to(changes.after.slowlog.max_len);
+    }
+    caller.core.refresh();
+    reply.ok();
+    Ok(())
+}
+
+/// Does what a new value alone does not. Listening sockets belong to threads and cannot move yet.
+fn carry_out(changes: &Changes) -> Result<(), Refusal> {
+    let is_applied =
+        |name: &&&'static str| find(name).is_some_and(|setting| setting.change == Change::Applied);
+    match changes.names.iter().find(is_applied) {
+        Some(name) => Err(Refusal { name, text: "can't be changed while the server runs".to_owned() }),
+        None => Ok(()),
+    }
+}
+
+fn resetstat(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    crate::report::reset(caller.core.shared);
+    reply.ok();
+    Ok(())
+}
+
+fn rewrite(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    caller.core.shared.settings.rewrite().map_err(|error| Fault::Text(error.into()))?;
+    reply.ok();
+    Ok(())
+}
+
+fn help(_: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    super::help(
+        reply,
+        "CONFIG",
+        &[
+            "GET <pattern>",
+            "    Return parameters matching the glob-like <pattern> and their values.",
+            "SET <directive> <value>",
+            "    Set the configuration <directive> to <value>.",
+            "RESETSTAT",
+            "    Reset statistics reported by the INFO command.",
+            "REWRITE",
+            "    Rewrite the configuration file.",
+        ],
+    );
+    Ok(())
+}

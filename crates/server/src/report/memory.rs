@@ -1,0 +1,102 @@
+//! Where the process's memory goes: keyspace, clients, and what was there before the first key.
+
+use std::fs;
+use std::sync::atomic::Ordering::Relaxed;
+
+use darter_reactor::process;
+
+use super::Clients;
+use crate::shared::{ShardCard, Shared};
+
+/// Bytes by what they are for.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Usage {
+    /// Keyspace, clients and what the start took.
+    pub used: u64,
+    /// The most `used` ever was, as far as it was looked at.
+    pub peak: u64,
+    /// What was taken before the first key: code aside, tables and thread stacks.
+    pub startup: u64,
+    /// Everything but keys and values: `startup`, clients, indexes.
+    pub overhead: u64,
+    /// Keys and values with their slack: `used` without `overhead`.
+    pub dataset: u64,
+    /// Clients with their buffers.
+    pub clients: u64,
+    /// What `maxmemory` is compared with: the shards.
+    pub keyspace: u64,
+    /// Live records alone.
+    pub records: u64,
+    /// Indexes.
+    pub index: u64,
+    /// Resident memory of the process.
+    pub rss: u64,
+    /// The most that ever was resident.
+    pub rss_peak: u64,
+}
+
+impl Usage {
+    /// Adds up what is known, and asks the kernel for the rest.
+    pub fn of(shared: &Shared, shards: &ShardCard, clients: &Clients) -> Usage {
+        let process = process::memory();
+        let startup = shared.startup_bytes.load(Relaxed);
+        let keyspace = shards.memory_bytes as u64;
+        let clients = clients.memory_bytes() as u64;
+        let index = shards.index_bytes as u64;
+        let used = startup + keyspace + clients;
+        let overhead = startup + clients + index;
+        let peak = shared.memory_peak_bytes.fetch_max(keyspace, Relaxed).max(keyspace) + startup;
+        Usage {
+            used,
+            peak: peak.max(used),
+            startup,
+            overhead,
+            dataset: used.saturating_sub(overhead),
+            clients,
+            keyspace,
+            records: shards.used_bytes as u64,
+            index,
+            rss: process.rss_bytes,
+            rss_peak: process.rss_bytes_max,
+        }
+    }
+
+    /// `used` beside what the dataset alone would take, in percent.
+    pub fn dataset_percent(&self) -> f64 {
+        let variable = self.used.saturating_sub(self.startup);
+        if variable == 0 { 0.0 } else { self.dataset as f64 * 100.0 / variable as f64 }
+    }
+
+    /// `used` as a part of its peak, in percent.
+    pub fn peak_percent(&self) -> f64 {
+        if self.peak == 0 { 0.0 } else { self.used as f64 * 100.0 / self.peak as f64 }
+    }
+
+    /// Resident bytes for each used one.
+    pub fn fragmentation(&self) -> f64 {
+        if self.used == 0 { 0.0 } else { self.rss as f64 / self.used as f64 }
+    }
+}
+
+/// Remembers what the process takes before there is data. Called once, when the server is ready to serve.
+pub fn note_startup(shared: &Shared) {
+    let shards: u64 = shared
+        .cells
+        .iter()
+        .map(|cell| {
+            let Some(held) = cell.try_take() else { return 0 };
+            let bytes = held.shard.memory_bytes() as u64;
+            crate::job::let_go_quietly(shared, held);
+            bytes
+        })
+        .sum();
+    shared.startup_bytes.store(anonymous_bytes().saturating_sub(shards), Relaxed);
+}
+
+/// Resident bytes that are not pages of a file; 0 if `/proc` does not tell.
+fn anonymous_bytes() -> u64 {
+    let text = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix("RssAnon:"));
+    let kib = line.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok());
+    kib.unwrap_or(0).saturating_mul(1024)
+}

@@ -1,0 +1,214 @@
+//! The server's numbers in one place: INFO, MEMORY STATS and metrics read them from here.
+//!
+//! Gathering looks at every shard that is free, at every thread's counters and at the process; nothing here writes
+//! a reply.
+
+pub mod histogram;
+pub mod latency;
+pub mod memory;
+pub mod rates;
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use crate::shared::{ShardCard, Shared};
+use crate::stats::ThreadStats;
+use crate::worker::lock;
+
+/// Counters of all threads added up.
+#[derive(Clone, Debug, Default)]
+pub struct Totals {
+    /// Connections accepted.
+    pub connections: u64,
+    /// Connections refused.
+    pub rejected_connections: u64,
+    /// Commands run.
+    pub commands: u64,
+    /// Bytes received.
+    pub input_bytes: u64,
+    /// Bytes sent.
+    pub output_bytes: u64,
+    /// Receives.
+    pub reads: u64,
+    /// Sends.
+    pub writes: u64,
+    /// Error replies.
+    pub errors: u64,
+    /// Commands that waited for a shard.
+    pub contended: u64,
+    /// Clients closed for too much output.
+    pub output_limit_closed: u64,
+    /// Clients closed for too much input.
+    pub input_limit_closed: u64,
+    /// Turns of the loops.
+    pub turns: u64,
+    /// Microseconds threads were not asleep.
+    pub busy_us: u64,
+    /// Microseconds spent in commands, partly estimated.
+    pub command_us: u64,
+}
+
+impl Totals {
+    /// The counters of all threads.
+    pub fn of(shared: &Shared) -> Totals {
+        let mut sum = Totals::default();
+        shared.stats.iter().for_each(|stats| sum.add(stats));
+        sum
+    }
+
+    fn add(&mut self, stats: &ThreadStats) {
+        self.connections += stats.connections.get();
+        self.rejected_connections += stats.rejected_connections.get();
+        self.commands += stats.commands_run();
+        self.input_bytes += stats.input_bytes.get();
+        self.output_bytes += stats.output_bytes.get();
+        self.reads += stats.reads.get();
+        self.writes += stats.writes.get();
+        self.errors += stats.errors.get();
+        self.contended += stats.contended.get();
+        self.output_limit_closed += stats.output_limit_closed.get();
+        self.input_limit_closed += stats.input_limit_closed.get();
+        self.turns += stats.turns.get();
+        self.busy_us += stats.busy_nanos.get() / 1000;
+        self.command_us += stats.commands.iter().map(|command| command.estimated_nanos()).sum::<u64>() / 1000;
+    }
+}
+
+/// What one command has done on all threads.
+#[derive(Clone, Debug, Default)]
+pub struct CommandTotals {
+    /// Times it ran.
+    pub calls: u64,
+    /// Microseconds it took; estimated from a sample where calls are cheap.
+    pub us: u64,
+    /// Times it was refused before running.
+    pub rejected: u64,
+    /// Times it ended in an error.
+    pub failed: u64,
+}
+
+impl CommandTotals {
+    /// The command with the registry's number `id`.
+    pub fn of(shared: &Shared, id: usize) -> CommandTotals {
+        let mut sum = CommandTotals::default();
+        for stats in shared.stats.iter().filter_map(|stats| stats.commands.get(id)) {
+            sum.calls += stats.calls.get();
+            sum.us += stats.estimated_nanos();
+            sum.rejected += stats.rejected.get();
+            sum.failed += stats.failed.get();
+        }
+        sum.us /= 1000;
+        sum
+    }
+
+    /// Microseconds a call.
+    pub fn us_per_call(&self) -> f64 {
+        if self.calls == 0 { 0.0 } else { self.us as f64 / self.calls as f64 }
+    }
+}
+
+/// The distribution of a command's times on all threads, and its calls; `None` when nothing is known.
+pub fn times_of(shared: &Shared, id: usize) -> Option<(histogram::Sum, u64)> {
+    let mut sum = histogram::Sum::default();
+    let mut calls = 0;
+    for stats in shared.stats.iter().filter_map(|stats| stats.commands.get(id)) {
+        calls += stats.calls.get();
+        if let Some(histogram) = stats.histogram.get() {
+            sum.add(histogram);
+        }
+    }
+    (sum.count() > 0).then_some((sum, calls))
+}
+
+/// What is known of all clients together.
+#[derive(Clone, Debug, Default)]
+pub struct Clients {
+    /// Connected.
+    pub connected: usize,
+    /// Waiting for a key or for time to pass.
+    pub blocked: usize,
+    /// Subscribed to something.
+    pub subscribed: usize,
+    /// Watching a key.
+    pub watching: usize,
+    /// Seeing every command.
+    pub monitors: usize,
+    /// Keys watched, counted once a client.
+    pub watched_keys: u64,
+    /// Bytes of unread input kept.
+    pub input_bytes: usize,
+    /// The most of one client.
+    pub input_bytes_max: usize,
+    /// Bytes of unsent output.
+    pub output_bytes: usize,
+    /// The most of one client.
+    pub output_bytes_max: usize,
+}
+
+/// Bytes a client takes beside its buffers: its state, its card, its place in the tables.
+const CLIENT_BYTES: usize = size_of::<crate::conn::Conn>() + size_of::<crate::clients::ClientCard>() + 256;
+
+impl Clients {
+    /// Looks at every client's card.
+    pub fn of(shared: &Shared) -> Clients {
+        let mut sum = Clients::default();
+        for card in lock(&shared.clients).values() {
+            let (input, output) = (card.query_bytes.load(Relaxed), card.pending_bytes.load(Relaxed));
+            let watched = card.watched.load(Relaxed);
+            sum.connected += 1;
+            sum.blocked += usize::from(card.is_blocked.load(Relaxed));
+            sum.subscribed += usize::from(card.subscriptions.iter().any(|n| n.load(Relaxed) > 0));
+            sum.watching += usize::from(watched > 0);
+            sum.monitors += usize::from(card.is_monitor.load(Relaxed));
+            sum.watched_keys += u64::from(watched);
+            sum.input_bytes += input;
+            sum.output_bytes += output;
+            sum.input_bytes_max = sum.input_bytes_max.max(input);
+            sum.output_bytes_max = sum.output_bytes_max.max(output);
+        }
+        sum
+    }
+
+    /// Bytes all clients take.
+    pub fn memory_bytes(&self) -> usize {
+        self.connected * CLIENT_BYTES + self.input_bytes + self.output_bytes
+    }
+}
+
+/// Everything at one moment.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// All shards.
+    pub shards: ShardCard,
+    /// All threads.
+    pub totals: Totals,
+    /// All clients.
+    pub clients: Clients,
+    /// Memory.
+    pub memory: memory::Usage,
+    /// Rates of the last seconds.
+    pub rates: rates::Rates,
+}
+
+impl Report {
+    /// Gathers everything. Cost: a look at each shard, each client and two files of `/proc`.
+    pub fn gather(shared: &Shared) -> Report {
+        let shards = shared.survey();
+        let clients = Clients::of(shared);
+        let memory = memory::Usage::of(shared, &shards, &clients);
+        Report { totals: Totals::of(shared), rates: lock(&shared.history).rates(), shards, clients, memory }
+    }
+
+    /// Keys of all databases.
+    pub fn keys(&self) -> usize {
+        self.shards.keys.iter().sum()
+    }
+}
+
+/// Sets back what CONFIG RESETSTAT sets back. Counters belong to threads: one that is counting right now may survive.
+pub fn reset(shared: &Shared) {
+    shared.stats.iter().for_each(ThreadStats::reset);
+    lock(&shared.errors).clear();
+    *lock(&shared.history) = rates::History::default();
+    shared.memory_peak_bytes.store(0, Relaxed);
+    shared.reset_shard_counters();
+}

@@ -1,0 +1,103 @@
+//! Rates per second over the last one and a half seconds, sampled by thread 0 while it keeps house.
+
+use std::time::{Duration, Instant};
+
+use super::Totals;
+use crate::shared::Shared;
+use crate::worker::lock;
+
+/// Samples remembered.
+const LEN: usize = 16;
+/// The least time between two samples.
+const PERIOD: Duration = Duration::from_millis(100);
+
+/// Per second.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Rates {
+    /// Commands.
+    pub commands: f64,
+    /// Bytes received.
+    pub input_bytes: f64,
+    /// Bytes sent.
+    pub output_bytes: f64,
+    /// Turns of the loops.
+    pub turns: f64,
+    /// Microseconds of a turn.
+    pub turn_us: f64,
+}
+
+/// The last samples.
+#[derive(Debug, Default)]
+pub struct History {
+    before: Option<(Instant, Totals)>,
+    samples: Vec<Rates>,
+    next: usize,
+}
+
+impl History {
+    /// Takes a sample if it is time. Cost: the counters of every command of every thread.
+    pub fn sample(shared: &Shared) {
+        let mut history = lock(&shared.history);
+        let now = Instant::now();
+        if history.before.as_ref().is_none_or(|(at, _)| now.duration_since(*at) >= PERIOD) {
+            history.add(now, Totals::of(shared));
+        }
+    }
+
+    fn add(&mut self, now: Instant, totals: Totals) {
+        if let Some((at, before)) = &self.before {
+            let seconds = now.duration_since(*at).as_secs_f64();
+            let per_second = |now: u64, before: u64| now.saturating_sub(before) as f64 / seconds;
+            let turns = totals.turns.saturating_sub(before.turns);
+            let sample = Rates {
+                commands: per_second(totals.commands, before.commands),
+                input_bytes: per_second(totals.input_bytes, before.input_bytes),
+                output_bytes: per_second(totals.output_bytes, before.output_bytes),
+                turns: per_second(totals.turns, before.turns),
+                turn_us: totals.busy_us.saturating_sub(before.busy_us) as f64 / turns.max(1) as f64,
+            };
+            match self.samples.get_mut(self.next) {
+                Some(place) => *place = sample,
+                None => self.samples.push(sample),
+            }
+            self.next = (self.next + 1) % LEN;
+        }
+        self.before = Some((now, totals));
+    }
+
+    /// The average of the samples.
+    pub fn rates(&self) -> Rates {
+        let average = |of: fn(&Rates) -> f64| {
+            self.samples.iter().map(of).sum::<f64>() / self.samples.len().max(1) as f64
+        };
+        Rates {
+            commands: average(|rates| rates.commands),
+            input_bytes: average(|rates| rates.input_bytes),
+            output_bytes: average(|rates| rates.output_bytes),
+            turns: average(|rates| rates.turns),
+            turn_us: average(|rates| rates.turn_us),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_averages_and_forget() {
+        let mut history = History::default();
+        let start = Instant::now();
+        assert_eq!(history.rates(), Rates::default());
+        for n in 0..=20u64 {
+            let totals = Totals { commands: n * 50, ..Totals::default() };
+            history.add(start + Duration::from_millis(100 * n), totals);
+        }
+        assert!((history.rates().commands - 500.0).abs() < 1.0);
+        for n in 21..=36u64 {
+            history
+                .add(start + Duration::from_millis(100 * n), Totals { commands: 1000, ..Totals::default() });
+        }
+        assert_eq!(history.rates().commands, 0.0);
+    }
+}
