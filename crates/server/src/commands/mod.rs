@@ -21,8 +21,7 @@ use crate::dispatch::{Caller, ServerRun};
 pub type ServerCommand = Command<ServerRun>;
 
 /// Every family, in the order `COMMAND` lists them.
-pub const FAMILIES: &[&[ServerCommand]] =
-    &[
+pub const FAMILIES: &[&[ServerCommand]] = &[
     connection::FAMILY,
     login::FAMILY,
     client::FAMILY,
