@@ -86,19 +86,39 @@ fn get_wide_at_end(block: &[u8], at: usize, width: usize) -> u64 {
 #[inline]
 pub(super) fn find_u32(numbers: &[u8], sought: u32) -> Option<usize> {
     const AT_ONCE: usize = 16;
-    let sought = sought.to_le_bytes();
+    let bytes = sought.to_le_bytes();
     let (blocks, rest) = numbers.as_chunks::<4>().0.as_chunks::<AT_ONCE>();
     for (at, block) in blocks.iter().enumerate() {
-        // No early exit within a block, so that it compiles to vector compares.
-        let mut equal = false;
-        for number in block {
-            equal |= *number == sought;
-        }
-        if equal {
-            return block.iter().position(|n| *n == sought).map(|found| at * AT_ONCE + found);
+        let equal = equal_of_16(block, sought);
+        if equal != 0 {
+            return Some(at * AT_ONCE + equal.trailing_zeros() as usize);
         }
     }
-    rest.iter().position(|n| *n == sought).map(|found| blocks.len() * AT_ONCE + found)
+    rest.iter().position(|n| *n == bytes).map(|found| blocks.len() * AT_ONCE + found)
+}
+
+/// A bit for each of 16 numbers that equals `sought`.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+fn equal_of_16(numbers: &[[u8; 4]; 16], sought: u32) -> u32 {
+    use std::arch::x86_64::*;
+    // SAFETY: SSE2 is part of x86-64, and each load takes 16 of the array's 64 bytes, at 0, 16, 32 and 48.
+    unsafe {
+        let wanted = _mm_set1_epi32(sought as i32);
+        let four =
+            |at: usize| _mm_cmpeq_epi32(_mm_loadu_si128(numbers.as_ptr().cast::<__m128i>().add(at)), wanted);
+        let low = _mm_packs_epi32(four(0), four(1));
+        let high = _mm_packs_epi32(four(2), four(3));
+        _mm_movemask_epi8(_mm_packs_epi16(low, high)) as u32
+    }
+}
+
+/// A bit for each of 16 numbers that equals `sought`.
+#[cfg(not(target_arch = "x86_64"))]
+#[inline(always)]
+fn equal_of_16(numbers: &[[u8; 4]; 16], sought: u32) -> u32 {
+    let equal = |(at, number): (usize, &[u8; 4])| u32::from(u32::from_le_bytes(*number) == sought) << at;
+    numbers.iter().enumerate().map(equal).sum()
 }
 
 /// The index of the first number equal to `sought` among packed numbers of `width` (1 to 8) bytes.
@@ -125,7 +145,7 @@ pub(super) fn find(numbers: &[u8], width: usize, sought: u64) -> Option<usize> {
 #[inline]
 pub(super) fn below(numbers: &[u8], width: usize, len: usize, value: u64) -> usize {
     fn at<const W: usize>(numbers: &[u8], value: u64) -> usize {
-        numbers.as_chunks::<W>().0.partition_point(|n| number(n) < value)
+        first_not(numbers.as_chunks::<W>().0, |n| number(n) < value)
     }
     match width {
         0 => {
@@ -191,4 +211,18 @@ fn number<const W: usize>(bytes: &[u8; W]) -> u64 {
     let mut wide = [0; 8];
     wide[..W].copy_from_slice(bytes);
     u64::from_le_bytes(wide)
+}
+
+/// How many items at the start of `items` are `before`, which holds for those and no other. No branch but the loop's.
+#[inline(always)]
+pub(super) fn first_not<T>(items: &[T], before: impl Fn(&T) -> bool) -> usize {
+    let (mut from, mut left) = (0, items.len());
+    while left > 1 {
+        let half = left / 2;
+        // SAFETY: from + left <= items.len() holds from the start, and 0 < half < left.
+        let middle = unsafe { items.get_unchecked(from + half - 1) };
+        from = std::hint::select_unpredictable(before(middle), from + half, from);
+        left -= half;
+    }
+    from + usize::from(left == 1 && before(&items[from]))
 }

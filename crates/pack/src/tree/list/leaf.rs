@@ -212,6 +212,34 @@ impl<'a> New<'a> {
     }
 }
 
+/// Adds an integer at an end of a leaf of integers if it fits there as the leaf is.
+#[inline]
+pub(super) fn push_int(block: &mut [u8], end: End, value: i64) -> bool {
+    let head = Head::of(block);
+    if int_width(value) > head.width {
+        return false;
+    }
+    let offset = match end {
+        End::Back => {
+            if head.end + head.width > head.cap {
+                return false;
+            }
+            put_u16(block, 2, head.end + head.width);
+            head.end
+        }
+        End::Front => {
+            if head.start < HEAD + head.width {
+                return false;
+            }
+            put_u16(block, 0, head.start - head.width);
+            head.start - head.width
+        }
+    };
+    put_u16(block, 4, head.len + 1);
+    put_wide(block, offset, head.width, value as u64);
+    true
+}
+
 /// Adds an item at an end of a leaf if it fits there as the leaf is.
 #[inline]
 pub(super) fn push(block: &mut [u8], end: End, new: &New<'_>) -> bool {

@@ -118,8 +118,20 @@ impl List {
     /// Puts `item` at an end. Errors: nothing is changed. Cost: O(1), one block.
     #[inline]
     pub fn push(&mut self, arena: &mut Arena, end: End, item: Item<'_>) -> Result<(), Full> {
-        let new = New::of(item).spilled(arena, &mut self.owned, &mut self.spill)?;
         let leaf = self.end_leaf(end);
+        if let Item::Int(value) = item
+            && !leaf.is_none()
+            && leaf::push_int(arena.tail_mut(leaf), end, value)
+        {
+            self.len += 1;
+            return Ok(());
+        }
+        self.push_any(arena, end, leaf, item)
+    }
+
+    #[inline]
+    fn push_any(&mut self, arena: &mut Arena, end: End, leaf: Handle, item: Item<'_>) -> Result<(), Full> {
+        let new = New::of(item).spilled(arena, &mut self.owned, &mut self.spill)?;
         if leaf.is_none() || !leaf::push(arena.tail_mut(leaf), end, &new) {
             return self.push_slow(arena, end, new);
         }

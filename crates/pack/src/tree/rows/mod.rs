@@ -48,7 +48,7 @@ impl<const N: usize, const K: usize> Rows<N, K> {
     /// Whether there is a row with this key.
     #[inline]
     pub(super) fn contains(&self, arena: &Arena, key: u128) -> bool {
-        self.len > 0 && self.locate(arena, key).found
+        self.len > 0 && self.find(arena, key).is_some()
     }
 
     /// The row with this key.
@@ -56,9 +56,8 @@ impl<const N: usize, const K: usize> Rows<N, K> {
         if self.len == 0 {
             return None;
         }
-        let spot = self.locate(arena, key);
-        let block = arena.tail(spot.leaf);
-        spot.found.then(|| Head::of(block).row(block, spot.at))
+        let (block, at) = self.find(arena, key)?;
+        Some(Head::of(block).row(block, at))
     }
 
     /// How many rows have a key below `key`.
@@ -182,12 +181,26 @@ impl<const N: usize, const K: usize> Rows<N, K> {
         }
     }
 
+    /// The leaf and the place of the row with this key, in a table that has rows.
+    #[inline]
+    fn find<'a>(&self, arena: &'a Arena, key: u128) -> Option<(&'a [u8], usize)> {
+        let leaf = self.spine.leaf_by_key(arena, Self::high(key), || key as u64, |_| Ordering::Greater);
+        let block = arena.tail(leaf);
+        let head = Head::<N>::of(block);
+        let at = head.below::<K>(block, key);
+        (at < head.len && head.key::<K>(block, at) == key).then_some((block, at))
+    }
+
+    #[inline(always)]
+    fn high(key: u128) -> u64 {
+        if K == 1 { key as u64 } else { (key >> 64) as u64 }
+    }
+
     /// Where `key` is or belongs, in a table that has rows.
     #[inline]
     fn locate(&self, arena: &Arena, key: u128) -> Spot {
-        let high = if K == 1 { key as u64 } else { (key >> 64) as u64 };
         // Keys are unique, so a leaf whose bound is the key is the one.
-        let (leaf, path) = self.spine.by_key(arena, high, || key as u64, |_| Ordering::Greater);
+        let (leaf, path) = self.spine.by_key(arena, Self::high(key), || key as u64, |_| Ordering::Greater);
         let block = arena.tail(leaf);
         let head = Head::<N>::of(block);
         let at = head.below::<K>(block, key);

@@ -98,21 +98,46 @@ impl<const K: usize> Spine<K> {
         &self,
         arena: &Arena,
         high: u64,
-        mut low: impl FnMut() -> u64,
-        mut tie: impl FnMut(Handle) -> Ordering,
+        low: impl FnMut() -> u64,
+        tie: impl FnMut(Handle) -> Ordering,
     ) -> (Handle, Path) {
         let mut path = Path::ROOT;
+        let leaf = self.walk(arena, high, low, tie, |node, at| path.push(node, at));
+        (leaf, path)
+    }
+
+    /// As [`Spine::by_key`] for who only reads.
+    #[inline]
+    pub(super) fn leaf_by_key(
+        &self,
+        arena: &Arena,
+        high: u64,
+        low: impl FnMut() -> u64,
+        tie: impl FnMut(Handle) -> Ordering,
+    ) -> Handle {
+        self.walk(arena, high, low, tie, |_, _| {})
+    }
+
+    #[inline(always)]
+    fn walk(
+        &self,
+        arena: &Arena,
+        high: u64,
+        mut low: impl FnMut() -> u64,
+        mut tie: impl FnMut(Handle) -> Ordering,
+        mut pass: impl FnMut(Handle, usize),
+    ) -> Handle {
         let mut child = self.root;
-        let height = self.height as usize;
-        while path.depth < height {
+        let mut levels = usize::from(self.height);
+        while levels > 0 {
+            levels -= 1;
             let block = arena.tail(child);
             let node = Node::of(block);
-            let levels = height - path.depth - 1;
             let at = node.route::<K>(block, high, &mut low, |leaf| tie(leftmost(arena, leaf, levels)));
-            path.push(child, at);
+            pass(child, at);
             child = node.child(block, at);
         }
-        (child, path)
+        child
     }
 
     #[inline(always)]

@@ -10,7 +10,7 @@ use std::cmp::Ordering;
 
 use darter_slab::{Arena, Handle};
 
-use crate::tree::word::{get_u16, get_u32, get_u64, put_u16, put_u32, put_u64};
+use crate::tree::word::{first_not, get_u16, get_u32, get_u64, put_u16, put_u32, put_u64};
 
 /// Most children of a node.
 pub(super) const LEN_MAX: usize = 64;
@@ -133,7 +133,7 @@ impl Node {
         tie: impl FnMut(Handle) -> Ordering,
     ) -> usize {
         let highs = self.words(block, 0);
-        let at = highs.partition_point(|key| u64::from_le_bytes(*key) < high);
+        let at = first_not(highs, |key| u64::from_le_bytes(*key) < high);
         match highs.get(at) {
             Some(key) if u64::from_le_bytes(*key) == high => match K {
                 1 => at + 1,

@@ -4,10 +4,12 @@ use darter_base::hash::KeyHasher;
 use darter_slab::{Arena, Handle};
 
 use super::build::{Part, Shape, Slack, cut, enlarge};
+use super::expiry::Expiries;
 use super::leaf::{self, Head, LEN_MAX, Members};
 use super::member::{self, New};
 use super::score::ord;
 use super::{Place, Zset};
+use crate::decimal::Digits;
 use crate::entry::{self, Item};
 use crate::tree::spine::{Leaf, Path, Side};
 use crate::tree::{Direction, Full, LEAF_BYTES_MAX};
@@ -123,6 +125,7 @@ impl Zset {
             return false;
         }
         self.ids.clear(arena, &mut self.owned);
+        self.expiries = Expiries::NONE;
         let mut freed = 0;
         while freed < blocks_max {
             let Some(leaf) = self.spine.take_last(arena, &mut self.owned) else {
@@ -420,6 +423,13 @@ impl Zset {
                 let block = arena.tail(leaf);
                 let hash = member::hash(hasher, Head::of(block).member(block, at, arena, &self.spill));
                 self.index.remove(arena, &mut self.owned, hash, id);
+            }
+        }
+        if !self.expiries.is_none() {
+            for at in from..to {
+                let block = arena.tail(leaf);
+                let member = Head::of(block).member(block, at, arena, &self.spill);
+                self.expiries.remove(member.text(&mut Digits::new()));
             }
         }
         self.release_run(arena, leaf, from, to);

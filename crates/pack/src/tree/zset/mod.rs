@@ -6,6 +6,7 @@
 
 mod build;
 mod edit;
+mod expiry;
 mod ids;
 mod index;
 mod iter;
@@ -21,6 +22,7 @@ use std::cmp::Ordering;
 use darter_base::hash::KeyHasher;
 use darter_slab::{Arena, Handle};
 
+use self::expiry::Expiries;
 use self::ids::Ids;
 use self::index::Index;
 use self::leaf::Head;
@@ -36,7 +38,7 @@ pub use edit::Change;
 pub use iter::Iter;
 pub use range::Edge;
 
-/// A sorted set: 56 bytes and blocks in the arena. [`Zset::clear`] must run before it is dropped, or the blocks are lost.
+/// A sorted set: 64 bytes and blocks in the arena. [`Zset::clear`] must run before it is dropped, or the blocks are lost.
 ///
 /// Every call that takes a hasher must be given the same one for the life of the set.
 #[derive(Debug)]
@@ -48,6 +50,7 @@ pub struct Zset {
     len: u64,
     owned: Owned,
     spill: Spill,
+    expiries: Expiries,
 }
 
 /// An entry's leaf and its place there.
@@ -73,6 +76,7 @@ impl Zset {
             len: 0,
             owned: Owned::NONE,
             spill: Spill::new(),
+            expiries: Expiries::NONE,
         }
     }
 

@@ -319,5 +319,45 @@ fn a_full_arena_is_an_error_that_changes_nothing() {
 
 #[test]
 fn roots_are_small() {
-    assert!(std::mem::size_of::<Zset>() <= 56);
+    assert!(std::mem::size_of::<Zset>() <= 64);
+}
+
+#[test]
+fn members_expire_in_order_of_their_times() {
+    let hasher = KeyHasher::new(4);
+    let mut arena = Arena::with_reserve(1 << 26).unwrap();
+    let mut set = Zset::new();
+    for n in 0..1_000i64 {
+        set.insert(&mut arena, &hasher, Item::Int(n), -n as f64).unwrap();
+    }
+    assert!(!set.set_expiry(&arena, &hasher, Item::Int(5_000), Some(1)));
+    for n in (0..1_000).step_by(10) {
+        assert!(set.set_expiry(&arena, &hasher, Item::Int(n), Some(10_000 - n as u64)));
+    }
+    assert_eq!((set.expiry(Item::Int(990)), set.expiry(Item::Int(991))), (Some(9_010), None));
+    // Another score keeps the time, another time replaces it, a removal forgets it.
+    set.insert(&mut arena, &hasher, Item::Int(990), 7.5).unwrap();
+    assert!(set.set_expiry(&arena, &hasher, Item::Int(980), Some(1)));
+    assert!(set.set_expiry(&arena, &hasher, Item::Int(970), None));
+    set.remove(&mut arena, &hasher, Item::Int(960));
+    set.insert(&mut arena, &hasher, Item::Int(960), 1.0).unwrap();
+    assert_eq!((set.expiry(Item::Int(960)), set.next_expiry()), (None, Some(1)));
+    let mut gone = Vec::new();
+    let mut due = |set: &mut Zset, now_ms, count_max| {
+        let mut shown = Vec::new();
+        let count = set.expire_due(&mut arena, &hasher, now_ms, count_max, |m| shown.push(m.to_vec()));
+        assert_eq!(count, shown.len());
+        gone.extend(shown.clone());
+        shown
+    };
+    assert_eq!(due(&mut set, 0, 10), Vec::<Vec<u8>>::new());
+    assert_eq!(due(&mut set, 9_050, 10), [b"980", b"990", b"950"]);
+    assert_eq!(due(&mut set, u64::MAX, 7).len(), 7);
+    assert_eq!(due(&mut set, u64::MAX, 1_000).len(), 88);
+    assert_eq!((set.len(), set.next_expiry()), (902, None));
+    for text in gone {
+        assert_eq!(set.score(&arena, &hasher, Item::of(&text)), None);
+    }
+    set.clear(&mut arena);
+    assert_eq!(arena.used_bytes(), 0);
 }

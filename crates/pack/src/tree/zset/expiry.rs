@@ -1,0 +1,113 @@
+//! When members of a sorted set expire. Few sets have such members, so the times sit beside the set, on the heap.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use darter_base::hash::KeyHasher;
+use darter_slab::Arena;
+
+use super::Zset;
+use super::member::{self, New};
+use crate::decimal::Digits;
+use crate::entry::Item;
+
+/// The expiry times of one set; 8 bytes until the first one is set.
+#[derive(Debug, Default)]
+pub(super) struct Expiries(Option<Box<Times>>);
+
+#[derive(Debug, Default)]
+struct Times {
+    of: BTreeMap<Box<[u8]>, u64>,
+    // The same, by time.
+    order: BTreeSet<(u64, Box<[u8]>)>,
+}
+
+impl Expiries {
+    /// No member expires.
+    pub(super) const NONE: Expiries = Expiries(None);
+
+    /// Whether no member expires.
+    #[inline]
+    pub(super) fn is_none(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// Forgets the time of a member.
+    pub(super) fn remove(&mut self, text: &[u8]) {
+        let Some(times) = &mut self.0 else { return };
+        if let Some((text, at_ms)) = times.of.remove_entry(text) {
+            times.order.remove(&(at_ms, text));
+            if times.of.is_empty() {
+                self.0 = None;
+            }
+        }
+    }
+
+    fn put(&mut self, text: &[u8], at_ms: u64) {
+        self.remove(text);
+        let times = self.0.get_or_insert_default();
+        times.of.insert(text.into(), at_ms);
+        times.order.insert((at_ms, text.into()));
+    }
+}
+
+impl Zset {
+    /// Lets `member` expire at a Unix time in milliseconds, or never; returns whether it is there. A new score keeps the time.
+    ///
+    /// Cost: O(log n), and heap memory of about 150 bytes for each member that expires.
+    pub fn set_expiry(
+        &mut self,
+        arena: &Arena,
+        hasher: &KeyHasher,
+        member: Item<'_>,
+        at_ms: Option<u64>,
+    ) -> bool {
+        if self.find(arena, &New::of(member), || member::hash(hasher, member)).is_none() {
+            return false;
+        }
+        let mut digits = Digits::new();
+        let text = member.text(&mut digits);
+        match at_ms {
+            Some(at_ms) => self.expiries.put(text, at_ms),
+            None => self.expiries.remove(text),
+        }
+        true
+    }
+
+    /// When `member` expires, in Unix milliseconds, if it does.
+    pub fn expiry(&self, member: Item<'_>) -> Option<u64> {
+        let times = self.expiries.0.as_ref()?;
+        times.of.get(member.text(&mut Digits::new())).copied()
+    }
+
+    /// When the first member to expire does, in Unix milliseconds.
+    #[inline]
+    pub fn next_expiry(&self) -> Option<u64> {
+        let (at_ms, _) = self.expiries.0.as_ref()?.order.first()?;
+        Some(*at_ms)
+    }
+
+    /// Takes out up to `count_max` members whose time has come, each shown to `emit`; returns how many.
+    pub fn expire_due(
+        &mut self,
+        arena: &mut Arena,
+        hasher: &KeyHasher,
+        now_ms: u64,
+        count_max: usize,
+        mut emit: impl FnMut(&[u8]),
+    ) -> usize {
+        for expired in 0..count_max {
+            let due = self
+                .expiries
+                .0
+                .as_ref()
+                .and_then(|times| times.order.first())
+                .filter(|(at_ms, _)| *at_ms <= now_ms);
+            let Some((_, text)) = due else { return expired };
+            let text = text.clone();
+            let removed = self.remove(arena, hasher, Item::of(&text));
+            debug_assert!(removed.is_some(), "only members have times");
+            emit(&text);
+        }
+        count_max
+    }
+}
