@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering}
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Instant;
 
+use darter_index::Position;
 use darter_latch::{Cell, Mailbox};
 use darter_reactor::{Socket, Token, Waker};
 use darter_txn::{Part, Router};
@@ -129,6 +130,10 @@ pub struct ShardCard {
     pub watched: usize,
 }
 
+/// Keys and index lines of one shard that an estimate of the mean time to live looks at.
+const TTL_KEYS_MAX: u64 = 64;
+const TTL_LINES_MAX: usize = 1024;
+
 /// Everything threads share.
 pub struct Shared {
     /// The shards behind their ownership tokens.
@@ -214,6 +219,28 @@ impl Shared {
                 crate::job::let_go_quietly(self, held);
             }
         }
+    }
+
+    /// The mean time to live in a database, milliseconds, from some of the keys of each shard that is free.
+    pub fn average_ttl_ms(&self, db: usize, now_ms: u64) -> u64 {
+        let (mut sum, mut count) = (0u64, 0u64);
+        for cell in self.cells {
+            let Some(held) = cell.take_spinning(2000) else { continue };
+            let mut at = Some(Position::START);
+            let (mut lines, mut seen) = (0, 0);
+            while let Some(next) = at.filter(|_| seen < TTL_KEYS_MAX && lines < TTL_LINES_MAX) {
+                lines += 1;
+                at = held.shard.scan(db, next, |record| {
+                    if let Some(deadline_ms) = record.deadline_ms() {
+                        seen += 1;
+                        sum = sum.saturating_add(deadline_ms.saturating_sub(now_ms));
+                    }
+                });
+            }
+            count += seen;
+            crate::job::let_go_quietly(self, held);
+        }
+        sum / count.max(1)
     }
 
     /// Sums what is known of all shards, looking into those that are free right now.

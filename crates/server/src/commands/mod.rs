@@ -4,6 +4,7 @@ pub mod client;
 pub mod command;
 pub mod config;
 pub mod connection;
+pub mod info;
 pub mod login;
 pub mod monitor;
 pub mod pubsub;
@@ -30,6 +31,7 @@ pub const FAMILIES: &[&[ServerCommand]] = &[
     command::FAMILY,
     config::FAMILY,
     slowlog::FAMILY,
+    info::FAMILY,
 ];
 
 const fn row(spec: Spec, run: ServerRun) -> ServerCommand {

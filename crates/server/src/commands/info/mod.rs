@@ -1,0 +1,166 @@
+//! INFO: the server's numbers as text, section by section. Field names are Redis' own; some of Dragonfly's follow them.
+
+mod activity;
+mod commands;
+mod system;
+
+use std::fmt::{Display, Write as _};
+
+use darter_command::spec::Group;
+use darter_command::{Fault, Flags, Spec};
+use darter_wire::{Args, Reply};
+
+use super::{ServerCommand, row};
+use crate::config::Live;
+use crate::dispatch::Caller;
+use crate::report::Report;
+use crate::shared::Shared;
+
+/// The family's commands.
+pub const FAMILY: &[ServerCommand] = &[row(
+    Spec::other("info", -1).flag(Flags::LOADING.with(Flags::STALE)).doc(
+        Group::Server,
+        "1.0.0",
+        "[section [section ...]]",
+        "Returns information and statistics about the server.",
+    ),
+    info,
+)];
+
+/// What a section is written from.
+struct Source<'a> {
+    shared: &'a Shared,
+    live: &'a Live,
+    report: Report,
+    now_ms: u64,
+}
+
+/// When a section is shown without being named.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Shown {
+    /// Always.
+    Default,
+    /// With `all` and `everything`.
+    All,
+}
+
+struct Section {
+    name: &'static str,
+    shown: Shown,
+    write: fn(&Source<'_>, &mut Text),
+}
+
+const fn section(name: &'static str, shown: Shown, write: fn(&Source<'_>, &mut Text)) -> Section {
+    Section { name, shown, write }
+}
+
+/// Every section, in the order they are written.
+const SECTIONS: &[Section] = &[
+    section("Server", Shown::Default, system::server),
+    section("Clients", Shown::Default, system::clients),
+    section("Memory", Shown::Default, system::memory),
+    section("Persistence", Shown::Default, activity::persistence),
+    section("Stats", Shown::Default, activity::stats),
+    section("Replication", Shown::Default, activity::replication),
+    section("CPU", Shown::Default, system::cpu),
+    section("Modules", Shown::Default, |_, _| {}),
+    section("Commandstats", Shown::All, commands::commandstats),
+    section("Errorstats", Shown::Default, commands::errorstats),
+    section("Latencystats", Shown::All, commands::latencystats),
+    section("Cluster", Shown::Default, activity::cluster),
+    section("Keyspace", Shown::Default, activity::keyspace),
+    section("Transaction", Shown::All, activity::transaction),
+    section("Acl", Shown::All, activity::acl),
+];
+
+fn info(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let asked: Vec<&[u8]> = args.iter().skip(1).collect();
+    let core = &caller.core;
+    let source = Source {
+        shared: core.shared,
+        live: &core.live,
+        report: Report::gather(core.shared),
+        now_ms: crate::core::unix_ms(),
+    };
+    reply.verbatim(*b"txt", render(&source, &asked).as_bytes());
+    Ok(())
+}
+
+fn render(source: &Source<'_>, asked: &[&[u8]]) -> String {
+    let mut text = Text(String::with_capacity(8 << 10));
+    for section in SECTIONS.iter().filter(|section| is_asked(section, asked)) {
+        if !text.0.is_empty() {
+            text.0.push_str("\r\n");
+        }
+        let _ = write!(text.0, "# {}\r\n", section.name);
+        (section.write)(source, &mut text);
+    }
+    text.0
+}
+
+fn is_asked(section: &Section, asked: &[&[u8]]) -> bool {
+    let is = |word: &[u8], name: &str| word.eq_ignore_ascii_case(name.as_bytes());
+    let is_default = section.shown == Shown::Default;
+    if asked.is_empty() {
+        return is_default;
+    }
+    asked.iter().any(|word| {
+        is(word, section.name)
+            || is(word, "all")
+            || is(word, "everything")
+            || (is(word, "default") && is_default)
+    })
+}
+
+/// The text under construction.
+struct Text(String);
+
+impl Text {
+    /// A line `name:value`.
+    fn field(&mut self, name: &str, value: impl Display) {
+        let _ = write!(self.0, "{name}:{value}\r\n");
+    }
+
+    /// Several fields.
+    fn fields(&mut self, fields: &[(&str, u64)]) {
+        fields.iter().for_each(|(name, value)| self.field(name, value));
+    }
+
+    /// Fields that are zero as long as what they count is not there.
+    fn zeros(&mut self, names: &[&str]) {
+        names.iter().for_each(|name| self.field(name, 0));
+    }
+
+    /// An amount of bytes, as a number and for people.
+    fn bytes(&mut self, name: &str, bytes: u64) {
+        self.field(name, bytes);
+        let human = darter_base::units::format_bytes_human(bytes);
+        let _ = write!(self.0, "{name}_human:{human}\r\n");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(asked: &[&[u8]]) -> Vec<&'static str> {
+        SECTIONS.iter().filter(|section| is_asked(section, asked)).map(|section| section.name).collect()
+    }
+
+    #[test]
+    fn sections_are_chosen_by_name_or_by_kind() {
+        assert!(names(&[]).contains(&"Server") && !names(&[]).contains(&"Commandstats"));
+        assert_eq!(names(&[]), names(&[b"default"]));
+        assert_eq!(names(&[b"ALL"]).len(), SECTIONS.len());
+        assert_eq!(names(&[b"cpu", b"SERVER", b"cpu"]), ["Server", "CPU"]);
+        assert_eq!(names(&[b"default", b"commandstats"]).len(), names(&[]).len() + 1);
+        assert!(names(&[b"nothing"]).is_empty());
+    }
+
+    #[test]
+    fn fields_end_as_the_protocol_wants() {
+        let mut text = Text(String::new());
+        text.bytes("used_memory", 1536);
+        assert_eq!(text.0, "used_memory:1536\r\nused_memory_human:1.50K\r\n");
+    }
+}

@@ -1,0 +1,186 @@
+//! INFO server, clients, memory, cpu: the process and the machine.
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+use std::{env, fs, process};
+
+use darter_reactor::process as usage;
+
+use super::{Source, Text};
+use crate::config::Policy;
+use crate::core::COMPAT_VERSION;
+
+/// INFO server.
+pub fn server(source: &Source<'_>, out: &mut Text) {
+    let (shared, live) = (source.shared, source.live);
+    let hides_machine = live.managed_service_info;
+    out.field("redis_version", COMPAT_VERSION);
+    out.field("darter_version", env!("CARGO_PKG_VERSION"));
+    out.field("redis_git_sha1", "00000000");
+    out.field("redis_git_dirty", 0);
+    out.field("redis_build_id", env!("CARGO_PKG_VERSION"));
+    out.field("redis_mode", "standalone");
+    if !hides_machine {
+        out.field("os", os());
+    }
+    out.field("arch_bits", usize::BITS);
+    out.field("monotonic_clock", "POSIX clock_gettime");
+    out.field("multiplexing_api", shared.driver_name.get().unwrap_or(&"unknown"));
+    if !hides_machine {
+        out.field("process_id", process::id());
+        out.field("thread_count", shared.doors.len());
+    }
+    out.field("process_supervised", "no");
+    out.field("run_id", &shared.run_id);
+    out.field("tcp_port", shared.port.load(Relaxed));
+    let now_us = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    out.field("server_time_usec", now_us.as_micros());
+    let uptime = shared.started.elapsed().as_secs();
+    out.field("uptime_in_seconds", uptime);
+    out.field("uptime_in_days", uptime / 86_400);
+    out.field("hz", live.hz);
+    out.field("configured_hz", live.hz);
+    out.field("lru_clock", source.now_ms / 1000 & 0xff_ffff);
+    if !hides_machine {
+        out.field("executable", env::current_exe().unwrap_or_default().display());
+        out.field("config_file", shared.settings.config_file().unwrap_or_default().display());
+    }
+    out.field("io_threads_active", u8::from(shared.doors.len() > 1));
+    out.field("availability_zone", &live.availability_zone);
+}
+
+/// Name, release and processor, as `uname` says.
+fn os() -> String {
+    let read = |name| fs::read_to_string(format!("/proc/sys/kernel/{name}")).unwrap_or_default();
+    format!("{} {} {}", read("ostype").trim(), read("osrelease").trim(), env::consts::ARCH)
+}
+
+/// INFO clients.
+pub fn clients(source: &Source<'_>, out: &mut Text) {
+    let clients = &source.report.clients;
+    out.field("connected_clients", clients.connected);
+    out.field("cluster_connections", 0);
+    out.field("maxclients", source.live.maxclients);
+    out.field("max_clients", source.live.maxclients);
+    out.field("client_recent_max_input_buffer", clients.input_bytes_max);
+    out.field("client_recent_max_output_buffer", clients.output_bytes_max);
+    out.field("client_read_buffer_bytes", clients.input_bytes);
+    out.field("blocked_clients", clients.blocked);
+    out.field("tracking_clients", 0);
+    out.field("pubsub_clients", clients.subscribed);
+    out.field("watching_clients", clients.watching);
+    out.field("clients_in_timeout_table", clients.blocked);
+    out.field("total_watched_keys", source.report.shards.watched);
+    out.field("total_blocking_keys", clients.blocked);
+    out.field("total_blocking_keys_on_nokey", 0);
+    let pause = &source.shared.pause;
+    let (reason, actions, left_ms) = match pause.is_on(source.now_ms) {
+        false => ("none", "none", 0),
+        true => {
+            let actions = if pause.holds_reads() { "all" } else { "write" };
+            let left = u64::try_from(pause.until_ms()).unwrap_or(0).saturating_sub(source.now_ms);
+            ("client_pause", actions, left)
+        }
+    };
+    out.field("paused_reason", reason);
+    out.field("paused_actions", actions);
+    out.field("paused_timeout_milliseconds", left_ms);
+}
+
+/// INFO memory.
+pub fn memory(source: &Source<'_>, out: &mut Text) {
+    let memory = &source.report.memory;
+    out.bytes("used_memory", memory.used);
+    out.bytes("used_memory_rss", memory.rss);
+    out.bytes("used_memory_peak", memory.peak);
+    out.field("used_memory_peak_perc", format_args!("{:.2}%", memory.peak_percent()));
+    out.field("used_memory_peak_rss", memory.rss_peak);
+    out.fields(&[
+        ("used_memory_overhead", memory.overhead),
+        ("used_memory_startup", memory.startup),
+        ("used_memory_dataset", memory.dataset),
+    ]);
+    out.field("used_memory_dataset_perc", format_args!("{:.2}%", memory.dataset_percent()));
+    out.fields(&[
+        ("object_used_memory", memory.records),
+        ("table_used_memory", memory.index),
+        ("num_entries", source.report.keys() as u64),
+        ("allocator_allocated", memory.used),
+        ("allocator_active", memory.used),
+        ("allocator_resident", memory.rss),
+    ]);
+    if !source.live.managed_service_info {
+        out.bytes("total_system_memory", usage::machine_memory_bytes().unwrap_or(0));
+    }
+    lua(out);
+    out.bytes("maxmemory", source.live.maxmemory);
+    out.field("maxmemory_policy", policy(source.live.maxmemory_policy));
+    out.field("cache_mode", if source.live.cache_mode { "cache" } else { "store" });
+    let apart = memory.rss.cast_signed().wrapping_sub(memory.used.cast_signed());
+    let ratio = memory.fragmentation();
+    out.field("allocator_frag_ratio", "1.00");
+    out.field("allocator_frag_bytes", 0);
+    out.field("allocator_rss_ratio", format_args!("{ratio:.2}"));
+    out.field("allocator_rss_bytes", apart);
+    out.field("rss_overhead_ratio", "1.00");
+    out.field("rss_overhead_bytes", 0);
+    out.field("mem_fragmentation_ratio", format_args!("{ratio:.2}"));
+    out.field("mem_fragmentation_bytes", apart);
+    out.zeros(&[
+        "mem_not_counted_for_evict",
+        "mem_replication_backlog",
+        "mem_total_replication_buffers",
+        "mem_clients_slaves",
+    ]);
+    out.field("mem_clients_normal", memory.clients);
+    out.zeros(&["mem_cluster_links", "mem_aof_buffer"]);
+    out.field("mem_allocator", "mimalloc+slab");
+    out.zeros(&[
+        "mem_overhead_db_hashtable_rehashing",
+        "active_defrag_running",
+        "lazyfree_pending_objects",
+        "lazyfreed_objects",
+    ]);
+}
+
+/// What scripts take: nothing until there are some.
+fn lua(out: &mut Text) {
+    out.zeros(&["used_memory_lua", "used_memory_vm_eval"]);
+    out.field("used_memory_lua_human", "0B");
+    out.zeros(&[
+        "used_memory_scripts_eval",
+        "number_of_cached_scripts",
+        "number_of_functions",
+        "number_of_libraries",
+        "used_memory_vm_functions",
+        "used_memory_vm_total",
+    ]);
+    out.field("used_memory_vm_total_human", "0B");
+    out.zeros(&["used_memory_functions", "used_memory_scripts"]);
+    out.field("used_memory_scripts_human", "0B");
+}
+
+fn policy(policy: Policy) -> &'static str {
+    match policy {
+        Policy::NoEviction => "noeviction",
+        Policy::AllKeysLru => "allkeys-lru",
+        Policy::AllKeysLfu => "allkeys-lfu",
+        Policy::AllKeysRandom => "allkeys-random",
+        Policy::VolatileLru => "volatile-lru",
+        Policy::VolatileLfu => "volatile-lfu",
+        Policy::VolatileRandom => "volatile-random",
+        Policy::VolatileTtl => "volatile-ttl",
+    }
+}
+
+/// INFO cpu.
+pub fn cpu(_: &Source<'_>, out: &mut Text) {
+    let mut pair = |names: [&str; 2], times: usage::CpuTimes| {
+        let seconds = |time: Duration| format!("{}.{:06}", time.as_secs(), time.subsec_micros());
+        out.field(names[0], seconds(times.system));
+        out.field(names[1], seconds(times.user));
+    };
+    pair(["used_cpu_sys", "used_cpu_user"], usage::cpu_times());
+    pair(["used_cpu_sys_children", "used_cpu_user_children"], usage::children_cpu_times());
+    pair(["used_cpu_sys_main_thread", "used_cpu_user_main_thread"], usage::thread_cpu_times());
+}
