@@ -10,8 +10,9 @@ use darter_store::tidy::Tidy;
 use crate::conn::Conn;
 use crate::core::Core;
 use crate::job::{BUDGET, Shards};
+use crate::output;
 use crate::report::rates::History;
-use crate::shared::{ShardCard, Shared};
+use crate::shared::{Mail, ShardCard, Shared};
 use crate::worker::lock;
 
 /// Index lines looked at in one visit to a shard: some tens of microseconds at most.
@@ -109,17 +110,22 @@ impl Room {
 }
 
 fn each_second(core: &mut Core, conns: &mut [Option<Box<Conn>>]) {
-    let timeout_ms = u64::from(core.live.timeout_s) * 1000;
     for conn in conns.iter_mut().flatten() {
         conn.refresh_card(core.now_ms);
         conn.rest();
-        let idle_ms = core.now_ms.saturating_sub(conn.card.active_ms.load(Relaxed));
-        if timeout_ms > 0 && idle_ms > timeout_ms && !conn.is_stalled && !conn.is_subscriber() {
-            core.shared
-                .door(core.thread)
-                .send(crate::shared::Mail::Kill { token: conn.token, client: conn.session.id });
+        if is_idle(core, conn) || output::is_over_limit(core, conn) || output::is_stuck(core, conn) {
+            let kill = Mail::Kill { token: conn.token, client: conn.session.id };
+            core.shared.door(core.thread).send(kill);
         }
     }
+}
+
+/// Whether a client has been silent for `timeout` seconds while it was its turn to speak.
+fn is_idle(core: &Core, conn: &Conn) -> bool {
+    let timeout_ms = u64::from(core.live.timeout_s) * 1000;
+    let idle_ms = core.now_ms.saturating_sub(conn.card.active_ms.load(Relaxed));
+    let only_listens = conn.is_subscriber() || conn.session.is_monitor;
+    timeout_ms > 0 && idle_ms > timeout_ms && !conn.is_stalled && !conn.is_postponed && !only_listens
 }
 
 /// Adds up the shards' memory and compares it with the limit.

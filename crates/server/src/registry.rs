@@ -25,6 +25,8 @@ pub enum Run {
 pub struct Entry {
     /// Its row.
     pub spec: Spec,
+    /// What clients call it: the row's name, unless `rename-command` gave it another.
+    pub called: Box<str>,
     /// Its body.
     pub run: Run,
     /// Its place in per-command statistics.
@@ -50,7 +52,7 @@ impl Entry {
         let is_cheap = is_single && (spec.flags.any(Flags::FAST) || spec.name == "set");
         let is_letters = spec.name.bytes().all(|byte| byte.is_ascii_lowercase());
         let is_open = spec.name == "debug";
-        Entry { spec, run, id, subs, is_single, is_open, is_letters, is_cheap }
+        Entry { spec, called: spec.name.into(), run, id, subs, is_single, is_open, is_letters, is_cheap }
     }
 
     /// The subcommand called `name`, in any case.
@@ -125,6 +127,15 @@ fn u32_at(name: &[u8], at: usize) -> u64 {
 impl Registry {
     /// Reads every family. Panics when a name is there twice: a mistake in the tables.
     pub fn build() -> Registry {
+        match Registry::build_renamed(&[]) {
+            Ok(registry) => registry,
+            Err(fault) => panic!("{fault}"),
+        }
+    }
+
+    /// As [`Registry::build`], with commands called otherwise: pairs of old and new name, a command with an empty new
+    /// name has none. Errors: one line about a name that is not there, or is there already.
+    pub fn build_renamed(renamed: &[(String, String)]) -> Result<Registry, String> {
         let mut rows: Vec<(Spec, Run)> = Vec::new();
         for family in FAMILIES {
             rows.extend(family.iter().map(|c| (c.spec, Run::Data(c.run))));
@@ -148,18 +159,32 @@ impl Registry {
         }
         for (id, (spec, run)) in rows.iter().enumerate().filter(|(_, (spec, _))| !spec.name.contains('|')) {
             let subs = subs.remove(spec.name).unwrap_or_default();
-            registry.add(Box::leak(Box::new(Entry::new(id, *spec, *run, subs))));
+            let mut entry = Entry::new(id, *spec, *run, subs);
+            if let Some(name) = new_name(renamed, spec.name) {
+                entry.called = name.into();
+                entry.is_letters = name.bytes().all(|byte| byte.is_ascii_alphabetic());
+            }
+            registry.add(Box::leak(Box::new(entry)))?;
         }
         assert!(subs.is_empty(), "subcommands without a container: {:?}", subs.keys());
         registry.entries.sort_by_key(|entry| entry.id);
-        registry
+        let is_known = |old: &str| registry.entries.iter().any(|e| e.spec.name.eq_ignore_ascii_case(old));
+        match renamed.iter().find(|(old, _)| !is_known(old)) {
+            Some((old, _)) => Err(format!("rename-command: no such command {old}")),
+            None => Ok(registry),
+        }
     }
 
-    fn add(&mut self, entry: &'static Entry) {
+    fn add(&mut self, entry: &'static Entry) -> Result<(), String> {
         self.entries.push(entry);
+        let name = entry.called.as_bytes();
+        if name.is_empty() {
+            return Ok(());
+        }
         self.commands.push(entry);
-        let name = entry.spec.name.as_bytes();
-        assert!(self.find(name).is_none(), "command {} is there twice", entry.spec.name);
+        if self.find(name).is_some() {
+            return Err(format!("command {} is there twice", entry.called));
+        }
         match Word::of(name) {
             Some(word) => {
                 let mut place = word.place();
@@ -169,9 +194,10 @@ impl Registry {
                 self.by_word[place] = Some((word, entry));
             }
             None => {
-                self.long_names.insert(name.to_vec(), entry);
+                self.long_names.insert(name.to_ascii_lowercase(), entry);
             }
         }
+        Ok(())
     }
 
     /// The command called `name`, in any case.
@@ -182,7 +208,7 @@ impl Registry {
         while let Some((there, entry)) = self.by_word[place] {
             if there == word {
                 // Letters fold to letters only; beside them other bytes can fold to the same word.
-                let is_same = entry.is_letters || entry.spec.name.as_bytes().eq_ignore_ascii_case(name);
+                let is_same = entry.is_letters || entry.called.as_bytes().eq_ignore_ascii_case(name);
                 return is_same.then_some(entry);
             }
             place = (place + 1) % TABLE_LEN;
@@ -206,6 +232,11 @@ impl Registry {
     }
 }
 
+/// What `renamed` makes of `name`; the last word counts.
+fn new_name<'a>(renamed: &'a [(String, String)], name: &str) -> Option<&'a str> {
+    renamed.iter().rev().find(|(old, _)| old.eq_ignore_ascii_case(name)).map(|(_, new)| new.as_str())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -221,5 +252,26 @@ mod tests {
         for wrong in ["", "ge", "gett", "g\x05t", "averyveryverylongname", "GE\u{0}T"] {
             assert!(registry.find(wrong.as_bytes()).is_none(), "{wrong:?}");
         }
+    }
+
+    #[test]
+    fn renamed_commands_go_by_their_new_names_only() {
+        let pairs = |list: &[(&str, &str)]| -> Vec<(String, String)> {
+            list.iter().map(|(old, new)| ((*old).to_owned(), (*new).to_owned())).collect()
+        };
+        let registry = Registry::build_renamed(&pairs(&[
+            ("SET", "Put"),
+            ("get", ""),
+            ("ping", "averyveryveryLONGname"),
+        ]))
+        .expect("names that exist");
+        let named = |name: &str| registry.find(name.as_bytes()).map(|e| e.spec.name);
+        assert_eq!(
+            (named("put"), named("PUT"), named("set"), named("get")),
+            (Some("set"), Some("set"), None, None)
+        );
+        assert_eq!((named("AveryveryverylongName"), named("ping")), (Some("ping"), None));
+        assert!(Registry::build_renamed(&pairs(&[("nosuch", "x")])).is_err());
+        assert!(Registry::build_renamed(&pairs(&[("set", "get")])).is_err());
     }
 }

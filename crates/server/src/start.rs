@@ -14,9 +14,10 @@ use darter_latch::Cell;
 use darter_reactor::signal::{Signal, Signals};
 use darter_reactor::{DriverChoice, ListenAddr, Reactor, cpu, process};
 use darter_store::Shard;
+use darter_store::change::Listeners;
 use darter_txn::{Part, Router};
 
-use crate::config::{Live, Settings};
+use crate::config::{Events, Live, Settings};
 use crate::job::Job;
 use crate::monitor::Monitors;
 use crate::pause::Pause;
@@ -122,11 +123,13 @@ pub fn build(settings: Arc<Settings>, live: &Live, threads: usize) -> io::Result
     let mut seeds = Rng::new(hasher.hash(b"seed"));
     let cells = (0..shards)
         .map(|id| {
-            let shard = Shard::new(live.dbnum as usize, seeds.next_u64(), hasher)?;
+            let mut shard = Shard::new(live.dbnum as usize, seeds.next_u64(), hasher)?;
+            shard.changes.listen(Listeners::NOTIFY, live.notify_keyspace_events != Events::NONE);
             Ok(Cell::<Part, Job>::new(id as u16, Part::new(shard)))
         })
         .collect::<io::Result<Vec<_>>>()?;
-    let registry = Registry::build();
+    let registry = Registry::build_renamed(&live.renamed_commands)
+        .map_err(|fault| io::Error::new(io::ErrorKind::InvalidInput, fault))?;
     let commands = registry.entries().len();
     let now = crate::core::unix_ms();
     Ok(Box::leak(Box::new(Shared {

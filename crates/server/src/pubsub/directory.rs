@@ -56,10 +56,13 @@ impl Spread {
     }
 }
 
+/// A pattern and who is subscribed to it.
+type Subscribed = (Arc<[u8]>, Spread);
+
 /// Patterns by the bytes they begin with literally; only those whose beginning a channel has are tried.
 #[derive(Debug, Default)]
 struct Patterns {
-    by_prefix: HashMap<Box<[u8]>, Vec<(Arc<[u8]>, Spread)>>,
+    by_prefix: HashMap<Box<[u8]>, Vec<Subscribed>>,
     // how many prefixes there are of each length
     prefix_lens: BTreeMap<usize, usize>,
     len: usize,
@@ -222,8 +225,8 @@ impl Directory {
         let mut found = Vec::new();
         for part in self.parts(kind) {
             let part = lock(part);
-            let matches = |name: &&Box<[u8]>| pattern.is_none_or(|p| glob::matches(p, name, false));
-            found.extend(part.keys().filter(matches).cloned());
+            let is_wanted = |name: &[u8]| pattern.is_none_or(|p| glob::matches(p, name, false));
+            found.extend(part.keys().filter(|name| is_wanted(name)).cloned());
         }
         found
     }

@@ -1,0 +1,449 @@
+//! Connections of a real server: login, protocol versions, CLIENT, MONITOR, pub/sub, notifications, limits.
+
+mod harness;
+
+use std::io::Write;
+use std::time::{Duration, Instant};
+
+use harness::{Client, Server, Value};
+
+fn text(value: Value) -> String {
+    match value {
+        Value::Text(text) | Value::Status(text) | Value::Error(text) => text,
+        other => panic!("no text: {other:?}"),
+    }
+}
+
+#[test]
+fn hello_switches_the_protocol_in_the_middle_of_a_pipeline() {
+    let server = Server::start(&[]);
+    let mut client = server.client();
+    client.send_all(&[
+        &["GET", "none"],
+        &["HELLO", "3"],
+        &["GET", "none"],
+        &["HELLO", "2"],
+        &["GET", "none"],
+    ]);
+    assert_eq!(client.read_line(), "$-1");
+    assert_eq!(client.read_line(), "%7");
+    let rest: Vec<String> = (0..25).map(|_| client.read_line()).collect();
+    assert_eq!(rest[..2], ["$6", "server"]);
+    assert_eq!(client.read_line(), "_");
+    assert_eq!(client.read_line(), "*14");
+    (0..25).for_each(|_| drop(client.read_line()));
+    assert_eq!(client.read_line(), "$-1");
+}
+
+#[test]
+fn hello_says_what_is_wrong() {
+    let server = Server::start(&[]);
+    let mut client = server.client();
+    for (command, wanted) in [
+        (&["HELLO", "4"] as &[&str], "NOPROTO unsupported protocol version"),
+        (&["HELLO", "x"], "ERR Protocol version is not an integer or out of range"),
+        (&["HELLO", "3", "SETNAME"], "ERR Syntax error in HELLO option 'SETNAME'"),
+        (&["HELLO", "3", "FOO", "x"], "ERR Syntax error in HELLO option 'FOO'"),
+        (
+            &["HELLO", "3", "SETNAME", "a b"],
+            "ERR Client names cannot contain spaces, newlines or special characters.",
+        ),
+        (
+            &["HELLO", "3", "AUTH", "joe", "x"],
+            "WRONGPASS invalid username-password pair or user is disabled.",
+        ),
+        (
+            &["AUTH", "x"],
+            "ERR AUTH <password> called without any password configured for the default user. Are you sure your \
+             configuration is correct?",
+        ),
+        (&["AUTH", "a", "b", "c"], "ERR syntax error"),
+    ] {
+        assert_eq!(client.call(command), Value::Error(wanted.to_owned()), "{command:?}");
+    }
+}
+
+#[test]
+fn nothing_runs_before_the_password() {
+    let server = Server::start(&["--requirepass", "secret"]);
+    let mut client = server.client();
+    let noauth = Value::Error("NOAUTH Authentication required.".to_owned());
+    assert_eq!(client.call(&["GET", "k"]), noauth);
+    assert_eq!(client.call(&["CLIENT", "LIST"]), noauth);
+    assert!(text(client.call(&["HELLO", "3"])).starts_with("NOAUTH HELLO must be called"));
+    assert!(text(client.call(&["AUTH", "wrong"])).starts_with("WRONGPASS"));
+    assert!(text(client.call(&["AUTH", "default", "secretx"])).starts_with("WRONGPASS"));
+    assert_eq!(client.call(&["GET", "k"]), noauth);
+    assert_eq!(client.call(&["AUTH", "secret"]), Value::ok());
+    assert_eq!(client.call(&["GET", "k"]), Value::Null);
+    assert_eq!(client.call(&["RESET"]), Value::Status("RESET".to_owned()));
+    assert_eq!(client.call(&["GET", "k"]), noauth);
+    assert!(matches!(client.call(&["HELLO", "2", "AUTH", "default", "secret"]), Value::Array(_)));
+    assert_eq!(client.call(&["GET", "k"]), Value::Null);
+}
+
+#[test]
+fn a_stranger_that_does_not_read_is_closed() {
+    let server = Server::start(&["--requirepass", "secret"]);
+    let mut stranger = server.client();
+    // The answers fill the socket's buffers and then pile up.
+    let began = Instant::now();
+    let flood = "GET a\r\n".repeat(20_000);
+    while began.elapsed() < Duration::from_secs(20) {
+        if stranger.stream().write_all(flood.as_bytes()).is_err() {
+            break;
+        }
+    }
+    let mut client = server.client();
+    client.call(&["AUTH", "secret"]);
+    let began = Instant::now();
+    while text(client.call(&["CLIENT", "LIST"])).lines().count() > 1 {
+        assert!(began.elapsed() < Duration::from_secs(10), "the stranger is still there");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn unknown_commands_are_repeated_up_to_a_length() {
+    let server = Server::start(&[]);
+    let mut client = server.client();
+    let long = "x".repeat(200);
+    let wanted = format!(
+        "ERR unknown command '{}', with args beginning with: '{}' ",
+        "x".repeat(128),
+        "x".repeat(128)
+    );
+    assert_eq!(client.call(&[&long, &long, "y"]), Value::Error(wanted));
+    assert_eq!(
+        client.call(&["nosuch", "a", "b"]),
+        Value::Error("ERR unknown command 'nosuch', with args beginning with: 'a' 'b' ".to_owned())
+    );
+    let wrong = "ERR unknown subcommand 'nosuch'. Try CLIENT HELP.";
+    assert_eq!(client.call(&["client", "nosuch"]), Value::Error(wrong.to_owned()));
+}
+
+#[test]
+fn http_is_cut_off_without_a_word() {
+    let server = Server::start(&[]);
+    for head in ["POST / HTTP/1.1\r\n", "Host: localhost\r\n"] {
+        let mut client = server.client();
+        client.stream().write_all(format!("{head}SET hacked 1\r\n").as_bytes()).expect("sent");
+        assert!(client.is_closed());
+    }
+    assert_eq!(server.client().call(&["GET", "hacked"]), Value::Null);
+}
+
+#[test]
+fn quit_answers_and_drops_what_follows() {
+    let server = Server::start(&[]);
+    let mut client = server.client();
+    client.send_all(&[&["SET", "a", "1"], &["QUIT"], &["SET", "a", "2"]]);
+    assert_eq!((client.read(), client.read()), (Value::ok(), Value::ok()));
+    assert!(client.is_closed());
+    assert_eq!(server.client().call(&["GET", "a"]), Value::Text("1".to_owned()));
+}
+
+#[test]
+fn client_list_tells_the_truth() {
+    let server = Server::start(&[]);
+    let (mut a, mut b) = (server.client(), server.client());
+    a.call(&["CLIENT", "SETNAME", "ann"]);
+    a.call(&["CLIENT", "SETINFO", "LIB-NAME", "lib"]);
+    a.call(&["CLIENT", "SETINFO", "LIB-VER", "1.2"]);
+    a.call(&["SELECT", "3"]);
+    a.call(&["HELLO", "3"]);
+    a.call(&["WATCH", "k1", "k2"]);
+    a.call(&["MULTI"]);
+    a.call(&["GET", "x"]);
+    let list = text(b.call(&["CLIENT", "LIST"]));
+    let line = list.lines().find(|line| line.contains(" name=ann ")).expect("ann is there");
+    for part in [
+        " db=3 ",
+        " flags=x ",
+        " multi=1 ",
+        " watch=2 ",
+        " cmd=get ",
+        " resp=3 ",
+        " lib-name=lib ",
+        " lib-ver=1.2 ",
+        " tot-cmds=8",
+    ] {
+        assert!(line.contains(part), "{part} in {line}");
+    }
+    let own = text(b.call(&["CLIENT", "INFO"]));
+    assert!(own.contains(" cmd=client|info ") && own.contains(" qbuf=26 "), "{own}");
+    let id = text(b.call(&["CLIENT", "INFO"])).split([' ', '=']).nth(1).map(str::to_owned).expect("an id");
+    assert_eq!(text(b.call(&["CLIENT", "LIST", "ID", &id])).lines().count(), 1);
+    assert_eq!(text(b.call(&["CLIENT", "LIST", "TYPE", "pubsub"])), "");
+    assert_eq!(
+        b.call(&["CLIENT", "LIST", "TYPE", "x"]),
+        Value::Error("ERR Unknown client type 'x'".to_owned())
+    );
+    assert_eq!(b.call(&["CLIENT", "LIST", "ID", "x"]), Value::Error("ERR Invalid client ID".to_owned()));
+}
+
+#[test]
+fn killed_clients_are_gone() {
+    let server = Server::start(&[]);
+    let (mut a, mut b) = (server.client(), server.client());
+    let Value::Int(id) = a.call(&["CLIENT", "ID"]) else { panic!("no id") };
+    assert_eq!(b.call(&["CLIENT", "KILL", "ID", &id.to_string()]), Value::Int(1));
+    assert_eq!(b.call(&["CLIENT", "KILL", "ID", &id.to_string()]), Value::Int(0));
+    assert!(a.is_closed());
+    assert_eq!(b.call(&["CLIENT", "KILL", "1.2.3.4:5"]), Value::Error("ERR No such client".to_owned()));
+    for wrong in [
+        &["CLIENT", "KILL", "ID", "0"] as &[&str],
+        &["CLIENT", "KILL", "MAXAGE", "0"],
+        &["CLIENT", "KILL", "a", "b"],
+    ] {
+        assert!(matches!(b.call(wrong), Value::Error(_)), "{wrong:?}");
+    }
+    // SKIPME no: the caller is answered first.
+    assert_eq!(b.call(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "no"]), Value::Int(1));
+    assert!(b.is_closed());
+}
+
+#[test]
+fn paused_commands_wait_and_run_once() {
+    let server = Server::start(&["--proactor_threads=2"]);
+    let mut admin = server.client();
+    let mut others: Vec<Client> = (0..6).map(|_| server.client()).collect();
+    assert_eq!(admin.call(&["CLIENT", "PAUSE", "60000", "WRITE"]), Value::ok());
+    others.iter_mut().for_each(|client| client.send_all(&[&["GET", "n"], &["SET", "n", "1"], &["GET", "n"]]));
+    others.iter_mut().for_each(|client| assert_eq!(client.read(), Value::Null));
+    std::thread::sleep(Duration::from_millis(50));
+    let list = text(admin.call(&["CLIENT", "LIST"]));
+    assert_eq!(list.lines().filter(|line| line.contains(" flags=b ")).count(), 6, "{list}");
+    assert_eq!(admin.call(&["GET", "n"]), Value::Null);
+    assert_eq!(admin.call(&["CLIENT", "UNPAUSE"]), Value::ok());
+    for client in &mut others {
+        assert_eq!((client.read(), client.read()), (Value::ok(), Value::Text("1".to_owned())));
+    }
+    let began = Instant::now();
+    assert_eq!(admin.call(&["CLIENT", "PAUSE", "150"]), Value::ok());
+    assert_eq!(others[0].call(&["PING"]), Value::Status("PONG".to_owned()));
+    let took = began.elapsed();
+    assert!(took >= Duration::from_millis(140) && took < Duration::from_millis(1000), "{took:?}");
+    for (wrong, fault) in [
+        (&["CLIENT", "PAUSE", "x"] as &[&str], "ERR timeout is not an integer or out of range"),
+        (&["CLIENT", "PAUSE", "-1"], "ERR timeout is negative"),
+        (&["CLIENT", "PAUSE", "1", "x"], "ERR CLIENT PAUSE mode must be WRITE or ALL"),
+        (&["CLIENT", "PAUSE", "9223372036854775807"], "ERR timeout is out of range"),
+    ] {
+        assert_eq!(admin.call(wrong), Value::Error(fault.to_owned()), "{wrong:?}");
+    }
+}
+
+#[test]
+fn replies_can_be_switched_off() {
+    let server = Server::start(&[]);
+    let mut client = server.client();
+    client.send_all(&[
+        &["CLIENT", "REPLY", "OFF"],
+        &["SET", "a", "1"],
+        &["NOSUCH"],
+        &["CLIENT", "REPLY", "ON"],
+    ]);
+    assert_eq!(client.read(), Value::ok());
+    client.send_all(&[&["CLIENT", "REPLY", "SKIP"], &["SET", "a", "2"], &["GET", "a"]]);
+    assert_eq!(client.read(), Value::Text("2".to_owned()));
+    client.send_all(&[&["CLIENT", "REPLY", "SKIP"], &["NOSUCH"], &["PING"]]);
+    assert_eq!(client.read(), Value::Status("PONG".to_owned()));
+}
+
+#[test]
+fn monitors_see_what_all_threads_run_but_no_passwords() {
+    let server = Server::start(&["--proactor_threads=2"]);
+    let mut monitor = server.client();
+    assert_eq!(monitor.call(&["MONITOR"]), Value::ok());
+    let mut clients: Vec<Client> = (0..4).map(|_| server.client()).collect();
+    for (at, client) in clients.iter_mut().enumerate() {
+        client.call(&["SELECT", "2"]);
+        client.call(&["SET", &format!("k{at}"), "a\"\n"]);
+        client.call(&["AUTH", "user", "secret"]);
+        client.call(&["CLIENT", "LIST"]);
+        client.call(&["HELLO", "2", "AUTH", "default", "secret", "SETNAME", "x"]);
+        client.call(&["MULTI"]);
+        client.call(&["GET", "k"]);
+        client.call(&["EXEC"]);
+    }
+    let lines: Vec<String> = (0..28).map(|_| monitor.read_line()).collect();
+    for at in 0..4 {
+        let shown = format!(r#"[2 {}] "SET" "k{at}" "a\"\n""#, clients[at].local());
+        assert!(
+            lines.iter().any(|line| line.starts_with('+') && line.ends_with(&shown)),
+            "{shown} in {lines:?}"
+        );
+    }
+    let all = lines.join("\n");
+    assert!(!all.contains("secret") && !all.contains("LIST"), "{all}");
+    assert!(all.contains(r#""HELLO" "2" "AUTH" "(redacted)" "(redacted)" "SETNAME" "x""#), "{all}");
+    assert_eq!(all.matches("\"EXEC\"").count(), 4);
+    assert_eq!(monitor.call(&["RESET"]), Value::Status("RESET".to_owned()));
+    clients[0].call(&["PING"]);
+    assert_eq!(monitor.call(&["PING"]), Value::Status("PONG".to_owned()));
+}
+
+#[test]
+fn messages_reach_every_subscriber_once_and_in_order() {
+    let server = Server::start(&["--proactor_threads=2"]);
+    let mut readers: Vec<Client> = (0..6).map(|_| server.client()).collect();
+    for (at, reader) in readers.iter_mut().enumerate() {
+        if at % 2 == 0 {
+            reader.call(&["HELLO", "3"]);
+        }
+        assert_eq!(reader.call(&["SUBSCRIBE", "ch"]), Value::array(&["subscribe", "ch", ":1"]));
+        assert_eq!(reader.call(&["PSUBSCRIBE", "c*"]), Value::array(&["psubscribe", "c*", ":2"]));
+    }
+    let mut writer = server.client();
+    for n in 0..500 {
+        writer.send_all(&[&["PUBLISH", "ch", &n.to_string()]]);
+    }
+    (0..500).for_each(|_| assert_eq!(writer.read(), Value::Int(12)));
+    for reader in &mut readers {
+        for n in 0..500 {
+            let n = n.to_string();
+            assert_eq!(reader.read(), Value::array(&["message", "ch", &n]));
+            assert_eq!(reader.read(), Value::array(&["pmessage", "c*", "ch", &n]));
+        }
+    }
+    assert_eq!(writer.call(&["PUBSUB", "NUMSUB", "ch", "no"]), Value::array(&["ch", ":6", "no", ":0"]));
+    assert_eq!(writer.call(&["PUBSUB", "NUMPAT"]), Value::Int(1));
+    drop(readers);
+    let began = Instant::now();
+    while writer.call(&["PUBLISH", "ch", "x"]) != Value::Int(0) {
+        assert!(began.elapsed() < Duration::from_secs(5), "closed clients are still subscribed");
+    }
+    assert_eq!(writer.call(&["PUBSUB", "CHANNELS"]), Value::Array(Vec::new()));
+}
+
+#[test]
+fn subscribed_clients_may_do_little_under_resp2() {
+    let server = Server::start(&[]);
+    let mut client = server.client();
+    client.call(&["SUBSCRIBE", "a"]);
+    assert_eq!(client.call(&["PING"]), Value::array(&["pong", ""]));
+    let wanted = "ERR Can't execute 'get': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed \
+                  in this context";
+    assert_eq!(client.call(&["GET", "k"]), Value::Error(wanted.to_owned()));
+    assert_eq!(client.call(&["SSUBSCRIBE", "a"]), Value::array(&["ssubscribe", "a", ":1"]));
+    assert_eq!(client.call(&["UNSUBSCRIBE"]), Value::array(&["unsubscribe", "a", ":0"]));
+    assert!(matches!(client.call(&["GET", "k"]), Value::Error(_)));
+    assert_eq!(server.client().call(&["SPUBLISH", "a", "m"]), Value::Int(1));
+    assert_eq!(client.read(), Value::array(&["smessage", "a", "m"]));
+    assert_eq!(client.call(&["SUNSUBSCRIBE"]), Value::array(&["sunsubscribe", "a", ":0"]));
+    assert_eq!(client.call(&["GET", "k"]), Value::Null);
+}
+
+#[test]
+fn a_message_to_oneself_follows_the_reply() {
+    let server = Server::start(&[]);
+    let mut client = server.client();
+    client.call(&["HELLO", "3"]);
+    client.call(&["SUBSCRIBE", "foo"]);
+    client.send_all(&[&["PUBLISH", "foo", "1"], &["PING"]]);
+    assert_eq!(client.read(), Value::Int(1));
+    assert_eq!(client.read(), Value::array(&["message", "foo", "1"]));
+    assert_eq!(client.read(), Value::Status("PONG".to_owned()));
+    client.send_all(&[&["MULTI"], &["PUBLISH", "foo", "2"], &["UNSUBSCRIBE", "foo"], &["EXEC"], &["PING"]]);
+    (0..3).for_each(|_| drop(client.read()));
+    let Value::Array(both) = client.read() else { panic!("no array") };
+    assert_eq!(both, [Value::Int(1), Value::array(&["unsubscribe", "foo", ":0"])]);
+    assert_eq!(client.read(), Value::array(&["message", "foo", "2"]));
+    assert_eq!(client.read(), Value::Status("PONG".to_owned()));
+}
+
+#[test]
+fn changes_of_keys_are_published() {
+    let server = Server::start(&["--notify-keyspace-events", "KEA", "--proactor_threads=2"]);
+    let (mut reader, mut writer) = (server.client(), server.client());
+    reader.call(&["PSUBSCRIBE", "__key*__:*"]);
+    writer.call(&["SELECT", "3"]);
+    for n in 0..20 {
+        let key = format!("k{n}");
+        writer.call(&["SET", &key, "v"]);
+        assert_eq!(
+            reader.read(),
+            Value::array(&["pmessage", "__key*__:*", &format!("__keyspace@3__:{key}"), "set"])
+        );
+        assert_eq!(reader.read(), Value::array(&["pmessage", "__key*__:*", "__keyevent@3__:set", &key]));
+    }
+}
+
+#[test]
+fn requests_that_never_end_are_cut_off() {
+    let server = Server::start(&["--client-query-buffer-limit", "2mb"]);
+    let mut client = server.client();
+    client.stream().write_all(b"*3\r\n$3\r\nSET\r\n$1\r\na\r\n$8000000\r\n").expect("sent");
+    let piece = vec![b'x'; 1 << 20];
+    let closed = (0..7).any(|_| client.stream().write_all(&piece).is_err());
+    assert!(closed || client.is_closed());
+    let server = Server::start(&["--max_multi_bulk_len", "20"]);
+    let mut client = server.client();
+    client.stream().write_all(b"*21\r\n").expect("sent");
+    assert_eq!(client.read(), Value::Error("ERR Protocol error: invalid multibulk length".to_owned()));
+    assert!(client.is_closed());
+}
+
+#[test]
+fn the_limit_of_clients_is_kept() {
+    let server = Server::start(&["--maxclients", "3"]);
+    let mut clients: Vec<Client> = Vec::new();
+    while clients.len() < 3 {
+        // The probe that found the server listening may still count.
+        let mut client = server.client();
+        if client.try_call(&["PING"]) == Some(Value::Status("PONG".to_owned())) {
+            clients.push(client);
+        }
+    }
+    let mut fourth = server.client();
+    assert_eq!(fourth.read(), Value::Error("ERR max number of clients reached".to_owned()));
+    assert!(fourth.is_closed());
+}
+
+#[test]
+fn idle_clients_are_closed_but_listeners_stay() {
+    let server = Server::start(&["--timeout", "1"]);
+    let (mut idle, mut listener) = (server.client(), server.client());
+    idle.call(&["PING"]);
+    listener.call(&["SUBSCRIBE", "a"]);
+    std::thread::sleep(Duration::from_millis(3500));
+    assert!(idle.is_closed());
+    assert_eq!(server.client().call(&["PUBLISH", "a", "b"]), Value::Int(1));
+    assert_eq!(listener.read(), Value::array(&["message", "a", "b"]));
+}
+
+#[test]
+fn subscribers_that_do_not_read_are_closed_at_the_limit() {
+    let server = Server::start(&["--client-output-buffer-limit", "pubsub 4mb 0 0"]);
+    let mut reader = server.client();
+    reader.call(&["SUBSCRIBE", "a"]);
+    let mut writer = server.client();
+    let message = "x".repeat(1 << 20);
+    let sent = (0..120).take_while(|_| writer.call(&["PUBLISH", "a", &message]) == Value::Int(1)).count();
+    assert!(sent < 120, "nothing stopped it");
+}
+
+#[test]
+fn renamed_commands_answer_to_their_new_name() {
+    let server = Server::start(&["--rename-command", "GET", "fetch", "--rename-command", "ECHO", ""]);
+    let mut client = server.client();
+    client.call(&["SET", "a", "1"]);
+    assert_eq!(client.call(&["FETCH", "a"]), Value::Text("1".to_owned()));
+    assert!(text(client.call(&["GET", "a"])).starts_with("ERR unknown command 'GET'"));
+    assert!(text(client.call(&["ECHO", "a"])).starts_with("ERR unknown command 'ECHO'"));
+}
+
+#[test]
+fn unix_sockets_serve_too() {
+    let path = std::env::temp_dir().join(format!("darter-test-{}.sock", std::process::id()));
+    let server = Server::start(&["--unixsocket", &path.to_string_lossy()]);
+    let mut stream = std::os::unix::net::UnixStream::connect(&path).expect("listening");
+    stream.write_all(b"CLIENT INFO\r\n").expect("sent");
+    stream.set_read_timeout(Some(Duration::from_secs(5))).expect("a timeout");
+    let mut buf = [0; 1024];
+    let n = std::io::Read::read(&mut stream, &mut buf).expect("an answer");
+    let line = String::from_utf8_lossy(&buf[..n]).into_owned();
+    assert!(line.contains(&format!(" addr={}:0 ", path.display())) && line.contains(" flags=U "), "{line}");
+    drop(server);
+}

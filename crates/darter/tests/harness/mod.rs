@@ -1,0 +1,194 @@
+//! A real server process on a loopback port, and a client that reads both protocols.
+
+#![allow(dead_code, reason = "each test file uses its part")]
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// A server that ends with the test.
+pub struct Server {
+    process: Child,
+    port: u16,
+}
+
+impl Server {
+    /// Starts a server with `flags` and waits until it listens.
+    pub fn start(flags: &[&str]) -> Server {
+        for _ in 0..5 {
+            let port = free_port();
+            let mut process = Command::new(env!("CARGO_BIN_EXE_darter"))
+                .args(["--bind", "127.0.0.1", "--save", "", "--port", &port.to_string()])
+                .args(flags)
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .spawn()
+                .expect("the server starts");
+            let began = Instant::now();
+            while began.elapsed() < Duration::from_secs(20) {
+                if TcpStream::connect(("127.0.0.1", port)).is_ok() {
+                    return Server { process, port };
+                }
+                if process.try_wait().expect("its state").is_some() {
+                    break;
+                }
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            let _ = process.kill();
+            let _ = process.wait();
+        }
+        panic!("the server does not listen");
+    }
+
+    /// A new connection.
+    pub fn client(&self) -> Client {
+        // The probe at the start may still count as a client.
+        let stream = TcpStream::connect(("127.0.0.1", self.port)).expect("a connection");
+        stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a timeout");
+        stream.set_nodelay(true).expect("an option");
+        Client { reader: BufReader::new(stream) }
+    }
+
+    /// Its port.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Its process.
+    pub fn pid(&self) -> u32 {
+        self.process.id()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    listener.local_addr().expect("its address").port()
+}
+
+/// A reply of either protocol.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Value {
+    /// A status line.
+    Status(String),
+    /// An error line.
+    Error(String),
+    /// An integer.
+    Int(i64),
+    /// A string.
+    Text(String),
+    /// No value.
+    Null,
+    /// An array, set, push, or a map as pairs.
+    Array(Vec<Value>),
+}
+
+impl Value {
+    /// `+OK`.
+    pub fn ok() -> Value {
+        Value::Status("OK".to_owned())
+    }
+
+    /// An array of strings; one that starts with `:` is an integer.
+    pub fn array(items: &[&str]) -> Value {
+        let value = |item: &&str| match item.strip_prefix(':') {
+            Some(digits) => Value::Int(digits.parse().expect("an integer")),
+            None => Value::Text((*item).to_owned()),
+        };
+        Value::Array(items.iter().map(value).collect())
+    }
+}
+
+/// A connection to the server.
+pub struct Client {
+    reader: BufReader<TcpStream>,
+}
+
+impl Client {
+    /// The socket, to write to it.
+    pub fn stream(&mut self) -> &mut TcpStream {
+        self.reader.get_mut()
+    }
+
+    /// Its own address.
+    pub fn local(&self) -> String {
+        self.reader.get_ref().local_addr().expect("an address").to_string()
+    }
+
+    /// Sends commands at once.
+    pub fn send_all(&mut self, commands: &[&[&str]]) {
+        let mut bytes = Vec::new();
+        for command in commands {
+            bytes.extend_from_slice(format!("*{}\r\n", command.len()).as_bytes());
+            for arg in *command {
+                bytes.extend_from_slice(format!("${}\r\n{arg}\r\n", arg.len()).as_bytes());
+            }
+        }
+        self.stream().write_all(&bytes).expect("sent");
+    }
+
+    /// Sends a command and reads its reply.
+    pub fn call(&mut self, command: &[&str]) -> Value {
+        self.send_all(&[command]);
+        self.read()
+    }
+
+    /// As [`Client::call`], for a server that may close the connection.
+    pub fn try_call(&mut self, command: &[&str]) -> Option<Value> {
+        let line = command.join(" ") + "\r\n";
+        self.stream().write_all(line.as_bytes()).ok()?;
+        self.reader.fill_buf().ok().filter(|bytes| !bytes.is_empty())?;
+        Some(self.read())
+    }
+
+    /// Reads a line without its end.
+    pub fn read_line(&mut self) -> String {
+        let mut line = Vec::new();
+        self.reader.read_until(b'\n', &mut line).expect("a line in time");
+        let line = line.strip_suffix(b"\r\n").expect("a whole line");
+        String::from_utf8_lossy(line).into_owned()
+    }
+
+    /// Reads one reply.
+    pub fn read(&mut self) -> Value {
+        let line = self.read_line();
+        let (kind, rest) = line.split_at(1);
+        let number = || rest.parse::<i64>().expect("a number");
+        match kind {
+            "+" => Value::Status(rest.to_owned()),
+            "-" => Value::Error(rest.to_owned()),
+            ":" => Value::Int(number()),
+            "_" => Value::Null,
+            "," | "#" | "(" => Value::Text(rest.to_owned()),
+            "$" | "=" => {
+                let Ok(len) = usize::try_from(number()) else { return Value::Null };
+                let mut bytes = vec![0; len + 2];
+                self.reader.read_exact(&mut bytes).expect("a string in time");
+                let text = String::from_utf8_lossy(&bytes[..len]).into_owned();
+                Value::Text(if kind == "=" { text[4..].to_owned() } else { text })
+            }
+            "*" | "~" | ">" | "%" => {
+                let Ok(len) = usize::try_from(number()) else { return Value::Null };
+                let len = if kind == "%" { len * 2 } else { len };
+                Value::Array((0..len).map(|_| self.read()).collect())
+            }
+            _ => panic!("no reply: {line:?}"),
+        }
+    }
+
+    /// Whether the server closes the connection without saying more; waits for it.
+    pub fn is_closed(&mut self) -> bool {
+        let mut rest = Vec::new();
+        match self.reader.read_to_end(&mut rest) {
+            Ok(_) => rest.is_empty(),
+            Err(error) => error.kind() == std::io::ErrorKind::ConnectionReset,
+        }
+    }
+}
