@@ -371,6 +371,37 @@ fn changes_of_keys_are_published() {
 }
 
 #[test]
+fn notifications_begin_and_end_with_the_setting() {
+    let server = Server::start(&["--proactor_threads=2"]);
+    let (mut reader, mut writer, mut admin) = (server.client(), server.client(), server.client());
+    reader.call(&["PSUBSCRIBE", "__keyevent*"]);
+    for round in 0..20 {
+        for (setting, is_on) in [("KEA", true), ("", false), ("Kg", false), ("Ex", false), ("E$", true)] {
+            assert_eq!(admin.call(&["CONFIG", "SET", "notify-keyspace-events", setting]), Value::ok());
+            let key = format!("{setting}{round}");
+            writer.call(&["SET", &key, "v"]);
+            if is_on {
+                let wanted = Value::array(&["pmessage", "__keyevent*", "__keyevent@0__:set", &key]);
+                assert_eq!(reader.read(), wanted);
+            }
+        }
+    }
+    assert_eq!(reader.call(&["PING"]), Value::array(&["pong", ""]));
+}
+
+#[test]
+fn a_password_set_later_is_for_new_clients() {
+    let server = Server::start(&[]);
+    let mut old = server.client();
+    assert_eq!(old.call(&["CONFIG", "SET", "requirepass", "secret"]), Value::ok());
+    assert_eq!(old.call(&["GET", "k"]), Value::Null);
+    let mut new = server.client();
+    assert!(text(new.call(&["GET", "k"])).starts_with("NOAUTH"));
+    assert_eq!(old.call(&["CONFIG", "SET", "requirepass", ""]), Value::ok());
+    assert_eq!(new.call(&["GET", "k"]), Value::Null);
+}
+
+#[test]
 fn requests_that_never_end_are_cut_off() {
     let server = Server::start(&["--client-query-buffer-limit", "2mb"]);
     let mut client = server.client();
