@@ -15,15 +15,16 @@ mod growth;
 mod scan;
 #[cfg(test)]
 mod tests;
+mod write;
 
-use darter_slab::{Arena, Handle};
+use darter_slab::Arena;
 
 pub use crate::pack::{EntryRef, Full, Kind};
 pub use expire::Expired;
 pub use scan::Iter;
 
-use crate::entry::{self, Coded, EXPIRY_MS_MAX, Item};
-use crate::pack::{Head, New, Pack, Place};
+use crate::entry::{Coded, EXPIRY_MS_MAX, Item};
+use crate::pack::Pack;
 use crate::spill::Spill;
 use directory::{Bytes, Directory};
 use expire::Times;
@@ -172,7 +173,7 @@ impl Table {
         Ok(Inserted::New)
     }
 
-    /// Removes `key`; whether it was there. `hasher` is not needed: packs are merged as they are.
+    /// Removes `key`; whether it was there.
     pub fn remove(&mut self, arena: &mut Arena, hash: u64, key: &[u8]) -> bool {
         let x = place_of(hash);
         let h = self.directory.find(arena, x);
@@ -266,304 +267,6 @@ impl Expiry {
     }
 }
 
-impl Table {
-    #[inline(never)]
-    fn insert_first(
-        &mut self,
-        arena: &mut Arena,
-        x: u64,
-        key: Coded<'_>,
-        value: Coded<'_>,
-        expiry: Expiry,
-    ) -> Result<(), Full> {
-        let value_len = if self.kind == Kind::Keys { 0 } else { value.len() };
-        let pack = Pack::create(arena, 0, false, FIRST_PACK_BYTES + key.len() + value_len)?;
-        self.count_in(arena, pack);
-        self.directory.root = pack;
-        match self.append(arena, x, pack, key, value, expiry) {
-            Ok(_) => Ok(()),
-            Err(full) => {
-                self.count_out(arena, pack);
-                arena.free(pack);
-                self.directory = Directory::EMPTY;
-                Err(full)
-            }
-        }
-    }
-
-    /// Makes room for an entry of `len` bytes in pack `h`, which holds `x`, if nothing else would have to move;
-    /// the pack's handle if so.
-    #[inline]
-    fn room_within(&mut self, arena: &mut Arena, x: u64, h: Handle, len: usize) -> Option<Handle> {
-        let head = Pack::open(arena, h).head();
-        if !Pack::has_open_group(head) {
-            return None;
-        }
-        let size = arena.size(h);
-        if head.used() + len <= size {
-            return Some(h);
-        }
-        let moved = Pack::make_room(arena, h, len).ok()?;
-        self.moved(arena, x, h, size, moved);
-        Some(moved)
-    }
-
-    #[inline(never)]
-    fn append(
-        &mut self,
-        arena: &mut Arena,
-        x: u64,
-        h: Handle,
-        key: Coded<'_>,
-        value: Coded<'_>,
-        expiry: Expiry,
-    ) -> Result<(Handle, Head), Full> {
-        let value = (self.kind == Kind::KeysAndValues).then_some(value);
-        let mut new = New { key, value, expiry_ms: expiry.ms(), spilled: false };
-        if key.is_long() || value.is_some_and(|v| v.is_long()) {
-            return self.append_long(arena, x, h, new);
-        }
-        self.append_coded(arena, x, h, &mut new)
-    }
-
-    #[inline]
-    fn append_coded(
-        &mut self,
-        arena: &mut Arena,
-        x: u64,
-        h: Handle,
-        new: &mut New<'_>,
-    ) -> Result<(Handle, Head), Full> {
-        if self.len == u32::MAX {
-            return Err(Full);
-        }
-        let size = arena.size(h);
-        let (moved, head) = Pack::append(arena, h, x, new)?;
-        self.moved(arena, x, h, size, moved);
-        self.len += 1;
-        if let Some(ms) = new.expiry_ms {
-            self.note_expiry(ms);
-        }
-        Ok((moved, head))
-    }
-
-    #[cold]
-    fn append_long(
-        &mut self,
-        arena: &mut Arena,
-        x: u64,
-        h: Handle,
-        mut new: New<'_>,
-    ) -> Result<(Handle, Head), Full> {
-        new.key = self.spill_item(arena, new.key)?;
-        if let Some(value) = new.value {
-            match self.spill_item(arena, value) {
-                Ok(value) => new.value = Some(value),
-                Err(full) => {
-                    self.unspill_item(arena, &new.key);
-                    return Err(full);
-                }
-            }
-        }
-        new.spilled = true;
-        self.append_coded(arena, x, h, &mut new).inspect_err(|_| {
-            self.unspill_item(arena, &new.key);
-            if let Some(value) = new.value {
-                self.unspill_item(arena, &value);
-            }
-        })
-    }
-
-    /// Replaces the value of the entry at `place`.
-    #[inline]
-    fn overwrite(
-        &mut self,
-        arena: &mut Arena,
-        x: u64,
-        h: Handle,
-        place: Place,
-        value: Coded<'_>,
-        expiry: Expiry,
-    ) -> Result<(), Full> {
-        if expiry != Expiry::Keep {
-            return self.overwrite_both(arena, x, h, place, value, expiry);
-        }
-        if self.kind == Kind::KeysAndValues {
-            self.write_value(arena, x, h, place, value)?;
-        }
-        Ok(())
-    }
-
-    /// Replaces the value and the expiry time of the entry at `place`.
-    #[inline(never)]
-    fn overwrite_both(
-        &mut self,
-        arena: &mut Arena,
-        x: u64,
-        mut h: Handle,
-        mut place: Place,
-        value: Coded<'_>,
-        expiry: Expiry,
-    ) -> Result<(), Full> {
-        let value = self.spill_item(arena, value)?;
-        if expiry.ms().is_some() {
-            // All room at once, so that nothing is half done when there is none.
-            let size = arena.size(h);
-            let room = value.len() + entry::EXPIRY_BYTES * 2;
-            let moved = Pack::make_room(arena, h, room).inspect_err(|_| self.unspill_item(arena, &value))?;
-            self.moved(arena, x, h, size, moved);
-            (h, place) = self.write_expiry(arena, x, moved, place, expiry)?;
-        }
-        if self.kind == Kind::KeysAndValues {
-            h = self.write_value(arena, x, h, place, value)?;
-        }
-        if expiry == Expiry::Clear {
-            self.write_expiry(arena, x, h, place, expiry)?;
-        }
-        Ok(())
-    }
-
-    fn write_value(
-        &mut self,
-        arena: &mut Arena,
-        x: u64,
-        h: Handle,
-        place: Place,
-        value: Coded<'_>,
-    ) -> Result<Handle, Full> {
-        let value = self.spill_item(arena, value)?;
-        let (at, old) = Pack::open(arena, h).value_place(place.at);
-        let mut freed = [0; entry::SPILLED_BYTES];
-        let was_spilled = entry::is_spilled(&arena.tail(h)[at..]);
-        if was_spilled {
-            freed.copy_from_slice(&arena.tail(h)[at..at + old]);
-        }
-        let size = arena.size(h);
-        let moved = match Pack::resize(arena, h, place.index, at, old, value.len()) {
-            Ok(moved) => moved,
-            Err(full) => {
-                self.unspill_item(arena, &value);
-                return Err(full);
-            }
-        };
-        Pack::write_item(arena, moved, at, &value, value.is_spilled());
-        self.moved(arena, x, h, size, moved);
-        if was_spilled {
-            self.release_item(arena, &freed);
-        }
-        Ok(moved)
-    }
-
-    fn write_expiry(
-        &mut self,
-        arena: &mut Arena,
-        x: u64,
-        h: Handle,
-        place: Place,
-        expiry: Expiry,
-    ) -> Result<(Handle, Place), Full> {
-        let expiry_ms = expiry.ms();
-        let size = arena.size(h);
-        let moved = Pack::set_expiry(arena, h, place, expiry_ms)?;
-        self.moved(arena, x, h, size, moved);
-        if let Some(ms) = expiry_ms {
-            self.note_expiry(ms);
-        }
-        let at = Pack::open(arena, moved).offset(place.index, self.kind);
-        Ok((moved, Place { at, ..place }))
-    }
-
-    /// Takes the entry at `place` of pack `h` out, with what it holds out of line.
-    fn take_out(&mut self, arena: &mut Arena, x: u64, h: Handle, place: Place) {
-        if Pack::open(arena, h).head().spilled() {
-            let mut bytes = self.take_bytes();
-            self.release_entry(arena, &mut bytes, h, place.at);
-            self.put_bytes(bytes);
-        }
-        let size = arena.size(h);
-        let moved = Pack::remove(arena, h, place, self.kind);
-        self.moved(arena, x, h, size, moved);
-        self.len -= 1;
-    }
-
-    /// Books that pack `h` of `size` bytes, which holds `x`, is now `moved`.
-    #[inline]
-    fn moved(&mut self, arena: &mut Arena, x: u64, h: Handle, size: usize, moved: Handle) {
-        if moved != h {
-            let depth = Pack::open(arena, moved).head().depth();
-            self.directory.replace(arena, x, depth, moved);
-            self.granules -= (size / 8) as u32;
-            self.count_in(arena, moved);
-        }
-    }
-
-    fn spill_item<'k>(&mut self, arena: &mut Arena, item: Coded<'k>) -> Result<Coded<'k>, Full> {
-        if !item.is_long() {
-            return Ok(item);
-        }
-        let item = item.spill(arena, &mut self.spill).ok_or(Full)?;
-        if let Some(h) = item.block() {
-            self.count_in(arena, h);
-        }
-        Ok(item)
-    }
-
-    /// Takes back what [`Table::spill_item`] did.
-    fn unspill_item(&mut self, arena: &mut Arena, item: &Coded<'_>) {
-        let mut bytes = [0; entry::SPILLED_BYTES];
-        if item.is_spilled() {
-            item.write(&mut bytes);
-            self.release_item(arena, &bytes);
-        }
-    }
-
-    fn release_item(&mut self, arena: &mut Arena, encoded: &[u8]) {
-        if let Some(h) = entry::release(encoded, &mut self.spill) {
-            self.count_out(arena, h);
-            arena.free(h);
-        }
-    }
-
-    /// Frees what the items of the entry at `at` hold out of line.
-    fn release_entry(&mut self, arena: &mut Arena, bytes: &mut Bytes, h: Handle, at: usize) {
-        for item in Pack::open(arena, h).spilled_items(at, self.kind).into_iter().flatten() {
-            if let Some(block) = entry::release(&item, &mut self.spill) {
-                bytes.free(arena, block);
-            }
-        }
-    }
-
-    /// Frees what all items of a pack hold out of line; returns its number of entries.
-    fn release_items(&mut self, arena: &mut Arena, bytes: &mut Bytes, h: Handle) -> u32 {
-        let head = Pack::open(arena, h).head();
-        if head.spilled() {
-            let mut at = Pack::open(arena, h).first_at();
-            for _ in 0..head.len() {
-                self.release_entry(arena, bytes, h, at);
-                at += Pack::open(arena, h).entry_len(at, self.kind);
-            }
-        }
-        head.len() as u32
-    }
-
-    fn take_bytes(&mut self) -> Bytes {
-        Bytes(self.granules as usize * 8)
-    }
-
-    fn put_bytes(&mut self, bytes: Bytes) {
-        self.granules = (bytes.0 / 8) as u32;
-    }
-
-    #[inline]
-    fn count_in(&mut self, arena: &Arena, h: Handle) {
-        self.granules += (arena.size(h) / 8) as u32;
-    }
-
-    fn count_out(&mut self, arena: &Arena, h: Handle) {
-        self.granules -= (arena.size(h) / 8) as u32;
-    }
-}
-
 /// The place of a hash: `u + c * u * (1 - u)` for the hash as a fraction u of one, close to `log2(1 + u)`.
 #[inline]
 fn place_of(hash: u64) -> u64 {
@@ -575,5 +278,3 @@ fn place_of(hash: u64) -> u64 {
 const BEND: u128 = 0x5810_624D_D2F1_A800;
 /// Deepest pack: scan cursors have 48 bits.
 const DEPTH_MAX: u32 = 48;
-/// Header and fingerprint of a pack of one entry.
-const FIRST_PACK_BYTES: usize = 5;

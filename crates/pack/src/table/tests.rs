@@ -284,7 +284,7 @@ fn scan_under(seed: u64, start: u64, end: u64) {
 
 #[test]
 fn a_scan_gives_every_entry_that_stays() {
-    for seed in 0..20 {
+    for seed in 0..6 {
         scan_under(seed, 1000, 100_000);
         scan_under(seed, 30_000, 100_000);
         scan_under(seed, 30_000, 0);
