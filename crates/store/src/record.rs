@@ -390,6 +390,7 @@ impl<'a> Record<'a> {
     }
 
     /// Bytes the record takes, without the slack of its block.
+    #[cfg(test)]
     pub(crate) fn encoded_len(self) -> usize {
         let at = self.payload_at();
         let payload = &self.tail[at..];

@@ -88,6 +88,7 @@ pub const RULES: &[Rule] = &[
     rule("EXPIRETIME", Compare::Near(1), CLOCK),
     rule("PEXPIRETIME", Compare::Near(5), CLOCK),
     rule("OBJECT IDLETIME", Compare::Kind, "Darter keeps no time of the last use per key and answers 0"),
+    rule("DBSIZE", Compare::Near(3), "dead keys that nobody asks for are removed at different moments"),
     rule("XPENDING", Compare::Near(50), CLOCK),
     rule("XINFO CONSUMERS", Compare::Near(50), CLOCK),
     rule_with("XINFO", "FULL", Compare::Shape, CLOCK),

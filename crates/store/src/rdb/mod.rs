@@ -3,8 +3,10 @@
 //! Called by DUMP, RESTORE, COPY and RENAME, and by `persist` for whole files. What is read is outside
 //! data: every length is checked against the bytes that are there before anything is allocated.
 
+mod compact;
 mod lzf;
 mod object;
+mod packed;
 mod source;
 #[cfg(test)]
 mod tests;

@@ -7,7 +7,7 @@ use darter_pack::tree::List;
 use darter_pack::tree::list::End;
 use darter_slab::Arena;
 
-use super::{Corrupt, Source, text};
+use super::{Corrupt, Source, compact, text};
 use crate::object::{Collection, Object};
 
 const TYPE_LIST: u8 = 1;
@@ -54,12 +54,12 @@ pub fn read_object(
         TYPE_HASH | TYPE_HASH_WITH_TTL => filled(Table::new(Kind::KeysAndValues), arena, |table, arena| {
             read_hash(table, source, arena, hasher, kind == TYPE_HASH_WITH_TTL)
         }),
-        _ => Err(Corrupt),
+        _ => compact::read(kind, source, arena, hasher),
     }
 }
 
 /// `collection` after `fill`; when that fails or leaves it empty, its blocks are given back.
-fn filled<T: Collection>(
+pub(super) fn filled<T: Collection>(
     mut collection: T,
     arena: &mut Arena,
     fill: impl FnOnce(&mut T, &mut Arena) -> Result<(), Corrupt>,

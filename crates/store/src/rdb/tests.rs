@@ -1,4 +1,7 @@
-use super::{Corrupt, Source, lzf, open, seal, write_length, write_text};
+use darter_base::hash::KeyHasher;
+use darter_slab::Arena;
+
+use super::{Corrupt, Source, lzf, open, read_object, seal, type_of, write_length, write_object, write_text};
 
 fn text_back(text: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
@@ -98,4 +101,118 @@ fn a_sealed_payload_opens_and_a_changed_one_does_not() {
     for len in 0..payload.len() {
         assert!(open(&payload[..len]).is_err(), "length {len}");
     }
+}
+
+fn hex(text: &str) -> Vec<u8> {
+    let digit = |byte: u8| char::from(byte).to_digit(16).expect("a hexadecimal digit") as u8;
+    text.as_bytes().chunks(2).map(|pair| digit(pair[0]) << 4 | digit(pair[1])).collect()
+}
+
+/// Dumps made by Redis 7.0.15.
+const REDIS_STRINGS: [(&str, &str); 5] = [
+    (
+        "00c30b3c0361626361e02d020162630a006f6029e4afd764ac",
+        "abcabcabcabcabcabcabcabcabcabcabcabcabcabcabcabcabcabcabcabc",
+    ),
+    ("00c0fb0a0049c4c6f4d7263f68", "-5"),
+    ("00c12c010a00954261f265825c10", "300"),
+    ("00c290eefeff0a002875de7b13eb2800", "-70000"),
+    ("000568656c6c6f0a006372df766534200a", "hello"),
+];
+
+#[test]
+fn strings_of_redis_are_read() {
+    for (payload, text) in REDIS_STRINGS {
+        let payload = hex(payload);
+        let mut source = open(&payload).expect("the checksum is right");
+        assert_eq!(source.byte(), Ok(0));
+        assert_eq!(source.text().as_deref(), Ok(text.as_bytes()));
+        assert_eq!(source.left(), 0);
+    }
+}
+
+/// The elements of a dump as we write it back: one after another.
+fn elements_of(payload: &[u8]) -> Vec<String> {
+    let (mut arena, hasher) = (Arena::new().expect("address space"), KeyHasher::new(7));
+    let mut source = open(payload).expect("the checksum is right");
+    let kind = source.byte().expect("a type");
+    let mut object = read_object(kind, &mut source, &mut arena, hasher).expect("a value");
+    assert_eq!(source.left(), 0);
+    let mut out = Vec::new();
+    write_object(&object, &arena, &mut out);
+    let again = read_object(type_of(&object), &mut Source::new(&out), &mut arena, hasher);
+    again.expect("what was written reads").clear(&mut arena);
+    object.clear(&mut arena);
+    assert_eq!(arena.used_bytes(), 0);
+    let mut source = Source::new(&out);
+    source.count().expect("a count");
+    let mut elements = Vec::new();
+    while source.left() > 0 {
+        elements.push(String::from_utf8_lossy(&source.text().expect("an element")).into_owned());
+    }
+    elements
+}
+
+const REDIS_LIST: &str = "120102c3404440851f850000000e008161020101dfff027f01c08002cfff02d00002f1001003f1ff7f0c03f200008004f2ffff7f04\
+    f3ff20050105f420054000047f09e04678e03c000148ff0a00ae3a9153e086e3fe";
+
+#[test]
+fn lists_of_redis_are_read() {
+    let ints = "a 1 -1 127 128 4095 -4096 4096 32767 -8388608 8388607 2147483647 9223372036854775807";
+    let mut expected: Vec<String> = ints.split(' ').map(str::to_owned).collect();
+    expected.push("x".repeat(70));
+    assert_eq!(elements_of(&hex(&REDIS_LIST.replace([' ', '\n'], ""))), expected);
+}
+
+#[test]
+fn hashes_of_redis_are_read() {
+    let payload = hex("1012120000000400816602817602816e022a01ff0a00ff30e87f7262d991");
+    let mut elements = elements_of(&payload);
+    elements.sort();
+    assert_eq!(elements, ["42", "f", "n", "v"]);
+}
+
+#[test]
+fn ziplists_are_read() {
+    // a list as Redis 6 saves it: "ab", 3, -7, 300, 70000, 2^40
+    let mut body = vec![10];
+    let entries: &[&[u8]] = &[
+        &[0, 2, b'a', b'b'],
+        &[4, 0xf4],
+        &[2, 0xfe, 0xf9],
+        &[3, 0xc0, 0x2c, 0x01],
+        &[4, 0xf0, 0x70, 0x11, 0x01],
+        &[5, 0xe0, 0, 0, 0, 0, 0, 1, 0, 0],
+    ];
+    let entries = entries.concat();
+    let total = 10 + entries.len() + 1;
+    let head = [&(total as u32).to_le_bytes()[..], &[0; 4], &[6, 0]].concat();
+    write_text(&mut body, &[&head[..], &entries, &[0xff]].concat());
+    seal(&mut body);
+    assert_eq!(elements_of(&body), ["ab", "3", "-7", "300", "70000", "1099511627776"]);
+}
+
+#[test]
+fn damaged_compact_forms_are_refused_and_leave_nothing() {
+    let (mut arena, hasher) = (Arena::new().expect("address space"), KeyHasher::new(7));
+    let list = hex(&REDIS_LIST.replace([' ', '\n'], ""));
+    let hash = hex("1012120000000400816602817602816e022a01ff0a00ff30e87f7262d991");
+    for payload in [&list[..], &hash] {
+        let body = &payload[..payload.len() - 10];
+        for at in 1..body.len() {
+            let mut cut = Source::new(&body[1..at]);
+            assert!(read_object(body[0], &mut cut, &mut arena, hasher).is_err());
+            for bit in 0..8 {
+                let mut changed = body.to_vec();
+                changed[at] ^= 1 << bit;
+                // it may still be a value, but it must not be a surprise
+                if let Ok(mut object) =
+                    read_object(changed[0], &mut Source::new(&changed[1..]), &mut arena, hasher)
+                {
+                    object.clear(&mut arena);
+                }
+            }
+        }
+    }
+    assert_eq!(arena.used_bytes(), 0);
 }

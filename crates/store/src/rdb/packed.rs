@@ -1,0 +1,137 @@
+//! The compact forms in which Redis saves small collections: listpack and ziplist.
+//!
+//! Each is one string of the file, handed over whole; what is read is not trusted.
+
+use darter_pack::entry::Item;
+
+use super::{Corrupt, Source};
+
+/// What a compact string is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Form {
+    /// Since Redis 7.
+    Listpack,
+    /// Before Redis 7.
+    Ziplist,
+}
+
+/// Visits the elements of `bytes` in order.
+///
+/// Errors: the bytes are damaged, or `visit` said so.
+pub fn each(
+    form: Form,
+    bytes: &[u8],
+    visit: &mut impl FnMut(Item<'_>) -> Result<(), Corrupt>,
+) -> Result<(), Corrupt> {
+    match form {
+        Form::Listpack => each_of_listpack(bytes, visit),
+        Form::Ziplist => each_of_ziplist(bytes, visit),
+    }
+}
+
+fn each_of_listpack(
+    bytes: &[u8],
+    visit: &mut impl FnMut(Item<'_>) -> Result<(), Corrupt>,
+) -> Result<(), Corrupt> {
+    let mut source = Source::new(bytes);
+    let total = u32::from_le_bytes(source.array()?);
+    if total as usize != bytes.len() {
+        return Err(Corrupt);
+    }
+    source.array::<2>()?;
+    loop {
+        let before = source.left();
+        let first = source.byte()?;
+        if first == 0xff {
+            return if source.left() == 0 { Ok(()) } else { Err(Corrupt) };
+        }
+        let item = listpack_item(first, &mut source)?;
+        // the same length again, for reading backwards
+        source.take(back_len(before - source.left()))?;
+        visit(item)?;
+    }
+}
+
+fn listpack_item<'a>(first: u8, source: &mut Source<'a>) -> Result<Item<'a>, Corrupt> {
+    Ok(match first {
+        0..=0x7f => Item::Int(i64::from(first)),
+        0x80..=0xbf => Item::of(source.take(usize::from(first & 0x3f))?),
+        0xc0..=0xdf => {
+            let low13 = i16::from(first & 0x1f) << 8 | i16::from(source.byte()?);
+            // the 13th bit is the sign
+            Item::Int(i64::from(low13 << 3 >> 3))
+        }
+        0xe0..=0xef => {
+            let len = usize::from(first & 0x0f) << 8 | usize::from(source.byte()?);
+            Item::of(source.take(len)?)
+        }
+        0xf0 => {
+            let len = u32::from_le_bytes(source.array()?);
+            Item::of(source.take(len as usize)?)
+        }
+        0xf1 => Item::Int(i64::from(i16::from_le_bytes(source.array()?))),
+        0xf2 => Item::Int(int24(source)?),
+        0xf3 => Item::Int(i64::from(i32::from_le_bytes(source.array()?))),
+        0xf4 => Item::Int(i64::from_le_bytes(source.array()?)),
+        0xf5..=0xff => return Err(Corrupt),
+    })
+}
+
+fn int24(source: &mut Source<'_>) -> Result<i64, Corrupt> {
+    let [a, b, c] = source.array()?;
+    Ok(i64::from(i32::from_le_bytes([0, a, b, c]) >> 8))
+}
+
+/// Bytes that a listpack's entry of `len` bytes is followed by.
+fn back_len(len: usize) -> usize {
+    match len {
+        0..=127 => 1,
+        128..=16_383 => 2,
+        16_384..=2_097_151 => 3,
+        2_097_152..=268_435_455 => 4,
+        _ => 5,
+    }
+}
+
+fn each_of_ziplist(
+    bytes: &[u8],
+    visit: &mut impl FnMut(Item<'_>) -> Result<(), Corrupt>,
+) -> Result<(), Corrupt> {
+    let mut source = Source::new(bytes);
+    let total = u32::from_le_bytes(source.array()?);
+    if total as usize != bytes.len() {
+        return Err(Corrupt);
+    }
+    // offset of the last entry, number of entries
+    source.array::<6>()?;
+    loop {
+        match source.byte()? {
+            0xff => return if source.left() == 0 { Ok(()) } else { Err(Corrupt) },
+            0xfe => drop(source.array::<4>()?),
+            _ => {}
+        }
+        visit(ziplist_item(&mut source)?)?;
+    }
+}
+
+fn ziplist_item<'a>(source: &mut Source<'a>) -> Result<Item<'a>, Corrupt> {
+    let first = source.byte()?;
+    Ok(match first {
+        0..=0x3f => Item::of(source.take(usize::from(first))?),
+        0x40..=0x7f => {
+            let len = usize::from(first & 0x3f) << 8 | usize::from(source.byte()?);
+            Item::of(source.take(len)?)
+        }
+        0x80..=0xbf => {
+            let len = u32::from_be_bytes(source.array()?);
+            Item::of(source.take(len as usize)?)
+        }
+        0xc0 => Item::Int(i64::from(i16::from_le_bytes(source.array()?))),
+        0xd0 => Item::Int(i64::from(i32::from_le_bytes(source.array()?))),
+        0xe0 => Item::Int(i64::from_le_bytes(source.array()?)),
+        0xf0 => Item::Int(int24(source)?),
+        0xf1..=0xfd => Item::Int(i64::from(first & 0x0f) - 1),
+        0xfe => Item::Int(i64::from(i8::from_le_bytes(source.array()?))),
+        _ => return Err(Corrupt),
+    })
+}
