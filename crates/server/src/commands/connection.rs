@@ -89,15 +89,9 @@ fn echo(_: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(),
 }
 
 fn select(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    let index = reader::int(args.at(1))?;
-    match usize::try_from(index) {
-        Ok(db) if db < caller.core.live.dbnum as usize => {
-            caller.session.db = db;
-            reply.ok();
-            Ok(())
-        }
-        _ => Err(Fault::text("ERR DB index is out of range")),
-    }
+    caller.session.db = darter_command::keys::database_index(args.at(1), caller.core.live.dbnum as usize)?;
+    reply.ok();
+    Ok(())
 }
 
 fn quit(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
