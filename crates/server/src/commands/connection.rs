@@ -1,7 +1,7 @@
 //! PING, ECHO, SELECT, QUIT, RESET: the connection itself.
 
 use darter_command::spec::Group;
-use darter_command::{Fault, Flags, Spec, reader};
+use darter_command::{Fault, Flags, Spec};
 use darter_wire::{Args, Reply};
 
 use super::ServerCommand;
