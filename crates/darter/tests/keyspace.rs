@@ -1,0 +1,181 @@
+//! Keys of a real server, over all its shards and from several connections at once.
+
+mod harness;
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use harness::{Client, Server, Value};
+
+fn int(client: &mut Client, command: &[&str]) -> i64 {
+    match client.call(command) {
+        Value::Int(n) => n,
+        other => panic!("{command:?}: {other:?}"),
+    }
+}
+
+fn texts(value: Value) -> Vec<String> {
+    let Value::Array(items) = value else { panic!("no array: {value:?}") };
+    items
+        .into_iter()
+        .map(|item| match item {
+            Value::Text(text) => text,
+            other => panic!("no text: {other:?}"),
+        })
+        .collect()
+}
+
+/// Runs `work` on connections of their own until `main` is done.
+fn beside(server: &Server, work: &[&(dyn Fn(&mut Client) + Sync)], main: impl FnOnce(&mut Client)) {
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for job in work {
+            let is_over = &is_over;
+            scope.spawn(move || {
+                let mut client = server.client();
+                while !is_over.load(Ordering::Relaxed) {
+                    job(&mut client);
+                }
+            });
+        }
+        main(&mut server.client());
+        is_over.store(true, Ordering::Relaxed);
+    });
+}
+
+#[test]
+fn a_scan_finds_what_stays_while_other_keys_come_and_go() {
+    let server = Server::start(&[]);
+    let mut client = server.client();
+    for n in 0..2000 {
+        client.call(&["SET", &format!("stay:{n}"), "v"]);
+    }
+    let churn = |client: &mut Client| {
+        let names: Vec<String> = (0..3000).map(|n| format!("go:{n}")).collect();
+        names.iter().for_each(|name| drop(client.call(&["SET", name, "v"])));
+        names.iter().for_each(|name| drop(client.call(&["DEL", name])));
+    };
+    beside(&server, &[&churn], |client| {
+        for count in ["10", "100", "1000"] {
+            let (mut cursor, mut found) = ("0".to_owned(), Vec::new());
+            loop {
+                let Value::Array(mut reply) = client.call(&["SCAN", &cursor, "COUNT", count]) else {
+                    panic!("SCAN answers an array");
+                };
+                found.extend(texts(reply.pop().expect("keys")));
+                let Some(Value::Text(next)) = reply.pop() else { panic!("SCAN answers a cursor") };
+                cursor = next;
+                if cursor == "0" {
+                    break;
+                }
+            }
+            let stayed: Vec<&String> = found.iter().filter(|name| name.starts_with("stay:")).collect();
+            assert_eq!(stayed.len(), 2000, "each once, COUNT {count}");
+            assert_eq!(stayed.into_iter().collect::<BTreeSet<_>>().len(), 2000);
+        }
+    });
+}
+
+#[test]
+fn commands_over_several_shards_happen_at_one_point_in_time() {
+    let server = Server::start(&[]);
+    server.client().call(&["MSET", "a", "0", "b", "0", "c", "0", "d", "0", "here", "1"]);
+    let write = |client: &mut Client| {
+        for n in 0..200 {
+            let n = n.to_string();
+            client.call(&["MSET", "a", &n, "b", &n, "c", &n, "d", &n]);
+        }
+    };
+    let rename = |client: &mut Client| {
+        assert_eq!(client.call(&["RENAME", "here", "there"]), Value::ok());
+        assert_eq!(client.call(&["RENAME", "there", "here"]), Value::ok());
+    };
+    beside(&server, &[&write, &rename], |client| {
+        for _ in 0..2000 {
+            let values = texts(client.call(&["MGET", "a", "b", "c", "d"]));
+            assert!(values.iter().all(|value| *value == values[0]), "{values:?}");
+            assert_eq!(int(client, &["EXISTS", "here", "there"]), 1);
+            assert_eq!(int(client, &["DBSIZE"]), 5);
+        }
+    });
+}
+
+/// Whether a transaction that watched `key` still runs after `between`.
+fn survives(server: &Server, key: &str, between: &[&[&str]]) -> bool {
+    let (mut client, mut other) = (server.client(), server.client());
+    client.call(&["WATCH", key]);
+    for command in between {
+        other.call(command);
+    }
+    client.call(&["MULTI"]);
+    client.call(&["PING"]);
+    client.call(&["EXEC"]) != Value::Null
+}
+
+#[test]
+fn watches_notice_what_whole_databases_go_through() {
+    let server = Server::start(&[]);
+    let mut client = server.client();
+    client.call(&["SET", "k", "v"]);
+    assert!(survives(&server, "k", &[&["GET", "k"], &["TTL", "k"], &["SCAN", "0"]]));
+    assert!(survives(&server, "none", &[&["GET", "none"], &["DEL", "none"]]));
+    assert!(survives(&server, "none", &[&["FLUSHALL"]]));
+    client.call(&["SET", "k", "v"]);
+    assert!(!survives(&server, "k", &[&["FLUSHDB"]]));
+    client.call(&["SET", "k", "v"]);
+    assert!(survives(&server, "k", &[&["SELECT", "3"], &["FLUSHDB"]]));
+    assert!(!survives(&server, "k", &[&["SWAPDB", "0", "5"]]), "it was here");
+    assert!(!survives(&server, "k", &[&["SWAPDB", "0", "5"]]), "it came here");
+    assert!(survives(&server, "none", &[&["SWAPDB", "0", "5"]]));
+    client.call(&["SET", "k", "v"]);
+    assert!(!survives(&server, "new", &[&["RENAME", "k", "new"]]));
+    assert!(!survives(&server, "new", &[&["RENAME", "new", "k"]]));
+    assert!(!survives(&server, "new", &[&["COPY", "k", "new"]]));
+    assert!(!survives(&server, "k", &[&["MOVE", "k", "7"]]));
+}
+
+#[test]
+fn who_waits_for_a_list_gets_what_moves_there() {
+    let server = Server::start(&[]);
+    let mut other = server.client();
+    let ways: &[&[&[&str]]] = &[
+        &[&["RPUSH", "from", "x"], &["RENAME", "from", "list"]],
+        &[&["RPUSH", "from", "x"], &["COPY", "from", "list"]],
+        &[&["SELECT", "1"], &["RPUSH", "list", "x"], &["MOVE", "list", "0"]],
+        &[&["SELECT", "1"], &["RPUSH", "list", "x"], &["SWAPDB", "0", "1"]],
+        &[&["RPUSH", "from", "x"], &["SORT", "from", "ALPHA", "STORE", "list"]],
+    ];
+    for way in ways {
+        other.call(&["FLUSHALL"]);
+        other.call(&["SELECT", "0"]);
+        let mut waiting = server.client();
+        waiting.send_all(&[&["BLPOP", "list", "10"]]);
+        while !waits(&mut other) {
+            std::thread::yield_now();
+        }
+        way.iter().for_each(|command| drop(other.call(command)));
+        assert_eq!(waiting.read(), Value::array(&["list", "x"]), "{way:?}");
+    }
+}
+
+fn waits(client: &mut Client) -> bool {
+    matches!(client.call(&["CLIENT", "LIST"]), Value::Text(list) if list.contains("flags=b"))
+}
+
+#[test]
+fn a_deadline_past_ends_the_key_everywhere() {
+    let server = Server::start(&[]);
+    let mut client = server.client();
+    client.call(&["SET", "k", "v", "PX", "30"]);
+    let began = std::time::Instant::now();
+    while int(&mut client, &["DBSIZE"]) == 1 {
+        assert!(began.elapsed().as_secs() < 10, "nobody asked for it, and it still went");
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    client.call(&["SET", "k", "v"]);
+    assert_eq!(int(&mut client, &["EXPIREAT", "k", "1"]), 1);
+    assert_eq!(int(&mut client, &["TTL", "k"]), -2);
+    client.call(&["SET", "k", "v", "PXAT", "1"]);
+    assert_eq!(client.call(&["RANDOMKEY"]), Value::Null);
+    assert_eq!(client.call(&["KEYS", "*"]), Value::Array(Vec::new()));
+}
