@@ -8,11 +8,15 @@ pub mod category;
 pub mod ctx;
 pub mod deadline;
 pub mod fault;
+pub mod hash;
 pub mod item;
 pub mod keys;
 pub mod keyspec;
 pub mod list;
+mod member_scan;
+mod random;
 pub mod reader;
+pub mod set;
 pub mod spec;
 pub mod string;
 pub mod syntax;
@@ -31,4 +35,5 @@ pub type Run = fn(&mut Ctx<'_>, darter_wire::Args<'_>, &mut darter_wire::Reply<'
 pub type DataCommand = Command<Run>;
 
 /// Every family, in the order `COMMAND` lists them.
-pub const FAMILIES: &[&[DataCommand]] = &[string::FAMILY, list::FAMILY, keys::FAMILY];
+pub const FAMILIES: &[&[DataCommand]] =
+    &[string::FAMILY, list::FAMILY, keys::FAMILY, hash::FAMILY, set::FAMILY];

@@ -90,7 +90,7 @@ impl Room {
     fn visit(&mut self, core: &mut Core) {
         let shared = core.shared;
         let Some(mut part) = shared.cells[usize::from(self.id)].try_take() else { return };
-        if part.shard.expiring() > 0 {
+        if part.shard.may_expire() {
             let began = Instant::now();
             while began.elapsed() < VISIT_TIME_MAX {
                 let swept = part.shard.sweep(&mut self.sweep, core.now_ms, LINES_PER_VISIT);

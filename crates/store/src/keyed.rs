@@ -38,7 +38,6 @@ impl From<Full> for Refused {
 }
 
 /// A collection to read: its root, and what the root's methods ask for.
-#[derive(Clone, Copy)]
 pub struct View<'a, T> {
     /// The collection.
     pub root: &'a T,
@@ -47,6 +46,15 @@ pub struct View<'a, T> {
     /// Hashes members and fields.
     pub hasher: KeyHasher,
 }
+
+impl<T> Clone for View<'_, T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+// Not derived: that would ask for `T: Copy`.
+impl<T> Copy for View<'_, T> {}
 
 /// What changing a collection came to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -59,11 +67,11 @@ pub struct Edited<R> {
 
 /// A key, found or not, in a shard that is held.
 pub struct Keyed<'a> {
-    shard: &'a mut Shard,
-    db: usize,
+    pub(crate) shard: &'a mut Shard,
+    pub(crate) db: usize,
     key: Key<'a>,
-    now_ms: u64,
-    slot: Option<Slot>,
+    pub(crate) now_ms: u64,
+    pub(crate) slot: Option<Slot>,
 }
 
 impl<'a> Keyed<'a> {
@@ -318,8 +326,12 @@ impl<'a> Keyed<'a> {
         let Value::Object(_, id) = record.value() else { return Err(WrongType) };
         let shard = &mut *self.shard;
         let root = T::of_mut(shard.objects.get_mut(id)).ok_or(WrongType)?;
+        let before = root.next_expiry_ms();
         let result = change(root, &mut shard.arena, shard.hasher);
-        let is_gone = root.has_no_member();
+        let (after, is_gone) = (root.next_expiry_ms(), root.has_no_member());
+        if before != after {
+            self.note_members(before, after);
+        }
         if is_gone {
             self.remove();
         }
@@ -359,12 +371,17 @@ impl<'a> Keyed<'a> {
     pub(crate) fn put_object_with(&mut self, object: Object, meta: &Meta) -> Result<(), Full> {
         let kind = object.kind();
         let id = self.shard.objects.insert(object);
-        let done = self.put_payload(meta, &Payload::Object(kind, id));
-        if done.is_err() {
-            let object = self.shard.objects.remove(id);
-            self.shard.discard(object);
+        let next_expiry = self.shard.objects.get(id).next_expiry_ms();
+        self.shard.timed += usize::from(next_expiry.is_some());
+        match self.put_payload(meta, &Payload::Object(kind, id)) {
+            Ok(()) => self.note_next_expiry(next_expiry),
+            Err(full) => {
+                let object = self.shard.objects.remove(id);
+                self.shard.discard(object);
+                return Err(full);
+            }
         }
-        done
+        Ok(())
     }
 
     /// Writes the key's record anew, or for the first time.

@@ -14,6 +14,7 @@ pub mod moving;
 pub mod object;
 pub mod rdb;
 pub mod record;
+pub mod set_value;
 pub mod shard;
 pub mod slots;
 pub mod text;
@@ -22,8 +23,10 @@ pub mod walk;
 
 pub use change::{Change, Event};
 pub use darter_index::Position;
+pub use darter_slab::Arena;
 pub use keyed::{Edited, Keyed, View};
 pub use object::{Collection, Object, Type};
 pub use record::{Expiry, Record};
+pub use set_value::SetValue;
 pub use shard::{Key, Shard};
 pub use text::Text;

@@ -80,7 +80,12 @@ impl Shard {
         let old = self.dbs[from.0].index.remove(slot, from.1.hash);
         self.dbs[from.0].expiring -= usize::from(meta.deadline_ms.is_some());
         self.arena.free(old);
-        self.adopt(to.0, to.1, handle, meta.deadline_ms, now_ms);
+        let slot = self.adopt(to.0, to.1, handle, meta.deadline_ms, now_ms);
+        if let Detached::Object(_, id) = value
+            && let Some(ms) = self.objects.get(id).next_expiry_ms()
+        {
+            self.dbs[to.0].index.note_expiry(slot, ms, now_ms);
+        }
         Ok(true)
     }
 }

@@ -7,6 +7,8 @@ use darter_pack::table::Table;
 use darter_pack::tree::List;
 use darter_slab::Arena;
 
+use crate::set_value::SetValue;
+
 /// The type of a value, as `TYPE` names it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 #[repr(u8)]
@@ -62,6 +64,15 @@ pub trait Collection: Sized {
     fn memory_bytes(&self) -> usize;
     /// Gives back up to about `blocks_max` blocks; true when all are.
     fn free_step(&mut self, arena: &mut Arena, blocks_max: usize) -> bool;
+    /// No member expires before this, Unix milliseconds; `None` when none expires.
+    fn next_expiry_ms(&self) -> Option<u64> {
+        None
+    }
+    /// Removes members whose time is up at `now_ms`, going through at most `packs_max` packs; returns
+    /// how many.
+    fn expire_step(&mut self, _arena: &mut Arena, _now_ms: u64, _packs_max: usize) -> usize {
+        0
+    }
 }
 
 macro_rules! objects {
@@ -88,6 +99,22 @@ macro_rules! objects {
                 match self { $(Object::$name(value) => value.free_step(arena, blocks_max),)* }
             }
 
+            /// No member expires before this, Unix milliseconds; `None` when none expires.
+            pub fn next_expiry_ms(&self) -> Option<u64> {
+                match self { $(Object::$name(value) => Collection::next_expiry_ms(value),)* }
+            }
+
+            /// Removes members whose time is up at `now_ms`, going through at most `packs_max` packs;
+            /// returns how many.
+            pub fn expire_step(&mut self, arena: &mut Arena, now_ms: u64, packs_max: usize) -> usize {
+                match self { $(Object::$name(value) => Collection::expire_step(value, arena, now_ms, packs_max),)* }
+            }
+
+            /// Whether there is no member left.
+            pub fn has_no_member(&self) -> bool {
+                match self { $(Object::$name(value) => value.has_no_member(),)* }
+            }
+
             /// Gives every block back to `arena`.
             pub fn clear(&mut self, arena: &mut Arena) {
                 while !self.free_step(arena, usize::MAX) {}
@@ -99,6 +126,8 @@ macro_rules! objects {
 objects! {
     /// A list.
     List(List);
+    /// A set.
+    Set(SetValue);
     /// A hash: fields and values.
     Hash(Table);
 }
@@ -168,5 +197,57 @@ impl Collection for Table {
 
     fn free_step(&mut self, arena: &mut Arena, packs_max: usize) -> bool {
         Table::free_step(self, arena, packs_max)
+    }
+
+    #[inline]
+    fn next_expiry_ms(&self) -> Option<u64> {
+        self.min_expiry_ms()
+    }
+
+    fn expire_step(&mut self, arena: &mut Arena, now_ms: u64, packs_max: usize) -> usize {
+        self.expire_due(arena, now_ms, packs_max, |_| {}).removed
+    }
+}
+
+impl Collection for SetValue {
+    const TYPE: Type = Type::Set;
+
+    fn wrap(self) -> Object {
+        Object::Set(self)
+    }
+
+    fn of(object: &Object) -> Option<&SetValue> {
+        match object {
+            Object::Set(set) => Some(set),
+            _ => None,
+        }
+    }
+
+    fn of_mut(object: &mut Object) -> Option<&mut SetValue> {
+        match object {
+            Object::Set(set) => Some(set),
+            _ => None,
+        }
+    }
+
+    fn has_no_member(&self) -> bool {
+        self.is_empty()
+    }
+
+    fn memory_bytes(&self) -> usize {
+        self.bytes()
+    }
+
+    fn free_step(&mut self, arena: &mut Arena, blocks_max: usize) -> bool {
+        SetValue::free_step(self, arena, blocks_max)
+    }
+
+    #[inline]
+    fn next_expiry_ms(&self) -> Option<u64> {
+        SetValue::next_expiry_ms(self)
+    }
+
+    fn expire_step(&mut self, arena: &mut Arena, now_ms: u64, packs_max: usize) -> usize {
+        SetValue::expire_step(self, arena, now_ms, packs_max)
     }
 }

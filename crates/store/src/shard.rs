@@ -34,6 +34,8 @@ pub struct Counters {
     pub misses: u64,
     /// Keys whose time was up.
     pub expired: u64,
+    /// Fields and members whose time was up.
+    pub expired_members: u64,
     /// Keys evicted to make room.
     pub evicted: u64,
 }
@@ -48,6 +50,8 @@ pub struct Shard {
     pub(crate) arena: Arena,
     pub(crate) objects: Slots<Object>,
     pub(crate) hasher: KeyHasher,
+    // Number of `objects` with members that expire.
+    pub(crate) timed: usize,
     /// What changed, for whoever listens.
     pub changes: ChangeLog,
     /// Hits, misses and the like.
@@ -71,6 +75,7 @@ impl Shard {
             arena: Arena::new()?,
             objects: Slots::default(),
             hasher,
+            timed: 0,
             changes: ChangeLog::default(),
             counters: Counters::default(),
             rng: Rng::new(seed),
@@ -183,6 +188,7 @@ impl Shard {
     /// Frees a collection that no key refers to any more: at once when it is small, else piece by piece
     /// in [`Shard::bury`].
     pub(crate) fn discard(&mut self, mut object: Object) {
+        self.timed -= usize::from(object.next_expiry_ms().is_some());
         if !object.free_step(&mut self.arena, BLOCKS_AT_ONCE) {
             self.graves.push(object);
         }
@@ -323,6 +329,7 @@ impl Shard {
             self.arena.clear();
             self.objects = Slots::default();
             self.graves.clear();
+            self.timed = 0;
         } else {
             old.index.each(|handle| {
                 self.drop_object_of(handle);

@@ -109,7 +109,9 @@ pub(crate) fn encoding_of(place: &Keyed<'_>, env: &Env) -> Option<&'static str> 
             _ => "raw",
         },
         Type::List => crate::list::encoding(place.view().ok()??, env),
-        Type::Set | Type::Zset | Type::Hash => "listpack",
+        Type::Set => crate::set::encoding(place.view().ok()??, env),
+        Type::Hash => crate::hash::encoding(place.view().ok()??, env),
+        Type::Zset => "listpack",
         Type::Stream => "stream",
     })
 }

@@ -3,22 +3,28 @@
 use darter_base::hash::KeyHasher;
 use darter_pack::entry::Item;
 use darter_pack::table::{Expiry, Kind, Table};
-use darter_pack::tree::List;
 use darter_pack::tree::list::End;
+use darter_pack::tree::{Direction, List};
 use darter_slab::Arena;
 
 use super::{Corrupt, Source, compact, text};
 use crate::object::{Collection, Object};
+use crate::set_value::SetValue;
 
 const TYPE_LIST: u8 = 1;
+const TYPE_SET: u8 = 2;
 const TYPE_HASH: u8 = 4;
 /// A hash with a deadline per field, as Redis 7.4 writes it.
 const TYPE_HASH_WITH_TTL: u8 = 24;
+/// A set with a deadline per member: ours alone, after Dragonfly's number for one.
+const TYPE_SET_WITH_TTL: u8 = 32;
 
 /// The type byte that [`write_object`] writes a value under.
 pub fn type_of(object: &Object) -> u8 {
     match object {
         Object::List(_) => TYPE_LIST,
+        Object::Set(set) if set.next_expiry_ms().is_some() => TYPE_SET_WITH_TTL,
+        Object::Set(_) => TYPE_SET,
         Object::Hash(table) if table.min_expiry_ms().is_some() => TYPE_HASH_WITH_TTL,
         Object::Hash(_) => TYPE_HASH,
     }
@@ -31,6 +37,7 @@ pub fn write_object(object: &Object, arena: &Arena, out: &mut Vec<u8>) {
             text::write_length(out, list.len());
             list.iter(arena, 0, End::Back).for_each(|item| write_item(out, item));
         }
+        Object::Set(set) => write_set(set, arena, out),
         Object::Hash(table) => write_hash(table, arena, out),
     }
 }
@@ -50,6 +57,9 @@ pub fn read_object(
                 list.push(arena, End::Back, Item::of(&source.text()?)).map_err(|_| Corrupt)?;
             }
             Ok(())
+        }),
+        TYPE_SET | TYPE_SET_WITH_TTL => filled(SetValue::new(), arena, |set, arena| {
+            read_set(set, source, arena, hasher, kind == TYPE_SET_WITH_TTL)
         }),
         TYPE_HASH | TYPE_HASH_WITH_TTL => filled(Table::new(Kind::KeysAndValues), arena, |table, arena| {
             read_hash(table, source, arena, hasher, kind == TYPE_HASH_WITH_TTL)
@@ -76,6 +86,42 @@ pub(super) fn filled<T: Collection>(
 
 fn write_item(out: &mut Vec<u8>, item: Item<'_>) {
     text::write_text(out, item.text(&mut darter_pack::decimal::Digits::new()));
+}
+
+fn write_set(set: &SetValue, arena: &Arena, out: &mut Vec<u8>) {
+    text::write_length(out, set.len());
+    let has_ttl = set.next_expiry_ms().is_some();
+    let ints = set.ints().map(|ints| ints.iter(arena, 0, Direction::Up));
+    for value in ints.into_iter().flatten() {
+        write_item(out, Item::Int(value));
+        if has_ttl {
+            text::write_length(out, 0);
+        }
+    }
+    for entry in set.texts().map(|texts| texts.iter(arena)).into_iter().flatten() {
+        write_item(out, entry.key());
+        if has_ttl {
+            text::write_length(out, entry.expiry_ms().unwrap_or(0));
+        }
+    }
+}
+
+fn read_set(
+    set: &mut SetValue,
+    source: &mut Source<'_>,
+    arena: &mut Arena,
+    hasher: KeyHasher,
+    has_ttl: bool,
+) -> Result<(), Corrupt> {
+    for _ in 0..source.count()? {
+        let member = source.text()?;
+        let expiry = match if has_ttl { source.count()? } else { 0 } {
+            0 => Expiry::Keep,
+            ms => Expiry::At(ms),
+        };
+        set.insert(arena, hasher, Item::of(&member), expiry).map_err(|_| Corrupt)?;
+    }
+    Ok(())
 }
 
 fn write_hash(table: &Table, arena: &Arena, out: &mut Vec<u8>) {

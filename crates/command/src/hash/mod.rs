@@ -1,0 +1,171 @@
+//! Hashes: fields with values, each of which may expire on its own.
+
+pub mod count;
+pub mod expire;
+pub mod field;
+pub mod getex;
+pub mod random;
+pub mod read;
+pub mod scan;
+pub mod setex;
+#[cfg(test)]
+mod tests;
+pub mod ttl;
+pub mod write;
+
+use darter_base::hash::KeyHasher;
+use darter_pack::entry::Item;
+use darter_pack::table::{EntryRef, Expiry, Kind, Table};
+use darter_store::change::Class;
+use darter_store::{Arena, Event, Keyed, View};
+
+use crate::{Ctx, DataCommand, Env, Fault};
+
+/// The family's commands.
+pub const FAMILY: &[DataCommand] = &[
+    write::HSET,
+    write::HMSET,
+    write::HSETNX,
+    write::HDEL,
+    read::HGET,
+    read::HMGET,
+    read::HGETALL,
+    read::HKEYS,
+    read::HVALS,
+    read::HLEN,
+    read::HEXISTS,
+    read::HSTRLEN,
+    count::HINCRBY,
+    count::HINCRBYFLOAT,
+    scan::HSCAN,
+    random::HRANDFIELD,
+    expire::HEXPIRE,
+    expire::HPEXPIRE,
+    expire::HEXPIREAT,
+    expire::HPEXPIREAT,
+    expire::HPERSIST,
+    ttl::HTTL,
+    ttl::HPTTL,
+    ttl::HEXPIRETIME,
+    ttl::HPEXPIRETIME,
+    getex::HGETEX,
+    getex::HGETDEL,
+    setex::HSETEX,
+    field::FIELDEXPIRE,
+    field::FIELDTTL,
+];
+
+const fn event(name: &'static str) -> Event {
+    Event::new(Class::HASH, name)
+}
+
+const HSET_EVENT: Event = event("hset");
+const HDEL_EVENT: Event = event("hdel");
+const HEXPIRE_EVENT: Event = event("hexpire");
+
+/// Packs that one command frees of dead fields; what is left after them is hidden.
+pub(crate) const PACKS_AT_ONCE: usize = 16;
+
+/// The hash at `name`, to read; fields whose time is up have gone, or are hidden by what follows.
+fn read<'k>(ctx: &'k mut Ctx<'_>, name: &'k [u8]) -> Keyed<'k> {
+    let mut place = ctx.read(name);
+    place.expire_members(PACKS_AT_ONCE);
+    place
+}
+
+/// The hash at `name`, to change; as [`read`].
+fn at<'k>(ctx: &'k mut Ctx<'_>, name: &'k [u8]) -> Keyed<'k> {
+    let mut place = ctx.at(name);
+    place.expire_members(PACKS_AT_ONCE);
+    place
+}
+
+/// A hash without fields.
+const fn new_hash() -> Table {
+    Table::new(Kind::KeysAndValues)
+}
+
+fn is_alive(entry: &EntryRef<'_>, now_ms: u64) -> bool {
+    entry.expiry_ms().is_none_or(|ms| ms > now_ms)
+}
+
+/// The field, unless its time is up.
+#[inline]
+fn find<'a>(hash: View<'a, Table>, field: &[u8], now_ms: u64) -> Option<EntryRef<'a>> {
+    let entry = hash.root.get(hash.arena, hash.hasher.hash(field), field)?;
+    is_alive(&entry, now_ms).then_some(entry)
+}
+
+/// All fields whose time is not up.
+fn alive<'a>(hash: View<'a, Table>, now_ms: u64) -> impl Iterator<Item = EntryRef<'a>> {
+    hash.root.iter(hash.arena).filter(move |entry| is_alive(entry, now_ms))
+}
+
+/// How many fields [`alive`] gives. Cost: none, unless dead fields wait for removal.
+fn alive_len(hash: View<'_, Table>, now_ms: u64) -> usize {
+    match hash.root.min_expiry_ms() {
+        Some(ms) if ms <= now_ms => alive(hash, now_ms).count(),
+        _ => hash.root.len(),
+    }
+}
+
+/// A hash while it is changed.
+struct Edit<'a> {
+    table: &'a mut Table,
+    arena: &'a mut Arena,
+    hasher: KeyHasher,
+    now_ms: u64,
+}
+
+impl Edit<'_> {
+    /// Writes a field with `expiry`; returns whether it is new.
+    #[inline]
+    fn put(&mut self, field: &[u8], value: Item<'_>, expiry: Expiry) -> Result<bool, Fault> {
+        let hash = self.hasher.hash(field);
+        if self.table.min_expiry_ms().is_none() && !matches!(expiry, Expiry::At(_)) {
+            return self.insert(hash, field, value, Expiry::Keep);
+        }
+        if self.table.get(self.arena, hash, field).is_some_and(|entry| !is_alive(&entry, self.now_ms)) {
+            self.table.remove(self.arena, hash, field);
+        }
+        self.insert(hash, field, value, expiry)
+    }
+
+    #[inline]
+    fn insert(&mut self, hash: u64, field: &[u8], value: Item<'_>, expiry: Expiry) -> Result<bool, Fault> {
+        let hasher = self.hasher;
+        let inserted =
+            self.table.insert(self.arena, hash, field, value, expiry, &|key: &[u8]| hasher.hash(key))?;
+        Ok(inserted == darter_pack::table::Inserted::New)
+    }
+
+    /// The field, unless its time is up.
+    #[inline]
+    fn get(&self, field: &[u8]) -> Option<EntryRef<'_>> {
+        let entry = self.table.get(self.arena, self.hasher.hash(field), field)?;
+        is_alive(&entry, self.now_ms).then_some(entry)
+    }
+
+    /// Takes a field out; returns whether it was there.
+    fn take(&mut self, field: &[u8]) -> bool {
+        self.get(field).is_some() && self.table.remove(self.arena, self.hasher.hash(field), field)
+    }
+
+    /// Sets or clears when a field that is there expires.
+    fn set_expiry(&mut self, field: &[u8], expiry_ms: Option<u64>) -> Result<(), Fault> {
+        self.table.set_expiry(self.arena, self.hasher.hash(field), field, expiry_ms)?;
+        Ok(())
+    }
+}
+
+/// The name OBJECT ENCODING gives a hash: Redis' rule for when a listpack is enough.
+pub fn encoding(hash: View<'_, Table>, env: &Env) -> &'static str {
+    let value_max = env.hash_max_listpack_value as usize;
+    let is_small = hash.root.len() as u64 <= env.hash_max_listpack_entries
+        && hash.root.iter(hash.arena).all(|e| e.key().len() <= value_max && e.value().len() <= value_max);
+    match (is_small, hash.root.min_expiry_ms()) {
+        (false, _) => "hashtable",
+        (true, None) => "listpack",
+        (true, Some(_)) => "listpackex",
+    }
+}

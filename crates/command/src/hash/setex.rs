@@ -1,0 +1,219 @@
+//! HSETEX in two grammars that the first word which is no option tells apart:
+//! `key [FNX | FXX] [EX | PX | EXAT | PXAT time | KEEPTTL] FIELDS numfields field value [field value ...]` of Redis
+//! and `key [NX | FNX | FXX] [KEEPTTL] seconds field value [field value ...]` of Dragonfly.
+
+use darter_pack::entry::Item;
+use darter_pack::table::{Expiry, Table};
+use darter_store::Event;
+use darter_wire::{Args, Reply};
+
+use super::expire::Clock;
+use super::getex::clock;
+use super::{Edit, HDEL_EVENT, HEXPIRE_EVENT, HSET_EVENT, at, new_hash};
+use crate::reader::{self, is};
+use crate::spec::{Group, Keys, Spec};
+use crate::{Ctx, DataCommand, Fault};
+
+/// HSETEX.
+pub const HSETEX: DataCommand = DataCommand {
+    spec: Spec::write("hsetex", -5, Keys::ONE)
+        .fast()
+        .doc(
+            Group::Hash,
+            "8.0.0",
+            "key [NX | XX | FNX | FXX] [EX seconds | PX milliseconds | EXAT unix-time-seconds | PXAT unix-time-milliseconds | KEEPTTL] FIELDS numfields field value [field value ...]",
+            "Sets the values of fields and when they expire.",
+        )
+        .cost("O(N)"),
+    run: hsetex,
+};
+
+/// Which fields are written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Condition {
+    Always,
+    /// None of the fields may exist.
+    NoField,
+    /// All fields must exist.
+    EveryField,
+    /// The key must not exist; in Dragonfly's grammar: each field that does not exist.
+    New,
+    /// The key must exist.
+    Existing,
+}
+
+/// What is asked for.
+struct Order<'a> {
+    condition: Condition,
+    keep_ttl: bool,
+    expiry_ms: Option<u64>,
+    pairs: Args<'a>,
+    /// Dragonfly's grammar, which answers how many fields are new.
+    counts_new: bool,
+}
+
+impl<'a> Order<'a> {
+    fn parse(args: Args<'a>, now_ms: u64) -> Result<Order<'a>, Fault> {
+        let mut order = Order {
+            condition: Condition::Always,
+            keep_ttl: false,
+            expiry_ms: None,
+            pairs: args.tail(args.len()),
+            counts_new: false,
+        };
+        let mut at = 2;
+        while let Some(word) = args.get(at) {
+            at += 1;
+            if is(word, "fields") {
+                order.pairs = redis_pairs(args, at)?;
+                return Ok(order);
+            }
+            if let Some(clock) = clock(word) {
+                order.one_time()?;
+                let time = args.get(at).ok_or(Fault::text("ERR missing expire time"))?;
+                order.expiry_ms = Some(clock.unix_ms(time, now_ms, "hsetex")?);
+                at += 1;
+            } else if is(word, "keepttl") {
+                order.one_time()?;
+                order.keep_ttl = true;
+            } else if let Some(condition) = condition(word) {
+                if order.condition != Condition::Always {
+                    return Err(Fault::text("ERR Only one of FXX or FNX arguments can be specified"));
+                }
+                order.condition = condition;
+            } else if reader::int(word).is_ok() && order.expiry_ms.is_none() {
+                order.expiry_ms = Some(Clock::Seconds.unix_ms(word, now_ms, "hsetex")?);
+                order.pairs = args.tail(at);
+                order.counts_new = true;
+                let is_paired = !order.pairs.is_empty() && order.pairs.len().is_multiple_of(2);
+                return if is_paired { Ok(order) } else { Err(arity()) };
+            } else {
+                let word = String::from_utf8_lossy(word);
+                return Err(Fault::Text(format!("ERR unknown argument: {word}").into()));
+            }
+        }
+        Err(arity())
+    }
+
+    /// Fails when a time, or that it is kept, is given already.
+    fn one_time(&self) -> Result<(), Fault> {
+        if self.keep_ttl || self.expiry_ms.is_some() {
+            const ONE: &str = "ERR Only one of EX, PX, EXAT, PXAT or KEEPTTL arguments can be specified";
+            return Err(Fault::text(ONE));
+        }
+        Ok(())
+    }
+}
+
+fn arity() -> Fault {
+    Fault::Arity("hsetex".into())
+}
+
+fn condition(word: &[u8]) -> Option<Condition> {
+    const WORDS: [(&str, Condition); 4] = [
+        ("fnx", Condition::NoField),
+        ("fxx", Condition::EveryField),
+        ("nx", Condition::New),
+        ("xx", Condition::Existing),
+    ];
+    WORDS.iter().find(|(name, _)| is(word, name)).map(|&(_, condition)| condition)
+}
+
+/// The pairs after `numfields` at `at`.
+fn redis_pairs(args: Args<'_>, at: usize) -> Result<Args<'_>, Fault> {
+    let pairs = args.tail(at + 1);
+    if pairs.len() < 2 {
+        return Err(arity());
+    }
+    let numfields = match reader::int(args.at(at)) {
+        Ok(n) if n >= 1 && n <= i64::from(i32::MAX) => n.unsigned_abs(),
+        _ => return Err(Fault::text("ERR invalid number of fields")),
+    };
+    let is_paired = pairs.len().is_multiple_of(2) && numfields == pairs.len() as u64 / 2;
+    if is_paired { Ok(pairs) } else { Err(arity()) }
+}
+
+fn hsetex(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let now_ms = ctx.now_ms;
+    let order = Order::parse(args, now_ms)?;
+    let mut place = at(ctx, args.at(1));
+    let exists = place.view::<Table>()?.is_some();
+    let is_refused = match order.condition {
+        Condition::Existing | Condition::EveryField => !exists,
+        Condition::New => exists && !order.counts_new,
+        Condition::Always | Condition::NoField => false,
+    };
+    if is_refused {
+        reply.int(0);
+        return Ok(());
+    }
+    let edited = place.edit_or_create(new_hash, |table: &mut Table, arena, hasher| {
+        let mut edit = Edit { table, arena, hasher, now_ms };
+        if is_met(&edit, &order) { write(&mut edit, &order).map(Some) } else { Ok(None) }
+    })?;
+    let Some(written) = edited.result? else {
+        reply.int(0);
+        return Ok(());
+    };
+    if written.fields > 0 {
+        place.changed(HSET_EVENT);
+    }
+    if written.deleted > 0 {
+        place.changed(HDEL_EVENT);
+    } else if written.updated > 0 {
+        place.changed(HEXPIRE_EVENT);
+    }
+    if edited.is_gone {
+        place.changed(Event::DEL);
+    }
+    reply.int(if order.counts_new { written.new } else { 1 });
+    Ok(())
+}
+
+/// What was written.
+#[derive(Default)]
+struct Written {
+    fields: usize,
+    new: i64,
+    updated: usize,
+    deleted: usize,
+}
+
+fn is_met(edit: &Edit<'_>, order: &Order<'_>) -> bool {
+    let mut fields = (0..order.pairs.len()).step_by(2).map(|i| order.pairs.at(i));
+    match order.condition {
+        Condition::NoField => !fields.any(|field| edit.get(field).is_some()),
+        Condition::EveryField => fields.all(|field| edit.get(field).is_some()),
+        Condition::Always | Condition::New | Condition::Existing => true,
+    }
+}
+
+fn write(edit: &mut Edit<'_>, order: &Order<'_>) -> Result<Written, Fault> {
+    let mut written = Written::default();
+    let now_ms = edit.now_ms;
+    for i in (0..order.pairs.len()).step_by(2) {
+        let (field, value) = (order.pairs.at(i), order.pairs.at(i + 1));
+        let old_ms = edit.get(field).map(|entry| entry.expiry_ms());
+        if order.counts_new && order.condition == Condition::New && old_ms.is_some() {
+            continue;
+        }
+        written.fields += 1;
+        let expiry = match order.expiry_ms {
+            // Dragonfly: the time is for fields that have none
+            Some(_) if order.keep_ttl && matches!(old_ms, Some(Some(_))) => Expiry::Keep,
+            Some(ms) if ms <= now_ms => {
+                edit.take(field);
+                written.deleted += 1;
+                continue;
+            }
+            Some(ms) => {
+                written.updated += 1;
+                Expiry::At(ms)
+            }
+            None if order.keep_ttl => Expiry::Keep,
+            None => Expiry::Clear,
+        };
+        written.new += i64::from(edit.put(field, Item::Bytes(value), expiry)?);
+    }
+    Ok(written)
+}

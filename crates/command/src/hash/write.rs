@@ -1,0 +1,119 @@
+//! HSET key field value [field value ...], HMSET, HSETNX key field value, HDEL key field [field ...]
+
+use darter_pack::entry::Item;
+use darter_pack::table::{Expiry, Table};
+use darter_store::Event;
+use darter_wire::{Args, Reply};
+
+use super::{Edit, HDEL_EVENT, HSET_EVENT, at, new_hash};
+use crate::spec::{Group, Keys, Spec};
+use crate::{Ctx, DataCommand, Fault};
+
+/// HSET.
+pub const HSET: DataCommand = DataCommand {
+    spec: Spec::write("hset", -4, Keys::ONE)
+        .fast()
+        .doc(
+            Group::Hash,
+            "2.0.0",
+            "key field value [field value ...]",
+            "Creates or modifies the value of a field in a hash.",
+        )
+        .cost("O(N)"),
+    run: |ctx, args, reply| {
+        let new = set_all(ctx, args, "hset")?;
+        reply.int(new);
+        Ok(())
+    },
+};
+/// HMSET.
+pub const HMSET: DataCommand = DataCommand {
+    spec: Spec::write("hmset", -4, Keys::ONE)
+        .fast()
+        .doc(Group::Hash, "2.0.0", "key field value [field value ...]", "Sets the values of multiple fields.")
+        .cost("O(N)"),
+    run: |ctx, args, reply| {
+        set_all(ctx, args, "hmset")?;
+        reply.ok();
+        Ok(())
+    },
+};
+/// HSETNX.
+pub const HSETNX: DataCommand = DataCommand {
+    spec: Spec::write("hsetnx", 4, Keys::ONE).fast().doc(
+        Group::Hash,
+        "2.0.0",
+        "key field value",
+        "Sets the value of a field in a hash only when the field doesn't exist.",
+    ),
+    run: hsetnx,
+};
+/// HDEL.
+pub const HDEL: DataCommand = DataCommand {
+    spec: Spec::shrink("hdel", -3, Keys::ONE)
+        .fast()
+        .doc(
+            Group::Hash,
+            "2.0.0",
+            "key field [field ...]",
+            "Deletes one or more fields and their values from a hash. Deletes the hash if no fields remain.",
+        )
+        .cost("O(N)"),
+    run: hdel,
+};
+
+/// Writes the fields of HSET and HMSET; returns how many are new.
+fn set_all(ctx: &mut Ctx<'_>, args: Args<'_>, name: &'static str) -> Result<i64, Fault> {
+    if !args.len().is_multiple_of(2) {
+        return Err(Fault::Arity(name.into()));
+    }
+    let now_ms = ctx.now_ms;
+    let mut place = at(ctx, args.at(1));
+    let edited = place.edit_or_create(new_hash, |table: &mut Table, arena, hasher| {
+        let mut edit = Edit { table, arena, hasher, now_ms };
+        let mut new = 0;
+        for i in (2..args.len()).step_by(2) {
+            new += i64::from(edit.put(args.at(i), Item::Bytes(args.at(i + 1)), Expiry::Clear)?);
+        }
+        Ok::<i64, Fault>(new)
+    })?;
+    let new = edited.result?;
+    place.changed(HSET_EVENT);
+    Ok(new)
+}
+
+fn hsetnx(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let now_ms = ctx.now_ms;
+    let mut place = at(ctx, args.at(1));
+    let edited = place.edit_or_create(new_hash, |table: &mut Table, arena, hasher| {
+        let mut edit = Edit { table, arena, hasher, now_ms };
+        if edit.get(args.at(2)).is_some() {
+            return Ok(false);
+        }
+        edit.put(args.at(2), Item::Bytes(args.at(3)), Expiry::Clear)
+    })?;
+    let is_set = edited.result?;
+    if is_set {
+        place.changed(HSET_EVENT);
+    }
+    reply.int(i64::from(is_set));
+    Ok(())
+}
+
+fn hdel(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let now_ms = ctx.now_ms;
+    let mut place = at(ctx, args.at(1));
+    let edited = place.edit(|table: &mut Table, arena, hasher| {
+        let mut edit = Edit { table, arena, hasher, now_ms };
+        args.tail(2).iter().filter(|field| edit.take(field)).count()
+    })?;
+    let removed = edited.map_or(0, |edited| edited.result);
+    if removed > 0 {
+        place.changed(HDEL_EVENT);
+        if edited.is_some_and(|edited| edited.is_gone) {
+            place.changed(Event::DEL);
+        }
+    }
+    reply.int_len(removed);
+    Ok(())
+}

@@ -1,0 +1,103 @@
+//! Random members: what HRANDFIELD, SRANDMEMBER and SPOP have in common.
+
+use darter_base::number;
+use darter_base::rng::Rng;
+
+use crate::fault::Fault;
+
+/// Draws after which a member that is alive is looked for in order: nearly all must be dead by then.
+pub(crate) const DRAWS_MAX: usize = 100;
+
+/// A count of random members; negative asks for repetition.
+pub(crate) fn count(arg: &[u8]) -> Result<i64, Fault> {
+    match number::parse_i64(arg).ok_or(Fault::NotInteger)? {
+        i64::MIN => Err(Fault::text(
+            "ERR value is out of range, value must between -9223372036854775807 and 9223372036854775807",
+        )),
+        count => Ok(count),
+    }
+}
+
+/// How to choose members.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Choice {
+    /// Every one.
+    All,
+    /// So many draws, whatever they give.
+    Repeated(u64),
+    /// So many different ones, a good part of all: go through all.
+    Most(u64),
+    /// So many different ones, few: draw until there are enough.
+    Few(u64),
+}
+
+impl Choice {
+    /// The way to choose `count` of `len` members.
+    pub fn of(count: i64, len: u64) -> Choice {
+        let n = count.unsigned_abs();
+        if count < 0 {
+            Choice::Repeated(n)
+        } else if n >= len {
+            Choice::All
+        } else if n.saturating_mul(3) > len || len <= SMALL_LEN {
+            Choice::Most(n)
+        } else {
+            Choice::Few(n)
+        }
+    }
+
+    /// How many members it gives of `len`.
+    pub fn len(self, len: u64) -> u64 {
+        match self {
+            Choice::All => len,
+            Choice::Repeated(n) | Choice::Most(n) | Choice::Few(n) => n,
+        }
+    }
+}
+
+/// Going through so many members is as cheap as drawing some.
+const SMALL_LEN: u64 = 64;
+
+/// `wanted` of the `len` members in `all`, each as likely as any other.
+pub(crate) fn choose<T>(
+    all: impl Iterator<Item = T>,
+    wanted: u64,
+    len: u64,
+    rng: &mut Rng,
+) -> impl Iterator<Item = T> {
+    let (mut wanted, mut left) = (wanted, len);
+    all.filter(move |_| {
+        let is_taken = rng.below(left) < wanted;
+        left -= 1;
+        wanted -= u64::from(is_taken);
+        is_taken
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn choosing_gives_exactly_so_many_and_prefers_none() {
+        let mut rng = Rng::new(1);
+        let mut counts = [0; 20];
+        for _ in 0..20_000 {
+            let chosen: Vec<usize> = choose(0..20, 5, 20, &mut rng).collect();
+            assert_eq!(chosen.len(), 5);
+            chosen.iter().for_each(|&n| counts[n] += 1);
+        }
+        assert!(counts.iter().all(|&n| (4_700..5_300).contains(&n)), "{counts:?}");
+    }
+
+    #[test]
+    fn counts_have_the_range_of_redis() {
+        assert_eq!(count(b"-9223372036854775807"), Ok(-i64::MAX));
+        assert!(matches!(count(b"-9223372036854775808"), Err(Fault::Text(_))));
+        assert_eq!(count(b"x"), Err(Fault::NotInteger));
+        assert_eq!(Choice::of(-3, 1), Choice::Repeated(3));
+        assert_eq!(Choice::of(3, 3), Choice::All);
+        assert_eq!(Choice::of(5, 1000), Choice::Few(5));
+        assert_eq!(Choice::of(999, 1000).len(1000), 999);
+    }
+}

@@ -1,0 +1,194 @@
+//! SINTER key [key ...], SUNION, SDIFF, SINTERCARD numkeys key [key ...] [LIMIT limit], SUNIONCARD, SDIFFCARD
+
+use darter_pack::entry::Item;
+use darter_store::{SetValue, View};
+use darter_wire::{Args, Reply};
+
+use super::read;
+use crate::item::reply_item;
+use crate::reader::Reader;
+use crate::spec::{Flags, Group, Keys, Spec};
+use crate::{Ctx, DataCommand, Fault};
+
+/// SINTER.
+pub const SINTER: DataCommand = DataCommand {
+    spec: spec("sinter", "Returns the intersect of multiple sets.").cost("O(N*M)"),
+    run: |ctx, args, reply| show(ctx, args, reply, Operation::Intersect),
+};
+/// SUNION.
+pub const SUNION: DataCommand = DataCommand {
+    spec: spec("sunion", "Returns the union of multiple sets.").cost("O(N)"),
+    run: |ctx, args, reply| show(ctx, args, reply, Operation::Unite),
+};
+/// SDIFF.
+pub const SDIFF: DataCommand = DataCommand {
+    spec: spec("sdiff", "Returns the difference of multiple sets.").cost("O(N)"),
+    run: |ctx, args, reply| show(ctx, args, reply, Operation::Subtract),
+};
+/// SINTERCARD.
+pub const SINTERCARD: DataCommand = DataCommand {
+    spec: card_spec(
+        "sintercard",
+        "7.0.0",
+        "numkeys key [key ...] [LIMIT limit]",
+        "Returns the number of members of the intersect of multiple sets.",
+    ),
+    run: |ctx, args, reply| card(ctx, args, reply, Operation::Intersect),
+};
+/// SUNIONCARD.
+pub const SUNIONCARD: DataCommand = DataCommand {
+    spec: card_spec(
+        "sunioncard",
+        "8.10.0",
+        "numkeys key [key ...] [APPROX] [LIMIT limit]",
+        "Returns the number of members of the union of multiple sets.",
+    ),
+    run: |ctx, args, reply| card(ctx, args, reply, Operation::Unite),
+};
+/// SDIFFCARD.
+pub const SDIFFCARD: DataCommand = DataCommand {
+    spec: card_spec(
+        "sdiffcard",
+        "8.10.0",
+        "numkeys key [key ...] [APPROX] [LIMIT limit]",
+        "Returns the number of members of the difference of multiple sets.",
+    ),
+    run: |ctx, args, reply| card(ctx, args, reply, Operation::Subtract),
+};
+
+const fn spec(name: &'static str, summary: &'static str) -> Spec {
+    Spec::read(name, -2, Keys::REST).doc(Group::Set, "1.0.0", "key [key ...]", summary)
+}
+
+const fn card_spec(
+    name: &'static str,
+    since: &'static str,
+    syntax: &'static str,
+    summary: &'static str,
+) -> Spec {
+    Spec::read(name, -3, Keys::Count { at: 1, dest: 0 })
+        .flag(Flags::MOVABLEKEYS)
+        .doc(Group::Set, since, syntax, summary)
+        .cost("O(N*M)")
+}
+
+/// What is made of several sets.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Operation {
+    Intersect,
+    Unite,
+    Subtract,
+}
+
+/// Sets that are read together; a missing one is empty.
+pub(super) struct Sources<'a> {
+    sets: Vec<Option<View<'a, SetValue>>>,
+    now_ms: u64,
+}
+
+impl<'a> Sources<'a> {
+    /// Finds the sets at `keys`.
+    ///
+    /// Errors: one of them has another type.
+    pub fn find(ctx: &'a mut Ctx<'_>, keys: Args<'_>) -> Result<Sources<'a>, Fault> {
+        for key in keys.iter() {
+            read(ctx, key).view::<SetValue>()?;
+        }
+        let (ctx, now_ms) = (&*ctx, ctx.now_ms);
+        let sets = keys.iter().map(|key| match ctx.peek(key) {
+            Some((shard, record)) => shard.view_of::<SetValue>(record).map(Some),
+            None => Ok(None),
+        });
+        Ok(Sources { sets: sets.collect::<Result<_, _>>()?, now_ms })
+    }
+
+    /// Gives each member of the result to `emit` once, until it answers false.
+    pub fn each(&self, operation: Operation, emit: impl FnMut(Item<'a>) -> bool) {
+        match operation {
+            Operation::Intersect => self.intersect(emit),
+            Operation::Unite => self.unite(emit),
+            Operation::Subtract => self.subtract(emit),
+        }
+    }
+
+    fn holds(&self, set: View<'a, SetValue>, member: Item<'_>) -> bool {
+        set.root.contains(set.arena, set.hasher, member, self.now_ms)
+    }
+
+    fn members(&self, set: View<'a, SetValue>) -> impl Iterator<Item = Item<'a>> + 'a {
+        set.root.iter(set.arena, self.now_ms)
+    }
+
+    /// Goes through the smallest set.
+    fn intersect(&self, mut emit: impl FnMut(Item<'a>) -> bool) {
+        let Some(mut sets) = self.sets.iter().copied().collect::<Option<Vec<_>>>() else { return };
+        sets.sort_by_key(|set| set.root.len());
+        let Some((&smallest, others)) = sets.split_first() else { return };
+        for member in self.members(smallest) {
+            if others.iter().all(|&set| self.holds(set, member)) && !emit(member) {
+                break;
+            }
+        }
+    }
+
+    /// A member is shown with the first set that has it.
+    fn unite(&self, mut emit: impl FnMut(Item<'a>) -> bool) {
+        for (i, set) in self.sets.iter().enumerate() {
+            let earlier = self.sets.get(..i).unwrap_or_default();
+            for member in set.iter().flat_map(|&set| self.members(set)) {
+                if !earlier.iter().flatten().any(|&set| self.holds(set, member)) && !emit(member) {
+                    return;
+                }
+            }
+        }
+    }
+
+    fn subtract(&self, mut emit: impl FnMut(Item<'a>) -> bool) {
+        let Some((Some(first), others)) = self.sets.split_first() else { return };
+        for member in self.members(*first) {
+            if !others.iter().flatten().any(|&set| self.holds(set, member)) && !emit(member) {
+                break;
+            }
+        }
+    }
+}
+
+fn show(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>, operation: Operation) -> Result<(), Fault> {
+    let sources = Sources::find(ctx, args.tail(1))?;
+    let begun = reply.begin_array();
+    let mut len = 0;
+    sources.each(operation, |member| {
+        reply_item(reply, member);
+        len += 1;
+        true
+    });
+    reply.end_set(begun, len);
+    Ok(())
+}
+
+fn card(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>, operation: Operation) -> Result<(), Fault> {
+    let mut read = Reader::new(args, 1);
+    let numkeys = read.int_from(1, Fault::text("ERR numkeys should be greater than 0"))?;
+    let numkeys = usize::try_from(numkeys)
+        .ok()
+        .filter(|&n| n <= read.left())
+        .ok_or(Fault::text("ERR Number of keys can't be greater than number of args"))?;
+    let mut options = Reader::new(args, 2 + numkeys);
+    let mut limit = 0;
+    while !options.is_done() {
+        if options.take_with("limit", 1) {
+            limit = options.int_from(0, Fault::text("ERR LIMIT can't be negative"))?.unsigned_abs();
+        } else if operation == Operation::Intersect || !options.take("approx") {
+            // what is approximate in Redis is exact here
+            return Err(Fault::Syntax);
+        }
+    }
+    let sources = Sources::find(ctx, args.head(2 + numkeys).tail(2))?;
+    let mut count = 0;
+    sources.each(operation, |_| {
+        count += 1;
+        limit == 0 || count < limit
+    });
+    reply.int(count as i64);
+    Ok(())
+}

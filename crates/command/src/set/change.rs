@@ -1,0 +1,161 @@
+//! SADD key member [member ...], SADDEX, SREM, SMOVE source destination member
+
+use darter_pack::entry::Item;
+use darter_pack::table::Expiry;
+use darter_store::{Event, SetValue};
+use darter_wire::{Args, Reply};
+
+use super::{SADD_EVENT, SREM_EVENT, at};
+use crate::reader::Reader;
+use crate::spec::{Group, Keys, Spec};
+use crate::{Ctx, DataCommand, Fault};
+
+/// SADD.
+pub const SADD: DataCommand = DataCommand {
+    spec: Spec::write("sadd", -3, Keys::ONE)
+        .fast()
+        .doc(
+            Group::Set,
+            "1.0.0",
+            "key member [member ...]",
+            "Adds one or more members to a set. Creates the key if it doesn't exist.",
+        )
+        .cost("O(N)"),
+    run: sadd,
+};
+/// SADDEX.
+pub const SADDEX: DataCommand = DataCommand {
+    spec: Spec::write("saddex", -4, Keys::ONE)
+        .fast()
+        .doc(
+            Group::Set,
+            "dragonfly-1.0",
+            "key [KEEPTTL] seconds member [member ...]",
+            "Adds members that expire to a set. Creates the key if it doesn't exist.",
+        )
+        .cost("O(N)"),
+    run: saddex,
+};
+/// SREM.
+pub const SREM: DataCommand = DataCommand {
+    spec: Spec::shrink("srem", -3, Keys::ONE)
+        .fast()
+        .doc(
+            Group::Set,
+            "1.0.0",
+            "key member [member ...]",
+            "Removes one or more members from a set. Deletes the set if the last member was removed.",
+        )
+        .cost("O(N)"),
+    run: srem,
+};
+/// SMOVE.
+pub const SMOVE: DataCommand = DataCommand {
+    spec: Spec::shrink("smove", 4, Keys::TWO).fast().doc(
+        Group::Set,
+        "1.0.0",
+        "source destination member",
+        "Moves a member from one set to another.",
+    ),
+    run: smove,
+};
+
+fn sadd(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let mut place = at(ctx, args.at(1));
+    let edited = place.edit_or_create(SetValue::new, |set: &mut SetValue, arena, hasher| {
+        let mut added = 0;
+        for member in args.tail(2).iter() {
+            added += i64::from(set.insert(arena, hasher, Item::of(member), Expiry::Keep)?);
+        }
+        Ok::<i64, Fault>(added)
+    })?;
+    let added = edited.result?;
+    if added > 0 {
+        place.changed(SADD_EVENT);
+    }
+    reply.int(added);
+    Ok(())
+}
+
+fn saddex(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let mut read = Reader::new(args, 2);
+    let keep_ttl = read.take("keepttl");
+    let seconds = read.int()?;
+    if !(1..=SECONDS_MAX).contains(&seconds) {
+        return Err(Fault::NotInteger);
+    }
+    if read.is_done() {
+        return Err(Fault::Arity("saddex".into()));
+    }
+    let now_ms = ctx.now_ms;
+    let expiry = Expiry::At(now_ms + seconds.unsigned_abs() * 1000);
+    let mut place = at(ctx, args.at(1));
+    let edited = place.edit_or_create(SetValue::new, |set: &mut SetValue, arena, hasher| {
+        let mut added = 0;
+        for member in read.rest().map(Item::of) {
+            let is_there = set.contains(arena, hasher, member, now_ms);
+            if !(is_there && keep_ttl) {
+                set.insert(arena, hasher, member, expiry)?;
+            }
+            added += i64::from(!is_there);
+        }
+        Ok::<i64, Fault>(added)
+    })?;
+    let added = edited.result?;
+    place.changed(SADD_EVENT);
+    reply.int(added);
+    Ok(())
+}
+
+fn srem(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let mut place = at(ctx, args.at(1));
+    let edited = place.edit(|set: &mut SetValue, arena, hasher| {
+        args.tail(2).iter().filter(|member| set.remove(arena, hasher, Item::of(member))).count()
+    })?;
+    let removed = edited.map_or(0, |edited| edited.result);
+    if removed > 0 {
+        place.changed(SREM_EVENT);
+        if edited.is_some_and(|edited| edited.is_gone) {
+            place.changed(Event::DEL);
+        }
+    }
+    reply.int_len(removed);
+    Ok(())
+}
+
+fn smove(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let (from, to, member) = (args.at(1), args.at(2), Item::of(args.at(3)));
+    let now_ms = ctx.now_ms;
+    let place = at(ctx, from);
+    let Some(source) = place.kind() else {
+        reply.int(0);
+        return Ok(());
+    };
+    let is_there =
+        place.view::<SetValue>()?.is_some_and(|set| set.root.contains(set.arena, set.hasher, member, now_ms));
+    debug_assert_eq!(source, darter_store::Type::Set);
+    at(ctx, to).view::<SetValue>()?;
+    if !is_there || from == to {
+        reply.int(i64::from(is_there));
+        return Ok(());
+    }
+    // Added first: that may fail, and then nothing has changed.
+    let added = at(ctx, to).edit_or_create(SetValue::new, |set: &mut SetValue, arena, hasher| {
+        set.insert(arena, hasher, member, Expiry::Keep)
+    })?;
+    let is_new = added.result?;
+    let mut place = at(ctx, from);
+    let removed = place.edit(|set: &mut SetValue, arena, hasher| set.remove(arena, hasher, member))?;
+    place.changed(SREM_EVENT);
+    if removed.is_some_and(|removed| removed.is_gone) {
+        place.changed(Event::DEL);
+    }
+    if is_new {
+        at(ctx, to).changed(SADD_EVENT);
+    }
+    reply.int(1);
+    Ok(())
+}
+
+/// Longest life of a member that may be asked for: some 2,200 years.
+const SECONDS_MAX: i64 = (1 << 36) - 1;

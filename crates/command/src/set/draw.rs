@@ -1,0 +1,166 @@
+//! SPOP key [count], SRANDMEMBER key [count]
+
+use std::collections::HashSet;
+
+use darter_base::rng::Rng;
+use darter_pack::entry::Item;
+use darter_store::{Event, SetValue, View};
+use darter_wire::{Args, Reply};
+
+use super::{alive_len, at, event, read};
+use crate::item::reply_item;
+use crate::member_scan::{check_budget, check_count};
+use crate::random::{self, Choice};
+use crate::reader::Reader;
+use crate::spec::{Group, Keys, Spec};
+use crate::{Ctx, DataCommand, Env, Fault};
+
+/// SPOP.
+pub const SPOP: DataCommand = DataCommand {
+    spec: Spec::shrink("spop", -2, Keys::ONE)
+        .fast()
+        .doc(
+            Group::Set,
+            "1.0.0",
+            "key [count]",
+            "Returns one or more random members from a set after removing them. Deletes the set if the last member was popped.",
+        )
+        .cost("O(N) where N is the value of the passed count"),
+    run: spop,
+};
+/// SRANDMEMBER.
+pub const SRANDMEMBER: DataCommand = DataCommand {
+    spec: Spec::read("srandmember", -2, Keys::ONE)
+        .doc(Group::Set, "1.0.0", "key [count]", "Returns one or more random members from a set.")
+        .cost("O(N) where N is the absolute value of the passed count"),
+    run: srandmember,
+};
+
+fn spop(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    if args.len() > 3 {
+        return Err(Fault::Syntax);
+    }
+    let count = match args.get(2) {
+        None => None,
+        Some(_) => Some(
+            Reader::new(args, 2)
+                .int_from(0, Fault::text("ERR value is out of range, must be positive"))?
+                .unsigned_abs(),
+        ),
+    };
+    let now_ms = ctx.now_ms;
+    let mut place = at(ctx, args.at(1));
+    let mut rng = Rng::new(place.random());
+    let edited = place.edit(|set: &mut SetValue, arena, hasher| {
+        let view = View { root: &*set, arena, hasher };
+        let len = alive_len(view, now_ms) as u64;
+        let n = count.unwrap_or(1).min(len);
+        if count.is_some() {
+            reply.set(usize::try_from(n).unwrap_or(usize::MAX));
+        }
+        if n == len && count.is_some() {
+            set.iter(arena, now_ms).for_each(|member| reply_item(reply, member));
+            while !set.free_step(arena, usize::MAX) {}
+            return n;
+        }
+        for _ in 0..n {
+            let view = View { root: &*set, arena: &*arena, hasher };
+            let Some(Owned(value, text)) = one(view, &mut rng, now_ms).map(Owned::of) else { break };
+            let member = value.map_or(Item::Bytes(&text), Item::Int);
+            reply_item(reply, member);
+            set.remove(arena, hasher, member);
+        }
+        n
+    })?;
+    match edited {
+        Some(edited) if edited.result > 0 => {
+            place.changed(event("spop"));
+            if edited.is_gone {
+                place.changed(Event::DEL);
+            }
+        }
+        _ if count.is_none() => reply.null(),
+        Some(_) => {}
+        None => reply.set(0),
+    }
+    Ok(())
+}
+
+/// A member out of its set, which can then be changed.
+struct Owned(Option<i64>, Vec<u8>);
+
+impl Owned {
+    fn of(item: Item<'_>) -> Owned {
+        match item {
+            Item::Int(value) => Owned(Some(value), Vec::new()),
+            Item::Bytes(text) => Owned(None, text.to_vec()),
+        }
+    }
+}
+
+fn srandmember(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    if args.len() > 3 {
+        return Err(Fault::Syntax);
+    }
+    let count = args.get(2).map(random::count).transpose()?;
+    let (now_ms, env) = (ctx.now_ms, ctx.env);
+    let mut place = read(ctx, args.at(1));
+    let mut rng = Rng::new(place.random());
+    let set = place.view::<SetValue>()?.filter(|set| alive_len(*set, now_ms) > 0);
+    match (set, count) {
+        (None, None) => reply.null(),
+        (None, Some(_)) => reply.array(0),
+        (Some(set), None) => {
+            if let Some(member) = one(set, &mut rng, now_ms) {
+                reply_item(reply, member);
+            }
+        }
+        (Some(set), Some(count)) => some(set, count, &mut rng, (now_ms, env), reply)?,
+    }
+    Ok(())
+}
+
+fn some(
+    set: View<'_, SetValue>,
+    count: i64,
+    rng: &mut Rng,
+    (now_ms, env): (u64, &Env),
+    reply: &mut Reply<'_>,
+) -> Result<(), Fault> {
+    let len = alive_len(set, now_ms) as u64;
+    let choice = Choice::of(count, len);
+    check_count(choice.len(len), env)?;
+    let mark = reply.len();
+    reply.array(usize::try_from(choice.len(len)).unwrap_or(usize::MAX));
+    let mut show = |member: Item<'_>| {
+        reply_item(reply, member);
+        check_budget(reply, mark, env)
+    };
+    let all = || set.root.iter(set.arena, now_ms);
+    match choice {
+        Choice::All => all().try_for_each(show),
+        Choice::Repeated(n) => (0..n).filter_map(|_| one(set, rng, now_ms)).try_for_each(show),
+        Choice::Most(n) => random::choose(all(), n, len, rng).try_for_each(show),
+        Choice::Few(n) => {
+            let mut seen: HashSet<Vec<u8>> = HashSet::new();
+            while (seen.len() as u64) < n {
+                let Some(member) = one(set, rng, now_ms) else { break };
+                if seen.insert(member.to_vec()) {
+                    show(member)?;
+                }
+            }
+            Ok(())
+        }
+    }
+}
+
+/// A random member that is alive; there is one.
+fn one<'a>(set: View<'a, SetValue>, rng: &mut Rng, now_ms: u64) -> Option<Item<'a>> {
+    let may_be_dead = set.root.next_expiry_ms().is_some_and(|ms| ms <= now_ms);
+    let drawn = (0..random::DRAWS_MAX).find_map(|_| {
+        let member = set.root.random(set.arena, rng.next_u64())?;
+        let is_alive = !may_be_dead || set.root.contains(set.arena, set.hasher, member, now_ms);
+        is_alive.then_some(member)
+    });
+    drawn.or_else(|| set.root.iter(set.arena, now_ms).next())
+}

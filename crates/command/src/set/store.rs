@@ -1,0 +1,98 @@
+//! SINTERSTORE destination key [key ...], SUNIONSTORE, SDIFFSTORE
+
+use darter_pack::entry::Item;
+use darter_pack::table::Expiry as MemberExpiry;
+use darter_store::{Collection, Event, Expiry, SetValue};
+use darter_wire::{Args, Reply};
+
+use super::algebra::{Operation, Sources};
+use super::event;
+use crate::spec::{Group, Keys, Spec};
+use crate::{Ctx, DataCommand, Fault};
+
+const fn spec(name: &'static str, summary: &'static str) -> Spec {
+    Spec::write(name, -3, Keys::REST).doc(Group::Set, "1.0.0", "destination key [key ...]", summary)
+}
+
+/// SINTERSTORE.
+pub const SINTERSTORE: DataCommand = DataCommand {
+    spec: spec("sinterstore", "Stores the intersect of multiple sets in a key.").cost("O(N*M)"),
+    run: |ctx, args, reply| store(ctx, args, reply, Operation::Intersect, event("sinterstore")),
+};
+/// SUNIONSTORE.
+pub const SUNIONSTORE: DataCommand = DataCommand {
+    spec: spec("sunionstore", "Stores the union of multiple sets in a key.").cost("O(N)"),
+    run: |ctx, args, reply| store(ctx, args, reply, Operation::Unite, event("sunionstore")),
+};
+/// SDIFFSTORE.
+pub const SDIFFSTORE: DataCommand = DataCommand {
+    spec: spec("sdiffstore", "Stores the difference of multiple sets in a key.").cost("O(N)"),
+    run: |ctx, args, reply| store(ctx, args, reply, Operation::Subtract, event("sdiffstore")),
+};
+
+/// Members out of their sets, which may be in other shards than where they go.
+#[derive(Default)]
+struct Gathered {
+    ints: Vec<i64>,
+    bytes: Vec<u8>,
+    // Where each text ends in `bytes`.
+    ends: Vec<usize>,
+}
+
+impl Gathered {
+    fn push(&mut self, member: Item<'_>) {
+        match member {
+            Item::Int(value) => self.ints.push(value),
+            Item::Bytes(text) => {
+                self.bytes.extend_from_slice(text);
+                self.ends.push(self.bytes.len());
+            }
+        }
+    }
+
+    fn len(&self) -> usize {
+        self.ints.len() + self.ends.len()
+    }
+
+    fn each(&self) -> impl Iterator<Item = Item<'_>> {
+        let starts = std::iter::once(0).chain(self.ends.iter().copied());
+        let texts = starts
+            .zip(&self.ends)
+            .map(|(start, &end)| Item::Bytes(self.bytes.get(start..end).unwrap_or_default()));
+        self.ints.iter().map(|&value| Item::Int(value)).chain(texts)
+    }
+}
+
+fn store(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+    operation: Operation,
+    stored: Event,
+) -> Result<(), Fault> {
+    let mut gathered = Gathered::default();
+    Sources::find(ctx, args.tail(2))?.each(operation, |member| {
+        gathered.push(member);
+        true
+    });
+    let mut place = ctx.at(args.at(1));
+    reply.int_len(gathered.len());
+    if gathered.len() == 0 {
+        if place.remove() {
+            place.changed(Event::DEL);
+        }
+        return Ok(());
+    }
+    let hasher = place.hasher();
+    let mut set = SetValue::new();
+    let filled = gathered
+        .each()
+        .try_for_each(|member| set.insert(place.arena_mut(), hasher, member, MemberExpiry::Keep).map(|_| ()));
+    if let Err(full) = filled {
+        set.wrap().clear(place.arena_mut());
+        return Err(full.into());
+    }
+    place.put_object(set.wrap(), Expiry::None)?;
+    place.changed(stored);
+    Ok(())
+}

@@ -1,0 +1,318 @@
+//! A set: its integers as rows of numbers, its other members in a table of packs, side by side.
+//!
+//! Adding one text never converts the integers. Members that expire live in the table, integers too.
+//! Called by the set commands and by RDB's forms; never knows keys or clients.
+
+use darter_base::hash::KeyHasher;
+use darter_pack::decimal::Digits;
+use darter_pack::entry::Item;
+use darter_pack::table::{EntryRef, Expiry, Inserted, Kind, Table};
+use darter_pack::tree::{Direction, IntSet};
+use darter_slab::Arena;
+
+use crate::shard::Full;
+
+/// A set of members. Its blocks are given back by `free_step` before it is dropped.
+#[derive(Debug)]
+pub struct SetValue {
+    body: Body,
+}
+
+#[derive(Debug)]
+enum Body {
+    Ints(IntSet),
+    Texts(Table),
+    Both(Box<Both>),
+}
+
+// Most sets are of one sort: only those of both pay for both roots.
+#[derive(Debug)]
+struct Both {
+    ints: IntSet,
+    texts: Table,
+}
+
+/// A member that is there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Found {
+    /// When it expires, Unix milliseconds.
+    pub expiry_ms: Option<u64>,
+}
+
+impl Default for SetValue {
+    fn default() -> SetValue {
+        SetValue::new()
+    }
+}
+
+impl SetValue {
+    /// An empty set. Costs nothing.
+    pub const fn new() -> SetValue {
+        SetValue { body: Body::Ints(IntSet::new()) }
+    }
+
+    /// The members kept as integers.
+    #[inline]
+    pub fn ints(&self) -> Option<&IntSet> {
+        match &self.body {
+            Body::Ints(ints) => Some(ints),
+            Body::Texts(_) => None,
+            Body::Both(both) => Some(&both.ints),
+        }
+    }
+
+    /// The members kept in a table.
+    #[inline]
+    pub fn texts(&self) -> Option<&Table> {
+        match &self.body {
+            Body::Ints(_) => None,
+            Body::Texts(texts) => Some(texts),
+            Body::Both(both) => Some(&both.texts),
+        }
+    }
+
+    /// Number of members, those not yet removed though their time is up included.
+    #[inline]
+    pub fn len(&self) -> u64 {
+        self.ints_len() + self.texts().map_or(0, |texts| texts.len() as u64)
+    }
+
+    /// Whether there is no member.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn ints_len(&self) -> u64 {
+        self.ints().map_or(0, IntSet::len)
+    }
+
+    /// The member, unless it is missing or its time is up at `now_ms`.
+    #[inline]
+    pub fn get(&self, arena: &Arena, hasher: KeyHasher, member: Item<'_>, now_ms: u64) -> Option<Found> {
+        if let (Some(ints), Item::Int(value)) = (self.ints(), member)
+            && ints.contains(arena, value)
+        {
+            return Some(Found { expiry_ms: None });
+        }
+        let texts = self.texts()?;
+        let mut digits = Digits::new();
+        let text = member.text(&mut digits);
+        let entry = texts.get(arena, hasher.hash(text), text)?;
+        is_alive(&entry, now_ms).then(|| Found { expiry_ms: entry.expiry_ms() })
+    }
+
+    /// Whether `member` is there at `now_ms`.
+    #[inline]
+    pub fn contains(&self, arena: &Arena, hasher: KeyHasher, member: Item<'_>, now_ms: u64) -> bool {
+        self.get(arena, hasher, member, now_ms).is_some()
+    }
+
+    /// Adds `member`, or gives it another expiry; returns whether it is new.
+    ///
+    /// Errors: no room; the set is as it was.
+    #[inline]
+    pub fn insert(
+        &mut self,
+        arena: &mut Arena,
+        hasher: KeyHasher,
+        member: Item<'_>,
+        expiry: Expiry,
+    ) -> Result<bool, Full> {
+        if let (Item::Int(value), Expiry::Keep | Expiry::Clear) = (member, expiry)
+            && !self.has_text(arena, hasher, member)
+        {
+            return self.ints_mut().insert(arena, value).map_err(|_| Full);
+        }
+        let mut digits = Digits::new();
+        let text = member.text(&mut digits);
+        let hash = hasher.hash(text);
+        let of_key = |key: &[u8]| hasher.hash(key);
+        let inserted = self.texts_mut().insert(arena, hash, text, Item::Int(0), expiry, &of_key);
+        let is_new = inserted.map_err(|_| Full)? == Inserted::New;
+        // An integer that is to expire moved out of the rows.
+        let was_int = is_new
+            && match (&mut self.body, member) {
+                (Body::Both(both), Item::Int(value)) => both.ints.remove(arena, value),
+                _ => false,
+            };
+        self.settle();
+        Ok(is_new && !was_int)
+    }
+
+    fn has_text(&self, arena: &Arena, hasher: KeyHasher, member: Item<'_>) -> bool {
+        let Some(texts) = self.texts() else { return false };
+        let mut digits = Digits::new();
+        let text = member.text(&mut digits);
+        texts.contains(arena, hasher.hash(text), text)
+    }
+
+    /// Takes `member` out; returns whether it was there.
+    #[inline]
+    pub fn remove(&mut self, arena: &mut Arena, hasher: KeyHasher, member: Item<'_>) -> bool {
+        let removed = match (&mut self.body, member) {
+            (Body::Ints(ints), Item::Int(value)) => return ints.remove(arena, value),
+            (Body::Ints(_), Item::Bytes(_)) => return false,
+            (Body::Texts(texts), _) => remove_text(texts, arena, hasher, member),
+            (Body::Both(both), Item::Int(value)) => {
+                both.ints.remove(arena, value) || remove_text(&mut both.texts, arena, hasher, member)
+            }
+            (Body::Both(both), Item::Bytes(_)) => remove_text(&mut both.texts, arena, hasher, member),
+        };
+        if removed {
+            self.settle();
+        }
+        removed
+    }
+
+    /// The members alive at `now_ms`: integers rising, then the others in no order.
+    pub fn iter<'a>(&'a self, arena: &'a Arena, now_ms: u64) -> impl Iterator<Item = Item<'a>> + 'a {
+        let ints = self.ints().map(|ints| ints.iter(arena, 0, Direction::Up).map(Item::Int));
+        let texts = self.texts().map(|texts| {
+            texts.iter(arena).filter(move |entry| is_alive(entry, now_ms)).map(|entry| entry.key())
+        });
+        ints.into_iter().flatten().chain(texts.into_iter().flatten())
+    }
+
+    /// A member chosen by `r`, each about as likely as any other; it may be one whose time is up.
+    pub fn random<'a>(&'a self, arena: &'a Arena, r: u64) -> Option<Item<'a>> {
+        let rank = ((u128::from(r) * u128::from(self.len())) >> 64) as u64;
+        match self.ints() {
+            Some(ints) if rank < ints.len() => ints.nth(arena, rank).map(Item::Int),
+            _ => self.texts()?.random(arena, r.rotate_left(32)).map(|entry| entry.key()),
+        }
+    }
+
+    /// Gives `emit` about `count` members from `cursor` on; returns the next cursor, 0 at the end.
+    ///
+    /// A member that is there from the first call (cursor 0) to the last is given at least once.
+    pub fn scan<'a>(
+        &'a self,
+        arena: &'a Arena,
+        cursor: u64,
+        count: usize,
+        now_ms: u64,
+        mut emit: impl FnMut(Item<'a>),
+    ) -> u64 {
+        let mut given = 0;
+        let mut table_from = (1..=TABLE_START).contains(&cursor).then_some(cursor % TABLE_START);
+        if table_from.is_none() {
+            if let Some(ints) = self.ints() {
+                let next = ints.scan(arena, cursor & !LOW_INTS, count, |value| {
+                    given += 1;
+                    emit(Item::Int(value));
+                });
+                if next != 0 {
+                    return if next <= TABLE_START { next | LOW_INTS } else { next };
+                }
+            }
+            table_from = Some(0);
+        }
+        let (Some(texts), Some(from)) = (self.texts(), table_from) else { return 0 };
+        if given >= count {
+            return TABLE_START;
+        }
+        texts.scan(arena, from, count - given, |entry| {
+            if is_alive(&entry, now_ms) {
+                emit(entry.key());
+            }
+        })
+    }
+
+    /// Bytes in the arena and on the heap, without the root.
+    pub fn bytes(&self) -> usize {
+        let root = if matches!(self.body, Body::Both(_)) { size_of::<Both>() } else { 0 };
+        root + self.ints().map_or(0, IntSet::bytes) + self.texts().map_or(0, Table::bytes)
+    }
+
+    /// Gives back up to about `blocks_max` blocks; true when all are.
+    pub fn free_step(&mut self, arena: &mut Arena, blocks_max: usize) -> bool {
+        match &mut self.body {
+            Body::Ints(ints) => ints.free_step(arena, blocks_max),
+            Body::Texts(texts) => texts.free_step(arena, blocks_max),
+            Body::Both(both) => {
+                if both.ints.free_step(arena, blocks_max) && both.texts.free_step(arena, blocks_max) {
+                    self.body = Body::Ints(IntSet::new());
+                    return true;
+                }
+                false
+            }
+        }
+    }
+
+    /// No member expires before this, Unix milliseconds; `None` when none expires.
+    #[inline]
+    pub fn next_expiry_ms(&self) -> Option<u64> {
+        self.texts()?.min_expiry_ms()
+    }
+
+    /// Removes members whose time is up, going through at most `packs_max` packs; returns how many.
+    pub fn expire_step(&mut self, arena: &mut Arena, now_ms: u64, packs_max: usize) -> usize {
+        let texts = match &mut self.body {
+            Body::Ints(_) => return 0,
+            Body::Texts(texts) => texts,
+            Body::Both(both) => &mut both.texts,
+        };
+        let removed = texts.expire_due(arena, now_ms, packs_max, |_| {}).removed;
+        self.settle();
+        removed
+    }
+
+    fn ints_mut(&mut self) -> &mut IntSet {
+        if let Body::Texts(texts) = &mut self.body {
+            let texts = std::mem::replace(texts, Table::new(Kind::Keys));
+            self.body = Body::Both(Box::new(Both { ints: IntSet::new(), texts }));
+        }
+        match &mut self.body {
+            Body::Ints(ints) => ints,
+            Body::Both(both) => &mut both.ints,
+            Body::Texts(_) => unreachable!("made into both above"),
+        }
+    }
+
+    fn texts_mut(&mut self) -> &mut Table {
+        if let Body::Ints(ints) = &mut self.body {
+            let texts = Table::new(Kind::Keys);
+            self.body = if ints.is_empty() {
+                Body::Texts(texts)
+            } else {
+                Body::Both(Box::new(Both { ints: std::mem::take(ints), texts }))
+            };
+        }
+        match &mut self.body {
+            Body::Texts(texts) => texts,
+            Body::Both(both) => &mut both.texts,
+            Body::Ints(_) => unreachable!("made into another above"),
+        }
+    }
+
+    /// Drops the root of a sort that has no member left.
+    fn settle(&mut self) {
+        let one = match &mut self.body {
+            Body::Both(both) if both.texts.is_empty() => Body::Ints(std::mem::take(&mut both.ints)),
+            Body::Both(both) if both.ints.is_empty() => {
+                Body::Texts(std::mem::replace(&mut both.texts, Table::new(Kind::Keys)))
+            }
+            Body::Texts(texts) if texts.is_empty() => Body::Ints(IntSet::new()),
+            _ => return,
+        };
+        self.body = one;
+    }
+}
+
+fn remove_text(texts: &mut Table, arena: &mut Arena, hasher: KeyHasher, member: Item<'_>) -> bool {
+    let mut digits = Digits::new();
+    let text = member.text(&mut digits);
+    texts.remove(arena, hasher.hash(text), text)
+}
+
+fn is_alive(entry: &EntryRef<'_>, now_ms: u64) -> bool {
+    entry.expiry_ms().is_none_or(|ms| ms > now_ms)
+}
+
+// Scan cursors: 0 begins with the integers; up to TABLE_START one of the table (its own are below that),
+// TABLE_START itself the table's start; above that one of the integers, those that would be lower marked.
+const TABLE_START: u64 = 1 << 48;
+const LOW_INTS: u64 = 1 << 63;
+
+#[cfg(test)]
+mod tests;
