@@ -313,6 +313,11 @@ impl List {
         let count = |arena: &Arena, leaf| Head::of(arena.tail(leaf)).len;
         for side in [Side::After, Side::Before] {
             let Some((other, beside)) = self.spine.sibling(arena, path, side) else { continue };
+            // A rough look first: the exact one may pass over all items.
+            let payloads = [leaf, other].map(|leaf| Head::of(arena.tail(leaf)).payload());
+            if payloads[0] + payloads[1] > LEAF_BYTES_MAX * 3 / 4 {
+                continue;
+            }
             let runs = [leaf, other].map(|leaf| Part::Run(leaf, 0, count(arena, leaf)));
             let parts = if side == Side::After { runs } else { [runs[1], runs[0]] };
             let shape = Shape::of(arena, &parts);

@@ -297,6 +297,11 @@ impl<const N: usize, const K: usize> Rows<N, K> {
     fn join(&mut self, arena: &mut Arena, leaf: Handle, path: &Path) -> bool {
         for side in [Side::After, Side::Before] {
             let Some((other, beside)) = self.spine.sibling(arena, path, side) else { continue };
+            // A rough look first: the exact one passes over all rows.
+            let bytes = [leaf, other].map(|leaf| Head::<N>::of(arena.tail(leaf)).bytes());
+            if bytes[0] + bytes[1] > LEAF_BYTES_MAX * 3 / 4 {
+                continue;
+            }
             let runs = [leaf, other].map(|leaf| Part::<N>::Run(leaf, 0, leaf::len(arena, leaf)));
             let (parts, paths) = match side {
                 Side::After => (runs, [path, &beside]),

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use darter_slab::{Arena, Handle};
 
-use super::leaf::{HEAD, Head, LEN_MAX, Members, SIGN, Scores};
+use super::leaf::{HEAD, Head, LEN_MAX, Members, ROOM_MAX, SIGN, Scores};
 use super::member::New;
 use super::score::{is_negative_zero, ord};
 use crate::entry;
@@ -168,7 +168,7 @@ fn alloc(arena: &mut Arena, owned: &mut Owned, head: &Head, slack: Slack) -> Res
             let code = *used / head.len.max(1);
             let spare = bytes - wanted;
             head.cap = (cap + spare / (stride + code)).min(CAP_MAX);
-            *room = bytes - HEAD - head.cap * stride;
+            *room = (bytes - HEAD - head.cap * stride).min(ROOM_MAX);
         }
     }
     Ok((leaf, head))

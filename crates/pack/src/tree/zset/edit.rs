@@ -150,10 +150,10 @@ impl Zset {
         arena: &mut Arena,
         hasher: &KeyHasher,
         hash: Option<u32>,
-        new: New<'_>,
+        mut new: New<'_>,
         score: f64,
     ) -> Result<(), Full> {
-        let new = new.spilled(arena, &mut self.owned, &mut self.spill)?;
+        new.spill(arena, &mut self.owned, &mut self.spill)?;
         let done = self.place(arena, hasher, &new, score).and_then(|id| {
             if self.index.is_empty() {
                 return Ok(());
@@ -464,10 +464,7 @@ impl Zset {
                 self.ids.remove(arena, head.id);
             }
             self.owned.free(arena, leaf);
-        } else if head.len < LEN_LOW
-            && head.bytes() < LEAF_BYTES_MAX / 2
-            && self.join(arena, hasher, leaf, path)
-        {
+        } else if head.bytes() < LEAF_BYTES_MAX / 4 && self.join(arena, hasher, leaf, path) {
             // The leaf is gone.
         } else if head.bytes() < arena.size(leaf) / 2 {
             let parts = [Part::Run(leaf, 0, head.len)];
@@ -492,8 +489,11 @@ impl Zset {
                 Side::After => ([leaf, other], [path, &beside]),
                 Side::Before => ([other, leaf], [&beside, path]),
             };
-            let lens = pair.map(|leaf| leaf::len(arena, leaf));
-            if lens[0] + lens[1] > LEN_MAX * 3 / 4 {
+            let heads = pair.map(|leaf| Head::of(arena.tail(leaf)));
+            let lens = heads.map(|head| head.len);
+            // A rough look first: the exact one passes over all entries.
+            let bytes = heads[0].bytes() + heads[1].bytes();
+            if lens[0] + lens[1] > LEN_MAX * 3 / 4 || bytes > LEAF_BYTES_MAX * 3 / 4 {
                 continue;
             }
             let parts = [Part::Run(pair[0], 0, lens[0]), Part::Run(pair[1], 0, lens[1])];
@@ -519,6 +519,3 @@ impl Zset {
         false
     }
 }
-
-/// Below this many entries a leaf looks for another to join.
-const LEN_LOW: usize = 32;

@@ -58,13 +58,7 @@ impl Index {
         if self.root.is_none() {
             return None;
         }
-        let mut block = arena.tail(self.root);
-        let mut used = 0;
-        while block[0] == NODE {
-            let bits = u32::from(block[1]);
-            block = arena.tail(slot(block, slot_of(hash, used, bits)));
-            used += bits;
-        }
+        let block = arena.tail(self.bucket(arena, hash));
         let bucket = Bucket::of(block);
         let mut from = 0;
         loop {
@@ -73,6 +67,21 @@ impl Index {
                 return Some(found);
             }
             from = at + 1;
+        }
+    }
+
+    /// The bucket of a hash; there is at least one bucket.
+    #[inline]
+    fn bucket(&self, arena: &Arena, hash: u32) -> Handle {
+        let (mut at, mut rest) = (self.root, hash);
+        loop {
+            let block = arena.tail(at);
+            if block[0] != NODE {
+                return at;
+            }
+            let bits = u32::from(block[1]);
+            at = slot(block, (rest >> (32 - bits)) as usize);
+            rest = rest.wrapping_shl(bits);
         }
     }
 
@@ -87,29 +96,31 @@ impl Index {
         if self.root.is_none() {
             self.root = Bucket::alloc(arena, owned, 0, LEN_MAX / 8)?;
         }
-        loop {
-            let (block, trail) = self.walk(arena, hash);
-            let bucket = Bucket::of(arena.tail(block));
-            if bucket.len < bucket.cap {
-                Bucket::push(arena.tail_mut(block), hash, id);
-                return Ok(());
-            }
-            if bucket.len >= LEN_MAX && bucket.shared + trail.above < 32 {
-                self.split(arena, owned, block, &trail)?;
-                continue;
-            }
-            let fresh = Bucket::alloc(arena, owned, bucket.shared, bucket.len + bucket.len / 8 + 1)?;
-            Bucket::copy(arena, block, fresh);
-            self.point(arena, &trail, bucket.shared, fresh);
-            owned.free(arena, block);
+        while !Bucket::push(arena.tail_mut(self.bucket(arena, hash)), hash, id) {
+            self.make_room(arena, owned, hash)?;
         }
+        Ok(())
+    }
+
+    /// Enlarges or splits the bucket of a hash, which is full. Errors: nothing is changed.
+    #[cold]
+    fn make_room(&mut self, arena: &mut Arena, owned: &mut Owned, hash: u32) -> Result<(), Full> {
+        let (block, trail) = self.walk(arena, hash);
+        let bucket = Bucket::of(arena.tail(block));
+        if bucket.len >= LEN_MAX && bucket.shared + trail.above < 32 {
+            return self.split(arena, owned, block, &trail);
+        }
+        let fresh = Bucket::alloc(arena, owned, bucket.shared, bucket.len + bucket.len / 8 + 1)?;
+        Bucket::copy(arena, block, fresh);
+        self.point(arena, &trail, bucket.shared, fresh);
+        owned.free(arena, block);
+        Ok(())
     }
 
     /// Changes the id of one entry with this hash and id; there must be one.
     #[inline]
     pub(super) fn replace(&mut self, arena: &mut Arena, hash: u32, id: u32, other: u32) {
-        let (block, _) = self.walk(arena, hash);
-        let bytes = arena.tail_mut(block);
+        let bytes = arena.tail_mut(self.bucket(arena, hash));
         let bucket = Bucket::of(bytes);
         let at = bucket.position(bytes, hash, id);
         debug_assert!(at.is_some(), "every member is in the index");
@@ -422,13 +433,17 @@ impl Bucket {
         }
     }
 
+    /// Appends an entry; `false` when there is no room.
     #[inline]
-    fn push(bytes: &mut [u8], hash: u32, id: u32) {
+    fn push(bytes: &mut [u8], hash: u32, id: u32) -> bool {
         let bucket = Bucket::of(bytes);
-        debug_assert!(bucket.len < bucket.cap);
+        if bucket.len == bucket.cap {
+            return false;
+        }
         put_u32(bytes, HEAD + 4 * bucket.len, hash);
         put_u32(bytes, HEAD + 4 * (bucket.cap + bucket.len), id);
         put_u16(bytes, 2, bucket.len + 1);
+        true
     }
 
     fn swap_remove(bytes: &mut [u8], at: usize) {

@@ -6,7 +6,8 @@
 //! u8 len | u8 cap | u8 score width, member width * 16 | u8 shift, 128 if raw | u32 id | u64 score base
 //! u64 member base, or for members of any kind: u16 used, u16 room
 //! cap x score width    (order number - base) >> shift; raw: the score's bits
-//! cap x member width   integer members: order number - base; others: two bytes, offset of the member's code
+//! cap x member width   integer members: order number - base; others: two bytes, 11 bits of offset of the member's code
+//!                      and above them 5 bits that tell most codes apart
 //! room bytes           codes, in the order they came
 //! ```
 
@@ -29,8 +30,14 @@ pub(super) const LEN_MAX: usize = 128;
 const RAW: u8 = 128;
 const SLOTS: usize = 15;
 const SLOT_BYTES: usize = 2;
+/// The bits of a slot that are the offset.
+const OFFSET: usize = 0x07FF;
+/// Most room for codes: all offsets must fit into a slot.
+pub(super) const ROOM_MAX: usize = OFFSET + 1;
 /// Turns integers into unsigned ones that sort the same way.
 pub(super) const SIGN: u64 = 1 << 63;
+/// Tags of codes from here on are of strings out of line.
+const SPILLED_TAG: u8 = 0xD0;
 
 /// How a leaf keeps its members.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -187,7 +194,7 @@ impl Head {
     /// The code of the member of entry `at`, and what follows it; of a leaf of any members only.
     #[inline(always)]
     pub(super) fn code<'a>(&self, block: &'a [u8], at: usize) -> &'a [u8] {
-        let offset = get_u16(block, self.members_at() + at * SLOT_BYTES);
+        let offset = get_u16(block, self.members_at() + at * SLOT_BYTES) & OFFSET;
         &block[self.codes_at() + offset..]
     }
 
@@ -246,7 +253,7 @@ impl Head {
         let (slot, codes) = (self.members_at() + at * SLOT_BYTES, self.codes_at());
         if let Members::Slots { used, .. } = &mut self.members {
             block[codes + *used..codes + *used + code.len()].copy_from_slice(code);
-            put_u16(block, slot, *used);
+            put_u16(block, slot, *used | mark(code));
             *used += code.len();
         }
     }
@@ -275,7 +282,13 @@ impl Head {
             }
             (Members::Ints { .. }, Item::Bytes(_)) => None,
             (Members::Slots { .. }, _) => {
-                (0..self.len).find(|&at| new.is_at(self.code(block, at), arena, spill))
+                let (coded, mark) = (new.coded(), new.mark());
+                let start = self.members_at();
+                let slots = block[start..start + self.len * SLOT_BYTES].as_chunks::<SLOT_BYTES>().0;
+                let alike =
+                    |slot: &[u8; SLOT_BYTES]| usize::from(u16::from_le_bytes(*slot)) & !OFFSET == mark;
+                let mut alike = slots.iter().enumerate().filter(|(_, slot)| alike(slot));
+                alike.find(|(at, _)| coded.is_at(self.code(block, *at), arena, spill)).map(|(at, _)| at)
             }
         }
     }
@@ -344,11 +357,12 @@ impl Head {
 #[inline]
 pub(super) fn insert(block: &mut [u8], at: usize, value: f64, new: &New<'_>) -> bool {
     let head = Head::of(block);
-    let Some((score, member)) = head.accepts(value, new) else { return false };
+    let Some((score, mut member)) = head.accepts(value, new) else { return false };
     if let Members::Slots { used, .. } = head.members {
-        let start = head.codes_at() + used;
-        new.write(&mut block[start..start + new.len()]);
-        put_u16(block, 16, used + new.len());
+        let (start, bytes) = (head.codes_at() + used, new.len());
+        new.write(&mut block[start..start + bytes]);
+        put_u16(block, 16, used + bytes);
+        member |= mark(&block[start..start + bytes]) as u64;
     }
     open(block, HEAD, head.scores.width, at, head.len, score);
     open(block, head.members_at(), head.member_bytes(), at, head.len, member);
@@ -356,17 +370,38 @@ pub(super) fn insert(block: &mut [u8], at: usize, value: f64, new: &New<'_>) -> 
     true
 }
 
+/// Five bits, where slots have them, that differ between most codes. Those of spilled members tell nothing of the text.
+#[inline]
+pub(super) fn mark(code: &[u8]) -> usize {
+    if code[0] >= SPILLED_TAG {
+        return 0;
+    }
+    mark_of_last(code)
+}
+
+/// The mark of a code by its last bytes, at most eight.
+#[inline]
+pub(super) fn mark_of_last(code: &[u8]) -> usize {
+    let mut last = [0; 8];
+    match code.last_chunk::<8>() {
+        Some(eight) => last = *eight,
+        None => last[..code.len()].copy_from_slice(code),
+    }
+    let mixed = u64::from_le_bytes(last).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 59;
+    (mixed as usize) << OFFSET.count_ones()
+}
+
 /// Takes the entry at `at` out; what it held out of line is the caller's.
 pub(super) fn remove(block: &mut [u8], at: usize) {
     let head = Head::of(block);
     if let Members::Slots { used, .. } = head.members {
         let (slots, codes) = (head.members_at(), head.codes_at());
-        let offset = get_u16(block, slots + at * SLOT_BYTES);
+        let offset = get_u16(block, slots + at * SLOT_BYTES) & OFFSET;
         let size = entry::size(&block[codes + offset..]);
         block.copy_within(codes + offset + size..codes + used, codes + offset);
         for slot in block[slots..slots + head.len * SLOT_BYTES].chunks_exact_mut(SLOT_BYTES) {
             let old = u16::from_le_bytes([slot[0], slot[1]]);
-            let moved = old - if old as usize > offset { size as u16 } else { 0 };
+            let moved = old - if old as usize & OFFSET > offset { size as u16 } else { 0 };
             slot.copy_from_slice(&moved.to_le_bytes());
         }
         put_u16(block, 16, used - size);

@@ -7,7 +7,7 @@ use darter_base::number::text_len;
 use darter_slab::Arena;
 
 use crate::decimal::Digits;
-use crate::entry::{Coded, Item};
+use crate::entry::{Coded, INLINE_BYTES_MAX, Item};
 use crate::spill::Spill;
 use crate::tree::Full;
 use crate::tree::owned::Owned;
@@ -51,64 +51,85 @@ pub(super) fn prefix(member: Item<'_>) -> u64 {
 #[derive(Clone, Copy)]
 pub(super) struct New<'a> {
     pub(super) item: Item<'a>,
-    coded: Coded<'a>,
     // What a leaf holds of a long member.
     spilled: Option<[u8; SPILLED_BYTES]>,
 }
 
 impl<'a> New<'a> {
-    #[inline]
+    #[inline(always)]
     pub(super) fn of(item: Item<'a>) -> New<'a> {
-        New { item, coded: Coded::of_item(item), spilled: None }
+        New { item, spilled: None }
+    }
+
+    /// The code of the member, long or not. Leaves of integers never ask for it.
+    #[inline]
+    pub(super) fn coded(&self) -> Coded<'a> {
+        Coded::of_item(self.item)
+    }
+
+    #[inline(always)]
+    fn is_long(&self) -> bool {
+        matches!(self.item, Item::Bytes(bytes) if bytes.len() > INLINE_BYTES_MAX)
     }
 
     /// The code as written; it is the one already there for a member that only moves.
     pub(super) fn keeping(self, code: &[u8]) -> New<'a> {
-        let spilled = if self.coded.is_long() { code[..SPILLED_BYTES].try_into().ok() } else { None };
+        let spilled = if self.is_long() { code[..SPILLED_BYTES].try_into().ok() } else { None };
         New { spilled, ..self }
     }
 
-    /// The member with its text moved out of line if it is long. Errors: nothing is kept.
-    #[inline]
-    pub(super) fn spilled(
-        self,
+    /// Moves the text of a long member out of line. Errors: nothing is kept.
+    #[inline(always)]
+    pub(super) fn spill(
+        &mut self,
         arena: &mut Arena,
         owned: &mut Owned,
         spill: &mut Spill,
-    ) -> Result<New<'a>, Full> {
-        if !self.coded.is_long() {
-            return Ok(self);
+    ) -> Result<(), Full> {
+        if !self.is_long() {
+            return Ok(());
         }
         let mut code = [0; SPILLED_BYTES];
-        owned.spill(arena, spill, self.coded)?.write(&mut code);
-        Ok(New { spilled: Some(code), ..self })
+        owned.spill(arena, spill, self.coded())?.write(&mut code);
+        self.spilled = Some(code);
+        Ok(())
     }
 
-    /// Gives back what [`New::spilled`] took, for a member that found no room.
+    /// Gives back what [`New::spill`] took, for a member that found no room.
     pub(super) fn unspill(&self, arena: &mut Arena, owned: &mut Owned, spill: &mut Spill) {
         if let Some(code) = self.spilled {
             owned.release(arena, spill, &code);
         }
     }
 
+    /// The mark of its code, see [`super::leaf::mark`].
+    pub(super) fn mark(&self) -> usize {
+        if self.is_long() {
+            return 0;
+        }
+        match self.item {
+            // The last bytes of a code are those of the text, unless the text is shorter.
+            Item::Bytes(text) if text.len() >= 8 => super::leaf::mark_of_last(text),
+            _ => {
+                let mut code = [0; 16];
+                self.coded().write(&mut code);
+                super::leaf::mark(&code[..self.len()])
+            }
+        }
+    }
+
     /// Bytes of the code.
     #[inline]
     pub(super) fn len(&self) -> usize {
-        self.coded.len()
+        self.coded().len()
     }
 
     #[inline]
     pub(super) fn write(&self, out: &mut [u8]) {
         match self.spilled {
-            None => self.coded.write(out),
+            None => self.coded().write(out),
             Some(code) => out[..SPILLED_BYTES].copy_from_slice(&code),
         }
-    }
-
-    /// Whether the member coded at the front of `code` is this one.
-    #[inline]
-    pub(super) fn is_at(&self, code: &[u8], arena: &Arena, spill: &Spill) -> bool {
-        self.coded.is_at(code, arena, spill)
     }
 }
 
