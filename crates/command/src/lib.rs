@@ -9,6 +9,7 @@ pub mod ctx;
 pub mod deadline;
 pub mod fault;
 pub mod hash;
+pub mod inspect;
 pub mod item;
 pub mod keys;
 pub mod keyspec;
@@ -36,4 +37,4 @@ pub type DataCommand = Command<Run>;
 
 /// Every family, in the order `COMMAND` lists them.
 pub const FAMILIES: &[&[DataCommand]] =
-    &[string::FAMILY, list::FAMILY, keys::FAMILY, hash::FAMILY, set::FAMILY];
+    &[string::FAMILY, list::FAMILY, keys::FAMILY, hash::FAMILY, set::FAMILY, inspect::FAMILY];

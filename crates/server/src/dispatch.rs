@@ -7,6 +7,7 @@ use darter_store::Key;
 use darter_wire::{Args, Reply};
 
 use crate::clients::ClientCard;
+use crate::commands;
 use crate::core::Core;
 use crate::exec::{self, Call, Ran};
 use crate::gated;
@@ -24,6 +25,8 @@ pub struct Caller<'a> {
     pub session: &'a mut Session,
     /// What others see of it.
     pub card: &'a ClientCard,
+    /// False inside MULTI and scripts, where nothing may wait.
+    pub may_wait: bool,
 }
 
 /// A command of the parse window, looked up and with its first key hashed.
@@ -101,7 +104,7 @@ const SAMPLE: u64 = 64;
 #[inline]
 fn run(
     core: &mut Core,
-    call: Call<'_>,
+    mut call: Call<'_>,
     card: &ClientCard,
     entry: &'static Entry,
     ready: Ready,
@@ -109,6 +112,10 @@ fn run(
 ) -> Ran {
     if let Some(hash) = ready.hash {
         return exec::run_single(core, call, entry, args, Key { bytes: args.at(1), hash });
+    }
+    if entry.is_debug && !commands::debug::is_allowed(core, card) {
+        reject(core, &mut call, entry, commands::debug::NOT_ALLOWED.as_bytes());
+        return Ran::Done;
     }
     match entry.run {
         Run::Data(_) => exec::run_multi(core, call, entry, args),
@@ -127,7 +134,7 @@ fn run_server(
 ) -> Ran {
     let mut reply = Reply::new(call.out, call.session.resp3);
     let mark = reply.len();
-    let mut caller = Caller { core, session: call.session, card };
+    let mut caller = Caller { core, session: call.session, card, may_wait: true };
     if let Err(fault) = body(&mut caller, args, &mut reply) {
         exec::refuse(core, entry, &fault, &mut reply, mark);
     }

@@ -90,7 +90,7 @@ impl Room {
     fn visit(&mut self, core: &mut Core) {
         let shared = core.shared;
         let Some(mut part) = shared.cells[usize::from(self.id)].try_take() else { return };
-        if part.shard.may_expire() {
+        if part.shard.may_expire() && shared.is_sweeping.load(Relaxed) {
             let began = Instant::now();
             while began.elapsed() < VISIT_TIME_MAX {
                 let swept = part.shard.sweep(&mut self.sweep, core.now_ms, LINES_PER_VISIT);
@@ -98,6 +98,7 @@ impl Room {
                     break;
                 }
             }
+            crate::timing::note_event(core, "expire-cycle", began.elapsed());
         }
         let began = Instant::now();
         while !part.shard.bury(BLOCKS_PER_STEP) && began.elapsed() < VISIT_TIME_MAX {}

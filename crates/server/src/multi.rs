@@ -3,7 +3,7 @@
 //! EXEC takes every shard its commands and watched keys need before the first of them runs.
 
 use darter_command::spec::{Group, Keys};
-use darter_command::{Ctx, Flags, Spec};
+use darter_command::{Ctx, Fault, Flags, Spec};
 use darter_latch::{Grant, acquire, drive};
 use darter_store::change::Listeners;
 use darter_txn::LockSet;
@@ -11,6 +11,7 @@ use darter_txn::watch::WatchFlag;
 use darter_wire::{Args, Reply};
 
 use crate::clients::ClientCard;
+use crate::commands::debug;
 use crate::core::Core;
 use crate::dispatch::Caller;
 use crate::exec::{self, Call, Ran};
@@ -263,6 +264,7 @@ fn run_queued(
         let mut reply = Reply::new(out, session.resp3);
         let mark = reply.len();
         let done = match entry.run {
+            _ if entry.is_debug && !debug::is_allowed(core, card) => Err(Fault::text(debug::NOT_ALLOWED)),
             Run::Data(run) => {
                 let shared = core.shared;
                 let set = exec::set_of(&shared.router, grant);
@@ -271,7 +273,7 @@ fn run_queued(
                 ctx.may_wait = false;
                 run(&mut ctx, args, &mut reply)
             }
-            Run::Server(run) => run(&mut Caller { core, session, card }, args, &mut reply),
+            Run::Server(run) => run(&mut Caller { core, session, card, may_wait: false }, args, &mut reply),
             Run::Txn(_) => unreachable!("transaction commands are never queued"),
         };
         if let Err(fault) = done {

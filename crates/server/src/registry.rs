@@ -39,6 +39,8 @@ pub struct Entry {
     is_letters: bool,
     /// Knows more subcommands than the registry, and refuses others itself (DEBUG).
     pub is_open: bool,
+    /// Part of DEBUG, which a setting can keep from clients.
+    pub is_debug: bool,
     /// So cheap that only a sample of its calls is timed.
     pub is_cheap: bool,
 }
@@ -52,7 +54,8 @@ impl Entry {
         let is_cheap = is_single && (spec.flags.any(Flags::FAST) || spec.name == "set");
         let is_letters = spec.name.bytes().all(|byte| byte.is_ascii_lowercase());
         let is_open = spec.name == "debug";
-        Entry { spec, called: spec.name.into(), run, id, subs, is_single, is_open, is_letters, is_cheap }
+        let is_debug = is_open || spec.name.starts_with("debug|");
+        Entry { spec, called: spec.name.into(), run, id, subs, is_single, is_open, is_debug, is_letters, is_cheap }
     }
 
     /// The subcommand called `name`, in any case.

@@ -168,6 +168,8 @@ pub struct Shared {
     pub pubsub: Directory,
     /// Shutdown was asked for.
     pub is_stopping: AtomicBool,
+    /// Dead keys are removed in the background (DEBUG SET-ACTIVE-EXPIRE).
+    pub is_sweeping: AtomicBool,
     /// Slow commands.
     pub slowlog: Mutex<crate::slowlog::SlowLog>,
     /// Counts of error replies by their first word.

@@ -149,6 +149,7 @@ pub fn build(settings: Arc<Settings>, live: &Live, threads: usize) -> io::Result
         pause: Pause::default(),
         pubsub: Directory::default(),
         is_stopping: AtomicBool::new(false),
+        is_sweeping: AtomicBool::new(true),
         slowlog: Mutex::new(SlowLog::default()),
         errors: Mutex::new(HashMap::new()),
         started: Instant::now(),

@@ -101,7 +101,7 @@ fn quit(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(
 }
 
 fn reset(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    let Caller { core, session, card } = caller;
+    let Caller { core, session, card, .. } = caller;
     multi::forget(session);
     pubsub::unsubscribe_all(core, session, card);
     if std::mem::take(&mut session.is_monitor) {

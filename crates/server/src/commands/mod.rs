@@ -1,12 +1,18 @@
 //! The server's own commands: a file per group.
 
+pub mod admin;
 pub mod client;
 pub mod command;
 pub mod config;
 pub mod connection;
+pub mod debug;
 pub mod info;
+pub mod latency;
 pub mod login;
+pub mod lolwut;
+pub mod memory;
 pub mod monitor;
+pub mod populate;
 pub mod pubsub;
 pub mod slowlog;
 
@@ -32,6 +38,11 @@ pub const FAMILIES: &[&[ServerCommand]] = &[
     config::FAMILY,
     slowlog::FAMILY,
     info::FAMILY,
+    admin::FAMILY,
+    latency::FAMILY,
+    memory::FAMILY,
+    lolwut::FAMILY,
+    debug::FAMILY,
 ];
 
 const fn row(spec: Spec, run: ServerRun) -> ServerCommand {

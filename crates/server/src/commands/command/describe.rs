@@ -26,7 +26,7 @@ pub fn entry(entry: &Entry, reply: &mut Reply<'_>) {
     let key_specs = spec.key_specs();
     reply.set(key_specs.len());
     key_specs.iter().for_each(|spec| key_spec(spec, reply));
-    if entry.subs.is_empty() {
+    if entry.subs.is_empty() || entry.is_open {
         reply.set(0);
     } else {
         reply.array(entry.subs.len());

@@ -49,7 +49,7 @@ fn write(entry: &Entry, reply: &mut Reply<'_>) {
         let mut keys = KeyNumbers { next: 0, len: spec.key_specs().len() };
         write_args(&arguments, &mut keys, reply);
     }
-    if !entry.subs.is_empty() {
+    if !entry.subs.is_empty() && !entry.is_open {
         pairs += 1;
         text(reply, "subcommands");
         reply.map(entry.subs.len());

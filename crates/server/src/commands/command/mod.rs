@@ -146,7 +146,7 @@ fn filter<'a>(by: &[u8], what: &'a [u8]) -> Option<Box<dyn Fn(&Entry) -> bool + 
 }
 
 /// The command, or the subcommand written `container|sub`.
-fn named(registry: &Registry, name: &[u8]) -> Option<&'static Entry> {
+pub(super) fn named(registry: &Registry, name: &[u8]) -> Option<&'static Entry> {
     match name.iter().position(|&b| b == b'|') {
         None => registry.find(name),
         Some(at) => registry.find(&name[..at])?.sub(&name[at + 1..]),

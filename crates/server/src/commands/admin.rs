@@ -1,0 +1,221 @@
+//! TIME, LASTSAVE, ROLE, REPLICAOF, WAIT, MODULE, SHUTDOWN: the server as an administrator sees it.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use darter_base::number;
+use darter_command::spec::Group;
+use darter_command::{Fault, Flags, Reader, Spec, reader};
+use darter_wire::{Args, Reply};
+
+use super::{ServerCommand, row};
+use crate::dispatch::Caller;
+use crate::shared::Mail;
+use crate::waiting::{Parking, TimeUp};
+
+/// The family's commands.
+pub const FAMILY: &[ServerCommand] = &[
+    row(
+        Spec::other("time", 1).flag(Flags::LOADING.with(Flags::STALE)).fast().doc(
+            Group::Server,
+            "2.6.0",
+            "",
+            "Returns the server time.",
+        ),
+        time,
+    ),
+    row(
+        Spec::other("lastsave", 1).flag(Flags::LOADING.with(Flags::STALE)).fast().doc(
+            Group::Server,
+            "1.0.0",
+            "",
+            "Returns the Unix timestamp of the last successful save to disk.",
+        ),
+        lastsave,
+    ),
+    row(
+        Spec::other("role", 1).flag(Flags::NOSCRIPT.with(Flags::LOADING).with(Flags::STALE)).fast().doc(
+            Group::Server,
+            "2.8.12",
+            "",
+            "Returns the replication role.",
+        ),
+        role,
+    ),
+    row(replica_spec("replicaof", "5.0.0"), replicaof),
+    row(replica_spec("slaveof", "1.0.0"), replicaof),
+    row(
+        Spec::other("wait", 3).flag(Flags::NOSCRIPT).doc(
+            Group::Generic,
+            "3.0.0",
+            "numreplicas timeout",
+            "Blocks until the asynchronous replication of all preceding write commands sent by the connection is completed.",
+        ),
+        wait,
+    ),
+    row(
+        Spec::other("shutdown", -1)
+            .flag(Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE))
+            .flag(Flags::NO_MULTI.with(Flags::ALLOW_BUSY))
+            .cost("O(N) when saving, where N is the total number of keys in all databases when saving data, otherwise O(1)")
+            .doc(
+                Group::Server,
+                "1.0.0",
+                "[NOSAVE | SAVE] [NOW] [FORCE] [ABORT]",
+                "Synchronously saves the database(s) to disk and shuts down the server.",
+            ),
+        shutdown,
+    ),
+    row(
+        Spec::other("module", -2).doc(Group::Server, "4.0.0", "", "A container for module commands."),
+        super::no_subcommand,
+    ),
+    row(
+        Spec::other("module|list", 2).flag(Flags::ADMIN.with(Flags::NOSCRIPT)).doc(
+            Group::Server,
+            "4.0.0",
+            "",
+            "Returns all loaded modules.",
+        ),
+        module_list,
+    ),
+    row(module_spec("module|load", -3, "path [arg [arg ...]]", "Loads a module."), module_load),
+    row(
+        module_spec("module|loadex", -3, "path [CONFIG name value [CONFIG name value ...]] [ARGS args ...]", "Loads a module using extended parameters."),
+        module_load,
+    ),
+    row(module_spec("module|unload", 3, "name", "Unloads a module."), module_load),
+    row(super::help_row("module|help", "5.0.0"), module_help),
+];
+
+const fn replica_spec(name: &'static str, since: &'static str) -> Spec {
+    let flags = Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::STALE).with(Flags::NO_ASYNC_LOADING);
+    Spec::other(name, 3).flag(flags).doc(
+        Group::Server,
+        since,
+        "<host port | NO ONE>",
+        "Configures a server as replica of another, or promotes it to a master.",
+    )
+}
+
+const fn module_spec(name: &'static str, arity: i16, syntax: &'static str, summary: &'static str) -> Spec {
+    let flags = Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::NO_ASYNC_LOADING);
+    Spec::other(name, arity).flag(flags).doc(Group::Server, "4.0.0", syntax, summary)
+}
+
+fn time(_: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    reply.array(2);
+    reply.bulk(now.as_secs().to_string().as_bytes());
+    reply.bulk(now.subsec_micros().to_string().as_bytes());
+    Ok(())
+}
+
+fn lastsave(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    // nothing is saved yet; Redis too answers the time it started until it has saved
+    reply.int(caller.core.shared.started_unix_s.cast_signed());
+    Ok(())
+}
+
+fn role(_: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    reply.array(3);
+    reply.bulk(b"master");
+    reply.int(0);
+    reply.array(0);
+    Ok(())
+}
+
+fn replicaof(_: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    if reader::is(args.at(1), "no") && reader::is(args.at(2), "one") {
+        reply.ok();
+        return Ok(());
+    }
+    match number::parse_i64(args.at(2)) {
+        Some(0..=65_535) => Err(Fault::text("ERR replication is not in this version of Darter yet")),
+        _ => Err(Fault::text("ERR Invalid master port")),
+    }
+}
+
+fn wait(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let replicas = reader::int(args.at(1))?;
+    let timeout_ms =
+        number::parse_i64(args.at(2)).ok_or(Fault::text("ERR timeout is not an integer or out of range"))?;
+    let timeout_ms = u64::try_from(timeout_ms).map_err(|_| Fault::text("ERR timeout is negative"))?;
+    if replicas <= 0 || !caller.may_wait {
+        reply.int(0);
+        return Ok(());
+    }
+    let deadline_ms = (timeout_ms > 0).then(|| caller.core.now_ms.saturating_add(timeout_ms));
+    let on_timeout = TimeUp::Reply(b":0\r\n".to_vec());
+    caller.session.parking = Some(Parking { ticket: None, deadline_ms, on_timeout });
+    Ok(())
+}
+
+fn shutdown(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let mut reader = Reader::new(args, 1);
+    let (mut saves, mut nosave, mut others, mut aborts) = (false, false, false, false);
+    while !reader.is_done() {
+        if reader.take("save") {
+            saves = true;
+        } else if reader.take("nosave") {
+            nosave = true;
+        } else if reader.take("now") || reader.take("force") {
+            others = true;
+        } else if reader.take("abort") {
+            aborts = true;
+        } else {
+            return Err(Fault::Syntax);
+        }
+    }
+    if (saves && nosave) || (aborts && (saves || nosave || others)) {
+        return Err(Fault::Syntax);
+    }
+    if aborts {
+        return Err(Fault::text("ERR No shutdown in progress."));
+    }
+    if saves {
+        return Err(Fault::text(
+            "ERR SHUTDOWN SAVE is not possible: snapshots are not in this version of Darter yet",
+        ));
+    }
+    tracing::info!("shutdown asked for by {}", caller.card.peer);
+    let shared = caller.core.shared;
+    shared.is_stopping.store(true, std::sync::atomic::Ordering::Relaxed);
+    shared.door(0).send(Mail::Stop);
+    caller.session.is_closing = true;
+    let _ = reply;
+    Ok(())
+}
+
+fn module_list(_: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    reply.array(0);
+    Ok(())
+}
+
+fn module_load(caller: &mut Caller<'_>, _: Args<'_>, _: &mut Reply<'_>) -> Result<(), Fault> {
+    if !caller.core.live.enable_module_command.lets(super::place_of(caller)) {
+        return Err(Fault::text(
+            "ERR MODULE command not allowed. If the enable-module-command option is set to \"local\", you can run it from \
+             a local connection, otherwise you need to set this option in the configuration file, and then restart the \
+             server.",
+        ));
+    }
+    Err(Fault::text("ERR Darter has no loadable modules; what common modules offer is built in"))
+}
+
+fn module_help(_: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    super::help(
+        reply,
+        "MODULE",
+        &[
+            "LIST",
+            "    Return a list of loaded modules.",
+            "LOAD <path> [<arg> ...]",
+            "    Load a module library from <path>, passing to it any optional arguments.",
+            "LOADEX <path> [[CONFIG NAME VALUE] [CONFIG NAME VALUE]] [ARGS ...]",
+            "    Load a module library from <path>, while passing it module configurations and optional arguments.",
+            "UNLOAD <name>",
+            "    Unload a module.",
+        ],
+    );
+    Ok(())
+}

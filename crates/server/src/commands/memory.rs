@@ -1,0 +1,190 @@
+//! MEMORY: what memory is used for. USAGE of a key is a data command of its own.
+
+use darter_command::spec::Group;
+use darter_command::{Fault, Flags, Spec};
+use darter_wire::{Args, Reply};
+
+use super::{ServerCommand, row};
+use crate::dispatch::Caller;
+use crate::report::Report;
+
+/// The family's commands.
+pub const FAMILY: &[ServerCommand] = &[
+    row(
+        Spec::other("memory", -2).doc(
+            Group::Server,
+            "4.0.0",
+            "",
+            "A container for memory diagnostics commands.",
+        ),
+        super::no_subcommand,
+    ),
+    row(plain("memory|doctor", "Outputs a memory problems report."), doctor),
+    row(plain("memory|malloc-stats", "Returns the allocator statistics."), malloc_stats),
+    row(plain("memory|purge", "Asks the allocator to release memory."), purge),
+    row(plain("memory|stats", "Returns details about memory usage."), stats),
+    row(super::help_row("memory|help", "4.0.0"), help),
+];
+
+const fn plain(name: &'static str, summary: &'static str) -> Spec {
+    Spec::other(name, 2).flag(Flags::NONE).doc(Group::Server, "4.0.0", "", summary)
+}
+
+enum Figure {
+    Whole(u64),
+    Real(f64),
+}
+
+fn figures(report: &Report) -> Vec<(&'static str, Figure)> {
+    use Figure::{Real, Whole};
+    let memory = &report.memory;
+    let keys = report.keys() as u64;
+    let apart = memory.rss.saturating_sub(memory.used);
+    let bytes_per_key = memory.used.saturating_sub(memory.startup).checked_div(keys).unwrap_or(0);
+    vec![
+        ("peak.allocated", Whole(memory.peak)),
+        ("total.allocated", Whole(memory.used)),
+        ("startup.allocated", Whole(memory.startup)),
+        ("replication.backlog", Whole(0)),
+        ("clients.slaves", Whole(0)),
+        ("clients.normal", Whole(memory.clients)),
+        ("cluster.links", Whole(0)),
+        ("aof.buffer", Whole(0)),
+        ("lua.caches", Whole(0)),
+        ("functions.caches", Whole(0)),
+        ("overhead.db.hashtable.lut", Whole(memory.index)),
+        ("overhead.db.hashtable.rehashing", Whole(0)),
+        ("db.dict.rehashing.count", Whole(0)),
+        ("overhead.total", Whole(memory.overhead)),
+        ("keys.count", Whole(keys)),
+        ("keys.bytes-per-key", Whole(bytes_per_key)),
+        ("dataset.bytes", Whole(memory.dataset)),
+        ("dataset.percentage", Real(memory.dataset_percent())),
+        ("peak.percentage", Real(memory.peak_percent())),
+        ("allocator.allocated", Whole(memory.used)),
+        ("allocator.active", Whole(memory.used)),
+        ("allocator.resident", Whole(memory.rss)),
+        ("allocator.muzzy", Whole(0)),
+        ("allocator-fragmentation.ratio", Real(1.0)),
+        ("allocator-fragmentation.bytes", Whole(0)),
+        ("allocator-rss.ratio", Real(memory.fragmentation())),
+        ("allocator-rss.bytes", Whole(apart)),
+        ("rss-overhead.ratio", Real(1.0)),
+        ("rss-overhead.bytes", Whole(0)),
+        ("fragmentation", Real(memory.fragmentation())),
+        ("fragmentation.bytes", Whole(apart)),
+    ]
+}
+
+fn stats(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let report = Report::gather(caller.core.shared);
+    let figures = figures(&report);
+    let used: Vec<usize> = (0..report.shards.keys.len()).filter(|&db| report.shards.keys[db] > 0).collect();
+    reply.map(figures.len() + used.len());
+    for (name, figure) in figures {
+        reply.bulk(name.as_bytes());
+        match figure {
+            Figure::Whole(n) => reply.int(n.cast_signed()),
+            Figure::Real(x) => reply.double(x),
+        }
+    }
+    // the index is one structure for keys and deadlines: its bytes are divided by keys
+    let all = report.keys().max(1);
+    for db in used {
+        reply.bulk(format!("db.{db}").as_bytes());
+        reply.map(2);
+        reply.bulk(b"overhead.hashtable.main");
+        reply.int_len(report.shards.index_bytes / all * report.shards.keys[db]);
+        reply.bulk(b"overhead.hashtable.expires");
+        reply.int(0);
+    }
+    Ok(())
+}
+
+fn doctor(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let report = Report::gather(caller.core.shared);
+    reply.verbatim(*b"txt", diagnosis(&report).as_bytes());
+    Ok(())
+}
+
+/// Below this the process is too small for its proportions to mean anything.
+const SMALL_BYTES: u64 = 5 << 20;
+
+fn diagnosis(report: &Report) -> String {
+    let memory = &report.memory;
+    if memory.used.saturating_sub(memory.startup) < SMALL_BYTES {
+        return "There is hardly any data yet: proportions would mean nothing. Ask again when there is more.\n".into();
+    }
+    let mut found = Vec::new();
+    if memory.peak > memory.used.saturating_add(memory.used / 2) {
+        found.push(format!(
+            "Peak: the most that was used ({} bytes) is over 150% of what is used now; resident memory comes down as pages are emptied.",
+            memory.peak
+        ));
+    }
+    if memory.fragmentation() > 1.4 && memory.rss.saturating_sub(memory.used) > 10 << 20 {
+        found.push(format!(
+            "Resident memory is {:.2} times what is used: deletes left pages half empty, or buffers of clients were large.",
+            memory.fragmentation()
+        ));
+    }
+    if memory.clients > (report.clients.connected as u64).saturating_mul(200 << 10) {
+        found.push(format!(
+            "Clients: their buffers take {} bytes; look at omem and qbuf in CLIENT LIST.",
+            memory.clients
+        ));
+    }
+    if found.is_empty() {
+        return "Nothing stands out.\n".into();
+    }
+    let lines: Vec<String> = found.into_iter().map(|line| format!(" * {line}\n")).collect();
+    format!("Worth a look:\n\n{}", lines.concat())
+}
+
+fn malloc_stats(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let shared = caller.core.shared;
+    let report = Report::gather(shared);
+    let memory = &report.memory;
+    let mut text = String::from("___ Begin memory statistics ___\n");
+    let lines = [
+        ("shards", shared.cells.len() as u64),
+        ("committed by shards", memory.keyspace),
+        ("live records", memory.records),
+        ("indexes", memory.index),
+        ("clients and their buffers", memory.clients),
+        ("taken at start", memory.startup),
+        ("resident", memory.rss),
+        ("resident, most", memory.rss_peak),
+    ];
+    lines.iter().for_each(|(name, n)| text.push_str(&format!("{name}: {n}\n")));
+    text.push_str("--- End memory statistics ---\n");
+    reply.verbatim(*b"txt", text.as_bytes());
+    Ok(())
+}
+
+fn purge(_: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    // emptied pages go back to the kernel while threads keep house; there is nothing to hurry
+    reply.ok();
+    Ok(())
+}
+
+fn help(_: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    super::help(
+        reply,
+        "MEMORY",
+        &[
+            "DOCTOR",
+            "    Return memory problems reports.",
+            "MALLOC-STATS",
+            "    Return internal statistics report from the memory allocator.",
+            "PURGE",
+            "    Attempt to purge dirty pages for reclamation by the allocator.",
+            "STATS",
+            "    Return information about the memory usage of the server.",
+            "USAGE <key> [SAMPLES <count>]",
+            "    Return memory in bytes used by <key> and its value. Nested values are",
+            "    sampled up to <count> times (default: 5, 0 means sample all).",
+        ],
+    );
+    Ok(())
+}
