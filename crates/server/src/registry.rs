@@ -55,7 +55,18 @@ impl Entry {
         let is_letters = spec.name.bytes().all(|byte| byte.is_ascii_lowercase());
         let is_open = spec.name == "debug";
         let is_debug = is_open || spec.name.starts_with("debug|");
-        Entry { spec, called: spec.name.into(), run, id, subs, is_single, is_open, is_debug, is_letters, is_cheap }
+        Entry {
+            spec,
+            called: spec.name.into(),
+            run,
+            id,
+            subs,
+            is_single,
+            is_open,
+            is_debug,
+            is_letters,
+            is_cheap,
+        }
     }
 
     /// The subcommand called `name`, in any case.

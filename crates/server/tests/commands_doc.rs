@@ -32,7 +32,10 @@ fn reference(registry: &Registry) -> String {
     );
     for (group, mut entries) in groups {
         entries.sort_by_key(|entry| entry.spec.name);
-        let _ = writeln!(out, "\n## {group}\n\n| command | arguments | since | what it does |\n|---|---|---|---|");
+        let _ = writeln!(
+            out,
+            "\n## {group}\n\n| command | arguments | since | what it does |\n|---|---|---|---|"
+        );
         for entry in entries {
             row(&mut out, entry);
             let mut subs = entry.subs.clone();
