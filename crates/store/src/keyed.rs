@@ -439,6 +439,11 @@ impl<'a> Keyed<'a> {
         self.shard.changes.push(self.db, self.key.bytes, event);
     }
 
+    /// Hits counted since the key came or was last passed over by eviction: 0 to 3.
+    pub fn hits(&self) -> u8 {
+        self.slot.map_or(0, |slot| self.shard.dbs[self.db].index.hits(slot))
+    }
+
     /// Bytes that the key's record takes in its arena, and its share of the index.
     pub fn memory_bytes(&self) -> Option<usize> {
         let slot = self.slot?;

@@ -122,7 +122,7 @@ impl Rule {
         let old_ms = old_ms.map(|ms| i64::try_from(ms).unwrap_or(i64::MAX));
         match old_ms {
             None => !self.xx && !self.gt,
-            Some(old_ms) => !self.nx && !(self.gt && new_ms <= old_ms) && !(self.lt && new_ms >= old_ms),
+            Some(old_ms) => !(self.nx || self.gt && new_ms <= old_ms || self.lt && new_ms >= old_ms),
         }
     }
 }

@@ -118,9 +118,10 @@ pub(crate) fn encoding_of(place: &Keyed<'_>, env: &Env) -> Option<&'static str> 
 
 fn freq(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let is_counted = ctx.env.policy_is_lfu;
-    match (ctx.at(args.at(2)).exists(), is_counted) {
+    let place = ctx.at(args.at(2));
+    match (place.exists(), is_counted) {
         (false, _) => reply.null(),
-        (true, true) => reply.int(0),
+        (true, true) => reply.int(i64::from(place.hits())),
         (true, false) => {
             return Err(Fault::text(
                 "ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please note that \
