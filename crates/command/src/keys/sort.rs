@@ -161,6 +161,9 @@ fn elements_of(place: &Keyed<'_>) -> Result<(Type, Vec<Vec<u8>>), Fault> {
         Some((Object::List(list), arena)) => {
             Ok((Type::List, list.iter(arena, 0, End::Back).map(Item::to_vec).collect()))
         }
+        Some((Object::Set(set), arena)) => {
+            Ok((Type::Set, set.iter(arena, place.now_ms()).map(Item::to_vec).collect()))
+        }
         _ => Err(Fault::WrongType),
     }
 }

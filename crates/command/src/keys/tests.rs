@@ -370,3 +370,24 @@ fn sort_orders_lists() {
         ],
     );
 }
+
+#[test]
+fn sort_orders_sets_and_follows_hashes() {
+    let mut bed = Bed::new();
+    check(
+        &mut bed,
+        &[
+            ("SADD s 3 1 20 b", ":4"),
+            ("SORT s ALPHA", "*4|$1|1|$2|20|$1|3|$1|b"),
+            ("SORT s BY nosort STORE d", ":4"),
+            ("LRANGE d 0 -1", "*4|$1|1|$2|20|$1|3|$1|b"),
+            ("SREM s b", ":1"),
+            ("HSET h1 w 5 n one", ":2"),
+            ("HSET h3 w 1", ":1"),
+            ("HSET h20 w 3 n twenty", ":2"),
+            ("SORT s BY h*->w GET # GET h*->n", "*6|$1|3|$-1|$2|20|$6|twenty|$1|1|$3|one"),
+            ("SORT s BY h*->w GET h*->", "*3|$-1|$-1|$-1"),
+            ("SORT h1", "-WRONGTYPE Operation against a key holding the wrong kind of value"),
+        ],
+    );
+}

@@ -11,12 +11,15 @@ use super::object::filled;
 use super::packed::{self, Form};
 use super::{Corrupt, Source};
 use crate::object::Object;
+use crate::set_value::SetValue;
 
 const TYPE_LIST_ZIPLIST: u8 = 10;
+const TYPE_SET_INTSET: u8 = 11;
 const TYPE_HASH_ZIPLIST: u8 = 13;
 const TYPE_LIST_QUICKLIST: u8 = 14;
 const TYPE_HASH_LISTPACK: u8 = 16;
 const TYPE_LIST_QUICKLIST_2: u8 = 18;
+const TYPE_SET_LISTPACK: u8 = 20;
 
 /// The collection of type byte `kind` that `source` holds in a compact form.
 ///
@@ -41,6 +44,12 @@ pub fn read(
                 _ => Err(Corrupt),
             })
         }),
+        TYPE_SET_INTSET => filled(SetValue::new(), arena, |set, arena| {
+            read_set(set, &source.text()?, Form::Intset, arena, hasher)
+        }),
+        TYPE_SET_LISTPACK => filled(SetValue::new(), arena, |set, arena| {
+            read_set(set, &source.text()?, Form::Listpack, arena, hasher)
+        }),
         TYPE_HASH_ZIPLIST => filled(Table::new(Kind::KeysAndValues), arena, |table, arena| {
             read_hash(table, &source.text()?, Form::Ziplist, arena, hasher)
         }),
@@ -57,6 +66,18 @@ const NODE_PACKED: u64 = 2;
 
 fn read_list_node(list: &mut List, bytes: &[u8], form: Form, arena: &mut Arena) -> Result<(), Corrupt> {
     packed::each(form, bytes, &mut |item| list.push(arena, End::Back, item).map_err(|_| Corrupt))
+}
+
+fn read_set(
+    set: &mut SetValue,
+    bytes: &[u8],
+    form: Form,
+    arena: &mut Arena,
+    hasher: KeyHasher,
+) -> Result<(), Corrupt> {
+    packed::each(form, bytes, &mut |item| {
+        set.insert(arena, hasher, item, Expiry::Clear).map(drop).map_err(|_| Corrupt)
+    })
 }
 
 fn read_hash(

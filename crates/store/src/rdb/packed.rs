@@ -1,4 +1,4 @@
-//! The compact forms in which Redis saves small collections: listpack and ziplist.
+//! The compact forms in which Redis saves small collections: listpack, ziplist, intset.
 //!
 //! Each is one string of the file, handed over whole; what is read is not trusted.
 
@@ -13,6 +13,8 @@ pub enum Form {
     Listpack,
     /// Before Redis 7.
     Ziplist,
+    /// Sorted integers of one width.
+    Intset,
 }
 
 /// Visits the elements of `bytes` in order.
@@ -26,6 +28,7 @@ pub fn each(
     match form {
         Form::Listpack => each_of_listpack(bytes, visit),
         Form::Ziplist => each_of_ziplist(bytes, visit),
+        Form::Intset => each_of_intset(bytes, visit),
     }
 }
 
@@ -134,4 +137,22 @@ fn ziplist_item<'a>(source: &mut Source<'a>) -> Result<Item<'a>, Corrupt> {
         0xfe => Item::Int(i64::from(i8::from_le_bytes(source.array()?))),
         _ => return Err(Corrupt),
     })
+}
+
+fn each_of_intset(
+    bytes: &[u8],
+    visit: &mut impl FnMut(Item<'_>) -> Result<(), Corrupt>,
+) -> Result<(), Corrupt> {
+    let mut source = Source::new(bytes);
+    let width = u32::from_le_bytes(source.array()?);
+    let count = u64::from(u32::from_le_bytes(source.array()?));
+    for _ in 0..count {
+        visit(Item::Int(match width {
+            2 => i64::from(i16::from_le_bytes(source.array()?)),
+            4 => i64::from(i32::from_le_bytes(source.array()?)),
+            8 => i64::from_le_bytes(source.array()?),
+            _ => return Err(Corrupt),
+        }))?;
+    }
+    if source.left() == 0 { Ok(()) } else { Err(Corrupt) }
 }

@@ -173,6 +173,24 @@ fn hashes_of_redis_are_read() {
 }
 
 #[test]
+fn sets_of_redis_are_read() {
+    let ints = hex("0b1404000000030000000100000002000000701101000a0085d5c1065b1dd055");
+    assert_eq!(elements_of(&ints), ["1", "2", "70000"]);
+    let mut texts = elements_of(&hex("02030162016301610a00b294da2e4ecda6fc"));
+    texts.sort();
+    assert_eq!(texts, ["a", "b", "c"]);
+    // a listpack, as Redis 7.2 saves small sets: "a", 5, -300
+    let mut body = vec![20];
+    let entries = [0x81, b'a', 2, 5, 1, 0xde, 0xd4, 2, 0xff];
+    let head = [&(6 + entries.len() as u32).to_le_bytes()[..], &[3, 0]].concat();
+    write_text(&mut body, &[&head[..], &entries].concat());
+    seal(&mut body);
+    let mut members = elements_of(&body);
+    members.sort();
+    assert_eq!(members, ["-300", "5", "a"]);
+}
+
+#[test]
 fn ziplists_are_read() {
     // a list as Redis 6 saves it: "ab", 3, -7, 300, 70000, 2^40
     let mut body = vec![10];
@@ -197,7 +215,8 @@ fn damaged_compact_forms_are_refused_and_leave_nothing() {
     let (mut arena, hasher) = (Arena::new().expect("address space"), KeyHasher::new(7));
     let list = hex(&REDIS_LIST.replace([' ', '\n'], ""));
     let hash = hex("1012120000000400816602817602816e022a01ff0a00ff30e87f7262d991");
-    for payload in [&list[..], &hash] {
+    let set = hex("0b1404000000030000000100000002000000701101000a0085d5c1065b1dd055");
+    for payload in [&list[..], &hash, &set] {
         let body = &payload[..payload.len() - 10];
         for at in 1..body.len() {
             let mut cut = Source::new(&body[1..at]);
