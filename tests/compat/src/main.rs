@@ -20,7 +20,7 @@ mod words;
 use std::io;
 use std::path::Path;
 use std::process::ExitCode;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
@@ -115,8 +115,11 @@ fn run(args: &ArgMatches) -> io::Result<usize> {
     Ok(failures)
 }
 
-fn is_unknown(answer: &str) -> bool {
-    answer.contains("-ERR unknown command")
+/// Whether `answer`, as shown, says that there is no command `name`.
+fn is_unknown(name: &str, answer: &str) -> bool {
+    // Replies are shown escaped.
+    let refusal = format!("unknown command \\'{name}\\'");
+    answer.to_uppercase().contains(&refusal.to_uppercase())
 }
 
 struct Settings {
@@ -167,12 +170,14 @@ fn compare(
             println!("{} RESP{version}: {} ops the same ({rate:.0}/s)", family.name, ops.len());
             return Ok(failures + missing);
         };
+        // A server that panics may take a moment to end.
+        let silent = difference.right.contains("(no reply");
+        std::thread::sleep(Duration::from_millis(if silent { 300 } else { 0 }));
         let crashed = pair.right.server.revive()?;
         let failing = &ops[..=difference.at];
         let name = failing[difference.at].name();
         // A missing command needs no shrinking, and says nothing about the ones that are there.
-        let is_missing =
-            family.mode != Mode::Raw && is_unknown(&difference.right) && !is_unknown(&difference.left);
+        let is_missing = is_unknown(&name, &difference.right) && !is_unknown(&name, &difference.left);
         if is_missing && !without.contains(&name) {
             println!("{} RESP{version}: {name} is unknown to {}", family.name, pair.right.server.name());
             missing += 1;
@@ -221,7 +226,7 @@ fn report(
     println!("  {left:>14}: {}", excerpt(&difference.left, same));
     println!("  {right:>14}: {}", excerpt(&difference.right, same));
     if crashed {
-        println!("  {right} had ended:\n{}", pair.right.server.log_tail());
+        println!("  {right} had ended: {}", pair.right.server.last_words());
     }
     println!(
         "  again: darter-compat --family {} --seed {} --ops {} --resp {version}\n",

@@ -51,19 +51,20 @@ impl Side {
         Self { server, connections: Vec::new(), queued: Vec::new() }
     }
 
-    /// New connections of protocol `version` to an emptied server.
+    /// New connections of protocol `version` to an emptied server, started again when it has ended.
     fn reset(&mut self, connections: usize, version: u8) -> io::Result<()> {
-        self.connections.clear();
         self.server.revive()?;
-        let mut admin = match Connection::open(self.server.address()) {
-            Ok(admin) => admin,
-            Err(_) => {
-                // It may have been about to end.
-                thread::sleep(Duration::from_millis(300));
-                self.server.revive()?;
-                Connection::open(self.server.address())?
-            }
-        };
+        self.try_reset(connections, version).or_else(|_| {
+            // It may just be ending.
+            thread::sleep(Duration::from_millis(500));
+            self.server.revive()?;
+            self.try_reset(connections, version)
+        })
+    }
+
+    fn try_reset(&mut self, connections: usize, version: u8) -> io::Result<()> {
+        self.connections.clear();
+        let mut admin = Connection::open(self.server.address())?;
         for command in [&["FLUSHALL"][..], &["SCRIPT", "FLUSH"], &["FUNCTION", "FLUSH"]] {
             // A server without scripts answers with an error, and has nothing to forget.
             admin.ask(command)?;
@@ -103,8 +104,15 @@ impl Side {
 impl Pair {
     /// Runs `ops` from an empty state and returns the first difference.  Errors: a server cannot be reached at all.
     pub fn run(&mut self, family: &Family, ops: &[Op], version: u8) -> io::Result<Option<Difference>> {
-        self.left.reset(family.connections, version)?;
-        self.right.reset(family.connections, version)?;
+        for side in [&mut self.left, &mut self.right] {
+            side.reset(family.connections, version).map_err(|error| {
+                let name = side.server.name();
+                io::Error::other(format!(
+                    "{name} cannot be emptied: {error}; its log: {}",
+                    side.server.log_tail()
+                ))
+            })?;
+        }
         match family.mode {
             Mode::Direct => self.run_direct(ops, version),
             Mode::Settled => self.run_settled(ops),
@@ -137,7 +145,10 @@ impl Pair {
             }
             if closed {
                 for side in [&mut self.left, &mut self.right] {
-                    side.connections[batch[0].connection] = side.open(version)?;
+                    // When the server has ended, the next reply is missing.
+                    if let Ok(connection) = side.open(version) {
+                        side.connections[batch[0].connection] = connection;
+                    }
                     side.queued[batch[0].connection].clear();
                 }
             }

@@ -55,22 +55,34 @@ impl Server {
         &self.name
     }
 
-    /// Starts it again when it has ended; true when it had.
+    /// Starts it again when it has ended; true when it had. The log of the ended one is kept as `log.ended`.
     pub fn revive(&mut self) -> io::Result<bool> {
         let ended = match &mut self.child {
             Some(child) => child.try_wait()?.is_some(),
             None => false,
         };
         if ended {
+            fs::rename(self.dir.join("log"), self.dir.join("log.ended"))?;
             self.spawn()?;
         }
         Ok(ended)
     }
 
-    /// The end of its log, up to 2 KiB.
+    /// The end of its log, up to 8 KiB.
     pub fn log_tail(&self) -> String {
-        let log = fs::read(self.dir.join("log")).unwrap_or_default();
-        String::from_utf8_lossy(&log[log.len().saturating_sub(2048)..]).into_owned()
+        self.tail_of("log")
+    }
+
+    /// How it ended the last time: the beginning of the last panic in its log, else its end.
+    pub fn last_words(&self) -> String {
+        let log = self.tail_of("log.ended");
+        let from = log.rfind("panicked at").unwrap_or(0);
+        log[from..].lines().take(12).collect::<Vec<_>>().join("\n")
+    }
+
+    fn tail_of(&self, name: &str) -> String {
+        let log = fs::read(self.dir.join(name)).unwrap_or_default();
+        String::from_utf8_lossy(&log[log.len().saturating_sub(TAIL)..]).into_owned()
     }
 
     fn spawn(&mut self) -> io::Result<()> {
@@ -133,3 +145,6 @@ impl Drop for Server {
         let _ = fs::remove_dir_all(&self.dir);
     }
 }
+
+/// Bytes of a log that are shown; a backtrace can be long.
+const TAIL: usize = 8192;

@@ -43,12 +43,14 @@ const FORMS: &[Weighted] = &[
     (2, "ZRANDMEMBER <key> [ <count> [ WITHSCORES ] ]"),
     (
         3,
-        "( ZUNION | ZINTER ) 2 <key> <key> [ WEIGHTS <score> <score> ] [ AGGREGATE ( SUM | MIN | MAX | x ) ] [ WITHSCORES ]",
+        "ZUNION 2 <key> <key> [ WEIGHTS <score> <score> ] [ AGGREGATE ( SUM | MIN | MAX | x ) ] [ WITHSCORES ]",
     ),
     (
         3,
-        "( ZUNIONSTORE | ZINTERSTORE ) <key> 2 <key> <key> [ WEIGHTS <score> <score> ] [ AGGREGATE ( SUM | MIN | MAX ) ]",
+        "ZINTER 2 <key> <key> [ WEIGHTS <score> <score> ] [ AGGREGATE ( SUM | MIN | MAX | x ) ] [ WITHSCORES ]",
     ),
+    (3, "ZUNIONSTORE <key> 2 <key> <key> [ WEIGHTS <score> <score> ] [ AGGREGATE ( SUM | MIN | MAX ) ]"),
+    (3, "ZINTERSTORE <key> 2 <key> <key> [ WEIGHTS <score> <score> ] [ AGGREGATE ( SUM | MIN | MAX ) ]"),
     (2, "ZDIFF 2 <key> <key> [ WITHSCORES ]"),
     (2, "ZDIFFSTORE <key> 2 <key> <key>"),
     (2, "ZINTERCARD ( 1 <key> | 2 <key> <key> | 0 <key> ) [ LIMIT <count> ]"),
