@@ -171,7 +171,7 @@ fn client_list_tells_the_truth() {
         assert!(line.contains(part), "{part} in {line}");
     }
     let own = text(b.call(&["CLIENT", "INFO"]));
-    assert!(own.contains(" cmd=client|info ") && own.contains(" qbuf=26 "), "{own}");
+    assert!(own.contains(" cmd=client|info ") && own.contains(" qbuf=0 "), "{own}");
     let id = text(b.call(&["CLIENT", "INFO"])).split([' ', '=']).nth(1).map(str::to_owned).expect("an id");
     assert_eq!(text(b.call(&["CLIENT", "LIST", "ID", &id])).lines().count(), 1);
     assert_eq!(text(b.call(&["CLIENT", "LIST", "TYPE", "pubsub"])), "");

@@ -41,7 +41,7 @@ pub struct ClientCard {
     pub input_bytes: AtomicU64,
     /// Bytes sent.
     pub output_bytes: AtomicU64,
-    /// Bytes of input kept or being run.
+    /// Bytes of input that is not understood or not run yet.
     pub query_bytes: AtomicUsize,
     /// Bytes allocated for input.
     pub query_room: AtomicUsize,
@@ -145,7 +145,6 @@ impl ClientCard {
         self.commands.store(usage.commands, Relaxed);
         self.input_bytes.store(usage.input_bytes, Relaxed);
         self.output_bytes.store(usage.output_bytes, Relaxed);
-        self.query_bytes.store(usage.input_len, Relaxed);
         let (queued, bytes) =
             session.multi.as_ref().map_or((u32::MAX, 0), |multi| (multi.queued.len() as u32, multi.bytes));
         self.multi.store(queued, Relaxed);

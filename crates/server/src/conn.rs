@@ -154,7 +154,6 @@ impl Conn {
 
     /// Runs the complete commands at the front of `buf`; returns how many bytes they took.
     fn process(&mut self, core: &mut Core, window: &mut Window, buf: &[u8]) -> usize {
-        self.session.usage.input_len = buf.len();
         let mut done = 0;
         loop {
             window.spans.clear();

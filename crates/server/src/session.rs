@@ -79,8 +79,6 @@ pub struct Usage {
     pub commands: u64,
     /// Id of the last command's entry, or `u32::MAX`.
     pub last_command: u32,
-    /// Bytes of the input that is being run.
-    pub input_len: usize,
     /// Bytes received.
     pub input_bytes: u64,
     /// Bytes sent.
@@ -89,7 +87,7 @@ pub struct Usage {
 
 impl Default for Usage {
     fn default() -> Usage {
-        Usage { commands: 0, last_command: u32::MAX, input_len: 0, input_bytes: 0, output_bytes: 0 }
+        Usage { commands: 0, last_command: u32::MAX, input_bytes: 0, output_bytes: 0 }
     }
 }
 

@@ -155,7 +155,8 @@ impl Clients {
             let (input, output) = (card.query_bytes.load(Relaxed), card.pending_bytes.load(Relaxed));
             let watched = card.watched.load(Relaxed);
             sum.connected += 1;
-            sum.blocked += usize::from(card.is_blocked.load(Relaxed));
+            let waits = card.is_blocked.load(Relaxed) || card.is_postponed.load(Relaxed);
+            sum.blocked += usize::from(waits);
             sum.subscribed += usize::from(card.subscriptions.iter().any(|n| n.load(Relaxed) > 0));
             sum.watching += usize::from(watched > 0);
             sum.monitors += usize::from(card.is_monitor.load(Relaxed));

@@ -98,11 +98,8 @@ pub fn info(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Resu
 
 /// The caller's own card is brought up to date at the end of the turn, which is too late to be shown.
 fn refresh_own(caller: &Caller<'_>) {
-    let card = caller.card;
-    card.update(caller.session);
-    card.active_ms.store(caller.core.now_ms, Relaxed);
-    let room = card.query_room.load(Relaxed);
-    card.query_room.store(room.max(caller.session.usage.input_len), Relaxed);
+    caller.card.update(caller.session);
+    caller.card.active_ms.store(caller.core.now_ms, Relaxed);
 }
 
 /// Appends a client's line.
@@ -120,7 +117,7 @@ fn describe(shared: &Shared, card: &ClientCard, now_ms: u64, out: &mut String) {
     // Writing to a String does not fail.
     let _ = write!(
         out,
-        "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={} capa= db={} sub={channels} psub={patterns} \
+        "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={} db={} sub={channels} psub={patterns} \
          ssub={shard_channels} multi={} watch={}",
         card.id,
         card.peer,
@@ -136,7 +133,7 @@ fn describe(shared: &Shared, card: &ClientCard, now_ms: u64, out: &mut String) {
     );
     let _ = write!(
         out,
-        " qbuf={input} qbuf-free={} argv-mem={input} multi-mem={multi_bytes} rbs={output_room} rbp={output_room} obl={} \
+        " qbuf={input} qbuf-free={} argv-mem=0 multi-mem={multi_bytes} rbs={output_room} rbp={output_room} obl={} \
          oll={} omem={beyond} tot-mem={total} events={} cmd={} user={} redir=-1 resp={}",
         input_room.saturating_sub(input),
         pending - beyond,

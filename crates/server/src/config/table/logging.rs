@@ -102,7 +102,6 @@ pub(super) const ROWS: &[Setting] = &[
     Setting::new("latency-tracking-info-percentiles", Kind::Percentiles, "50 99 99.9")
         .help(Logging, "percentiles that INFO latencystats shows"),
     Setting::new("notify-keyspace-events", Kind::Events, "")
-        .no_effect("keyspace events are not there yet")
         .help(Logging, "keyspace events to publish: K or E, and classes of g$lshzxetdnmoc or A"),
     Setting::bool("info_replication_valkey_compatible", "true")
         .dragonfly()
