@@ -13,7 +13,7 @@ use crate::tree::word::{
     below, get_u16, get_u32, get_u64, get_wide, least_and_most, mask, put_u16, put_u32, put_u64, put_wide,
     width,
 };
-use crate::tree::{Full, LEAF_BYTES_MAX};
+use crate::tree::{Full, LEAF_BYTES_MAX, leaf_bytes};
 
 /// Where a column is and what its numbers count from.
 #[derive(Clone, Copy, Debug)]
@@ -287,7 +287,7 @@ impl<const N: usize> Shape<N> {
         spare: usize,
     ) -> Result<Handle, Full> {
         let wanted = Head::<N>::BYTES + (self.len + spare) * self.row_bytes();
-        let leaf = owned.alloc(arena, wanted.min(LEAF_BYTES_MAX).max(self.bytes()))?;
+        let leaf = owned.alloc(arena, leaf_bytes(wanted).min(LEAF_BYTES_MAX).max(self.bytes()))?;
         let cap = (arena.size(leaf) - Head::<N>::BYTES) / self.row_bytes();
         Head::write(arena.tail_mut(leaf), self, cap);
         let mut end = 0;

@@ -10,7 +10,7 @@ use super::score::{is_negative_zero, ord};
 use crate::entry;
 use crate::tree::owned::Owned;
 use crate::tree::word::{differences, get_wide, least_and_most, mask, put_wide, width};
-use crate::tree::{Full, LEAF_BYTES_MAX};
+use crate::tree::{Full, LEAF_BYTES_MAX, leaf_bytes};
 
 /// What a new leaf is made of.
 #[derive(Clone, Copy)]
@@ -159,6 +159,7 @@ fn alloc(arena: &mut Arena, owned: &mut Owned, head: &Head, slack: Slack) -> Res
             (HEAD + cap * (fixed + 2) + used + used / head.len.max(1) * more, fixed + 2)
         }
     };
+    let wanted = if slack == Slack::None { wanted } else { leaf_bytes(wanted) };
     let leaf = owned.alloc(arena, wanted)?;
     // Room the class rounding gives is used too.
     let bytes = arena.size(leaf);

@@ -1,7 +1,7 @@
 //! Which leaf a member is in: a trie of small buckets over 32 bits of the member's hash.
 //!
 //! Called by `Zset` once it has more than one leaf. It holds no member: what a probe finds is a leaf worth looking into.
-//! Buckets grow by an eighth and split at 64 entries, nodes double up to 1,024 slots and then branch, so that no insertion
+//! Buckets grow by an eighth and split at 63 entries, nodes double up to 1,024 slots and then branch, so that no insertion
 //! touches more than a few KiB.
 //!
 //! ```text
@@ -85,7 +85,7 @@ impl Index {
         }
     }
 
-    /// Adds an entry. Errors: nothing is changed. Cost: O(1); a split moves 64 entries, a node doubles up to 4 KiB.
+    /// Adds an entry. Errors: nothing is changed. Cost: O(1); a split moves 63 entries, a node doubles up to 4 KiB.
     pub(super) fn insert(
         &mut self,
         arena: &mut Arena,
@@ -407,7 +407,10 @@ impl Bucket {
         if cap > CAP_MAX {
             return Err(Full);
         }
-        let block = owned.alloc(arena, HEAD + 8 * cap)?;
+        // Few sizes, so that the blocks that growing buckets leave behind are taken up by others.
+        let bytes = HEAD + 8 * cap;
+        let bytes = if bytes > 256 { bytes.next_multiple_of(64) } else { bytes };
+        let block = owned.alloc(arena, bytes)?;
         let cap = (arena.size(block) - HEAD) / 8;
         let bytes = arena.tail_mut(block);
         bytes[0] = BUCKET;
@@ -492,7 +495,7 @@ const BUCKET: u8 = 0;
 const NODE: u8 = 1;
 const HEAD: usize = 8;
 /// Entries at which a bucket splits.
-const LEN_MAX: usize = 64;
+const LEN_MAX: usize = 63;
 /// Entries of a bucket whose hashes are all but equal; past that the set takes no more of them.
 const CAP_MAX: usize = 4095;
 /// Hash bits a node tells apart at most: 1,024 slots.

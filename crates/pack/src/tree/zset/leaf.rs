@@ -26,7 +26,7 @@ use crate::tree::word::{
 /// Bytes before the scores.
 pub(super) const HEAD: usize = 24;
 /// Most entries of a leaf.
-pub(super) const LEN_MAX: usize = 128;
+pub(super) const LEN_MAX: usize = 160;
 const RAW: u8 = 128;
 const SLOTS: usize = 15;
 const SLOT_BYTES: usize = 2;
