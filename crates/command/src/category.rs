@@ -85,6 +85,9 @@ impl Spec {
         add(flags.any(Flags::BLOCKING), Categories::BLOCKING);
         let is_fast = flags.any(Flags::FAST);
         add(true, if is_fast { Categories::FAST } else { Categories::SLOW });
+        for (name, categories) in OTHERS {
+            add(*name == self.name, *categories);
+        }
         add(is_one_of(DANGEROUS, self.name), Categories::DANGEROUS);
         add(is_one_of(KEYSPACE, self.name), Categories::KEYSPACE);
         all
@@ -130,8 +133,17 @@ fn is_one_of(names: &str, name: &str) -> bool {
     names.split(' ').any(|known| known == name)
 }
 
-/// Commands whose group is no category.
-const WITHOUT_GROUP: &str = "wait waitaof";
+/// Commands whose group is no category: containers, which only name their subcommands, and odd ones.
+const WITHOUT_GROUP: &str = "wait waitaof sort sort_ro client object xgroup xinfo script function";
+/// Commands in categories that neither flags nor group tell.
+const OTHERS: &[(&str, Categories)] = &[
+    ("wait", Categories::CONNECTION),
+    ("waitaof", Categories::CONNECTION),
+    ("lastsave", Categories::ADMIN),
+    ("role", Categories::ADMIN),
+    ("sort", Categories::LIST.with(Categories::SET).with(Categories::SORTEDSET)),
+    ("sort_ro", Categories::LIST.with(Categories::SET).with(Categories::SORTEDSET)),
+];
 /// Commands that can do harm without being an administrator's.
 const DANGEROUS: &str =
     "keys sort sort_ro flushall flushdb swapdb info migrate restore restore-asking role lastsave";
@@ -177,7 +189,7 @@ const TIPS: &[(&str, &str)] = &[
     (
         "response_policy:special",
         "memory|doctor memory|malloc-stats memory|stats function|stats latency|histogram latency|doctor latency|graph \
-         latency|latest latency|history randomkey info",
+         latency|latest latency|history info",
     ),
     ("response_policy:agg_sum", "slowlog|len dbsize exists touch del unlink"),
     ("response_policy:agg_min", "wait waitaof msetnx"),

@@ -80,6 +80,8 @@ impl Spec {
             "eval" | "evalsha" | "fcall" => {
                 "We cannot tell how the keys will be used so we assume the worst, RW and UPDATE"
             }
+            "set" => "RW and ACCESS due to the optional `GET` argument",
+            "getex" => "RW and UPDATE because it changes the TTL",
             "eval_ro" | "fcall_ro" => {
                 "We cannot tell how the keys will be used so we assume the worst, RO and ACCESS"
             }

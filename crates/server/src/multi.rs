@@ -2,6 +2,8 @@
 //!
 //! EXEC takes every shard its commands and watched keys need before the first of them runs.
 
+use std::time::Instant;
+
 use darter_command::spec::{Group, Keys};
 use darter_command::{Ctx, Fault, Flags, Spec};
 use darter_latch::{Grant, acquire, drive};
@@ -37,12 +39,9 @@ pub const FAMILY: &[(Spec, TxnRun)] = &[
         multi,
     ),
     (
-        Spec::other("exec", 1).flag(Flags::NOSCRIPT.with(Flags::LOADING).with(Flags::STALE)).doc(
-            Group::Transactions,
-            "1.2.0",
-            "",
-            "Executes all commands in a transaction.",
-        ),
+        Spec::other("exec", 1)
+            .flag(Flags::NOSCRIPT.with(Flags::LOADING).with(Flags::STALE).with(Flags::SKIP_SLOWLOG))
+            .doc(Group::Transactions, "1.2.0", "", "Executes all commands in a transaction."),
         exec,
     ),
     (
@@ -263,6 +262,7 @@ fn run_queued(
         core.stats().commands[entry.id].calls.add(1);
         let mut reply = Reply::new(out, session.resp3);
         let mark = reply.len();
+        let began = Instant::now();
         let done = match entry.run {
             _ if entry.is_debug && !debug::is_allowed(core, card) => Err(Fault::text(debug::NOT_ALLOWED)),
             Run::Data(run) => {
@@ -279,6 +279,7 @@ fn run_queued(
         if let Err(fault) = done {
             exec::refuse(core, entry, &fault, &mut reply, mark);
         }
+        crate::timing::note(core, card, entry, args, began.elapsed());
         if core.shared.monitors.is_any() {
             monitor::show(core, card, session.db, entry, args);
         }

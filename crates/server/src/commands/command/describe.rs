@@ -36,7 +36,9 @@ pub fn entry(entry: &Entry, reply: &mut Reply<'_>) {
 
 fn flag_names(spec: &Spec) -> Vec<&'static str> {
     let movable = spec.has_movable_keys();
-    let is_set = |flag: &Flags| spec.flags.any(*flag) || (*flag == Flags::MOVABLEKEYS && movable);
+    // Redis keeps the flag of commands that replicate without writing to itself
+    let flags = Flags(spec.flags.0 & !Flags::MAY_REPLICATE.0);
+    let is_set = |flag: &Flags| flags.any(*flag) || (*flag == Flags::MOVABLEKEYS && movable);
     Flags::ALL.iter().filter(|(flag, _)| is_set(flag)).map(|(_, name)| *name).collect()
 }
 
