@@ -143,7 +143,8 @@ impl Server {
                 .stderr(log)
                 .spawn()
                 .map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", program.path().display())))
-        })?;
+        })
+        .inspect_err(|_| drop(fs::remove_dir_all(&dir)))?;
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         let mut server = Self { child, address, dir, start_time: Duration::ZERO };
         server.wait_until_it_answers(program, begin)?;
