@@ -123,7 +123,10 @@ impl Pair {
     fn run_direct(&mut self, ops: &[Op], version: u8) -> io::Result<Option<Difference>> {
         let mut at = 0;
         while at < ops.len() {
-            let end = (at + 1..ops.len()).find(|i| !ops[*i].joined).unwrap_or(ops.len());
+            // A scan is followed to its end at once: shrinking may have brought another op next to it.
+            let is_apart =
+                |i: &usize| !ops[*i].joined || is_scan(&ops[*i].args) || is_scan(&ops[*i - 1].args);
+            let end = (at + 1..ops.len()).find(is_apart).unwrap_or(ops.len());
             let batch = &ops[at..end];
             thread::sleep(Duration::from_millis(batch[0].pause_ms));
             for side in [&mut self.left, &mut self.right] {
