@@ -102,7 +102,10 @@ fn parse_search(args: Args<'_>) -> Result<Search, Fault> {
         if read.take_with("rank", 1) {
             let range =
                 "ERR value is out of range, value must between -9223372036854775807 and 9223372036854775807";
-            let rank = read.int_from(-i64::MAX, Fault::text(range))?;
+            let rank = match read.int()? {
+                i64::MIN => return Err(Fault::text(range)),
+                rank => rank,
+            };
             if rank == 0 {
                 return Err(Fault::text(
                     "ERR RANK can't be zero: use 1 to start from the first match, 2 from the second ... or use negative to start from the end of the list",

@@ -235,3 +235,36 @@ fn damaged_compact_forms_are_refused_and_leave_nothing() {
     }
     assert_eq!(arena.used_bytes(), 0);
 }
+
+#[test]
+fn a_large_hash_reads_back() {
+    use darter_base::hash::KeyHasher;
+    use darter_pack::entry::Item;
+    use darter_pack::table::{Expiry, Kind, Table};
+
+    let hasher = KeyHasher::new(3);
+    let mut arena = darter_slab::Arena::with_reserve(1 << 26).expect("address space");
+    let mut table = Table::new(Kind::KeysAndValues);
+    for n in 0..5000u64 {
+        let field = format!("field:{n}");
+        let value = match n % 5 {
+            0 => n.to_string(),
+            1 => format!("-{}", n * n * n * n),
+            2 => "x".repeat(n as usize % 700),
+            3 => format!("{:x}", n * 7919),
+            _ => (n * 12_345_678_901).to_string(),
+        };
+        let of_key = |key: &[u8]| hasher.hash(key);
+        let hash = of_key(field.as_bytes());
+        table
+            .insert(&mut arena, hash, field.as_bytes(), Item::of(value.as_bytes()), Expiry::Keep, &of_key)
+            .expect("room");
+    }
+    let object = crate::Object::Hash(table);
+    let mut out = Vec::new();
+    super::write_object(&object, &arena, &mut out);
+    let back = super::read_object(super::type_of(&object), &mut Source::new(&out), &mut arena, hasher);
+    let mut again = Vec::new();
+    super::write_object(&back.expect("what was written reads"), &arena, &mut again);
+    assert_eq!(out.len(), again.len());
+}
