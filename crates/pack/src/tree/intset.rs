@@ -90,15 +90,13 @@ impl IntSet {
     pub fn scan(&self, arena: &Arena, cursor: u64, count: usize, mut emit: impl FnMut(i64)) -> u64 {
         // A cursor stands for two neighbouring values, shown together.
         let first = cursor.min(u64::MAX >> 1) << 1;
-        let mut shown = 0;
         let mut pair = 0;
-        for [value] in self.rows.iter_from(arena, u128::from(first)) {
+        for (shown, [value]) in self.rows.iter_from(arena, u128::from(first)).enumerate() {
             if shown >= count.max(1) && value >> 1 != pair {
                 return value >> 1;
             }
             pair = value >> 1;
             emit(number(value));
-            shown += 1;
         }
         0
     }

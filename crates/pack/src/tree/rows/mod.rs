@@ -10,7 +10,7 @@ use darter_slab::{Arena, Handle};
 
 use self::leaf::{Head, Part, Shape, cut};
 use super::owned::Owned;
-use super::spine::{Leaf, Path, Side, Spine};
+use super::spine::{Leaf, Path, Side, Spine, Walk};
 use super::{Direction, Full, LEAF_BYTES_MAX};
 
 /// A table: 24 bytes and blocks in the arena.
@@ -76,30 +76,20 @@ impl<const N: usize, const K: usize> Rows<N, K> {
 
     /// Rows from this rank on; nothing when `rank` is not below the length.
     pub(super) fn iter<'a>(&'a self, arena: &'a Arena, rank: u64, direction: Direction) -> Iter<'a, N, K> {
-        let mut iter =
-            Iter { rows: self, arena, direction, path: None, block: &[], head: None, at: 0, left: 0 };
+        let mut iter = Iter { arena, walk: Walk::nowhere(&self.spine, arena, direction), leaf: None };
         if rank < self.len {
             let (leaf, path, at) = self.spine.by_rank(arena, rank);
-            iter.start(leaf, path, at);
+            iter.begin(leaf, path, at);
         }
         iter
     }
 
     /// Rows whose key is at least `key`, in order.
     pub(super) fn iter_from<'a>(&'a self, arena: &'a Arena, key: u128) -> Iter<'a, N, K> {
-        let mut iter = Iter {
-            rows: self,
-            arena,
-            direction: Direction::Up,
-            path: None,
-            block: &[],
-            head: None,
-            at: 0,
-            left: 0,
-        };
+        let mut iter = Iter { arena, walk: Walk::nowhere(&self.spine, arena, Direction::Up), leaf: None };
         if self.len > 0 {
             let spot = self.locate(arena, key);
-            iter.start(spot.leaf, spot.path, spot.at);
+            iter.begin(spot.leaf, spot.path, spot.at);
         }
         iter
     }
@@ -333,48 +323,18 @@ impl<const N: usize, const K: usize> Rows<N, K> {
 
 /// Rows in order.
 pub(super) struct Iter<'a, const N: usize, const K: usize> {
-    rows: &'a Rows<N, K>,
     arena: &'a Arena,
-    direction: Direction,
-    // None when there is no leaf to leave.
-    path: Option<Path>,
-    block: &'a [u8],
-    head: Option<Head<N>>,
-    // The next row going up, the one after it going down.
-    at: usize,
-    left: usize,
+    walk: Walk<'a, K>,
+    // The leaf the walk is in, and its head; None before the first.
+    leaf: Option<(&'a [u8], Head<N>)>,
 }
 
 impl<const N: usize, const K: usize> Iter<'_, N, K> {
-    fn start(&mut self, leaf: Handle, path: Path, at: usize) {
-        self.path = Some(path);
-        self.enter(leaf);
-        match self.direction {
-            Direction::Up => (self.at, self.left) = (at, self.left - at),
-            Direction::Down => (self.at, self.left) = (at + 1, at + 1),
-        }
-    }
-
-    fn enter(&mut self, leaf: Handle) {
-        self.block = self.arena.tail(leaf);
-        let head = Head::of(self.block);
-        self.left = head.len;
-        self.at = if self.direction == Direction::Up { 0 } else { head.len };
-        self.head = Some(head);
-    }
-
-    #[cold]
-    fn advance(&mut self) -> Option<()> {
-        let path = self.path.as_mut()?;
-        let leaf = match self.direction {
-            Direction::Up => self.rows.spine.next(self.arena, path),
-            Direction::Down => self.rows.spine.prev(self.arena, path),
-        };
-        if leaf.is_none() {
-            self.path = None;
-        }
-        self.enter(leaf?);
-        Some(())
+    fn begin(&mut self, leaf: Handle, path: Path, at: usize) {
+        let block = self.arena.tail(leaf);
+        let head = Head::of(block);
+        self.walk.begin(path, at, head.len);
+        self.leaf = Some((block, head));
     }
 }
 
@@ -383,22 +343,16 @@ impl<const N: usize, const K: usize> Iterator for Iter<'_, N, K> {
 
     #[inline]
     fn next(&mut self) -> Option<[u64; N]> {
-        if self.left == 0 {
-            self.advance()?;
-        }
-        let head = self.head.as_ref()?;
-        self.left -= 1;
-        let at = match self.direction {
-            Direction::Up => {
-                self.at += 1;
-                self.at - 1
-            }
-            Direction::Down => {
-                self.at -= 1;
-                self.at
+        let at = match self.walk.place() {
+            Some(at) => at,
+            None => {
+                let block = self.arena.tail(self.walk.advance(|leaf| leaf::len(self.arena, leaf))?);
+                self.leaf = Some((block, Head::of(block)));
+                self.walk.place()?
             }
         };
-        Some(head.row(self.block, at))
+        let (block, head) = self.leaf.as_ref()?;
+        Some(head.row(block, at))
     }
 }
 

@@ -5,6 +5,7 @@
 
 mod node;
 mod spare;
+mod walk;
 
 use std::cmp::Ordering;
 
@@ -12,6 +13,7 @@ use darter_slab::{Arena, Handle};
 
 use self::node::{Branch, CAPS, LEN_JOINED, LEN_LOW, LEN_MAX, Node, divide, move_branches};
 use self::spare::Spare;
+pub(super) use self::walk::Walk;
 use super::Full;
 use super::owned::Owned;
 use super::word::put_u16;
@@ -163,43 +165,6 @@ impl<const K: usize> Spine<K> {
             sum += Node::of(block).entries_below(block, path.at[level] as usize);
         }
         sum
-    }
-
-    /// Moves `path` to the next leaf. `None` at the end, and `path` is then of no use.
-    pub(super) fn next(&self, arena: &Arena, path: &mut Path) -> Option<Handle> {
-        self.step(arena, path, |at, len| (at + 1 < len).then_some(at + 1), |_| 0)
-    }
-
-    /// Moves `path` to the leaf before. `None` at the start, and `path` is then of no use.
-    pub(super) fn prev(&self, arena: &Arena, path: &mut Path) -> Option<Handle> {
-        self.step(arena, path, |at, _| at.checked_sub(1), |len| len - 1)
-    }
-
-    fn step(
-        &self,
-        arena: &Arena,
-        path: &mut Path,
-        sideways: impl Fn(usize, usize) -> Option<usize>,
-        edge: impl Fn(usize) -> usize,
-    ) -> Option<Handle> {
-        while path.depth > 0 {
-            path.depth -= 1;
-            let node_at = path.nodes[path.depth];
-            let block = arena.tail(node_at);
-            let node = Node::of(block);
-            let Some(at) = sideways(path.at[path.depth] as usize, node.len) else { continue };
-            path.push(node_at, at);
-            let mut child = node.child(block, at);
-            while path.depth < self.height as usize {
-                let block = arena.tail(child);
-                let node = Node::of(block);
-                let at = edge(node.len);
-                path.push(child, at);
-                child = node.child(block, at);
-            }
-            return Some(child);
-        }
-        None
     }
 
     /// The leaf beside that of `path` under the same parent, with its path; `after` or before it.

@@ -4,6 +4,7 @@
 //! leaf that have the same. It makes no ids and knows no groups; what is pending is a [`super::Pel`].
 
 mod body;
+mod iter;
 mod leaf;
 #[cfg(test)]
 mod tests;
@@ -20,6 +21,7 @@ use super::{Direction, Full};
 use crate::spill::Spill;
 
 pub use body::Fields;
+pub use iter::Iter;
 
 /// The id of an entry; ids sort by time and then by number.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Hash)]
@@ -122,42 +124,6 @@ impl StreamLog {
         }
         let (_, path, at) = self.locate(arena, id);
         self.spine.entries_before(arena, &path) + at as u64
-    }
-
-    /// Entries from this rank on, in a direction; nothing when `rank` is not below the length.
-    pub fn iter<'a>(&'a self, arena: &'a Arena, rank: u64, direction: Direction) -> Iter<'a> {
-        let mut iter =
-            Iter { log: self, arena, direction, path: None, block: &[], head: None, at: 0, left: 0 };
-        if rank < self.len {
-            let (leaf, path, at) = self.spine.by_rank(arena, rank);
-            iter.path = Some(path);
-            iter.enter(leaf);
-            match direction {
-                Direction::Up => (iter.at, iter.left) = (at, iter.left - at),
-                Direction::Down => (iter.at, iter.left) = (at + 1, at + 1),
-            }
-        }
-        iter
-    }
-
-    /// Entries with ids of `first..=last`, from the lowest up or from the highest down. Cost: O(log n) to begin.
-    pub fn range<'a>(
-        &'a self,
-        arena: &'a Arena,
-        first: StreamId,
-        last: StreamId,
-        direction: Direction,
-    ) -> impl Iterator<Item = Entry<'a>> + 'a {
-        // The end of the range costs one comparison an entry, its start one search.
-        let rank = match direction {
-            Direction::Up => Some(self.rank(arena, first)),
-            Direction::Down => {
-                let below = self.rank(arena, last);
-                if self.get(arena, last).is_some() { Some(below) } else { below.checked_sub(1) }
-            }
-        };
-        let iter = self.iter(arena, rank.unwrap_or(u64::MAX), direction);
-        iter.take_while(move |entry| first <= entry.id && entry.id <= last)
     }
 
     /// Appends an entry with its names and values; `false` when `id` is not above the last one's.
@@ -437,66 +403,5 @@ fn write_body<'a>(
     match far {
         Some(bytes) => out[..bytes.len()].copy_from_slice(bytes),
         None => body::write(out, plan, shares, pairs),
-    }
-}
-
-/// Entries in order; made by [`StreamLog::iter`].
-pub struct Iter<'a> {
-    log: &'a StreamLog,
-    arena: &'a Arena,
-    direction: Direction,
-    // None when there is no leaf to leave.
-    path: Option<Path>,
-    block: &'a [u8],
-    head: Option<Head>,
-    // The next entry going up, the one after it going down.
-    at: usize,
-    left: usize,
-}
-
-impl Iter<'_> {
-    fn enter(&mut self, leaf: Handle) {
-        self.block = self.arena.tail(leaf);
-        let head = Head::of(self.block);
-        self.left = head.len;
-        self.at = if self.direction == Direction::Up { 0 } else { head.len };
-        self.head = Some(head);
-    }
-
-    #[cold]
-    fn advance(&mut self) -> Option<()> {
-        let path = self.path.as_mut()?;
-        let leaf = match self.direction {
-            Direction::Up => self.log.spine.next(self.arena, path),
-            Direction::Down => self.log.spine.prev(self.arena, path),
-        };
-        if leaf.is_none() {
-            self.path = None;
-        }
-        self.enter(leaf?);
-        Some(())
-    }
-}
-
-impl<'a> Iterator for Iter<'a> {
-    type Item = Entry<'a>;
-
-    fn next(&mut self) -> Option<Entry<'a>> {
-        if self.left == 0 {
-            self.advance()?;
-        }
-        let head = self.head?;
-        self.left -= 1;
-        let at = match self.direction {
-            Direction::Up => {
-                self.at += 1;
-                self.at - 1
-            }
-            Direction::Down => {
-                self.at -= 1;
-                self.at
-            }
-        };
-        Some(self.log.entry(self.arena, self.block, &head, at))
     }
 }

@@ -3,16 +3,15 @@
 use darter_base::hash::KeyHasher;
 use darter_slab::{Arena, Handle};
 
-use super::build::{Part, Shape, Slack, cut, enlarge};
 use super::expiry::Expiries;
-use super::leaf::{self, Head, LEN_MAX, Members};
+use super::leaf::{self, Head, Members};
 use super::member::{self, New};
 use super::score::ord;
 use super::{Place, Zset};
 use crate::decimal::Digits;
 use crate::entry::{self, Item};
-use crate::tree::spine::{Leaf, Path, Side};
-use crate::tree::{Direction, Full, LEAF_BYTES_MAX};
+use crate::tree::spine::Path;
+use crate::tree::{Direction, Full};
 
 /// What [`Zset::update`] found and did.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -245,168 +244,6 @@ impl Zset {
         Ok(())
     }
 
-    /// Writes an entry into the leaf where it belongs; returns that leaf's id. Neither the length nor the index knows it yet.
-    ///
-    /// Errors: nothing is changed.
-    fn place(
-        &mut self,
-        arena: &mut Arena,
-        hasher: &KeyHasher,
-        new: &New<'_>,
-        score: f64,
-    ) -> Result<u32, Full> {
-        if self.spine.is_empty() {
-            let parts = [Part::One(score, new)];
-            let leaf = Shape::of(arena, &parts).build(arena, &mut self.owned, &parts, Slack::None, 0)?;
-            self.spine.plant(leaf);
-            return Ok(0);
-        }
-        let (leaf, path) = self.route(arena, ord(score), new.item);
-        let block = arena.tail(leaf);
-        let head = Head::of(block);
-        let at = head.before(block, ord(score), new.item, arena, &self.spill);
-        if leaf::insert(arena.tail_mut(leaf), at, score, new) {
-            self.spine.adjust(arena, &path, 1);
-            return Ok(head.id);
-        }
-        let parts = [Part::Run(leaf, 0, at), Part::One(score, new), Part::Run(leaf, at, head.len)];
-        let slack = if self.index.is_empty() { Slack::Some } else { Slack::Ample };
-        let larger = head.bytes_with(new);
-        let fresh = if head.would_accept(score, new) && head.len < LEN_MAX && larger <= LEAF_BYTES_MAX {
-            let fresh = enlarge(arena, &mut self.owned, leaf, new.len(), slack)?;
-            let added = leaf::insert(arena.tail_mut(fresh), at, score, new);
-            debug_assert!(added, "a larger block has the room");
-            fresh
-        } else {
-            let shape = Shape::of(arena, &parts);
-            if !shape.fits() {
-                return self.split(arena, hasher, leaf, &path, &parts);
-            }
-            shape.build(arena, &mut self.owned, &parts, slack, head.id)?
-        };
-        self.swap(arena, &path, leaf, fresh);
-        self.spine.adjust(arena, &path, 1);
-        Ok(head.id)
-    }
-
-    /// Makes two leaves of one and a new entry; returns the id of the leaf that has the entry. Errors: nothing is changed.
-    fn split(
-        &mut self,
-        arena: &mut Arena,
-        hasher: &KeyHasher,
-        leaf: Handle,
-        path: &Path,
-        parts: &[Part<'_>; 3],
-    ) -> Result<u32, Full> {
-        if self.index.is_empty() {
-            self.start_index(arena, hasher)?;
-        }
-        let (at, len) = (parts[0].len(), leaf::len(arena, leaf));
-        // Entries that come in order leave full leaves behind.
-        let keep = if at == len && self.spine.is_last(arena, path) { len } else { (len + 1).div_ceil(2) };
-        let halves = cut(parts, keep);
-        let id = leaf::id(arena, leaf);
-        let other = self.ids.add(arena, &mut self.owned, Handle::NONE)?;
-        let hung = self.hang(arena, path, &halves, [id, other]);
-        let [left, right] = match hung {
-            Ok(fresh) => fresh,
-            Err(full) => {
-                self.ids.remove(arena, other);
-                return Err(full);
-            }
-        };
-        self.ids.set(arena, id, left);
-        self.ids.set(arena, other, right);
-        let new_at = (at >= keep).then(|| at - keep);
-        for moved in 0..leaf::len(arena, right) {
-            if Some(moved) != new_at {
-                self.reindex(arena, hasher, right, moved, id, other);
-            }
-        }
-        self.owned.free(arena, leaf);
-        Ok(if new_at.is_some() { other } else { id })
-    }
-
-    /// Builds two leaves and puts them where the one of `path` was.
-    fn hang(
-        &mut self,
-        arena: &mut Arena,
-        path: &Path,
-        halves: &[[Part<'_>; 3]; 2],
-        ids: [u32; 2],
-    ) -> Result<[Handle; 2], Full> {
-        let shapes = [Shape::of(arena, &halves[0]), Shape::of(arena, &halves[1])];
-        let slack = if shapes[1].len == 1 { [Slack::None, Slack::Ample] } else { [Slack::Some; 2] };
-        let left = shapes[0].build(arena, &mut self.owned, &halves[0], slack[0], ids[0])?;
-        let right = match shapes[1].build(arena, &mut self.owned, &halves[1], slack[1], ids[1]) {
-            Ok(right) => right,
-            Err(full) => {
-                self.owned.free(arena, left);
-                return Err(full);
-            }
-        };
-        let block = arena.tail(right);
-        let head = Head::of(block);
-        let prefix = member::prefix(head.member(block, 0, arena, &self.spill));
-        let key = u128::from(head.ord(block, 0)) << 64 | u128::from(prefix);
-        let pair = [(left, &shapes[0]), (right, &shapes[1])]
-            .map(|(block, shape)| Leaf { block, entries: shape.len as u32 });
-        if let Err(full) = self.spine.split(arena, &mut self.owned, path, pair[0], pair[1], key) {
-            self.owned.free(arena, left);
-            self.owned.free(arena, right);
-            return Err(full);
-        }
-        Ok([left, right])
-    }
-
-    /// Gives the only leaf an id and puts its members into the index. Errors: nothing is changed.
-    #[cold]
-    fn start_index(&mut self, arena: &mut Arena, hasher: &KeyHasher) -> Result<(), Full> {
-        let (leaf, _) = self.spine.first(arena);
-        let id = self.ids.add(arena, &mut self.owned, leaf)?;
-        for at in 0..leaf::len(arena, leaf) {
-            let block = arena.tail(leaf);
-            let hash = member::hash(hasher, Head::of(block).member(block, at, arena, &self.spill));
-            if let Err(full) = self.index.insert(arena, &mut self.owned, hash, id) {
-                self.stop_index(arena);
-                return Err(full);
-            }
-        }
-        leaf::set_id(arena.tail_mut(leaf), id);
-        Ok(())
-    }
-
-    /// Drops the index of a set that has but one leaf.
-    #[cold]
-    fn stop_index(&mut self, arena: &mut Arena) {
-        while !self.index.free_step(arena, &mut self.owned, 64) {}
-        self.ids.clear(arena, &mut self.owned);
-    }
-
-    fn reindex(
-        &mut self,
-        arena: &mut Arena,
-        hasher: &KeyHasher,
-        leaf: Handle,
-        at: usize,
-        id: u32,
-        other: u32,
-    ) {
-        let block = arena.tail(leaf);
-        let hash = member::hash(hasher, Head::of(block).member(block, at, arena, &self.spill));
-        self.index.replace(arena, hash, id, other);
-    }
-
-    /// Puts `fresh` in the place of `leaf` and frees that.
-    fn swap(&mut self, arena: &mut Arena, path: &Path, leaf: Handle, fresh: Handle) {
-        self.spine.replace(arena, path, fresh);
-        if !self.index.is_empty() {
-            let id = leaf::id(arena, fresh);
-            self.ids.set(arena, id, fresh);
-        }
-        self.owned.free(arena, leaf);
-    }
-
     /// Takes entries `from..to` of a leaf out of the set.
     fn remove_run(
         &mut self,
@@ -453,69 +290,5 @@ impl Zset {
             }
         }
         released
-    }
-
-    /// Puts a leaf that entries have left in order: frees it when it is empty, joins it with another, or shrinks it.
-    fn settle(&mut self, arena: &mut Arena, hasher: &KeyHasher, leaf: Handle, path: &Path) {
-        let head = Head::of(arena.tail(leaf));
-        if head.len == 0 {
-            self.spine.remove(arena, &mut self.owned, path, 0);
-            if !self.index.is_empty() {
-                self.ids.remove(arena, head.id);
-            }
-            self.owned.free(arena, leaf);
-        } else if head.bytes() < LEAF_BYTES_MAX / 4 && self.join(arena, hasher, leaf, path) {
-            // The leaf is gone.
-        } else if head.bytes() < arena.size(leaf) / 2 {
-            let parts = [Part::Run(leaf, 0, head.len)];
-            // Shrinking only saves memory, so a full arena is no error here.
-            let shape = Shape::of(arena, &parts);
-            if Arena::fits(shape.bytes()) < arena.size(leaf)
-                && let Ok(fresh) = shape.build(arena, &mut self.owned, &parts, Slack::None, head.id)
-            {
-                self.swap(arena, path, leaf, fresh);
-            }
-        }
-        if !self.index.is_empty() && (self.spine.is_single() || self.spine.is_empty()) {
-            self.stop_index(arena);
-        }
-    }
-
-    /// Makes one leaf of this one and one beside it, when that leaves room; returns whether it did.
-    fn join(&mut self, arena: &mut Arena, hasher: &KeyHasher, leaf: Handle, path: &Path) -> bool {
-        for side in [Side::After, Side::Before] {
-            let Some((other, beside)) = self.spine.sibling(arena, path, side) else { continue };
-            let (pair, paths) = match side {
-                Side::After => ([leaf, other], [path, &beside]),
-                Side::Before => ([other, leaf], [&beside, path]),
-            };
-            let heads = pair.map(|leaf| Head::of(arena.tail(leaf)));
-            let lens = heads.map(|head| head.len);
-            // A rough look first: the exact one passes over all entries.
-            let bytes = heads[0].bytes() + heads[1].bytes();
-            if lens[0] + lens[1] > LEN_MAX * 3 / 4 || bytes > LEAF_BYTES_MAX * 3 / 4 {
-                continue;
-            }
-            let parts = [Part::Run(pair[0], 0, lens[0]), Part::Run(pair[1], 0, lens[1])];
-            let shape = Shape::of(arena, &parts);
-            if shape.bytes() > LEAF_BYTES_MAX * 3 / 4 {
-                continue;
-            }
-            let ids = pair.map(|leaf| leaf::id(arena, leaf));
-            // Joining only saves memory, so a full arena is no error here.
-            let Ok(fresh) = shape.build(arena, &mut self.owned, &parts, Slack::None, ids[0]) else {
-                return false;
-            };
-            for at in lens[0]..lens[0] + lens[1] {
-                self.reindex(arena, hasher, fresh, at, ids[1], ids[0]);
-            }
-            self.ids.remove(arena, ids[1]);
-            self.swap(arena, paths[0], pair[0], fresh);
-            self.spine.adjust(arena, paths[0], lens[1] as i64);
-            self.spine.remove(arena, &mut self.owned, paths[1], lens[1] as u32);
-            self.owned.free(arena, pair[1]);
-            return true;
-        }
-        false
     }
 }

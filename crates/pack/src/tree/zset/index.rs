@@ -11,6 +11,7 @@
 
 use darter_slab::{Arena, Handle};
 
+use super::bucket::{Bucket, HEAD};
 use crate::tree::Full;
 use crate::tree::owned::Owned;
 use crate::tree::word::{find_u32, get_u16, get_u32, put_u16, put_u32};
@@ -387,90 +388,6 @@ impl Index {
     }
 }
 
-/// The head of a bucket, decoded.
-#[derive(Clone, Copy)]
-struct Bucket {
-    shared: u32,
-    // 0 <= len <= cap
-    len: usize,
-    cap: usize,
-}
-
-impl Bucket {
-    #[inline(always)]
-    fn of(bytes: &[u8]) -> Bucket {
-        Bucket { shared: u32::from(bytes[1]), len: get_u16(bytes, 2), cap: get_u16(bytes, 4) }
-    }
-
-    /// An empty bucket for at least `cap` entries.
-    fn alloc(arena: &mut Arena, owned: &mut Owned, shared: u32, cap: usize) -> Result<Handle, Full> {
-        if cap > CAP_MAX {
-            return Err(Full);
-        }
-        // Few sizes, so that the blocks that growing buckets leave behind are taken up by others.
-        let bytes = HEAD + 8 * cap;
-        let bytes = if bytes > 256 { bytes.next_multiple_of(64) } else { bytes };
-        let block = owned.alloc(arena, bytes)?;
-        let cap = (arena.size(block) - HEAD) / 8;
-        let bytes = arena.tail_mut(block);
-        bytes[0] = BUCKET;
-        bytes[1] = shared as u8;
-        put_u16(bytes, 2, 0);
-        put_u16(bytes, 4, cap);
-        Ok(block)
-    }
-
-    #[inline(always)]
-    fn id(self, bytes: &[u8], at: usize) -> u32 {
-        get_u32(bytes, HEAD + 4 * (self.cap + at))
-    }
-
-    fn position(self, bytes: &[u8], hash: u32, id: u32) -> Option<usize> {
-        let mut from = 0;
-        loop {
-            let at = from + find_u32(&bytes[HEAD + 4 * from..HEAD + 4 * self.len], hash)?;
-            if self.id(bytes, at) == id {
-                return Some(at);
-            }
-            from = at + 1;
-        }
-    }
-
-    /// Appends an entry; `false` when there is no room.
-    #[inline]
-    fn push(bytes: &mut [u8], hash: u32, id: u32) -> bool {
-        let bucket = Bucket::of(bytes);
-        if bucket.len == bucket.cap {
-            return false;
-        }
-        put_u32(bytes, HEAD + 4 * bucket.len, hash);
-        put_u32(bytes, HEAD + 4 * (bucket.cap + bucket.len), id);
-        put_u16(bytes, 2, bucket.len + 1);
-        true
-    }
-
-    fn swap_remove(bytes: &mut [u8], at: usize) {
-        let bucket = Bucket::of(bytes);
-        let last = bucket.len - 1;
-        for start in [HEAD, HEAD + 4 * bucket.cap] {
-            let moved = get_u32(bytes, start + 4 * last);
-            put_u32(bytes, start + 4 * at, moved);
-        }
-        put_u16(bytes, 2, last);
-    }
-
-    /// Appends the entries of one bucket to another that has room.
-    fn copy(arena: &mut Arena, from: Handle, to: Handle) {
-        let (from, to) = arena.two_mut(from, to);
-        let (source, target) = (Bucket::of(from), Bucket::of(to));
-        for (start, end) in [(HEAD, HEAD), (HEAD + 4 * source.cap, HEAD + 4 * target.cap)] {
-            let end = end + 4 * target.len;
-            to[end..end + 4 * source.len].copy_from_slice(&from[start..start + 4 * source.len]);
-        }
-        put_u16(to, 2, target.len + source.len);
-    }
-}
-
 fn write_node(bytes: &mut [u8], bits: u32, child: impl Fn(usize) -> Handle) {
     bytes[0] = NODE;
     bytes[1] = bits as u8;
@@ -491,13 +408,9 @@ fn slot_of(hash: u32, used: u32, bits: u32) -> usize {
     ((hash << used) >> (32 - bits)) as usize
 }
 
-const BUCKET: u8 = 0;
 const NODE: u8 = 1;
-const HEAD: usize = 8;
 /// Entries at which a bucket splits.
 const LEN_MAX: usize = 63;
-/// Entries of a bucket whose hashes are all but equal; past that the set takes no more of them.
-const CAP_MAX: usize = 4095;
 /// Hash bits a node tells apart at most: 1,024 slots.
 const BITS_MAX: u32 = 10;
 /// 10 + 10 + 10 + 2 bits.

@@ -4,9 +4,11 @@
 //! member index tells which leaf a member is in, at eight bytes a member; with one leaf there is nothing else. It never
 //! parses scores and never sees NaN.
 
+mod bucket;
 mod build;
 mod edit;
 mod expiry;
+mod grow;
 mod ids;
 mod index;
 mod iter;

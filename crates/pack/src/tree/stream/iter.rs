@@ -1,0 +1,70 @@
+//! Walking a stream from a rank or through a range of ids, up or down.
+
+use darter_slab::Arena;
+
+use super::leaf::{self, Head};
+use super::{Entry, StreamId, StreamLog};
+use crate::tree::Direction;
+use crate::tree::spine::Walk;
+
+/// Entries in order; made by [`StreamLog::iter`].
+pub struct Iter<'a> {
+    log: &'a StreamLog,
+    arena: &'a Arena,
+    walk: Walk<'a, 2>,
+    // The leaf the walk is in, and its head; None before the first.
+    leaf: Option<(&'a [u8], Head)>,
+}
+
+impl StreamLog {
+    /// Entries from this rank on, in a direction; nothing when `rank` is not below the length.
+    pub fn iter<'a>(&'a self, arena: &'a Arena, rank: u64, direction: Direction) -> Iter<'a> {
+        let mut iter =
+            Iter { log: self, arena, walk: Walk::nowhere(&self.spine, arena, direction), leaf: None };
+        if rank < self.len {
+            let (leaf, path, at) = self.spine.by_rank(arena, rank);
+            let block = arena.tail(leaf);
+            let head = Head::of(block);
+            iter.walk.begin(path, at, head.len);
+            iter.leaf = Some((block, head));
+        }
+        iter
+    }
+
+    /// Entries with ids of `first..=last`, from the lowest up or from the highest down. Cost: O(log n) to begin.
+    pub fn range<'a>(
+        &'a self,
+        arena: &'a Arena,
+        first: StreamId,
+        last: StreamId,
+        direction: Direction,
+    ) -> impl Iterator<Item = Entry<'a>> + 'a {
+        // The end of the range costs one comparison an entry, its start one search.
+        let rank = match direction {
+            Direction::Up => Some(self.rank(arena, first)),
+            Direction::Down => {
+                let below = self.rank(arena, last);
+                if self.get(arena, last).is_some() { Some(below) } else { below.checked_sub(1) }
+            }
+        };
+        let iter = self.iter(arena, rank.unwrap_or(u64::MAX), direction);
+        iter.take_while(move |entry| first <= entry.id && entry.id <= last)
+    }
+}
+
+impl<'a> Iterator for Iter<'a> {
+    type Item = Entry<'a>;
+
+    fn next(&mut self) -> Option<Entry<'a>> {
+        let at = match self.walk.place() {
+            Some(at) => at,
+            None => {
+                let block = self.arena.tail(self.walk.advance(|leaf| leaf::len(self.arena, leaf))?);
+                self.leaf = Some((block, Head::of(block)));
+                self.walk.place()?
+            }
+        };
+        let (block, head) = self.leaf.as_ref()?;
+        Some(self.log.entry(self.arena, block, head, at))
+    }
+}
