@@ -4,11 +4,13 @@
 //! here knows sockets, threads or replicas; time, hashes and limits are arguments.
 #![forbid(unsafe_code)]
 
+pub mod bitmap;
 pub mod category;
 pub mod ctx;
 pub mod deadline;
 pub mod fault;
 pub mod hash;
+pub mod hll;
 pub mod inspect;
 pub mod item;
 pub mod keys;
@@ -36,5 +38,13 @@ pub type Run = fn(&mut Ctx<'_>, darter_wire::Args<'_>, &mut darter_wire::Reply<'
 pub type DataCommand = Command<Run>;
 
 /// Every family, in the order `COMMAND` lists them.
-pub const FAMILIES: &[&[DataCommand]] =
-    &[string::FAMILY, list::FAMILY, keys::FAMILY, hash::FAMILY, set::FAMILY, inspect::FAMILY];
+pub const FAMILIES: &[&[DataCommand]] = &[
+    string::FAMILY,
+    list::FAMILY,
+    keys::FAMILY,
+    hash::FAMILY,
+    set::FAMILY,
+    bitmap::FAMILY,
+    hll::FAMILY,
+    inspect::FAMILY,
+];

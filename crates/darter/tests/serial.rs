@@ -211,3 +211,14 @@ fn elements_travel_through_lists_that_wait_for_each_other() {
         assert_eq!(arrived, (0..300).collect::<Vec<i64>>());
     });
 }
+
+#[test]
+fn unwatch_inside_a_transaction_does_nothing_and_says_ok() {
+    let server = Server::start(&["--proactor_threads", "2"]);
+    let mut client = server.client();
+    client.call(&["WATCH", "k"]);
+    client.call(&["MULTI"]);
+    assert_eq!(client.call(&["UNWATCH"]), Value::Status("QUEUED".into()));
+    client.call(&["SET", "k", "v"]);
+    assert_eq!(client.call(&["EXEC"]), Value::Array(vec![Value::ok(), Value::ok()]));
+}
