@@ -9,6 +9,7 @@ pub mod category;
 pub mod ctx;
 pub mod deadline;
 pub mod fault;
+pub mod geo;
 pub mod hash;
 pub mod hll;
 pub mod inspect;
@@ -25,6 +26,7 @@ pub mod string;
 pub mod syntax;
 #[cfg(test)]
 pub(crate) mod testing;
+pub mod zset;
 
 pub use ctx::{Ctx, Env, OnTimeout, Wait};
 pub use fault::Fault;
@@ -46,5 +48,7 @@ pub const FAMILIES: &[&[DataCommand]] = &[
     set::FAMILY,
     bitmap::FAMILY,
     hll::FAMILY,
+    zset::FAMILY,
+    geo::FAMILY,
     inspect::FAMILY,
 ];

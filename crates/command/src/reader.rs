@@ -46,6 +46,11 @@ impl<'a> Reader<'a> {
         Ok(bytes)
     }
 
+    /// Passes over `n` arguments.
+    pub fn skip(&mut self, n: usize) {
+        self.at = self.at.saturating_add(n);
+    }
+
     /// The next argument as an integer.
     pub fn int(&mut self) -> Result<i64, Fault> {
         number::parse_i64(self.bytes()?).ok_or(Fault::NotInteger)

@@ -4,7 +4,7 @@
 //! collection by type through [`Collection`]; nobody else needs to know that [`Object`] is an enum.
 
 use darter_pack::table::Table;
-use darter_pack::tree::List;
+use darter_pack::tree::{List, Zset};
 use darter_slab::Arena;
 
 use crate::set_value::SetValue;
@@ -101,13 +101,13 @@ macro_rules! objects {
 
             /// No member expires before this, Unix milliseconds; `None` when none expires.
             pub fn next_expiry_ms(&self) -> Option<u64> {
-                match self { $(Object::$name(value) => Collection::next_expiry_ms(value),)* }
+                match self { $(Object::$name(value) => value.next_expiry_ms(),)* }
             }
 
             /// Removes members whose time is up at `now_ms`, going through at most `packs_max` packs;
             /// returns how many.
             pub fn expire_step(&mut self, arena: &mut Arena, now_ms: u64, packs_max: usize) -> usize {
-                match self { $(Object::$name(value) => Collection::expire_step(value, arena, now_ms, packs_max),)* }
+                match self { $(Object::$name(value) => value.expire_step(arena, now_ms, packs_max),)* }
             }
 
             /// Whether there is no member left.
@@ -128,6 +128,8 @@ objects! {
     List(List);
     /// A set.
     Set(SetValue);
+    /// A sorted set, boxed because its root is larger than the others.
+    Zset(Box<Zset>);
     /// A hash: fields and values.
     Hash(Table);
 }
@@ -249,5 +251,39 @@ impl Collection for SetValue {
 
     fn expire_step(&mut self, arena: &mut Arena, now_ms: u64, packs_max: usize) -> usize {
         SetValue::expire_step(self, arena, now_ms, packs_max)
+    }
+}
+
+impl Collection for Zset {
+    const TYPE: Type = Type::Zset;
+
+    fn wrap(self) -> Object {
+        Object::Zset(Box::new(self))
+    }
+
+    fn of(object: &Object) -> Option<&Zset> {
+        match object {
+            Object::Zset(zset) => Some(zset),
+            _ => None,
+        }
+    }
+
+    fn of_mut(object: &mut Object) -> Option<&mut Zset> {
+        match object {
+            Object::Zset(zset) => Some(zset),
+            _ => None,
+        }
+    }
+
+    fn has_no_member(&self) -> bool {
+        self.is_empty()
+    }
+
+    fn memory_bytes(&self) -> usize {
+        size_of::<Zset>() + self.bytes() + self.spilled_bytes()
+    }
+
+    fn free_step(&mut self, arena: &mut Arena, blocks_max: usize) -> bool {
+        Zset::free_step(self, arena, blocks_max)
     }
 }

@@ -111,7 +111,7 @@ pub(crate) fn encoding_of(place: &Keyed<'_>, env: &Env) -> Option<&'static str> 
         Type::List => crate::list::encoding(place.view().ok()??, env),
         Type::Set => crate::set::encoding(place.view().ok()??, env),
         Type::Hash => crate::hash::encoding(place.view().ok()??, env),
-        Type::Zset => "listpack",
+        Type::Zset => crate::zset::encoding(place.view().ok()??, env),
         Type::Stream => "stream",
     })
 }

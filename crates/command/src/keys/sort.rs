@@ -5,8 +5,8 @@ use std::cmp::Ordering;
 use darter_base::number;
 use darter_pack::entry::Item;
 use darter_pack::table::Table;
-use darter_pack::tree::List;
 use darter_pack::tree::list::End;
+use darter_pack::tree::{Direction, List};
 use darter_store::change::Class;
 use darter_store::{Event, Expiry, Keyed, Object, Type};
 use darter_wire::{Args, Reply};
@@ -163,6 +163,10 @@ fn elements_of(place: &Keyed<'_>) -> Result<(Type, Vec<Vec<u8>>), Fault> {
         }
         Some((Object::Set(set), arena)) => {
             Ok((Type::Set, set.iter(arena, place.now_ms()).map(Item::to_vec).collect()))
+        }
+        Some((Object::Zset(zset), arena)) => {
+            let members = zset.iter(arena, 0, Direction::Up);
+            Ok((Type::Zset, members.map(|(member, _)| member.to_vec()).collect()))
         }
         _ => Err(Fault::WrongType),
     }

@@ -4,7 +4,7 @@ use darter_base::hash::KeyHasher;
 use darter_pack::entry::Item;
 use darter_pack::table::{Expiry, Kind, Table};
 use darter_pack::tree::list::End;
-use darter_pack::tree::{Direction, List};
+use darter_pack::tree::{Direction, List, Zset};
 use darter_slab::Arena;
 
 use super::{Corrupt, Source, compact, text};
@@ -14,6 +14,8 @@ use crate::set_value::SetValue;
 const TYPE_LIST: u8 = 1;
 const TYPE_SET: u8 = 2;
 const TYPE_HASH: u8 = 4;
+/// A sorted set with scores as eight bytes each.
+const TYPE_ZSET: u8 = 5;
 /// A hash with a deadline per field, as Redis 7.4 writes it.
 const TYPE_HASH_WITH_TTL: u8 = 24;
 /// A set with a deadline per member: ours alone, after Dragonfly's number for one.
@@ -25,6 +27,7 @@ pub fn type_of(object: &Object) -> u8 {
         Object::List(_) => TYPE_LIST,
         Object::Set(set) if set.next_expiry_ms().is_some() => TYPE_SET_WITH_TTL,
         Object::Set(_) => TYPE_SET,
+        Object::Zset(_) => TYPE_ZSET,
         Object::Hash(table) if table.min_expiry_ms().is_some() => TYPE_HASH_WITH_TTL,
         Object::Hash(_) => TYPE_HASH,
     }
@@ -38,6 +41,13 @@ pub fn write_object(object: &Object, arena: &Arena, out: &mut Vec<u8>) {
             list.iter(arena, 0, End::Back).for_each(|item| write_item(out, item));
         }
         Object::Set(set) => write_set(set, arena, out),
+        Object::Zset(zset) => {
+            text::write_length(out, zset.len());
+            for (member, score) in zset.iter(arena, 0, Direction::Up) {
+                write_item(out, member);
+                out.extend_from_slice(&score.to_le_bytes());
+            }
+        }
         Object::Hash(table) => write_hash(table, arena, out),
     }
 }
@@ -61,6 +71,7 @@ pub fn read_object(
         TYPE_SET | TYPE_SET_WITH_TTL => filled(SetValue::new(), arena, |set, arena| {
             read_set(set, source, arena, hasher, kind == TYPE_SET_WITH_TTL)
         }),
+        TYPE_ZSET => filled(Zset::new(), arena, |zset, arena| read_zset(zset, source, arena, hasher)),
         TYPE_HASH | TYPE_HASH_WITH_TTL => filled(Table::new(Kind::KeysAndValues), arena, |table, arena| {
             read_hash(table, source, arena, hasher, kind == TYPE_HASH_WITH_TTL)
         }),
@@ -161,6 +172,22 @@ fn read_hash(
         table
             .insert(arena, hash, &field, Item::of(&value), expiry, &|key: &[u8]| hasher.hash(key))
             .map_err(|_| Corrupt)?;
+    }
+    Ok(())
+}
+
+fn read_zset(
+    zset: &mut Zset,
+    source: &mut Source<'_>,
+    arena: &mut Arena,
+    hasher: KeyHasher,
+) -> Result<(), Corrupt> {
+    for _ in 0..source.count()? {
+        let (member, score) = (source.text()?, source.double()?);
+        // A number that is none has no place in the order, and a member has one place.
+        if score.is_nan() || !zset.insert(arena, &hasher, Item::of(&member), score).map_err(|_| Corrupt)? {
+            return Err(Corrupt);
+        }
     }
     Ok(())
 }

@@ -1,0 +1,196 @@
+//! GEOSEARCH key <FROMMEMBER member | FROMLONLAT longitude latitude> <BYRADIUS ... | BYBOX ... | BYPOLYGON ...> ...,
+//! GEOSEARCHSTORE, GEORADIUS, GEORADIUSBYMEMBER and their forms that only read
+
+use darter_pack::entry::Item;
+use darter_pack::tree::zset::Edge;
+use darter_pack::tree::{Direction, Zset};
+use darter_store::View;
+use darter_wire::{Args, Reply};
+
+use super::cell::Place;
+use super::query::{Destination, Grammar, Order, Query};
+use super::read::{reply_distance, reply_place};
+use crate::item::reply_item;
+use crate::reader::is;
+use crate::spec::{Flags, Group, Keys, Spec};
+use crate::zset::{Members, store};
+use crate::{Ctx, DataCommand, Fault};
+
+const SEARCH_COST: &str = "O(N+log(M)) where N is the number of elements in the grid-aligned bounding box area around the shape provided as the filter and M is the number of items inside the shape";
+const RADIUS_COST: &str = "O(N+log(M)) where N is the number of elements inside the bounding box of the circular area delimited by center and radius and M is the number of items inside the index.";
+
+/// GEOSEARCH.
+pub const GEOSEARCH: DataCommand = DataCommand {
+    spec: Spec::read("geosearch", -7, Keys::ONE)
+        .doc(
+            Group::Geo,
+            "6.2.0",
+            "key [FROMMEMBER member | FROMLONLAT longitude latitude] <BYRADIUS radius <M | KM | FT | MI> | BYBOX width height <M | KM | FT | MI> | BYPOLYGON vertices <longitude latitude> [longitude latitude ...]> [ASC | DESC] [COUNT count [ANY]] [WITHCOORD] [WITHDIST] [WITHHASH]",
+            "Queries a geospatial index for members inside an area of a box, a circle or a polygon.",
+        )
+        .cost(SEARCH_COST),
+    run: |ctx, args, reply| search(ctx, args, Grammar::Search, reply),
+};
+/// GEOSEARCHSTORE.
+pub const GEOSEARCHSTORE: DataCommand = DataCommand {
+    spec: Spec::write("geosearchstore", -8, Keys::TWO)
+        .doc(
+            Group::Geo,
+            "6.2.0",
+            "destination source [FROMMEMBER member | FROMLONLAT longitude latitude] <BYRADIUS radius <M | KM | FT | MI> | BYBOX width height <M | KM | FT | MI> | BYPOLYGON vertices <longitude latitude> [longitude latitude ...]> [ASC | DESC] [COUNT count [ANY]] [STOREDIST]",
+            "Queries a geospatial index for members inside an area of a box, a circle or a polygon, and stores the result.",
+        )
+        .cost(SEARCH_COST),
+    run: |ctx, args, reply| search(ctx, args, Grammar::SearchStore, reply),
+};
+/// GEORADIUS.
+pub const GEORADIUS: DataCommand = DataCommand {
+    spec: Spec::write("georadius", -6, Keys::Find(radius_keys))
+        .flag(Flags::MOVABLEKEYS)
+        .doc(
+            Group::Geo,
+            "3.2.0",
+            "key longitude latitude radius <M | KM | FT | MI> [WITHCOORD] [WITHDIST] [WITHHASH] [COUNT count [ANY]] [ASC | DESC] [STORE key | STOREDIST key]",
+            "Queries a geospatial index for members within a distance from a coordinate, optionally stores the result.",
+        )
+        .cost(RADIUS_COST),
+    run: |ctx, args, reply| search(ctx, args, Grammar::Radius { may_store: true }, reply),
+};
+/// GEORADIUS_RO.
+pub const GEORADIUS_RO: DataCommand = DataCommand {
+    spec: Spec::read("georadius_ro", -6, Keys::ONE)
+        .doc(
+            Group::Geo,
+            "3.2.10",
+            "key longitude latitude radius <M | KM | FT | MI> [WITHCOORD] [WITHDIST] [WITHHASH] [COUNT count [ANY]] [ASC | DESC]",
+            "Returns members from a geospatial index that are within a distance from a coordinate.",
+        )
+        .cost(RADIUS_COST),
+    run: |ctx, args, reply| search(ctx, args, Grammar::Radius { may_store: false }, reply),
+};
+/// GEORADIUSBYMEMBER.
+pub const GEORADIUSBYMEMBER: DataCommand = DataCommand {
+    spec: Spec::write("georadiusbymember", -5, Keys::Find(radius_by_member_keys))
+        .flag(Flags::MOVABLEKEYS)
+        .doc(
+            Group::Geo,
+            "3.2.0",
+            "key member radius <M | KM | FT | MI> [WITHCOORD] [WITHDIST] [WITHHASH] [COUNT count [ANY]] [ASC | DESC] [STORE key | STOREDIST key]",
+            "Queries a geospatial index for members within a distance from a member, optionally stores the result.",
+        )
+        .cost(RADIUS_COST),
+    run: |ctx, args, reply| search(ctx, args, Grammar::RadiusByMember { may_store: true }, reply),
+};
+/// GEORADIUSBYMEMBER_RO.
+pub const GEORADIUSBYMEMBER_RO: DataCommand = DataCommand {
+    spec: Spec::read("georadiusbymember_ro", -5, Keys::ONE)
+        .doc(
+            Group::Geo,
+            "3.2.10",
+            "key member radius <M | KM | FT | MI> [WITHCOORD] [WITHDIST] [WITHHASH] [COUNT count [ANY]] [ASC | DESC]",
+            "Returns members from a geospatial index that are within a distance from a member.",
+        )
+        .cost(RADIUS_COST),
+    run: |ctx, args, reply| search(ctx, args, Grammar::RadiusByMember { may_store: false }, reply),
+};
+
+fn radius_keys(args: Args<'_>, visit: &mut dyn FnMut(usize)) {
+    keys_with_store(args, 6, visit);
+}
+
+fn radius_by_member_keys(args: Args<'_>, visit: &mut dyn FnMut(usize)) {
+    keys_with_store(args, 5, visit);
+}
+
+/// The key, and those that options from `at` on name as a place to store to.
+fn keys_with_store(args: Args<'_>, at: usize, visit: &mut dyn FnMut(usize)) {
+    if args.len() > 1 {
+        visit(1);
+    }
+    let mut at = at;
+    while at + 1 < args.len() {
+        if is(args.at(at), "store") || is(args.at(at), "storedist") {
+            at += 1;
+            visit(at);
+        }
+        at += 1;
+    }
+}
+
+/// A member found.
+struct Hit<'a> {
+    member: Item<'a>,
+    score: f64,
+    place: Place,
+    // meters from the center
+    distance: f64,
+}
+
+fn search(ctx: &mut Ctx<'_>, args: Args<'_>, grammar: Grammar, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let source = args.at(if grammar == Grammar::SearchStore { 2 } else { 1 });
+    let key = ctx.read(source);
+    let zset = key.view::<Zset>()?;
+    let query = Query::parse(args, grammar, zset)?;
+    let hits = zset.map_or_else(Vec::new, |zset| find(zset, &query));
+    let Some(Destination { key: destination, by_distance }) = query.destination else {
+        reply_hits(reply, &query, &hits);
+        return Ok(());
+    };
+    let mut members = Members::default();
+    for hit in &hits {
+        members.push(hit.member, if by_distance { hit.distance / query.unit } else { hit.score });
+    }
+    let is_radius = matches!(grammar, Grammar::Radius { .. } | Grammar::RadiusByMember { .. });
+    let event_name = if is_radius { "georadiusstore" } else { "geosearchstore" };
+    reply.int(store(ctx, destination, &members, event_name)?);
+    Ok(())
+}
+
+/// The members that a query asks for, in its order.
+fn find<'a>(zset: View<'a, Zset>, query: &Query<'_>) -> Vec<Hit<'a>> {
+    let (Some(center), Some(shape)) = (query.center, &query.shape) else { return Vec::new() };
+    let count_max = query.count.unwrap_or(usize::MAX);
+    let enough = if query.is_any { count_max } else { usize::MAX };
+    let mut hits = Vec::new();
+    for cell in shape.cells(center) {
+        let (from, to) = cell.scores();
+        let first = zset.root.rank_of_score(zset.arena, from, Edge::Before);
+        for (member, score) in zset.root.iter(zset.arena, first, Direction::Up) {
+            if score >= to || hits.len() >= enough {
+                break;
+            }
+            let place = Place::of_score(score);
+            if let Some(distance) = shape.distance_within(center, place) {
+                hits.push(Hit { member, score, place, distance });
+            }
+        }
+    }
+    match query.order {
+        Order::Any => {}
+        Order::Nearest => hits.sort_by(|a, b| a.distance.total_cmp(&b.distance)),
+        Order::Farthest => hits.sort_by(|a, b| b.distance.total_cmp(&a.distance)),
+    }
+    hits.truncate(count_max);
+    hits
+}
+
+fn reply_hits(reply: &mut Reply<'_>, query: &Query<'_>, hits: &[Hit<'_>]) {
+    let extras = [query.with_distance, query.with_hash, query.with_place];
+    let extras_len = extras.into_iter().filter(|&is_set| is_set).count();
+    reply.array(hits.len());
+    for hit in hits {
+        if extras_len > 0 {
+            reply.array(extras_len + 1);
+        }
+        reply_item(reply, hit.member);
+        if query.with_distance {
+            reply_distance(reply, hit.distance / query.unit);
+        }
+        if query.with_hash {
+            reply.int(hit.score as i64);
+        }
+        if query.with_place {
+            reply_place(reply, hit.place);
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! What is searched: circles, boxes and polygons, and the cells of the grid that cover one.
+
+use super::cell::{Area, Cell, Place, STEP_MAX};
+
+/// An area to search, in meters.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) enum Shape {
+    /// Up to so far from the center.
+    Circle { radius: f64 },
+    /// So wide and high, around the center.
+    Box { width: f64, height: f64 },
+    /// Within these corners; there are at least three.
+    Polygon { corners: Vec<Place> },
+}
+
+/// The mean radius of WGS-84, meters.
+const EARTH_RADIUS: f64 = 6_372_797.560856;
+/// Half the way around the equator as Web Mercator has it, meters.
+const MERCATOR_MAX: f64 = 20_037_726.37;
+
+/// Meters between two places along a great circle.
+pub(super) fn distance(a: Place, b: Place) -> f64 {
+    let v = ((radians(b.longitude) - radians(a.longitude)) / 2.0).sin();
+    if v == 0.0 {
+        return north_south_distance(a, b);
+    }
+    let (from, to) = (radians(a.latitude), radians(b.latitude));
+    let u = ((to - from) / 2.0).sin();
+    let square = u * u + from.cos() * to.cos() * v * v;
+    2.0 * EARTH_RADIUS * square.sqrt().asin()
+}
+
+fn north_south_distance(a: Place, b: Place) -> f64 {
+    EARTH_RADIUS * (radians(b.latitude) - radians(a.latitude)).abs()
+}
+
+impl Shape {
+    /// How far a place in the shape is from its center; `None` for a place outside.
+    pub fn distance_within(&self, center: Place, place: Place) -> Option<f64> {
+        match self {
+            Shape::Circle { radius } => Some(distance(center, place)).filter(|meters| meters <= radius),
+            Shape::Box { width, height } => {
+                // Of the two the first is cheap.
+                if north_south_distance(place, center) > height / 2.0 {
+                    return None;
+                }
+                let beside = Place { longitude: center.longitude, ..place };
+                (distance(place, beside) <= width / 2.0).then(|| distance(center, place))
+            }
+            Shape::Polygon { corners } => is_within(corners, place).then(|| distance(center, place)),
+        }
+    }
+
+    /// The cells that cover the shape, in the order they are searched.
+    pub fn cells(&self, center: Place) -> Vec<Cell> {
+        let bounds = self.bounds(center);
+        let mut step = step_for(self.reach(center), center.latitude);
+        let mut cell = Cell::of(center, step);
+        if step > 1 && neighbors_fall_short(cell, bounds) {
+            step -= 1;
+            cell = Cell::of(center, step);
+        }
+        let own = cell.area();
+        // At the coarsest step the neighbors meet behind the earth.
+        let may_leave_out = step >= 2;
+        let mut cells = vec![cell];
+        for (east, north) in AROUND {
+            let is_needless = (north < 0 && own.south < bounds.south)
+                || (north > 0 && own.north > bounds.north)
+                || (east < 0 && own.west < bounds.west)
+                || (east > 0 && own.east > bounds.east);
+            let neighbor = cell.neighbor(east, north);
+            if !(may_leave_out && is_needless) && !cells.contains(&neighbor) {
+                cells.push(neighbor);
+            }
+        }
+        cells
+    }
+
+    /// Meters from the center to the farthest place.
+    fn reach(&self, center: Place) -> f64 {
+        match self {
+            Shape::Circle { radius } => *radius,
+            Shape::Box { width, height } => {
+                ((width / 2.0) * (width / 2.0) + (height / 2.0) * (height / 2.0)).sqrt()
+            }
+            Shape::Polygon { corners } => {
+                corners.iter().map(|&corner| distance(center, corner)).fold(0.0, f64::max)
+            }
+        }
+    }
+
+    /// The degrees it lies between.
+    fn bounds(&self, center: Place) -> Area {
+        let (width, height) = match self {
+            Shape::Circle { radius } => (*radius, *radius),
+            Shape::Box { width, height } => (width / 2.0, height / 2.0),
+            Shape::Polygon { corners } => return bounds_of(corners, center),
+        };
+        let up = degrees(height / EARTH_RADIUS);
+        // Meridians are closest on the side of the pole, so that there the width takes most degrees.
+        let widest = if center.latitude < 0.0 { center.latitude - up } else { center.latitude + up };
+        let aside = degrees(width / EARTH_RADIUS / radians(widest).cos());
+        Area {
+            west: center.longitude - aside,
+            east: center.longitude + aside,
+            south: center.latitude - up,
+            north: center.latitude + up,
+        }
+    }
+}
+
+/// Neighbors as steps to the east and north, in the order they are searched.
+const AROUND: [(i32, i32); 8] = [(0, 1), (0, -1), (1, 0), (-1, 0), (1, 1), (-1, 1), (1, -1), (-1, -1)];
+
+/// The finest step whose cells are not smaller than the way searched.
+fn step_for(meters: f64, latitude: f64) -> u32 {
+    if meters == 0.0 {
+        return STEP_MAX;
+    }
+    let (mut step, mut reached) = (1_i32, meters);
+    while reached < MERCATOR_MAX {
+        reached *= 2.0;
+        step += 1;
+    }
+    step -= 2;
+    // Toward the poles cells become narrow.
+    step -= i32::from(latitude.abs() > 66.0) + i32::from(latitude.abs() > 80.0);
+    step.clamp(1, STEP_MAX as i32).unsigned_abs()
+}
+
+fn neighbors_fall_short(cell: Cell, bounds: Area) -> bool {
+    cell.neighbor(0, 1).area().north < bounds.north
+        || cell.neighbor(0, -1).area().south > bounds.south
+        || cell.neighbor(1, 0).area().east < bounds.east
+        || cell.neighbor(-1, 0).area().west > bounds.west
+}
+
+/// The middle of a polygon's corners.
+pub(super) fn middle(corners: &[Place]) -> Place {
+    let count = corners.len().max(1) as f64;
+    Place {
+        longitude: corners.iter().map(|corner| corner.longitude).sum::<f64>() / count,
+        latitude: corners.iter().map(|corner| corner.latitude).sum::<f64>() / count,
+    }
+}
+
+fn bounds_of(corners: &[Place], center: Place) -> Area {
+    let start = Area {
+        west: center.longitude,
+        east: center.longitude,
+        south: center.latitude,
+        north: center.latitude,
+    };
+    corners.iter().fold(start, |area, corner| Area {
+        west: area.west.min(corner.longitude),
+        east: area.east.max(corner.longitude),
+        south: area.south.min(corner.latitude),
+        north: area.north.max(corner.latitude),
+    })
+}
+
+/// Whether a ray from the place to the east crosses an odd number of edges.
+fn is_within(corners: &[Place], place: Place) -> bool {
+    let Some(&(mut from)) = corners.last() else { return false };
+    let mut is_inside = false;
+    for &to in corners {
+        if (to.latitude > place.latitude) != (from.latitude > place.latitude) {
+            let part = (place.latitude - to.latitude) / (from.latitude - to.latitude);
+            is_inside ^= place.longitude < to.longitude + part * (from.longitude - to.longitude);
+        }
+        from = to;
+    }
+    is_inside
+}
+
+fn radians(degrees: f64) -> f64 {
+    degrees * (std::f64::consts::PI / 180.0)
+}
+
+fn degrees(radians: f64) -> f64 {
+    radians / (std::f64::consts::PI / 180.0)
+}

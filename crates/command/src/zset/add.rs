@@ -1,0 +1,218 @@
+//! ZADD key [NX | XX] [GT | LT] [CH] [INCR] score member [score member ...], ZINCRBY key increment member
+
+use darter_pack::entry::Item;
+use darter_pack::tree::{Full, Zset};
+use darter_wire::{Args, Reply};
+
+use super::event;
+use crate::spec::{Group, Keys, Spec};
+use crate::{Ctx, DataCommand, Fault, reader};
+
+/// ZADD.
+pub const ZADD: DataCommand = DataCommand {
+    spec: Spec::write("zadd", -4, Keys::ONE)
+        .fast()
+        .doc(
+            Group::SortedSet,
+            "1.2.0",
+            "key [NX | XX] [GT | LT] [CH] [INCR] score member [score member ...]",
+            "Adds one or more members to a sorted set, or updates their scores. Creates the key if it doesn't exist.",
+        )
+        .cost("O(log(N)) for each item added, where N is the number of elements in the sorted set."),
+    run: zadd,
+};
+/// ZINCRBY.
+pub const ZINCRBY: DataCommand = DataCommand {
+    spec: Spec::write("zincrby", 4, Keys::ONE)
+        .fast()
+        .doc(
+            Group::SortedSet,
+            "1.2.0",
+            "key increment member",
+            "Increments the score of a member in a sorted set.",
+        )
+        .cost("O(log(N)) where N is the number of elements in the sorted set."),
+    run: |ctx, args, reply| {
+        let increment = reader::float(args.at(2))?;
+        let options = Options { increments: true, ..Options::default() };
+        add(ctx, args.at(1), options, std::iter::once((increment, args.at(3))), reply)
+    },
+};
+
+/// Conditions of ZADD, and what it answers.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Options {
+    /// NX: only new members.
+    pub only_new: bool,
+    /// XX: only members that are there.
+    pub only_old: bool,
+    /// GT: only to a greater score.
+    pub only_greater: bool,
+    /// LT: only to a lesser score.
+    pub only_less: bool,
+    /// CH: members with another score count, too.
+    pub counts_changed: bool,
+    /// INCR: the score is added to the present one, and the sum is answered.
+    pub increments: bool,
+}
+
+impl Options {
+    /// Takes note of an option; false when `word` is none. Scores of the same length cost a comparison or two.
+    #[inline]
+    pub fn take(&mut self, word: &[u8]) -> bool {
+        let flag = match word {
+            &[a, b] => match [a | 0x20, b | 0x20] {
+                [b'n', b'x'] => &mut self.only_new,
+                [b'x', b'x'] => &mut self.only_old,
+                [b'g', b't'] => &mut self.only_greater,
+                [b'l', b't'] => &mut self.only_less,
+                [b'c', b'h'] => &mut self.counts_changed,
+                _ => return false,
+            },
+            [_, _, _, _] if reader::is(word, "incr") => &mut self.increments,
+            _ => return false,
+        };
+        *flag = true;
+        true
+    }
+
+    /// The score a member gets, given its present one; `None` leaves it alone.
+    #[inline]
+    fn decide(self, score: f64, old: Option<f64>) -> Decision {
+        let Some(old) = old else {
+            return if self.only_old { Decision::Skip } else { Decision::Set(score) };
+        };
+        if self.only_new {
+            return Decision::Skip;
+        }
+        let score = if self.increments { old + score } else { score };
+        if score.is_nan() {
+            Decision::NaN
+        } else if (self.only_less && score >= old) || (self.only_greater && score <= old) {
+            Decision::Skip
+        } else if score == old {
+            Decision::Same(score)
+        } else {
+            Decision::Set(score)
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Decision {
+    Skip,
+    Same(f64),
+    Set(f64),
+    NaN,
+}
+
+impl Decision {
+    #[inline]
+    fn written(self) -> Option<f64> {
+        match self {
+            Decision::Set(score) => Some(score),
+            Decision::Skip | Decision::Same(_) | Decision::NaN => None,
+        }
+    }
+}
+
+/// What came of adding members.
+#[derive(Clone, Copy, Default)]
+struct Done {
+    added: u64,
+    updated: u64,
+    // INCR: what to answer, nothing when the conditions kept the member as it was
+    score: Option<f64>,
+    is_nan: bool,
+}
+
+impl Done {
+    fn answer(self, options: Options, reply: &mut Reply<'_>) -> Result<(), Fault> {
+        if self.is_nan {
+            return Err(Fault::text("ERR resulting score is not a number (NaN)"));
+        }
+        match (options.increments, self.score) {
+            (true, Some(score)) => reply.double(score),
+            (true, None) => reply.null(),
+            (false, _) => {
+                let updated = if options.counts_changed { self.updated } else { 0 };
+                reply.int((self.added + updated) as i64);
+            }
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn note(&mut self, decision: Decision, was_there: bool) {
+        match decision {
+            Decision::Skip => {}
+            Decision::Same(score) => self.score = Some(score),
+            Decision::NaN => self.is_nan = true,
+            Decision::Set(score) => {
+                self.score = Some(score);
+                *(if was_there { &mut self.updated } else { &mut self.added }) += 1;
+            }
+        }
+    }
+}
+
+fn zadd(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let mut options = Options::default();
+    let mut at = 2;
+    while args.get(at).is_some_and(|word| options.take(word)) {
+        at += 1;
+    }
+    let pairs = args.tail(at);
+    if pairs.is_empty() || !pairs.len().is_multiple_of(2) {
+        return Err(Fault::Syntax);
+    }
+    if options.only_new && options.only_old {
+        return Err(Fault::text("ERR XX and NX options at the same time are not compatible"));
+    }
+    let conditions = [options.only_greater, options.only_less, options.only_new];
+    if conditions.into_iter().filter(|&is_set| is_set).count() > 1 {
+        return Err(Fault::text("ERR GT, LT, and/or NX options at the same time are not compatible"));
+    }
+    if pairs.len() == 2 {
+        let score = reader::float(pairs.at(0))?;
+        return add(ctx, args.at(1), options, std::iter::once((score, pairs.at(1))), reply);
+    }
+    if options.increments {
+        return Err(Fault::text("ERR INCR option supports a single increment-element pair"));
+    }
+    // All scores are read before the first member is added.
+    let scores = pairs.iter().step_by(2).map(reader::float).collect::<Result<Vec<_>, _>>()?;
+    let members = pairs.iter().skip(1).step_by(2);
+    add(ctx, args.at(1), options, scores.into_iter().zip(members), reply)
+}
+
+/// Adds members with their scores and answers as ZADD does.
+pub(crate) fn add<'a>(
+    ctx: &mut Ctx<'_>,
+    key: &[u8],
+    options: Options,
+    members: impl Iterator<Item = (f64, &'a [u8])>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Fault> {
+    let mut place = ctx.at(key);
+    let mut done = Done::default();
+    if options.only_old && !place.exists() {
+        return done.answer(options, reply);
+    }
+    let added = place.edit_or_create(Zset::new, |zset, arena, hasher| {
+        for (score, member) in members {
+            let mut decision = Decision::Skip;
+            let change = zset.update(arena, &hasher, Item::of(member), |old| {
+                decision = options.decide(score, old);
+                decision.written()
+            })?;
+            done.note(decision, change.old.is_some());
+        }
+        Ok::<(), Full>(())
+    })?;
+    if done.added + done.updated > 0 {
+        place.changed(event(if options.increments { "zincr" } else { "zadd" }));
+    }
+    added.result?;
+    done.answer(options, reply)
+}

@@ -1,0 +1,244 @@
+//! ZPOPMIN key [count], ZPOPMAX, ZMPOP numkeys key [key ...] MIN | MAX [COUNT count], and the forms that wait
+
+use darter_pack::tree::{Direction, Zset};
+use darter_store::Event;
+use darter_wire::{Args, Reply};
+
+use super::event;
+use crate::ctx::{OnTimeout, Wait};
+use crate::item::reply_item;
+use crate::reader::{Reader, is, timeout_ms};
+use crate::spec::{Flags, Group, Keys, Spec};
+use crate::{Ctx, DataCommand, Fault};
+
+const fn pop_spec(name: &'static str, summary: &'static str) -> Spec {
+    Spec::shrink(name, -2, Keys::ONE).fast().doc(Group::SortedSet, "5.0.0", "key [count]", summary).cost(
+        "O(log(N)*M) with N being the number of elements in the sorted set, and M being the number of elements popped.",
+    )
+}
+
+/// ZPOPMIN.
+pub const ZPOPMIN: DataCommand = DataCommand {
+    spec: pop_spec(
+        "zpopmin",
+        "Returns the lowest-scoring members from a sorted set after removing them. Deletes the sorted set if the last member was popped.",
+    ),
+    run: |ctx, args, reply| pop(ctx, args, reply, Direction::Up),
+};
+/// ZPOPMAX.
+pub const ZPOPMAX: DataCommand = DataCommand {
+    spec: pop_spec(
+        "zpopmax",
+        "Returns the highest-scoring members from a sorted set after removing them. Deletes the sorted set if the last member was popped.",
+    ),
+    run: |ctx, args, reply| pop(ctx, args, reply, Direction::Down),
+};
+/// ZMPOP.
+pub const ZMPOP: DataCommand = DataCommand {
+    spec: Spec::shrink("zmpop", -4, Keys::Count { at: 1, dest: 0 })
+        .flag(Flags::MOVABLEKEYS)
+        .doc(
+            Group::SortedSet,
+            "7.0.0",
+            "numkeys key [key ...] <MIN | MAX> [COUNT count]",
+            "Returns the highest- or lowest-scoring members from one or more sorted sets after removing them. Deletes the sorted set if the last member was popped.",
+        )
+        .cost(MANY_COST),
+    run: zmpop,
+};
+
+const MANY_COST: &str = "O(K) + O(M*log(N)) where K is the number of provided keys, N being the number of elements in the sorted set, and M being the number of elements popped.";
+
+const fn wait_spec(name: &'static str, summary: &'static str) -> Spec {
+    Spec::shrink(name, -3, Keys::Range { first: 1, last: -2, step: 1 })
+        .fast()
+        .flag(Flags::BLOCKING)
+        .doc(Group::SortedSet, "5.0.0", "key [key ...] timeout", summary)
+        .cost("O(log(N)) with N being the number of elements in the sorted set.")
+}
+
+/// BZPOPMIN.
+pub const BZPOPMIN: DataCommand = DataCommand {
+    spec: wait_spec(
+        "bzpopmin",
+        "Removes and returns the member with the lowest score from one or more sorted sets. Blocks until a member is available otherwise. Deletes the sorted set if the last element was popped.",
+    ),
+    run: |ctx, args, reply| bzpop(ctx, args, reply, Direction::Up),
+};
+/// BZPOPMAX.
+pub const BZPOPMAX: DataCommand = DataCommand {
+    spec: wait_spec(
+        "bzpopmax",
+        "Removes and returns the member with the highest score from one or more sorted sets. Blocks until a member is available otherwise. Deletes the sorted set if the last element was popped.",
+    ),
+    run: |ctx, args, reply| bzpop(ctx, args, reply, Direction::Down),
+};
+/// BZMPOP.
+pub const BZMPOP: DataCommand = DataCommand {
+    spec: Spec::shrink("bzmpop", -5, Keys::Count { at: 2, dest: 0 })
+        .flag(Flags::BLOCKING.with(Flags::MOVABLEKEYS))
+        .doc(
+            Group::SortedSet,
+            "7.0.0",
+            "timeout numkeys key [key ...] <MIN | MAX> [COUNT count]",
+            "Removes and returns a member by score from one or more sorted sets. Blocks until a member is available otherwise. Deletes the sorted set if the last element was popped.",
+        )
+        .cost(MANY_COST),
+    run: bzmpop,
+};
+
+/// How popped members are answered.
+#[derive(Clone, Copy)]
+enum Form<'a> {
+    /// Members and scores in one array.
+    Flat,
+    /// An array of pairs.
+    Pairs,
+    /// A key, a member and its score.
+    Keyed(&'a [u8]),
+    /// A key, and an array of pairs.
+    KeyedPairs(&'a [u8]),
+}
+
+impl Form<'_> {
+    fn head(self, reply: &mut Reply<'_>, len: u64) {
+        match self {
+            Form::Flat => reply.array((len as usize).saturating_mul(2)),
+            Form::Pairs => reply.array(len as usize),
+            Form::Keyed(key) => {
+                reply.array(3);
+                reply.bulk(key);
+            }
+            Form::KeyedPairs(key) => {
+                reply.array(2);
+                reply.bulk(key);
+                reply.array(len as usize);
+            }
+        }
+    }
+
+    fn has_pairs(self) -> bool {
+        matches!(self, Form::Pairs | Form::KeyedPairs(_))
+    }
+}
+
+/// Pops up to `count` members of `key` into the reply; false, and nothing written, when there is no such set.
+fn take(
+    ctx: &mut Ctx<'_>,
+    key: &[u8],
+    (from, count): (Direction, u64),
+    form: Form<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<bool, Fault> {
+    let mut place = ctx.at(key);
+    let popped = place.edit::<Zset, _>(|zset, arena, hasher| {
+        let len = count.min(zset.len());
+        form.head(reply, len);
+        for _ in 0..len {
+            zset.pop(arena, &hasher, from, |member, score| {
+                if form.has_pairs() {
+                    reply.array(2);
+                }
+                reply_item(reply, member);
+                reply.double(score);
+            });
+        }
+        len
+    })?;
+    let Some(popped) = popped else { return Ok(false) };
+    if popped.result > 0 {
+        place.changed(event(if from == Direction::Up { "zpopmin" } else { "zpopmax" }));
+        if popped.is_gone {
+            place.changed(Event::DEL);
+        }
+    }
+    Ok(true)
+}
+
+fn pop(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>, from: Direction) -> Result<(), Fault> {
+    if args.len() > 3 {
+        return Err(Fault::Syntax);
+    }
+    let mut reader = Reader::new(args, 2);
+    let (count, form) = if reader.is_done() {
+        (1, Form::Flat)
+    } else {
+        let count = reader.int_from(0, Fault::text("ERR value is out of range, must be positive"))?;
+        (count.unsigned_abs(), if reply.is_resp3() { Form::Pairs } else { Form::Flat })
+    };
+    if !take(ctx, args.at(1), (from, count), form, reply)? {
+        reply.array(0);
+    }
+    Ok(())
+}
+
+/// The arguments of ZMPOP, and of BZMPOP after the timeout.
+struct Many<'a> {
+    keys: Vec<&'a [u8]>,
+    from: Direction,
+    count: u64,
+}
+
+impl<'a> Many<'a> {
+    fn parse(reader: &mut Reader<'a>) -> Result<Many<'a>, Fault> {
+        let numkeys = reader.int_from(1, Fault::text("ERR numkeys should be greater than 0"))?;
+        let room = reader.left();
+        let numkeys = usize::try_from(numkeys).ok().filter(|&n| n < room).ok_or(Fault::Syntax)?;
+        let keys = (0..numkeys).map(|_| reader.bytes()).collect::<Result<Vec<_>, _>>()?;
+        let from = match reader.bytes()? {
+            word if is(word, "min") => Direction::Up,
+            word if is(word, "max") => Direction::Down,
+            _ => return Err(Fault::Syntax),
+        };
+        let mut count = None;
+        while !reader.is_done() {
+            if count.is_some() || !reader.take_with("count", 1) {
+                return Err(Fault::Syntax);
+            }
+            count = Some(reader.int_from(1, Fault::text("ERR count should be greater than 0"))?);
+        }
+        Ok(Many { keys, from, count: count.unwrap_or(1).unsigned_abs() })
+    }
+
+    /// Pops from the first set that is there; false, and nothing written, when none is.
+    fn take(&self, ctx: &mut Ctx<'_>, reply: &mut Reply<'_>) -> Result<bool, Fault> {
+        for &key in &self.keys {
+            if ctx.skips(key) {
+                continue;
+            }
+            if take(ctx, key, (self.from, self.count), Form::KeyedPairs(key), reply)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
+fn zmpop(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    if !Many::parse(&mut Reader::new(args, 1))?.take(ctx, reply)? {
+        reply.null_array();
+    }
+    Ok(())
+}
+
+fn bzpop(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>, from: Direction) -> Result<(), Fault> {
+    let last = args.len() - 1;
+    let timeout_ms = timeout_ms(args.at(last))?;
+    for key in args.head(last).tail(1).iter() {
+        if !ctx.skips(key) && take(ctx, key, (from, 1), Form::Keyed(key), reply)? {
+            return Ok(());
+        }
+    }
+    ctx.wait_or_reply(Wait { timeout_ms, dest: 0, on_timeout: OnTimeout::NullArray }, reply);
+    Ok(())
+}
+
+fn bzmpop(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    // The other arguments are looked at before the timeout.
+    let many = Many::parse(&mut Reader::new(args, 2))?;
+    let timeout_ms = timeout_ms(args.at(1))?;
+    if !many.take(ctx, reply)? {
+        ctx.wait_or_reply(Wait { timeout_ms, dest: 0, on_timeout: OnTimeout::NullArray }, reply);
+    }
+    Ok(())
+}

@@ -1,0 +1,128 @@
+//! ZRANDMEMBER key [count [WITHSCORES]]
+
+use std::collections::BTreeSet;
+
+use darter_base::rng::Rng;
+use darter_pack::tree::{Direction, Zset};
+use darter_store::View;
+use darter_wire::{Args, Reply};
+
+use super::{reply_head, reply_member};
+use crate::item::reply_item;
+use crate::reader::{self, is};
+use crate::spec::{Group, Keys, Spec};
+use crate::{Ctx, DataCommand, Fault};
+
+/// ZRANDMEMBER.
+pub const ZRANDMEMBER: DataCommand = DataCommand {
+    spec: Spec::read("zrandmember", -2, Keys::ONE)
+        .doc(
+            Group::SortedSet,
+            "6.2.0",
+            "key [count [WITHSCORES]]",
+            "Returns one or more random members from a sorted set.",
+        )
+        .cost("O(N) where N is the number of members returned"),
+    run: zrandmember,
+};
+
+fn zrandmember(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let wanted = match args.get(2) {
+        None => None,
+        Some(count) => Some(parse(args, count)?),
+    };
+    let reply_bytes_max = ctx.env.proto_max_bulk_len;
+    let mut place = ctx.read(args.at(1));
+    let mut rng = Rng::new(place.random());
+    let zset = place.view::<Zset>()?;
+    match (wanted, zset) {
+        (None, None) => reply.null(),
+        (Some(_), None) => reply.array(0),
+        (None, Some(zset)) => {
+            let rank = rng.below(zset.root.len());
+            if let Some((member, _)) = zset.root.nth(zset.arena, rank) {
+                reply_item(reply, member);
+            }
+        }
+        (Some((count, with_scores)), Some(zset)) if count < 0 => {
+            let count = count.unsigned_abs();
+            if count > reply_bytes_max / ELEMENT_BYTES_MIN {
+                return Err(Fault::OutOfRange);
+            }
+            let mark = reply.len();
+            reply_head(reply, count, with_scores);
+            for _ in 0..count {
+                let rank = rng.below(zset.root.len());
+                if let Some(member) = zset.root.nth(zset.arena, rank) {
+                    reply_member(reply, member, with_scores);
+                }
+                if (reply.len() - mark) as u64 > reply_bytes_max {
+                    return Err(Fault::OutOfRange);
+                }
+            }
+        }
+        (Some((count, with_scores)), Some(zset)) => {
+            reply_different(zset, count.unsigned_abs(), with_scores, &mut rng, reply);
+        }
+    }
+    Ok(())
+}
+
+/// A count, negative for members that may repeat, and whether scores are asked for.
+fn parse(args: Args<'_>, count: &[u8]) -> Result<(i64, bool), Fault> {
+    let count = reader::int(count)?;
+    if count == i64::MIN {
+        return Err(Fault::text(
+            "ERR value is out of range, value must between -9223372036854775807 and 9223372036854775807",
+        ));
+    }
+    let with_scores = match (args.get(3), args.len()) {
+        (None, _) => false,
+        (Some(word), 4) if is(word, "withscores") => true,
+        _ => return Err(Fault::Syntax),
+    };
+    if with_scores && count.unsigned_abs() > i64::MAX.unsigned_abs() / 2 {
+        return Err(Fault::OutOfRange);
+    }
+    Ok((count, with_scores))
+}
+
+/// Answers `count` different members, each choice as likely as any other.
+fn reply_different(
+    zset: View<'_, Zset>,
+    count: u64,
+    with_scores: bool,
+    rng: &mut Rng,
+    reply: &mut Reply<'_>,
+) {
+    let len = zset.root.len();
+    let count = count.min(len);
+    reply_head(reply, count, with_scores);
+    // Drawing ranks costs more for each than going by does.
+    if count > len / DRAWN_MAX_DIVISOR {
+        let (mut wanted, mut left) = (count, len);
+        for member in zset.root.iter(zset.arena, 0, Direction::Up) {
+            if rng.below(left) < wanted {
+                wanted -= 1;
+                reply_member(reply, member, with_scores);
+            }
+            left -= 1;
+        }
+        return;
+    }
+    // Floyd's choice of `count` of `len` numbers, each number looked at once.
+    let mut ranks = BTreeSet::new();
+    for limit in len - count..len {
+        let rank = rng.below(limit + 1);
+        let rank = if ranks.insert(rank) { rank } else { limit };
+        ranks.insert(rank);
+        if let Some(member) = zset.root.nth(zset.arena, rank) {
+            reply_member(reply, member, with_scores);
+        }
+    }
+}
+
+/// No element of a reply is shorter.
+const ELEMENT_BYTES_MIN: u64 = 6;
+/// More than one in so many members is chosen by going through all.
+const DRAWN_MAX_DIVISOR: u64 = 8;

@@ -1,0 +1,198 @@
+//! ZRANGE key start stop [BYSCORE | BYLEX] [REV] [LIMIT offset count] [WITHSCORES], its six forms of one
+//! order each, and ZRANGESTORE dst src min max ...
+
+use darter_pack::tree::zset::Iter;
+use darter_pack::tree::{Direction, Zset};
+use darter_store::View;
+use darter_wire::{Args, Reply};
+
+use super::bound::{By, Range, Run};
+use super::{Members, reply_head, reply_member, store};
+use crate::reader::Reader;
+use crate::spec::{Group, Keys, Spec};
+use crate::{Ctx, DataCommand, Fault};
+
+const COST: &str = "O(log(N)+M) with N being the number of elements in the sorted set and M the number of elements returned.";
+
+const fn spec(name: &'static str, since: &'static str, syntax: &'static str, summary: &'static str) -> Spec {
+    Spec::read(name, -4, Keys::ONE).doc(Group::SortedSet, since, syntax, summary).cost(COST)
+}
+
+/// ZRANGE.
+pub const ZRANGE: DataCommand = DataCommand {
+    spec: spec(
+        "zrange",
+        "1.2.0",
+        "key start stop [BYSCORE | BYLEX] [REV] [LIMIT offset count] [WITHSCORES]",
+        "Returns members in a sorted set within a range of indexes.",
+    ),
+    run: |ctx, args, reply| answer(ctx, args, None, None, reply),
+};
+/// ZREVRANGE.
+pub const ZREVRANGE: DataCommand = DataCommand {
+    spec: spec(
+        "zrevrange",
+        "1.2.0",
+        "key start stop [WITHSCORES]",
+        "Returns members in a sorted set within a range of indexes in reverse order.",
+    ),
+    run: |ctx, args, reply| answer(ctx, args, Some(By::Rank), Some(Direction::Down), reply),
+};
+/// ZRANGEBYSCORE.
+pub const ZRANGEBYSCORE: DataCommand = DataCommand {
+    spec: spec(
+        "zrangebyscore",
+        "1.0.5",
+        "key min max [WITHSCORES] [LIMIT offset count]",
+        "Returns members in a sorted set within a range of scores.",
+    ),
+    run: |ctx, args, reply| answer(ctx, args, Some(By::Score), Some(Direction::Up), reply),
+};
+/// ZREVRANGEBYSCORE.
+pub const ZREVRANGEBYSCORE: DataCommand = DataCommand {
+    spec: spec(
+        "zrevrangebyscore",
+        "2.2.0",
+        "key max min [WITHSCORES] [LIMIT offset count]",
+        "Returns members in a sorted set within a range of scores in reverse order.",
+    ),
+    run: |ctx, args, reply| answer(ctx, args, Some(By::Score), Some(Direction::Down), reply),
+};
+/// ZRANGEBYLEX.
+pub const ZRANGEBYLEX: DataCommand = DataCommand {
+    spec: spec(
+        "zrangebylex",
+        "2.8.9",
+        "key min max [LIMIT offset count]",
+        "Returns members in a sorted set within a lexicographical range.",
+    ),
+    run: |ctx, args, reply| answer(ctx, args, Some(By::Text), Some(Direction::Up), reply),
+};
+/// ZREVRANGEBYLEX.
+pub const ZREVRANGEBYLEX: DataCommand = DataCommand {
+    spec: spec(
+        "zrevrangebylex",
+        "2.8.9",
+        "key max min [LIMIT offset count]",
+        "Returns members in a sorted set within a lexicographical range in reverse order.",
+    ),
+    run: |ctx, args, reply| answer(ctx, args, Some(By::Text), Some(Direction::Down), reply),
+};
+/// ZRANGESTORE.
+pub const ZRANGESTORE: DataCommand = DataCommand {
+    spec: Spec::write("zrangestore", -5, Keys::TWO)
+        .doc(
+            Group::SortedSet,
+            "6.2.0",
+            "dst src min max [BYSCORE | BYLEX] [REV] [LIMIT offset count]",
+            "Stores a range of members from sorted set in a key.",
+        )
+        .cost("O(log(N)+M) with N being the number of elements in the sorted set and M the number of elements stored into the destination key."),
+    run: zrangestore,
+};
+
+/// A range with its direction, limits and form of answer.
+struct Query<'a> {
+    range: Range<'a>,
+    direction: Direction,
+    limit: Option<(i64, i64)>,
+    with_scores: bool,
+}
+
+impl<'a> Query<'a> {
+    /// Reads what follows the key at `at`. `by` and `direction` are set where the command's name tells them.
+    fn parse(
+        args: Args<'a>,
+        at: usize,
+        mut by: Option<By>,
+        mut direction: Option<Direction>,
+        is_stored: bool,
+    ) -> Result<Query<'a>, Fault> {
+        let mut reader = Reader::new(args, at + 3);
+        let (mut limit, mut with_scores) = (None, false);
+        while !reader.is_done() {
+            if !is_stored && reader.take("withscores") {
+                with_scores = true;
+            } else if reader.take_with("limit", 2) {
+                limit = Some((reader.int()?, reader.int()?));
+            } else if direction.is_none() && reader.take("rev") {
+                direction = Some(Direction::Down);
+            } else if by.is_none() && reader.take("bylex") {
+                by = Some(By::Text);
+            } else if by.is_none() && reader.take("byscore") {
+                by = Some(By::Score);
+            } else {
+                return Err(Fault::Syntax);
+            }
+        }
+        let (by, direction) = (by.unwrap_or(By::Rank), direction.unwrap_or(Direction::Up));
+        if by == By::Rank && limit.is_some_and(|(_, count)| count != -1) {
+            return Err(Fault::text(
+                "ERR syntax error, LIMIT is only supported in combination with either BYSCORE or BYLEX",
+            ));
+        }
+        if by == By::Text && with_scores {
+            return Err(Fault::text("ERR syntax error, WITHSCORES not supported in combination with BYLEX"));
+        }
+        let (mut min, mut max) = (args.at(at + 1), args.at(at + 2));
+        if by != By::Rank && direction == Direction::Down {
+            (min, max) = (max, min);
+        }
+        Ok(Query { range: Range::parse(by, min, max)?, direction, limit, with_scores })
+    }
+
+    /// The members it covers, from the lowest.
+    fn run(&self, zset: View<'_, Zset>) -> Run {
+        let is_reversed = self.direction == Direction::Down;
+        let run = self.range.run(zset);
+        match (self.range, self.limit) {
+            (Range::Rank(..), _) if is_reversed => run.mirrored(zset.root.len()),
+            (Range::Rank(..), _) | (_, None) => run,
+            (_, Some((offset, count))) => run.limited(offset, count, is_reversed),
+        }
+    }
+}
+
+/// The members of a run in a direction; the caller takes `run.len` of them.
+fn walk<'a>(zset: View<'a, Zset>, run: Run, direction: Direction) -> Iter<'a> {
+    let from = match direction {
+        Direction::Up => run.first,
+        Direction::Down => (run.first + run.len).saturating_sub(1),
+    };
+    zset.root.iter(zset.arena, from, direction)
+}
+
+fn answer(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    by: Option<By>,
+    direction: Option<Direction>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Fault> {
+    let query = Query::parse(args, 1, by, direction, false)?;
+    let place = ctx.read(args.at(1));
+    let Some(zset) = place.view::<Zset>()? else {
+        reply.array(0);
+        return Ok(());
+    };
+    let run = query.run(zset);
+    reply_head(reply, run.len, query.with_scores);
+    for member in walk(zset, run, query.direction).take(run.len as usize) {
+        reply_member(reply, member, query.with_scores);
+    }
+    Ok(())
+}
+
+fn zrangestore(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let query = Query::parse(args, 2, None, None, true)?;
+    let mut members = Members::default();
+    let place = ctx.read(args.at(2));
+    if let Some(zset) = place.view::<Zset>()? {
+        let run = query.run(zset);
+        for (member, score) in walk(zset, run, query.direction).take(run.len as usize) {
+            members.push(member, score);
+        }
+    }
+    reply.int(store(ctx, args.at(1), &members, "zrangestore")?);
+    Ok(())
+}

@@ -1,0 +1,66 @@
+//! Members on their way from one key to another, and the sorted set they become.
+
+use darter_pack::entry::Item;
+use darter_pack::tree::Zset;
+use darter_store::{Collection, Event, Expiry};
+
+use super::event;
+use crate::{Ctx, Fault};
+
+/// Members and scores out of the arena, their texts in one piece.
+#[derive(Debug, Default)]
+pub(crate) struct Members {
+    texts: Vec<u8>,
+    // where a member's text ends, and its score
+    ends: Vec<(usize, f64)>,
+}
+
+impl Members {
+    /// Adds a member at the end.
+    pub fn push(&mut self, member: Item<'_>, score: f64) {
+        member.write_to(&mut self.texts);
+        self.ends.push((self.texts.len(), score));
+    }
+
+    /// The members in the order they were added.
+    pub fn iter(&self) -> impl Iterator<Item = (&[u8], f64)> {
+        let mut start = 0;
+        self.ends.iter().map(move |&(end, score)| {
+            let text = self.texts.get(start..end).unwrap_or_default();
+            start = end;
+            (text, score)
+        })
+    }
+}
+
+/// Makes `key` a sorted set of these members, over whatever is there; without members the key is removed.
+/// Returns how many there are.
+///
+/// Errors: no room; the old value stays.
+pub(crate) fn store(
+    ctx: &mut Ctx<'_>,
+    key: &[u8],
+    members: &Members,
+    event_name: &'static str,
+) -> Result<i64, Fault> {
+    let mut place = ctx.at(key);
+    if members.ends.is_empty() {
+        if place.remove() {
+            place.changed(Event::DEL);
+        }
+        return Ok(0);
+    }
+    let hasher = place.hasher();
+    let arena = place.arena_mut();
+    let mut zset = Zset::new();
+    for (member, score) in members.iter() {
+        if zset.insert(arena, &hasher, Item::of(member), score).is_err() {
+            zset.clear(arena);
+            return Err(Fault::OutOfMemory);
+        }
+    }
+    let len = zset.len();
+    place.put_object(zset.wrap(), Expiry::None)?;
+    place.changed(event(event_name));
+    Ok(len as i64)
+}
