@@ -104,6 +104,11 @@ fn carry_out(changes: &Changes) -> Result<(), Refusal> {
 
 fn resetstat(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     crate::report::reset(caller.core.shared);
+    // this call itself comes after the reset
+    let own = caller.core.shared.registry.find(b"config").and_then(|config| config.sub(b"resetstat"));
+    if let Some(entry) = own {
+        caller.core.stats().commands[entry.id].calls.add(1);
+    }
     reply.ok();
     Ok(())
 }
