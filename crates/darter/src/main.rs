@@ -1,6 +1,7 @@
 //! The binary: flags, start-up, exit codes.
 #![forbid(unsafe_code)]
 
+use std::io::Write;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -13,7 +14,8 @@ fn main() -> ExitCode {
     let (settings, notes) = match Settings::parse(std::env::args_os(), std::env::vars_os()) {
         Ok(Startup::Serve { settings, notes }) => (Arc::new(*settings), notes),
         Ok(Startup::Print(text)) => {
-            print!("{text}");
+            // whoever reads may stop early, as `head` does
+            let _ = std::io::stdout().write_all(text.as_bytes());
             return ExitCode::SUCCESS;
         }
         Err(usage) => {

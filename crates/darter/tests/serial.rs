@@ -88,7 +88,9 @@ fn an_ordered_pair_of_increments_is_never_seen_in_the_wrong_order() {
         let reader = thread::spawn(move || {
             let mut client = reader_server.client();
             while !stop.load(Ordering::Relaxed) {
-                let Value::Array(values) = client.call(&["MGET", "first", "second"]) else { panic!("an array") };
+                let Value::Array(values) = client.call(&["MGET", "first", "second"]) else {
+                    panic!("an array")
+                };
                 let count = |value: &Value| if *value == Value::Null { 0 } else { int(value.clone()) };
                 assert!(count(&values[0]) >= count(&values[1]), "second before first: {values:?}");
             }
@@ -173,7 +175,8 @@ fn every_element_pushed_is_popped_once_by_those_who_wait() {
                 }
             } else {
                 for _ in 0..150 {
-                    let Value::Array(popped) = client.call(&["BLPOP", "queue:a", "queue:b", "queue:c", "20"]) else {
+                    let Value::Array(popped) = client.call(&["BLPOP", "queue:a", "queue:b", "queue:c", "20"])
+                    else {
                         panic!("an element was lost");
                     };
                     let Value::Text(element) = &popped[1] else { panic!("no text") };
@@ -206,7 +209,9 @@ fn elements_travel_through_lists_that_wait_for_each_other() {
             client.call(&["RPUSH", "stage:0", &n.to_string()]);
         }
         movers.into_iter().for_each(|mover| mover.join().expect("a mover"));
-        let Value::Array(arrived) = client.call(&["LRANGE", "stage:3", "0", "-1"]) else { panic!("an array") };
+        let Value::Array(arrived) = client.call(&["LRANGE", "stage:3", "0", "-1"]) else {
+            panic!("an array")
+        };
         let arrived: Vec<i64> = arrived.into_iter().map(int).collect();
         assert_eq!(arrived, (0..300).collect::<Vec<i64>>());
     });

@@ -3,6 +3,8 @@
 //! A command takes its shards, runs as a plain function and lets them go. When one is busy the command
 //! is copied into a job, left in that shard's inbox, and its connection stalls until the reply comes.
 
+use std::time::Instant;
+
 use darter_command::{Ctx, Fault, Reach, Spec, Wait};
 use darter_latch::{Grant, Waiter, acquire, drive, drive_one, queue_for};
 use darter_reactor::Token;
@@ -185,7 +187,11 @@ pub fn run_job(core: &mut Core, grant: &mut Shards, job: &mut Job) {
         Body::One { entry, args } => {
             let whose =
                 Whose { home: job.home, token: job.token, client: job.client, db: job.db, resp3: job.resp3 };
+            let began = Instant::now();
             job.parking = run_granted(core, grant, whose, entry, args.args(), &mut job.reply);
+            if job.parking.is_none() {
+                crate::timing::note_job(core, job.client, entry, args.args(), began.elapsed());
+            }
         }
         Body::Serve(ticket) => {
             let ticket = ticket.clone();

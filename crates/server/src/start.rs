@@ -86,6 +86,7 @@ fn serve_first(shared: &'static Shared, live: &Live) -> io::Result<()> {
     let mut worker = Worker::new(shared, 0, reactor);
     let addresses = listen(worker.reactor(), live, shared)?;
     crate::report::memory::note_startup(shared);
+    let pidfile = PidFile::write(live);
     banner(shared, live, &addresses);
     worker.run(move |shared| {
         while let Some(signal) = signals.take() {
@@ -98,8 +99,34 @@ fn serve_first(shared: &'static Shared, live: &Live) -> io::Result<()> {
             }
         }
     });
+    drop(pidfile);
     tracing::info!("bye");
     Ok(())
+}
+
+/// The file that holds the process's number while it serves.
+struct PidFile(Option<std::path::PathBuf>);
+
+impl PidFile {
+    /// Writes it where the settings say; a file that cannot be written is no reason not to serve.
+    fn write(live: &Live) -> PidFile {
+        let Some(path) = &live.pidfile else { return PidFile(None) };
+        match std::fs::write(path, format!("{}\n", std::process::id())) {
+            Ok(()) => PidFile(Some(path.clone())),
+            Err(error) => {
+                tracing::warn!("cannot write the pid file {}: {error}", path.display());
+                PidFile(None)
+            }
+        }
+    }
+}
+
+impl Drop for PidFile {
+    fn drop(&mut self) {
+        if let Some(path) = &self.0 {
+            let _ = std::fs::remove_file(path);
+        }
+    }
 }
 
 fn driver(shared: &Shared) -> DriverChoice {

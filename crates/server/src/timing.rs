@@ -21,6 +21,17 @@ pub fn note(core: &Core, card: &ClientCard, entry: &Entry, args: Args<'_>, took:
     note_event(core, if entry.spec.flags.any(Flags::FAST) { "fast-command" } else { "command" }, took);
 }
 
+/// The same for a command that another thread may have run, long after its client sent it.
+pub fn note_job(core: &Core, client: u64, entry: &Entry, args: Args<'_>, took: Duration) {
+    let live = &core.live;
+    let is_slow = took.as_micros() >= u128::from(live.slowlog.slower_us);
+    let card = if is_slow { lock(&core.shared.clients).get(&client).cloned() } else { None };
+    match card {
+        Some(card) => note(core, &card, entry, args, took),
+        None => core.stats().commands[entry.id].time(took.as_nanos() as u64, live.latency_tracking),
+    }
+}
+
 /// Notes an event for LATENCY, when it took long enough.
 pub fn note_event(core: &Core, event: &'static str, took: Duration) {
     let threshold_ms = core.live.latency_monitor_threshold_ms;

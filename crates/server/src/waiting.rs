@@ -4,6 +4,7 @@
 //! one of these keys looks at the command again before it lets the shard go.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use darter_command::{Ctx, Fault, OnTimeout, Wait};
 use darter_latch::{Held, drive_one};
@@ -179,6 +180,7 @@ fn attempt(core: &mut Core, grant: &mut Shards, waiting: &Waiting, only_key: Opt
         }
     }
     let mut reply = Vec::new();
+    let began = Instant::now();
     let served =
         run(core, set_with(&shared.router, grant, extra.as_mut()), waiting, args, only_key, &mut reply);
     if let Some(mut held) = extra {
@@ -191,7 +193,11 @@ fn attempt(core: &mut Core, grant: &mut Shards, waiting: &Waiting, only_key: Opt
             drive_one(shared.cells, held, core, BUDGET);
         }
     }
-    if served { Attempt::Served(reply) } else { Attempt::Nothing }
+    if !served {
+        return Attempt::Nothing;
+    }
+    crate::timing::note_job(core, waiting.client, waiting.entry, args, began.elapsed());
+    Attempt::Served(reply)
 }
 
 fn set_with<'a>(

@@ -14,6 +14,7 @@ const POLICIES: &[&str] = &[
     "noeviction",
 ];
 
+const COUNTED_OTHERWISE: &str = "uses of a key are not counted by factor and decay";
 const FREED_AT_ONCE: &str = "large values are freed in small steps by the thread that owns them";
 const NO_DEFRAG: &str = "active defragmentation";
 const OWN_EVICTION: &str = "eviction runs in the write that needs the memory";
@@ -23,7 +24,7 @@ pub(super) const ROWS: &[Setting] = &[
         .help(Memory, "memory limit, as in 100mb or 12gb; 0 decides by what the machine has"),
     Setting::choice("maxmemory-policy", POLICIES, "noeviction")
         .help(Memory, "what goes when the limit is reached"),
-    Setting::bool("cache_mode", "false").dragonfly().fixed().help(
+    Setting::bool("cache_mode", "false").dragonfly().fixed().no_effect("nothing is evicted yet").help(
         Memory,
         "near the limit, drop what is least likely to be read again instead of refusing writes",
     ),
@@ -36,6 +37,7 @@ pub(super) const ROWS: &[Setting] = &[
     Setting::new("rss_oom_deny_ratio", Kind::Real(0.0, 1000.0), "1.25")
         .dragonfly()
         .fixed()
+        .no_effect("maxmemory alone decides")
         .help(Memory, "refuse writes that need memory when resident memory exceeds maxmemory times this"),
     Setting::new("eviction_memory_budget_threshold", Kind::Real(0.0, 1.0), "0.1")
         .dragonfly()
@@ -62,14 +64,20 @@ pub(super) const ROWS: &[Setting] = &[
         .dragonfly()
         .no_effect("the index grows by one segment of 4 KiB at a time")
         .help(Memory, "share of free slots that blocks growth near the limit"),
-    Setting::int("lfu-log-factor", 0, I32_MAX, "10").help(Memory, "how slowly OBJECT FREQ rises"),
-    Setting::int("lfu-decay-time", 0, I32_MAX, "1").help(Memory, "minutes until OBJECT FREQ falls by one"),
+    Setting::int("lfu-log-factor", 0, I32_MAX, "10")
+        .no_effect(COUNTED_OTHERWISE)
+        .help(Memory, "how slowly OBJECT FREQ rises"),
+    Setting::int("lfu-decay-time", 0, I32_MAX, "1")
+        .no_effect(COUNTED_OTHERWISE)
+        .help(Memory, "minutes until OBJECT FREQ falls by one"),
     Setting::new("hz", Kind::Clamped(1, 500), "100")
         .help(Memory, "times a second that expiry and other housekeeping run"),
     Setting::bool("dynamic-hz", "yes")
         .no_effect("housekeeping takes what time is left over")
         .help(Memory, "raise hz with the number of clients"),
-    Setting::int("active-expire-effort", 1, 10, "1").help(Memory, "how hard to look for expired keys"),
+    Setting::int("active-expire-effort", 1, 10, "1")
+        .no_effect("expired keys are found by index, without searching")
+        .help(Memory, "how hard to look for expired keys"),
     Setting::bool("lazyfree-lazy-eviction", "no")
         .no_effect(FREED_AT_ONCE)
         .help(Memory, "free evicted values in the background"),
