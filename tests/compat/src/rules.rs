@@ -26,6 +26,8 @@ pub enum Compare {
     Messages,
     /// Errors need only begin with the same word; anything else byte for byte.
     ErrorWord,
+    /// Byte for byte, or an error of the other side where the reference saw no reason for one.
+    OrError,
     /// Byte for byte but for these words, of which the reference says the first and the other side the second.
     Renamed(&'static [(&'static str, &'static str)]),
 }
@@ -96,6 +98,8 @@ pub const RULES: &[Rule] = &[
         Compare::Renamed(&[("quicklist", "listpack"), ("hashtable", "listpack")]),
         "since Redis 7.2 small lists and sets are listpacks",
     ),
+    rule("BITCOUNT", Compare::OrError, "since Redis 7.2 arguments are checked before the key is looked up"),
+    rule("BITPOS", Compare::OrError, "since Redis 7.2 arguments are checked before the key is looked up"),
     rule("XPENDING", Compare::Near(50), CLOCK),
     rule("XINFO CONSUMERS", Compare::Near(50), CLOCK),
     rule_with("XINFO", "FULL", Compare::Shape, CLOCK),
@@ -170,6 +174,7 @@ pub fn same(args: &[Vec<u8>], left: &Reply, right: &Reply) -> bool {
             left.kind() == right.kind() && left.items().map(<[_]>::len) == right.items().map(<[_]>::len)
         }
         Compare::Kind => left.kind() == right.kind(),
+        Compare::OrError => right.is_error(),
         Compare::Renamed(words) => words
             .iter()
             .any(|(l, r)| left.bytes() == Some(l.as_bytes()) && right.bytes() == Some(r.as_bytes())),

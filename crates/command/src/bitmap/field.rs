@@ -163,7 +163,10 @@ fn apply(bytes: &mut [u8], step: &Step, reply: &mut Reply<'_>) -> bool {
             reply.int(old);
             return false;
         }
-        // An unsigned value may be given as the negative number with the same bits.
+        // For an unsigned field a negative number means the large one with the same bits.
+        Action::Set(value) if !step.shape.is_signed => {
+            (fit(i128::from(value as u64), step.shape, step.overflow), true)
+        }
         Action::Set(value) => (fit(i128::from(value), step.shape, step.overflow), true),
         Action::Add(by) => (fit(i128::from(old) + i128::from(by), step.shape, step.overflow), false),
     };

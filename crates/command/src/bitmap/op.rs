@@ -5,7 +5,7 @@ use darter_wire::{Args, Reply};
 
 use crate::reader::is;
 use crate::spec::{Group, Keys, Spec};
-use crate::string::SET_EVENT;
+use crate::string::{SET_EVENT, put_raw};
 use crate::{Ctx, DataCommand, Fault};
 
 /// BITOP.
@@ -72,7 +72,7 @@ fn bitop(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(),
             place.changed(Event::DEL);
         }
     } else {
-        place.put_text(&result, Expiry::None)?;
+        put_raw(&mut place, &result, Expiry::None)?;
         place.changed(SET_EVENT);
     }
     reply.int_len(result.len());

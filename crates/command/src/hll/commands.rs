@@ -8,6 +8,7 @@ use super::estimate::{REGISTERS, count, place_of};
 use super::format::{self, Broken, Form, Registers};
 use crate::reader::is;
 use crate::spec::{Flags, Group, Keys, Spec};
+use crate::string::put_raw;
 use crate::{Ctx, DataCommand, Fault};
 
 /// PFADD.
@@ -100,13 +101,15 @@ fn pfadd(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(),
             let mut registers = [0; REGISTERS];
             format::merge(&bytes, &mut registers)?;
             raised.iter().for_each(|&(at, value)| registers[at] = registers[at].max(value));
-            bytes = format::write(&registers, sparse_bytes_max);
+            let mut rewritten = format::write(&registers, sparse_bytes_max);
+            rewritten[8..format::HEAD].copy_from_slice(&bytes[8..format::HEAD]);
+            bytes = rewritten;
         }
         format::forget_count(&mut bytes);
     }
     let is_changed = is_new || !raised.is_empty();
     if is_changed {
-        place.put_text(&bytes, Expiry::Keep)?;
+        put_raw(&mut place, &bytes, Expiry::Keep)?;
         place.changed(PFADD_EVENT);
     }
     reply.int(i64::from(is_changed));
@@ -137,7 +140,7 @@ fn pfcount_one(ctx: &mut Ctx<'_>, key: &[u8], reply: &mut Reply<'_>) -> Result<(
             format::merge(&bytes, &mut registers)?;
             let counted = count(&registers);
             format::cache_count(&mut bytes, counted);
-            place.put_text(&bytes, Expiry::Keep)?;
+            put_raw(&mut place, &bytes, Expiry::Keep)?;
             counted
         }
     };
@@ -168,7 +171,7 @@ fn pfmerge(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(
     let mut bytes = format::write(&registers, sparse_bytes_max);
     format::forget_count(&mut bytes);
     let mut place = ctx.at(args.at(1));
-    place.put_text(&bytes, Expiry::Keep)?;
+    put_raw(&mut place, &bytes, Expiry::Keep)?;
     place.changed(PFADD_EVENT);
     reply.ok();
     Ok(())
@@ -191,7 +194,7 @@ fn pfdebug(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(
         let mut registers = [0; REGISTERS];
         format::merge(&bytes, &mut registers)?;
         if form == Form::Sparse {
-            place.put_text(&format::write_dense(&registers), Expiry::Keep)?;
+            put_raw(&mut place, &format::write_dense(&registers), Expiry::Keep)?;
         }
         if is(word, "todense") {
             reply.int(i64::from(form == Form::Sparse));

@@ -13,8 +13,9 @@ mod tests;
 pub mod throttle;
 
 use crate::DataCommand;
-use darter_store::Event;
 use darter_store::change::Class;
+use darter_store::shard::Full;
+use darter_store::{Event, Expiry, Keyed};
 
 /// The family's commands.
 pub const FAMILY: &[DataCommand] = &[
@@ -52,3 +53,14 @@ pub const FAMILY: &[DataCommand] = &[
 pub(crate) const SET_EVENT: Event = Event::new(Class::STRING, "set");
 pub(crate) const EXPIRE_EVENT: Event = Event::new(Class::GENERIC, "expire");
 pub(crate) const PERSIST_EVENT: Event = Event::new(Class::GENERIC, "persist");
+
+/// Writes a string that commands will change in place, which OBJECT ENCODING calls `raw`.
+///
+/// Errors: no room; an old value of another type is gone then.
+pub(crate) fn put_raw(place: &mut Keyed<'_>, value: &[u8], expiry: Expiry) -> Result<(), Full> {
+    if expiry != Expiry::Keep || place.text().is_err() {
+        place.put_text(&[], expiry)?;
+    }
+    place.edit_text(value.len())?.copy_from_slice(value);
+    Ok(())
+}
