@@ -354,6 +354,53 @@ fn due_entries_go_and_others_stay() {
 }
 
 #[test]
+fn what_arrives_behind_a_pass_is_due_in_the_next() {
+    let mut pair = Pair::new(Kind::Keys);
+    for n in 0..20_000 {
+        pair.insert(&key(n), b"", if n % 2 == 0 { Expiry::At(1000) } else { Expiry::Keep });
+    }
+    let late = (20_000..).map(key).find(|key| place_of(hash(key)) < 1 << 60).expect("one of sixteen");
+    let mut calls = 0;
+    while !pair.table.expire_due(&mut pair.arena, 1000, 50, |_| ()).done {
+        calls += 1;
+        // By then the pass has left the first sixteenth of hash space behind.
+        if calls == 4 {
+            pair.insert(&late, b"", Expiry::At(1001));
+        }
+    }
+    assert!(calls > 4);
+    pair.model.retain(|_, v| v.1 != Some(1000));
+    pair.check();
+    assert_eq!(pair.table.min_expiry_ms(), Some(1001));
+    while !pair.table.expire_due(&mut pair.arena, 1001, 50, |_| ()).done {}
+    pair.model.retain(|_, v| v.1.is_none());
+    pair.check();
+    assert_eq!((pair.table.min_expiry_ms(), pair.table.len()), (None, 10_000));
+}
+
+#[test]
+fn ranges_of_hash_space_empty_one_after_another() {
+    let mut rng = Rng(11);
+    // When each quarter goes: one chunk of the directory is then beside deeper ones, at either end.
+    for order in [[2, 1, 0, 3], [3, 0, 1, 2], [0, 1, 2, 3]] {
+        let mut pair = Pair::new(Kind::Keys);
+        let mut keys: Vec<_> = (0..200_000).map(key).collect();
+        for key in &keys {
+            pair.insert(key, b"", Expiry::Keep);
+        }
+        keys.sort_by_cached_key(|key| (order[(place_of(hash(key)) >> 62) as usize], rng.next()));
+        let (some, rest): (Vec<_>, Vec<_>) = keys.iter().enumerate().partition(|(n, _)| n % 500 == 0);
+        for (n, key) in rest.into_iter().chain(some) {
+            pair.remove(key);
+            if n.is_multiple_of(49_999) {
+                pair.check();
+            }
+        }
+        assert_eq!(pair.arena.used_bytes(), 0);
+    }
+}
+
+#[test]
 fn the_bound_disappears_with_the_last_expiry_time() {
     let mut pair = Pair::new(Kind::Keys);
     assert_eq!(pair.table.min_expiry_ms(), None);
