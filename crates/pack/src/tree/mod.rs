@@ -4,6 +4,7 @@
 //! shard's arena; any single change touches a bounded number of blocks however long the collection is. Nothing here
 //! knows keys, clocks or replies.
 
+mod block;
 pub mod intset;
 pub mod list;
 mod owned;

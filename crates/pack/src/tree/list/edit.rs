@@ -5,6 +5,7 @@ use darter_slab::{Arena, Handle};
 use super::leaf::{self, End, HEAD, Head, New, Part, Shape};
 use super::{List, Seat};
 use crate::entry::{self, Item};
+use crate::tree::block::{bytes_of, bytes_of_mut};
 use crate::tree::spine::{Leaf, Side, Spine};
 use crate::tree::{Full, LEAF_BYTES_MAX};
 
@@ -48,7 +49,7 @@ impl List {
         let mut left = wanted;
         while left > 0 {
             let (leaf, seat, at) = self.locate(arena, index);
-            let len = Head::of(arena.tail(leaf)).len;
+            let len = Head::of(bytes_of(arena, leaf)).len;
             let part = left.min((len - at) as u64) as usize;
             self.cut(arena, leaf, seat, at, at + part);
             left -= part as u64;
@@ -104,7 +105,7 @@ impl List {
                     }
                 },
             };
-            freed += 1 + self.release_run(arena, leaf, 0, Head::of(arena.tail(leaf)).len);
+            freed += 1 + self.release_run(arena, leaf, 0, Head::of(bytes_of(arena, leaf)).len);
             self.owned.free(arena, leaf);
         }
         false
@@ -133,16 +134,16 @@ impl List {
     fn set_new(&mut self, arena: &mut Arena, index: u64, new: &New<'_>) -> Result<(), Full> {
         loop {
             let (leaf, seat, at) = self.locate(arena, index);
-            let head = Head::of(arena.tail(leaf));
+            let head = Head::of(bytes_of(arena, leaf));
             // The old code is read before it is overwritten and released after nothing can fail any more.
             let mut old = [0; 16];
             if head.width == 0 {
-                let offset = head.offset(arena.tail(leaf), at);
-                let code = &arena.tail(leaf)[offset..];
+                let offset = head.offset(bytes_of(arena, leaf), at);
+                let code = &bytes_of(arena, leaf)[offset..];
                 let bytes = entry::size(code).min(old.len());
                 old[..bytes].copy_from_slice(&code[..bytes]);
             }
-            if leaf::overwrite(arena.tail_mut(leaf), at, new) {
+            if leaf::overwrite(bytes_of_mut(arena, leaf), at, new) {
                 self.owned.release(arena, &mut self.spill, &old);
                 return Ok(());
             }
@@ -189,7 +190,7 @@ impl List {
         at: usize,
         new: &New<'_>,
     ) -> Result<bool, Full> {
-        let len = Head::of(arena.tail(leaf)).len;
+        let len = Head::of(bytes_of(arena, leaf)).len;
         let parts = [Part::Run(leaf, 0, at), Part::One(new), Part::Run(leaf, at, len)];
         let shape = Shape::of(arena, &parts);
         if HEAD + shape.payload > LEAF_BYTES_MAX {
@@ -220,7 +221,7 @@ impl List {
             Seat::Tail => self.hang(arena, End::Back, fresh),
             Seat::Tree(path) => {
                 let left = Leaf { block: fresh, entries: 1 };
-                let right = Leaf { block: leaf, entries: Head::of(arena.tail(leaf)).len as u32 };
+                let right = Leaf { block: leaf, entries: Head::of(bytes_of(arena, leaf)).len as u32 };
                 self.spine.split(arena, &mut self.owned, &path, left, right, 0)
             }
         };
@@ -232,7 +233,7 @@ impl List {
 
     /// Makes two leaves of one, before item `at` (above 0 and below its length). Errors: the items are as they were.
     fn split(&mut self, arena: &mut Arena, leaf: Handle, seat: Seat, at: usize) -> Result<(), Full> {
-        let len = Head::of(arena.tail(leaf)).len;
+        let len = Head::of(bytes_of(arena, leaf)).len;
         let halves = [(0, at), (at, len)];
         let mut fresh = [Handle::NONE; 2];
         for (half, (from, to)) in halves.into_iter().enumerate() {
@@ -284,9 +285,9 @@ impl List {
     /// Takes items `from..to` out of a leaf and the leaf out of the list when it is left with none or few.
     fn cut(&mut self, arena: &mut Arena, leaf: Handle, seat: Seat, from: usize, to: usize) {
         self.release_run(arena, leaf, from, to);
-        leaf::cut(arena.tail_mut(leaf), from, to);
+        leaf::cut(bytes_of_mut(arena, leaf), from, to);
         self.len -= (to - from) as u64;
-        let head = Head::of(arena.tail(leaf));
+        let head = Head::of(bytes_of(arena, leaf));
         let Seat::Tree(path) = seat else {
             if head.len == 0 || head.is_sparse() {
                 self.settle_end(arena, leaf);
@@ -310,11 +311,11 @@ impl List {
 
     /// Makes one leaf of this one and one beside it, when that leaves room; returns whether it did.
     fn join(&mut self, arena: &mut Arena, leaf: Handle, path: &crate::tree::spine::Path) -> bool {
-        let count = |arena: &Arena, leaf| Head::of(arena.tail(leaf)).len;
+        let count = |arena: &Arena, leaf| Head::of(bytes_of(arena, leaf)).len;
         for side in [Side::After, Side::Before] {
             let Some((other, beside)) = self.spine.sibling(arena, path, side) else { continue };
             // A rough look first: the exact one may pass over all items.
-            let payloads = [leaf, other].map(|leaf| Head::of(arena.tail(leaf)).payload());
+            let payloads = [leaf, other].map(|leaf| Head::of(bytes_of(arena, leaf)).payload());
             if payloads[0] + payloads[1] > LEAF_BYTES_MAX * 3 / 4 {
                 continue;
             }
@@ -342,15 +343,15 @@ impl List {
 
     /// Frees what items `from..to` of a leaf hold out of line; returns how many did.
     fn release_run(&mut self, arena: &mut Arena, leaf: Handle, from: usize, to: usize) -> usize {
-        let head = Head::of(arena.tail(leaf));
+        let head = Head::of(bytes_of(arena, leaf));
         if head.width > 0 {
             return 0;
         }
         let mut released = 0;
-        let mut offset = head.offset(arena.tail(leaf), from);
+        let mut offset = head.offset(bytes_of(arena, leaf), from);
         for _ in from..to {
-            let next = head.next(arena.tail(leaf), offset);
-            let code = &arena.tail(leaf)[offset..];
+            let next = head.next(bytes_of(arena, leaf), offset);
+            let code = &bytes_of(arena, leaf)[offset..];
             if let Some(block) = entry::release(code, &mut self.spill) {
                 self.owned.free(arena, block);
                 released += 1;

@@ -5,6 +5,7 @@ use darter_slab::{Arena, Handle};
 use super::leaf::{End, Head, New};
 use super::{List, Seat};
 use crate::entry::Item;
+use crate::tree::block::bytes_of;
 
 /// Items of a list in order; made by [`List::iter`].
 pub struct Iter<'a> {
@@ -61,7 +62,7 @@ impl<'a> Iter<'a> {
     }
 
     fn enter(&mut self, leaf: Handle) {
-        self.block = self.arena.tail(leaf);
+        self.block = bytes_of(self.arena, leaf);
         self.head = Head::of(self.block);
         self.left = self.head.len;
         self.offset = match self.towards {

@@ -13,6 +13,7 @@ use darter_slab::{Arena, Handle};
 use crate::entry::{self, Coded, Item};
 use crate::spill::Spill;
 use crate::tree::Full;
+use crate::tree::block::{bytes_of, bytes_of_mut};
 use crate::tree::owned::Owned;
 use crate::tree::word::{get_u16, get_wide, put_u16, put_wide};
 
@@ -337,7 +338,7 @@ impl Shape {
         for part in parts {
             match *part {
                 Part::Run(leaf, from, to) if from < to => {
-                    let head = Head::of(arena.tail(leaf));
+                    let head = Head::of(bytes_of(arena, leaf));
                     len += to - from;
                     width = if head.width == 0 || width == 0 { 0 } else { width.max(head.width) };
                 }
@@ -382,7 +383,7 @@ impl Shape {
         }
         debug_assert_eq!(offset, start + self.payload);
         let head = Head { start, end: offset, len: self.len, width: self.width, cap };
-        head.write(arena.tail_mut(leaf));
+        head.write(bytes_of_mut(arena, leaf));
         Ok(leaf)
     }
 
@@ -390,7 +391,7 @@ impl Shape {
     fn put(&self, arena: &mut Arena, leaf: Handle, part: &Part<'_>, mut offset: usize) -> usize {
         match *part {
             Part::One(new) => {
-                new.write(arena.tail_mut(leaf), offset, self.width);
+                new.write(bytes_of_mut(arena, leaf), offset, self.width);
                 offset + new.bytes_in(self.width).unwrap_or(0)
             }
             Part::Run(source, from, to) => {
@@ -417,7 +418,7 @@ fn mixed_bytes(arena: &Arena, part: &Part<'_>) -> usize {
     match *part {
         Part::One(new) => new.mixed_bytes(),
         Part::Run(leaf, from, to) => {
-            let block = arena.tail(leaf);
+            let block = bytes_of(arena, leaf);
             let head = Head::of(block);
             let (first, last) = (head.offset(block, from), head.offset(block, to));
             if head.width == 0 {

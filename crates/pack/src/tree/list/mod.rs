@@ -17,6 +17,7 @@ use super::spine::{Leaf, Path, Spine};
 use super::{Full, LEAF_BYTES_MAX};
 use crate::entry::Item;
 use crate::spill::Spill;
+use crate::tree::block::{bytes_of, bytes_of_mut};
 
 pub use iter::Iter;
 pub use leaf::End;
@@ -87,7 +88,7 @@ impl List {
             return None;
         }
         let (leaf, _, at) = self.locate(arena, index);
-        let block = arena.tail(leaf);
+        let block = bytes_of(arena, leaf);
         let head = Head::of(block);
         Some(head.item(block, head.offset(block, at), arena, &self.spill))
     }
@@ -121,7 +122,7 @@ impl List {
         let leaf = self.end_leaf(end);
         if let Item::Int(value) = item
             && !leaf.is_none()
-            && leaf::push_int(arena.tail_mut(leaf), end, value)
+            && leaf::push_int(bytes_of_mut(arena, leaf), end, value)
         {
             self.len += 1;
             return Ok(());
@@ -132,7 +133,7 @@ impl List {
     #[inline]
     fn push_any(&mut self, arena: &mut Arena, end: End, leaf: Handle, item: Item<'_>) -> Result<(), Full> {
         let new = New::of(item).spilled(arena, &mut self.owned, &mut self.spill)?;
-        if leaf.is_none() || !leaf::push(arena.tail_mut(leaf), end, &new) {
+        if leaf.is_none() || !leaf::push(bytes_of_mut(arena, leaf), end, &new) {
             return self.push_slow(arena, end, new);
         }
         self.len += 1;
@@ -149,7 +150,7 @@ impl List {
         if leaf.is_none() {
             leaf = self.unseal(arena, end);
         }
-        let block = arena.tail(leaf);
+        let block = bytes_of(arena, leaf);
         let mut head = Head::of(block);
         let offset = match end {
             End::Front => head.start,
@@ -165,7 +166,7 @@ impl List {
         if head.width == 0 {
             self.release(arena, leaf, offset);
         }
-        head.write(arena.tail_mut(leaf));
+        head.write(bytes_of_mut(arena, leaf));
         // A leaf that others follow is soon empty; only the last one is worth shrinking.
         if head.len == 0 || (head.len as u64 == self.len && head.is_sparse()) {
             self.settle_end(arena, leaf);
@@ -209,10 +210,12 @@ impl List {
             *self.end_field(end) = fresh;
             return Ok(());
         }
-        if leaf::make_room(arena.tail_mut(leaf), end, new) && leaf::push(arena.tail_mut(leaf), end, new) {
+        if leaf::make_room(bytes_of_mut(arena, leaf), end, new)
+            && leaf::push(bytes_of_mut(arena, leaf), end, new)
+        {
             return Ok(());
         }
-        let len = Head::of(arena.tail(leaf)).len;
+        let len = Head::of(bytes_of(arena, leaf)).len;
         let run = Part::Run(leaf, 0, len);
         let parts = match end {
             End::Front => [Part::One(new), run],
@@ -261,7 +264,7 @@ impl List {
             self.spine.plant(block);
             return Ok(());
         }
-        let entries = |arena: &Arena, block| Head::of(arena.tail(block)).len as u32;
+        let entries = |arena: &Arena, block| Head::of(bytes_of(arena, block)).len as u32;
         let (other, path) = match end {
             End::Front => self.spine.first(arena),
             End::Back => self.spine.last(arena),
@@ -282,7 +285,7 @@ impl List {
             End::Front => self.spine.first(arena),
             End::Back => self.spine.last(arena),
         };
-        let entries = Head::of(arena.tail(leaf)).len as u32;
+        let entries = Head::of(bytes_of(arena, leaf)).len as u32;
         self.spine.remove(arena, &mut self.owned, &path, entries);
         *self.end_field(end) = leaf;
         leaf
@@ -290,7 +293,7 @@ impl List {
 
     /// The leaf in a block of just its size; the same leaf when there is nothing to gain.
     fn trimmed(&mut self, arena: &mut Arena, leaf: Handle) -> Handle {
-        let parts = [Part::Run(leaf, 0, Head::of(arena.tail(leaf)).len)];
+        let parts = [Part::Run(leaf, 0, Head::of(bytes_of(arena, leaf)).len)];
         let shape = Shape::of(arena, &parts);
         if Arena::fits(HEAD + shape.payload) >= arena.size(leaf) {
             return leaf;
@@ -316,7 +319,7 @@ impl List {
     /// Frees a leaf that hangs off the root when it is empty, else shrinks it.
     #[cold]
     fn settle_end(&mut self, arena: &mut Arena, leaf: Handle) {
-        if Head::of(arena.tail(leaf)).len == 0 {
+        if Head::of(bytes_of(arena, leaf)).len == 0 {
             self.swap_end(arena, leaf, Handle::NONE);
             return;
         }
@@ -328,7 +331,7 @@ impl List {
     /// Frees what the coded item at `offset` of a leaf of any items holds out of line.
     #[inline]
     fn release(&mut self, arena: &mut Arena, leaf: Handle, offset: usize) {
-        if let Some(block) = crate::entry::release(&arena.tail(leaf)[offset..], &mut self.spill) {
+        if let Some(block) = crate::entry::release(&bytes_of(arena, leaf)[offset..], &mut self.spill) {
             self.owned.free(arena, block);
         }
     }
@@ -336,7 +339,8 @@ impl List {
     /// The leaf, its seat, and the place in it of `index`, which is below the length.
     fn locate(&self, arena: &Arena, index: u64) -> (Handle, Seat, usize) {
         debug_assert!(index < self.len);
-        let count = |leaf: Handle| if leaf.is_none() { 0 } else { Head::of(arena.tail(leaf)).len as u64 };
+        let count =
+            |leaf: Handle| if leaf.is_none() { 0 } else { Head::of(bytes_of(arena, leaf)).len as u64 };
         let first = count(self.head);
         if index < first {
             return (self.head, Seat::Head, index as usize);

@@ -6,6 +6,7 @@ use darter_slab::Arena;
 use super::leaf::Head;
 use super::{End, List};
 use crate::entry::Item;
+use crate::tree::block::bytes_of;
 
 /// Texts of the mix that `kind` names: small ints, wide ints, short strings, all of them, or long ones too.
 fn text(rng: &mut Rng, kind: u64) -> Vec<u8> {
@@ -30,9 +31,12 @@ fn text(rng: &mut Rng, kind: u64) -> Vec<u8> {
 fn check(list: &List, arena: &Arena, model: &VecDeque<Vec<u8>>) {
     assert_eq!(list.len(), model.len() as u64);
     assert_eq!(list.bytes(), arena.used_bytes());
-    let in_tree = list.spine.check(arena, &mut |leaf| Head::of(arena.tail(leaf)).len as u32);
-    let at_ends: usize =
-        [list.head, list.tail].iter().filter(|h| !h.is_none()).map(|&h| Head::of(arena.tail(h)).len).sum();
+    let in_tree = list.spine.check(arena, &mut |leaf| Head::of(bytes_of(arena, leaf)).len as u32);
+    let at_ends: usize = [list.head, list.tail]
+        .iter()
+        .filter(|h| !h.is_none())
+        .map(|&h| Head::of(bytes_of(arena, h)).len)
+        .sum();
     assert_eq!(in_tree + at_ends as u64, list.len());
     assert!(list.iter(arena, 0, End::Back).map(Item::to_vec).eq(model.iter().cloned()));
     let last = list.len().saturating_sub(1);

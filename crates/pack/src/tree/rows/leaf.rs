@@ -8,6 +8,7 @@
 
 use darter_slab::{Arena, Handle};
 
+use crate::tree::block::{bytes_of, bytes_of_mut};
 use crate::tree::owned::Owned;
 use crate::tree::word::{
     below, get_u16, get_u32, get_u64, get_wide, least_and_most, mask, put_u16, put_u32, put_u64, put_wide,
@@ -168,7 +169,7 @@ pub(super) fn remove<const N: usize>(block: &mut [u8], from: usize, to: usize) {
 /// Number of rows of a leaf.
 #[inline]
 pub(super) fn len(arena: &Arena, leaf: Handle) -> usize {
-    get_u16(arena.tail(leaf), 0)
+    get_u16(bytes_of(arena, leaf), 0)
 }
 
 /// What a new leaf is made of.
@@ -226,7 +227,7 @@ impl<const N: usize> Shape<N> {
             match *part {
                 Part::One(row) => note(&mut low, &mut high, &row),
                 Part::Run(leaf, from, to) if from < to => {
-                    let block = arena.tail(leaf);
+                    let block = bytes_of(arena, leaf);
                     let head = Head::<N>::of(block);
                     before.get_or_insert(head.columns);
                     // The first column is sorted, so its ends tell all.
@@ -289,12 +290,12 @@ impl<const N: usize> Shape<N> {
         let wanted = Head::<N>::BYTES + (self.len + spare) * self.row_bytes();
         let leaf = owned.alloc(arena, leaf_bytes(wanted).min(LEAF_BYTES_MAX).max(self.bytes()))?;
         let cap = (arena.size(leaf) - Head::<N>::BYTES) / self.row_bytes();
-        Head::write(arena.tail_mut(leaf), self, cap);
+        Head::write(bytes_of_mut(arena, leaf), self, cap);
         let mut end = 0;
         for part in parts {
             match *part {
                 Part::One(row) => {
-                    let block = arena.tail_mut(leaf);
+                    let block = bytes_of_mut(arena, leaf);
                     Head::of(block).put(block, end, &row);
                 }
                 Part::Run(source, from, to) if from < to => {
@@ -305,7 +306,7 @@ impl<const N: usize> Shape<N> {
             }
             end += part.len();
         }
-        put_u16(arena.tail_mut(leaf), 0, end);
+        put_u16(bytes_of_mut(arena, leaf), 0, end);
         Ok(leaf)
     }
 }

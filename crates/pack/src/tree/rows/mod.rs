@@ -12,6 +12,7 @@ use self::leaf::{Head, Part, Shape, cut};
 use super::owned::Owned;
 use super::spine::{Leaf, Path, Side, Spine, Walk};
 use super::{Direction, Full, LEAF_BYTES_MAX};
+use crate::tree::block::{bytes_of, bytes_of_mut};
 
 /// A table: 24 bytes and blocks in the arena.
 #[derive(Debug)]
@@ -113,7 +114,7 @@ impl<const N: usize, const K: usize> Rows<N, K> {
             }
             return Ok(false);
         }
-        if leaf::insert(arena.tail_mut(spot.leaf), spot.at, &row) {
+        if leaf::insert(bytes_of_mut(arena, spot.leaf), spot.at, &row) {
             self.spine.adjust(arena, &spot.path, 1);
         } else {
             self.rebuild(arena, &spot, row)?;
@@ -131,7 +132,7 @@ impl<const N: usize, const K: usize> Rows<N, K> {
         if !spot.found {
             return None;
         }
-        let block = arena.tail(spot.leaf);
+        let block = bytes_of(arena, spot.leaf);
         let row = Head::of(block).row(block, spot.at);
         self.remove_run(arena, spot.leaf, &spot.path, spot.at, spot.at + 1);
         Some(row)
@@ -175,7 +176,7 @@ impl<const N: usize, const K: usize> Rows<N, K> {
     #[inline]
     fn find<'a>(&self, arena: &'a Arena, key: u128) -> Option<(&'a [u8], usize)> {
         let leaf = self.spine.leaf_by_key(arena, Self::high(key), || key as u64, |_| Ordering::Greater);
-        let block = arena.tail(leaf);
+        let block = bytes_of(arena, leaf);
         let head = Head::<N>::of(block);
         let at = head.below::<K>(block, key);
         (at < head.len && head.key::<K>(block, at) == key).then_some((block, at))
@@ -191,7 +192,7 @@ impl<const N: usize, const K: usize> Rows<N, K> {
     fn locate(&self, arena: &Arena, key: u128) -> Spot {
         // Keys are unique, so a leaf whose bound is the key is the one.
         let (leaf, path) = self.spine.by_key(arena, Self::high(key), || key as u64, |_| Ordering::Greater);
-        let block = arena.tail(leaf);
+        let block = bytes_of(arena, leaf);
         let head = Head::<N>::of(block);
         let at = head.below::<K>(block, key);
         Spot { leaf, path, at, found: at < head.len && head.key::<K>(block, at) == key }
@@ -199,7 +200,7 @@ impl<const N: usize, const K: usize> Rows<N, K> {
 
     /// Writes over a row.
     fn overwrite(&mut self, arena: &mut Arena, spot: &Spot, row: [u64; N]) -> Result<(), Full> {
-        let block = arena.tail_mut(spot.leaf);
+        let block = bytes_of_mut(arena, spot.leaf);
         let head = Head::of(block);
         if head.holds(&row) {
             head.put(block, spot.at, &row);
@@ -212,7 +213,7 @@ impl<const N: usize, const K: usize> Rows<N, K> {
     #[cold]
     fn rebuild(&mut self, arena: &mut Arena, spot: &Spot, row: [u64; N]) -> Result<(), Full> {
         let Spot { leaf, path, at, found } = *spot;
-        let head = Head::<N>::of(arena.tail(leaf));
+        let head = Head::<N>::of(bytes_of(arena, leaf));
         let added = 1 - usize::from(found);
         let rest = at + usize::from(found);
         let parts = [Part::<N>::Run(leaf, 0, at), Part::<N>::One(row), Part::<N>::Run(leaf, rest, head.len)];
@@ -239,7 +240,7 @@ impl<const N: usize, const K: usize> Rows<N, K> {
                 return Err(full);
             }
         };
-        let block = arena.tail(right);
+        let block = bytes_of(arena, right);
         let key = Head::<N>::of(block).key::<K>(block, 0);
         let pair = [(left, shapes[0].len), (right, shapes[1].len)];
         let pair = pair.map(|(block, len)| Leaf { block, entries: len as u32 });
@@ -259,10 +260,10 @@ impl<const N: usize, const K: usize> Rows<N, K> {
 
     /// Takes rows `from..to` of a leaf out, and the leaf when it is left with none or few.
     fn remove_run(&mut self, arena: &mut Arena, leaf: Handle, path: &Path, from: usize, to: usize) {
-        leaf::remove::<N>(arena.tail_mut(leaf), from, to);
+        leaf::remove::<N>(bytes_of_mut(arena, leaf), from, to);
         self.len -= (to - from) as u64;
         self.spine.adjust(arena, path, -((to - from) as i64));
-        let head = Head::<N>::of(arena.tail(leaf));
+        let head = Head::<N>::of(bytes_of(arena, leaf));
         if head.len == 0 {
             self.spine.remove(arena, &mut self.owned, path, 0);
             self.owned.free(arena, leaf);
@@ -288,7 +289,7 @@ impl<const N: usize, const K: usize> Rows<N, K> {
         for side in [Side::After, Side::Before] {
             let Some((other, beside)) = self.spine.sibling(arena, path, side) else { continue };
             // A rough look first: the exact one passes over all rows.
-            let bytes = [leaf, other].map(|leaf| Head::<N>::of(arena.tail(leaf)).bytes());
+            let bytes = [leaf, other].map(|leaf| Head::<N>::of(bytes_of(arena, leaf)).bytes());
             if bytes[0] + bytes[1] > LEAF_BYTES_MAX * 3 / 4 {
                 continue;
             }
@@ -331,7 +332,7 @@ pub(super) struct Iter<'a, const N: usize, const K: usize> {
 
 impl<const N: usize, const K: usize> Iter<'_, N, K> {
     fn begin(&mut self, leaf: Handle, path: Path, at: usize) {
-        let block = self.arena.tail(leaf);
+        let block = bytes_of(self.arena, leaf);
         let head = Head::of(block);
         self.walk.begin(path, at, head.len);
         self.leaf = Some((block, head));
@@ -346,7 +347,7 @@ impl<const N: usize, const K: usize> Iterator for Iter<'_, N, K> {
         let at = match self.walk.place() {
             Some(at) => at,
             None => {
-                let block = self.arena.tail(self.walk.advance(|leaf| leaf::len(self.arena, leaf))?);
+                let block = bytes_of(self.arena, self.walk.advance(|leaf| leaf::len(self.arena, leaf))?);
                 self.leaf = Some((block, Head::of(block)));
                 self.walk.place()?
             }

@@ -17,6 +17,7 @@ pub(super) use self::walk::Walk;
 use super::Full;
 use super::owned::Owned;
 use super::word::put_u16;
+use crate::tree::block::{bytes_of, bytes_of_mut};
 
 /// Where a leaf hangs: the inner nodes from the root down and the child taken in each.
 #[derive(Clone, Copy, Debug)]
@@ -133,7 +134,7 @@ impl<const K: usize> Spine<K> {
         let mut levels = usize::from(self.height);
         while levels > 0 {
             levels -= 1;
-            let block = arena.tail(child);
+            let block = bytes_of(arena, child);
             let node = Node::of(block);
             let at = node.route::<K>(block, high, &mut low, |leaf| tie(leftmost(arena, leaf, levels)));
             pass(child, at);
@@ -147,7 +148,7 @@ impl<const K: usize> Spine<K> {
         let mut path = Path::ROOT;
         let mut child = self.root;
         while path.depth < self.height as usize {
-            let block = arena.tail(child);
+            let block = bytes_of(arena, child);
             let node = Node::of(block);
             let at = choose(block, node);
             path.push(child, at);
@@ -161,7 +162,7 @@ impl<const K: usize> Spine<K> {
     pub(super) fn entries_before(&self, arena: &Arena, path: &Path) -> u64 {
         let mut sum = 0;
         for level in 0..path.depth {
-            let block = arena.tail(path.nodes[level]);
+            let block = bytes_of(arena, path.nodes[level]);
             sum += Node::of(block).entries_below(block, path.at[level] as usize);
         }
         sum
@@ -170,7 +171,7 @@ impl<const K: usize> Spine<K> {
     /// The leaf beside that of `path` under the same parent, with its path; `after` or before it.
     pub(super) fn sibling(&self, arena: &Arena, path: &Path, side: Side) -> Option<(Handle, Path)> {
         let level = path.depth.checked_sub(1)?;
-        let block = arena.tail(path.nodes[level]);
+        let block = bytes_of(arena, path.nodes[level]);
         let node = Node::of(block);
         let at = side.of(path.at[level] as usize, node.len)?;
         let mut beside = *path;
@@ -181,14 +182,14 @@ impl<const K: usize> Spine<K> {
     /// Whether the leaf of `path` is the last one.
     pub(super) fn is_last(&self, arena: &Arena, path: &Path) -> bool {
         (0..path.depth)
-            .all(|level| path.at[level] as usize + 1 == Node::of(arena.tail(path.nodes[level])).len)
+            .all(|level| path.at[level] as usize + 1 == Node::of(bytes_of(arena, path.nodes[level])).len)
     }
 
     /// Counts entries that came to (or, negative, left) the leaf of `path`.
     #[inline]
     pub(super) fn adjust(&mut self, arena: &mut Arena, path: &Path, delta: i64) {
         for level in 0..path.depth {
-            let block = arena.tail_mut(path.nodes[level]);
+            let block = bytes_of_mut(arena, path.nodes[level]);
             let node = Node::of(block);
             let at = path.at[level] as usize;
             let entries = i64::from(node.entries(block, at)) + delta;
@@ -202,7 +203,7 @@ impl<const K: usize> Spine<K> {
         match path.depth.checked_sub(1) {
             None => self.root = leaf,
             Some(level) => {
-                let block = arena.tail_mut(path.nodes[level]);
+                let block = bytes_of_mut(arena, path.nodes[level]);
                 Node::of(block).set_child(block, path.at[level] as usize, leaf);
             }
         }
@@ -224,7 +225,7 @@ impl<const K: usize> Spine<K> {
         let mut grown = Branch { key: right_key, child: right.block, entries: right.entries };
         let mut total = left.entries;
         if path.depth > 0 {
-            let bottom = arena.tail(path.nodes[path.depth - 1]);
+            let bottom = bytes_of(arena, path.nodes[path.depth - 1]);
             let old = Node::of(bottom).entries(bottom, path.at[path.depth - 1] as usize);
             let delta = i64::from(left.entries) + i64::from(right.entries) - i64::from(old);
             self.adjust(arena, path, delta);
@@ -235,29 +236,29 @@ impl<const K: usize> Spine<K> {
         for level in (0..path.depth).rev() {
             let at = path.at[level] as usize + 1;
             let node_at = path.nodes[level];
-            let node = Node::of(arena.tail(node_at));
+            let node = Node::of(bytes_of(arena, node_at));
             if node.len < LEN_MAX {
                 let node_at = if node.len < node.cap {
                     node_at
                 } else {
                     self.enlarge(arena, owned, path, level, &mut spare)
                 };
-                let block = arena.tail_mut(node_at);
+                let block = bytes_of_mut(arena, node_at);
                 Node::of(block).insert::<K>(block, at, grown);
                 return Ok(());
             }
             let fresh = spare.take();
             let keep = if appending { node.len } else { node.len / 2 };
             grown = divide::<K>(arena, node_at, fresh, keep, at, grown);
-            let block = arena.tail(node_at);
+            let block = bytes_of(arena, node_at);
             total = Node::of(block).total(block);
             if level > 0 {
-                let above = arena.tail_mut(path.nodes[level - 1]);
+                let above = bytes_of_mut(arena, path.nodes[level - 1]);
                 Node::of(above).set_entries(above, path.at[level - 1] as usize, total);
             }
         }
         let root = spare.take();
-        let block = arena.tail_mut(root);
+        let block = bytes_of_mut(arena, root);
         Node::write_head(block, 0, CAPS[0]);
         let first = Branch { key: 0, child: self.root, entries: total };
         Node::of(block).insert::<K>(block, 0, first);
@@ -268,7 +269,7 @@ impl<const K: usize> Spine<K> {
     }
 
     fn adjust_bottom(&mut self, arena: &mut Arena, path: &Path, entries: u32) {
-        let block = arena.tail_mut(path.nodes[path.depth - 1]);
+        let block = bytes_of_mut(arena, path.nodes[path.depth - 1]);
         Node::of(block).set_entries(block, path.at[path.depth - 1] as usize, entries);
     }
 
@@ -282,7 +283,7 @@ impl<const K: usize> Spine<K> {
         spare: &mut Spare,
     ) -> Handle {
         let (old, fresh) = (path.nodes[level], spare.take());
-        let node = Node::of(arena.tail(old));
+        let node = Node::of(bytes_of(arena, old));
         let (from, to) = arena.two_mut(old, fresh);
         Node::write_head(to, 0, node.cap_after());
         move_branches::<K>(from, 0, node.len, to);
@@ -295,7 +296,7 @@ impl<const K: usize> Spine<K> {
         match level.checked_sub(1) {
             None => self.root = node,
             Some(above) => {
-                let block = arena.tail_mut(path.nodes[above]);
+                let block = bytes_of_mut(arena, path.nodes[above]);
                 Node::of(block).set_child(block, path.at[above] as usize, node);
             }
         }
@@ -311,7 +312,7 @@ impl<const K: usize> Spine<K> {
                 return;
             }
             level -= 1;
-            let block = arena.tail_mut(path.nodes[level]);
+            let block = bytes_of_mut(arena, path.nodes[level]);
             let node = Node::of(block);
             if node.len > 1 {
                 node.remove::<K>(block, path.at[level] as usize);
@@ -327,25 +328,25 @@ impl<const K: usize> Spine<K> {
 
     /// Joins the node of `level` with one beside it when both are nearly empty.
     fn merge(&mut self, arena: &mut Arena, owned: &mut Owned, path: &Path, level: usize) {
-        let len = Node::of(arena.tail(path.nodes[level])).len;
+        let len = Node::of(bytes_of(arena, path.nodes[level])).len;
         if len >= LEN_LOW {
             return;
         }
         let (parent, at) = (path.nodes[level - 1], path.at[level - 1] as usize);
-        let above = Node::of(arena.tail(parent));
+        let above = Node::of(bytes_of(arena, parent));
         for left in [Some(at), at.checked_sub(1)].into_iter().flatten() {
             if left + 1 >= above.len {
                 continue;
             }
-            let block = arena.tail(parent);
+            let block = bytes_of(arena, parent);
             let pair = [above.child(block, left), above.child(block, left + 1)];
-            let lens = pair.map(|node| Node::of(arena.tail(node)).len);
+            let lens = pair.map(|node| Node::of(bytes_of(arena, node)).len);
             if lens[0] + lens[1] > LEN_JOINED {
                 continue;
             }
             // Joining only saves memory, so a full arena is no error here.
             let Ok(fresh) = owned.alloc(arena, Node::bytes::<K>(LEN_JOINED)) else { return };
-            let key = above.key::<K>(arena.tail(parent), left + 1);
+            let key = above.key::<K>(bytes_of(arena, parent), left + 1);
             for (node, len) in pair.into_iter().zip(lens) {
                 let (from, to) = arena.two_mut(node, fresh);
                 if node == pair[0] {
@@ -358,10 +359,10 @@ impl<const K: usize> Spine<K> {
                 owned.free(arena, node);
             }
             let entries = {
-                let b = arena.tail(fresh);
+                let b = bytes_of(arena, fresh);
                 Node::of(b).total(b)
             };
-            let block = arena.tail_mut(parent);
+            let block = bytes_of_mut(arena, parent);
             above.set_child(block, left, fresh);
             above.set_entries(block, left, entries);
             above.remove::<K>(block, left + 1);
@@ -371,7 +372,7 @@ impl<const K: usize> Spine<K> {
 
     fn lower_root(&mut self, arena: &mut Arena, owned: &mut Owned) {
         while self.height > 0 {
-            let block = arena.tail(self.root);
+            let block = bytes_of(arena, self.root);
             let node = Node::of(block);
             if node.len > 1 {
                 return;
@@ -390,7 +391,7 @@ impl<const K: usize> Spine<K> {
         }
         let (leaf, path) = self.last(arena);
         for level in (0..path.depth).rev() {
-            let block = arena.tail_mut(path.nodes[level]);
+            let block = bytes_of_mut(arena, path.nodes[level]);
             let node = Node::of(block);
             if node.len > 1 {
                 put_u16(block, 0, node.len - 1);
@@ -414,7 +415,7 @@ impl<const K: usize> Spine<K> {
             if height == 0 {
                 return u64::from(leaf(at));
             }
-            let block = arena.tail(at);
+            let block = bytes_of(arena, at);
             let node = Node::of(block);
             assert!(node.len > 0 && node.len <= node.cap);
             let mut sum = 0;
@@ -459,7 +460,7 @@ pub(super) struct Leaf {
 fn leftmost(arena: &Arena, node: Handle, levels: usize) -> Handle {
     let mut child = node;
     for _ in 0..levels {
-        let block = arena.tail(child);
+        let block = bytes_of(arena, child);
         child = Node::of(block).child(block, 0);
     }
     child

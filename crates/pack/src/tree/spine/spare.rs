@@ -5,6 +5,7 @@ use darter_slab::{Arena, Handle};
 use super::node::{CAP_DIVIDED, CAPS, LEN_MAX, Node};
 use super::{HEIGHT_MAX, Path};
 use crate::tree::Full;
+use crate::tree::block::bytes_of;
 use crate::tree::owned::Owned;
 
 /// The blocks a split will need, taken before anything is changed. In the order of use, bottom first.
@@ -24,7 +25,7 @@ impl Spare {
         let mut len = 0;
         let mut grows_root = true;
         for level in (0..path.depth).rev() {
-            let node = Node::of(arena.tail(path.nodes[level]));
+            let node = Node::of(bytes_of(arena, path.nodes[level]));
             let cap = if node.len == LEN_MAX { CAP_DIVIDED } else { node.cap_after() };
             if node.len < LEN_MAX {
                 grows_root = false;

@@ -4,6 +4,7 @@ use darter_slab::{Arena, Handle};
 
 use super::{Node, Path, Spine};
 use crate::tree::Direction;
+use crate::tree::block::bytes_of;
 
 impl<const K: usize> Spine<K> {
     /// Moves `path` to the next leaf. `None` at the end, and `path` is then of no use.
@@ -26,13 +27,13 @@ impl<const K: usize> Spine<K> {
         while path.depth > 0 {
             path.depth -= 1;
             let node_at = path.nodes[path.depth];
-            let block = arena.tail(node_at);
+            let block = bytes_of(arena, node_at);
             let node = Node::of(block);
             let Some(at) = sideways(path.at[path.depth] as usize, node.len) else { continue };
             path.push(node_at, at);
             let mut child = node.child(block, at);
             while path.depth < self.height as usize {
-                let block = arena.tail(child);
+                let block = bytes_of(arena, child);
                 let node = Node::of(block);
                 let at = edge(node.len);
                 path.push(child, at);

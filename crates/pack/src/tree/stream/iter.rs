@@ -5,6 +5,7 @@ use darter_slab::Arena;
 use super::leaf::{self, Head};
 use super::{Entry, StreamId, StreamLog};
 use crate::tree::Direction;
+use crate::tree::block::bytes_of;
 use crate::tree::spine::Walk;
 
 /// Entries in order; made by [`StreamLog::iter`].
@@ -23,7 +24,7 @@ impl StreamLog {
             Iter { log: self, arena, walk: Walk::nowhere(&self.spine, arena, direction), leaf: None };
         if rank < self.len {
             let (leaf, path, at) = self.spine.by_rank(arena, rank);
-            let block = arena.tail(leaf);
+            let block = bytes_of(arena, leaf);
             let head = Head::of(block);
             iter.walk.begin(path, at, head.len);
             iter.leaf = Some((block, head));
@@ -59,7 +60,7 @@ impl<'a> Iterator for Iter<'a> {
         let at = match self.walk.place() {
             Some(at) => at,
             None => {
-                let block = self.arena.tail(self.walk.advance(|leaf| leaf::len(self.arena, leaf))?);
+                let block = bytes_of(self.arena, self.walk.advance(|leaf| leaf::len(self.arena, leaf))?);
                 self.leaf = Some((block, Head::of(block)));
                 self.walk.place()?
             }

@@ -12,6 +12,7 @@ use darter_slab::{Arena, Handle};
 
 use super::StreamId;
 use crate::tree::Full;
+use crate::tree::block::{bytes_of, bytes_of_mut};
 use crate::tree::owned::Owned;
 use crate::tree::word::{get_u16, get_u64, get_wide, mask, put_u16, put_u64, put_wide, width};
 
@@ -228,7 +229,7 @@ pub(super) fn begin(
         used: names_bytes,
         room: names_bytes + left - cap * stride,
     };
-    head.write(arena.tail_mut(leaf));
+    head.write(bytes_of_mut(arena, leaf));
     Ok((leaf, head.bodies_at()))
 }
 
@@ -241,7 +242,7 @@ pub(super) fn rebuild(
     id: Option<StreamId>,
     spare: usize,
 ) -> Result<Handle, Full> {
-    let first = Head::of(arena.tail(leaves[0]));
+    let first = Head::of(bytes_of(arena, leaves[0]));
     let (mut low, mut high) = ([u64::MAX; 2], [0; 2]);
     let (mut len, mut used) = (0, first.names_bytes);
     let mut note = |id: StreamId| {
@@ -251,7 +252,7 @@ pub(super) fn rebuild(
         }
     };
     for &leaf in leaves {
-        let block = arena.tail(leaf);
+        let block = bytes_of(arena, leaf);
         let head = Head::of(block);
         (0..head.len).for_each(|at| note(head.id(block, at)));
         len += head.len;
@@ -281,11 +282,11 @@ pub(super) fn rebuild(
             }
         }
     }
-    debug_assert_eq!(Head::of(arena.tail(leaf)).len, len);
+    debug_assert_eq!(Head::of(bytes_of(arena, leaf)).len, len);
     Ok(leaf)
 }
 
 /// Number of entries of a leaf.
 pub(super) fn len(arena: &Arena, leaf: Handle) -> usize {
-    get_u16(arena.tail(leaf), 0)
+    get_u16(bytes_of(arena, leaf), 0)
 }

@@ -19,6 +19,7 @@ use super::owned::Owned;
 use super::spine::{Leaf, Path, Side, Spine};
 use super::{Direction, Full};
 use crate::spill::Spill;
+use crate::tree::block::{bytes_of, bytes_of_mut};
 
 pub use body::Fields;
 pub use iter::Iter;
@@ -112,7 +113,7 @@ impl StreamLog {
             return None;
         }
         let (leaf, _, at) = self.locate(arena, id);
-        let block = arena.tail(leaf);
+        let block = bytes_of(arena, leaf);
         let head = Head::of(block);
         (at < head.len && head.id(block, at) == id).then(|| self.entry(arena, block, &head, at))
     }
@@ -136,7 +137,7 @@ impl StreamLog {
         let plan = Plan::of(pairs.clone());
         let tail = (!self.spine.is_empty()).then(|| self.spine.last(arena));
         if let Some((leaf, _)) = tail {
-            let block = arena.tail(leaf);
+            let block = bytes_of(arena, leaf);
             let head = Head::of(block);
             if head.id(block, head.len - 1) >= id {
                 return Ok(false);
@@ -167,7 +168,7 @@ impl StreamLog {
             return false;
         }
         let (leaf, path, at) = self.locate(arena, id);
-        let block = arena.tail(leaf);
+        let block = bytes_of(arena, leaf);
         let head = Head::of(block);
         if at == head.len || head.id(block, at) != id {
             return false;
@@ -221,7 +222,7 @@ impl StreamLog {
     fn locate(&self, arena: &Arena, id: StreamId) -> (Handle, Path, usize) {
         // Ids are unique, so a leaf whose bound is the id is the one.
         let (leaf, path) = self.spine.by_key(arena, id.ms, || id.seq, |_| Ordering::Greater);
-        let block = arena.tail(leaf);
+        let block = bytes_of(arena, leaf);
         let at = Head::of(block).below(block, id);
         (leaf, path, at)
     }
@@ -246,13 +247,13 @@ impl StreamLog {
     where
         P: Iterator<Item = (&'a [u8], &'a [u8])> + Clone,
     {
-        let block = arena.tail(leaf);
+        let block = bytes_of(arena, leaf);
         let head = Head::of(block);
         let shares =
             far.is_none() && body::shares(head.shared(block), head.names, pairs.clone(), arena, &self.spill);
         let bytes = far.map_or_else(|| plan.bytes(shares), <[u8]>::len);
         let mut home = leaf;
-        let mut start = leaf::push(arena.tail_mut(leaf), id, bytes);
+        let mut start = leaf::push(bytes_of_mut(arena, leaf), id, bytes);
         if start.is_none() {
             let wanted = head.bytes_with(id, bytes);
             if wanted > leaf::BYTES_MAX * 15 / 16 {
@@ -261,7 +262,7 @@ impl StreamLog {
             let spare = if self.spine.is_single() { wanted / 2 + 2 * bytes } else { leaf::BYTES_MAX };
             home =
                 leaf::rebuild(arena, &mut self.owned, &[leaf], Some(id), spare.max(wanted - head.bytes()))?;
-            start = leaf::push(arena.tail_mut(home), id, bytes);
+            start = leaf::push(bytes_of_mut(arena, home), id, bytes);
             if start.is_none() {
                 // The rounding of the room to entries went against this one.
                 self.owned.free(arena, home);
@@ -271,7 +272,7 @@ impl StreamLog {
             self.owned.free(arena, leaf);
         }
         self.spine.adjust(arena, &path, 1);
-        write_body(&mut arena.tail_mut(home)[start.unwrap_or(0)..], plan, far, shares, pairs);
+        write_body(&mut bytes_of_mut(arena, home)[start.unwrap_or(0)..], plan, far, shares, pairs);
         Ok(())
     }
 
@@ -305,7 +306,7 @@ impl StreamLog {
                 }
             }
         }
-        let block = arena.tail_mut(fresh);
+        let block = bytes_of_mut(arena, fresh);
         body::write_names(&mut block[names_at..names_at + names.1], pairs.clone().take(names.0));
         let start = leaf::push(block, id, body);
         debug_assert!(start.is_some(), "a leaf has the room it was begun with");
@@ -315,7 +316,7 @@ impl StreamLog {
 
     /// The leaf in a block of just its size, the old block freed; the same leaf when there is little to gain.
     fn tightened(&mut self, arena: &mut Arena, leaf: Handle) -> Handle {
-        let bytes = Head::of(arena.tail(leaf)).bytes();
+        let bytes = Head::of(bytes_of(arena, leaf)).bytes();
         if Arena::fits(bytes) >= arena.size(leaf) {
             return leaf;
         }
@@ -332,10 +333,10 @@ impl StreamLog {
     /// Takes entries `from..to` of a leaf out, and the leaf when it is left with none or few.
     fn remove_run(&mut self, arena: &mut Arena, leaf: Handle, path: &Path, from: usize, to: usize) {
         self.release_run(arena, leaf, from, to);
-        leaf::remove(arena.tail_mut(leaf), from, to);
+        leaf::remove(bytes_of_mut(arena, leaf), from, to);
         self.len -= (to - from) as u64;
         self.spine.adjust(arena, path, -((to - from) as i64));
-        let head = Head::of(arena.tail(leaf));
+        let head = Head::of(bytes_of(arena, leaf));
         if head.len == 0 {
             self.spine.remove(arena, &mut self.owned, path, 0);
             self.owned.free(arena, leaf);
@@ -358,7 +359,7 @@ impl StreamLog {
                 Side::After => ([leaf, other], [path, &beside]),
                 Side::Before => ([other, leaf], [&beside, path]),
             };
-            let blocks = pair.map(|leaf| arena.tail(leaf));
+            let blocks = pair.map(|leaf| bytes_of(arena, leaf));
             let heads = blocks.map(Head::of);
             let same =
                 heads[0].names == heads[1].names && heads[0].shared(blocks[0]) == heads[1].shared(blocks[1]);
@@ -382,7 +383,7 @@ impl StreamLog {
     fn release_run(&mut self, arena: &mut Arena, leaf: Handle, from: usize, to: usize) -> usize {
         let mut released = 0;
         for at in from..to {
-            let block = arena.tail(leaf);
+            let block = bytes_of(arena, leaf);
             let body = Head::of(block).body(block, at);
             if body::holds(body) {
                 let body = body.to_vec();

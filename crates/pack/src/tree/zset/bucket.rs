@@ -7,6 +7,7 @@
 use darter_slab::{Arena, Handle};
 
 use crate::tree::Full;
+use crate::tree::block::bytes_of_mut;
 use crate::tree::owned::Owned;
 use crate::tree::word::{find_u32, get_u16, get_u32, put_u16, put_u32};
 
@@ -40,7 +41,7 @@ impl Bucket {
         let bytes = if bytes > 256 { bytes.next_multiple_of(64) } else { bytes };
         let block = owned.alloc(arena, bytes)?;
         let cap = (arena.size(block) - HEAD) / 8;
-        let bytes = arena.tail_mut(block);
+        let bytes = bytes_of_mut(arena, block);
         bytes[0] = BUCKET;
         bytes[1] = shared as u8;
         put_u16(bytes, 2, 0);

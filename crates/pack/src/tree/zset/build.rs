@@ -8,6 +8,7 @@ use super::leaf::{HEAD, Head, LEN_MAX, Members, ROOM_MAX, SIGN, Scores};
 use super::member::New;
 use super::score::{is_negative_zero, ord};
 use crate::entry;
+use crate::tree::block::{bytes_of, bytes_of_mut};
 use crate::tree::owned::Owned;
 use crate::tree::word::{differences, get_wide, least_and_most, mask, put_wide, width};
 use crate::tree::{Full, LEAF_BYTES_MAX, leaf_bytes};
@@ -73,7 +74,7 @@ impl Shape {
         let mut seen = Seen::default();
         for part in parts {
             match *part {
-                Part::Run(leaf, from, to) if from < to => seen.run(arena.tail(leaf), from, to),
+                Part::Run(leaf, from, to) if from < to => seen.run(bytes_of(arena, leaf), from, to),
                 Part::Run(..) => {}
                 Part::One(value, new) => {
                     seen.score(ord(value));
@@ -127,10 +128,10 @@ impl Shape {
             Members::Slots { room, .. } => Members::Slots { used: 0, room },
             ints => ints,
         };
-        Head { len: 0, members: empty, ..head }.write(arena.tail_mut(leaf));
+        Head { len: 0, members: empty, ..head }.write(bytes_of_mut(arena, leaf));
         for part in parts {
             match *part {
-                Part::One(value, new) => append(arena.tail_mut(leaf), value, new),
+                Part::One(value, new) => append(bytes_of_mut(arena, leaf), value, new),
                 Part::Run(source, from, to) if from < to => {
                     let (old, fresh) = arena.two_mut(source, leaf);
                     copy(old, from, to, fresh);
@@ -138,7 +139,7 @@ impl Shape {
                 Part::Run(..) => {}
             }
         }
-        debug_assert_eq!(Head::of(arena.tail(leaf)).len, self.len);
+        debug_assert_eq!(Head::of(bytes_of(arena, leaf)).len, self.len);
         Ok(leaf)
     }
 }
@@ -183,7 +184,7 @@ pub(super) fn enlarge(
     code: usize,
     slack: Slack,
 ) -> Result<Handle, Full> {
-    let old_head = Head::of(arena.tail(leaf));
+    let old_head = Head::of(bytes_of(arena, leaf));
     let mut wanted = old_head;
     wanted.len += 1;
     if let Members::Slots { used, .. } = &mut wanted.members {
@@ -304,7 +305,7 @@ fn code_bytes(arena: &Arena, part: &Part<'_>) -> usize {
     match *part {
         Part::One(_, new) => new.len(),
         Part::Run(leaf, from, to) if from < to => {
-            let block = arena.tail(leaf);
+            let block = bytes_of(arena, leaf);
             let head = Head::of(block);
             match head.members {
                 Members::Slots { .. } => (from..to).map(|at| entry::size(head.code(block, at))).sum(),

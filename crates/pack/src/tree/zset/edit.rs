@@ -10,6 +10,7 @@ use super::score::ord;
 use super::{Place, Zset};
 use crate::decimal::Digits;
 use crate::entry::{self, Item};
+use crate::tree::block::{bytes_of, bytes_of_mut};
 use crate::tree::spine::Path;
 use crate::tree::{Direction, Full};
 
@@ -44,7 +45,7 @@ impl Zset {
             }
             return Ok(Change { old: None, new: wanted });
         };
-        let block = arena.tail(place.leaf);
+        let block = bytes_of(arena, place.leaf);
         let old = Head::of(block).score(block, place.at);
         let wanted = decide(Some(old));
         if let Some(score) = wanted
@@ -69,7 +70,7 @@ impl Zset {
     /// Takes `member` out; returns its score. Cost: as [`Zset::update`].
     pub fn remove(&mut self, arena: &mut Arena, hasher: &KeyHasher, member: Item<'_>) -> Option<f64> {
         let place = self.find(arena, &New::of(member), || member::hash(hasher, member))?;
-        let block = arena.tail(place.leaf);
+        let block = bytes_of(arena, place.leaf);
         let score = Head::of(block).score(block, place.at);
         let (leaf, path) = self.route(arena, ord(score), member);
         debug_assert_eq!(leaf, place.leaf);
@@ -94,7 +95,7 @@ impl Zset {
             Direction::Up => self.spine.first(arena),
             Direction::Down => self.spine.last(arena),
         };
-        let block = arena.tail(leaf);
+        let block = bytes_of(arena, leaf);
         let head = Head::of(block);
         let at = if from == Direction::Up { 0 } else { head.len - 1 };
         emit(head.member(block, at, arena, &self.spill), head.score(block, at));
@@ -160,9 +161,9 @@ impl Zset {
             let hash = hash.unwrap_or_else(|| member::hash(hasher, new.item));
             self.index.insert(arena, &mut self.owned, hash, id).inspect_err(|_| {
                 let (leaf, path) = self.route(arena, ord(score), new.item);
-                let block = arena.tail(leaf);
+                let block = bytes_of(arena, leaf);
                 let at = Head::of(block).before(block, ord(score), new.item, arena, &self.spill);
-                leaf::remove(arena.tail_mut(leaf), at);
+                leaf::remove(bytes_of_mut(arena, leaf), at);
                 self.spine.adjust(arena, &path, -1);
                 self.settle(arena, hasher, leaf, &path);
             })
@@ -185,21 +186,21 @@ impl Zset {
         score: f64,
     ) -> Result<(), Full> {
         let Place { leaf, at } = place;
-        let block = arena.tail(leaf);
+        let block = bytes_of(arena, leaf);
         let head = Head::of(block);
         let before = head.before(block, ord(score), new.item, arena, &self.spill);
         // Among the others of the leaf.
         let to = before - usize::from(before > at);
         let stays = self.spine.is_single() || (to > 0 && to + 1 < head.len);
-        if stays && to == at && leaf::set_score(arena.tail_mut(leaf), at, score) {
+        if stays && to == at && leaf::set_score(bytes_of_mut(arena, leaf), at, score) {
             return Ok(());
         }
         let new = match head.members {
-            Members::Slots { .. } => new.keeping(head.code(arena.tail(leaf), at)),
+            Members::Slots { .. } => new.keeping(head.code(bytes_of(arena, leaf), at)),
             Members::Ints { .. } => new,
         };
         if stays && head.scores.holds(score) {
-            let block = arena.tail_mut(leaf);
+            let block = bytes_of_mut(arena, leaf);
             leaf::remove(block, at);
             let moved = leaf::insert(block, to, score, &new);
             debug_assert!(moved, "there is the room the entry had");
@@ -223,12 +224,12 @@ impl Zset {
     ) -> Result<(), Full> {
         let (leaf, path) = self.route(arena, ord(old), new.item);
         let id = leaf::id(arena, leaf);
-        leaf::remove(arena.tail_mut(leaf), at);
+        leaf::remove(bytes_of_mut(arena, leaf), at);
         self.spine.adjust(arena, &path, -1);
         let target = match self.place(arena, hasher, new, score) {
             Ok(target) => target,
             Err(full) => {
-                let back = leaf::insert(arena.tail_mut(leaf), at, old, new);
+                let back = leaf::insert(bytes_of_mut(arena, leaf), at, old, new);
                 debug_assert!(back, "there is the room the entry had");
                 self.spine.adjust(arena, &path, 1);
                 return Err(full);
@@ -257,21 +258,21 @@ impl Zset {
         let id = leaf::id(arena, leaf);
         if !self.index.is_empty() {
             for at in from..to {
-                let block = arena.tail(leaf);
+                let block = bytes_of(arena, leaf);
                 let hash = member::hash(hasher, Head::of(block).member(block, at, arena, &self.spill));
                 self.index.remove(arena, &mut self.owned, hash, id);
             }
         }
         if !self.expiries.is_none() {
             for at in from..to {
-                let block = arena.tail(leaf);
+                let block = bytes_of(arena, leaf);
                 let member = Head::of(block).member(block, at, arena, &self.spill);
                 self.expiries.remove(member.text(&mut Digits::new()));
             }
         }
         self.release_run(arena, leaf, from, to);
         for at in (from..to).rev() {
-            leaf::remove(arena.tail_mut(leaf), at);
+            leaf::remove(bytes_of_mut(arena, leaf), at);
         }
         self.len -= (to - from) as u64;
         self.spine.adjust(arena, path, -((to - from) as i64));
@@ -280,11 +281,11 @@ impl Zset {
 
     /// Frees what entries `from..to` of a leaf hold out of line; returns how many did.
     fn release_run(&mut self, arena: &mut Arena, leaf: Handle, from: usize, to: usize) -> usize {
-        let head = Head::of(arena.tail(leaf));
+        let head = Head::of(bytes_of(arena, leaf));
         let Members::Slots { .. } = head.members else { return 0 };
         let mut released = 0;
         for at in from..to {
-            if let Some(block) = entry::release(head.code(arena.tail(leaf), at), &mut self.spill) {
+            if let Some(block) = entry::release(head.code(bytes_of(arena, leaf), at), &mut self.spill) {
                 self.owned.free(arena, block);
                 released += 1;
             }

@@ -8,6 +8,7 @@ use super::build::{Part, Shape, Slack, cut, enlarge};
 use super::leaf::{self, Head, LEN_MAX};
 use super::member::{self, New};
 use super::score::ord;
+use crate::tree::block::{bytes_of, bytes_of_mut};
 use crate::tree::spine::{Leaf, Path, Side};
 use crate::tree::{Full, LEAF_BYTES_MAX};
 
@@ -29,10 +30,10 @@ impl Zset {
             return Ok(0);
         }
         let (leaf, path) = self.route(arena, ord(score), new.item);
-        let block = arena.tail(leaf);
+        let block = bytes_of(arena, leaf);
         let head = Head::of(block);
         let at = head.before(block, ord(score), new.item, arena, &self.spill);
-        if leaf::insert(arena.tail_mut(leaf), at, score, new) {
+        if leaf::insert(bytes_of_mut(arena, leaf), at, score, new) {
             self.spine.adjust(arena, &path, 1);
             return Ok(head.id);
         }
@@ -41,7 +42,7 @@ impl Zset {
         let larger = head.bytes_with(new);
         let fresh = if head.would_accept(score, new) && head.len < LEN_MAX && larger <= LEAF_BYTES_MAX {
             let fresh = enlarge(arena, &mut self.owned, leaf, new.len(), slack)?;
-            let added = leaf::insert(arena.tail_mut(fresh), at, score, new);
+            let added = leaf::insert(bytes_of_mut(arena, fresh), at, score, new);
             debug_assert!(added, "a larger block has the room");
             fresh
         } else {
@@ -112,7 +113,7 @@ impl Zset {
                 return Err(full);
             }
         };
-        let block = arena.tail(right);
+        let block = bytes_of(arena, right);
         let head = Head::of(block);
         let prefix = member::prefix(head.member(block, 0, arena, &self.spill));
         let key = u128::from(head.ord(block, 0)) << 64 | u128::from(prefix);
@@ -132,14 +133,14 @@ impl Zset {
         let (leaf, _) = self.spine.first(arena);
         let id = self.ids.add(arena, &mut self.owned, leaf)?;
         for at in 0..leaf::len(arena, leaf) {
-            let block = arena.tail(leaf);
+            let block = bytes_of(arena, leaf);
             let hash = member::hash(hasher, Head::of(block).member(block, at, arena, &self.spill));
             if let Err(full) = self.index.insert(arena, &mut self.owned, hash, id) {
                 self.stop_index(arena);
                 return Err(full);
             }
         }
-        leaf::set_id(arena.tail_mut(leaf), id);
+        leaf::set_id(bytes_of_mut(arena, leaf), id);
         Ok(())
     }
 
@@ -159,7 +160,7 @@ impl Zset {
         id: u32,
         other: u32,
     ) {
-        let block = arena.tail(leaf);
+        let block = bytes_of(arena, leaf);
         let hash = member::hash(hasher, Head::of(block).member(block, at, arena, &self.spill));
         self.index.replace(arena, hash, id, other);
     }
@@ -176,7 +177,7 @@ impl Zset {
 
     /// Puts a leaf that entries have left in order: frees it when it is empty, joins it with another, or shrinks it.
     pub(super) fn settle(&mut self, arena: &mut Arena, hasher: &KeyHasher, leaf: Handle, path: &Path) {
-        let head = Head::of(arena.tail(leaf));
+        let head = Head::of(bytes_of(arena, leaf));
         if head.len == 0 {
             self.spine.remove(arena, &mut self.owned, path, 0);
             if !self.index.is_empty() {
@@ -208,7 +209,7 @@ impl Zset {
                 Side::After => ([leaf, other], [path, &beside]),
                 Side::Before => ([other, leaf], [&beside, path]),
             };
-            let heads = pair.map(|leaf| Head::of(arena.tail(leaf)));
+            let heads = pair.map(|leaf| Head::of(bytes_of(arena, leaf)));
             let lens = heads.map(|head| head.len);
             // A rough look first: the exact one passes over all entries.
             let bytes = heads[0].bytes() + heads[1].bytes();

@@ -3,6 +3,7 @@
 use darter_slab::{Arena, Handle};
 
 use crate::tree::Full;
+use crate::tree::block::{bytes_of, bytes_of_mut};
 use crate::tree::owned::Owned;
 use crate::tree::word::{get_u32, put_u32};
 
@@ -24,14 +25,14 @@ impl Ids {
     #[inline]
     pub(super) fn get(&self, arena: &Arena, id: u32) -> Handle {
         let (chunk, at) = self.place(arena, id);
-        Handle::from_raw(get_u32(arena.tail(chunk), at))
+        Handle::from_raw(get_u32(bytes_of(arena, chunk), at))
     }
 
     /// Points an id in use to another leaf.
     #[inline]
     pub(super) fn set(&mut self, arena: &mut Arena, id: u32, leaf: Handle) {
         let (chunk, at) = self.place(arena, id);
-        put_u32(arena.tail_mut(chunk), at, leaf.raw());
+        put_u32(bytes_of_mut(arena, chunk), at, leaf.raw());
     }
 
     /// A new id for a leaf. Errors: nothing is changed.
@@ -39,8 +40,8 @@ impl Ids {
         if self.free != NONE {
             let id = self.free;
             let (chunk, at) = self.place(arena, id);
-            self.free = get_u32(arena.tail(chunk), at);
-            put_u32(arena.tail_mut(chunk), at, leaf.raw());
+            self.free = get_u32(bytes_of(arena, chunk), at);
+            put_u32(bytes_of_mut(arena, chunk), at, leaf.raw());
             return Ok(id);
         }
         self.make_room(arena, owned)?;
@@ -53,14 +54,14 @@ impl Ids {
     /// Takes an id back.
     pub(super) fn remove(&mut self, arena: &mut Arena, id: u32) {
         let (chunk, at) = self.place(arena, id);
-        put_u32(arena.tail_mut(chunk), at, self.free);
+        put_u32(bytes_of_mut(arena, chunk), at, self.free);
         self.free = id;
     }
 
     /// Gives every block back. Cost: one block per 4,096 ids.
     pub(super) fn clear(&mut self, arena: &mut Arena, owned: &mut Owned) {
         for chunk in 0..self.made.div_ceil(CHUNK_IDS) {
-            let block = Handle::from_raw(get_u32(arena.tail(self.directory), 4 * chunk as usize));
+            let block = Handle::from_raw(get_u32(bytes_of(arena, self.directory), 4 * chunk as usize));
             owned.free(arena, block);
         }
         if !self.directory.is_none() {
@@ -72,7 +73,7 @@ impl Ids {
     #[inline(always)]
     fn place(&self, arena: &Arena, id: u32) -> (Handle, usize) {
         debug_assert!(id < self.made);
-        let directory = arena.tail(self.directory);
+        let directory = bytes_of(arena, self.directory);
         let chunk = get_u32(directory, 4 * (id / CHUNK_IDS) as usize);
         (Handle::from_raw(chunk), 4 * (id % CHUNK_IDS) as usize)
     }
@@ -83,18 +84,18 @@ impl Ids {
         if chunk > 0 && at == 0 {
             self.make_listed(arena, owned, chunk)?;
             let block = owned.alloc(arena, 4 * CHUNK_IDS as usize)?;
-            put_u32(arena.tail_mut(self.directory), 4 * chunk, block.raw());
+            put_u32(bytes_of_mut(arena, self.directory), 4 * chunk, block.raw());
         } else if chunk == 0 && (at == 0 || (at >= FIRST_IDS && at.is_power_of_two())) {
             // The first chunk grows with the set, the others are made whole.
             self.make_listed(arena, owned, 0)?;
             let block = owned.alloc(arena, 4 * (2 * at).max(FIRST_IDS))?;
             if at > 0 {
-                let old = Handle::from_raw(get_u32(arena.tail(self.directory), 0));
+                let old = Handle::from_raw(get_u32(bytes_of(arena, self.directory), 0));
                 let (from, to) = arena.two_mut(old, block);
                 to[..4 * at].copy_from_slice(&from[..4 * at]);
                 owned.free(arena, old);
             }
-            put_u32(arena.tail_mut(self.directory), 0, block.raw());
+            put_u32(bytes_of_mut(arena, self.directory), 0, block.raw());
         }
         Ok(())
     }

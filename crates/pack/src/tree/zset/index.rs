@@ -13,6 +13,7 @@ use darter_slab::{Arena, Handle};
 
 use super::bucket::{Bucket, HEAD};
 use crate::tree::Full;
+use crate::tree::block::{bytes_of, bytes_of_mut};
 use crate::tree::owned::Owned;
 use crate::tree::word::{find_u32, get_u16, get_u32, put_u16, put_u32};
 
@@ -59,7 +60,7 @@ impl Index {
         if self.root.is_none() {
             return None;
         }
-        let block = arena.tail(self.bucket(arena, hash));
+        let block = bytes_of(arena, self.bucket(arena, hash));
         let bucket = Bucket::of(block);
         let mut from = 0;
         loop {
@@ -76,7 +77,7 @@ impl Index {
     fn bucket(&self, arena: &Arena, hash: u32) -> Handle {
         let (mut at, mut rest) = (self.root, hash);
         loop {
-            let block = arena.tail(at);
+            let block = bytes_of(arena, at);
             if block[0] != NODE {
                 return at;
             }
@@ -97,7 +98,7 @@ impl Index {
         if self.root.is_none() {
             self.root = Bucket::alloc(arena, owned, 0, LEN_MAX / 8)?;
         }
-        while !Bucket::push(arena.tail_mut(self.bucket(arena, hash)), hash, id) {
+        while !Bucket::push(bytes_of_mut(arena, self.bucket(arena, hash)), hash, id) {
             self.make_room(arena, owned, hash)?;
         }
         Ok(())
@@ -107,7 +108,7 @@ impl Index {
     #[cold]
     fn make_room(&mut self, arena: &mut Arena, owned: &mut Owned, hash: u32) -> Result<(), Full> {
         let (block, trail) = self.walk(arena, hash);
-        let bucket = Bucket::of(arena.tail(block));
+        let bucket = Bucket::of(bytes_of(arena, block));
         if bucket.len >= LEN_MAX && bucket.shared + trail.above < 32 {
             return self.split(arena, owned, block, &trail);
         }
@@ -121,7 +122,7 @@ impl Index {
     /// Changes the id of one entry with this hash and id; there must be one.
     #[inline]
     pub(super) fn replace(&mut self, arena: &mut Arena, hash: u32, id: u32, other: u32) {
-        let bytes = arena.tail_mut(self.bucket(arena, hash));
+        let bytes = bytes_of_mut(arena, self.bucket(arena, hash));
         let bucket = Bucket::of(bytes);
         let at = bucket.position(bytes, hash, id);
         debug_assert!(at.is_some(), "every member is in the index");
@@ -133,7 +134,7 @@ impl Index {
     /// Takes one entry with this hash and id out; there must be one.
     pub(super) fn remove(&mut self, arena: &mut Arena, owned: &mut Owned, hash: u32, id: u32) {
         let (block, trail) = self.walk(arena, hash);
-        let bytes = arena.tail_mut(block);
+        let bytes = bytes_of_mut(arena, block);
         let bucket = Bucket::of(bytes);
         let at = bucket.position(bytes, hash, id);
         debug_assert!(at.is_some(), "every member is in the index");
@@ -159,7 +160,7 @@ impl Index {
             return 1 << 32;
         }
         let (block, trail) = self.walk(arena, from);
-        let bytes = arena.tail(block);
+        let bytes = bytes_of(arena, block);
         let bucket = Bucket::of(bytes);
         for at in 0..bucket.len {
             let hash = get_u32(bytes, HEAD + 4 * at);
@@ -187,7 +188,7 @@ impl Index {
         let mut parent = Handle::NONE;
         let mut block = self.root;
         loop {
-            let bytes = arena.tail(block);
+            let bytes = bytes_of(arena, block);
             let live = get_u16(bytes, 2);
             if bytes[0] == NODE && live > 0 {
                 parent = block;
@@ -200,7 +201,7 @@ impl Index {
                 self.root = Handle::NONE;
                 return;
             }
-            let bytes = arena.tail_mut(parent);
+            let bytes = bytes_of_mut(arena, parent);
             // A child node has one slot, a bucket as many as the bits it does not share leave open.
             let slots = if shared == u32::MAX { 1 } else { 1usize << (u32::from(bytes[1]) - shared) };
             let live = get_u16(bytes, 2);
@@ -216,7 +217,7 @@ impl Index {
         let mut trail = Trail { steps: [none; LEVELS_MAX], len: 0, above: 0, bits: 0 };
         let mut block = self.root;
         loop {
-            let bytes = arena.tail(block);
+            let bytes = bytes_of(arena, block);
             if bytes[0] != NODE {
                 return (block, trail);
             }
@@ -237,7 +238,7 @@ impl Index {
             return;
         };
         let Step { node, slot } = trail.steps[level];
-        let bytes = arena.tail_mut(node);
+        let bytes = bytes_of_mut(arena, node);
         let open = u32::from(bytes[1]) - shared;
         let first = slot >> open << open;
         for at in first..first + (1 << open) {
@@ -251,7 +252,7 @@ impl Index {
             None => self.root = block,
             Some(level) => {
                 let Step { node, slot } = trail.steps[level];
-                put_u32(arena.tail_mut(node), HEAD + 4 * slot, block.raw());
+                put_u32(bytes_of_mut(arena, node), HEAD + 4 * slot, block.raw());
             }
         }
     }
@@ -264,10 +265,10 @@ impl Index {
         full: Handle,
         trail: &Trail,
     ) -> Result<(), Full> {
-        let bucket = Bucket::of(arena.tail(full));
+        let bucket = Bucket::of(bytes_of(arena, full));
         let parent_bits = match trail.len {
             0 => 0,
-            len => u32::from(arena.tail(trail.steps[len - 1].node)[1]),
+            len => u32::from(bytes_of(arena, trail.steps[len - 1].node)[1]),
         };
         let branches = trail.len == 0 || (bucket.shared == parent_bits && parent_bits == BITS_MAX);
         let doubles = !branches && bucket.shared == parent_bits;
@@ -275,7 +276,7 @@ impl Index {
         // The first bit of the hash that the entries do not share yet.
         let bit = 31 - if branches { trail.bits } else { trail.above + bucket.shared };
         let ones = {
-            let bytes = arena.tail(full);
+            let bytes = bytes_of(arena, full);
             (0..bucket.len).filter(|&at| get_u32(bytes, HEAD + 4 * at) >> bit & 1 == 1).count()
         };
         let halves = [bucket.len - ones, ones].map(|len| len + len / 8 + 1);
@@ -298,12 +299,12 @@ impl Index {
             None => Handle::NONE,
         };
         for at in 0..bucket.len {
-            let bytes = arena.tail(full);
+            let bytes = bytes_of(arena, full);
             let (hash, id) = (get_u32(bytes, HEAD + 4 * at), bucket.id(bytes, at));
-            Bucket::push(arena.tail_mut(if hash >> bit & 1 == 1 { one } else { zero }), hash, id);
+            Bucket::push(bytes_of_mut(arena, if hash >> bit & 1 == 1 { one } else { zero }), hash, id);
         }
         if branches {
-            write_node(arena.tail_mut(node), 1, |at| if at == 0 { zero } else { one });
+            write_node(bytes_of_mut(arena, node), 1, |at| if at == 0 { zero } else { one });
             self.point(arena, trail, bucket.shared, node);
         } else {
             self.settle_halves(arena, owned, trail, node, [zero, one]);
@@ -331,8 +332,8 @@ impl Index {
             owned.free(arena, node);
             (home, at) = (larger, 2 * at);
         }
-        let shared = u32::from(arena.tail(halves[0])[1]);
-        let bytes = arena.tail_mut(home);
+        let shared = u32::from(bytes_of(arena, halves[0])[1]);
+        let bytes = bytes_of_mut(arena, home);
         let open = u32::from(bytes[1]) - shared;
         let first = at >> (open + 1) << (open + 1);
         for (half, block) in halves.into_iter().enumerate() {
@@ -347,7 +348,7 @@ impl Index {
         let mut joined = false;
         loop {
             let (block, trail) = self.walk(arena, hash);
-            let bucket = Bucket::of(arena.tail(block));
+            let bucket = Bucket::of(bytes_of(arena, block));
             let Some(level) = trail.len.checked_sub(1) else { return joined };
             let Step { node, slot: at } = trail.steps[level];
             if bucket.shared == 0 {
@@ -355,9 +356,9 @@ impl Index {
                 joined = true;
                 continue;
             }
-            let open = u32::from(arena.tail(node)[1]) - bucket.shared;
-            let buddy = slot(arena.tail(node), at ^ (1 << open));
-            let bytes = arena.tail(buddy);
+            let open = u32::from(bytes_of(arena, node)[1]) - bucket.shared;
+            let buddy = slot(bytes_of(arena, node), at ^ (1 << open));
+            let bytes = bytes_of(arena, buddy);
             let other = Bucket::of(bytes);
             if bytes[0] == NODE || other.shared != bucket.shared || bucket.len + other.len > LEN_MAX / 2 {
                 return joined;
@@ -380,9 +381,9 @@ impl Index {
     fn fold(&mut self, arena: &mut Arena, owned: &mut Owned, trail: &Trail, block: Handle) {
         let shared = match trail.len.checked_sub(2) {
             None => 0,
-            Some(level) => arena.tail(trail.steps[level].node)[1],
+            Some(level) => bytes_of(arena, trail.steps[level].node)[1],
         };
-        arena.tail_mut(block)[1] = shared;
+        bytes_of_mut(arena, block)[1] = shared;
         self.point_node(arena, trail, block);
         owned.free(arena, trail.steps[trail.len - 1].node);
     }

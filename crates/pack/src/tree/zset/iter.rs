@@ -6,6 +6,7 @@ use super::Zset;
 use super::leaf::{self, Head};
 use crate::entry::Item;
 use crate::tree::Direction;
+use crate::tree::block::bytes_of;
 use crate::tree::spine::Walk;
 
 /// Members and scores in order; made by [`Zset::iter`].
@@ -24,7 +25,7 @@ impl Zset {
             Iter { set: self, arena, walk: Walk::nowhere(&self.spine, arena, direction), leaf: None };
         if rank < self.len {
             let (leaf, path, at) = self.spine.by_rank(arena, rank);
-            let block = arena.tail(leaf);
+            let block = bytes_of(arena, leaf);
             let head = Head::of(block);
             iter.walk.begin(path, at, head.len);
             iter.leaf = Some((block, head));
@@ -41,7 +42,7 @@ impl<'a> Iterator for Iter<'a> {
         let at = match self.walk.place() {
             Some(at) => at,
             None => {
-                let block = self.arena.tail(self.walk.advance(|leaf| leaf::len(self.arena, leaf))?);
+                let block = bytes_of(self.arena, self.walk.advance(|leaf| leaf::len(self.arena, leaf))?);
                 self.leaf = Some((block, Head::of(block)));
                 self.walk.place()?
             }

@@ -19,6 +19,7 @@ use super::member::{self, New};
 use super::score::{is_negative_zero, ord, score};
 use crate::entry::{self, Item};
 use crate::spill::Spill;
+use crate::tree::block::bytes_of;
 use crate::tree::word::{
     below, find, get_u16, get_u32, get_u64, get_wide, mask, put_u16, put_u32, put_u64, put_wide,
 };
@@ -448,13 +449,13 @@ fn partition(mut low: usize, mut high: usize, mut before: impl FnMut(usize) -> b
 
 /// The id of a leaf.
 pub(super) fn id(arena: &Arena, leaf: Handle) -> u32 {
-    get_u32(arena.tail(leaf), 4)
+    get_u32(bytes_of(arena, leaf), 4)
 }
 
 /// Number of entries of a leaf.
 #[inline]
 pub(super) fn len(arena: &Arena, leaf: Handle) -> usize {
-    arena.tail(leaf)[0] as usize
+    bytes_of(arena, leaf)[0] as usize
 }
 
 /// Gives a leaf another id.

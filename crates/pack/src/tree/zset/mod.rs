@@ -34,6 +34,7 @@ use super::owned::Owned;
 use super::spine::{Path, Spine};
 use crate::entry::Item;
 use crate::spill::Spill;
+use crate::tree::block::bytes_of;
 
 pub use super::Direction;
 pub use edit::Change;
@@ -108,14 +109,14 @@ impl Zset {
     #[inline]
     pub fn score(&self, arena: &Arena, hasher: &KeyHasher, member: Item<'_>) -> Option<f64> {
         let place = self.find(arena, &New::of(member), || member::hash(hasher, member))?;
-        let block = arena.tail(place.leaf);
+        let block = bytes_of(arena, place.leaf);
         Some(Head::of(block).score(block, place.at))
     }
 
     /// How many members stand before `member`, and its score. Cost: that of [`Zset::score`] plus O(log n).
     pub fn rank(&self, arena: &Arena, hasher: &KeyHasher, member: Item<'_>) -> Option<(u64, f64)> {
         let place = self.find(arena, &New::of(member), || member::hash(hasher, member))?;
-        let block = arena.tail(place.leaf);
+        let block = bytes_of(arena, place.leaf);
         let score = Head::of(block).score(block, place.at);
         let (leaf, path) = self.route(arena, ord(score), member);
         debug_assert_eq!(leaf, place.leaf);
@@ -164,7 +165,7 @@ impl Zset {
         leaf: Handle,
         emit: &mut impl FnMut(Item<'_>, f64),
     ) -> usize {
-        let block = arena.tail(leaf);
+        let block = bytes_of(arena, leaf);
         let head = Head::of(block);
         let mut shown = 0;
         for at in 0..head.len {
@@ -181,7 +182,7 @@ impl Zset {
     #[inline]
     fn find(&self, arena: &Arena, new: &New<'_>, hash: impl FnOnce() -> u32) -> Option<Place> {
         let look = |leaf: Handle| {
-            let block = arena.tail(leaf);
+            let block = bytes_of(arena, leaf);
             Head::of(block).find(block, new, arena, &self.spill).map(|at| Place { leaf, at })
         };
         if !self.index.is_empty() {
@@ -202,7 +203,7 @@ impl Zset {
 
     /// How (`ord`, `member`) compares with the first entry of a leaf.
     fn compare_first(&self, arena: &Arena, leaf: Handle, ord: u64, member: Item<'_>) -> Ordering {
-        let block = arena.tail(leaf);
+        let block = bytes_of(arena, leaf);
         let head = Head::of(block);
         // A leaf is empty only while its last entry moves, and then the entry's old place is still its own.
         if head.len == 0 {

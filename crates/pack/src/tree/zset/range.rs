@@ -6,6 +6,7 @@ use super::Zset;
 use super::leaf::Head;
 use super::score::ord;
 use crate::entry::Item;
+use crate::tree::block::bytes_of;
 
 /// Which side of the entries equal to a bound.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -30,11 +31,11 @@ impl Zset {
             || 0,
             |first| {
                 // The empty text is before every other, so only an equal first entry keeps it from its leaf.
-                let block = arena.tail(first);
+                let block = bytes_of(arena, first);
                 sought.cmp(&Head::of(block).ord(block, 0)).then(std::cmp::Ordering::Less)
             },
         );
-        let block = arena.tail(leaf);
+        let block = bytes_of(arena, leaf);
         self.spine.entries_before(arena, &path) + Head::of(block).below(block, sought) as u64
     }
 
@@ -44,7 +45,7 @@ impl Zset {
         let Some((_, score)) = self.nth(arena, 0) else { return 0 };
         let (ord, member) = (ord(score), Item::of(text));
         let (leaf, path) = self.route(arena, ord, member);
-        let block = arena.tail(leaf);
+        let block = bytes_of(arena, leaf);
         let head = Head::of(block);
         let mut at = head.before(block, ord, member, arena, &self.spill);
         if edge == Edge::After && at < head.len {
