@@ -207,6 +207,7 @@ pub struct Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
+    #[inline]
     pub(super) fn new(
         arena: &'a Arena,
         spill: &'a Spill,
@@ -228,6 +229,7 @@ impl<'a> Fields<'a> {
         }
     }
 
+    #[inline]
     fn take(codes: &mut &'a [u8], arena: &'a Arena, spill: &'a Spill) -> Item<'a> {
         let (item, size) = entry::read(codes, arena, spill);
         *codes = &codes[size..];
@@ -238,6 +240,7 @@ impl<'a> Fields<'a> {
 impl<'a> Iterator for Fields<'a> {
     type Item = (Item<'a>, Item<'a>);
 
+    #[inline]
     fn next(&mut self) -> Option<Self::Item> {
         self.left = self.left.checked_sub(1)?;
         let name = match &mut self.names {

@@ -56,6 +56,7 @@ impl StreamLog {
 impl<'a> Iterator for Iter<'a> {
     type Item = Entry<'a>;
 
+    #[inline]
     fn next(&mut self) -> Option<Entry<'a>> {
         let at = match self.walk.place() {
             Some(at) => at,

@@ -227,6 +227,7 @@ impl StreamLog {
         (leaf, path, at)
     }
 
+    #[inline]
     fn entry<'a>(&'a self, arena: &'a Arena, block: &'a [u8], head: &Head, at: usize) -> Entry<'a> {
         let fields = Fields::new(arena, &self.spill, head.shared(block), head.names, head.body(block, at));
         Entry { id: head.id(block, at), fields }
