@@ -1,11 +1,13 @@
 //! A table of values named by small numbers, with free places reused.
 //!
-//! Records refer to what does not fit into them (large strings, collections) by such a number.
+//! Records refer to what does not fit into them (collections) by such a number. The table grows by a
+//! fixed piece at a time: a value never moves, and nothing is copied however many there are.
 
 /// Values named by `u32`; removal leaves a hole that the next insertion fills.
 #[derive(Debug)]
 pub struct Slots<T> {
-    places: Vec<Place<T>>,
+    // All pieces but the last are full or have holes in the free list.
+    pieces: Vec<Vec<Place<T>>>,
     free: u32,
     len: usize,
 }
@@ -17,10 +19,13 @@ enum Place<T> {
 }
 
 const END: u32 = u32::MAX;
+/// Places of a piece: some kilobytes.
+const PIECE_BITS: u32 = 6;
+const PIECE_LEN: usize = 1 << PIECE_BITS;
 
 impl<T> Default for Slots<T> {
     fn default() -> Self {
-        Slots { places: Vec::new(), free: END, len: 0 }
+        Slots { pieces: Vec::new(), free: END, len: 0 }
     }
 }
 
@@ -37,28 +42,38 @@ impl<T> Slots<T> {
 
     /// Bytes of the table itself, without what the values own.
     pub fn bytes(&self) -> usize {
-        self.places.capacity() * size_of::<Place<T>>()
+        self.pieces.len() * PIECE_LEN * size_of::<Place<T>>()
+            + self.pieces.capacity() * size_of::<Vec<Place<T>>>()
     }
 
-    /// Stores `value` and returns its number.
+    /// Stores `value` and returns its number. Cost: sometimes the allocation of a piece.
     pub fn insert(&mut self, value: T) -> u32 {
         self.len += 1;
         if self.free == END {
-            self.places.push(Place::Taken(value));
-            return (self.places.len() - 1) as u32;
+            return self.push(value);
         }
         let id = self.free;
-        let place = &mut self.places[id as usize];
-        match std::mem::replace(place, Place::Taken(value)) {
+        match std::mem::replace(self.place_mut(id), Place::Taken(value)) {
             Place::Free { next } => self.free = next,
             Place::Taken(_) => unreachable!("the free list names a taken place"),
         }
         id
     }
 
+    fn push(&mut self, value: T) -> u32 {
+        if self.pieces.last().is_none_or(|piece| piece.len() == PIECE_LEN) {
+            self.pieces.push(Vec::with_capacity(PIECE_LEN));
+        }
+        let before = self.pieces.len() - 1;
+        let piece = &mut self.pieces[before];
+        piece.push(Place::Taken(value));
+        (before << PIECE_BITS) as u32 + piece.len() as u32 - 1
+    }
+
     /// Takes the value out; `id` must be held.
     pub fn remove(&mut self, id: u32) -> T {
-        let place = std::mem::replace(&mut self.places[id as usize], Place::Free { next: self.free });
+        let next = self.free;
+        let place = std::mem::replace(self.place_mut(id), Place::Free { next });
         self.free = id;
         self.len -= 1;
         match place {
@@ -68,19 +83,26 @@ impl<T> Slots<T> {
     }
 
     /// The value named `id`, which must be held.
+    #[inline]
     pub fn get(&self, id: u32) -> &T {
-        match &self.places[id as usize] {
+        match &self.pieces[(id >> PIECE_BITS) as usize][id as usize % PIECE_LEN] {
             Place::Taken(value) => value,
             Place::Free { .. } => panic!("slot {id} is empty"),
         }
     }
 
     /// The value named `id`, to change; it must be held.
+    #[inline]
     pub fn get_mut(&mut self, id: u32) -> &mut T {
-        match &mut self.places[id as usize] {
+        match self.place_mut(id) {
             Place::Taken(value) => value,
             Place::Free { .. } => panic!("slot {id} is empty"),
         }
+    }
+
+    #[inline]
+    fn place_mut(&mut self, id: u32) -> &mut Place<T> {
+        &mut self.pieces[(id >> PIECE_BITS) as usize][id as usize % PIECE_LEN]
     }
 }
 
@@ -99,5 +121,18 @@ mod tests {
         assert_eq!(*slots.get(ids[9]), 9);
         assert_eq!(slots.len(), 10);
         assert_eq!(slots.insert(11), 10);
+    }
+
+    #[test]
+    fn keeps_thousands_apart() {
+        let mut slots = Slots::default();
+        let ids: Vec<u32> = (0..5000).map(|n| slots.insert(n)).collect();
+        assert!(ids.iter().enumerate().all(|(n, &id)| *slots.get(id) == n));
+        ids.iter().skip(1).step_by(3).for_each(|&id| assert_eq!(slots.remove(id), id as usize));
+        let again: Vec<u32> = (0..1000).map(|n| slots.insert(10_000 + n)).collect();
+        assert!(again.iter().enumerate().all(|(n, &id)| id < 5000 && *slots.get(id) == 10_000 + n));
+        assert!(slots.bytes() >= 5000 * size_of::<usize>());
+        *slots.get_mut(4998) += 1;
+        assert_eq!(*slots.get(4998), 4999);
     }
 }
