@@ -402,6 +402,88 @@ fn a_password_set_later_is_for_new_clients() {
 }
 
 #[test]
+fn tracked_keys_are_invalidated_after_the_reply() {
+    let server = Server::start(&["--proactor_threads=2"]);
+    let (mut cache, mut writer) = (server.client(), server.client());
+    let invalidated =
+        |keys: &[&str]| Value::Array(vec![Value::Text("invalidate".to_owned()), Value::array(keys)]);
+    cache.call(&["HELLO", "3"]);
+    assert_eq!(cache.call(&["CLIENT", "TRACKING", "ON"]), Value::ok());
+    for n in 0..200 {
+        let key = format!("k{}", n % 7);
+        cache.call(&["MGET", &key, "other"]);
+        cache.call(&["GET", &key]);
+        writer.call(&["SET", &key, "v"]);
+        writer.call(&["SET", &key, "w"]);
+        assert_eq!(cache.read(), invalidated(&[&key]), "round {n}");
+        assert_eq!(cache.call(&["GET", &key]), Value::Text("w".to_owned()));
+        writer.call(&["DEL", &key]);
+        assert_eq!(cache.read(), invalidated(&[&key]), "round {n}");
+    }
+    // Its own change, by default, too; the message comes after the reply.
+    cache.send_all(&[&["GET", "own"], &["SET", "own", "1"]]);
+    assert_eq!((cache.read(), cache.read(), cache.read()), (Value::Null, Value::ok(), invalidated(&["own"])));
+    cache.send_all(&[&["MULTI"], &["GET", "x"], &["EXEC"]]);
+    (0..3).for_each(|_| drop(cache.read()));
+    writer.call(&["SET", "x", "1"]);
+    assert_eq!(cache.read(), invalidated(&["x"]));
+    writer.call(&["FLUSHALL"]);
+    assert_eq!(cache.read(), Value::Array(vec![Value::Text("invalidate".to_owned()), Value::Null]));
+    cache.call(&["CLIENT", "TRACKING", "OFF"]);
+    cache.call(&["GET", "x"]);
+    writer.call(&["SET", "x", "2"]);
+    assert_eq!(cache.call(&["PING"]), Value::Status("PONG".to_owned()));
+}
+
+#[test]
+fn tracking_has_its_modes() {
+    let server = Server::start(&["--proactor_threads=2"]);
+    let (mut cache, mut writer, mut reader) = (server.client(), server.client(), server.client());
+    cache.call(&["HELLO", "3"]);
+    let message =
+        |keys: &[&str]| Value::Array(vec![Value::Text("invalidate".to_owned()), Value::array(keys)]);
+    cache.call(&["CLIENT", "TRACKING", "ON", "OPTIN"]);
+    cache.call(&["GET", "a"]);
+    cache.call(&["CLIENT", "CACHING", "YES"]);
+    cache.call(&["GET", "b"]);
+    cache.call(&["GET", "c"]);
+    ["a", "b", "c"].iter().for_each(|key| drop(writer.call(&["SET", key, "1"])));
+    assert_eq!(cache.read(), message(&["b"]));
+    cache.call(&["CLIENT", "TRACKING", "OFF"]);
+    cache.call(&["CLIENT", "TRACKING", "ON", "BCAST", "PREFIX", "us", "PREFIX", "it", "NOLOOP"]);
+    let wrong = cache.call(&["CLIENT", "TRACKING", "ON", "BCAST", "PREFIX", "user"]);
+    assert!(text(wrong).starts_with("ERR Prefix 'user' overlaps with an existing prefix 'us'."));
+    cache.call(&["SET", "user:0", "1"]);
+    writer.call(&["SET", "no", "1"]);
+    writer.send_all(&[
+        &["MULTI"],
+        &["SET", "user:1", "1"],
+        &["SET", "item:1", "1"],
+        &["SET", "user:2", "1"],
+        &["EXEC"],
+    ]);
+    (0..5).for_each(|_| drop(writer.read()));
+    let mut both = [cache.read(), cache.read()];
+    both.sort_by_key(|value| format!("{value:?}"));
+    assert_eq!(both, [message(&["item:1"]), message(&["user:1", "user:2"])]);
+    // RESP2 clients name another one, which is subscribed.
+    let Value::Int(id) = reader.call(&["CLIENT", "ID"]) else { panic!("no id") };
+    reader.call(&["SUBSCRIBE", "__redis__:invalidate"]);
+    writer.call(&["CLIENT", "TRACKING", "ON", "REDIRECT", &id.to_string()]);
+    writer.call(&["GET", "z"]);
+    assert_eq!(writer.call(&["CLIENT", "GETREDIR"]), Value::Int(id));
+    cache.call(&["SET", "z", "1"]);
+    let wanted = [
+        Value::Text("message".to_owned()),
+        Value::Text("__redis__:invalidate".to_owned()),
+        Value::array(&["z"]),
+    ];
+    assert_eq!(reader.read(), Value::Array(wanted.to_vec()));
+    let list = text(writer.call(&["CLIENT", "INFO"]));
+    assert!(list.contains(" flags=t ") && list.contains(&format!(" redir={id} ")), "{list}");
+}
+
+#[test]
 fn requests_that_never_end_are_cut_off() {
     let server = Server::start(&["--client-query-buffer-limit", "2mb"]);
     let mut client = server.client();

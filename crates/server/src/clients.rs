@@ -1,11 +1,12 @@
 //! What others may know of a connected client: CLIENT LIST reads it from any thread.
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use darter_reactor::Token;
 
 use crate::session::Session;
+use crate::tracking::Mode;
 use crate::worker::lock;
 
 /// A client as seen from outside its thread. Its own thread keeps it fresh once a turn.
@@ -71,6 +72,12 @@ pub struct ClientCard {
     pub no_evict: AtomicBool,
     /// CLIENT NO-TOUCH.
     pub no_touch: AtomicBool,
+    /// The client that hears of the keys it tracks: 0 is itself, -1 when it tracks none.
+    pub redirect: AtomicI64,
+    /// It tracks by prefix.
+    pub is_broadcast: AtomicBool,
+    /// The client that was to hear of them has gone.
+    pub is_redirect_broken: AtomicBool,
     /// Channels, patterns and shard channels subscribed to.
     pub subscriptions: [AtomicU32; 3],
     /// Name, library and user, which change rarely.
@@ -131,6 +138,9 @@ impl ClientCard {
             is_monitor: AtomicBool::new(false),
             no_evict: AtomicBool::new(false),
             no_touch: AtomicBool::new(false),
+            redirect: AtomicI64::new(-1),
+            is_broadcast: AtomicBool::new(false),
+            is_redirect_broken: AtomicBool::new(false),
             subscriptions: Default::default(),
             words: Mutex::new(ClientWords { user: "default".into(), ..ClientWords::default() }),
         }
@@ -155,6 +165,11 @@ impl ClientCard {
         self.is_monitor.store(session.is_monitor, Relaxed);
         self.no_evict.store(session.no_evict, Relaxed);
         self.no_touch.store(session.no_touch, Relaxed);
+        let own = session.tracking.as_deref();
+        let redirect = own.map_or(-1, |own| own.redirect.map_or(0, |id| id as i64));
+        self.redirect.store(redirect, Relaxed);
+        self.is_broadcast.store(own.is_some_and(|own| own.mode == Mode::Broadcast), Relaxed);
+        self.is_redirect_broken.store(own.is_some_and(|own| own.is_broken), Relaxed);
     }
 
     /// Subscriptions of all kinds.

@@ -30,6 +30,8 @@ pub struct Core {
     pub times_all: bool,
     /// Commands take the long way: MONITOR, a pause, a memory limit reached.
     pub is_gated: bool,
+    /// The client whose command runs, for those who must not hear of their own changes; 0 is the server.
+    pub writer: u64,
     /// Some connection of this thread waits for the end of CLIENT PAUSE.
     pub has_postponed: bool,
     /// Who of this thread's connections is subscribed to what.
@@ -51,6 +53,7 @@ impl Core {
             turn_began: Instant::now(),
             times_all: false,
             is_gated: false,
+            writer: 0,
             has_postponed: false,
             subscribers: Subscribers::default(),
         };

@@ -19,6 +19,7 @@ use crate::job::{BUDGET, Body, Job, Shards};
 use crate::pubsub;
 use crate::registry::{Entry, Run};
 use crate::session::Session;
+use crate::tracking::{self, Tracker};
 use crate::waiting::{self, Parking, Whose};
 
 /// Looks at a busy shard this many times before the command is queued there.
@@ -109,6 +110,7 @@ pub fn run_single(
     run_body(core, set, entry, args, call.session.db, call.session.resp3, call.out, Some(key));
     if held.shard.changes.has_pending() {
         let mut grant = Shards::from(held);
+        core.writer = call.session.id;
         pass_changes(core, &mut grant);
         drive(core.shared.cells, grant, core, BUDGET);
     } else {
@@ -130,6 +132,7 @@ pub fn run_multi(core: &mut Core, call: Call<'_>, entry: &'static Entry, args: A
         client: call.session.id,
         db: call.session.db,
         resp3: call.session.resp3,
+        tracks: tracking::applies(call.session, entry),
     };
     call.session.parking = run_granted(core, &mut grant, whose, entry, args, call.out);
     drive(core.shared.cells, grant, core, BUDGET);
@@ -144,6 +147,7 @@ fn one(entry: &'static Entry, args: Args<'_>) -> Body {
 /// goes to this thread's own mailbox with everything it needs, so that it still runs in order.
 pub fn post(core: &mut Core, call: Call<'_>, body: Body, wanted: LockSet, grant: Shards) -> Ran {
     core.stats().contended.add(1);
+    let tracks = matches!(&body, Body::One { entry, .. } if tracking::applies(call.session, entry));
     let job = Waiter::new(Job {
         grant,
         wanted,
@@ -154,6 +158,7 @@ pub fn post(core: &mut Core, call: Call<'_>, body: Body, wanted: LockSet, grant:
         db: call.session.db,
         resp3: call.session.resp3,
         reply: Vec::new(),
+        tracks,
         parking: None,
     });
     if let Some(ready) = queue_for(core.shared.cells, job, 0) {
@@ -174,6 +179,7 @@ pub fn post_ticket(core: &mut Core, whose: Whose, ticket: Parked, wanted: LockSe
         db: whose.db,
         resp3: whose.resp3,
         reply: Vec::new(),
+        tracks: false,
         parking: None,
     });
     if let Some(ready) = queue_for(core.shared.cells, job, 0) {
@@ -185,8 +191,14 @@ pub fn post_ticket(core: &mut Core, whose: Whose, ticket: Parked, wanted: LockSe
 pub fn run_job(core: &mut Core, grant: &mut Shards, job: &mut Job) {
     match &job.body {
         Body::One { entry, args } => {
-            let whose =
-                Whose { home: job.home, token: job.token, client: job.client, db: job.db, resp3: job.resp3 };
+            let whose = Whose {
+                home: job.home,
+                token: job.token,
+                client: job.client,
+                db: job.db,
+                resp3: job.resp3,
+                tracks: job.tracks,
+            };
             let began = Instant::now();
             job.parking = run_granted(core, grant, whose, entry, args.args(), &mut job.reply);
             if job.parking.is_none() {
@@ -214,11 +226,24 @@ pub fn run_granted(
     out: &mut Vec<u8>,
 ) -> Option<Parking> {
     let shared = core.shared;
+    core.writer = whose.client;
+    if whose.tracks {
+        let tracker = Tracker { thread: whose.home, token: whose.token, client: whose.client };
+        tracking::remember(core, tracker, entry, args);
+    }
     let wait = run_body(core, set_of(&shared.router, grant), entry, args, whose.db, whose.resp3, out, None);
     if grant.iter_mut().any(|held| held.shard.changes.has_pending()) {
         pass_changes(core, grant);
     }
+    if shared.tracking.is_any() && flushes(entry) {
+        tracking::invalidate_all(core);
+    }
     wait.map(|wait| waiting::park(core, grant, whose, entry, args, wait))
+}
+
+/// Whether a command may change every key at once, which no key's change tells.
+pub fn flushes(entry: &Entry) -> bool {
+    matches!(entry.spec.name, "flushall" | "flushdb" | "swapdb")
 }
 
 /// The shards of a grant as commands see them.
@@ -283,6 +308,7 @@ pub fn pass_changes(core: &mut Core, grant: &mut Shards) {
             return;
         }
         pubsub::notify(core, &changes);
+        tracking::invalidate(core, &changes);
         for change in &changes {
             waiting::serve(core, grant, change.db, &change.key);
         }

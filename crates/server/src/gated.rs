@@ -39,9 +39,14 @@ pub fn execute(
     } else {
         let (session, out, token) = (call.session, call.out, call.token);
         let inner = Call { session: &mut *session, out: &mut *out, token };
+        // What a tracking client reads is remembered with the shards held, on the way of several keys.
+        let ready = if gate.has(Gate::TRACKING) { Ready { hash: None, ..ready } } else { ready };
         let ran = dispatch::run_checked(core, inner, card, entry, ready, args);
         if core.shared.monitors.is_any() {
             monitor::show(core, card, session.db, entry, args);
+        }
+        if let Some(own) = session.tracking.as_mut().filter(|own| own.caching) {
+            own.caching = session.multi.is_some() || entry.spec.name.starts_with("client|");
         }
         if gate.has(Gate::REPLY) && !answers_by_push(entry) {
             let waits = ran == Ran::Stalled || session.parking.is_some();

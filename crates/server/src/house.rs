@@ -105,6 +105,7 @@ impl Room {
         while part.shard.tidy(&mut self.tidy, LINES_PER_VISIT) && began.elapsed() < VISIT_TIME_MAX {}
         *lock(&shared.cards[usize::from(self.id)]) = ShardCard::of(&part);
         let mut grant = Shards::from(part);
+        core.writer = 0;
         crate::exec::pass_changes(core, &mut grant);
         drive(shared.cells, grant, core, BUDGET);
     }

@@ -58,6 +58,8 @@ pub struct Job {
     pub resp3: bool,
     /// The answer.
     pub reply: Vec<u8>,
+    /// Its keys are remembered for the client's cache.
+    pub tracks: bool,
     /// Set when the command was parked to wait for its keys.
     pub parking: Option<Parking>,
 }

@@ -29,5 +29,6 @@ pub mod slowlog;
 pub mod start;
 pub mod stats;
 pub mod timing;
+pub mod tracking;
 pub mod waiting;
 pub mod worker;

@@ -21,6 +21,7 @@ use crate::job::{BUDGET, Body, Shards};
 use crate::monitor;
 use crate::registry::Run;
 use crate::session::{Gate, Multi, Queued, Session};
+use crate::tracking::{self, Tracker};
 
 /// The body of a command that starts or ends a transaction.
 pub type TxnRun = fn(&mut Core, Call<'_>, &ClientCard, Args<'_>) -> Ran;
@@ -256,12 +257,17 @@ fn run_queued(
     queued: &[Queued],
     out: &mut Vec<u8>,
 ) {
+    core.writer = session.id;
     Reply::new(out, session.resp3).array(queued.len());
     for q in queued {
         let (entry, args) = (q.entry, q.args.args());
         core.stats().commands[entry.id].calls.add(1);
         let mut reply = Reply::new(out, session.resp3);
         let mark = reply.len();
+        if tracking::applies(session, entry) {
+            let tracker = Tracker { thread: core.thread, token: card.token, client: card.id };
+            tracking::remember(core, tracker, entry, args);
+        }
         let began = Instant::now();
         let done = match entry.run {
             _ if entry.is_debug && !debug::is_allowed(core, card) => Err(Fault::text(debug::NOT_ALLOWED)),
@@ -284,6 +290,9 @@ fn run_queued(
             exec::refuse(core, entry, &fault, &mut reply, mark);
         }
         crate::timing::note(core, card, entry, args, began.elapsed());
+        if core.shared.tracking.is_any() && exec::flushes(entry) {
+            tracking::invalidate_all(core);
+        }
         if core.shared.monitors.is_any() {
             monitor::show(core, card, session.db, entry, args);
         }

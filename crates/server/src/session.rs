@@ -5,6 +5,7 @@ use darter_wire::OwnedArgs;
 
 use crate::pubsub::Subscriptions;
 use crate::registry::Entry;
+use crate::tracking::Tracking;
 use crate::waiting::Parking;
 
 /// Reasons why a command of this connection cannot take the short way, one bit each.
@@ -127,6 +128,8 @@ pub struct Session {
     pub drops_reply: bool,
     /// Channels and patterns it is subscribed to; nothing for most clients.
     pub subscriptions: Option<Box<Subscriptions>>,
+    /// How it tracks keys for a cache of its own, if it does.
+    pub tracking: Option<Box<Tracking>>,
     /// Messages it published to itself: they follow the reply of the command that did.
     pub own_messages: Vec<u8>,
     /// What CLIENT LIST counts.
@@ -156,6 +159,7 @@ impl Session {
             is_monitor: false,
             drops_reply: false,
             subscriptions: None,
+            tracking: None,
             own_messages: Vec::new(),
             usage: Usage::default(),
         }

@@ -20,6 +20,7 @@ use crate::pause::Pause;
 use crate::pubsub::{Directory, Message};
 use crate::registry::Registry;
 use crate::stats::ThreadStats;
+use crate::tracking::{Invalidation, Table};
 
 /// A message to a thread.
 pub enum Mail {
@@ -51,6 +52,17 @@ pub enum Mail {
     Publish(Arc<Message>),
     /// CLIENT PAUSE has ended before its time.
     Unpaused,
+    /// Keys that a client of this thread tracks have changed.
+    Invalidate(Box<Invalidation>),
+    /// Keys that another client tracks have changed, and it wants this one to be told.
+    Redirected {
+        /// Which connection.
+        token: Token,
+        /// The client's id.
+        client: u64,
+        /// The keys as an array, or a null.
+        keys: Arc<[u8]>,
+    },
     /// Close a connection.
     Kill {
         /// Which connection.
@@ -166,6 +178,8 @@ pub struct Shared {
     pub pause: Pause,
     /// Which threads have subscribers to what.
     pub pubsub: Directory,
+    /// Which clients have read which keys.
+    pub tracking: Table,
     /// Shutdown was asked for.
     pub is_stopping: AtomicBool,
     /// Dead keys are removed in the background (DEBUG SET-ACTIVE-EXPIRE).

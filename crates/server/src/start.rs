@@ -26,6 +26,7 @@ use crate::registry::Registry;
 use crate::shared::{Mail, ShardCard, Shared};
 use crate::slowlog::SlowLog;
 use crate::stats::ThreadStats;
+use crate::tracking::Table;
 use crate::worker::Worker;
 
 /// Shards per thread, unless a setting says otherwise.
@@ -175,6 +176,7 @@ pub fn build(settings: Arc<Settings>, live: &Live, threads: usize) -> io::Result
         monitors: Monitors::default(),
         pause: Pause::default(),
         pubsub: Directory::default(),
+        tracking: Table::default(),
         is_stopping: AtomicBool::new(false),
         is_sweeping: AtomicBool::new(true),
         slowlog: Mutex::new(SlowLog::default()),

@@ -64,6 +64,8 @@ pub struct Whose {
     pub db: usize,
     /// Whether to answer in RESP3.
     pub resp3: bool,
+    /// Whether the keys are remembered for the client's cache.
+    pub tracks: bool,
 }
 
 /// Puts a command into the queues of its keys, whose shards are held.
@@ -245,6 +247,7 @@ fn look_again_later(core: &mut Core, waiting: &Waiting, ticket: &Parked) {
         client: waiting.client,
         db: waiting.db,
         resp3: waiting.resp3,
+        tracks: false,
     };
     exec::post_ticket(core, whose, ticket.clone(), wanted);
 }

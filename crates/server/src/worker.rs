@@ -20,6 +20,7 @@ use crate::output;
 use crate::pubsub::{self, Message};
 use crate::session::Session;
 use crate::shared::{Mail, Shared};
+use crate::tracking;
 use crate::waiting::{self, Parking};
 
 /// Input kept for a connection that cannot run commands before reading from it is paused.
@@ -231,6 +232,21 @@ impl Worker {
                 }
             }
             Mail::Unpaused => {}
+            Mail::Invalidate(message) => {
+                let to = message.to;
+                if let Some(conn) = find(&mut self.conns, to.token).filter(|c| c.session.id == to.client)
+                    && tracking::deliver(self.core.shared, conn, &message)
+                {
+                    mark_dirty(conn, &mut self.dirty);
+                }
+            }
+            Mail::Redirected { token, client, keys } => {
+                if let Some(conn) = find(&mut self.conns, token).filter(|conn| conn.session.id == client)
+                    && tracking::redirected(conn, &keys)
+                {
+                    mark_dirty(conn, &mut self.dirty);
+                }
+            }
             Mail::Served { token, client, reply } => self.end_wait(token, client, |_| Some(reply)),
             Mail::Unblock { token, client, with_error } => {
                 self.end_wait(token, client, |conn| {
@@ -416,6 +432,7 @@ impl Worker {
             self.core.shared.monitors.remove(conn.session.id);
         }
         pubsub::unsubscribe_all(&mut self.core, &mut conn.session, &conn.card);
+        tracking::end(&self.core, &mut conn.session);
         conn.session.watched.clear();
         if let Some(parking) = conn.session.parking.take() {
             forget_deadline(&mut self.deadlines, &mut conn, &parking);

@@ -8,7 +8,7 @@ use super::ServerCommand;
 use crate::dispatch::Caller;
 use crate::session::{Gate, ReplyMode};
 use crate::worker::lock;
-use crate::{multi, pubsub};
+use crate::{multi, pubsub, tracking};
 
 /// The family's commands.
 pub const FAMILY: &[ServerCommand] = &[
@@ -104,6 +104,7 @@ fn reset(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<
     let Caller { core, session, card, .. } = caller;
     multi::forget(session);
     pubsub::unsubscribe_all(core, session, card);
+    tracking::end(core, session);
     if std::mem::take(&mut session.is_monitor) {
         core.shared.monitors.remove(session.id);
         core.refresh_gate();

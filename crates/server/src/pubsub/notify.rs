@@ -54,8 +54,8 @@ fn class_of(class: Class) -> Events {
     PAIRS.iter().find(|(own, _)| *own == class).map_or(Events::NONE, |(_, event)| *event)
 }
 
-/// Makes every shard keep its changes, or stop it, as `notify-keyspace-events` says now; to be called when that
-/// setting has changed.
+/// Makes every shard keep its changes, or stop it, as `notify-keyspace-events` and the clients that track keys want
+/// it now; to be called when these have changed.
 ///
 /// `token` is any connection of this thread. A shard that is busy gets a job into its queue. Every command that comes to it later waits behind that job, so
 /// the change is in force for all commands that are sent after this returns.
@@ -72,6 +72,7 @@ pub fn listen(core: &mut Core, token: Token) {
             db: 0,
             resp3: false,
             reply: Vec::new(),
+            tracks: false,
             parking: None,
         });
         if let Some(mut ready) = queue_for(core.shared.cells, job, 0) {
@@ -87,4 +88,5 @@ pub fn settle(core: &mut Core, part: &mut Part) {
     core.refresh_settings();
     let is_on = core.live.notify_keyspace_events != Events::NONE;
     part.shard.changes.listen(Listeners::NOTIFY, is_on);
+    part.shard.changes.listen(Listeners::TRACKING, core.shared.tracking.is_any());
 }

@@ -134,13 +134,14 @@ fn describe(shared: &Shared, card: &ClientCard, now_ms: u64, out: &mut String) {
     let _ = write!(
         out,
         " qbuf={input} qbuf-free={} argv-mem=0 multi-mem={multi_bytes} rbs={output_room} rbp={output_room} obl={} \
-         oll={} omem={beyond} tot-mem={total} events={} cmd={} user={} redir=-1 resp={}",
+         oll={} omem={beyond} tot-mem={total} events={} cmd={} user={} redir={} resp={}",
         input_room.saturating_sub(input),
         pending - beyond,
         beyond.div_ceil(FREE_BYTES),
         if card.awaits_writable.load(Relaxed) { "rw" } else { "r" },
         last.map_or("NULL", |entry| entry.spec.name),
         words.user,
+        card.redirect.load(Relaxed),
         if card.resp3.load(Relaxed) { 3 } else { 2 },
     );
     let _ = writeln!(
@@ -162,6 +163,9 @@ fn flags(card: &ClientCard) -> String {
         (card.subscriptions_len() > 0, 'P'),
         (card.multi.load(Relaxed) != u32::MAX, 'x'),
         (is_blocked, 'b'),
+        (card.redirect.load(Relaxed) >= 0, 't'),
+        (card.is_redirect_broken.load(Relaxed), 'R'),
+        (card.is_broadcast.load(Relaxed), 'B'),
         (card.is_dirty.load(Relaxed), 'd'),
         (card.is_closing.load(Relaxed), 'c'),
         (card.is_unix, 'U'),

@@ -1,45 +1,196 @@
-//! CLIENT TRACKING, TRACKINGINFO, CACHING, GETREDIR: caches on the client's side, which this server does not feed yet.
+//! CLIENT TRACKING, TRACKINGINFO, CACHING, GETREDIR: caches on the client's side.
 
-use darter_command::Fault;
 use darter_command::reader::is;
+use darter_command::{Fault, Reader};
 use darter_wire::{Args, Reply};
 
 use crate::dispatch::Caller;
+use crate::tracking::{self, Mode, Tracking};
+use crate::worker::lock;
 
-/// CLIENT TRACKING: switching it off is always possible.
-pub fn tracking(_: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+/// CLIENT TRACKING
+pub fn tracking(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let options = Options::parse(caller, args)?;
     match args.at(2) {
-        arg if is(arg, "OFF") => reply.ok(),
         arg if is(arg, "ON") => {
-            return Err(Fault::text("ERR client-side caching is not in this version of Darter yet"));
+            let wanted = options.settle(caller.session.tracking.as_deref())?;
+            tracking::begin(caller.core, caller.session, caller.card.token, wanted);
         }
+        arg if is(arg, "OFF") => tracking::end(caller.core, caller.session),
         _ => return Err(Fault::Syntax),
+    }
+    reply.ok();
+    Ok(())
+}
+
+#[derive(Default)]
+struct Options<'a> {
+    redirect: i64,
+    bcast: bool,
+    optin: bool,
+    optout: bool,
+    noloop: bool,
+    prefixes: Vec<&'a [u8]>,
+}
+
+impl<'a> Options<'a> {
+    fn parse(caller: &Caller<'_>, args: Args<'a>) -> Result<Options<'a>, Fault> {
+        let mut options = Options::default();
+        let mut reader = Reader::new(args, 3);
+        while !reader.is_done() {
+            if reader.take_with("REDIRECT", 1) {
+                if options.redirect != 0 {
+                    return Err(Fault::text("ERR A client can only redirect to a single other client"));
+                }
+                options.redirect = reader.int()?;
+                let clients = lock(&caller.core.shared.clients);
+                if !u64::try_from(options.redirect).is_ok_and(|id| clients.contains_key(&id)) {
+                    return Err(Fault::text("ERR The client ID you want redirect to does not exist"));
+                }
+            } else if reader.take("BCAST") {
+                options.bcast = true;
+            } else if reader.take("OPTIN") {
+                options.optin = true;
+            } else if reader.take("OPTOUT") {
+                options.optout = true;
+            } else if reader.take("NOLOOP") {
+                options.noloop = true;
+            } else if reader.take_with("PREFIX", 1) {
+                options.prefixes.push(reader.bytes()?);
+            } else {
+                return Err(Fault::Syntax);
+            }
+        }
+        Ok(options)
+    }
+
+    /// What the options mean for a connection that tracks as `before`, or not yet.
+    fn settle(self, before: Option<&Tracking>) -> Result<Tracking, Fault> {
+        if !self.bcast && !self.prefixes.is_empty() {
+            return Err(Fault::text("ERR PREFIX option requires BCAST mode to be enabled"));
+        }
+        let mode_before = before.map(|before| before.mode);
+        if mode_before.is_some_and(|mode| (mode == Mode::Broadcast) != self.bcast) {
+            return Err(Fault::text(
+                "ERR You can't switch BCAST mode on/off before disabling tracking for this client, and then \
+                 re-enabling it with a different mode.",
+            ));
+        }
+        if self.bcast && (self.optin || self.optout) {
+            return Err(Fault::text("ERR OPTIN and OPTOUT are not compatible with BCAST"));
+        }
+        if self.optin && self.optout {
+            return Err(Fault::text("ERR You can't specify both OPTIN mode and OPTOUT mode"));
+        }
+        if (self.optin && mode_before == Some(Mode::OptOut))
+            || (self.optout && mode_before == Some(Mode::OptIn))
+        {
+            return Err(Fault::text(
+                "ERR You can't switch OPTIN/OPTOUT mode before disabling tracking for this client, and then \
+                 re-enabling it with a different mode.",
+            ));
+        }
+        let mut prefixes: Vec<Box<[u8]>> = before.map_or(Vec::new(), |before| before.prefixes.clone());
+        if self.bcast {
+            refuse_overlaps(&prefixes, &self.prefixes)?;
+            prefixes.extend(self.prefixes.iter().map(|prefix| Box::from(*prefix)));
+            if prefixes.is_empty() {
+                prefixes.push(Box::default());
+            }
+        }
+        let mode = match self {
+            Options { bcast: true, .. } => Mode::Broadcast,
+            Options { optin: true, .. } => Mode::OptIn,
+            Options { optout: true, .. } => Mode::OptOut,
+            _ => Mode::All,
+        };
+        let redirect = u64::try_from(self.redirect).ok().filter(|&id| id != 0);
+        Ok(Tracking { redirect, mode, noloop: self.noloop, prefixes, ..Tracking::default() })
+    }
+}
+
+/// A key must not have two prefixes of one client, or it would hear of it twice.
+fn refuse_overlaps(old: &[Box<[u8]>], new: &[&[u8]]) -> Result<(), Fault> {
+    let overlap = |a: &[u8], b: &[u8]| a.starts_with(b) || b.starts_with(a);
+    let refuse = |prefix: &[u8], what: &str, other: &[u8]| {
+        let (prefix, other) = (String::from_utf8_lossy(prefix), String::from_utf8_lossy(other));
+        let text = format!(
+            "ERR Prefix '{prefix}' overlaps with {what} '{other}'. Prefixes for a single client must not overlap."
+        );
+        Err(Fault::Text(text.into()))
+    };
+    for (at, prefix) in new.iter().enumerate() {
+        if let Some(other) = old.iter().find(|other| overlap(prefix, other)) {
+            return refuse(prefix, "an existing prefix", other);
+        }
+        if let Some(other) = new.iter().skip(at + 1).find(|other| overlap(prefix, other)) {
+            return refuse(prefix, "another provided prefix", other);
+        }
     }
     Ok(())
 }
 
 /// CLIENT TRACKINGINFO
-pub fn trackinginfo(_: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+pub fn trackinginfo(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let own = caller.session.tracking.as_deref();
+    let flags: Vec<&str> = match own {
+        None => vec!["off"],
+        Some(own) => [
+            (true, "on"),
+            (own.mode == Mode::Broadcast, "bcast"),
+            (own.mode == Mode::OptIn, "optin"),
+            (own.mode == Mode::OptIn && own.caching, "caching-yes"),
+            (own.mode == Mode::OptOut, "optout"),
+            (own.mode == Mode::OptOut && own.caching, "caching-no"),
+            (own.noloop, "noloop"),
+            (own.is_broken, "broken_redirect"),
+        ]
+        .iter()
+        .filter_map(|(is_set, word)| is_set.then_some(*word))
+        .collect(),
+    };
     reply.map(3);
     reply.bulk(b"flags");
-    reply.set(1);
-    reply.bulk(b"off");
+    reply.set(flags.len());
+    flags.iter().for_each(|flag| reply.bulk(flag.as_bytes()));
     reply.bulk(b"redirect");
-    reply.int(-1);
+    reply.int(redirection(own));
     reply.bulk(b"prefixes");
-    reply.array(0);
+    let mut prefixes: Vec<&[u8]> = own.map_or(Vec::new(), |own| own.prefixes.iter().map(|p| &**p).collect());
+    prefixes.sort_unstable();
+    reply.array(prefixes.len());
+    prefixes.iter().for_each(|prefix| reply.bulk(prefix));
     Ok(())
 }
 
+/// The client that gets the messages: 0 is the same one, -1 is none as nothing is tracked.
+fn redirection(own: Option<&Tracking>) -> i64 {
+    own.map_or(-1, |own| own.redirect.map_or(0, |id| i64::try_from(id).unwrap_or(i64::MAX)))
+}
+
 /// CLIENT CACHING
-pub fn caching(_: &mut Caller<'_>, _: Args<'_>, _: &mut Reply<'_>) -> Result<(), Fault> {
-    Err(Fault::text(
+pub fn caching(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let own = caller.session.tracking.as_mut().ok_or(Fault::text(
         "ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or OPTOUT mode enabled",
-    ))
+    ))?;
+    match args.at(2) {
+        arg if is(arg, "YES") && own.mode != Mode::OptIn => {
+            Err(Fault::text("ERR CLIENT CACHING YES is only valid when tracking is enabled in OPTIN mode."))
+        }
+        arg if is(arg, "NO") && own.mode != Mode::OptOut => {
+            Err(Fault::text("ERR CLIENT CACHING NO is only valid when tracking is enabled in OPTOUT mode."))
+        }
+        arg if is(arg, "YES") || is(arg, "NO") => {
+            own.caching = true;
+            reply.ok();
+            Ok(())
+        }
+        _ => Err(Fault::Syntax),
+    }
 }
 
 /// CLIENT GETREDIR
-pub fn getredir(_: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    reply.int(-1);
+pub fn getredir(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    reply.int(redirection(caller.session.tracking.as_deref()));
     Ok(())
 }

@@ -43,7 +43,10 @@ pub fn stats(source: &Source<'_>, out: &mut Text) {
     out.zeros(&["latest_fork_usec", "total_forks", "migrate_cached_sockets", "slave_expires_tracked_keys"]);
     out.zeros(&["active_defrag_hits", "active_defrag_misses", "active_defrag_key_hits"]);
     out.zeros(&["active_defrag_key_misses", "total_active_defrag_time", "current_active_defrag_time"]);
-    out.zeros(&["tracking_total_keys", "tracking_total_items", "tracking_total_prefixes"]);
+    let (keys, items, prefixes) = source.shared.tracking.totals();
+    out.field("tracking_total_keys", keys);
+    out.field("tracking_total_items", items);
+    out.field("tracking_total_prefixes", prefixes);
     out.field("unexpected_error_replies", 0);
     out.field("total_error_replies", totals.errors);
     out.field("dump_payload_sanitizations", 0);

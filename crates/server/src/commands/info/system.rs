@@ -66,7 +66,7 @@ pub fn clients(source: &Source<'_>, out: &mut Text) {
     out.field("client_recent_max_output_buffer", clients.output_bytes_max);
     out.field("client_read_buffer_bytes", clients.input_bytes);
     out.field("blocked_clients", clients.blocked);
-    out.field("tracking_clients", 0);
+    out.field("tracking_clients", source.shared.tracking.clients_len());
     out.field("pubsub_clients", clients.subscribed);
     out.field("watching_clients", clients.watching);
     out.field("clients_in_timeout_table", clients.blocked);

@@ -68,7 +68,6 @@ pub(super) const ROWS: &[Setting] = &[
         .no_effect("replies go straight to the client's buffer")
         .help(Limits, "bytes of captured replies"),
     Setting::int("tracking-table-max-keys", 0, i64::MAX, "1000000")
-        .no_effect("client-side caching is not there yet")
         .help(Limits, "keys that client-side caching remembers"),
     Setting::memory("disk_backpressure_file_max_bytes", 0, BYTES_MAX, "50mb")
         .dragonfly()

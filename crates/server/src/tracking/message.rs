@@ -1,0 +1,78 @@
+//! What a client is told, in the form it can understand: on its own thread, or on that of the client it named.
+
+use std::sync::Arc;
+
+use darter_wire::Reply;
+
+use super::{Mode, Tracker};
+use crate::conn::Conn;
+use crate::shared::{Mail, Shared};
+use crate::worker::lock;
+
+/// A message that keys have changed.
+#[derive(Debug)]
+pub struct Invalidation {
+    /// Who is told.
+    pub to: Tracker,
+    /// The keys as an array of strings; nothing means all keys.
+    pub keys: Arc<[u8]>,
+    /// The client that changed them.
+    pub writer: u64,
+    /// By its prefix, not because it was read.
+    pub is_broadcast: bool,
+}
+
+/// Tells a tracking client, or sends the message on to the client it named. Called on its own thread; returns whether
+/// there is something to send to it.
+pub fn deliver(shared: &Shared, conn: &mut Conn, message: &Invalidation) -> bool {
+    let resp3 = conn.session.resp3;
+    let Some(own) = &mut conn.session.tracking else { return false };
+    let is_stale = !message.is_broadcast && own.mode == Mode::Broadcast;
+    if is_stale || (own.noloop && message.writer == conn.session.id) {
+        return false;
+    }
+    let keys: &[u8] = match (message.keys.is_empty(), resp3) {
+        (false, _) => &message.keys,
+        (true, true) => b"_\r\n",
+        (true, false) => b"$-1\r\n",
+    };
+    let Some(other) = own.redirect else { return write(conn, keys, false) };
+    let card = lock(&shared.clients).get(&other).cloned();
+    if let Some(card) = card {
+        let mail = Mail::Redirected { token: card.token, client: card.id, keys: keys.into() };
+        shared.door(card.thread).send(mail);
+        return false;
+    }
+    own.is_broken = true;
+    if resp3 {
+        let mut reply = Reply::new(&mut conn.output, true);
+        reply.push(2);
+        reply.bulk(b"tracking-redir-broken");
+        reply.int(i64::try_from(other).unwrap_or(i64::MAX));
+    }
+    resp3
+}
+
+/// Tells a client what another one has asked to be told there; returns whether there is something to send to it.
+pub fn redirected(conn: &mut Conn, keys: &[u8]) -> bool {
+    write(conn, keys, true)
+}
+
+/// RESP2 has no messages between replies, but a subscribed client expects them.
+fn write(conn: &mut Conn, keys: &[u8], is_redirected: bool) -> bool {
+    let resp3 = conn.session.resp3;
+    let is_subscribed = conn.session.subscriptions.is_some();
+    let mut reply = Reply::new(&mut conn.output, resp3);
+    if resp3 {
+        reply.push(2);
+        reply.bulk(b"invalidate");
+    } else if is_redirected && is_subscribed {
+        reply.push(3);
+        reply.bulk(b"message");
+        reply.bulk(b"__redis__:invalidate");
+    } else {
+        return false;
+    }
+    reply.raw(keys);
+    true
+}

@@ -1,0 +1,175 @@
+//! Caches on the client's side (CLIENT TRACKING): who has read which key, and telling them when it changes.
+//!
+//! The executor calls it with shards held: before a read of a tracking client, and after changes. What a client is
+//! told goes by mail through its own thread, which alone knows how it wants to be told.
+
+mod message;
+mod table;
+
+pub use message::{Invalidation, deliver, redirected};
+pub use table::Table;
+
+use std::sync::Arc;
+
+use darter_command::Flags;
+use darter_reactor::Token;
+use darter_store::change::{Change, Class};
+use darter_wire::{Args, Reply};
+
+use crate::core::Core;
+use crate::registry::Entry;
+use crate::session::{Gate, Session};
+use crate::shared::{Mail, Shared};
+
+/// How a connection tracks.
+#[derive(Clone, Debug, Default)]
+pub struct Tracking {
+    /// The client that gets the messages; none is itself.
+    pub redirect: Option<u64>,
+    /// What it tracks without being asked.
+    pub mode: Mode,
+    /// Its own changes are not told.
+    pub noloop: bool,
+    /// CLIENT CACHING came before this command.
+    pub caching: bool,
+    /// The client that is to get the messages has gone.
+    pub is_broken: bool,
+    /// In broadcast mode: beginnings of the keys it wants to hear of.
+    pub prefixes: Vec<Box<[u8]>>,
+}
+
+/// Which keys a client hears of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Mode {
+    /// Those it has read.
+    #[default]
+    All,
+    /// Those it has read right after CLIENT CACHING YES.
+    OptIn,
+    /// Those it has read, but not right after CLIENT CACHING NO.
+    OptOut,
+    /// Those with its prefixes, read or not.
+    Broadcast,
+}
+
+impl Tracking {
+    /// Whether the keys of the command that runs now are to be remembered.
+    fn remembers(&self) -> bool {
+        match self.mode {
+            Mode::All => true,
+            Mode::OptIn => self.caching,
+            Mode::OptOut => !self.caching,
+            Mode::Broadcast => false,
+        }
+    }
+}
+
+/// A client as the table remembers it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Tracker {
+    /// Its thread.
+    pub thread: u16,
+    /// Its connection there.
+    pub token: Token,
+    /// Its id.
+    pub client: u64,
+}
+
+/// Whether the keys of `entry`, run now by the client of `session`, are to be remembered.
+pub fn applies(session: &Session, entry: &Entry) -> bool {
+    entry.spec.flags.any(Flags::READONLY) && session.tracking.as_ref().is_some_and(|own| own.remembers())
+}
+
+/// Remembers that `tracker` reads the keys of a command. The shards of the keys are held, so that no change comes
+/// between this and the read.
+pub fn remember(core: &Core, tracker: Tracker, entry: &Entry, args: Args<'_>) {
+    let table = &core.shared.tracking;
+    let keys_max = core.live.tracking_table_max_keys;
+    entry.spec.each_key(args, &mut |at| {
+        if let Some((key, gone)) = table.remember(args.at(at), tracker, keys_max) {
+            tell(core.shared, &gone, &array_of(&[&*key]), 0);
+        }
+    });
+}
+
+/// Tells all who have read a key, or want to hear of its prefix, that it has changed. Called with the shards held;
+/// the client that made the changes is `core.writer`.
+pub fn invalidate(core: &Core, changes: &[Change]) {
+    let table = &core.shared.tracking;
+    if !table.is_any() {
+        return;
+    }
+    let mut keys: Vec<&[u8]> = Vec::new();
+    let is_change =
+        |change: &&Change| change.event.class != Class::KEY_MISS && change.event.class != Class::NEW;
+    for change in changes.iter().filter(is_change) {
+        if keys.last() != Some(&&*change.key) {
+            keys.push(&change.key);
+        }
+    }
+    for key in &keys {
+        let readers = table.forget(key);
+        if !readers.is_empty() {
+            tell(core.shared, &readers, &array_of(&[key]), core.writer);
+        }
+    }
+    table.each_prefix(|prefix, trackers| {
+        let mut hit: Vec<&[u8]> = keys.iter().copied().filter(|key| key.starts_with(prefix)).collect();
+        hit.sort_unstable();
+        hit.dedup();
+        if !hit.is_empty() {
+            send(core.shared, trackers, &array_of(&hit), core.writer, true);
+        }
+    });
+}
+
+/// Tells all tracking clients that every key may have changed.
+pub fn invalidate_all(core: &Core) {
+    let table = &core.shared.tracking;
+    if table.is_any() {
+        let trackers = table.forget_all();
+        send(core.shared, &trackers, &[], 0, true);
+    }
+}
+
+fn tell(shared: &Shared, trackers: &[Tracker], keys: &[u8], writer: u64) {
+    send(shared, trackers, keys, writer, false);
+}
+
+fn send(shared: &Shared, trackers: &[Tracker], keys: &[u8], writer: u64, is_broadcast: bool) {
+    let keys: Arc<[u8]> = keys.into();
+    for tracker in trackers {
+        let message = Invalidation { to: *tracker, keys: keys.clone(), writer, is_broadcast };
+        shared.door(tracker.thread).send(Mail::Invalidate(Box::new(message)));
+    }
+}
+
+/// Keys as an array of strings.
+fn array_of(keys: &[&[u8]]) -> Vec<u8> {
+    let mut out = Vec::new();
+    let mut reply = Reply::new(&mut out, false);
+    reply.array(keys.len());
+    keys.iter().for_each(|key| reply.bulk(key));
+    out
+}
+
+/// Starts tracking, or changes how.
+pub fn begin(core: &mut Core, session: &mut Session, token: Token, wanted: Tracking) {
+    end(core, session);
+    let tracker = Tracker { thread: core.thread, token, client: session.id };
+    core.shared.tracking.add(tracker, &wanted.prefixes);
+    session.gate.set(Gate::TRACKING, wanted.mode != Mode::Broadcast);
+    session.tracking = Some(Box::new(wanted));
+    crate::pubsub::listen(core, token);
+}
+
+/// Ends tracking. The keys it has read are forgotten when they change.
+pub fn end(core: &Core, session: &mut Session) {
+    if let Some(own) = session.tracking.take() {
+        core.shared.tracking.remove(session.id, &own.prefixes);
+        session.gate.set(Gate::TRACKING, false);
+    }
+}
+
+#[cfg(test)]
+mod tests;
