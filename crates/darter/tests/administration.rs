@@ -1,0 +1,313 @@
+//! The server's own commands on a real server: COMMAND, CONFIG, INFO, SLOWLOG, LATENCY, MEMORY, DEBUG, SHUTDOWN.
+
+mod harness;
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use harness::{Client, Server, Value};
+
+fn text(value: Value) -> String {
+    match value {
+        Value::Text(text) | Value::Status(text) | Value::Error(text) => text,
+        other => panic!("no text: {other:?}"),
+    }
+}
+
+fn items(value: Value) -> Vec<Value> {
+    match value {
+        Value::Array(items) => items,
+        other => panic!("no array: {other:?}"),
+    }
+}
+
+fn int(value: Value) -> i64 {
+    match value {
+        Value::Int(n) => n,
+        other => panic!("no integer: {other:?}"),
+    }
+}
+
+fn error(client: &mut Client, command: &[&str]) -> String {
+    match client.call(command) {
+        Value::Error(line) => line,
+        other => panic!("{command:?} is no error: {other:?}"),
+    }
+}
+
+/// The fields of INFO's answer.
+fn info(client: &mut Client, sections: &[&str]) -> BTreeMap<String, String> {
+    let command: Vec<&str> = ["INFO"].iter().chain(sections).copied().collect();
+    let text = text(client.call(&command));
+    let field = |line: &str| line.split_once(':').map(|(name, value)| (name.to_owned(), value.to_owned()));
+    text.lines().filter(|line| !line.starts_with('#')).filter_map(field).collect()
+}
+
+#[test]
+fn command_answers_from_the_registry() {
+    let server = Server::start(&[]);
+    let mut client = server.client();
+    let all = items(client.call(&["COMMAND"])).len() as i64;
+    assert_eq!(int(client.call(&["COMMAND", "COUNT"])), all);
+    let found = items(client.call(&["COMMAND", "INFO", "get", "nosuch", "config|set"]));
+    assert_eq!(found[1], Value::Null);
+    let get = items(found[0].clone());
+    assert_eq!(get[..2], [Value::Text("get".into()), Value::Int(2)]);
+    assert_eq!(get[3..6], [Value::Int(1), Value::Int(1), Value::Int(1)]);
+    assert_eq!(client.call(&["COMMAND", "GETKEYS", "MSET", "a", "1", "b", "2"]), Value::array(&["a", "b"]));
+    for (command, wanted) in [
+        (&["COMMAND", "GETKEYS", "PING"] as &[&str], "ERR The command has no key arguments"),
+        (&["COMMAND", "GETKEYS", "NOSUCH", "k"], "ERR Invalid command specified"),
+        (&["COMMAND", "GETKEYS", "SET", "k"], "ERR Invalid number of arguments specified for command"),
+        (&["COMMAND", "NOSUCH"], "ERR unknown subcommand 'NOSUCH'. Try COMMAND HELP."),
+        (&["COMMAND", "COUNT", "x"], "ERR wrong number of arguments for 'command|count' command"),
+        (&["COMMAND", "LIST", "FILTERBY", "x", "y"], "ERR syntax error"),
+    ] {
+        assert_eq!(error(&mut client, command), wanted);
+    }
+    let names = client.call(&["COMMAND", "LIST", "FILTERBY", "PATTERN", "config|re*"]);
+    assert_eq!(names, Value::array(&["config|resetstat", "config|rewrite"]));
+}
+
+#[test]
+fn docs_of_every_command_can_be_read() {
+    let server = Server::start(&[]);
+    let mut client = server.client();
+    client.call(&["HELLO", "3"]);
+    let docs = items(client.call(&["COMMAND", "DOCS"]));
+    assert_eq!(docs.len() as i64, 2 * int(client.call(&["COMMAND", "COUNT"])));
+    assert_eq!(client.call(&["COMMAND", "DOCS", "nosuch"]), Value::Array(Vec::new()));
+}
+
+#[test]
+fn settings_change_all_or_none_and_take_effect() {
+    let server = Server::start(&[]);
+    let mut client = server.client();
+    assert_eq!(client.call(&["CONFIG", "GET", "nosuch"]), Value::Array(Vec::new()));
+    assert_eq!(client.call(&["CONFIG", "SET", "timeout", "7", "slowlog-max-len", "5"]), Value::ok());
+    assert_eq!(client.call(&["CONFIG", "GET", "timeout"]), Value::array(&["timeout", "7"]));
+    for (command, wanted) in [
+        (
+            &["CONFIG", "SET", "timeout", "1", "timeout", "2"] as &[&str],
+            "ERR CONFIG SET failed (possibly related to argument 'timeout') - duplicate parameter",
+        ),
+        (
+            &["CONFIG", "SET", "timeout", "9", "nosuch", "1"],
+            "ERR Unknown option or number of arguments for CONFIG SET - 'nosuch'",
+        ),
+        (&["CONFIG", "SET", "timeout", "9", "x"], "ERR wrong number of arguments for 'config|set' command"),
+        (&["CONFIG", "SET", "a"], "ERR wrong number of arguments for 'config|set' command"),
+        (&["CONFIG"], "ERR wrong number of arguments for 'config' command"),
+        (&["CONFIG", "REWRITE"], "ERR The server is running without a config file"),
+    ] {
+        assert_eq!(error(&mut client, command), wanted);
+    }
+    assert_eq!(client.call(&["CONFIG", "GET", "timeout"]), Value::array(&["timeout", "7"]));
+    assert_eq!(client.call(&["CONFIG", "SET", "maxclients", "2"]), Value::ok());
+    let _second = server.client();
+    let mut third = server.client();
+    assert_eq!(third.read(), Value::Error("ERR max number of clients reached".into()));
+}
+
+#[test]
+fn info_counts_what_happened() {
+    let server = Server::start(&[]);
+    let mut client = server.client();
+    client.call(&["CONFIG", "RESETSTAT"]);
+    for n in 0..100 {
+        client.call(&["SET", &format!("k{n}"), "v"]);
+    }
+    client.call(&["EXPIRE", "k1", "100"]);
+    client.call(&["GET", "k1"]);
+    client.call(&["GET", "none"]);
+    client.call(&["LPUSH", "k2", "x"]);
+    client.call(&["NOSUCH"]);
+    let fields = info(&mut client, &["everything"]);
+    assert_eq!((fields["keyspace_hits"].as_str(), fields["keyspace_misses"].as_str()), ("1", "1"));
+    assert!(fields["db0"].starts_with("keys=100,expires=1,avg_ttl="), "{}", fields["db0"]);
+    let ttl: u64 = fields["db0"]
+        .split("avg_ttl=")
+        .nth(1)
+        .and_then(|rest| rest.split(',').next()?.parse().ok())
+        .unwrap_or(0);
+    assert!((90_000..=100_000).contains(&ttl), "{ttl}");
+    assert!(fields["cmdstat_set"].starts_with("calls=100,usec="), "{}", fields["cmdstat_set"]);
+    assert!(
+        fields["cmdstat_lpush"].ends_with("rejected_calls=0,failed_calls=1"),
+        "{}",
+        fields["cmdstat_lpush"]
+    );
+    assert_eq!(fields["errorstat_WRONGTYPE"], "count=1");
+    assert_eq!(fields["errorstat_ERR"], "count=1");
+    assert_eq!(fields["total_error_replies"], "2");
+    assert_eq!(fields["cmdstat_config|resetstat"].split(',').next(), Some("calls=1"));
+    assert!(fields["latency_percentiles_usec_set"].starts_with("p50="));
+    let number =
+        |name: &str| fields[name].parse::<u64>().unwrap_or_else(|_| panic!("{name}: {}", fields[name]));
+    assert_eq!(number("total_commands_processed"), 106);
+    assert!(number("used_memory") > number("used_memory_overhead"));
+    assert!(number("used_memory_peak") >= number("used_memory"));
+    assert!(number("used_memory_rss") > 1 << 20);
+    assert_eq!(number("connected_clients"), 1);
+    assert_eq!(fields["tcp_port"], server.port().to_string());
+}
+
+#[test]
+fn info_sections_are_chosen_and_managed_services_hide_the_machine() {
+    let server = Server::start(&["--managed_service_info"]);
+    let mut client = server.client();
+    let fields = info(&mut client, &["server", "CPU"]);
+    assert!(fields.contains_key("used_cpu_user") && fields.contains_key("redis_version"));
+    for hidden in ["os", "process_id", "executable", "config_file", "used_memory"] {
+        assert!(!fields.contains_key(hidden), "{hidden}");
+    }
+    assert_eq!(text(client.call(&["INFO", "nosuch"])), "");
+    assert!(!info(&mut client, &[]).keys().any(|name| name.starts_with("cmdstat_")));
+}
+
+#[test]
+fn the_slow_log_keeps_slow_commands_and_no_secrets() {
+    let server = Server::start(&[]);
+    let mut client = server.client();
+    client.call(&["CONFIG", "SET", "slowlog-log-slower-than", "0"]);
+    client.call(&["SLOWLOG", "RESET"]);
+    client.call(&["CLIENT", "SETNAME", "me"]);
+    client.call(&["CONFIG", "SET", "requirepass", "hush"]);
+    client.call(&["CONFIG", "SET", "requirepass", ""]);
+    client.call(&["SET", "k", &"x".repeat(200)]);
+    let entries = items(client.call(&["SLOWLOG", "GET", "-1"]));
+    let newest = items(entries[0].clone());
+    assert_eq!(newest.len(), 6);
+    assert_eq!(newest[3], Value::array(&["SET", "k", &format!("{}... (72 more bytes)", "x".repeat(128))]));
+    assert_eq!(newest[4..], [Value::Text(client.local()), Value::Text("me".into())]);
+    let hidden = items(entries[2].clone());
+    assert_eq!(hidden[3], Value::array(&["CONFIG", "SET", "requirepass", "(redacted)"]));
+    client.call(&["CONFIG", "SET", "slowlog-max-len", "2"]);
+    assert_eq!(client.call(&["SLOWLOG", "LEN"]), Value::Int(2));
+    assert_eq!(
+        error(&mut client, &["SLOWLOG", "GET", "-2"]),
+        "ERR count should be greater than or equal to -1"
+    );
+}
+
+#[test]
+fn latency_events_and_histograms_are_measured() {
+    let server = Server::start(&[]);
+    let mut client = server.client();
+    assert_eq!(client.call(&["LATENCY", "LATEST"]), Value::Array(Vec::new()));
+    client.call(&["CONFIG", "SET", "latency-monitor-threshold", "20"]);
+    client.call(&["DEBUG", "SLEEP", "0.03"]);
+    client.call(&["DEBUG", "SLEEP", "0.06"]);
+    let latest = items(items(client.call(&["LATENCY", "LATEST"]))[0].clone());
+    assert_eq!(latest[0], Value::Text("command".into()));
+    let [last, max] = [int(latest[2].clone()), int(latest[3].clone())];
+    assert!(max >= 60 && last >= 30 && last <= max, "{last} {max}");
+    assert!(!items(client.call(&["LATENCY", "HISTORY", "command"])).is_empty());
+    assert!(text(client.call(&["LATENCY", "GRAPH", "command"])).starts_with("command - high "));
+    assert!(text(client.call(&["LATENCY", "DOCTOR"])).contains("- command: 2 spikes"));
+    assert_eq!(client.call(&["LATENCY", "RESET", "command"]), Value::Int(1));
+    client.call(&["CONFIG", "RESETSTAT"]);
+    client.call(&["SET", "k", "v"]);
+    (0..500).for_each(|_| drop(client.call(&["GET", "k"])));
+    let histogram = items(client.call(&["LATENCY", "HISTOGRAM", "get", "nosuch"]));
+    assert_eq!(histogram[0], Value::Text("get".into()));
+    let get = items(histogram[1].clone());
+    assert_eq!(get[..2], [Value::Text("calls".into()), Value::Int(500)]);
+    let counts = items(get[3].clone());
+    assert_eq!(counts.last(), Some(&Value::Int(500)));
+}
+
+#[test]
+fn populate_makes_keys_of_any_type_while_others_go_on() {
+    let server = Server::start(&[]);
+    let mut client = server.client();
+    let mut other = server.client();
+    client.send_all(&[&["DEBUG", "POPULATE", "20000", "big", "100", "RAND"]]);
+    let began = Instant::now();
+    assert_eq!(other.call(&["SET", "mine", "1"]), Value::ok());
+    assert!(began.elapsed() < Duration::from_secs(5));
+    assert_eq!(client.read(), Value::ok());
+    assert_eq!(client.call(&["DBSIZE"]), Value::Int(20_001));
+    assert_eq!(client.call(&["STRLEN", "big:19999"]), Value::Int(100));
+    assert_eq!(
+        client.call(&[
+            "DEBUG", "POPULATE", "3", "l", "5", "TYPE", "list", "ELEMENTS", "100", "EXPIRE", "50", "60"
+        ]),
+        Value::ok()
+    );
+    assert_eq!(client.call(&["LLEN", "l:2"]), Value::Int(100));
+    let ttl = int(client.call(&["TTL", "l:0"]));
+    assert!((45..=60).contains(&ttl), "{ttl}");
+    assert!(int(client.call(&["MEMORY", "USAGE", "l:0"])) > 100);
+    assert_eq!(
+        error(&mut client, &["DEBUG", "POPULATE", "-1"]),
+        "ERR value is out of range, must be positive"
+    );
+}
+
+#[test]
+fn debug_can_be_kept_from_clients() {
+    let server = Server::start(&["--enable-debug-command", "no"]);
+    let mut client = server.client();
+    client.call(&["SET", "k", "v"]);
+    for command in [&["DEBUG", "OBJECT", "k"] as &[&str], &["DEBUG", "SLEEP", "0"], &["DEBUG", "NOSUCH"]] {
+        assert!(error(&mut client, command).starts_with("ERR DEBUG command not allowed."));
+    }
+    client.call(&["MULTI"]);
+    client.call(&["DEBUG", "OBJECT", "k"]);
+    let Value::Array(replies) = client.call(&["EXEC"]) else { panic!("EXEC runs") };
+    assert!(matches!(&replies[0], Value::Error(line) if line.starts_with("ERR DEBUG command not allowed.")));
+}
+
+#[test]
+fn dead_keys_stay_while_active_expiry_is_off() {
+    let server = Server::start(&[]);
+    let mut client = server.client();
+    client.call(&["DEBUG", "SET-ACTIVE-EXPIRE", "0"]);
+    client.call(&["SET", "k", "v", "PX", "1"]);
+    std::thread::sleep(Duration::from_millis(300));
+    assert_eq!(client.call(&["DBSIZE"]), Value::Int(1));
+    client.call(&["DEBUG", "SET-ACTIVE-EXPIRE", "1"]);
+    let began = Instant::now();
+    while client.call(&["DBSIZE"]) != Value::Int(0) {
+        assert!(began.elapsed() < Duration::from_secs(10), "the key is still there");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn wait_answers_when_its_time_is_up_and_not_in_a_transaction() {
+    let server = Server::start(&[]);
+    let mut client = server.client();
+    assert_eq!(client.call(&["WAIT", "0", "0"]), Value::Int(0));
+    let began = Instant::now();
+    assert_eq!(client.call(&["WAIT", "1", "200"]), Value::Int(0));
+    assert!(began.elapsed() >= Duration::from_millis(190));
+    client.call(&["MULTI"]);
+    client.call(&["WAIT", "1", "0"]);
+    assert_eq!(client.call(&["EXEC"]), Value::Array(vec![Value::Int(0)]));
+    assert_eq!(error(&mut client, &["WAIT", "1", "-1"]), "ERR timeout is negative");
+    assert_eq!(error(&mut client, &["WAIT", "1", "a"]), "ERR timeout is not an integer or out of range");
+}
+
+#[test]
+fn shutdown_ends_the_process_and_takes_its_pid_file_along() {
+    let path = std::env::temp_dir().join(format!("darter-pid-{}", std::process::id()));
+    let shown = path.display().to_string();
+    let server = Server::start(&["--pidfile", &shown]);
+    let mut client = server.client();
+    assert_eq!(client.call(&["PING"]), Value::Status("PONG".into()));
+    assert_eq!(
+        std::fs::read_to_string(&path).map(|text| text.trim().to_owned()).ok(),
+        Some(server.pid().to_string())
+    );
+    assert_eq!(error(&mut client, &["SHUTDOWN", "SAVE", "NOSAVE"]), "ERR syntax error");
+    assert_eq!(error(&mut client, &["SHUTDOWN", "ABORT"]), "ERR No shutdown in progress.");
+    client.send_all(&[&["SHUTDOWN", "NOSAVE"]]);
+    assert!(client.is_closed());
+    let began = Instant::now();
+    while path.exists() {
+        assert!(began.elapsed() < Duration::from_secs(10), "the pid file is still there");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
