@@ -28,10 +28,14 @@ const HEIGHT: usize = 9;
 
 fn lolwut(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let mut reader = Reader::new(args, 1);
-    if reader.take_with("version", 1) {
+    let is_versioned = reader.take_with("version", 1);
+    if is_versioned {
         reader.int()?;
     }
-    let width = if reader.is_done() { WIDTH } else { reader.int()? };
+    let width = match reader.is_done() {
+        false if is_versioned => reader.int()?,
+        _ => WIDTH,
+    };
     let mut rng = Rng::new(crate::core::unix_ms() ^ caller.session.id);
     let mut text = river(&mut rng, width.clamp(1, WIDTH_MAX) as usize);
     text.push_str(&format!(

@@ -26,7 +26,7 @@ pub fn getkeysandflags(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Repl
     reply.array(keys.len());
     for at in keys {
         let group = groups.iter().find(|group| covers(group, at, asked)).or(groups.last());
-        let access = group.map_or("RW access update", |group| group.access);
+        let access = group.map_or("RW access update", |group| access_of(group, &spec, asked));
         reply.array(2);
         reply.bulk(asked.at(at));
         let flags = access.split(' ');
@@ -34,6 +34,18 @@ pub fn getkeysandflags(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Repl
         flags.for_each(|flag| reply.status(flag));
     }
     Ok(())
+}
+
+/// What a call does to its keys, where the arguments decide it.
+fn access_of(group: &KeySpec, spec: &Spec, asked: Args<'_>) -> &'static str {
+    let has = |word: &str| asked.iter().skip(2).any(|arg| arg.eq_ignore_ascii_case(word.as_bytes()));
+    match spec.name {
+        "set" if !has("get") => "OW update",
+        "set" => "RW access update",
+        "bitfield" if has("set") || has("incrby") => "RW access update",
+        "bitfield" => "RO access",
+        _ => group.access,
+    }
 }
 
 fn spec_of(caller: &Caller<'_>, asked: Args<'_>) -> Result<Spec, Fault> {
