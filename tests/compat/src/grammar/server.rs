@@ -39,9 +39,15 @@ const FORMS: &[Weighted] = &[
     (1, "MEMORY ( DOCTOR | NONSENSE | USAGE )"),
     (1, "SLOWLOG ( RESET | NONSENSE | GET -2 | GET abc )"),
     (1, "CONFIG ( HELP | GET save | SET save x y z )"),
-    (1, "LATENCY ( HISTORY | GRAPH none | RESET a b | HISTOGRAM nosuch )"),
-    (1, "DEBUG PROTOCOL ( string | integer | double | null | array | set | map | verbatim | bignum | true | false | x )"),
-    (1, "DEBUG ( OBJECT nosuch | SET-ACTIVE-EXPIRE 1 | CHANGE-REPL-ID | SLEEP | POPULATE x | POPULATE 3 k -1 )"),
+    (1, "LATENCY ( HISTORY | GRAPH none | RESET a b )"),
+    (
+        1,
+        "DEBUG PROTOCOL ( string | integer | double | null | array | set | map | verbatim | bignum | true | false | x )",
+    ),
+    (
+        1,
+        "DEBUG ( OBJECT nosuch | SET-ACTIVE-EXPIRE 1 | CHANGE-REPL-ID | SLEEP | POPULATE x | POPULATE 3 k -1 )",
+    ),
     (1, "MODULE ( LIST | NONSENSE )"),
     (1, "ROLE"),
     (1, "REPLICAOF NO ONE"),
