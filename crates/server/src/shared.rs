@@ -303,6 +303,7 @@ impl ShardCard {
         self.counters.hits += other.counters.hits;
         self.counters.misses += other.counters.misses;
         self.counters.expired += other.counters.expired;
+        self.counters.expired_members += other.counters.expired_members;
         self.counters.evicted += other.counters.evicted;
         self.changes += other.changes;
         self.watched += other.watched;

@@ -38,7 +38,8 @@ pub fn stats(source: &Source<'_>, out: &mut Text) {
     out.field("instantaneous_input_repl_kbps", "0.00");
     out.field("instantaneous_output_repl_kbps", "0.00");
     out.field("rejected_connections", totals.rejected_connections);
-    out.zeros(&["sync_full", "sync_partial_ok", "sync_partial_err", "expired_subkeys"]);
+    out.zeros(&["sync_full", "sync_partial_ok", "sync_partial_err"]);
+    out.field("expired_subkeys", source.report.shards.counters.expired_members);
     keys(source, out);
     out.zeros(&["latest_fork_usec", "total_forks", "migrate_cached_sockets", "slave_expires_tracked_keys"]);
     out.zeros(&["active_defrag_hits", "active_defrag_misses", "active_defrag_key_hits"]);
@@ -120,6 +121,19 @@ pub fn transaction(source: &Source<'_>, out: &mut Text) {
     let totals = &source.report.totals;
     out.field("tx_inline_runs_total", totals.commands.saturating_sub(totals.contended));
     out.field("tx_normal_total", totals.contended);
+}
+
+/// INFO tiered: no value is on disk.
+pub fn tiered(_: &Source<'_>, out: &mut Text) {
+    out.zeros(&["tiered_entries", "tiered_entries_bytes", "tiered_total_stashes", "tiered_total_fetches"]);
+    out.zeros(&["tiered_total_cancels", "tiered_total_deletes", "tiered_total_uploads", "tiered_allocated_bytes"]);
+    out.zeros(&["tiered_capacity_bytes", "tiered_pending_read_cnt", "tiered_pending_stash_cnt", "tiered_ram_hits"]);
+    out.zeros(&["tiered_ram_cool_hits", "tiered_ram_misses"]);
+}
+
+/// INFO search: there is no index.
+pub fn search(_: &Source<'_>, out: &mut Text) {
+    out.zeros(&["search_memory", "search_num_indices", "search_num_entries"]);
 }
 
 /// INFO acl: the default user alone.

@@ -70,6 +70,8 @@ const SECTIONS: &[Section] = &[
     section("Cluster", Shown::Default, activity::cluster),
     section("Keyspace", Shown::Default, activity::keyspace),
     section("Transaction", Shown::All, activity::transaction),
+    section("Tiered", Shown::All, activity::tiered),
+    section("Search", Shown::All, activity::search),
     section("Acl", Shown::All, activity::acl),
 ];
 
