@@ -126,8 +126,18 @@ pub fn transaction(source: &Source<'_>, out: &mut Text) {
 /// INFO tiered: no value is on disk.
 pub fn tiered(_: &Source<'_>, out: &mut Text) {
     out.zeros(&["tiered_entries", "tiered_entries_bytes", "tiered_total_stashes", "tiered_total_fetches"]);
-    out.zeros(&["tiered_total_cancels", "tiered_total_deletes", "tiered_total_uploads", "tiered_allocated_bytes"]);
-    out.zeros(&["tiered_capacity_bytes", "tiered_pending_read_cnt", "tiered_pending_stash_cnt", "tiered_ram_hits"]);
+    out.zeros(&[
+        "tiered_total_cancels",
+        "tiered_total_deletes",
+        "tiered_total_uploads",
+        "tiered_allocated_bytes",
+    ]);
+    out.zeros(&[
+        "tiered_capacity_bytes",
+        "tiered_pending_read_cnt",
+        "tiered_pending_stash_cnt",
+        "tiered_ram_hits",
+    ]);
     out.zeros(&["tiered_ram_cool_hits", "tiered_ram_misses"]);
 }
 
