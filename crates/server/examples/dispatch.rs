@@ -1,7 +1,7 @@
 //! The way of a command without sockets, for `valgrind --tool=callgrind`: parse, dispatch, run, reply.
 //!
-//! `dispatch OPS get|set [DEPTH]`: OPS commands in pipelines of DEPTH (30) over 10,000 keys of 16 bytes with values of
-//! 32 bytes. Instructions per command are the difference between two runs; `darter-bench instructions` takes it.
+//! `dispatch OPS get|set|setex|incr|expire|ttl|exists|append|mget|mset [DEPTH]`: OPS commands in pipelines of DEPTH (30)
+//! over 10,000 keys of 16 bytes with values of 32 bytes; MGET and MSET take ten keys each. Instructions per command are the difference between two runs; `darter-bench instructions` takes it.
 
 use std::ffi::OsString;
 use std::os::unix::net::UnixStream;
@@ -45,15 +45,7 @@ fn main() {
                 let mut bytes = Vec::new();
                 for _ in 0..depth {
                     key = (key + 7919) % KEYS;
-                    match verb {
-                        "set" => bytes.extend_from_slice(
-                            format!("*3\r\n$3\r\nSET\r\n$16\r\nkey:{key:012}\r\n$32\r\n{key:032}\r\n")
-                                .as_bytes(),
-                        ),
-                        _ => bytes.extend_from_slice(
-                            format!("*2\r\n$3\r\nGET\r\n$16\r\nkey:{key:012}\r\n").as_bytes(),
-                        ),
-                    }
+                    write_command(&mut bytes, verb, key);
                 }
                 bytes
             })
@@ -68,6 +60,30 @@ fn main() {
         }
         replies
     };
-    run(&pipelines("set"), KEYS);
+    run(&pipelines(if verb == "incr" { "zero" } else { "set" }), KEYS);
     println!("{} bytes of replies", run(&pipelines(&verb), ops));
+}
+
+/// Appends one command of the verb's kind about `key`.
+fn write_command(bytes: &mut Vec<u8>, verb: &str, key: u32) {
+    let name = |n: u32| format!("key:{:012}", n % KEYS);
+    let value = format!("{key:032}");
+    let ten = || (0..10).map(|n| name(key + 997 * n));
+    let words: Vec<String> = match verb {
+        "zero" => vec!["SET".into(), name(key), "1000000".into()],
+        "set" => vec!["SET".into(), name(key), value],
+        "setex" => vec!["SET".into(), name(key), value, "EX".into(), "100".into()],
+        "incr" => vec!["INCR".into(), name(key)],
+        "expire" => vec!["EXPIRE".into(), name(key), "100".into()],
+        "ttl" => vec!["TTL".into(), name(key)],
+        "exists" => vec!["EXISTS".into(), name(key)],
+        "append" => vec!["APPEND".into(), name(key), "x".into()],
+        "mget" => std::iter::once("MGET".into()).chain(ten()).collect(),
+        "mset" => std::iter::once("MSET".into()).chain(ten().flat_map(|n| [n, value.clone()])).collect(),
+        _ => vec!["GET".into(), name(key)],
+    };
+    bytes.extend_from_slice(format!("*{}\r\n", words.len()).as_bytes());
+    for word in words {
+        bytes.extend_from_slice(format!("${}\r\n{word}\r\n", word.len()).as_bytes());
+    }
 }
