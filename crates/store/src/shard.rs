@@ -297,25 +297,31 @@ impl Shard {
     ) -> Result<(), Full> {
         let handle = self.dbs[db].index.handle(slot);
         let record = Record { tail: self.arena.tail(handle) };
-        let keeps_head = match expiry {
-            Expiry::Keep => true,
-            Expiry::None => record.deadline_ms().is_none(),
-            Expiry::At(_) => false,
-        };
         let payload = Payload::of_text(value);
-        if keeps_head
-            && matches!(record.kind(), Kind::Text)
-            && let Payload::Text(_) = payload
+        let at = record.payload_at();
+        let (size, wanted) = (self.arena.size(handle), at + 5 + value.len());
+        if matches!(record.kind(), Kind::Text)
+            && matches!(payload, Payload::Text(_))
             && record.extras().is_none()
+            && wanted <= size
+            && Arena::fits(wanted) == size
         {
-            let at = record.payload_at();
-            let size = self.arena.size(handle);
-            let wanted = at + 5 + value.len();
-            if wanted <= size && Arena::fits(wanted) == size {
-                record::overwrite_text(self.arena.tail_mut(handle), at, value);
+            let is_immortal = record.deadline_ms().is_none();
+            let block = self.arena.tail_mut(handle);
+            let has_head = match expiry {
+                Expiry::Keep => true,
+                Expiry::None => is_immortal,
+                Expiry::At(ms) => record::overwrite_deadline(block, ms),
+            };
+            if has_head {
+                record::overwrite_text(block, at, value);
+                if let Expiry::At(ms) = expiry {
+                    self.dbs[db].index.note_expiry(slot, ms, now_ms);
+                }
                 return Ok(());
             }
         }
+        let record = Record { tail: self.arena.tail(handle) };
         let meta =
             Meta { deadline_ms: deadline_after(record, expiry), extras: None, sticky: record.is_sticky() };
         self.rewrite(db, key, slot, &meta, &payload, now_ms)

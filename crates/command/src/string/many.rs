@@ -60,7 +60,7 @@ fn mget(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), 
     let keys = args.tail(1);
     reply.array(keys.len());
     for name in keys.iter() {
-        match ctx.read(name).into_text() {
+        match ctx.read_text(name) {
             Ok(Some(text)) => reply_text(reply, text),
             Ok(None) | Err(_) => reply.null(),
         }
@@ -80,7 +80,9 @@ fn pairs_len(args: Args<'_>, command: &'static str) -> Result<usize, Fault> {
 
 fn mset(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let count = pairs_len(args, "mset")?;
-    put_all(ctx, args, 1, count, Expiry::None)?;
+    for (name, value) in pairs(args, 1, count) {
+        ctx.set_text(name, value, SET_EVENT)?;
+    }
     reply.ok();
     Ok(())
 }

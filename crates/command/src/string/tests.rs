@@ -319,3 +319,22 @@ fn throttle_lets_a_burst_through_and_then_a_stream() {
     let overflow = "-ERR increment or decrement would overflow";
     assert_eq!(bed.run("CL.THROTTLE t 9223372036854775807 1 9223372036854775807"), overflow);
 }
+
+#[test]
+fn a_deadline_written_over_another_counts() {
+    let mut bed = Bed::new();
+    // short and long forms of a deadline, in every order
+    let deadlines = ["100", "5000000000000", "200", "7000000000000", "300"];
+    for value in ["a", "bb", "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"] {
+        for seconds in deadlines {
+            assert_eq!(bed.run(&format!("SET k {value} EX {seconds}")), "+OK");
+            assert_eq!(bed.run("TTL k"), format!(":{seconds}"));
+            assert_eq!(bed.run("GET k"), format!("${}|{value}", value.len()));
+        }
+    }
+    bed.now_ms += 299_999;
+    assert_eq!(bed.run("EXISTS k"), ":1");
+    bed.now_ms += 1;
+    assert_eq!(bed.run("EXISTS k"), ":0");
+    assert_eq!(bed.run("DBSIZE"), ":0");
+}
