@@ -1,10 +1,11 @@
 //! Collections that Redis saves in its own compact forms. Only read: what we write needs no such form.
 
 use darter_base::hash::KeyHasher;
+use darter_base::number;
 use darter_pack::entry::Item;
 use darter_pack::table::{Expiry, Kind, Table};
-use darter_pack::tree::List;
 use darter_pack::tree::list::End;
+use darter_pack::tree::{List, Zset};
 use darter_slab::Arena;
 
 use super::object::filled;
@@ -13,13 +14,19 @@ use super::{Corrupt, Source};
 use crate::object::Object;
 use crate::set_value::SetValue;
 
+/// A sorted set with scores as text, as Redis before 4 saves it.
+const TYPE_ZSET_OLD: u8 = 3;
 const TYPE_LIST_ZIPLIST: u8 = 10;
 const TYPE_SET_INTSET: u8 = 11;
+const TYPE_ZSET_ZIPLIST: u8 = 12;
 const TYPE_HASH_ZIPLIST: u8 = 13;
 const TYPE_LIST_QUICKLIST: u8 = 14;
 const TYPE_HASH_LISTPACK: u8 = 16;
+const TYPE_ZSET_LISTPACK: u8 = 17;
 const TYPE_LIST_QUICKLIST_2: u8 = 18;
 const TYPE_SET_LISTPACK: u8 = 20;
+/// A small hash with a deadline per field, as Redis 7.4 saves it.
+const TYPE_HASH_LISTPACK_WITH_TTL: u8 = 25;
 
 /// The collection of type byte `kind` that `source` holds in a compact form.
 ///
@@ -50,8 +57,25 @@ pub fn read(
         TYPE_SET_LISTPACK => filled(SetValue::new(), arena, |set, arena| {
             read_set(set, &source.text()?, Form::Listpack, arena, hasher)
         }),
+        TYPE_ZSET_OLD => filled(Zset::new(), arena, |zset, arena| {
+            (0..source.count()?).try_for_each(|_| {
+                let (member, score) = (source.text()?, old_score(source)?);
+                add_to_zset(zset, &member, score, arena, hasher)
+            })
+        }),
+        TYPE_ZSET_ZIPLIST => filled(Zset::new(), arena, |zset, arena| {
+            read_zset(zset, &source.text()?, Form::Ziplist, arena, hasher)
+        }),
+        TYPE_ZSET_LISTPACK => filled(Zset::new(), arena, |zset, arena| {
+            read_zset(zset, &source.text()?, Form::Listpack, arena, hasher)
+        }),
         TYPE_HASH_ZIPLIST => filled(Table::new(Kind::KeysAndValues), arena, |table, arena| {
             read_hash(table, &source.text()?, Form::Ziplist, arena, hasher)
+        }),
+        TYPE_HASH_LISTPACK_WITH_TTL => filled(Table::new(Kind::KeysAndValues), arena, |table, arena| {
+            // the earliest deadline; the fields say theirs in full
+            source.array::<8>()?;
+            read_timed_hash(table, &source.text()?, arena, hasher)
         }),
         TYPE_HASH_LISTPACK => filled(Table::new(Kind::KeysAndValues), arena, |table, arena| {
             read_hash(table, &source.text()?, Form::Listpack, arena, hasher)
@@ -80,6 +104,58 @@ fn read_set(
     })
 }
 
+fn read_zset(
+    zset: &mut Zset,
+    bytes: &[u8],
+    form: Form,
+    arena: &mut Arena,
+    hasher: KeyHasher,
+) -> Result<(), Corrupt> {
+    each_group(form, bytes, |[member], score| {
+        let score = match score {
+            Item::Int(score) => score as f64,
+            Item::Bytes(text) => number::parse_f64(text).ok_or(Corrupt)?,
+        };
+        add_to_zset(zset, member, score, arena, hasher)
+    })
+}
+
+fn add_to_zset(
+    zset: &mut Zset,
+    member: &[u8],
+    score: f64,
+    arena: &mut Arena,
+    hasher: KeyHasher,
+) -> Result<(), Corrupt> {
+    zset.insert(arena, &hasher, Item::of(member), score).map(drop).map_err(|_| Corrupt)
+}
+
+/// A score as a short text, or one of three marks for what has no digits.
+fn old_score(source: &mut Source<'_>) -> Result<f64, Corrupt> {
+    match source.byte()? {
+        253 => Err(Corrupt),
+        254 => Ok(f64::INFINITY),
+        255 => Ok(f64::NEG_INFINITY),
+        len => number::parse_f64(source.take(usize::from(len))?).ok_or(Corrupt),
+    }
+}
+
+fn read_timed_hash(
+    table: &mut Table,
+    bytes: &[u8],
+    arena: &mut Arena,
+    hasher: KeyHasher,
+) -> Result<(), Corrupt> {
+    each_group(Form::Listpack, bytes, |[field, value], deadline| {
+        let expiry = match deadline.int().and_then(|ms| u64::try_from(ms).ok()) {
+            None => return Err(Corrupt),
+            Some(0) => Expiry::Clear,
+            Some(ms) => Expiry::At(ms),
+        };
+        add_to_hash(table, field, Item::of(value), expiry, arena, hasher)
+    })
+}
+
 fn read_hash(
     table: &mut Table,
     bytes: &[u8],
@@ -87,26 +163,41 @@ fn read_hash(
     arena: &mut Arena,
     hasher: KeyHasher,
 ) -> Result<(), Corrupt> {
-    each_pair(form, bytes, |field, value| {
-        let hash_of = |key: &[u8]| hasher.hash(key);
-        let inserted = table.insert(arena, hasher.hash(field), field, value, Expiry::Clear, &hash_of);
-        inserted.map(drop).map_err(|_| Corrupt)
-    })
+    each_group(form, bytes, |[field], value| add_to_hash(table, field, value, Expiry::Clear, arena, hasher))
 }
 
-/// Visits elements two by two.
-fn each_pair(
+fn add_to_hash(
+    table: &mut Table,
+    field: &[u8],
+    value: Item<'_>,
+    expiry: Expiry,
+    arena: &mut Arena,
+    hasher: KeyHasher,
+) -> Result<(), Corrupt> {
+    let hash_of = |key: &[u8]| hasher.hash(key);
+    let inserted = table.insert(arena, hasher.hash(field), field, value, expiry, &hash_of);
+    inserted.map(drop).map_err(|_| Corrupt)
+}
+
+/// Visits elements in groups of `N` and one more.
+fn each_group<const N: usize>(
     form: Form,
     bytes: &[u8],
-    mut visit: impl FnMut(&[u8], Item<'_>) -> Result<(), Corrupt>,
+    mut visit: impl FnMut([&[u8]; N], Item<'_>) -> Result<(), Corrupt>,
 ) -> Result<(), Corrupt> {
-    let mut first: Option<Vec<u8>> = None;
-    packed::each(form, bytes, &mut |item| match first.take() {
-        Some(first) => visit(&first, item),
-        None => {
-            first = Some(item.to_vec());
+    let mut group: [Vec<u8>; N] = [const { Vec::new() }; N];
+    let mut filled = 0;
+    packed::each(form, bytes, &mut |item| match group.get_mut(filled) {
+        Some(place) => {
+            place.clear();
+            item.write_to(place);
+            filled += 1;
             Ok(())
         }
+        None => {
+            filled = 0;
+            visit(group.each_ref().map(Vec::as_slice), item)
+        }
     })?;
-    if first.is_none() { Ok(()) } else { Err(Corrupt) }
+    if filled == 0 { Ok(()) } else { Err(Corrupt) }
 }

@@ -136,11 +136,11 @@ fn read_set(
 }
 
 fn write_hash(table: &Table, arena: &Arena, out: &mut Vec<u8>) {
-    text::write_length(out, table.len() as u64);
     let earliest = table.min_expiry_ms();
     if let Some(ms) = earliest {
         out.extend_from_slice(&ms.to_le_bytes());
     }
+    text::write_length(out, table.len() as u64);
     for entry in table.iter(arena) {
         if let Some(earliest) = earliest {
             // 0: lives for ever; else one more than the distance to the earliest
@@ -159,8 +159,8 @@ fn read_hash(
     hasher: KeyHasher,
     has_ttl: bool,
 ) -> Result<(), Corrupt> {
-    let fields = source.count()?;
     let earliest = if has_ttl { u64::from_le_bytes(source.array()?) } else { 0 };
+    let fields = source.count()?;
     for _ in 0..fields {
         let ttl = if has_ttl { source.count()? } else { 0 };
         let expiry = match ttl.checked_sub(1) {

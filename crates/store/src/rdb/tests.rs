@@ -190,6 +190,63 @@ fn sets_of_redis_are_read() {
     assert_eq!(members, ["-300", "5", "a"]);
 }
 
+/// Member and score of a dump, by score.
+fn ranking_of(payload: &[u8]) -> Vec<(String, f64)> {
+    let (mut arena, hasher) = (Arena::new().expect("address space"), KeyHasher::new(7));
+    let mut source = open(payload).expect("the checksum is right");
+    let kind = source.byte().expect("a type");
+    let mut object = read_object(kind, &mut source, &mut arena, hasher).expect("a value");
+    let mut out = Vec::new();
+    write_object(&object, &arena, &mut out);
+    object.clear(&mut arena);
+    let mut source = Source::new(&out);
+    let count = source.count().expect("a count");
+    let mut ranking: Vec<(String, f64)> = (0..count)
+        .map(|_| {
+            let member = String::from_utf8_lossy(&source.text().expect("a member")).into_owned();
+            (member, source.double().expect("a score"))
+        })
+        .collect();
+    ranking.sort_by(|a, b| a.1.total_cmp(&b.1));
+    ranking
+}
+
+#[test]
+fn sorted_sets_of_redis_are_read() {
+    let expected = [("c".to_owned(), f64::NEG_INFINITY), ("a".to_owned(), 1.0), ("b".to_owned(), 2.5)];
+    let listpack = "111d1d0000000600816302842d696e6605816102010181620283322e3504ff0a003992339be11f323d";
+    assert_eq!(ranking_of(&hex(listpack)), expected);
+    let mut old = vec![3, 3, 1, b'b', 3, b'2', b'.', b'5', 1, b'a', 1, b'1', 1, b'c', 255];
+    seal(&mut old);
+    assert_eq!(ranking_of(&old), expected);
+}
+
+#[test]
+fn hashes_with_deadlines_are_read() {
+    let deadline_ms: u64 = 1_900_000_000_000;
+    // Redis 7.4's small form: f v 0, g w deadline
+    let mut entries = vec![0x81, b'f', 2, 0x81, b'v', 2, 0, 1, 0x81, b'g', 2, 0x81, b'w', 2, 0xf4];
+    entries.extend_from_slice(&deadline_ms.to_le_bytes());
+    entries.extend_from_slice(&[9, 0xff]);
+    let head = [&(6 + entries.len() as u32).to_le_bytes()[..], &[6, 0]].concat();
+    let mut payload = vec![25];
+    payload.extend_from_slice(&deadline_ms.to_le_bytes());
+    write_text(&mut payload, &[&head[..], &entries].concat());
+    let (mut arena, hasher) = (Arena::new().expect("address space"), KeyHasher::new(7));
+    let mut object = read_object(25, &mut Source::new(&payload[1..]), &mut arena, hasher).expect("a hash");
+    assert_eq!(type_of(&object), 24);
+    let mut out = Vec::new();
+    write_object(&object, &arena, &mut out);
+    // earliest deadline, number of fields, then time, field and value of each
+    assert_eq!(out[..9], [&deadline_ms.to_le_bytes()[..], &[2]].concat());
+    let mut again =
+        read_object(24, &mut Source::new(&out), &mut arena, hasher).expect("what was written reads");
+    assert_eq!(again.next_expiry_ms(), Some(deadline_ms));
+    object.clear(&mut arena);
+    again.clear(&mut arena);
+    assert_eq!(arena.used_bytes(), 0);
+}
+
 #[test]
 fn ziplists_are_read() {
     // a list as Redis 6 saves it: "ab", 3, -7, 300, 70000, 2^40
@@ -216,7 +273,8 @@ fn damaged_compact_forms_are_refused_and_leave_nothing() {
     let list = hex(&REDIS_LIST.replace([' ', '\n'], ""));
     let hash = hex("1012120000000400816602817602816e022a01ff0a00ff30e87f7262d991");
     let set = hex("0b1404000000030000000100000002000000701101000a0085d5c1065b1dd055");
-    for payload in [&list[..], &hash, &set] {
+    let zset = hex("111d1d0000000600816302842d696e6605816102010181620283322e3504ff0a003992339be11f323d");
+    for payload in [&list[..], &hash, &set, &zset] {
         let body = &payload[..payload.len() - 10];
         for at in 1..body.len() {
             let mut cut = Source::new(&body[1..at]);
