@@ -3,7 +3,9 @@
 /// Two bytes at `at`.
 #[inline(always)]
 pub(super) fn get_u16(block: &[u8], at: usize) -> usize {
-    u16::from_le_bytes([block[at], block[at + 1]]) as usize
+    let mut bytes = [0; 2];
+    bytes.copy_from_slice(&block[at..at + 2]);
+    usize::from(u16::from_le_bytes(bytes))
 }
 
 /// Writes two bytes at `at`.

@@ -11,7 +11,7 @@ use crate::entry;
 use crate::tree::block::{bytes_of, bytes_of_mut};
 use crate::tree::owned::Owned;
 use crate::tree::word::{differences, get_wide, least_and_most, mask, put_wide, width};
-use crate::tree::{Full, LEAF_BYTES_MAX, leaf_bytes};
+use crate::tree::{Full, leaf_bytes};
 
 /// What a new leaf is made of.
 #[derive(Clone, Copy)]
@@ -95,14 +95,19 @@ impl Shape {
         Shape { len: seen.len, scores: seen.scores(), members }
     }
 
+    /// Whether members are kept as slots and codes.
+    pub(super) fn has_slots(&self) -> bool {
+        matches!(self.members, Members::Slots { .. })
+    }
+
     /// Bytes of a leaf of this shape without free room.
     pub(super) fn bytes(&self) -> usize {
         self.head(0, self.len, 0).bytes()
     }
 
-    /// Whether a leaf of this shape is small enough.
-    pub(super) fn fits(&self) -> bool {
-        self.len <= LEN_MAX && self.bytes() <= LEAF_BYTES_MAX
+    /// Whether a leaf of this shape is small enough for a leaf of at most `bytes_max`.
+    pub(super) fn fits(&self, bytes_max: usize) -> bool {
+        self.len <= LEN_MAX && self.bytes() <= bytes_max
     }
 
     fn head(&self, id: u32, cap: usize, extra: usize) -> Head {
@@ -302,18 +307,43 @@ impl Seen {
 
 /// Bytes that a part's codes take in a leaf of any members.
 fn code_bytes(arena: &Arena, part: &Part<'_>) -> usize {
-    match *part {
-        Part::One(_, new) => new.len(),
+    code_lens(arena, part).sum()
+}
+
+/// Bytes of the code of each entry of a part.
+fn code_lens<'a>(arena: &'a Arena, part: &'a Part<'a>) -> impl Iterator<Item = usize> + 'a {
+    let (first, run, one) = match *part {
         Part::Run(leaf, from, to) if from < to => {
             let block = bytes_of(arena, leaf);
-            let head = Head::of(block);
-            match head.members {
-                Members::Slots { .. } => (from..to).map(|at| entry::size(head.code(block, at))).sum(),
-                Members::Ints { .. } => (from..to).map(|at| New::of(head.int(block, at)).len()).sum(),
-            }
+            (from, Some((block, Head::of(block))), 0)
         }
-        Part::Run(..) => 0,
+        Part::Run(..) => (0, None, 0),
+        Part::One(_, new) => (0, None, new.len()),
+    };
+    (first..first + part.len()).map(move |at| match run {
+        None => one,
+        Some((block, head)) => match head.members {
+            Members::Slots { .. } => entry::size(head.code(block, at)),
+            Members::Ints { .. } => New::of(head.int(block, at)).len(),
+        },
+    })
+}
+
+/// How many entries of two or more are about half of them, in bytes where they are of any kind.
+pub(super) fn middle(arena: &Arena, parts: &[Part<'_>; 3], slots: bool) -> usize {
+    let len = parts.iter().map(Part::len).sum::<usize>();
+    if !slots {
+        return len.div_ceil(2);
     }
+    // What an entry takes besides its code.
+    const FIXED: usize = 6;
+    let half = parts.iter().map(|part| code_bytes(arena, part) + FIXED * part.len()).sum::<usize>() / 2;
+    let sizes = parts.iter().flat_map(|part| code_lens(arena, part).map(|len| len + FIXED));
+    let before = sizes.scan(0, |sum, size| {
+        *sum += size;
+        Some(*sum)
+    });
+    before.take_while(|&sum| sum <= half).count().clamp(1, len - 1)
 }
 
 /// Appends an entry to a leaf that has room and the shape for it.

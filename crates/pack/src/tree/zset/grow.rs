@@ -4,7 +4,7 @@ use darter_base::hash::KeyHasher;
 use darter_slab::{Arena, Handle};
 
 use super::Zset;
-use super::build::{Part, Shape, Slack, cut, enlarge};
+use super::build::{Part, Shape, Slack, cut, enlarge, middle};
 use super::leaf::{self, Head, LEN_MAX};
 use super::member::{self, New};
 use super::score::ord;
@@ -39,16 +39,19 @@ impl Zset {
         }
         let parts = [Part::Run(leaf, 0, at), Part::One(score, new), Part::Run(leaf, at, head.len)];
         let slack = if self.index.is_empty() { Slack::Some } else { Slack::Ample };
+        // A set without an index is worth a larger leaf.
+        let bytes_max = if self.index.is_empty() { 2 * LEAF_BYTES_MAX } else { LEAF_BYTES_MAX };
         let larger = head.bytes_with(new);
-        let fresh = if head.would_accept(score, new) && head.len < LEN_MAX && larger <= LEAF_BYTES_MAX {
+        let fresh = if head.would_accept(score, new) && head.len < LEN_MAX && larger <= bytes_max {
             let fresh = enlarge(arena, &mut self.owned, leaf, new.len(), slack)?;
             let added = leaf::insert(bytes_of_mut(arena, fresh), at, score, new);
             debug_assert!(added, "a larger block has the room");
             fresh
         } else {
             let shape = Shape::of(arena, &parts);
-            if !shape.fits() {
-                return self.split(arena, hasher, leaf, &path, &parts);
+            if !shape.fits(bytes_max) {
+                let middle = middle(arena, &parts, shape.has_slots());
+                return self.split(arena, hasher, leaf, &path, &parts, middle);
             }
             shape.build(arena, &mut self.owned, &parts, slack, head.id)?
         };
@@ -57,7 +60,7 @@ impl Zset {
         Ok(head.id)
     }
 
-    /// Makes two leaves of one and a new entry; returns the id of the leaf that has the entry. Errors: nothing is changed.
+    /// Makes two leaves of one and a new entry, `middle` entries in the left one; returns the id of the leaf that has the entry. Errors: nothing is changed.
     fn split(
         &mut self,
         arena: &mut Arena,
@@ -65,13 +68,14 @@ impl Zset {
         leaf: Handle,
         path: &Path,
         parts: &[Part<'_>; 3],
+        middle: usize,
     ) -> Result<u32, Full> {
         if self.index.is_empty() {
             self.start_index(arena, hasher)?;
         }
         let (at, len) = (parts[0].len(), leaf::len(arena, leaf));
         // Entries that come in order leave full leaves behind.
-        let keep = if at == len && self.spine.is_last(arena, path) { len } else { (len + 1).div_ceil(2) };
+        let keep = if at == len && self.spine.is_last(arena, path) { len } else { middle };
         let halves = cut(parts, keep);
         let id = leaf::id(arena, leaf);
         let other = self.ids.add(arena, &mut self.owned, Handle::NONE)?;
