@@ -11,6 +11,7 @@ pub mod hash;
 pub mod longdouble;
 pub mod number;
 pub mod rng;
+pub mod sha1;
 pub mod units;
 pub mod varint;
 
