@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use darter_base::rng::Rng;
 use darter_pack::entry::Item;
-use darter_store::{Event, SetValue, View};
+use darter_store::{Event, Keyed, SetValue, View};
 use darter_wire::{Args, Reply};
 
 use super::{alive_len, at, event, read};
@@ -51,39 +51,46 @@ fn spop(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), 
     let now_ms = ctx.now_ms;
     let mut place = at(ctx, args.at(1));
     let mut rng = Rng::new(place.random());
+    let Some(set) = place.view::<SetValue>()?.filter(|set| alive_len(*set, now_ms) > 0) else {
+        match count {
+            Some(_) => reply.set(0),
+            None => reply.null(),
+        }
+        return Ok(());
+    };
+    let len = alive_len(set, now_ms) as u64;
+    let n = count.unwrap_or(1).min(len);
+    if count.is_some() {
+        reply.set(usize::try_from(n).unwrap_or(usize::MAX));
+    }
+    let is_gone = if n == len {
+        set.root.iter(set.arena, now_ms).for_each(|member| reply_item(reply, member));
+        place.remove()
+    } else {
+        take(&mut place, n, &mut rng, reply)?
+    };
+    if n > 0 {
+        place.changed(event("spop"));
+    }
+    if is_gone {
+        place.changed(Event::DEL);
+    }
+    Ok(())
+}
+
+/// Takes `n` random members out, fewer than there are; whether the key went all the same.
+fn take(place: &mut Keyed<'_>, n: u64, rng: &mut Rng, reply: &mut Reply<'_>) -> Result<bool, Fault> {
+    let now_ms = place.now_ms();
     let edited = place.edit(|set: &mut SetValue, arena, hasher| {
-        let view = View { root: &*set, arena, hasher };
-        let len = alive_len(view, now_ms) as u64;
-        let n = count.unwrap_or(1).min(len);
-        if count.is_some() {
-            reply.set(usize::try_from(n).unwrap_or(usize::MAX));
-        }
-        if n == len && count.is_some() {
-            set.iter(arena, now_ms).for_each(|member| reply_item(reply, member));
-            while !set.free_step(arena, usize::MAX) {}
-            return n;
-        }
         for _ in 0..n {
             let view = View { root: &*set, arena: &*arena, hasher };
-            let Some(Owned(value, text)) = one(view, &mut rng, now_ms).map(Owned::of) else { break };
+            let Some(Owned(value, text)) = one(view, rng, now_ms).map(Owned::of) else { break };
             let member = value.map_or(Item::Bytes(&text), Item::Int);
             reply_item(reply, member);
             set.remove(arena, hasher, member);
         }
-        n
     })?;
-    match edited {
-        Some(edited) if edited.result > 0 => {
-            place.changed(event("spop"));
-            if edited.is_gone {
-                place.changed(Event::DEL);
-            }
-        }
-        _ if count.is_none() => reply.null(),
-        Some(_) => {}
-        None => reply.set(0),
-    }
-    Ok(())
+    Ok(edited.is_some_and(|edited| edited.is_gone))
 }
 
 /// A member out of its set, which can then be changed.

@@ -209,6 +209,13 @@ fn members_expire_alone_integers_too() {
     bed.events();
     assert_eq!(bed.run("scard s"), ":0");
     assert_eq!(bed.events(), ["sexpired s", "del s"]);
+    // more dead members than one command removes
+    for n in 0..5000 {
+        bed.run(&format!("saddex big 10 text{n}"));
+    }
+    bed.now_ms += 10_000;
+    assert_eq!(bed.run("spop big"), "$-1");
+    assert_eq!(bed.run("srandmember big"), "$-1");
     assert_eq!(bed.run("saddex s 0 a"), "-ERR value is not an integer or out of range");
     assert_eq!(bed.run("saddex s keepttl 5"), "-ERR wrong number of arguments for 'saddex' command");
 }

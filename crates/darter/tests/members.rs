@@ -1,0 +1,115 @@
+//! Hashes and sets of a real server: what expires untouched, and what several connections do to one set.
+
+mod harness;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use harness::{Client, Server, Value};
+
+fn int(client: &mut Client, command: &[&str]) -> i64 {
+    match client.call(command) {
+        Value::Int(n) => n,
+        other => panic!("{command:?}: {other:?}"),
+    }
+}
+
+/// Waits up to some seconds for `command` to answer `wanted`.
+fn becomes(client: &mut Client, command: &[&str], wanted: i64) {
+    let began = Instant::now();
+    loop {
+        let answer = int(client, command);
+        if answer == wanted {
+            return;
+        }
+        assert!(began.elapsed() < Duration::from_secs(20), "{command:?} answers {answer}, not {wanted}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn fields_and_members_go_though_nobody_asks_for_them() {
+    let server = Server::start(&[]);
+    let mut client = server.client();
+    for n in 0..200 {
+        let (hash, set) = (format!("hash:{n}"), format!("set:{n}"));
+        client.call(&["HSET", &hash, "a", "1", "b", "2"]);
+        client.call(&["HPEXPIRE", &hash, "150", "FIELDS", "2", "a", "b"]);
+        client.call(&["SADDEX", &set, "1", "7", "text"]);
+    }
+    client.call(&["SELECT", "3"]);
+    let fields: Vec<String> = (0..5000).map(|n| format!("field:{n}")).collect();
+    for chunk in fields.chunks(500) {
+        let mut set = vec!["HSET", "large"];
+        chunk.iter().for_each(|field| set.extend([field.as_str(), "value"]));
+        client.call(&set);
+        let count = chunk.len().to_string();
+        let mut expire = vec!["HPEXPIRE", "large", "300", "FIELDS", &count];
+        expire.extend(chunk.iter().map(String::as_str));
+        client.call(&expire);
+    }
+    client.call(&["HSET", "large", "stays", "1"]);
+    becomes(&mut client, &["HLEN", "large"], 1);
+    client.call(&["DEL", "large"]);
+    client.call(&["SELECT", "0"]);
+    becomes(&mut client, &["DBSIZE"], 0);
+}
+
+#[test]
+fn a_member_that_moves_is_always_in_one_of_two_sets() {
+    let server = Server::start(&[]);
+    let mut client = server.client();
+    for n in 0..50 {
+        client.call(&["SADD", "left", &n.to_string(), &format!("text{n}")]);
+    }
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for (from, to) in [("left", "right"), ("right", "left")] {
+            let (server, is_over) = (&server, &is_over);
+            scope.spawn(move || {
+                let mut client = server.client();
+                let mut n = 0;
+                while !is_over.load(Ordering::Relaxed) {
+                    n = (n + 1) % 50;
+                    client.call(&["SMOVE", from, to, &n.to_string()]);
+                    client.call(&["SMOVE", from, to, &format!("text{n}")]);
+                }
+            });
+        }
+        for _ in 0..500 {
+            assert_eq!(int(&mut client, &["SUNIONSTORE", "both", "left", "right"]), 100);
+            assert_eq!(int(&mut client, &["SINTERCARD", "2", "left", "right"]), 0);
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+    let sizes = int(&mut client, &["SCARD", "left"]) + int(&mut client, &["SCARD", "right"]);
+    assert_eq!(sizes, 100);
+}
+
+#[test]
+fn a_popped_member_is_popped_once() {
+    let server = Server::start(&[]);
+    let mut client = server.client();
+    for n in 0..400 {
+        let members: Vec<String> = (0..10).map(|m| format!("{}{}", ["", "m"][m % 2], n * 10 + m)).collect();
+        let mut command = vec!["SADD", "pool"];
+        command.extend(members.iter().map(String::as_str));
+        client.call(&command);
+    }
+    let popped: Vec<String> = std::thread::scope(|scope| {
+        let pop = || {
+            let (mut client, mut popped) = (server.client(), Vec::new());
+            while let Value::Text(member) = client.call(&["SPOP", "pool"]) {
+                popped.push(member);
+            }
+            popped
+        };
+        let jobs: Vec<_> = (0..4).map(|_| scope.spawn(pop)).collect();
+        jobs.into_iter().flat_map(|job| job.join().expect("no panic")).collect()
+    });
+    let mut once = popped.clone();
+    once.sort();
+    once.dedup();
+    assert_eq!((popped.len(), once.len()), (4000, 4000));
+    assert_eq!(int(&mut client, &["EXISTS", "pool"]), 0);
+}
