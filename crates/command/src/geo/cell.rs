@@ -101,8 +101,9 @@ impl Cell {
     /// The cell so many columns to the east and rows to the north, around the edges of the world.
     pub fn neighbor(self, east: i32, north: i32) -> Cell {
         let mask = u32::MAX >> (32 - self.step);
-        let row = gather(self.bits).wrapping_add_signed(north) & mask;
-        let column = gather(self.bits >> 1).wrapping_add_signed(east) & mask;
+        // One that does not move keeps its number, even that past the end which a place on the last edge has.
+        let moved = |index: u32, by: i32| if by == 0 { index } else { index.wrapping_add_signed(by) & mask };
+        let (row, column) = (moved(gather(self.bits), north), moved(gather(self.bits >> 1), east));
         Cell { bits: spread(row) | spread(column) << 1, ..self }
     }
 

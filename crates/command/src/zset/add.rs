@@ -33,8 +33,12 @@ pub const ZINCRBY: DataCommand = DataCommand {
         )
         .cost("O(log(N)) where N is the number of elements in the sorted set."),
     run: |ctx, args, reply| {
+        let mut options = Options { increments: true, ..Options::default() };
+        // An option of ZADD is one here, too, and then the member has no increment.
+        if options.take(args.at(2)) {
+            return Err(Fault::Syntax);
+        }
         let increment = reader::float(args.at(2))?;
-        let options = Options { increments: true, ..Options::default() };
         add(ctx, args.at(1), options, std::iter::once((increment, args.at(3))), reply)
     },
 };
@@ -110,7 +114,8 @@ impl Decision {
     #[inline]
     fn written(self) -> Option<f64> {
         match self {
-            Decision::Set(score) => Some(score),
+            // No minus before zero, as in the small sorted sets of Redis.
+            Decision::Set(score) => Some(score + 0.0),
             Decision::Skip | Decision::Same(_) | Decision::NaN => None,
         }
     }

@@ -1,8 +1,10 @@
 //! Ranges as clients write them, by rank, by score or by text, and the run of ranks each one is.
 
 use darter_base::number;
-use darter_pack::tree::Zset;
+use darter_pack::decimal::Digits;
+use darter_pack::entry::Item;
 use darter_pack::tree::zset::Edge;
+use darter_pack::tree::{Direction, Zset};
 use darter_store::View;
 
 use crate::{Fault, reader};
@@ -81,13 +83,24 @@ impl<'a> Range<'a> {
             Range::Score((min, from), (max, to)) => {
                 (set.rank_of_score(arena, min, from), set.rank_of_score(arena, max, to))
             }
-            Range::Text(min, max) => (min.rank(zset), max.rank(zset)),
+            Range::Text(min, max) if has_one_score(zset) => (min.rank(zset), max.rank(zset)),
+            Range::Text(min, max) => return run_of_mixed(zset, min, max),
         };
         Run { first: from, len: to.saturating_sub(from) }
     }
 }
 
 impl TextBound<'_> {
+    /// Whether a member stands before the bound.
+    fn is_above(self, member: Item<'_>) -> bool {
+        match self {
+            TextBound::Lowest => false,
+            TextBound::Highest => true,
+            TextBound::At(text, Edge::Before) => member.text(&mut Digits::new()) < text,
+            TextBound::At(text, Edge::After) => member.text(&mut Digits::new()) <= text,
+        }
+    }
+
     fn rank(self, zset: View<'_, Zset>) -> u64 {
         match self {
             TextBound::Lowest => 0,
@@ -96,6 +109,43 @@ impl TextBound<'_> {
         }
     }
 }
+
+/// Whether all scores are equal, so that members are in order of text.
+fn has_one_score(zset: View<'_, Zset>) -> bool {
+    let score = |rank| zset.root.nth(zset.arena, rank).map(|(_, score)| score);
+    score(0) == score(zset.root.len().saturating_sub(1))
+}
+
+/// A range by text where texts are in no order, or only by chance: what Redis finds in a listpack, going
+/// through it, and in a skip list, halving its way.
+fn run_of_mixed(zset: View<'_, Zset>, min: TextBound<'_>, max: TextBound<'_>) -> Run {
+    let len = zset.root.len();
+    if len <= WALKED_MAX {
+        let mut members = zset.root.iter(zset.arena, 0, Direction::Up).map(|(member, _)| member).peekable();
+        let mut first = 0;
+        while members.next_if(|&member| min.is_above(member)).is_some() {
+            first += 1;
+        }
+        let in_range = members.take_while(|&member| max.is_above(member)).count();
+        return Run { first, len: in_range as u64 };
+    }
+    let rank = |bound: TextBound<'_>| {
+        let (mut low, mut high) = (0, len);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            match zset.root.nth(zset.arena, middle) {
+                Some((member, _)) if bound.is_above(member) => low = middle + 1,
+                _ => high = middle,
+            }
+        }
+        low
+    };
+    let first = rank(min);
+    Run { first, len: rank(max).saturating_sub(first) }
+}
+
+/// Sets up to this length are walked through: Redis' own threshold for listpacks, as it is by default.
+const WALKED_MAX: u64 = 128;
 
 impl Run {
     /// The ranks `start..=stop` of a set of `len` members; negative ones count from the end.

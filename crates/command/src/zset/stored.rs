@@ -5,7 +5,7 @@ use darter_pack::tree::Zset;
 use darter_store::{Collection, Event, Expiry};
 
 use super::event;
-use crate::{Ctx, Fault};
+use crate::{Ctx, Env, Fault};
 
 /// Members and scores out of the arena, their texts in one piece.
 #[derive(Debug, Default)]
@@ -20,6 +20,12 @@ impl Members {
     pub fn push(&mut self, member: Item<'_>, score: f64) {
         member.write_to(&mut self.texts);
         self.ends.push((self.texts.len(), score));
+    }
+
+    /// Whether Redis would keep them in a listpack.
+    fn fit_listpack(&self, env: &Env) -> bool {
+        self.ends.len() as u64 <= env.zset_max_listpack_entries
+            && self.iter().all(|(member, _)| member.len() as u64 <= env.zset_max_listpack_value)
     }
 
     /// The members in the order they were added.
@@ -43,6 +49,8 @@ pub(crate) fn store(
     members: &Members,
     event_name: &'static str,
 ) -> Result<i64, Fault> {
+    // A listpack has no zero with a minus.
+    let sheds_sign = members.fit_listpack(ctx.env);
     let mut place = ctx.at(key);
     if members.ends.is_empty() {
         if place.remove() {
@@ -54,6 +62,7 @@ pub(crate) fn store(
     let arena = place.arena_mut();
     let mut zset = Zset::new();
     for (member, score) in members.iter() {
+        let score = if sheds_sign { score + 0.0 } else { score };
         if zset.insert(arena, &hasher, Item::of(member), score).is_err() {
             zset.clear(arena);
             return Err(Fault::OutOfMemory);

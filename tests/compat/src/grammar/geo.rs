@@ -21,6 +21,23 @@ const FORMS: &[Weighted] = &[
     (3, "GEORADIUS <key> <lon> <lat> <radius> km ASC [ WITHCOORD ] [ WITHDIST ] [ COUNT <count> ]"),
     (2, "GEORADIUS <key> <lon> <lat> <radius> km ( STORE | STOREDIST ) <key>"),
     (2, "GEORADIUSBYMEMBER <key> <member> <radius> km DESC [ WITHHASH ]"),
+    (2, "GEORADIUS <key> <lon> <lat> <radius> ( m | km | mi | ft | x ) ASC [ COUNT <count> ]"),
+    (1, "GEORADIUS_RO <key> <lon> <lat> <radius> km ASC [ WITHCOORD ] [ STORE <key> ]"),
+    (1, "GEORADIUSBYMEMBER_RO <key> <member> <radius> km ASC [ WITHDIST ] [ ANY ]"),
+    (1, "GEORADIUSBYMEMBER <key> <member> <radius> km STOREDIST <key>"),
+    (
+        2,
+        "GEOSEARCHSTORE <key> <key> FROMMEMBER <member> BYBOX <radius> <radius> ( km | mi ) [ COUNT <count> ] [ STOREDIST ]",
+    ),
+    (
+        1,
+        "GEOSEARCH <key> ( FROMMEMBER <member> | FROMLONLAT <lon> <lat> FROMMEMBER <member> ) [ BYRADIUS -1 m ] [ BYBOX x 1 m ] [ ANY ]",
+    ),
+    (
+        1,
+        "GEOSEARCHSTORE <key> <key> FROMLONLAT <lon> <lat> BYRADIUS <radius> km ( WITHDIST | WITHCOORD | STORE <key> | x )",
+    ),
+    (1, "ZRANGE <key> 0 -1 WITHSCORES"),
     (2, "ZRANGE <key> 0 -1 WITHSCORES"),
     (1, "ZREM <key> <member>"),
 ];
