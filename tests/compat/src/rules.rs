@@ -166,7 +166,7 @@ pub fn same(args: &[Vec<u8>], left: &Reply, right: &Reply) -> bool {
         return true;
     }
     let Some(rule) = find(args) else { return false };
-    if (left.is_error() || right.is_error()) && rule.compare != Compare::ErrorWord {
+    if (left.is_error() || right.is_error()) && !matches!(rule.compare, Compare::ErrorWord | Compare::OrError) {
         return false;
     }
     match rule.compare {

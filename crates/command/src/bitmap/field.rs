@@ -82,6 +82,7 @@ fn offset(arg: &[u8], shape: Shape, env: &Env) -> Result<u64, Fault> {
 fn parse(args: Args<'_>, env: &Env, may_write: bool) -> Result<Vec<Step>, Fault> {
     let mut steps = Vec::new();
     let mut overflow = Overflow::Wrap;
+    let mut is_read_only = true;
     let mut read = Reader::new(args, 2);
     while !read.is_done() {
         if read.take_with("overflow", 1) {
@@ -112,14 +113,15 @@ fn parse(args: Args<'_>, env: &Env, may_write: bool) -> Result<Vec<Step>, Fault>
             1 => Action::Set(read.int()?),
             _ => Action::Add(read.int()?),
         };
-        if kind != 0 && !may_write {
-            return Err(Fault::text("ERR BITFIELD_RO only supports the GET subcommand"));
-        }
+        is_read_only &= kind == 0;
         // A write past the longest string is refused where a read would see zeros.
         if kind != 0 && (offset + u64::from(shape.bits) - 1) >> 3 >= env.proto_max_bulk_len {
             return Err(BAD_OFFSET);
         }
         steps.push(Step { action, shape, offset, overflow });
+    }
+    if !may_write && !is_read_only {
+        return Err(Fault::text("ERR BITFIELD_RO only supports the GET subcommand"));
     }
     Ok(steps)
 }

@@ -169,8 +169,11 @@ fn pfmerge(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(
     let registers = merged(ctx, args.tail(1))?;
     let sparse_bytes_max = if is_dense { 0 } else { ctx.env.hll_sparse_max_bytes };
     let mut bytes = format::write(&registers, sparse_bytes_max);
-    format::forget_count(&mut bytes);
     let mut place = ctx.at(args.at(1));
+    if let Some(old) = place.text()? {
+        bytes[8..format::HEAD].copy_from_slice(&old.bytes()[8..format::HEAD]);
+    }
+    format::forget_count(&mut bytes);
     put_raw(&mut place, &bytes, Expiry::Keep)?;
     place.changed(PFADD_EVENT);
     reply.ok();
