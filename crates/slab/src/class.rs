@@ -1,13 +1,13 @@
-//! Size classes: every 8 bytes up to 128, then eight per doubling, so that at most 12.5 % is lost to rounding.
+//! Size classes: every 8 bytes up to 128, then sixteen per doubling, so that at most 6.3 % is lost to rounding.
 
 use crate::page::UNIT_BYTES;
 
 /// Classes are numbered 1..`COUNT`; 0 is what the kernel's zeros say and means no class.
-pub(crate) const COUNT: usize = 81;
+pub(crate) const COUNT: usize = 145;
 /// Bytes of the largest class.
 pub(crate) const BYTES_MAX: usize = 32 << 10;
 /// The longest run of units one class uses.
-pub(crate) const RUN_UNITS_MAX: usize = 24;
+pub(crate) const RUN_UNITS_MAX: usize = 31;
 
 /// Block bytes by the `class` byte of a page. Bytes that are no class have 0, so that a stale handle reads an
 /// empty block; the full 256 entries spare the bounds check.
@@ -23,9 +23,9 @@ pub(crate) const fn of(bytes: usize) -> usize {
     if last < 128 {
         return (last >> 3) + 1;
     }
-    // Shape: the top four bits of `last` number the class; the first of them is always set.
+    // Shape: the top five bits of `last` number the class; the first of them is always set.
     let doubling = last.ilog2() as usize;
-    (doubling << 3) + (last >> (doubling - 3)) - 47
+    (doubling << 4) + (last >> (doubling - 4)) - 111
 }
 
 /// Bytes of class `class`, 1..`COUNT`.
@@ -34,7 +34,7 @@ pub(crate) const fn bytes_of(class: usize) -> usize {
         return class << 3;
     }
     let step = class - 17;
-    ((step & 7) + 9) << (4 + (step >> 3))
+    ((step & 15) + 17) << (3 + (step >> 4))
 }
 
 const fn block_bytes() -> [u16; 256] {
@@ -85,7 +85,7 @@ mod tests {
             let size = bytes_of(class);
             assert!(class < COUNT && size >= bytes, "{bytes}");
             assert!(class == 1 || bytes_of(class - 1) < bytes, "{bytes} would fit the class below");
-            assert!(size - bytes < 8 || (size - bytes) * 8 < bytes, "{bytes} in {size}");
+            assert!(size - bytes < 8 || (size - bytes) * 16 < bytes, "{bytes} in {size}");
             assert_eq!(size % 8, 0);
             assert_eq!(BYTES[class] as usize, size);
         }

@@ -45,7 +45,7 @@ impl Arena {
         let first = h.raw() / UNIT_GRANULES;
         let pages = self.region.pages_mut();
         let page = pages[first as usize];
-        if page.class != LARGE || h.raw() % UNIT_GRANULES != 0 {
+        if page.class != LARGE || !h.raw().is_multiple_of(UNIT_GRANULES) {
             debug_assert!(false, "freed a block that is not live: {h:?}");
             return;
         }
