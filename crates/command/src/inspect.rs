@@ -21,6 +21,8 @@ pub const FAMILY: &[DataCommand] = &[
         spec: debug("debug|listpack", "key", "Tells whether a value has a compact encoding."),
         run: listpack,
     },
+    crate::digest::DIGEST,
+    crate::digest::DIGEST_VALUE,
 ];
 
 const SECOND: Keys = Keys::Range { first: 2, last: 2, step: 1 };

@@ -8,6 +8,7 @@ pub mod bitmap;
 pub mod category;
 pub mod ctx;
 pub mod deadline;
+pub mod digest;
 pub mod fault;
 pub mod geo;
 pub mod hash;

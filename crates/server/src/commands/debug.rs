@@ -193,6 +193,10 @@ fn help(_: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fa
         &[
             "CHANGE-REPL-ID",
             "    Accepted; there is no replication yet.",
+            "DIGEST",
+            "    Output a hex signature representing the current DB content.",
+            "DIGEST-VALUE <key> [<key> ...]",
+            "    Output a hex signature of the values of all the specified keys.",
             "ERROR <string>",
             "    Return a protocol error with <string> as message.",
             "HTSTATS <dbid>",
