@@ -10,6 +10,7 @@
 
 use darter_slab::{Arena, Handle};
 
+use crate::decimal::Digits;
 use crate::entry::{self, Coded, Item};
 use crate::spill::Spill;
 use crate::tree::Full;
@@ -139,6 +140,10 @@ pub(super) struct New<'a> {
 impl<'a> New<'a> {
     #[inline]
     pub(super) fn of(item: Item<'a>) -> New<'a> {
+        debug_assert!(
+            item == Item::of(item.text(&mut Digits::new())),
+            "an integer's text is given as an integer"
+        );
         let int = if let Item::Int(value) = item { Some(value) } else { None };
         New { coded: Coded::of_item(item), int }
     }

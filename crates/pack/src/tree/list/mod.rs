@@ -23,6 +23,8 @@ pub use iter::Iter;
 pub use leaf::End;
 
 /// A list: 40 bytes and blocks in the arena. [`List::clear`] must run before it is dropped, or the blocks are lost.
+///
+/// Items are given as [`Item::of`] makes them: what spells an integer is an integer.
 #[derive(Debug)]
 pub struct List {
     head: Handle,

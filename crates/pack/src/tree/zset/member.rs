@@ -58,6 +58,10 @@ pub(super) struct New<'a> {
 impl<'a> New<'a> {
     #[inline(always)]
     pub(super) fn of(item: Item<'a>) -> New<'a> {
+        debug_assert!(
+            item == Item::of(item.text(&mut Digits::new())),
+            "an integer's text is given as an integer"
+        );
         New { item, spilled: None }
     }
 

@@ -43,7 +43,8 @@ pub use range::Edge;
 
 /// A sorted set: 64 bytes and blocks in the arena. [`Zset::clear`] must run before it is dropped, or the blocks are lost.
 ///
-/// Every call that takes a hasher must be given the same one for the life of the set.
+/// Every call that takes a hasher must be given the same one for the life of the set. Members are given as
+/// [`Item::of`] makes them: what spells an integer is an integer.
 #[derive(Debug)]
 pub struct Zset {
     spine: Spine<2>,
