@@ -1,5 +1,7 @@
 //! Random members: what HRANDFIELD, SRANDMEMBER and SPOP have in common.
 
+use std::collections::HashSet;
+
 use darter_base::number;
 use darter_base::rng::Rng;
 
@@ -72,6 +74,27 @@ pub(crate) fn choose<T>(
         wanted -= u64::from(is_taken);
         is_taken
     })
+}
+
+/// `wanted` different ones of what `draw` gives, told apart by `name`; `None` when draws repeat or miss so
+/// often that going through all members is cheaper.
+pub(crate) fn distinct<T>(
+    wanted: u64,
+    mut draw: impl FnMut() -> Option<T>,
+    name: impl Fn(&T) -> Vec<u8>,
+) -> Option<Vec<T>> {
+    let mut seen = HashSet::new();
+    let mut drawn = Vec::new();
+    for _ in 0..wanted.saturating_mul(4).saturating_add(64) {
+        if drawn.len() as u64 == wanted {
+            break;
+        }
+        let Some(one) = draw() else { continue };
+        if seen.insert(name(&one)) {
+            drawn.push(one);
+        }
+    }
+    (drawn.len() as u64 == wanted).then_some(drawn)
 }
 
 #[cfg(test)]

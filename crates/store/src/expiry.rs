@@ -64,7 +64,7 @@ impl Shard {
                 self.expire(db, key, slot);
                 swept.expired += 1;
             } else {
-                swept.expired += Keyed::find(self, db, key, now_ms).expire_members(PACKS_PER_KEY);
+                swept.expired += Keyed::find(self, db, key, now_ms).expire_many();
             }
         }
         *sweep = if next == Position::default() { self.next_db(db) } else { Sweep { db, at: next } };
@@ -98,6 +98,18 @@ impl Keyed<'_> {
     #[inline]
     pub fn expire_members(&mut self, packs_max: usize) -> usize {
         if self.shard.timed == 0 { 0 } else { self.expire_members_of(packs_max) }
+    }
+
+    /// As [`Keyed::expire_members`] over many packs, until enough members have gone for one visit.
+    fn expire_many(&mut self) -> usize {
+        let mut removed = 0;
+        for _ in 0..PACKS_PER_KEY / PACKS_PER_STEP {
+            removed += self.expire_members(PACKS_PER_STEP);
+            if removed > REMOVED_PER_KEY {
+                break;
+            }
+        }
+        removed
     }
 
     #[inline(never)]
@@ -146,8 +158,11 @@ fn earlier(a: Option<u64>, b: Option<u64>) -> Option<u64> {
     }
 }
 
-/// Packs of one collection that a sweep opens before it goes on to other keys: some tens of microseconds.
-const PACKS_PER_KEY: usize = 64;
+/// Packs of one collection that a sweep looks at before it goes on to other keys, and members it removes:
+/// some tens of microseconds.
+const PACKS_PER_KEY: usize = 1024;
+const PACKS_PER_STEP: usize = 16;
+const REMOVED_PER_KEY: usize = 256;
 const HASH_EXPIRED: Event = Event::new(Class::HASH, "hexpired");
 const SET_EXPIRED: Event = Event::new(Class::SET, "sexpired");
 

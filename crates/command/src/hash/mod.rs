@@ -101,7 +101,15 @@ fn alive<'a>(hash: View<'a, Table>, now_ms: u64) -> impl Iterator<Item = EntryRe
     hash.root.iter(hash.arena).filter(move |entry| is_alive(entry, now_ms))
 }
 
-/// How many fields [`alive`] gives. Cost: none, unless dead fields wait for removal.
+/// What HLEN answers: as [`alive_len`], but large hashes count dead fields that wait for removal, as in Redis.
+fn shown_len(hash: View<'_, Table>, now_ms: u64) -> usize {
+    if hash.root.len() <= COUNTED_LEN_MAX { alive_len(hash, now_ms) } else { hash.root.len() }
+}
+
+/// Members that are counted one by one where dead ones are among them.
+pub(crate) const COUNTED_LEN_MAX: usize = 4096;
+
+/// How many fields [`alive`] gives. Cost: none, unless dead fields wait for removal; then all of them.
 fn alive_len(hash: View<'_, Table>, now_ms: u64) -> usize {
     match hash.root.min_expiry_ms() {
         Some(ms) if ms <= now_ms => alive(hash, now_ms).count(),

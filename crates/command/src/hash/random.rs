@@ -1,9 +1,6 @@
 //! HRANDFIELD key [count [WITHVALUES]]
 
-use std::collections::HashSet;
-
 use darter_base::rng::Rng;
-use darter_pack::decimal::Digits;
 use darter_pack::table::{EntryRef, Table};
 use darter_store::View;
 use darter_wire::{Args, Reply};
@@ -41,16 +38,18 @@ fn hrandfield(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Resul
     let (now_ms, env) = (ctx.now_ms, ctx.env);
     let mut place = read(ctx, args.at(1));
     let mut rng = Rng::new(place.random());
-    let hash = place.view::<Table>()?.filter(|hash| alive_len(*hash, now_ms) > 0);
+    let hash = place.view::<Table>()?;
     match (hash, count) {
         (None, None) => reply.null(),
         (None, Some(_)) => reply.array(0),
-        (Some(hash), None) => {
-            if let Some(entry) = one(hash, &mut rng, now_ms) {
-                reply_item(reply, entry.key());
-            }
+        (Some(hash), None) => match one(hash, &mut rng, now_ms) {
+            Some(entry) => reply_item(reply, entry.key()),
+            None => reply.null(),
+        },
+        (Some(hash), Some(count)) => {
+            let mut shown = Shown { env, with_values, mark: reply.len(), reply };
+            some(hash, count, &mut rng, now_ms, &mut shown)?;
         }
-        (Some(hash), Some(count)) => some(hash, count, with_values, &mut rng, (now_ms, env), reply)?,
     }
     Ok(())
 }
@@ -58,46 +57,60 @@ fn hrandfield(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Resul
 fn some(
     hash: View<'_, Table>,
     count: i64,
-    with_values: bool,
     rng: &mut Rng,
-    (now_ms, env): (u64, &Env),
-    reply: &mut Reply<'_>,
+    now_ms: u64,
+    shown: &mut Shown<'_, '_>,
 ) -> Result<(), Fault> {
+    if let Choice::Few(n) = Choice::of(count, hash.root.len() as u64) {
+        let draw = || hash.root.random(hash.arena, rng.next_u64()).filter(|entry| is_alive(entry, now_ms));
+        if let Some(entries) = random::distinct(n, draw, |entry| entry.key().to_vec()) {
+            shown.begin(n)?;
+            return entries.into_iter().try_for_each(|entry| shown.entry(entry));
+        }
+    }
     let len = alive_len(hash, now_ms) as u64;
-    let choice = Choice::of(count, len);
-    check_count(choice.len(len), env)?;
-    let mark = reply.len();
-    let parts = if with_values && !reply.is_resp3() { 2 } else { 1 };
-    reply.array(usize::try_from(choice.len(len)).unwrap_or(usize::MAX).saturating_mul(parts));
-    let mut show = |entry: EntryRef<'_>| {
-        if with_values && reply.is_resp3() {
-            reply.array(2);
-        }
-        reply_item(reply, entry.key());
-        if with_values {
-            reply_item(reply, entry.value());
-        }
-        check_budget(reply, mark, env)
-    };
+    let choice = if len == 0 { Choice::All } else { Choice::of(count, len) };
+    shown.begin(choice.len(len))?;
     match choice {
-        Choice::All => alive(hash, now_ms).try_for_each(show),
-        Choice::Repeated(n) => (0..n).filter_map(|_| one(hash, rng, now_ms)).try_for_each(show),
-        Choice::Most(n) => random::choose(alive(hash, now_ms), n, len, rng).try_for_each(show),
-        Choice::Few(n) => {
-            let mut seen: HashSet<Vec<u8>> = HashSet::new();
-            while (seen.len() as u64) < n {
-                let Some(entry) = one(hash, rng, now_ms) else { break };
-                let is_new = seen.insert(entry.key().text(&mut Digits::new()).to_vec());
-                if is_new {
-                    show(entry)?;
-                }
-            }
-            Ok(())
+        Choice::All => alive(hash, now_ms).try_for_each(|entry| shown.entry(entry)),
+        Choice::Repeated(n) => {
+            (0..n).filter_map(|_| one(hash, rng, now_ms)).try_for_each(|entry| shown.entry(entry))
+        }
+        Choice::Most(n) | Choice::Few(n) => {
+            random::choose(alive(hash, now_ms), n, len, rng).try_for_each(|entry| shown.entry(entry))
         }
     }
 }
 
-/// A random field that is alive; there is one.
+/// Fields on their way into a reply of bounded size.
+struct Shown<'r, 'o> {
+    reply: &'r mut Reply<'o>,
+    mark: usize,
+    with_values: bool,
+    env: &'r Env,
+}
+
+impl Shown<'_, '_> {
+    fn begin(&mut self, len: u64) -> Result<(), Fault> {
+        check_count(len, self.env)?;
+        let parts = if self.with_values && !self.reply.is_resp3() { 2 } else { 1 };
+        self.reply.array(usize::try_from(len).unwrap_or(usize::MAX).saturating_mul(parts));
+        Ok(())
+    }
+
+    fn entry(&mut self, entry: EntryRef<'_>) -> Result<(), Fault> {
+        if self.with_values && self.reply.is_resp3() {
+            self.reply.array(2);
+        }
+        reply_item(self.reply, entry.key());
+        if self.with_values {
+            reply_item(self.reply, entry.value());
+        }
+        check_budget(self.reply, self.mark, self.env)
+    }
+}
+
+/// A random field that is alive, if there is one.
 fn one<'a>(hash: View<'a, Table>, rng: &mut Rng, now_ms: u64) -> Option<EntryRef<'a>> {
     let drawn = (0..random::DRAWS_MAX)
         .find_map(|_| hash.root.random(hash.arena, rng.next_u64()).filter(|entry| is_alive(entry, now_ms)));

@@ -3,7 +3,7 @@
 use darter_pack::table::{EntryRef, Table};
 use darter_wire::{Args, Reply};
 
-use super::{alive, alive_len, find, read};
+use super::{alive, alive_len, find, read, shown_len};
 use crate::item::reply_item;
 use crate::spec::{Group, Keys, Spec};
 use crate::{Ctx, DataCommand, Fault};
@@ -137,7 +137,7 @@ fn each(
 
 fn hlen(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let now_ms = ctx.now_ms;
-    let len = read(ctx, args.at(1)).view::<Table>()?.map_or(0, |hash| alive_len(hash, now_ms));
+    let len = read(ctx, args.at(1)).view::<Table>()?.map_or(0, |hash| shown_len(hash, now_ms));
     reply.int_len(len);
     Ok(())
 }

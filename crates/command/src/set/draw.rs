@@ -1,7 +1,5 @@
 //! SPOP key [count], SRANDMEMBER key [count]
 
-use std::collections::HashSet;
-
 use darter_base::rng::Rng;
 use darter_pack::entry::Item;
 use darter_store::{Event, Keyed, SetValue, View};
@@ -51,27 +49,28 @@ fn spop(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), 
     let now_ms = ctx.now_ms;
     let mut place = at(ctx, args.at(1));
     let mut rng = Rng::new(place.random());
-    let Some(set) = place.view::<SetValue>()?.filter(|set| alive_len(*set, now_ms) > 0) else {
-        match count {
-            Some(_) => reply.set(0),
-            None => reply.null(),
-        }
-        return Ok(());
+    let set = place.view::<SetValue>()?;
+    let len = match (set, count) {
+        (None, _) => 0,
+        (Some(set), Some(_)) => alive_len(set, now_ms) as u64,
+        // one of many: no need to count them
+        (Some(set), None) if one(set, &mut rng, now_ms).is_some() => set.root.len(),
+        (Some(_), None) => 0,
     };
-    let len = alive_len(set, now_ms) as u64;
     let n = count.unwrap_or(1).min(len);
-    if count.is_some() {
-        reply.set(usize::try_from(n).unwrap_or(usize::MAX));
+    match (count, set) {
+        (Some(_), _) => reply.set(usize::try_from(n).unwrap_or(usize::MAX)),
+        (None, _) if n == 0 => reply.null(),
+        (None, _) => {}
     }
+    let Some(set) = set.filter(|_| n > 0) else { return Ok(()) };
     let is_gone = if n == len {
         set.root.iter(set.arena, now_ms).for_each(|member| reply_item(reply, member));
         place.remove()
     } else {
         take(&mut place, n, &mut rng, reply)?
     };
-    if n > 0 {
-        place.changed(event("spop"));
-    }
+    place.changed(event("spop"));
     if is_gone {
         place.changed(Event::DEL);
     }
@@ -113,15 +112,14 @@ fn srandmember(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Resu
     let (now_ms, env) = (ctx.now_ms, ctx.env);
     let mut place = read(ctx, args.at(1));
     let mut rng = Rng::new(place.random());
-    let set = place.view::<SetValue>()?.filter(|set| alive_len(*set, now_ms) > 0);
+    let set = place.view::<SetValue>()?;
     match (set, count) {
         (None, None) => reply.null(),
         (None, Some(_)) => reply.array(0),
-        (Some(set), None) => {
-            if let Some(member) = one(set, &mut rng, now_ms) {
-                reply_item(reply, member);
-            }
-        }
+        (Some(set), None) => match one(set, &mut rng, now_ms) {
+            Some(member) => reply_item(reply, member),
+            None => reply.null(),
+        },
         (Some(set), Some(count)) => some(set, count, &mut rng, (now_ms, env), reply)?,
     }
     Ok(())
@@ -134,10 +132,18 @@ fn some(
     (now_ms, env): (u64, &Env),
     reply: &mut Reply<'_>,
 ) -> Result<(), Fault> {
-    let len = alive_len(set, now_ms) as u64;
-    let choice = Choice::of(count, len);
-    check_count(choice.len(len), env)?;
     let mark = reply.len();
+    if let Choice::Few(n) = Choice::of(count, set.root.len()) {
+        let draw = || draw(set, rng, now_ms);
+        if let Some(members) = random::distinct(n, draw, |member| member.to_vec()) {
+            reply.array(members.len());
+            members.into_iter().for_each(|member| reply_item(reply, member));
+            return check_budget(reply, mark, env);
+        }
+    }
+    let len = alive_len(set, now_ms) as u64;
+    let choice = if len == 0 { Choice::All } else { Choice::of(count, len) };
+    check_count(choice.len(len), env)?;
     reply.array(usize::try_from(choice.len(len)).unwrap_or(usize::MAX));
     let mut show = |member: Item<'_>| {
         reply_item(reply, member);
@@ -146,28 +152,21 @@ fn some(
     let all = || set.root.iter(set.arena, now_ms);
     match choice {
         Choice::All => all().try_for_each(show),
-        Choice::Repeated(n) => (0..n).filter_map(|_| one(set, rng, now_ms)).try_for_each(show),
-        Choice::Most(n) => random::choose(all(), n, len, rng).try_for_each(show),
-        Choice::Few(n) => {
-            let mut seen: HashSet<Vec<u8>> = HashSet::new();
-            while (seen.len() as u64) < n {
-                let Some(member) = one(set, rng, now_ms) else { break };
-                if seen.insert(member.to_vec()) {
-                    show(member)?;
-                }
-            }
-            Ok(())
-        }
+        Choice::Repeated(n) => (0..n).filter_map(|_| one(set, rng, now_ms)).try_for_each(&mut show),
+        Choice::Most(n) | Choice::Few(n) => random::choose(all(), n, len, rng).try_for_each(show),
     }
 }
 
-/// A random member that is alive; there is one.
-fn one<'a>(set: View<'a, SetValue>, rng: &mut Rng, now_ms: u64) -> Option<Item<'a>> {
+/// A random member, unless the one that was drawn is dead.
+fn draw<'a>(set: View<'a, SetValue>, rng: &mut Rng, now_ms: u64) -> Option<Item<'a>> {
     let may_be_dead = set.root.next_expiry_ms().is_some_and(|ms| ms <= now_ms);
-    let drawn = (0..random::DRAWS_MAX).find_map(|_| {
-        let member = set.root.random(set.arena, rng.next_u64())?;
-        let is_alive = !may_be_dead || set.root.contains(set.arena, set.hasher, member, now_ms);
-        is_alive.then_some(member)
-    });
+    let member = set.root.random(set.arena, rng.next_u64())?;
+    let is_alive = !may_be_dead || set.root.contains(set.arena, set.hasher, member, now_ms);
+    is_alive.then_some(member)
+}
+
+/// A random member that is alive, if there is one.
+fn one<'a>(set: View<'a, SetValue>, rng: &mut Rng, now_ms: u64) -> Option<Item<'a>> {
+    let drawn = (0..random::DRAWS_MAX).find_map(|_| draw(set, rng, now_ms));
     drawn.or_else(|| set.root.iter(set.arena, now_ms).next())
 }

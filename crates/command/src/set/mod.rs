@@ -12,7 +12,7 @@ mod tests;
 use darter_store::change::Class;
 use darter_store::{Event, Keyed, SetValue, View};
 
-use crate::hash::PACKS_AT_ONCE;
+use crate::hash::{COUNTED_LEN_MAX, PACKS_AT_ONCE};
 use crate::{Ctx, DataCommand, Env};
 
 /// The family's commands.
@@ -60,7 +60,15 @@ fn at<'k>(ctx: &'k mut Ctx<'_>, name: &'k [u8]) -> Keyed<'k> {
     place
 }
 
-/// How many members are alive. Cost: none, unless dead members wait for removal.
+/// What SCARD answers: as [`alive_len`], but large sets count dead members that wait for removal.
+fn shown_len(set: View<'_, SetValue>, now_ms: u64) -> usize {
+    match usize::try_from(set.root.len()) {
+        Ok(len) if len <= COUNTED_LEN_MAX => alive_len(set, now_ms),
+        len => len.unwrap_or(usize::MAX),
+    }
+}
+
+/// How many members are alive. Cost: none, unless dead members wait for removal; then all of them.
 fn alive_len(set: View<'_, SetValue>, now_ms: u64) -> usize {
     match set.root.next_expiry_ms() {
         Some(ms) if ms <= now_ms => set.root.iter(set.arena, now_ms).count(),

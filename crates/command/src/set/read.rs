@@ -4,7 +4,7 @@ use darter_pack::entry::Item;
 use darter_store::SetValue;
 use darter_wire::{Args, Reply};
 
-use super::{alive_len, read};
+use super::{alive_len, read, shown_len};
 use crate::item::reply_item;
 use crate::spec::{Group, Keys, Spec};
 use crate::{Ctx, DataCommand, Fault};
@@ -70,7 +70,7 @@ fn smismember(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Resul
 
 fn scard(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let now_ms = ctx.now_ms;
-    let len = read(ctx, args.at(1)).view::<SetValue>()?.map_or(0, |set| alive_len(set, now_ms));
+    let len = read(ctx, args.at(1)).view::<SetValue>()?.map_or(0, |set| shown_len(set, now_ms));
     reply.int_len(len);
     Ok(())
 }
