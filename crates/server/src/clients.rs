@@ -152,7 +152,9 @@ impl ClientCard {
         self.db.store(session.db, Relaxed);
         self.resp3.store(session.resp3, Relaxed);
         self.last_command.store(usage.last_command, Relaxed);
-        self.commands.store(usage.commands, Relaxed);
+        // One that waits is counted when it is answered.
+        let waiting = u64::from(session.parking.is_some());
+        self.commands.store(usage.commands - waiting, Relaxed);
         self.input_bytes.store(usage.input_bytes, Relaxed);
         self.output_bytes.store(usage.output_bytes, Relaxed);
         let (queued, bytes) =

@@ -1,13 +1,13 @@
 //! How much output a client may let pile up, and for how long.
 //!
-//! Redis counts only what passes the 16 KiB buffer every client has; the limits here are of the same size.
+//! As in Redis, what fits the 16 KiB that every client may have counts against no limit.
 
 use crate::config::OutputLimit;
 use crate::conn::Conn;
 use crate::core::Core;
 use crate::session::Gate;
 
-/// Bytes of output that count against no limit.
+/// Output up to this many bytes counts against no limit.
 pub const FREE_BYTES: usize = 16 << 10;
 /// Unsent bytes a client may have that has never logged in where a password is set (CVE-2025-21605).
 const STRANGER_BYTES_MAX: usize = 1 << 10;
@@ -19,7 +19,7 @@ pub fn is_over_limit(core: &Core, conn: &mut Conn) -> bool {
     if conn.awaits_writable && pending > STRANGER_BYTES_MAX && is_stranger(core, conn) {
         return close(core, conn, pending);
     }
-    let counted = pending.saturating_sub(FREE_BYTES) as u64;
+    let counted = if pending > FREE_BYTES { pending as u64 } else { 0 };
     let OutputLimit { hard_bytes, soft_bytes, soft_s } = class_of(core, conn);
     if hard_bytes != 0 && counted > hard_bytes {
         return close(core, conn, pending);
