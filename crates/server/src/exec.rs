@@ -235,7 +235,7 @@ pub fn run_granted(
     if grant.iter_mut().any(|held| held.shard.changes.has_pending()) {
         pass_changes(core, grant);
     }
-    if shared.tracking.is_any() && flushes(entry) {
+    if shared.tracking.is_in_use() && flushes(entry) {
         tracking::invalidate_all(core);
     }
     wait.map(|wait| waiting::park(core, grant, whose, entry, args, wait))

@@ -87,7 +87,7 @@ fn refusal(core: &Core, session: &Session, entry: &Entry, args: Args<'_>) -> Opt
         return Some(b"ERR Command not allowed inside a transaction".into());
     }
     let is_over = core.shared.is_over_limit.load(std::sync::atomic::Ordering::Relaxed);
-    if is_over && flags.any(Flags::DENYOOM) {
+    if is_over && (flags.any(Flags::DENYOOM) || queued_some(session, entry, Flags::DENYOOM)) {
         return Some(Fault::OutOfMemory.line().into_owned().into_bytes().into());
     }
     if session.gate.has(Gate::SUBSCRIBED) && !is_allowed_subscribed(entry) {
@@ -99,6 +99,12 @@ fn refusal(core: &Core, session: &Session, entry: &Entry, args: Args<'_>) -> Opt
         return Some(line.into_bytes().into());
     }
     None
+}
+
+/// Whether `entry` is EXEC and one of the commands it would run has one of `flags`.
+pub fn queued_some(session: &Session, entry: &Entry, flags: Flags) -> bool {
+    let queued = session.multi.as_ref().map_or(&[] as &[Queued], |multi| &multi.queued);
+    entry.spec.name == "exec" && queued.iter().any(|q| q.entry.spec.flags.any(flags))
 }
 
 /// Answers a refused command. One between MULTI and EXEC breaks the transaction; a refused EXEC ends it.

@@ -13,6 +13,7 @@ use crate::job::{BUDGET, Shards};
 use crate::output;
 use crate::report::rates::History;
 use crate::shared::{Mail, ShardCard, Shared};
+use crate::tracking;
 use crate::worker::lock;
 
 /// Index lines looked at in one visit to a shard: some tens of microseconds at most.
@@ -69,6 +70,7 @@ impl House {
         }
         if core.thread == 0 {
             sum_memory(core);
+            tracking::keep_limit(core);
             History::sample(core.shared);
         }
     }
@@ -90,7 +92,8 @@ impl Room {
     fn visit(&mut self, core: &mut Core) {
         let shared = core.shared;
         let Some(mut part) = shared.cells[usize::from(self.id)].try_take() else { return };
-        if part.shard.may_expire() && shared.is_sweeping.load(Relaxed) {
+        let may_sweep = shared.is_sweeping.load(Relaxed) && !shared.pause.is_on(core.now_ms);
+        if part.shard.may_expire() && may_sweep {
             let began = Instant::now();
             while began.elapsed() < VISIT_TIME_MAX {
                 let swept = part.shard.sweep(&mut self.sweep, core.now_ms, LINES_PER_VISIT);
@@ -131,7 +134,7 @@ fn is_idle(core: &Core, conn: &Conn) -> bool {
 }
 
 /// Adds up the shards' memory and compares it with the limit.
-fn sum_memory(core: &Core) {
+pub fn sum_memory(core: &Core) {
     let shared = core.shared;
     let bytes: usize = shared.cards.iter().map(|card| lock(card).memory_bytes).sum();
     shared.memory_bytes.store(bytes as u64, Relaxed);

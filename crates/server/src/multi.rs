@@ -74,51 +74,48 @@ pub const FAMILY: &[(Spec, TxnRun)] = &[
     ),
 ];
 
-fn multi(core: &mut Core, call: Call<'_>, _: &ClientCard, _: Args<'_>) -> Ran {
-    let mut reply = Reply::new(call.out, call.session.resp3);
+fn multi(core: &mut Core, mut call: Call<'_>, _: &ClientCard, _: Args<'_>) -> Ran {
     if call.session.multi.is_some() {
-        error(core, &mut reply, "ERR MULTI calls can not be nested");
-    } else {
-        call.session.multi = Some(Multi::default());
-        call.session.gate.set(Gate::MULTI, true);
-        reply.ok();
+        return fail(core, &mut call, "ERR MULTI calls can not be nested");
+    }
+    call.session.multi = Some(Multi::default());
+    call.session.gate.set(Gate::MULTI, true);
+    Reply::new(call.out, call.session.resp3).ok();
+    Ran::Done
+}
+
+/// Answers the command that runs, which is the connection's last one, with an error.
+fn fail(core: &Core, call: &mut Call<'_>, line: &str) -> Ran {
+    Reply::new(call.out, call.session.resp3).error(line);
+    core.count_error(line);
+    if let Some(stats) = core.stats().commands.get(call.session.usage.last_command as usize) {
+        stats.failed.add(1);
     }
     Ran::Done
 }
 
-fn error(core: &Core, reply: &mut Reply<'_>, line: &str) {
-    reply.error(line);
-    core.count_error(line);
-}
-
-fn exec(core: &mut Core, call: Call<'_>, card: &ClientCard, _: Args<'_>) -> Ran {
+fn exec(core: &mut Core, mut call: Call<'_>, card: &ClientCard, _: Args<'_>) -> Ran {
     let Some(multi) = call.session.end_multi() else {
-        error(core, &mut Reply::new(call.out, call.session.resp3), "ERR EXEC without MULTI");
-        return Ran::Done;
+        return fail(core, &mut call, "ERR EXEC without MULTI");
     };
     if multi.is_broken {
-        let line = "EXECABORT Transaction discarded because of previous errors.";
-        error(core, &mut Reply::new(call.out, call.session.resp3), line);
+        fail(core, &mut call, "EXECABORT Transaction discarded because of previous errors.");
         return run_quietly(core, call, card, Body::Unwatch);
     }
     run_or_post(core, call, card, Body::Exec(multi.queued))
 }
 
-fn discard(core: &mut Core, call: Call<'_>, card: &ClientCard, _: Args<'_>) -> Ran {
-    let mut reply = Reply::new(call.out, call.session.resp3);
+fn discard(core: &mut Core, mut call: Call<'_>, card: &ClientCard, _: Args<'_>) -> Ran {
     if call.session.end_multi().is_none() {
-        error(core, &mut reply, "ERR DISCARD without MULTI");
-        return Ran::Done;
+        return fail(core, &mut call, "ERR DISCARD without MULTI");
     }
-    reply.ok();
+    Reply::new(call.out, call.session.resp3).ok();
     run_quietly(core, call, card, Body::Unwatch)
 }
 
-fn watch(core: &mut Core, call: Call<'_>, card: &ClientCard, args: Args<'_>) -> Ran {
+fn watch(core: &mut Core, mut call: Call<'_>, card: &ClientCard, args: Args<'_>) -> Ran {
     if call.session.multi.is_some() {
-        let line = "ERR WATCH inside MULTI is not allowed";
-        error(core, &mut Reply::new(call.out, call.session.resp3), line);
-        return Ran::Done;
+        return fail(core, &mut call, "ERR WATCH inside MULTI is not allowed");
     }
     run_or_post(core, call, card, Body::Watch(args.to_owned()))
 }
@@ -290,7 +287,7 @@ fn run_queued(
             exec::refuse(core, entry, &fault, &mut reply, mark);
         }
         crate::timing::note(core, card, entry, args, began.elapsed());
-        if core.shared.tracking.is_any() && exec::flushes(entry) {
+        if core.shared.tracking.is_in_use() && exec::flushes(entry) {
             tracking::invalidate_all(core);
         }
         if core.shared.monitors.is_any() {

@@ -6,8 +6,9 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::Relaxed};
 
 use darter_command::Flags;
 
+use crate::gated;
 use crate::registry::Entry;
-use crate::session::{Gate, Session};
+use crate::session::Session;
 
 /// The pause that is on, if one is.
 #[derive(Debug, Default)]
@@ -59,11 +60,7 @@ impl Pause {
 /// Whether a command may change data or reach replicas; EXEC may when one of its commands may.
 fn may_write(session: &Session, entry: &Entry) -> bool {
     const WRITES: Flags = Flags::WRITE.with(Flags::MAY_REPLICATE);
-    let queued_writes = |session: &Session| {
-        session.multi.as_ref().is_some_and(|m| m.queued.iter().any(|q| q.entry.spec.flags.any(WRITES)))
-    };
-    entry.spec.flags.any(WRITES)
-        || (entry.spec.name == "exec" && session.gate.has(Gate::MULTI) && queued_writes(session))
+    entry.spec.flags.any(WRITES) || gated::queued_some(session, entry, WRITES)
 }
 
 #[cfg(test)]

@@ -119,12 +119,8 @@ pub fn serve(core: &mut Core, grant: &mut Shards, db: usize, key: &[u8]) {
         if !ticket.begin() {
             continue;
         }
-        match attempt(core, grant, waiting, Some(key)) {
-            Attempt::Served(reply) => {
-                ticket.finish();
-                let (token, client) = (waiting.token, waiting.client);
-                core.shared.door(waiting.home).send(Mail::Served { token, client, reply });
-            }
+        match attempt(core, grant, &ticket, waiting, Some(key)) {
+            Attempt::Served => {}
             Attempt::Nothing => {
                 if ticket.give_back() == Missed::Something {
                     look_again_later(core, waiting, &ticket);
@@ -144,12 +140,8 @@ pub fn serve_ticket(core: &mut Core, grant: &mut Shards, ticket: &Parked) {
     if !ticket.begin() {
         return;
     }
-    match attempt(core, grant, waiting, None) {
-        Attempt::Served(reply) => {
-            ticket.finish();
-            let (token, client) = (waiting.token, waiting.client);
-            core.shared.door(waiting.home).send(Mail::Served { token, client, reply });
-        }
+    match attempt(core, grant, ticket, waiting, None) {
+        Attempt::Served => {}
         Attempt::Nothing | Attempt::Busy => {
             ticket.give_back();
         }
@@ -161,14 +153,20 @@ fn waiting_of(ticket: &Parked) -> Option<&Waiting> {
 }
 
 enum Attempt {
-    Served(Vec<u8>),
+    Served,
     Nothing,
     /// The destination's shard is owned by somebody else right now.
     Busy,
 }
 
-/// Runs a waiting command's body once more, over the held shards and its destination's.
-fn attempt(core: &mut Core, grant: &mut Shards, waiting: &Waiting, only_key: Option<&[u8]>) -> Attempt {
+/// Runs a waiting command's body once more, over the held shards and its destination's, and answers it.
+fn attempt(
+    core: &mut Core,
+    grant: &mut Shards,
+    ticket: &Parked,
+    waiting: &Waiting,
+    only_key: Option<&[u8]>,
+) -> Attempt {
     let shared = core.shared;
     let args = waiting.args.args();
     let mut extra: Option<Held<Part, Job>> = None;
@@ -185,6 +183,13 @@ fn attempt(core: &mut Core, grant: &mut Shards, waiting: &Waiting, only_key: Opt
     let began = Instant::now();
     let served =
         run(core, set_with(&shared.router, grant, extra.as_mut()), waiting, args, only_key, &mut reply);
+    if served {
+        crate::timing::note_job(core, waiting.client, waiting.entry, args, began.elapsed());
+        // Before the changes are passed on, so that the client hears of its own ones after its reply.
+        ticket.finish();
+        let (token, client) = (waiting.token, waiting.client);
+        core.shared.door(waiting.home).send(Mail::Served { token, client, reply });
+    }
     if let Some(mut held) = extra {
         if held.shard.changes.has_pending() {
             let mut alone = Shards::from(held);
@@ -195,11 +200,7 @@ fn attempt(core: &mut Core, grant: &mut Shards, waiting: &Waiting, only_key: Opt
             drive_one(shared.cells, held, core, BUDGET);
         }
     }
-    if !served {
-        return Attempt::Nothing;
-    }
-    crate::timing::note_job(core, waiting.client, waiting.entry, args, began.elapsed());
-    Attempt::Served(reply)
+    if served { Attempt::Served } else { Attempt::Nothing }
 }
 
 fn set_with<'a>(

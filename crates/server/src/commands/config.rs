@@ -85,6 +85,10 @@ fn set(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result
         crate::worker::lock(&shared.slowlog).shorten_to(changes.after.slowlog.max_len);
     }
     caller.core.refresh();
+    if changes.before.maxmemory != changes.after.maxmemory {
+        crate::house::sum_memory(caller.core);
+        caller.core.refresh_gate();
+    }
     if changes.before.notify_keyspace_events != changes.after.notify_keyspace_events {
         crate::pubsub::listen(caller.core, caller.card.token);
     }

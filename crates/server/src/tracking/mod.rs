@@ -96,7 +96,7 @@ pub fn remember(core: &Core, tracker: Tracker, entry: &Entry, args: Args<'_>) {
 /// the client that made the changes is `core.writer`.
 pub fn invalidate(core: &Core, changes: &[Change]) {
     let table = &core.shared.tracking;
-    if !table.is_any() {
+    if !table.is_in_use() {
         return;
     }
     let mut keys: Vec<&[u8]> = Vec::new();
@@ -123,10 +123,22 @@ pub fn invalidate(core: &Core, changes: &[Change]) {
     });
 }
 
+/// Gives keys up while the table is larger than `tracking-table-max-keys`, some at a time.
+pub fn keep_limit(core: &Core) {
+    let (table, keys_max) = (&core.shared.tracking, core.live.tracking_table_max_keys);
+    for _ in 0..KEYS_GIVEN_UP_MAX {
+        let Some((key, readers)) = table.give_up(keys_max) else { return };
+        tell(core.shared, &readers, &array_of(&[&*key]), 0);
+    }
+}
+
+/// Keys given up in one round of housekeeping.
+const KEYS_GIVEN_UP_MAX: usize = 1000;
+
 /// Tells all tracking clients that every key may have changed.
 pub fn invalidate_all(core: &Core) {
     let table = &core.shared.tracking;
-    if table.is_any() {
+    if table.is_in_use() {
         let trackers = table.forget_all();
         send(core.shared, &trackers, &[], 0, true);
     }

@@ -51,6 +51,12 @@ impl Table {
         self.clients_len.load(Relaxed) != 0
     }
 
+    /// Whether any client tracks, or keys are left that one has read.
+    #[inline]
+    pub fn is_in_use(&self) -> bool {
+        self.is_any() || self.keys_len.load(Relaxed) != 0
+    }
+
     /// Adds a client, with the prefixes it wants to hear of.
     pub fn add(&self, tracker: Tracker, prefixes: &[Box<[u8]>]) {
         let mut clients = lock(&self.clients);
@@ -97,6 +103,20 @@ impl Table {
         let readers = part.remove(&victim)?;
         self.count_out(1, readers.len());
         Some((victim, readers))
+    }
+
+    /// Forgets some key if there are more than `keys_max` (0: no limit), and returns it with its readers.
+    pub fn give_up(&self, keys_max: u64) -> Option<(Box<[u8]>, Vec<Tracker>)> {
+        if keys_max == 0 || self.keys_len.load(Relaxed) as u64 <= keys_max {
+            return None;
+        }
+        let found = self.parts.iter().find_map(|part| {
+            let mut part = lock(part);
+            let key = part.keys().next()?.clone();
+            part.remove_entry(&key)
+        })?;
+        self.count_out(1, found.1.len());
+        Some(found)
     }
 
     /// Forgets who has read `key`, and returns them.
