@@ -75,7 +75,7 @@ fn digest(ctx: &mut Ctx<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), F
             if let Some(value) = value_at(ctx, db, &name)? {
                 add_value(&mut one, &value).ok_or(UNREADABLE)?;
             }
-            sum.0.iter_mut().zip(one.0).for_each(|(byte, other)| *byte ^= other);
+            sum.add(&one.0);
         }
     }
     reply.status(sha1::hex(&sum.0));
@@ -197,6 +197,20 @@ fn seventeen_digits(score: f64) -> String {
 mod tests {
     use super::seventeen_digits;
     use crate::testing::Bed;
+
+    #[test]
+    fn digests_are_those_of_redis() {
+        let mut bed = Bed::new();
+        for line in ["set a 1", "set b hello ex 1000", "rpush l a b 3 c", "sadd s 1 2 3 x", "sadd si 5 7 9"] {
+            bed.run(line);
+        }
+        bed.run("zadd z 1 a 0.1 b -inf c");
+        bed.run("hset h f v g 2");
+        assert_eq!(bed.run("debug digest"), "+d3cf92f8971b17440e584b5bb592716c577fd53c");
+        let values = bed.run("debug digest-value b z none");
+        let [b, z] = ["d037c4eb8a8b36b602fbced4000daeab0714c1e3", "366ae8c0260c2024754e896e600d3c44dfdbd7d6"];
+        assert_eq!(values, format!("*3|+{b}|+{z}|+{}", "0".repeat(40)));
+    }
 
     #[test]
     fn scores_are_printed_as_c_does() {

@@ -138,7 +138,7 @@ fn protocol(_: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result
     match args.at(2).to_ascii_lowercase().as_slice() {
         b"string" => reply.bulk(b"Hello World"),
         b"integer" => reply.int(12345),
-        b"double" => reply.double(3.141),
+        b"double" => reply.double(f64::from(3141) / 1000.0),
         b"null" => reply.null(),
         b"array" => {
             reply.array(3);

@@ -43,8 +43,6 @@ pub struct Totals {
     pub turns: u64,
     /// Microseconds threads were not asleep.
     pub busy_us: u64,
-    /// Microseconds spent in commands, partly estimated.
-    pub command_us: u64,
 }
 
 impl Totals {
@@ -69,7 +67,6 @@ impl Totals {
         self.input_limit_closed += stats.input_limit_closed.get();
         self.turns += stats.turns.get();
         self.busy_us += stats.busy_nanos.get() / 1000;
-        self.command_us += stats.commands.iter().map(|command| command.estimated_nanos()).sum::<u64>() / 1000;
     }
 }
 
@@ -188,6 +185,13 @@ pub struct Report {
     pub memory: memory::Usage,
     /// Rates of the last seconds.
     pub rates: rates::Rates,
+}
+
+/// Microseconds all threads spent in commands, partly estimated. Cost: every counter of every command.
+pub fn command_us(shared: &Shared) -> u64 {
+    let nanos =
+        |stats: &ThreadStats| stats.commands.iter().map(|command| command.estimated_nanos()).sum::<u64>();
+    shared.stats.iter().map(nanos).sum::<u64>() / 1000
 }
 
 impl Report {

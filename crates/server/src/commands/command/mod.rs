@@ -119,7 +119,7 @@ fn info(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Resul
 
 fn list(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let entries = caller.core.shared.registry.entries();
-    let is_shown: Box<dyn Fn(&Entry) -> bool> = match args.len() {
+    let is_shown: Filter<'_> = match args.len() {
         2 => Box::new(|_| true),
         5 if reader::is(args.at(2), "filterby") => filter(args.at(3), args.at(4)).ok_or(Fault::Syntax)?,
         _ => return Err(Fault::Syntax),
@@ -131,7 +131,10 @@ fn list(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Resul
     Ok(())
 }
 
-fn filter<'a>(by: &[u8], what: &'a [u8]) -> Option<Box<dyn Fn(&Entry) -> bool + 'a>> {
+/// Whether COMMAND LIST shows a command.
+type Filter<'a> = Box<dyn Fn(&Entry) -> bool + 'a>;
+
+fn filter<'a>(by: &[u8], what: &'a [u8]) -> Option<Filter<'a>> {
     if reader::is(by, "module") {
         // no module can be loaded, so none has a command
         Some(Box::new(|_| false))

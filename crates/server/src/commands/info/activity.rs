@@ -2,6 +2,7 @@
 
 use super::{Source, Text};
 use crate::pubsub::Kind;
+use crate::report;
 
 /// INFO persistence: nothing is saved yet, so every change since the start waits.
 pub fn persistence(source: &Source<'_>, out: &mut Text) {
@@ -59,7 +60,7 @@ pub fn stats(source: &Source<'_>, out: &mut Text) {
     out.zeros(&["reply_buffer_shrinks", "reply_buffer_expands"]);
     out.field("eventloop_cycles", totals.turns);
     out.field("eventloop_duration_sum", totals.busy_us);
-    out.field("eventloop_duration_cmd_sum", totals.command_us);
+    out.field("eventloop_duration_cmd_sum", report::command_us(source.shared));
     out.field("instantaneous_eventloop_cycles_per_sec", rates.turns.round() as u64);
     out.field("instantaneous_eventloop_duration_usec", rates.turn_us.round() as u64);
     out.zeros(&["acl_access_denied_auth", "acl_access_denied_cmd"]);

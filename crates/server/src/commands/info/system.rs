@@ -40,7 +40,7 @@ pub fn server(source: &Source<'_>, out: &mut Text) {
     out.field("uptime_in_days", uptime / 86_400);
     out.field("hz", live.hz);
     out.field("configured_hz", live.hz);
-    out.field("lru_clock", source.now_ms / 1000 & 0xff_ffff);
+    out.field("lru_clock", (source.now_ms / 1000) & 0xff_ffff);
     if !hides_machine {
         out.field("executable", env::current_exe().unwrap_or_default().display());
         out.field("config_file", shared.settings.config_file().unwrap_or_default().display());
