@@ -86,10 +86,16 @@ impl Core {
 
     /// Finds out whether commands must take the long way.
     pub fn refresh_gate(&mut self) {
-        use std::sync::atomic::Ordering::Relaxed;
         self.is_gated = self.shared.pause.is_on(self.now_ms)
             || self.shared.monitors.is_any()
-            || self.shared.is_over_limit.load(Relaxed);
+            || self.is_over_memory();
+    }
+
+    /// Whether the data, as housekeeping last saw it, is more than `maxmemory` allows.
+    pub fn is_over_memory(&self) -> bool {
+        use std::sync::atomic::Ordering::Relaxed;
+        // A process without a key uses some memory too.
+        self.live.maxmemory > 0 && self.shared.memory_bytes.load(Relaxed) >= self.live.maxmemory
     }
 
     /// Microseconds since the server started.

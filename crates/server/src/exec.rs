@@ -307,6 +307,8 @@ pub fn pass_changes(core: &mut Core, grant: &mut Shards) {
         if changes.is_empty() {
             return;
         }
+        // Shards come in the order of their numbers, changes in the order they happened.
+        changes.sort_unstable_by_key(|change| change.order);
         pubsub::notify(core, &changes);
         tracking::invalidate(core, &changes);
         for change in &changes {

@@ -86,8 +86,7 @@ fn refusal(core: &Core, session: &Session, entry: &Entry, args: Args<'_>) -> Opt
     if session.gate.has(Gate::MULTI) && flags.any(Flags::NO_MULTI) {
         return Some(b"ERR Command not allowed inside a transaction".into());
     }
-    let is_over = core.shared.is_over_limit.load(std::sync::atomic::Ordering::Relaxed);
-    if is_over && (flags.any(Flags::DENYOOM) || queued_some(session, entry, Flags::DENYOOM)) {
+    if core.is_over_memory() && (flags.any(Flags::DENYOOM) || queued_some(session, entry, Flags::DENYOOM)) {
         return Some(Fault::OutOfMemory.line().into_owned().into_bytes().into());
     }
     if session.gate.has(Gate::SUBSCRIBED) && !is_allowed_subscribed(entry) {

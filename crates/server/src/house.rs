@@ -133,12 +133,10 @@ fn is_idle(core: &Core, conn: &Conn) -> bool {
     timeout_ms > 0 && idle_ms > timeout_ms && !conn.is_stalled && !conn.is_postponed && !only_listens
 }
 
-/// Adds up the shards' memory and compares it with the limit.
+/// Adds up the shards' memory.
 pub fn sum_memory(core: &Core) {
     let shared = core.shared;
     let bytes: usize = shared.cards.iter().map(|card| lock(card).memory_bytes).sum();
     shared.memory_bytes.store(bytes as u64, Relaxed);
     shared.memory_peak_bytes.fetch_max(bytes as u64, Relaxed);
-    let max = core.live.maxmemory;
-    shared.is_over_limit.store(max > 0 && bytes as u64 > max, Relaxed);
 }

@@ -86,6 +86,10 @@ fn multi(core: &mut Core, mut call: Call<'_>, _: &ClientCard, _: Args<'_>) -> Ra
 
 /// Answers the command that runs, which is the connection's last one, with an error.
 fn fail(core: &Core, call: &mut Call<'_>, line: &str) -> Ran {
+    // MULTI and WATCH have no place in a transaction: its EXEC will fail, as Valkey's does.
+    if let Some(multi) = &mut call.session.multi {
+        multi.is_broken = true;
+    }
     Reply::new(call.out, call.session.resp3).error(line);
     core.count_error(line);
     if let Some(stats) = core.stats().commands.get(call.session.usage.last_command as usize) {

@@ -170,8 +170,6 @@ pub struct Shared {
     pub memory_bytes: AtomicU64,
     /// The highest that ever was.
     pub memory_peak_bytes: AtomicU64,
-    /// Memory is over `maxmemory` and nothing may be evicted.
-    pub is_over_limit: AtomicBool,
     /// Clients that see every command.
     pub monitors: Monitors,
     /// Commands wait (CLIENT PAUSE).

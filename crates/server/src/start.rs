@@ -172,7 +172,6 @@ pub fn build(settings: Arc<Settings>, live: &Live, threads: usize) -> io::Result
         cards: (0..shards).map(|_| Mutex::new(ShardCard::default())).collect(),
         memory_bytes: AtomicU64::new(0),
         memory_peak_bytes: AtomicU64::new(0),
-        is_over_limit: AtomicBool::new(false),
         monitors: Monitors::default(),
         pause: Pause::default(),
         pubsub: Directory::default(),

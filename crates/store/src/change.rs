@@ -4,6 +4,11 @@
 //! otherwise the shard keeps the change until the command ends, and the executor passes it to
 //! watchers, blocked clients, client caches and notifications before the shard is let go.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The number of the next change that is kept.
+static ORDER: AtomicU64 = AtomicU64::new(0);
+
 /// The class letter of a keyspace event, one bit each, as in `notify-keyspace-events`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Class(pub u32);
@@ -69,6 +74,8 @@ pub struct Change {
     pub key: Box<[u8]>,
     /// What happened.
     pub event: Event,
+    /// Later changes have larger numbers, over all shards.
+    pub order: u64,
 }
 
 /// Who listens to a shard's changes, one bit each.
@@ -129,7 +136,9 @@ impl ChangeLog {
 
     #[cold]
     fn keep(&mut self, db: usize, key: &[u8], event: Event) {
-        self.pending.push(Change { db, key: key.into(), event });
+        // Only what is listened to is numbered, so that shards nobody watches share nothing.
+        let order = ORDER.fetch_add(1, Ordering::Relaxed);
+        self.pending.push(Change { db, key: key.into(), event, order });
     }
 
     /// Number of changes since start, as `rdb_changes_since_last_save` counts them.

@@ -72,6 +72,8 @@ pub struct Keyed<'a> {
     key: Key<'a>,
     pub(crate) now_ms: u64,
     pub(crate) slot: Option<Slot>,
+    /// The key went with the last member of its collection.
+    was_emptied: bool,
 }
 
 impl<'a> Keyed<'a> {
@@ -79,7 +81,7 @@ impl<'a> Keyed<'a> {
     #[inline]
     pub fn find(shard: &'a mut Shard, db: usize, key: Key<'a>, now_ms: u64) -> Keyed<'a> {
         let slot = shard.find(db, key, now_ms);
-        Keyed { shard, db, key, now_ms, slot }
+        Keyed { shard, db, key, now_ms, slot, was_emptied: false }
     }
 
     /// Finds `key` for a reading command: counts a hit or a miss.
@@ -334,6 +336,7 @@ impl<'a> Keyed<'a> {
         }
         if is_gone {
             self.remove();
+            self.was_emptied = true;
         }
         Ok(Some(Edited { result, is_gone }))
     }
@@ -436,7 +439,12 @@ impl<'a> Keyed<'a> {
     /// Reports that `event` happened to the key.
     #[inline]
     pub fn changed(&mut self, event: Event) {
-        self.shard.changes.push(self.db, self.key.bytes, event);
+        if self.was_emptied && event == Event::DEL {
+            // The change that took the last member has been counted.
+            self.shard.changes.push_uncounted(self.db, self.key.bytes, event);
+        } else {
+            self.shard.changes.push(self.db, self.key.bytes, event);
+        }
     }
 
     /// Hits counted since the key came or was last passed over by eviction: 0 to 3.

@@ -1,4 +1,4 @@
-//! BITCOUNT key [start end [BYTE | BIT]], BITPOS key bit [start [end [BYTE | BIT]]]
+//! BITCOUNT key [start [end [BYTE | BIT]]], BITPOS key bit [start [end [BYTE | BIT]]]
 
 use darter_wire::{Args, Reply};
 
@@ -13,7 +13,7 @@ pub const BITCOUNT: DataCommand = DataCommand {
         .doc(
             Group::Bitmap,
             "2.6.0",
-            "key [start end [BYTE | BIT]]",
+            "key [start [end [BYTE | BIT]]]",
             "Counts the number of set bits (population counting) in a string.",
         )
         .cost("O(N)"),
@@ -55,6 +55,7 @@ fn bit_range(start: i64, end: i64, in_bits: bool, len: usize) -> Option<(u64, u6
 fn bitcount(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let (start, end, in_bits) = match args.len() {
         2 => (0, -1, false),
+        3 => (reader::int(args.at(2))?, -1, false),
         4 | 5 => {
             let in_bits = unit(args.get(4))?;
             (reader::int(args.at(2))?, reader::int(args.at(3))?, in_bits)

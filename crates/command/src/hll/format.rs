@@ -148,7 +148,7 @@ pub fn raise_dense(bytes: &mut [u8], at: usize, value: u8) {
     }
 }
 
-/// The registers as a string, sparse where that takes at most `sparse_bytes_max` bytes after the head.
+/// The registers as a string, sparse where that takes at most `sparse_bytes_max` bytes in all.
 pub fn write(registers: &Registers, sparse_bytes_max: u64) -> Vec<u8> {
     write_sparse(registers, sparse_bytes_max).unwrap_or_else(|| write_dense(registers))
 }
@@ -175,7 +175,7 @@ fn write_sparse(registers: &Registers, bytes_max: u64) -> Option<Vec<u8>> {
             }
             _ => return None,
         }
-        if (out.len() - HEAD) as u64 > bytes_max {
+        if out.len() as u64 > bytes_max {
             return None;
         }
     }
