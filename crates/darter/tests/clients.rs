@@ -123,6 +123,17 @@ fn unknown_commands_are_repeated_up_to_a_length() {
 }
 
 #[test]
+fn a_wrong_exec_says_that_nothing_runs() {
+    let server = Server::start(&[]);
+    let mut client = server.client();
+    let wanted = "EXECABORT Transaction discarded because of: wrong number of arguments for 'exec' command";
+    assert_eq!(client.call(&["EXEC", "x"]), Value::Error(wanted.to_owned()));
+    client.call(&["MULTI"]);
+    assert_eq!(client.call(&["EXEC", "x"]), Value::Error(wanted.to_owned()));
+    assert_eq!(client.call(&["EXEC"]), Value::Error("ERR EXEC without MULTI".to_owned()));
+}
+
+#[test]
 fn http_is_cut_off_without_a_word() {
     let server = Server::start(&[]);
     for head in ["POST / HTTP/1.1\r\n", "Host: localhost\r\n"] {

@@ -85,7 +85,7 @@ pub(crate) fn run_checked(
     args: Args<'_>,
 ) -> Ran {
     if !entry.spec.accepts(args.len()) || entry.lacks_sub(args.len()) {
-        reject(core, &mut call, entry, &misuse(entry, args));
+        gated::refuse(core, &mut call, entry, &misuse(entry, args));
         return Ran::Done;
     }
     let calls = core.stats().commands[entry.id].calls.bump();

@@ -107,8 +107,9 @@ pub fn queued_some(session: &Session, entry: &Entry, flags: Flags) -> bool {
 }
 
 /// Answers a refused command. One between MULTI and EXEC breaks the transaction; a refused EXEC ends it.
-fn refuse(core: &mut Core, call: &mut Call<'_>, entry: &'static Entry, line: &[u8]) {
-    if call.session.multi.is_some() && entry.spec.name == "exec" {
+#[cold]
+pub fn refuse(core: &mut Core, call: &mut Call<'_>, entry: &'static Entry, line: &[u8]) {
+    if entry.spec.name == "exec" {
         multi::forget(call.session);
         let cause = line.strip_prefix(b"ERR ").unwrap_or(line);
         let whole = [b"EXECABORT Transaction discarded because of: ", cause].concat();
