@@ -4,7 +4,7 @@ use darter_store::keyed::WrongType;
 use darter_store::shard::Full;
 use darter_store::{Event, Key, Keyed, Record, Shard, Text};
 use darter_txn::{Part, ShardSet};
-use darter_wire::Reply;
+use darter_wire::{OwnedArgs, Reply};
 
 /// Limits and thresholds that commands read; a copy of the configuration.
 #[derive(Clone, Copy, Debug)]
@@ -92,6 +92,8 @@ pub struct Ctx<'a> {
     pub may_wait: bool,
     /// Set by a body that wants to wait for its keys; what it wrote is taken back then.
     pub wait: Option<Wait>,
+    /// The arguments to wait with, where they must not mean later what they mean now (XREAD's `$`).
+    pub wait_args: Option<Box<OwnedArgs>>,
     /// The key that became ready, while a waiting command is looked at again: only its shard (and the
     /// destination's) is held then.
     pub only_key: Option<&'a [u8]>,
@@ -110,7 +112,18 @@ impl<'a> Ctx<'a> {
         now_ms: u64,
         first: Option<Key<'a>>,
     ) -> Ctx<'a> {
-        Ctx { db, dbs_len, now_ms, env, may_wait: true, wait: None, only_key: None, shards, first }
+        Ctx {
+            db,
+            dbs_len,
+            now_ms,
+            env,
+            may_wait: true,
+            wait: None,
+            wait_args: None,
+            only_key: None,
+            shards,
+            first,
+        }
     }
 
     /// `name` with its hash.

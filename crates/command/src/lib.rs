@@ -23,6 +23,7 @@ mod random;
 pub mod reader;
 pub mod set;
 pub mod spec;
+pub mod stream;
 pub mod string;
 pub mod syntax;
 #[cfg(test)]
@@ -51,5 +52,6 @@ pub const FAMILIES: &[&[DataCommand]] = &[
     hll::FAMILY,
     zset::FAMILY,
     geo::FAMILY,
+    stream::FAMILY,
     inspect::FAMILY,
 ];

@@ -12,7 +12,7 @@ use darter_store::Key;
 use darter_store::change::{Change, Class, Listeners};
 use darter_txn::waiters::Parked;
 use darter_txn::{LockSet, Part, Router, ShardSet};
-use darter_wire::{Args, Reply};
+use darter_wire::{Args, OwnedArgs, Reply};
 
 use crate::core::Core;
 use crate::job::{BUDGET, Body, Job, Shards};
@@ -238,7 +238,10 @@ pub fn run_granted(
     if shared.tracking.is_in_use() && flushes(entry) {
         tracking::invalidate_all(core);
     }
-    wait.map(|wait| waiting::park(core, grant, whose, entry, args, wait))
+    wait.map(|(wait, rewritten)| {
+        let args = rewritten.map_or_else(|| args.to_owned(), |rewritten| *rewritten);
+        waiting::park(core, grant, whose, entry, args, wait)
+    })
 }
 
 /// Whether a command may change every key at once, which no key's change tells.
@@ -267,7 +270,7 @@ fn run_body<'a>(
     resp3: bool,
     out: &mut Vec<u8>,
     first: Option<Key<'a>>,
-) -> Option<Wait> {
+) -> Option<(Wait, Option<Box<OwnedArgs>>)> {
     let Run::Data(run) = entry.run else { return None };
     let mut ctx = Ctx::new(set, &core.env, db, core.live.dbnum as usize, core.now_ms, first);
     let mut reply = Reply::new(out, resp3);
@@ -279,7 +282,7 @@ fn run_body<'a>(
     if ctx.wait.is_some() {
         reply.truncate_to(mark);
     }
-    ctx.wait
+    ctx.wait.map(|wait| (wait, ctx.wait_args))
 }
 
 /// Replaces what a failed command has written since `mark` by its error.
@@ -311,7 +314,8 @@ pub fn pass_changes(core: &mut Core, grant: &mut Shards) {
         changes.sort_unstable_by_key(|change| change.order);
         pubsub::notify(core, &changes);
         tracking::invalidate(core, &changes);
-        for change in &changes {
+        // Nobody waits for a read that misses, and looking again could miss again without end.
+        for change in changes.iter().filter(|change| change.event.class != Class::KEY_MISS) {
             waiting::serve(core, grant, change.db, &change.key);
         }
     }

@@ -33,6 +33,14 @@ pub struct Waiting {
     resp3: bool,
 }
 
+impl Waiting {
+    /// The keys it waits for.
+    fn names(&self) -> impl Iterator<Item = &[u8]> {
+        let args = self.args.args();
+        self.keys.iter().map(move |&at| args.at(at))
+    }
+}
+
 /// A connection's side of its wait.
 pub struct Parking {
     /// Its place in the queues; none for a wait that is only for time to pass.
@@ -74,11 +82,11 @@ pub fn park(
     grant: &mut Shards,
     whose: Whose,
     entry: &'static Entry,
-    args: Args<'_>,
+    args: OwnedArgs,
     wait: Wait,
 ) -> Parking {
     let mut keys = Vec::new();
-    entry.spec.each_key(args, &mut |at| {
+    entry.spec.each_key(args.args(), &mut |at| {
         if wait.dest == 0 || at != wait.dest {
             keys.push(at);
         }
@@ -88,15 +96,14 @@ pub fn park(
         token: whose.token,
         client: whose.client,
         entry,
-        args: args.to_owned(),
-        keys: keys.clone(),
+        args,
+        keys,
         dest: wait.dest,
         db: whose.db,
         resp3: whose.resp3,
     });
     let router = &core.shared.router;
-    for at in keys {
-        let name = args.at(at);
+    for name in waiting_of(&ticket).into_iter().flat_map(Waiting::names) {
         if let Some(part) = grant.get_mut(router.shard_of(router.key(name).hash)) {
             part.waiters.add(whose.db, name, ticket.clone());
             part.shard.changes.listen(Listeners::WAITERS, true);
@@ -258,8 +265,7 @@ fn look_again_later(core: &mut Core, waiting: &Waiting, ticket: &Parked) {
 pub fn leave_queues(core: &mut Core, ticket: &Parked) {
     let Some(waiting) = waiting_of(ticket) else { return };
     let shared = core.shared;
-    for &at in &waiting.keys {
-        let name = waiting.args.args().at(at);
+    for name in waiting.names() {
         let id = shared.router.shard_of(shared.router.key(name).hash);
         if let Some(mut held) = shared.cells[usize::from(id)].take_spinning(LEAVE_SPINS) {
             held.waiters.remove(waiting.db, name, ticket);

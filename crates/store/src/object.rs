@@ -8,6 +8,7 @@ use darter_pack::tree::{List, Zset};
 use darter_slab::Arena;
 
 use crate::set_value::SetValue;
+use crate::stream_value::Stream;
 
 /// The type of a value, as `TYPE` names it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
@@ -132,6 +133,8 @@ objects! {
     Zset(Box<Zset>);
     /// A hash: fields and values.
     Hash(Table);
+    /// A stream.
+    Stream(Stream);
 }
 
 impl Collection for List {

@@ -17,4 +17,4 @@ mod inline;
 pub use args::{Args, OwnedArgs, Span};
 pub use error::ProtocolError;
 pub use parser::{Limits, Parser, Step};
-pub use reply::Reply;
+pub use reply::{Deferred, Reply};

@@ -1,6 +1,7 @@
 //! DBSIZE, FLUSHDB, FLUSHALL, SWAPDB: a database as a whole.
 
 use darter_store::Event;
+use darter_store::change::Class;
 use darter_txn::Part;
 use darter_wire::{Args, Reply};
 
@@ -66,9 +67,18 @@ fn check_mode(args: Args<'_>) -> Result<(), Fault> {
     }
 }
 
+/// Told to waiters alone: it has no letter, so nobody is notified.
+const GONE: Event = Event::new(Class(0), "gone");
+
 fn flush(part: &mut Part, db: usize) {
-    let Part { shard, watches, .. } = part;
+    let Part { shard, watches, waiters } = part;
     watches.touch_db(db, |name| shard.holds(db, name));
+    // who reads in a group is told that its stream is gone
+    for name in waiters.keys_of(db) {
+        if shard.holds(db, &name) {
+            shard.changes.push_uncounted(db, &name, GONE);
+        }
+    }
     shard.flush_db(db);
 }
 
@@ -110,11 +120,13 @@ fn swap(part: &mut Part, a: usize, b: usize) {
         watches.touch_db(db, |name| shard.holds(a, name) || shard.holds(b, name));
     }
     shard.swap_dbs(a, b);
-    // who waits for a key may find it now
+    // who waits for a key may find it now, or no longer
     for db in [a, b] {
         for name in waiters.keys_of(db) {
-            if shard.holds(db, &name) {
-                shard.changes.push_uncounted(db, &name, Event::NEW);
+            match (shard.holds(db, &name), shard.holds(a + b - db, &name)) {
+                (true, _) => shard.changes.push_uncounted(db, &name, Event::NEW),
+                (false, true) => shard.changes.push_uncounted(db, &name, GONE),
+                (false, false) => {}
             }
         }
     }

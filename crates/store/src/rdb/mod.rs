@@ -8,6 +8,7 @@ mod lzf;
 mod object;
 mod packed;
 mod source;
+mod stream;
 #[cfg(test)]
 mod tests;
 mod text;

@@ -7,7 +7,7 @@ use darter_pack::tree::list::End;
 use darter_pack::tree::{Direction, List, Zset};
 use darter_slab::Arena;
 
-use super::{Corrupt, Source, compact, text};
+use super::{Corrupt, Source, compact, stream, text};
 use crate::object::{Collection, Object};
 use crate::set_value::SetValue;
 
@@ -30,6 +30,7 @@ pub fn type_of(object: &Object) -> u8 {
         Object::Zset(_) => TYPE_ZSET,
         Object::Hash(table) if table.min_expiry_ms().is_some() => TYPE_HASH_WITH_TTL,
         Object::Hash(_) => TYPE_HASH,
+        Object::Stream(stream) => stream::type_of(stream),
     }
 }
 
@@ -49,6 +50,7 @@ pub fn write_object(object: &Object, arena: &Arena, out: &mut Vec<u8>) {
             }
         }
         Object::Hash(table) => write_hash(table, arena, out),
+        Object::Stream(stream) => stream::write(stream, arena, out),
     }
 }
 
@@ -75,6 +77,9 @@ pub fn read_object(
         TYPE_HASH | TYPE_HASH_WITH_TTL => filled(Table::new(Kind::KeysAndValues), arena, |table, arena| {
             read_hash(table, source, arena, hasher, kind == TYPE_HASH_WITH_TTL)
         }),
+        stream::TYPE_STREAM | stream::TYPE_STREAM_2 | stream::TYPE_STREAM_3 => {
+            stream::read(kind, source, arena)
+        }
         _ => compact::read(kind, source, arena, hasher),
     }
 }

@@ -86,7 +86,7 @@ fn int24(source: &mut Source<'_>) -> Result<i64, Corrupt> {
 }
 
 /// Bytes that a listpack's entry of `len` bytes is followed by.
-fn back_len(len: usize) -> usize {
+pub fn back_len(len: usize) -> usize {
     match len {
         0..=127 => 1,
         128..=16_383 => 2,

@@ -1,0 +1,177 @@
+//! XACK, XACKDEL and XNACK: what becomes of entries that a consumer was given.
+
+use darter_pack::tree::{Pending, StreamId};
+use darter_store::change::Class;
+use darter_store::{Event, Stream};
+use darter_wire::{Args, Reply};
+
+use super::delete::{counted_ids, ids, refs_and_ids, reply_outcomes};
+use super::refs::{self, Outcome};
+use super::{event, no_group};
+use crate::reader::Reader;
+use crate::spec::{Group, Keys, Spec};
+use crate::{Ctx, DataCommand, Fault};
+
+/// XACK.
+pub const XACK: DataCommand = DataCommand {
+    spec: Spec::shrink("xack", -4, Keys::ONE)
+        .fast()
+        .doc(
+            Group::Stream,
+            "5.0.0",
+            "key group id [id ...]",
+            "Acknowledges entries that a consumer group has pending; counts those that were.",
+        )
+        .cost("O(log N) for each id"),
+    run: xack,
+};
+
+/// XACKDEL.
+pub const XACKDEL: DataCommand = DataCommand {
+    spec: Spec::shrink("xackdel", -6, Keys::ONE)
+        .fast()
+        .doc(
+            Group::Stream,
+            "8.2.0",
+            "key group [KEEPREF | DELREF | ACKED] IDS numids id [id ...]",
+            "Acknowledges entries and deletes them from the stream.",
+        )
+        .cost("O(log N) for each id"),
+    run: xackdel,
+};
+
+/// XNACK.
+pub const XNACK: DataCommand = DataCommand {
+    spec: Spec::shrink("xnack", -7, Keys::ONE)
+        .fast()
+        .doc(
+            Group::Stream,
+            "8.8.0",
+            "key group <SILENT | FAIL | FATAL> IDS numids id [id ...] [RETRYCOUNT count]",
+            "Gives pending entries back, for any consumer to claim at once.",
+        )
+        .cost("O(log N) for each id"),
+    run: xnack,
+};
+
+/// A change that Redis publishes under no name.
+const ACKED: Event = Event::new(Class(0), "xack");
+
+fn xack(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let mut place = ctx.at(args.at(1));
+    if place.view::<Stream>()?.is_none_or(|stream| stream.root.group(args.at(2)).is_none()) {
+        reply.int(0);
+        return Ok(());
+    }
+    let ids = ids(args, 3)?;
+    let edited = place.edit::<Stream, _>(|stream, arena, _| match stream.group_mut(args.at(2)) {
+        Some((group, _)) => ids.iter().filter(|&&id| group.release(arena, id)).count(),
+        None => 0,
+    })?;
+    let acked = edited.map_or(0, |edited| edited.result);
+    if acked > 0 {
+        place.changed(ACKED);
+    }
+    reply.int_len(acked);
+    Ok(())
+}
+
+fn xackdel(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let (refs, ids) = refs_and_ids(&mut Reader::new(args, 3))?;
+    let mut place = ctx.at(args.at(1));
+    let done = place.edit::<Stream, _>(|stream, arena, _| {
+        let outcome = |&id: &StreamId| {
+            let was_pending = stream.group_mut(args.at(2)).is_some_and(|(group, _)| group.release(arena, id));
+            if !was_pending {
+                return (Outcome::Missing, false);
+            }
+            match refs::delete(stream, arena, id, refs) {
+                // Acknowledged all the same, though the entry was gone.
+                Outcome::Missing => (Outcome::Deleted, false),
+                Outcome::Deleted => (Outcome::Deleted, true),
+                Outcome::Kept => (Outcome::Kept, false),
+            }
+        };
+        ids.iter().map(outcome).collect::<Vec<_>>()
+    })?;
+    let done = done.map_or_else(|| vec![(Outcome::Missing, false); ids.len()], |edited| edited.result);
+    if done.iter().any(|&(_, is_deleted)| is_deleted) {
+        place.changed(event("xdel"));
+    } else if done.iter().any(|&(outcome, _)| outcome != Outcome::Missing) {
+        place.changed(ACKED);
+    }
+    let outcomes: Vec<Outcome> = done.into_iter().map(|(outcome, _)| outcome).collect();
+    reply_outcomes(reply, &outcomes);
+    Ok(())
+}
+
+/// How an entry that is given back counts as delivered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Blame {
+    /// SILENT: as if this delivery had not been.
+    None,
+    /// FAIL: delivered once more.
+    Consumer,
+    /// FATAL: as often as can be.
+    Entry,
+}
+
+struct Nack {
+    blame: Blame,
+    ids: Vec<StreamId>,
+    deliveries: Option<u64>,
+}
+
+impl Nack {
+    fn parse(args: Args<'_>) -> Result<Nack, Fault> {
+        let mut read = Reader::new(args, 3);
+        let words = [("silent", Blame::None), ("fail", Blame::Consumer), ("fatal", Blame::Entry)];
+        let blame = words.into_iter().find(|(word, _)| read.take(word)).ok_or(Fault::Syntax)?.1;
+        if !read.take_with("ids", 1) {
+            return Err(Fault::Syntax);
+        }
+        let ids = counted_ids(&mut read)?;
+        let mut nack = Nack { blame, ids, deliveries: None };
+        while !read.is_done() {
+            if read.take_with("retrycount", 1) {
+                let count = read.int_from(0, Fault::text("ERR RETRYCOUNT must be a non-negative integer"))?;
+                nack.deliveries = Some(count.unsigned_abs());
+            } else {
+                return Err(Fault::Syntax);
+            }
+        }
+        Ok(nack)
+    }
+
+    fn deliveries_after(&self, before: u64) -> u64 {
+        self.deliveries.unwrap_or(match self.blame {
+            Blame::None => before.saturating_sub(1),
+            Blame::Consumer => before,
+            Blame::Entry => i64::MAX.unsigned_abs(),
+        })
+    }
+}
+
+fn xnack(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let nack = Nack::parse(args)?;
+    let mut place = ctx.at(args.at(1));
+    let edited = place.edit::<Stream, _>(|stream, arena, _| {
+        let (group, _) = stream.group_mut(args.at(2)).ok_or_else(|| no_group(args.at(1), args.at(2)))?;
+        let mut count = 0;
+        for &id in &nack.ids {
+            let Some(before) = group.pending().get(arena, id) else { continue };
+            // Idle since ever, so that any claim takes it.
+            let after =
+                Pending { delivered_ms: 0, deliveries: nack.deliveries_after(before.deliveries), ..before };
+            group.give(arena, id, after)?;
+            count += 1;
+        }
+        Ok::<_, Fault>(count)
+    })?;
+    let count = edited.ok_or_else(|| no_group(args.at(1), args.at(2)))?.result?;
+    if count > 0 {
+        place.changed(ACKED);
+    }
+    reply.int(count);
+    Ok(())
+}

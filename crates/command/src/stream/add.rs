@@ -1,0 +1,125 @@
+//! XADD key [NOMKSTREAM] [MAXLEN | MINID ...] * | id field value [field value ...]
+
+use darter_pack::tree::{Full, StreamId};
+use darter_store::{Event, Stream};
+use darter_wire::{Args, Reply};
+
+use super::id::{self, NewId};
+use super::trim::Trim;
+use super::{event, reply_id};
+use crate::reader::Reader;
+use crate::spec::{Group, Keys, Spec};
+use crate::{Ctx, DataCommand, Fault};
+
+/// XADD.
+pub const XADD: DataCommand = DataCommand {
+    spec: Spec::write("xadd", -5, Keys::ONE)
+        .fast()
+        .doc(
+            Group::Stream,
+            "5.0.0",
+            "key [NOMKSTREAM] [KEEPREF | DELREF | ACKED] [<MAXLEN | MINID> [= | ~] threshold [LIMIT count]] <* | id> field value [field value ...]",
+            "Appends an entry to a stream, which is made when missing.",
+        )
+        .cost("O(1) to append, O(N) over the number of entries taken out"),
+    run: xadd,
+};
+
+const EXHAUSTED: Fault =
+    Fault::text("ERR The stream has exhausted the last possible ID, unable to add more items");
+const TOO_SMALL: Fault =
+    Fault::text("ERR The ID specified in XADD is equal or smaller than the target stream top item");
+const ZERO: Fault = Fault::text("ERR The ID specified in XADD must be greater than 0-0");
+
+/// Arguments before the first field.
+struct Options {
+    id: NewId,
+    trim: Trim,
+    must_exist: bool,
+    fields_at: usize,
+}
+
+impl Options {
+    fn parse(args: Args<'_>) -> Result<Options, Fault> {
+        let mut read = Reader::new(args, 2);
+        let mut options =
+            Options { id: NewId::Auto, trim: Trim::default(), must_exist: false, fields_at: args.len() };
+        while let Some(arg) = read.peek() {
+            if arg == b"*" {
+                options.fields_at = read.position() + 1;
+                break;
+            } else if options.trim.take(&mut read)? {
+                continue;
+            } else if read.take("nomkstream") {
+                options.must_exist = true;
+            } else {
+                options.id = id::parse_new(arg)?;
+                options.fields_at = read.position() + 1;
+                break;
+            }
+        }
+        options.trim.check(false)?;
+        Ok(options)
+    }
+}
+
+/// The id that `wanted` comes to in a stream whose last one is `last`.
+fn resolve(wanted: NewId, last: StreamId, now_ms: u64) -> Result<StreamId, Fault> {
+    let id = match wanted {
+        NewId::Auto if now_ms > last.ms => StreamId { ms: now_ms, seq: 0 },
+        NewId::Auto => id::next(last).ok_or(EXHAUSTED)?,
+        NewId::AutoSeq(ms) if ms == last.ms => {
+            StreamId { ms, seq: last.seq.checked_add(1).ok_or(TOO_SMALL)? }
+        }
+        NewId::AutoSeq(ms) => StreamId { ms, seq: 0 },
+        NewId::Given(id) => id,
+    };
+    if id > last { Ok(id) } else { Err(TOO_SMALL) }
+}
+
+fn xadd(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let options = Options::parse(args)?;
+    let fields = args.tail(options.fields_at);
+    if fields.len() < 2 || !fields.len().is_multiple_of(2) {
+        return Err(Fault::Arity("xadd".into()));
+    }
+    if options.id == NewId::Given(StreamId::MIN) {
+        return Err(ZERO);
+    }
+    let (env, now_ms) = (ctx.env, ctx.now_ms);
+    let mut place = ctx.at(args.at(1));
+    let is_new = !place.exists();
+    if is_new && options.must_exist {
+        reply.null();
+        return Ok(());
+    }
+    let pairs = (0..fields.len() / 2).map(|at| (fields.at(2 * at), fields.at(2 * at + 1)));
+    let added = place.edit_or_create(Stream::new, |stream, arena, _| {
+        if stream.last_id() == StreamId::MAX {
+            return Err(EXHAUSTED);
+        }
+        let id = resolve(options.id, stream.last_id(), now_ms)?;
+        match stream.append(arena, id, pairs) {
+            Ok(true) => Ok((id, options.trim.apply(stream, arena, env))),
+            Ok(false) => Err(TOO_SMALL),
+            Err(Full) => Err(Fault::OutOfMemory),
+        }
+    })?;
+    let (id, trimmed) = match added.result {
+        Ok(done) => done,
+        Err(fault) => {
+            if is_new {
+                place.remove();
+            }
+            return Err(fault);
+        }
+    };
+    place.changed(ADDED);
+    if trimmed > 0 {
+        place.changed(event("xtrim"));
+    }
+    reply_id(reply, id);
+    Ok(())
+}
+
+const ADDED: Event = event("xadd");

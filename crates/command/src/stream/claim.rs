@@ -1,0 +1,281 @@
+//! XCLAIM and XAUTOCLAIM: pending entries change hands.
+
+use darter_pack::tree::{Pending, StreamId, StreamLog};
+use darter_store::change::Class;
+use darter_store::stream_value::group;
+use darter_store::{Arena, Event, Stream};
+use darter_wire::{Args, Reply};
+
+use super::{event, id, no_group, reply_entry, reply_id, shown};
+use crate::reader::{Reader, int};
+use crate::spec::{Group, Keys, Spec};
+use crate::{Ctx, DataCommand, Fault};
+
+/// XCLAIM.
+pub const XCLAIM: DataCommand = DataCommand {
+    spec: Spec::shrink("xclaim", -6, Keys::ONE)
+        .fast()
+        .doc(
+            Group::Stream,
+            "5.0.0",
+            "key group consumer min-idle-time id [id ...] [IDLE ms] [TIME unix-time-milliseconds] [RETRYCOUNT count] [FORCE] [JUSTID] [LASTID lastid]",
+            "Makes a consumer the owner of pending entries, as if they were delivered to it.",
+        )
+        .cost("O(log N) for each id"),
+    run: xclaim,
+};
+
+/// XAUTOCLAIM.
+pub const XAUTOCLAIM: DataCommand = DataCommand {
+    spec: Spec::shrink("xautoclaim", -6, Keys::ONE)
+        .fast()
+        .doc(
+            Group::Stream,
+            "6.2.0",
+            "key group consumer min-idle-time start [COUNT count] [JUSTID]",
+            "Makes a consumer the owner of pending entries that were idle for long, in slices.",
+        )
+        .cost("O(1) for a small COUNT"),
+    run: xautoclaim,
+};
+
+/// A change that Redis publishes under no name.
+const CLAIMED: Event = Event::new(Class(0), "xclaim");
+/// Pending entries that XAUTOCLAIM looks at, for each that it may claim.
+const LOOKS: usize = 10;
+/// Redis' own limit: above it, a slice of ids would not fit in memory.
+const COUNT_MAX: i64 = i64::MAX / 16;
+
+struct Claim {
+    min_idle_ms: u64,
+    ids: Vec<StreamId>,
+    delivered_ms: u64,
+    deliveries: Option<u64>,
+    force: bool,
+    just_ids: bool,
+    last_id: StreamId,
+}
+
+impl Claim {
+    fn parse(args: Args<'_>, now_ms: u64) -> Result<Claim, Fault> {
+        let min_idle = min_idle(args, "ERR Invalid min-idle-time argument for XCLAIM")?;
+        let ids: Vec<StreamId> = args.tail(5).iter().map_while(|arg| id::parse(arg, 0).ok()).collect();
+        let mut claim = Claim {
+            min_idle_ms: min_idle,
+            delivered_ms: now_ms,
+            deliveries: None,
+            force: false,
+            just_ids: false,
+            last_id: StreamId::MIN,
+            ids,
+        };
+        let now = i64::try_from(now_ms).unwrap_or(i64::MAX);
+        let mut read = Reader::new(args, 5 + claim.ids.len());
+        while !read.is_done() {
+            if read.take("force") {
+                claim.force = true;
+            } else if read.take("justid") {
+                claim.just_ids = true;
+            } else if read.take_with("idle", 1) {
+                let idle = option(&mut read, "ERR Invalid IDLE option argument for XCLAIM")?;
+                claim.delivered_ms = time(now.wrapping_sub(idle), now);
+            } else if read.take_with("time", 1) {
+                let at = option(&mut read, "ERR Invalid TIME option argument for XCLAIM")?;
+                claim.delivered_ms = time(at, now);
+            } else if read.take_with("retrycount", 1) {
+                let count = option(&mut read, "ERR Invalid RETRYCOUNT option argument for XCLAIM")?;
+                claim.deliveries = u64::try_from(count).ok();
+            } else if read.take_with("lastid", 1) {
+                claim.last_id = id::parse(read.bytes()?, 0)?;
+            } else {
+                let option = shown(read.bytes()?);
+                return Err(Fault::Text(format!("ERR Unrecognized XCLAIM option '{option}'").into()));
+            }
+        }
+        Ok(claim)
+    }
+}
+
+fn min_idle(args: Args<'_>, otherwise: &'static str) -> Result<u64, Fault> {
+    let ms = int(args.at(4)).map_err(|_| Fault::text(otherwise))?;
+    Ok(u64::try_from(ms).unwrap_or(0))
+}
+
+fn option(read: &mut Reader<'_>, otherwise: &'static str) -> Result<i64, Fault> {
+    read.int_from(i64::MIN, Fault::text(otherwise))
+}
+
+/// A delivery time that a client gave; one before 1970 or to come is now.
+fn time(at: i64, now: i64) -> u64 {
+    if (0..=now).contains(&at) { at.unsigned_abs() } else { now.unsigned_abs() }
+}
+
+/// The consumer who claims, in its group beside the entries.
+struct Claimer<'a> {
+    group: &'a mut group::Group,
+    log: &'a StreamLog,
+    number: u32,
+    now_ms: u64,
+    just_ids: bool,
+}
+
+impl<'a> Claimer<'a> {
+    /// Finds group and consumer, who is made when missing; also tells whether it was.
+    fn new(
+        stream: &'a mut Stream,
+        args: Args<'_>,
+        now_ms: u64,
+        just_ids: bool,
+    ) -> Result<(Claimer<'a>, bool), Fault> {
+        let (group, log) = stream.group_mut(args.at(2)).ok_or_else(|| no_group(args.at(1), args.at(2)))?;
+        let (number, is_new) = group.find_or_create(args.at(3), now_ms);
+        if let Some(consumer) = group.consumer_mut(number) {
+            consumer.seen_ms = now_ms;
+        }
+        Ok((Claimer { group, log, number, now_ms, just_ids }, is_new))
+    }
+
+    /// Gives the entry to the consumer and answers it.
+    fn take(
+        &mut self,
+        arena: &mut Arena,
+        id: StreamId,
+        delivered_ms: u64,
+        deliveries: u64,
+        reply: &mut Reply<'_>,
+    ) -> Result<(), Fault> {
+        self.group.give(arena, id, Pending { consumer: self.number, delivered_ms, deliveries })?;
+        if let Some(consumer) = self.group.consumer_mut(self.number) {
+            consumer.active_ms = Some(self.now_ms);
+        }
+        match self.log.get(arena, id) {
+            Some(entry) if !self.just_ids => reply_entry(reply, entry),
+            _ => reply_id(reply, id),
+        }
+        Ok(())
+    }
+}
+
+fn xclaim(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let now_ms = ctx.now_ms;
+    let mut place = ctx.at(args.at(1));
+    if place.view::<Stream>()?.is_none_or(|stream| stream.root.group(args.at(2)).is_none()) {
+        return Err(no_group(args.at(1), args.at(2)));
+    }
+    let claim = Claim::parse(args, now_ms)?;
+    let edited = place.edit::<Stream, _>(|stream, arena, _| {
+        let (mut claimer, is_new) = Claimer::new(stream, args, now_ms, claim.just_ids)?;
+        claimer.group.last_id = claimer.group.last_id.max(claim.last_id);
+        let begun = reply.begin_array();
+        let mut len = 0;
+        for &id in &claim.ids {
+            let before = claimer.group.pending().get(arena, id);
+            if claimer.log.get(arena, id).is_none() {
+                claimer.group.release(arena, id);
+                continue;
+            }
+            let is_due = match before {
+                None => claim.force,
+                Some(before) => now_ms.saturating_sub(before.delivered_ms) >= claim.min_idle_ms,
+            };
+            if !is_due {
+                continue;
+            }
+            // An entry that FORCE made pending counts as delivered once.
+            let deliveries = before.map_or(1, |before| before.deliveries);
+            let deliveries =
+                claim.deliveries.unwrap_or(deliveries.saturating_add(u64::from(!claim.just_ids)));
+            claimer.take(arena, id, claim.delivered_ms, deliveries, reply)?;
+            len += 1;
+        }
+        reply.end_array(begun, len);
+        Ok::<_, Fault>(is_new)
+    })?;
+    let is_new = match edited {
+        Some(edited) => edited.result?,
+        None => false,
+    };
+    if is_new {
+        place.changed(event("xgroup-createconsumer"));
+    }
+    place.changed(CLAIMED);
+    Ok(())
+}
+
+fn xautoclaim(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let min_idle_ms = min_idle(args, "ERR Invalid min-idle-time argument for XAUTOCLAIM")?;
+    let first = id::first(args.at(5))?;
+    let (mut count, mut just_ids) = (100, false);
+    let mut read = Reader::new(args, 6);
+    while !read.is_done() {
+        if read.take_with("count", 1) {
+            const BAD_COUNT: Fault = Fault::text("ERR COUNT must be > 0");
+            let given = read.int_from(1, BAD_COUNT)?;
+            if given > COUNT_MAX {
+                return Err(BAD_COUNT);
+            }
+            count = usize::try_from(given).unwrap_or(usize::MAX);
+        } else if read.take("justid") {
+            just_ids = true;
+        } else {
+            return Err(Fault::Syntax);
+        }
+    }
+    let now_ms = ctx.now_ms;
+    let mut place = ctx.at(args.at(1));
+    let edited = place.edit::<Stream, _>(|stream, arena, _| {
+        let (mut claimer, is_new) = Claimer::new(stream, args, now_ms, just_ids)?;
+        let slice = Slice::find(&claimer, arena, first, min_idle_ms, count);
+        reply.array(3);
+        reply_id(reply, slice.next);
+        reply.array(slice.due.len());
+        for &(id, before) in &slice.due {
+            let deliveries = before.saturating_add(u64::from(!just_ids));
+            claimer.take(arena, id, now_ms, deliveries, reply)?;
+        }
+        reply.array(slice.gone.len());
+        for &id in &slice.gone {
+            claimer.group.release(arena, id);
+            reply_id(reply, id);
+        }
+        Ok::<_, Fault>((is_new, !slice.due.is_empty() || !slice.gone.is_empty()))
+    })?;
+    let (is_new, has_changed) = edited.ok_or_else(|| no_group(args.at(1), args.at(2)))?.result?;
+    if is_new {
+        place.changed(event("xgroup-createconsumer"));
+    }
+    if has_changed {
+        place.changed(CLAIMED);
+    }
+    Ok(())
+}
+
+/// What XAUTOCLAIM finds in one call.
+struct Slice {
+    /// Entries to claim, and how often they were delivered.
+    due: Vec<(StreamId, u64)>,
+    /// Pending entries that the stream no longer has.
+    gone: Vec<StreamId>,
+    /// Where to go on; the lowest id at the end.
+    next: StreamId,
+}
+
+impl Slice {
+    fn find(claimer: &Claimer<'_>, arena: &Arena, first: StreamId, min_idle_ms: u64, count: usize) -> Slice {
+        let mut slice = Slice { due: Vec::new(), gone: Vec::new(), next: StreamId::MIN };
+        let mut looks = count.saturating_mul(LOOKS);
+        for (id, pending) in claimer.group.pending().iter_from(arena, first) {
+            if looks == 0 || slice.due.len() + slice.gone.len() >= count {
+                slice.next = id;
+                break;
+            }
+            looks -= 1;
+            if claimer.log.get(arena, id).is_none() {
+                slice.gone.push(id);
+            } else if claimer.now_ms.saturating_sub(pending.delivered_ms) >= min_idle_ms {
+                slice.due.push((id, pending.deliveries));
+            }
+        }
+        slice
+    }
+}

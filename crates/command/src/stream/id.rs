@@ -1,0 +1,125 @@
+//! Ids as clients write them: `ms-seq`, `ms`, `-`, `+`, `(ms-seq`, `ms-*`, `*`.
+
+use darter_base::number;
+use darter_pack::tree::StreamId;
+
+use crate::Fault;
+
+const INVALID: Fault = Fault::text("ERR Invalid stream ID specified as stream command argument");
+/// Redis looks at no longer text.
+const TEXT_MAX: usize = 127;
+
+/// An id that XADD is given.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NewId {
+    /// `*`: the time.
+    Auto,
+    /// `ms-*`: the next number of that millisecond.
+    AutoSeq(u64),
+    /// `ms-seq`.
+    Given(StreamId),
+}
+
+/// A whole id; a missing number is `missing_seq`.
+pub fn parse(arg: &[u8], missing_seq: u64) -> Result<StreamId, Fault> {
+    if arg.len() > TEXT_MAX {
+        return Err(INVALID);
+    }
+    let mut parts = arg.splitn(2, |&byte| byte == b'-');
+    let ms = number::parse_u64_digits(parts.next().unwrap_or_default()).ok_or(INVALID)?;
+    let seq = match parts.next() {
+        None => missing_seq,
+        Some(seq) => number::parse_u64_digits(seq).ok_or(INVALID)?,
+    };
+    Ok(StreamId { ms, seq })
+}
+
+/// An id that is to be added, except `*`.
+pub fn parse_new(arg: &[u8]) -> Result<NewId, Fault> {
+    match arg.strip_suffix(b"-*") {
+        Some(ms) if arg.len() <= TEXT_MAX => number::parse_u64_digits(ms).map(NewId::AutoSeq).ok_or(INVALID),
+        _ => parse(arg, 0).map(NewId::Given),
+    }
+}
+
+fn parse_or_end(arg: &[u8], missing_seq: u64) -> Result<StreamId, Fault> {
+    match arg {
+        b"-" => Ok(StreamId::MIN),
+        b"+" => Ok(StreamId::MAX),
+        _ => parse(arg, missing_seq),
+    }
+}
+
+/// An id, or `-` or `+` for the lowest and the highest.
+pub fn parse_loose(arg: &[u8]) -> Result<StreamId, Fault> {
+    parse_or_end(arg, 0)
+}
+
+/// The first id of an interval.
+pub fn first(arg: &[u8]) -> Result<StreamId, Fault> {
+    match arg.strip_prefix(b"(") {
+        Some(after) if !after.is_empty() => {
+            next(parse(after, 0)?).ok_or(Fault::text("ERR invalid start ID for the interval"))
+        }
+        _ => parse_or_end(arg, 0),
+    }
+}
+
+/// The last id of an interval.
+pub fn last(arg: &[u8]) -> Result<StreamId, Fault> {
+    match arg.strip_prefix(b"(") {
+        Some(before) if !before.is_empty() => {
+            previous(parse(before, u64::MAX)?).ok_or(Fault::text("ERR invalid end ID for the interval"))
+        }
+        _ => parse_or_end(arg, u64::MAX),
+    }
+}
+
+/// The id after `id`; none after the highest.
+pub fn next(id: StreamId) -> Option<StreamId> {
+    match id.seq.checked_add(1) {
+        Some(seq) => Some(StreamId { ms: id.ms, seq }),
+        None => id.ms.checked_add(1).map(|ms| StreamId { ms, seq: 0 }),
+    }
+}
+
+/// The id before `id`; none before the lowest.
+pub fn previous(id: StreamId) -> Option<StreamId> {
+    match id.seq.checked_sub(1) {
+        Some(seq) => Some(StreamId { ms: id.ms, seq }),
+        None => id.ms.checked_sub(1).map(|ms| StreamId { ms, seq: u64::MAX }),
+    }
+}
+
+/// The text of an id.
+pub fn text(id: StreamId) -> Vec<u8> {
+    let mut out = Vec::with_capacity(41);
+    number::write_u64(&mut out, id.ms);
+    out.push(b'-');
+    number::write_u64(&mut out, id.seq);
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_read_as_redis_reads_them() {
+        let id = |ms, seq| StreamId { ms, seq };
+        assert_eq!(parse(b"5", 7), Ok(id(5, 7)));
+        assert_eq!(parse(b"5-3", 7), Ok(id(5, 3)));
+        for bad in [&b""[..], b"-", b"+", b"5-", b"-5", b"5-3-1", b"a", b"5-a", b"18446744073709551616"] {
+            assert_eq!(parse(bad, 0), Err(INVALID), "{bad:?}");
+        }
+        assert_eq!(parse_new(b"5-*"), Ok(NewId::AutoSeq(5)));
+        assert_eq!(parse_new(b"*-*"), Err(INVALID));
+        assert_eq!((first(b"-"), last(b"+")), (Ok(StreamId::MIN), Ok(StreamId::MAX)));
+        assert_eq!((first(b"(5"), last(b"(5")), (Ok(id(5, 1)), Ok(id(5, u64::MAX - 1))));
+        assert_eq!((first(b"("), first(b"(-")), (Err(INVALID), Err(INVALID)));
+        assert!(first(b"(18446744073709551615-18446744073709551615").is_err());
+        assert!(last(b"(0-0").is_err());
+        assert_eq!((next(id(1, u64::MAX)), previous(id(1, 0))), (Some(id(2, 0)), Some(id(0, u64::MAX))));
+        assert_eq!(text(StreamId::MAX), b"18446744073709551615-18446744073709551615");
+    }
+}

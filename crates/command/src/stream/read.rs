@@ -1,0 +1,385 @@
+//! XREAD and XREADGROUP: what comes after an id, of several streams, waiting for it where asked.
+
+use darter_pack::tree::{Direction, Pending, StreamId};
+use darter_store::change::Class;
+use darter_store::{Arena, Event, Stream};
+use darter_wire::{Args, OwnedArgs, Reply};
+
+use super::reading::{Reading, keys_of_read, keys_of_read_group};
+use super::{event, id, reply_entry, reply_id, shown};
+use crate::ctx::{OnTimeout, Wait};
+use crate::spec::{Flags, Group, Keys, Spec};
+use crate::{Ctx, DataCommand, Fault};
+
+/// XREAD.
+pub const XREAD: DataCommand = DataCommand {
+    spec: Spec::read("xread", -4, Keys::Find(keys_of_read))
+        .flag(Flags::BLOCKING.with(Flags::MOVABLEKEYS))
+        .doc(
+            Group::Stream,
+            "5.0.0",
+            "[COUNT count] [BLOCK milliseconds] STREAMS key [key ...] id [id ...]",
+            "Returns the entries of several streams that come after an id, waiting for one where asked.",
+        )
+        .cost("O(log N + M) for each stream, M entries returned"),
+    run: xread,
+};
+
+/// XREADGROUP.
+pub const XREADGROUP: DataCommand = DataCommand {
+    spec: Spec::shrink("xreadgroup", -7, Keys::Find(keys_of_read_group))
+        .flag(Flags::BLOCKING.with(Flags::MOVABLEKEYS))
+        .doc(
+            Group::Stream,
+            "5.0.0",
+            "GROUP group consumer [COUNT count] [BLOCK milliseconds] [CLAIM min-idle-time] [NOACK] STREAMS key [key ...] id [id ...]",
+            "Returns entries of several streams that a group has not read, or that a consumer has pending.",
+        )
+        .cost("O(M log N) for M entries returned"),
+    run: xreadgroup,
+};
+
+/// A change that Redis publishes under no name.
+const READ: Event = Event::new(Class(0), "xreadgroup");
+const ACTIVE: Event = event("xgroup-createconsumer");
+
+/// The streams of a reply, begun when the first of them has something.
+struct Streams {
+    begun: Option<darter_wire::Deferred>,
+    len: usize,
+}
+
+impl Streams {
+    fn new() -> Streams {
+        Streams { begun: None, len: 0 }
+    }
+
+    fn add(&mut self, reply: &mut Reply<'_>, key: &[u8]) {
+        if self.begun.is_none() {
+            self.begun = Some(reply.begin_array());
+        }
+        self.len += 1;
+        if !reply.is_resp3() {
+            reply.array(2);
+        }
+        reply.bulk(key);
+    }
+
+    /// Ends the reply; false when there was no stream.
+    fn end(self, reply: &mut Reply<'_>) -> bool {
+        let Some(begun) = self.begun else { return false };
+        if reply.is_resp3() {
+            reply.end_map(begun, self.len);
+        } else {
+            reply.end_array(begun, self.len);
+        }
+        true
+    }
+}
+
+/// Ends a command that found nothing.
+fn nothing(ctx: &mut Ctx<'_>, reading: &Reading<'_>, reply: &mut Reply<'_>) {
+    match reading.block {
+        None => reply.null_array(),
+        Some(timeout_ms) => {
+            ctx.wait_or_reply(Wait { timeout_ms, dest: 0, on_timeout: OnTimeout::NullArray }, reply);
+        }
+    }
+}
+
+fn xread(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let reading = Reading::parse(args, false)?;
+    let mut after = Vec::with_capacity(reading.streams);
+    for at in 0..reading.streams {
+        let key = args.at(reading.keys_at + at);
+        if ctx.skips(key) {
+            after.push(StreamId::MAX);
+            continue;
+        }
+        let place = ctx.read(key);
+        let last_id = place.view::<Stream>()?.map(|stream| stream.root.last_id());
+        after.push(start_of(args.at(reading.id_at(at)), last_id)?);
+    }
+    let mut streams = Streams::new();
+    for (at, &after) in after.iter().enumerate() {
+        let key = args.at(reading.keys_at + at);
+        if ctx.skips(key) {
+            continue;
+        }
+        let place = ctx.at(key);
+        let Some(stream) = place.view::<Stream>()? else { continue };
+        if stream.root.log().last_id(stream.arena).is_none_or(|last| last <= after) {
+            continue;
+        }
+        streams.add(reply, key);
+        let begun = reply.begin_array();
+        let first = id::next(after).unwrap_or(StreamId::MAX);
+        let entries = stream.root.log().range(stream.arena, first, StreamId::MAX, Direction::Up);
+        let mut len = 0;
+        for entry in entries.take(reading.count) {
+            reply_entry(reply, entry);
+            len += 1;
+        }
+        reply.end_array(begun, len);
+    }
+    if !streams.end(reply) {
+        nothing(ctx, &reading, reply);
+        if ctx.wait.is_some() {
+            ctx.wait_args = with_ids(args, &reading, &after);
+        }
+    }
+    Ok(())
+}
+
+/// The id that entries are to come after, in a stream whose last one is `last_id`.
+fn start_of(arg: &[u8], last_id: Option<StreamId>) -> Result<StreamId, Fault> {
+    match arg {
+        b"$" => Ok(last_id.unwrap_or_default()),
+        b"+" => match last_id {
+            None => Ok(StreamId::MIN),
+            Some(last) => id::previous(last).ok_or(Fault::text("ERR the stream last element ID is 0-0")),
+        },
+        b">" => Err(Fault::text(
+            "ERR The > ID can be specified only when calling XREADGROUP using the GROUP <group> <consumer> option.",
+        )),
+        _ => id::parse(arg, 0),
+    }
+}
+
+/// The arguments with ids in the place of `$`, which means something else when they are looked at again.
+fn with_ids(args: Args<'_>, reading: &Reading<'_>, after: &[StreamId]) -> Option<Box<OwnedArgs>> {
+    let first = reading.id_at(0);
+    args.tail(first).iter().any(|arg| arg == b"$").then(|| {
+        let mut owned = args.head(first).to_owned();
+        for (arg, &id) in args.tail(first).iter().zip(after) {
+            if arg == b"$" { owned.push(&id::text(id)) } else { owned.push(arg) }
+        }
+        Box::new(owned)
+    })
+}
+
+/// What a consumer asks of one stream.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Wanted {
+    /// `>`: what the group has not read.
+    New,
+    /// What the consumer has pending after an id.
+    Pending(StreamId),
+}
+
+const MEANINGLESS_DOLLAR: Fault = Fault::text(
+    "ERR The $ ID is meaningless in the context of XREADGROUP: you want to read the history of this consumer by specifying a proper ID, or use the > ID to get new messages. The $ ID would just return an empty result set.",
+);
+const MEANINGLESS_PLUS: Fault = Fault::text(
+    "ERR The + ID is meaningless in the context of XREADGROUP: you want to read the history of this consumer by specifying a proper ID, or use the > ID to get new messages. The + ID would just return an empty result set.",
+);
+/// Unlike a key of another type under XREAD or BLPOP, one under XREADGROUP ends the wait.
+const WRONG_TYPE: Fault = Fault::text("WRONGTYPE Operation against a key holding the wrong kind of value");
+
+fn xreadgroup(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let reading = Reading::parse(args, true)?;
+    let (group, _) = reading.group.unwrap_or_default();
+    let mut wanted = Vec::with_capacity(reading.streams);
+    for at in 0..reading.streams {
+        let key = args.at(reading.keys_at + at);
+        if !ctx.skips(key) {
+            let place = ctx.read(key);
+            let stream = place.view::<Stream>().map_err(|_| WRONG_TYPE)?;
+            if stream.is_none_or(|stream| stream.root.group(group).is_none()) {
+                return Err(no_group_to_read(key, group));
+            }
+        }
+        wanted.push(match args.at(reading.id_at(at)) {
+            b"$" => return Err(MEANINGLESS_DOLLAR),
+            b"+" => return Err(MEANINGLESS_PLUS),
+            b">" => Wanted::New,
+            arg => Wanted::Pending(id::parse(arg, 0)?),
+        });
+    }
+    let mut streams = Streams::new();
+    for (at, &wanted) in wanted.iter().enumerate() {
+        let key = args.at(reading.keys_at + at);
+        if !ctx.skips(key) {
+            read_group(ctx, key, &reading, wanted, &mut streams, reply)?;
+        }
+    }
+    if !streams.end(reply) {
+        nothing(ctx, &reading, reply);
+    }
+    Ok(())
+}
+
+fn no_group_to_read(key: &[u8], group: &[u8]) -> Fault {
+    let (key, group) = (shown(key), shown(group));
+    Fault::Text(
+        format!("NOGROUP No such key '{key}' or consumer group '{group}' in XREADGROUP with GROUP option")
+            .into(),
+    )
+}
+
+fn read_group(
+    ctx: &mut Ctx<'_>,
+    key: &[u8],
+    reading: &Reading<'_>,
+    wanted: Wanted,
+    streams: &mut Streams,
+    reply: &mut Reply<'_>,
+) -> Result<(), Fault> {
+    let now_ms = ctx.now_ms;
+    let (name, consumer) = reading.group.unwrap_or_default();
+    let mut place = ctx.at(key);
+    let edited = place.edit::<Stream, _>(|stream, arena, _| {
+        let Some((group, _)) = stream.group_mut(name) else { return Ok((false, false)) };
+        let (number, is_new) = group.find_or_create(consumer, now_ms);
+        if let Some(consumer) = group.consumer_mut(number) {
+            consumer.seen_ms = now_ms;
+        }
+        let mut reader = GroupReader { stream, arena, name, number, now_ms, reading };
+        let has_read = match wanted {
+            Wanted::Pending(after) => {
+                streams.add(reply, key);
+                reader.pending(after, reply)?;
+                true
+            }
+            Wanted::New => {
+                let claimed = reader.claimable();
+                let has_read = reader.has_new() || !claimed.is_empty();
+                if has_read {
+                    streams.add(reply, key);
+                    reader.new_entries(&claimed, reply)?;
+                }
+                has_read
+            }
+        };
+        Ok::<_, Fault>((is_new, has_read))
+    })?;
+    let Some(edited) = edited else { return Ok(()) };
+    let (is_new, has_read) = edited.result?;
+    if is_new {
+        place.changed(ACTIVE);
+    }
+    if has_read {
+        place.changed(READ);
+    }
+    Ok(())
+}
+
+/// A consumer that reads one stream.
+struct GroupReader<'s, 'r> {
+    stream: &'s mut Stream,
+    arena: &'s mut Arena,
+    name: &'r [u8],
+    number: u32,
+    now_ms: u64,
+    reading: &'r Reading<'r>,
+}
+
+impl GroupReader<'_, '_> {
+    /// What the consumer has pending after an id; an entry that is gone is shown without fields.
+    fn pending(&mut self, after: StreamId, reply: &mut Reply<'_>) -> Result<(), Fault> {
+        let Some((group, log)) = self.stream.group_mut(self.name) else { return Ok(()) };
+        let mut given = Vec::new();
+        let begun = reply.begin_array();
+        let mut len = 0;
+        if let (Some(consumer), Some(first)) = (group.consumer(self.number), id::next(after)) {
+            for id in consumer.ids_from(self.arena, first).take(self.reading.count) {
+                len += 1;
+                match log.get(self.arena, id) {
+                    Some(entry) => {
+                        reply_entry(reply, entry);
+                        given.push(id);
+                    }
+                    None => {
+                        reply.array(2);
+                        reply_id(reply, id);
+                        reply.null_array();
+                    }
+                }
+            }
+        }
+        reply.end_array(begun, len);
+        for id in given {
+            if let Some(before) = group.pending().get(self.arena, id) {
+                let deliveries = before.deliveries.saturating_add(1);
+                group.give(self.arena, id, Pending { delivered_ms: self.now_ms, deliveries, ..before })?;
+            }
+        }
+        Ok(())
+    }
+
+    fn has_new(&self) -> bool {
+        let last_read = self.stream.group(self.name).map(|group| group.last_id);
+        self.stream.log().last_id(self.arena) > last_read
+    }
+
+    /// Pending entries that have waited for as long as CLAIM says: id, idle time, deliveries.
+    fn claimable(&self) -> Vec<(StreamId, u64, u64)> {
+        let (Some(min_idle_ms), Some(group)) = (self.reading.claim_ms, self.stream.group(self.name)) else {
+            return Vec::new();
+        };
+        let all = group.pending().iter(self.arena, 0, Direction::Up);
+        let idle = all
+            .map(|(id, pending)| (id, self.now_ms.saturating_sub(pending.delivered_ms), pending.deliveries));
+        let found = idle.filter(|&(id, idle_ms, _)| {
+            idle_ms >= min_idle_ms && self.stream.log().get(self.arena, id).is_some()
+        });
+        found.take(self.reading.count).collect()
+    }
+
+    /// What is claimed, and then what the group has not read, all of it pending with the consumer then.
+    fn new_entries(&mut self, claimed: &[(StreamId, u64, u64)], reply: &mut Reply<'_>) -> Result<(), Fault> {
+        let extent = self.stream.extent(self.arena);
+        let Some((group, log)) = self.stream.group_mut(self.name) else { return Ok(()) };
+        let begun = reply.begin_array();
+        for &(id, idle_ms, deliveries) in claimed {
+            let Some(entry) = log.get(self.arena, id) else { continue };
+            reply_claimed(reply, entry, idle_ms, deliveries);
+        }
+        let mut ids = Vec::new();
+        let first = id::next(group.last_id).unwrap_or(StreamId::MAX);
+        let entries = log.range(self.arena, first, StreamId::MAX, Direction::Up);
+        for entry in entries.take(self.reading.count - claimed.len()) {
+            match self.reading.claim_ms {
+                Some(_) => reply_claimed(reply, entry, 0, 0),
+                None => reply_entry(reply, entry),
+            }
+            ids.push(entry.id);
+        }
+        reply.end_array(begun, claimed.len() + ids.len());
+        let (consumer, delivered_ms) = (self.number, self.now_ms);
+        for &(id, _, deliveries) in claimed {
+            let deliveries = deliveries.saturating_add(1);
+            group.give(self.arena, id, Pending { consumer, delivered_ms, deliveries })?;
+        }
+        for &id in &ids {
+            group.advance(&extent, id);
+            if !self.reading.is_noack {
+                group.give(self.arena, id, Pending { consumer, delivered_ms, deliveries: 1 })?;
+            }
+        }
+        if let Some(consumer) = group.consumer_mut(consumer)
+            && (!self.reading.is_noack || !claimed.is_empty())
+        {
+            consumer.active_ms = Some(delivered_ms);
+        }
+        Ok(())
+    }
+}
+
+/// An entry with how long it was idle and how often it was delivered before.
+fn reply_claimed(
+    reply: &mut Reply<'_>,
+    entry: darter_pack::tree::stream::Entry<'_>,
+    idle_ms: u64,
+    deliveries: u64,
+) {
+    reply.array(4);
+    reply_id(reply, entry.id);
+    reply.array(entry.fields.len() * 2);
+    for (name, value) in entry.fields {
+        crate::item::reply_item(reply, name);
+        crate::item::reply_item(reply, value);
+    }
+    reply.int(idle_ms as i64);
+    reply.int(deliveries as i64);
+}

@@ -1,0 +1,116 @@
+//! The arguments of XREAD and XREADGROUP, and where the keys are among them.
+
+use darter_wire::Args;
+
+use crate::Fault;
+use crate::reader::Reader;
+
+/// What XREAD or XREADGROUP is asked for.
+pub struct Reading<'a> {
+    /// Milliseconds to wait at most, `Some(None)` for ever; `None` is not to wait.
+    pub block: Option<Option<u64>>,
+    /// Entries of each stream at most.
+    pub count: usize,
+    /// Group and consumer.
+    pub group: Option<(&'a [u8], &'a [u8])>,
+    /// Whether what is read counts as acknowledged.
+    pub is_noack: bool,
+    /// Milliseconds after which what others have pending is taken over first.
+    pub claim_ms: Option<u64>,
+    /// Index of the first key.
+    pub keys_at: usize,
+    /// Number of keys, and of the ids after them.
+    pub streams: usize,
+}
+
+impl<'a> Reading<'a> {
+    /// Reads all arguments but keys and ids; `is_group` for XREADGROUP.
+    pub fn parse(args: Args<'a>, is_group: bool) -> Result<Reading<'a>, Fault> {
+        let mut reading = Reading {
+            block: None,
+            count: usize::MAX,
+            group: None,
+            is_noack: false,
+            claim_ms: None,
+            keys_at: 0,
+            streams: 0,
+        };
+        let mut read = Reader::new(args, 1);
+        while !read.is_done() {
+            if read.take_with("block", 1) {
+                reading.block = Some(block_ms(&mut read)?);
+            } else if read.take_with("count", 1) {
+                let count = usize::try_from(read.int()?).unwrap_or(0);
+                reading.count = if count == 0 { usize::MAX } else { count };
+            } else if read.take_with("streams", 1) {
+                if !read.left().is_multiple_of(2) {
+                    return Err(unbalanced(is_group));
+                }
+                (reading.keys_at, reading.streams) = (read.position(), read.left() / 2);
+                break;
+            } else if read.take_with("group", 2) {
+                if !is_group {
+                    return Err(Fault::text(
+                        "ERR The GROUP option is only supported by XREADGROUP. You called XREAD instead.",
+                    ));
+                }
+                reading.group = Some((read.bytes()?, read.bytes()?));
+            } else if read.take("noack") {
+                if !is_group {
+                    return Err(Fault::text(
+                        "ERR The NOACK option is only supported by XREADGROUP. You called XREAD instead.",
+                    ));
+                }
+                reading.is_noack = true;
+            } else if is_group && read.take_with("claim", 1) {
+                let ms = read.int_from(0, Fault::text("ERR min-idle-time must be a non-negative integer"))?;
+                reading.claim_ms = Some(ms.unsigned_abs());
+            } else {
+                return Err(Fault::Syntax);
+            }
+        }
+        if reading.keys_at == 0 {
+            return Err(Fault::Syntax);
+        }
+        if is_group && reading.group.is_none() {
+            return Err(Fault::text("ERR Missing GROUP option for XREADGROUP"));
+        }
+        Ok(reading)
+    }
+
+    /// Index of the id of stream `at`.
+    pub fn id_at(&self, at: usize) -> usize {
+        self.keys_at + self.streams + at
+    }
+}
+
+fn unbalanced(is_group: bool) -> Fault {
+    Fault::text(if is_group {
+        "ERR Unbalanced 'xreadgroup' list of streams: for each stream key an ID or '>' must be specified."
+    } else {
+        "ERR Unbalanced 'xread' list of streams: for each stream key an ID or '$' must be specified."
+    })
+}
+
+fn block_ms(read: &mut Reader<'_>) -> Result<Option<u64>, Fault> {
+    let ms = read
+        .int_from(i64::MIN, Fault::text("ERR timeout is not an integer or out of range"))
+        .and_then(|ms| u64::try_from(ms).map_err(|_| Fault::text("ERR timeout is negative")))?;
+    Ok((ms > 0).then_some(ms))
+}
+
+/// Finds the keys of XREAD.
+pub fn keys_of_read(args: Args<'_>, visit: &mut dyn FnMut(usize)) {
+    keys(args, false, visit);
+}
+
+/// Finds the keys of XREADGROUP.
+pub fn keys_of_read_group(args: Args<'_>, visit: &mut dyn FnMut(usize)) {
+    keys(args, true, visit);
+}
+
+fn keys(args: Args<'_>, is_group: bool, visit: &mut dyn FnMut(usize)) {
+    if let Ok(reading) = Reading::parse(args, is_group) {
+        (reading.keys_at..reading.keys_at + reading.streams).for_each(visit);
+    }
+}

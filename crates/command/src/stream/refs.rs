@@ -1,0 +1,88 @@
+//! What becomes of what groups have pending of an entry that is to go: KEEPREF, DELREF, ACKED.
+
+use darter_pack::tree::{Direction, StreamId};
+use darter_store::{Arena, Stream};
+
+use crate::reader::Reader;
+
+/// How entries and what is pending of them hang together.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Refs {
+    /// What is pending stays though the entry goes.
+    #[default]
+    Keep,
+    /// What is pending goes with the entry.
+    Delete,
+    /// Only entries go that every group has read and acknowledged.
+    Acked,
+}
+
+impl Refs {
+    /// Reads one of the words, if the next argument is one.
+    pub fn take(read: &mut Reader<'_>) -> Option<Refs> {
+        let words = [("keepref", Refs::Keep), ("delref", Refs::Delete), ("acked", Refs::Acked)];
+        words.into_iter().find(|(word, _)| read.take(word)).map(|(_, refs)| refs)
+    }
+}
+
+/// What came of an attempt to delete an entry.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Outcome {
+    /// There is no such entry.
+    Missing,
+    /// It is gone.
+    Deleted,
+    /// It stays, because a group has yet to read or acknowledge it.
+    Kept,
+}
+
+/// Whether a group has yet to read or acknowledge the entry.
+fn is_wanted(stream: &Stream, arena: &Arena, id: StreamId) -> bool {
+    stream.groups().iter().any(|group| id > group.last_id || group.pending().get(arena, id).is_some())
+}
+
+/// Forgets the entry in every group.
+fn release(stream: &mut Stream, arena: &mut Arena, id: StreamId) {
+    stream.groups_mut().iter_mut().for_each(|group| {
+        group.release(arena, id);
+    });
+}
+
+/// Deletes an entry as far as `refs` lets it.
+pub fn delete(stream: &mut Stream, arena: &mut Arena, id: StreamId, refs: Refs) -> Outcome {
+    if refs == Refs::Delete {
+        // What is pending of an entry that went before goes too.
+        release(stream, arena, id);
+    }
+    if stream.log().get(arena, id).is_none() {
+        return Outcome::Missing;
+    }
+    if refs == Refs::Acked && is_wanted(stream, arena, id) {
+        return Outcome::Kept;
+    }
+    stream.delete(arena, id);
+    Outcome::Deleted
+}
+
+/// Takes out up to `count` of the first entries as far as `refs` lets them; returns how many went.
+pub fn trim(stream: &mut Stream, arena: &mut Arena, count: u64, refs: Refs) -> u64 {
+    if refs == Refs::Keep || stream.groups().is_empty() {
+        return stream.trim_first(arena, count);
+    }
+    let first = stream.log().iter(arena, 0, Direction::Up);
+    let ids: Vec<StreamId> =
+        first.map(|entry| entry.id).take(usize::try_from(count).unwrap_or(usize::MAX)).collect();
+    if refs == Refs::Delete {
+        ids.into_iter().for_each(|id| release(stream, arena, id));
+        return stream.trim_first(arena, count);
+    }
+    let max_deleted_id = stream.max_deleted_id();
+    let free: Vec<StreamId> = ids.into_iter().filter(|&id| !is_wanted(stream, arena, id)).collect();
+    let leaves_gap = free.last().is_some_and(|&last| stream.log().rank(arena, last) + 1 > free.len() as u64);
+    let gone = free.into_iter().filter(|&id| stream.delete(arena, id)).count() as u64;
+    if !leaves_gap {
+        // Trimming from the front makes no gap that a group's count would have to mind.
+        stream.set_ids(stream.last_id(), None, Some(max_deleted_id));
+    }
+    gone
+}

@@ -1,0 +1,233 @@
+//! Streams command by command, with the replies that Redis gives.
+
+use crate::testing::Bed;
+
+fn bed() -> Bed {
+    Bed::new()
+}
+
+/// Runs lines; the reply to the last.
+fn run(bed: &mut Bed, lines: &[&str]) -> String {
+    lines.iter().map(|line| bed.run(line)).last().unwrap_or_default()
+}
+
+const TOO_SMALL: &str = "-ERR The ID specified in XADD is equal or smaller than the target stream top item";
+
+#[test]
+fn ids_rise_and_are_made_from_the_time() {
+    let mut b = bed();
+    assert_eq!(b.run("XADD s * f v"), "$15|1800000000000-0");
+    assert_eq!(b.run("XADD s * f v"), "$15|1800000000000-1");
+    assert_eq!(b.run("XADD s 1800000000000-* f v"), "$15|1800000000000-2");
+    assert_eq!(b.run("XADD s 1-1 f v"), TOO_SMALL);
+    assert_eq!(b.run("XADD s 1-* f v"), TOO_SMALL);
+    assert_eq!(b.run("XADD t 0-* f v"), "$3|0-1");
+    assert_eq!(b.run("XADD u 0-0 f v"), "-ERR The ID specified in XADD must be greater than 0-0");
+    assert_eq!(b.run("XADD u 1-1 f v g"), "-ERR wrong number of arguments for 'xadd' command");
+    assert_eq!(b.run("XADD u NOMKSTREAM 1-1 f v"), "$-1");
+    assert_eq!(b.run("XLEN u"), ":0");
+    let last = "18446744073709551615-18446744073709551615";
+    b.run(&format!("XADD u {last} f v"));
+    let line = b.run("XADD u * f v");
+    assert_eq!(line, "-ERR The stream has exhausted the last possible ID, unable to add more items");
+}
+
+#[test]
+fn a_refused_entry_leaves_no_stream_behind() {
+    let mut b = bed();
+    assert!(b.run("XADD s x f v").starts_with("-ERR Invalid stream ID"));
+    assert_eq!(b.run("EXISTS s"), ":0");
+    b.run("SET k v");
+    assert!(b.run("XADD k * f v").starts_with("-WRONGTYPE"));
+}
+
+#[test]
+fn ranges_go_both_ways_and_leave_ends_out() {
+    let mut b = bed();
+    for n in 1..=5 {
+        b.run(&format!("XADD s {n}-0 n {n}"));
+    }
+    let entry = |n: u32| format!("*2|$3|{n}-0|*2|$1|n|$1|{n}");
+    assert_eq!(b.run("XRANGE s (1-0 3"), format!("*2|{}|{}", entry(2), entry(3)));
+    assert_eq!(b.run("XREVRANGE s + - COUNT 2"), format!("*2|{}|{}", entry(5), entry(4)));
+    assert_eq!(b.run("XREVRANGE s (5-0 4"), format!("*1|{}", entry(4)));
+    assert_eq!(b.run("XRANGE s - + COUNT 0"), "*-1");
+    assert_eq!(b.run("XRANGE none - +"), "*0");
+    assert_eq!(b.run("XRANGE s (- +"), "-ERR Invalid stream ID specified as stream command argument");
+    assert_eq!(b.run("XREAD COUNT 1 STREAMS s none 3 0"), format!("*1|*2|$1|s|*1|{}", entry(4)));
+    assert_eq!(b.run("XREAD STREAMS s $"), "*-1");
+    assert_eq!(b.run("XREAD STREAMS s +"), format!("*1|*2|$1|s|*1|{}", entry(5)));
+    b.resp3 = true;
+    assert_eq!(b.run("XREAD STREAMS s 4"), format!("%1|$1|s|*1|{}", entry(5)));
+    assert_eq!(b.run("XREAD STREAMS s 5"), "_");
+}
+
+#[test]
+fn rough_trims_take_whole_nodes() {
+    let mut b = bed();
+    for n in 1..=1000 {
+        b.run(&format!("XADD s {n}-0 n {n}"));
+    }
+    assert_eq!(b.run("XTRIM s MAXLEN 555"), ":445");
+    assert_eq!(b.run("XTRIM s MAXLEN ~ 444"), ":55");
+    assert_eq!(b.run("XTRIM s MAXLEN ~ 0 LIMIT 99"), ":0");
+    assert_eq!(b.run("XTRIM s MINID ~ 701-0 LIMIT 100"), ":100");
+    assert_eq!(b.run("XTRIM s MINID 700-0"), ":99");
+    assert!(b.run("XTRIM s MAXLEN 1 LIMIT 1").contains("without the special ~ option"));
+    assert!(b.run("XTRIM s LIMIT 1").contains("without specifying a trimming strategy"));
+    assert!(b.run("XTRIM s MAXLEN 1 MINID 1").contains("not compatible"));
+    assert_eq!(b.run("XADD s MAXLEN 2 2000-0 n 1"), "$6|2000-0");
+    assert_eq!(b.run("XLEN s"), ":2");
+}
+
+#[test]
+fn deleted_ids_are_remembered() {
+    let mut b = bed();
+    run(&mut b, &["XADD s 1-0 f v", "XADD s 2-0 f v", "XADD s 3-0 f v"]);
+    b.events();
+    assert_eq!(b.run("XDEL s 2-0 2-0 9-9"), ":1");
+    assert_eq!(b.events(), ["xdel s"]);
+    assert!(b.run("XDEL s 1-0 x").starts_with("-ERR Invalid stream ID"));
+    assert_eq!(b.run("XLEN s"), ":2");
+    assert_eq!(b.run("XDEL s 1-0 3-0"), ":2");
+    assert_eq!(b.run("EXISTS s"), ":1");
+    assert_eq!(b.run("XADD s 3-0 f v"), TOO_SMALL);
+    assert!(b.run("XSETID s 2-0").contains("smaller than current max_deleted_entry_id"));
+    assert_eq!(b.run("XSETID s 7-0 ENTRIESADDED 100 MAXDELETEDID 5-0"), "+OK");
+    let info = b.run("XINFO STREAM s");
+    assert!(info.contains("$17|last-generated-id|$3|7-0|$20|max-deleted-entry-id|$3|5-0"), "{info}");
+    assert!(info.contains("$13|entries-added|:100|$23|recorded-first-entry-id|$3|0-0"), "{info}");
+    assert_eq!(b.run("XSETID none 1-0"), "-ERR no such key");
+}
+
+/// A stream of three entries and a group that has read none.
+fn grouped() -> Bed {
+    let mut b = bed();
+    run(&mut b, &["XADD s 1-0 f 1", "XADD s 2-0 f 2", "XADD s 3-0 f 3", "XGROUP CREATE s g 0"]);
+    b
+}
+
+#[test]
+fn a_group_gives_each_entry_to_one_consumer() {
+    let mut b = grouped();
+    b.events();
+    let first = b.run("XREADGROUP GROUP g alice COUNT 2 STREAMS s >");
+    assert_eq!(first, "*1|*2|$1|s|*2|*2|$3|1-0|*2|$1|f|$1|1|*2|$3|2-0|*2|$1|f|$1|2");
+    assert_eq!(b.events(), ["xgroup-createconsumer s", "xreadgroup s"]);
+    assert_eq!(b.run("XREADGROUP GROUP g bob STREAMS s >"), "*1|*2|$1|s|*1|*2|$3|3-0|*2|$1|f|$1|3");
+    assert_eq!(b.run("XREADGROUP GROUP g bob STREAMS s >"), "*-1");
+    assert_eq!(b.run("XPENDING s g"), "*4|:3|$3|1-0|$3|3-0|*2|*2|$5|alice|$1|2|*2|$3|bob|$1|1");
+    b.now_ms += 500;
+    assert_eq!(b.run("XPENDING s g - + 10 bob"), "*1|*4|$3|3-0|$3|bob|:500|:1");
+    assert_eq!(b.run("XPENDING s g IDLE 501 - + 10"), "*0");
+    assert_eq!(b.run("XACK s g 1-0 1-0 3-0"), ":2");
+    b.run("XDEL s 2-0");
+    assert_eq!(b.run("XREADGROUP GROUP g alice STREAMS s 0"), "*1|*2|$1|s|*1|*2|$3|2-0|*-1");
+    assert_eq!(b.run("XGROUP DELCONSUMER s g alice"), ":1");
+    assert_eq!(b.run("XPENDING s g"), "*4|:0|$-1|$-1|*-1");
+}
+
+#[test]
+fn claims_move_entries_that_are_idle() {
+    let mut b = grouped();
+    b.run("XREADGROUP GROUP g alice STREAMS s >");
+    assert_eq!(b.run("XCLAIM s g bob 10 1-0 JUSTID"), "*0");
+    b.now_ms += 10;
+    assert_eq!(b.run("XCLAIM s g bob 10 1-0"), "*1|*2|$3|1-0|*2|$1|f|$1|1");
+    assert_eq!(b.run("XPENDING s g - + 10 bob"), "*1|*4|$3|1-0|$3|bob|:0|:2");
+    b.run("XDEL s 2-0");
+    assert_eq!(b.run("XAUTOCLAIM s g bob 10 - COUNT 2 JUSTID"), "*3|$3|0-0|*1|$3|3-0|*1|$3|2-0");
+    assert_eq!(b.run("XAUTOCLAIM s g bob 0 - COUNT 1 JUSTID"), "*3|$3|3-0|*1|$3|1-0|*0");
+    assert!(b.run("XAUTOCLAIM s g bob 0 - COUNT 0").starts_with("-ERR COUNT must be > 0"));
+    assert!(b.run("XCLAIM s none bob 0 1-0").starts_with("-NOGROUP No such key 's'"));
+    assert!(b.run("XCLAIM s g bob x 1-0").contains("Invalid min-idle-time"));
+    assert!(b.run("XCLAIM s g bob 0 1-0 NOPE").contains("Unrecognized XCLAIM option 'NOPE'"));
+    assert_eq!(b.run("XCLAIM s g bob 0 9-9 FORCE"), "*0");
+    assert_eq!(b.run("XACK s g 1-0"), ":1");
+    assert_eq!(b.run("XCLAIM s g bob 0 1-0 FORCE JUSTID RETRYCOUNT 7"), "*1|$3|1-0");
+    assert_eq!(b.run("XPENDING s g 1 1 1"), "*1|*4|$3|1-0|$3|bob|:0|:7");
+}
+
+#[test]
+fn lag_is_told_where_it_can_be() {
+    let lag = |b: &mut Bed| b.run("XINFO GROUPS s").rsplit("|lag|").next().unwrap_or_default().to_owned();
+    let mut b = grouped();
+    assert_eq!(lag(&mut b), ":3");
+    b.run("XREADGROUP GROUP g a COUNT 1 STREAMS s >");
+    assert_eq!(lag(&mut b), ":2");
+    b.run("XDEL s 2-0");
+    assert_eq!(lag(&mut b), "$-1");
+    b.run("XGROUP SETID s g $");
+    assert_eq!(lag(&mut b), ":0");
+}
+
+#[test]
+fn groups_refuse_what_redis_refuses() {
+    let mut b = grouped();
+    assert_eq!(b.run("XGROUP CREATE s g $"), "-BUSYGROUP Consumer Group name already exists");
+    assert!(b.run("XGROUP CREATE none g $").contains("requires the key to exist"));
+    assert_eq!(b.run("XGROUP CREATE new g $ MKSTREAM"), "+OK");
+    assert_eq!(b.run("XLEN new"), ":0");
+    assert_eq!(b.run("XGROUP SETID s none 0"), "-NOGROUP No such consumer group 'none' for key name 's'");
+    assert_eq!(b.run("XGROUP CREATECONSUMER s g a"), ":1");
+    assert_eq!(b.run("XGROUP CREATECONSUMER s g a"), ":0");
+    assert_eq!(b.run("XGROUP DESTROY s none"), ":0");
+    assert!(b.run("XREADGROUP GROUP none a STREAMS s >").contains("in XREADGROUP with GROUP option"));
+    assert!(b.run("XREADGROUP GROUP g a STREAMS s $").starts_with("-ERR The $ ID is meaningless"));
+    assert!(b.run("XREADGROUP GROUP g a COUNT 1 STREAMS s").contains("Unbalanced 'xreadgroup'"));
+    assert!(b.run("XREAD GROUP g a STREAMS s 0").contains("only supported by XREADGROUP"));
+    assert_eq!(b.run("XREAD BLOCK -1 STREAMS s 0"), "-ERR timeout is negative");
+    assert_eq!(b.run("XGROUP DESTROY s g"), ":1");
+}
+
+#[test]
+fn entries_go_with_what_is_pending_of_them_where_asked() {
+    let mut b = grouped();
+    b.run("XREADGROUP GROUP g a COUNT 2 STREAMS s >");
+    assert_eq!(b.run("XDELEX s ACKED IDS 4 1-0 3-0 9-9 2-0"), "*4|:2|:2|:-1|:2");
+    assert_eq!(b.run("XACKDEL s g ACKED IDS 2 1-0 3-0"), "*2|:1|:-1");
+    assert_eq!(b.run("XDELEX s DELREF IDS 1 2-0"), "*1|:1");
+    assert_eq!(b.run("XPENDING s g"), "*4|:0|$-1|$-1|*-1");
+    assert_eq!(b.run("XLEN s"), ":1");
+    assert!(b.run("XDELEX s IDS 2 1-0").contains("`numids`"));
+    b.run("XADD s 4-0 f v");
+    assert_eq!(b.run("XTRIM s MAXLEN 0 ACKED"), ":0");
+    b.run("XREADGROUP GROUP g a STREAMS s >");
+    assert_eq!(b.run("XTRIM s MAXLEN 0 DELREF"), ":2");
+    assert_eq!(b.run("XPENDING s g"), "*4|:0|$-1|$-1|*-1");
+}
+
+#[test]
+fn a_reader_of_a_group_may_take_over_what_is_idle() {
+    let mut b = grouped();
+    b.run("XREADGROUP GROUP g a COUNT 1 STREAMS s >");
+    b.now_ms += 100;
+    let read = b.run("XREADGROUP GROUP g b COUNT 2 CLAIM 100 STREAMS s >");
+    assert_eq!(read, "*1|*2|$1|s|*2|*4|$3|1-0|*2|$1|f|$1|1|:100|:1|*4|$3|2-0|*2|$1|f|$1|2|:0|:0");
+    assert_eq!(b.run("XPENDING s g - + 9 b"), "*2|*4|$3|1-0|$1|b|:0|:2|*4|$3|2-0|$1|b|:0|:1");
+    assert_eq!(b.run("XNACK s g FAIL IDS 1 1-0"), ":1");
+    assert_eq!(b.run("XAUTOCLAIM s g a 1000 - JUSTID"), "*3|$3|0-0|*1|$3|1-0|*0");
+}
+
+#[test]
+fn copies_hold_everything() {
+    let mut b = grouped();
+    for n in 4..400 {
+        b.run(&format!("XADD s {n}-7 f{} v{n} n {n}", n % 3));
+    }
+    b.run("XADD s 999-1 f value:with:text g -5");
+    run(
+        &mut b,
+        &["XREADGROUP GROUP g a COUNT 50 STREAMS s >", "XGROUP CREATECONSUMER s g idle", "XDEL s 60-7"],
+    );
+    assert_eq!(b.run("COPY s t"), ":1");
+    for what in ["XINFO STREAM", "XINFO GROUPS", "XRANGE", "XPENDING"] {
+        let line = |key: &str| match what {
+            "XRANGE" => format!("XRANGE {key} - +"),
+            "XPENDING" => format!("XPENDING {key} g - + 100"),
+            "XINFO STREAM" => format!("XINFO STREAM {key} FULL COUNT 0"),
+            _ => format!("{what} {key}"),
+        };
+        assert_eq!(b.run(&line("s")), b.run(&line("t")), "{what}");
+    }
+}

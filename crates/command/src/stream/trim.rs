@@ -1,0 +1,174 @@
+//! XTRIM key MAXLEN | MINID [= | ~] threshold [LIMIT count] [KEEPREF | DELREF | ACKED], and that part of XADD
+
+use darter_pack::tree::StreamId;
+use darter_store::{Arena, Stream};
+use darter_wire::{Args, Reply};
+
+use super::refs::{self, Refs};
+use super::{event, id};
+use crate::ctx::Env;
+use crate::reader::Reader;
+use crate::spec::{Group, Keys, Spec};
+use crate::{Ctx, DataCommand, Fault};
+
+/// XTRIM.
+pub const XTRIM: DataCommand = DataCommand {
+    spec: Spec::shrink("xtrim", -4, Keys::ONE)
+        .doc(
+            Group::Stream,
+            "5.0.0",
+            "key <MAXLEN | MINID> [= | ~] threshold [LIMIT count] [KEEPREF | DELREF | ACKED]",
+            "Takes the oldest entries out of a stream.",
+        )
+        .cost("O(N) over the number of entries taken out"),
+    run: xtrim,
+};
+
+/// Which of the oldest entries go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Strategy {
+    /// All but the last so many.
+    MaxLen(u64),
+    /// Those below this id.
+    MinId(StreamId),
+}
+
+/// What to trim.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Trim {
+    /// Which entries go; none when it was not said.
+    pub strategy: Option<Strategy>,
+    // `~`: only whole nodes go.
+    is_rough: bool,
+    limit: Option<u64>,
+    /// What becomes of what groups have pending.
+    pub refs: Refs,
+}
+
+impl Trim {
+    /// Reads one option, if the next argument begins one.
+    pub fn take(&mut self, read: &mut Reader<'_>) -> Result<bool, Fault> {
+        if read.take_with("maxlen", 1) {
+            self.begin(read)?;
+            let len = u64::try_from(read.int()?)
+                .map_err(|_| Fault::text("ERR The MAXLEN argument must be >= 0."))?;
+            self.strategy = Some(Strategy::MaxLen(len));
+        } else if read.take_with("minid", 1) {
+            self.begin(read)?;
+            self.strategy = Some(Strategy::MinId(id::parse(read.bytes()?, 0)?));
+        } else if read.take_with("limit", 1) {
+            let limit = u64::try_from(read.int()?);
+            self.limit = Some(limit.map_err(|_| Fault::text("ERR The LIMIT argument must be >= 0."))?);
+        } else if let Some(refs) = Refs::take(read) {
+            self.refs = refs;
+        } else {
+            return Ok(false);
+        }
+        Ok(true)
+    }
+
+    fn begin(&mut self, read: &mut Reader<'_>) -> Result<(), Fault> {
+        if self.strategy.is_some() {
+            return Err(Fault::text(
+                "ERR syntax error, MAXLEN and MINID options at the same time are not compatible",
+            ));
+        }
+        self.is_rough = read.take_with("~", 1);
+        if !self.is_rough {
+            read.take_with("=", 1);
+        }
+        Ok(())
+    }
+
+    /// Checks the options together, when all are read.
+    pub fn check(&self, must_trim: bool) -> Result<(), Fault> {
+        if self.limit.is_some_and(|limit| limit > 0) && self.strategy.is_none() {
+            return Err(Fault::text(
+                "ERR syntax error, LIMIT cannot be used without specifying a trimming strategy",
+            ));
+        }
+        if must_trim && self.strategy.is_none() {
+            return Err(Fault::text("ERR syntax error, XTRIM must be called with a trimming strategy"));
+        }
+        if self.limit.is_some() && !self.is_rough {
+            return Err(Fault::text("ERR syntax error, LIMIT cannot be used without the special ~ option"));
+        }
+        Ok(())
+    }
+
+    /// Takes the entries out; returns how many.
+    pub fn apply(&self, stream: &mut Stream, arena: &mut Arena, env: &Env) -> u64 {
+        let len = stream.len();
+        let excess = match self.strategy {
+            None => return 0,
+            Some(Strategy::MaxLen(max)) => len.saturating_sub(max),
+            Some(Strategy::MinId(min)) => stream.log().rank(arena, min),
+        };
+        if excess == 0 {
+            return 0;
+        }
+        let count = if self.is_rough {
+            let node = match env.stream_node_max_entries {
+                0 => stream.log().first_leaf_len(arena),
+                max => max,
+            };
+            self.rough(excess, len, Nodes::of(stream, node.max(1)), env)
+        } else {
+            excess
+        };
+        if count == 0 { 0 } else { refs::trim(stream, arena, count, self.refs) }
+    }
+
+    /// How many of `excess` entries go when Redis takes out whole nodes.
+    fn rough(&self, excess: u64, len: u64, nodes: Nodes, env: &Env) -> u64 {
+        let limit = self.limit.unwrap_or(match env.stream_node_max_entries.saturating_mul(100) {
+            0 => 10_000,
+            limit => limit.min(1_000_000),
+        });
+        let count = nodes.within(excess, len);
+        if limit == 0 { count } else { count.min(nodes.within(limit, len)) }
+    }
+}
+
+/// The nodes that Redis would have: their size, and how much of the first is left.
+#[derive(Clone, Copy)]
+struct Nodes {
+    size: u64,
+    first: u64,
+}
+
+impl Nodes {
+    fn of(stream: &Stream, size: u64) -> Nodes {
+        let gone = stream.added().saturating_sub(stream.len());
+        Nodes { size, first: size - gone % size }
+    }
+
+    /// How many entries the whole nodes have that are among the first `count` of `len` entries.
+    fn within(self, count: u64, len: u64) -> u64 {
+        match count.checked_sub(self.first) {
+            _ if count >= len => len,
+            None => 0,
+            Some(rest) => self.first + rest / self.size * self.size,
+        }
+    }
+}
+
+fn xtrim(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let mut trim = Trim::default();
+    let mut read = Reader::new(args, 2);
+    while !read.is_done() {
+        if !trim.take(&mut read)? {
+            return Err(Fault::Syntax);
+        }
+    }
+    trim.check(true)?;
+    let env = ctx.env;
+    let mut place = ctx.at(args.at(1));
+    let gone = place.edit::<Stream, _>(|stream, arena, _| trim.apply(stream, arena, env))?;
+    let gone = gone.map_or(0, |edited| edited.result);
+    if gone > 0 {
+        place.changed(event("xtrim"));
+    }
+    reply.int(gone as i64);
+    Ok(())
+}

@@ -1,0 +1,414 @@
+//! Streams in the value format: nodes of entries as listpacks, then what the stream remembers, then its groups.
+//!
+//! Written in the oldest form that holds everything: Redis 7.0 reads it unless consumers were seen without being
+//! given anything, which only the form of 7.2 can tell.
+
+use std::collections::BTreeMap;
+
+use darter_base::number;
+use darter_pack::decimal::Digits;
+use darter_pack::entry::Item;
+use darter_pack::tree::stream::Entry;
+use darter_pack::tree::{Direction, Pending, StreamId};
+use darter_slab::Arena;
+
+use super::object::filled;
+use super::packed::{self, Form, back_len};
+use super::{Corrupt, Source, text};
+use crate::object::Object;
+use crate::stream_value::Stream;
+use crate::stream_value::group::{Consumer, Group};
+
+/// Redis 5 and 6.
+pub const TYPE_STREAM: u8 = 15;
+/// Redis 7.0: with counters of entries.
+pub const TYPE_STREAM_2: u8 = 19;
+/// Redis 7.2: with the time a consumer was last active.
+pub const TYPE_STREAM_3: u8 = 21;
+
+/// Entries and bytes of a node, as Redis has them by default.
+const NODE_ENTRIES_MAX: u64 = 100;
+const NODE_BYTES_MAX: usize = 4096;
+/// Flags of an entry in a node.
+const DELETED: i64 = 1;
+const SAME_FIELDS: i64 = 2;
+
+/// The form that holds everything of `stream`.
+pub fn type_of(stream: &Stream) -> u8 {
+    let mut consumers = stream.groups().iter().flat_map(Group::consumers);
+    let is_plain = consumers.all(|consumer| consumer.active_ms == Some(consumer.seen_ms));
+    if is_plain { TYPE_STREAM_2 } else { TYPE_STREAM_3 }
+}
+
+/// Appends a stream in the form that [`type_of`] names.
+pub fn write(stream: &Stream, arena: &Arena, out: &mut Vec<u8>) {
+    write_nodes(stream, arena, out);
+    let extent = stream.extent(arena);
+    text::write_length(out, extent.len);
+    for id in [extent.last_id, extent.first_id, extent.max_deleted_id] {
+        text::write_length(out, id.ms);
+        text::write_length(out, id.seq);
+    }
+    text::write_length(out, extent.added);
+    text::write_length(out, stream.groups().len() as u64);
+    let has_active = type_of(stream) == TYPE_STREAM_3;
+    stream.groups().iter().for_each(|group| write_group(group, arena, has_active, out));
+}
+
+fn write_nodes(stream: &Stream, arena: &Arena, out: &mut Vec<u8>) {
+    let mut nodes = 0;
+    let mut body = Vec::new();
+    let mut node: Option<Node<'_>> = None;
+    for entry in stream.log().iter(arena, 0, Direction::Up) {
+        if let Some(full) = node.take_if(|node| node.is_full()) {
+            full.finish(&mut body);
+            nodes += 1;
+        }
+        node.get_or_insert_with(|| Node::new(entry)).push(entry);
+    }
+    if let Some(last) = node {
+        last.finish(&mut body);
+        nodes += 1;
+    }
+    text::write_length(out, nodes);
+    out.extend_from_slice(&body);
+}
+
+/// A node being written: entries that share the names of the first.
+struct Node<'a> {
+    first: Entry<'a>,
+    entries: u64,
+    pack: Listpack,
+}
+
+impl<'a> Node<'a> {
+    fn new(first: Entry<'a>) -> Node<'a> {
+        Node { first, entries: 0, pack: Listpack::default() }
+    }
+
+    fn is_full(&self) -> bool {
+        self.entries >= NODE_ENTRIES_MAX || self.pack.bytes.len() >= NODE_BYTES_MAX
+    }
+
+    fn push(&mut self, entry: Entry<'_>) {
+        let names = |entry: Entry<'_>| entry.fields.len();
+        let is_same =
+            names(entry) == names(self.first) && entry.fields.zip(self.first.fields).all(|(a, b)| a.0 == b.0);
+        let before = self.pack.len;
+        self.pack.push_int(if is_same { SAME_FIELDS } else { 0 });
+        self.pack.push_int(entry.id.ms.wrapping_sub(self.first.id.ms) as i64);
+        self.pack.push_int(entry.id.seq.wrapping_sub(self.first.id.seq) as i64);
+        if !is_same {
+            self.pack.push_int(names(entry) as i64);
+        }
+        for (name, value) in entry.fields {
+            if !is_same {
+                self.pack.push(name);
+            }
+            self.pack.push(value);
+        }
+        self.pack.push_int((self.pack.len - before) as i64);
+        self.entries += 1;
+    }
+
+    fn finish(self, out: &mut Vec<u8>) {
+        let mut head = Listpack::default();
+        head.push_int(self.entries as i64);
+        head.push_int(0);
+        head.push_int(self.first.fields.len() as i64);
+        self.first.fields.for_each(|(name, _)| head.push(name));
+        head.push_int(0);
+        text::write_text(out, &raw_id(self.first.id));
+        let total = head.bytes.len() + self.pack.bytes.len() + 7;
+        text::write_length(out, total as u64);
+        out.extend_from_slice(&(total as u32).to_le_bytes());
+        let elements = u16::try_from(head.len + self.pack.len).unwrap_or(u16::MAX);
+        out.extend_from_slice(&elements.to_le_bytes());
+        out.extend_from_slice(&head.bytes);
+        out.extend_from_slice(&self.pack.bytes);
+        out.push(0xff);
+    }
+}
+
+/// Elements of a listpack, without its head and end.
+#[derive(Default)]
+struct Listpack {
+    bytes: Vec<u8>,
+    len: usize,
+}
+
+impl Listpack {
+    fn push(&mut self, item: Item<'_>) {
+        match item {
+            Item::Int(value) => self.push_int(value),
+            Item::Bytes(bytes) => self.push_bytes(bytes),
+        }
+    }
+
+    fn push_int(&mut self, value: i64) {
+        let start = self.bytes.len();
+        match value {
+            0..=127 => self.bytes.push(value as u8),
+            -0x8000..=0x7fff => {
+                self.bytes.push(0xf1);
+                self.bytes.extend_from_slice(&(value as i16).to_le_bytes());
+            }
+            -0x8000_0000..=0x7fff_ffff => {
+                self.bytes.push(0xf3);
+                self.bytes.extend_from_slice(&(value as i32).to_le_bytes());
+            }
+            _ => {
+                self.bytes.push(0xf4);
+                self.bytes.extend_from_slice(&value.to_le_bytes());
+            }
+        }
+        self.end(start);
+    }
+
+    fn push_bytes(&mut self, bytes: &[u8]) {
+        let start = self.bytes.len();
+        match bytes.len() {
+            len @ 0..64 => self.bytes.push(0x80 | len as u8),
+            len @ 64..4096 => self.bytes.extend_from_slice(&(0xe000 | len as u16).to_be_bytes()),
+            len => {
+                self.bytes.push(0xf0);
+                self.bytes.extend_from_slice(&(len as u32).to_le_bytes());
+            }
+        }
+        self.bytes.extend_from_slice(bytes);
+        self.end(start);
+    }
+
+    /// The length of the element once more, for reading backwards: seven bits a byte, the lowest last.
+    fn end(&mut self, start: usize) {
+        let len = self.bytes.len() - start;
+        let back = back_len(len);
+        for at in (0..back).rev() {
+            let bits = (len >> (7 * at)) as u8 & 0x7f;
+            self.bytes.push(if at + 1 == back { bits } else { bits | 0x80 });
+        }
+        self.len += 1;
+    }
+}
+
+fn raw_id(id: StreamId) -> [u8; 16] {
+    let mut raw = [0; 16];
+    raw[..8].copy_from_slice(&id.ms.to_be_bytes());
+    raw[8..].copy_from_slice(&id.seq.to_be_bytes());
+    raw
+}
+
+fn write_group(group: &Group, arena: &Arena, has_active: bool, out: &mut Vec<u8>) {
+    text::write_text(out, group.name());
+    text::write_length(out, group.last_id.ms);
+    text::write_length(out, group.last_id.seq);
+    text::write_length(out, group.entries_read.unwrap_or(u64::MAX));
+    text::write_length(out, group.pending().len());
+    for (id, pending) in group.pending().iter(arena, 0, Direction::Up) {
+        out.extend_from_slice(&raw_id(id));
+        out.extend_from_slice(&pending.delivered_ms.to_le_bytes());
+        text::write_length(out, pending.deliveries);
+    }
+    text::write_length(out, group.consumers_len() as u64);
+    for consumer in group.consumers() {
+        text::write_text(out, consumer.name());
+        out.extend_from_slice(&consumer.seen_ms.to_le_bytes());
+        if has_active {
+            out.extend_from_slice(&consumer.active_ms.unwrap_or(u64::MAX).to_le_bytes());
+        }
+        write_ids(consumer, arena, out);
+    }
+}
+
+fn write_ids(consumer: &Consumer, arena: &Arena, out: &mut Vec<u8>) {
+    text::write_length(out, consumer.pending_len());
+    consumer.ids_from(arena, StreamId::MIN).for_each(|id| out.extend_from_slice(&raw_id(id)));
+}
+
+/// The stream of type byte `kind` that `source` holds.
+///
+/// Errors: damaged, entries or pending entries that contradict each other, or no room in the arena.
+pub fn read(kind: u8, source: &mut Source<'_>, arena: &mut Arena) -> Result<Object, Corrupt> {
+    filled(Stream::new(), arena, |stream, arena| {
+        for _ in 0..source.count()? {
+            let first_id = read_id_of(&source.text()?)?;
+            read_node(stream, arena, first_id, &source.text()?)?;
+        }
+        read_ids(kind, stream, arena, source)?;
+        for _ in 0..source.count()? {
+            read_group(kind, stream, arena, source)?;
+        }
+        Ok(())
+    })
+}
+
+fn read_ids(
+    kind: u8,
+    stream: &mut Stream,
+    arena: &mut Arena,
+    source: &mut Source<'_>,
+) -> Result<(), Corrupt> {
+    let len = source.count()?;
+    let last_id = StreamId { ms: source.count()?, seq: source.count()? };
+    if len != stream.len() || stream.log().last_id(arena).is_some_and(|id| id > last_id) {
+        return Err(Corrupt);
+    }
+    if kind == TYPE_STREAM {
+        stream.set_ids(last_id, Some(len), Some(StreamId::MIN));
+        return Ok(());
+    }
+    // The first id is known from the entries.
+    (source.count()?, source.count()?);
+    let max_deleted_id = StreamId { ms: source.count()?, seq: source.count()? };
+    stream.set_ids(last_id, Some(source.count()?), Some(max_deleted_id));
+    Ok(())
+}
+
+/// The elements of a node, as texts.
+struct Elements {
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+    at: usize,
+}
+
+impl Elements {
+    fn of(node: &[u8]) -> Result<Elements, Corrupt> {
+        let mut elements = Elements { bytes: Vec::new(), ends: Vec::new(), at: 0 };
+        packed::each(Form::Listpack, node, &mut |item| {
+            elements.bytes.extend_from_slice(item.text(&mut Digits::new()));
+            elements.ends.push(elements.bytes.len());
+            Ok(())
+        })?;
+        Ok(elements)
+    }
+
+    fn text(&self, at: usize) -> &[u8] {
+        let start = at.checked_sub(1).and_then(|before| self.ends.get(before)).copied().unwrap_or(0);
+        let end = self.ends.get(at).copied().unwrap_or(start);
+        self.bytes.get(start..end).unwrap_or_default()
+    }
+
+    /// The place of the next element.
+    fn next(&mut self) -> Result<usize, Corrupt> {
+        self.skip(1)
+    }
+
+    /// The place of the first of the next `len` elements.
+    fn skip(&mut self, len: usize) -> Result<usize, Corrupt> {
+        let start = self.at;
+        self.at = start.checked_add(len).filter(|&end| end <= self.ends.len()).ok_or(Corrupt)?;
+        Ok(start)
+    }
+
+    fn int(&mut self) -> Result<i64, Corrupt> {
+        let at = self.next()?;
+        number::parse_i64(self.text(at)).ok_or(Corrupt)
+    }
+
+    fn len(&mut self) -> Result<usize, Corrupt> {
+        usize::try_from(self.int()?).map_err(|_| Corrupt)
+    }
+}
+
+fn read_node(
+    stream: &mut Stream,
+    arena: &mut Arena,
+    first_id: StreamId,
+    bytes: &[u8],
+) -> Result<(), Corrupt> {
+    let mut elements = Elements::of(bytes)?;
+    let (alive, deleted) = (elements.len()?, elements.len()?);
+    let shared_len = elements.len()?;
+    let shared = elements.skip(shared_len)?;
+    elements.next()?;
+    let mut seen = (0, 0);
+    while elements.at < elements.ends.len() {
+        let flags = elements.int()?;
+        let id = StreamId {
+            ms: first_id.ms.wrapping_add(elements.int()? as u64),
+            seq: first_id.seq.wrapping_add(elements.int()? as u64),
+        };
+        let is_same = flags & SAME_FIELDS != 0;
+        let len = if is_same { shared_len } else { elements.len()? };
+        let start = elements.skip(if is_same { len } else { len.checked_mul(2).ok_or(Corrupt)? })?;
+        // how many elements the entry has, for reading backwards
+        elements.next()?;
+        if flags & DELETED != 0 {
+            seen.1 += 1;
+            continue;
+        }
+        seen.0 += 1;
+        let pairs = (0..len).map(|at| match is_same {
+            true => (elements.text(shared + at), elements.text(start + at)),
+            false => (elements.text(start + 2 * at), elements.text(start + 2 * at + 1)),
+        });
+        if len == 0 || !stream.append(arena, id, pairs).map_err(|_| Corrupt)? {
+            return Err(Corrupt);
+        }
+    }
+    if seen == (alive, deleted) { Ok(()) } else { Err(Corrupt) }
+}
+
+fn read_id_of(raw: &[u8]) -> Result<StreamId, Corrupt> {
+    let raw: [u8; 16] = raw.try_into().map_err(|_| Corrupt)?;
+    let both = u128::from_be_bytes(raw);
+    Ok(StreamId { ms: (both >> 64) as u64, seq: both as u64 })
+}
+
+/// A time as RDB has it; nothing for one before 1970.
+fn read_ms(source: &mut Source<'_>) -> Result<Option<u64>, Corrupt> {
+    Ok(u64::try_from(i64::from_le_bytes(source.array()?)).ok())
+}
+
+fn read_group(
+    kind: u8,
+    stream: &mut Stream,
+    arena: &mut Arena,
+    source: &mut Source<'_>,
+) -> Result<(), Corrupt> {
+    let name = source.text()?;
+    let last_id = StreamId { ms: source.count()?, seq: source.count()? };
+    let entries_read = match kind {
+        TYPE_STREAM => stream.extent(arena).added_up_to(last_id),
+        _ => Some(source.count()?).filter(|&read| i64::try_from(read).is_ok()),
+    };
+    if !stream.create_group(&name, last_id, entries_read) {
+        return Err(Corrupt);
+    }
+    let mut pending = BTreeMap::new();
+    for _ in 0..source.count()? {
+        let id = read_id_of(source.take(16)?)?;
+        let delivered_ms = read_ms(source)?.unwrap_or(0);
+        if pending.insert(id, (delivered_ms, source.count()?)).is_some() {
+            return Err(Corrupt);
+        }
+    }
+    let Some((group, _)) = stream.group_mut(&name) else { return Err(Corrupt) };
+    for _ in 0..source.count()? {
+        read_consumer(kind, group, arena, source, &mut pending)?;
+    }
+    // every pending entry has a consumer, and only one
+    if pending.is_empty() { Ok(()) } else { Err(Corrupt) }
+}
+
+fn read_consumer(
+    kind: u8,
+    group: &mut Group,
+    arena: &mut Arena,
+    source: &mut Source<'_>,
+    pending: &mut BTreeMap<StreamId, (u64, u64)>,
+) -> Result<(), Corrupt> {
+    let name = source.text()?;
+    let seen_ms = read_ms(source)?.unwrap_or(0);
+    let (number, is_new) = group.find_or_create(&name, seen_ms);
+    let active_ms = if kind == TYPE_STREAM_3 { read_ms(source)? } else { Some(seen_ms) };
+    let consumer = group.consumer_mut(number).filter(|_| is_new).ok_or(Corrupt)?;
+    consumer.active_ms = active_ms;
+    for _ in 0..source.count()? {
+        let id = read_id_of(source.take(16)?)?;
+        let (delivered_ms, deliveries) = pending.remove(&id).ok_or(Corrupt)?;
+        let entry = Pending { consumer: number, delivered_ms, deliveries };
+        group.give(arena, id, entry).map_err(|_| Corrupt)?;
+    }
+    Ok(())
+}

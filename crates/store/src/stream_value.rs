@@ -1,0 +1,252 @@
+//! A stream: its log of entries, the ids it remembers, and its consumer groups.
+//!
+//! Called by the stream commands and by RDB's forms; never knows keys, clocks or clients.
+
+pub mod group;
+
+use darter_pack::tree::{Full, StreamId, StreamLog};
+use darter_slab::Arena;
+
+use crate::object::{Collection, Object, Type};
+use group::Group;
+
+/// A stream. Its blocks are given back by `free_step` before it is dropped.
+#[derive(Debug, Default)]
+pub struct Stream {
+    log: StreamLog,
+    more: Box<More>,
+}
+
+#[derive(Debug, Default)]
+struct More {
+    last_id: StreamId,
+    max_deleted_id: StreamId,
+    added: u64,
+    // Sorted by name.
+    groups: Vec<Group>,
+}
+
+/// What is known about a stream without its entries: enough to tell how far a group has come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Extent {
+    /// Number of entries.
+    pub len: u64,
+    /// Number of entries ever added.
+    pub added: u64,
+    /// Id of the first entry, or the lowest id.
+    pub first_id: StreamId,
+    /// Id of the entry added last, though it may be gone.
+    pub last_id: StreamId,
+    /// Highest id that was deleted, or the lowest id.
+    pub max_deleted_id: StreamId,
+}
+
+impl Extent {
+    /// Whether an entry that was deleted from the middle may lie at `id` or after it.
+    pub fn has_gap_from(&self, id: StreamId) -> bool {
+        let deleted = self.max_deleted_id;
+        self.len > 0 && deleted != StreamId::MIN && self.first_id <= deleted && id <= deleted
+    }
+
+    /// How many entries were ever added up to `id`, where that can be told.
+    pub fn added_up_to(&self, id: StreamId) -> Option<u64> {
+        if self.added == 0 {
+            return Some(0);
+        }
+        if id == self.last_id || self.len == 0 && id < self.last_id {
+            return Some(self.added);
+        }
+        let has_gap = self.max_deleted_id != StreamId::MIN && self.max_deleted_id >= self.first_id;
+        if id > self.last_id || has_gap || id > self.first_id {
+            return None;
+        }
+        Some(self.added.wrapping_sub(self.len).wrapping_add(u64::from(id == self.first_id)))
+    }
+
+    /// How many entries the group has yet to see, where that can be told.
+    pub fn lag(&self, group: &Group) -> Option<i64> {
+        if self.added == 0 {
+            return Some(0);
+        }
+        let read = match group.entries_read {
+            Some(read) if !self.has_gap_from(group.last_id) => read,
+            _ => self.added_up_to(group.last_id)?,
+        };
+        Some(self.added.wrapping_sub(read) as i64)
+    }
+}
+
+impl Stream {
+    /// An empty stream.
+    pub fn new() -> Stream {
+        Stream::default()
+    }
+
+    /// The entries.
+    #[inline]
+    pub fn log(&self) -> &StreamLog {
+        &self.log
+    }
+
+    /// Number of entries.
+    #[inline]
+    pub fn len(&self) -> u64 {
+        self.log.len()
+    }
+
+    /// Whether there is no entry.
+    pub fn is_empty(&self) -> bool {
+        self.log.is_empty()
+    }
+
+    /// Id of the entry added last, though it may be gone.
+    #[inline]
+    pub fn last_id(&self) -> StreamId {
+        self.more.last_id
+    }
+
+    /// Highest id that was deleted, or the lowest id.
+    pub fn max_deleted_id(&self) -> StreamId {
+        self.more.max_deleted_id
+    }
+
+    /// Number of entries ever added.
+    pub fn added(&self) -> u64 {
+        self.more.added
+    }
+
+    /// What is known without the entries. Cost: O(log n).
+    pub fn extent(&self, arena: &Arena) -> Extent {
+        Extent {
+            len: self.log.len(),
+            added: self.more.added,
+            first_id: self.log.first_id(arena).unwrap_or_default(),
+            last_id: self.more.last_id,
+            max_deleted_id: self.more.max_deleted_id,
+        }
+    }
+
+    /// Appends an entry, and remembers its id as the last; `false` when `id` is not above that.
+    ///
+    /// Errors: nothing is changed. Cost: O(bytes of the entry + log n).
+    pub fn append<'a, P>(&mut self, arena: &mut Arena, id: StreamId, pairs: P) -> Result<bool, Full>
+    where
+        P: Iterator<Item = (&'a [u8], &'a [u8])> + Clone,
+    {
+        if id <= self.more.last_id || !self.log.append(arena, id, pairs)? {
+            return Ok(false);
+        }
+        self.more.last_id = id;
+        self.more.added = self.more.added.wrapping_add(1);
+        Ok(true)
+    }
+
+    /// Takes out one entry; returns whether it was there. Cost: O(log n).
+    pub fn delete(&mut self, arena: &mut Arena, id: StreamId) -> bool {
+        let found = self.log.remove(arena, id);
+        if found {
+            self.more.max_deleted_id = self.more.max_deleted_id.max(id);
+        }
+        found
+    }
+
+    /// Takes out the first `count` entries at most; returns how many there were.
+    pub fn trim_first(&mut self, arena: &mut Arena, count: u64) -> u64 {
+        self.log.remove_first(arena, count)
+    }
+
+    /// Sets what the stream remembers; `None` leaves as it was.
+    pub fn set_ids(&mut self, last_id: StreamId, added: Option<u64>, max_deleted_id: Option<StreamId>) {
+        self.more.last_id = last_id;
+        self.more.added = added.unwrap_or(self.more.added);
+        self.more.max_deleted_id = max_deleted_id.unwrap_or(self.more.max_deleted_id);
+    }
+
+    /// The groups, sorted by name.
+    pub fn groups(&self) -> &[Group] {
+        &self.more.groups
+    }
+
+    /// The groups, to change; their names stay.
+    pub fn groups_mut(&mut self) -> &mut [Group] {
+        &mut self.more.groups
+    }
+
+    /// The group called `name`. Cost: O(log groups).
+    pub fn group(&self, name: &[u8]) -> Option<&Group> {
+        self.place_of(name).ok().and_then(|at| self.more.groups.get(at))
+    }
+
+    /// The group called `name`, to change, beside the entries.
+    pub fn group_mut(&mut self, name: &[u8]) -> Option<(&mut Group, &StreamLog)> {
+        let at = self.place_of(name).ok()?;
+        self.more.groups.get_mut(at).map(|group| (group, &self.log))
+    }
+
+    /// Makes a group; `false` when there is one of that name. Cost: O(groups).
+    pub fn create_group(&mut self, name: &[u8], last_id: StreamId, entries_read: Option<u64>) -> bool {
+        match self.place_of(name) {
+            Ok(_) => false,
+            Err(at) => {
+                self.more.groups.insert(at, Group::new(name, last_id, entries_read));
+                true
+            }
+        }
+    }
+
+    /// Removes a group and what is pending in it; returns whether it was there.
+    pub fn destroy_group(&mut self, arena: &mut Arena, name: &[u8]) -> bool {
+        let Ok(at) = self.place_of(name) else { return false };
+        self.more.groups.remove(at).clear(arena);
+        true
+    }
+
+    fn place_of(&self, name: &[u8]) -> Result<usize, usize> {
+        self.more.groups.binary_search_by(|group| group.name().cmp(name))
+    }
+}
+
+impl Collection for Stream {
+    const TYPE: Type = Type::Stream;
+
+    fn wrap(self) -> Object {
+        Object::Stream(self)
+    }
+
+    fn of(object: &Object) -> Option<&Stream> {
+        match object {
+            Object::Stream(stream) => Some(stream),
+            _ => None,
+        }
+    }
+
+    fn of_mut(object: &mut Object) -> Option<&mut Stream> {
+        match object {
+            Object::Stream(stream) => Some(stream),
+            _ => None,
+        }
+    }
+
+    // A stream outlives its entries: it remembers ids and groups.
+    fn has_no_member(&self) -> bool {
+        false
+    }
+
+    fn memory_bytes(&self) -> usize {
+        let groups: usize = self.more.groups.iter().map(Group::bytes).sum();
+        self.log.bytes() + self.log.spilled_bytes() + size_of::<More>() + groups
+    }
+
+    fn free_step(&mut self, arena: &mut Arena, blocks_max: usize) -> bool {
+        if !self.log.free_step(arena, blocks_max) {
+            return false;
+        }
+        while let Some(group) = self.more.groups.last_mut() {
+            if !group.free_step(arena, blocks_max) {
+                return false;
+            }
+            self.more.groups.pop();
+        }
+        true
+    }
+}

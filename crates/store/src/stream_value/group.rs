@@ -1,0 +1,218 @@
+//! A consumer group: how far it has read, its consumers, and what each has not acknowledged.
+//!
+//! Every pending entry stands in the group's list and, by its id alone, in that of its consumer.
+
+use darter_pack::tree::{Full, Pel, Pending, StreamId};
+use darter_slab::Arena;
+
+use super::Extent;
+
+/// A consumer group of a stream.
+#[derive(Debug)]
+pub struct Group {
+    name: Box<[u8]>,
+    /// Id of the entry delivered last.
+    pub last_id: StreamId,
+    /// How many entries were added up to `last_id`, where that is known.
+    pub entries_read: Option<u64>,
+    pending: Pel,
+    // By number; a freed place is taken by the next new consumer.
+    consumers: Vec<Option<Consumer>>,
+    // Numbers in the order of names.
+    order: Vec<u32>,
+}
+
+/// A consumer of a group.
+#[derive(Debug)]
+pub struct Consumer {
+    name: Box<[u8]>,
+    number: u32,
+    /// When it was last named by a command, Unix milliseconds.
+    pub seen_ms: u64,
+    /// When it was last given an entry, Unix milliseconds.
+    pub active_ms: Option<u64>,
+    // The ids of its pending entries; the rest is in the group's list.
+    ids: Pel,
+}
+
+/// In a consumer's own list only ids mean anything.
+const NOTHING: Pending = Pending { consumer: 0, delivered_ms: 0, deliveries: 0 };
+
+impl Consumer {
+    /// Its name.
+    pub fn name(&self) -> &[u8] {
+        &self.name
+    }
+
+    /// The group's number for it, which its pending entries carry.
+    pub fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// Number of entries it was given and has not acknowledged.
+    pub fn pending_len(&self) -> u64 {
+        self.ids.len()
+    }
+
+    /// Ids of its pending entries from `id` on, rising.
+    pub fn ids_from<'a>(&'a self, arena: &'a Arena, id: StreamId) -> impl Iterator<Item = StreamId> + 'a {
+        self.ids.iter_from(arena, id).map(|(id, _)| id)
+    }
+}
+
+impl Group {
+    pub(super) fn new(name: &[u8], last_id: StreamId, entries_read: Option<u64>) -> Group {
+        Group {
+            name: name.into(),
+            last_id,
+            entries_read,
+            pending: Pel::new(),
+            consumers: Vec::new(),
+            order: Vec::new(),
+        }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &[u8] {
+        &self.name
+    }
+
+    /// What is pending, by id.
+    pub fn pending(&self) -> &Pel {
+        &self.pending
+    }
+
+    /// Number of consumers.
+    pub fn consumers_len(&self) -> usize {
+        self.order.len()
+    }
+
+    /// The consumers, in the order of names.
+    pub fn consumers(&self) -> impl Iterator<Item = &Consumer> {
+        self.order.iter().filter_map(|&number| self.consumer(number))
+    }
+
+    /// The consumer of this number.
+    pub fn consumer(&self, number: u32) -> Option<&Consumer> {
+        self.consumers.get(number as usize)?.as_ref()
+    }
+
+    /// The consumer of this number, to change.
+    pub fn consumer_mut(&mut self, number: u32) -> Option<&mut Consumer> {
+        self.consumers.get_mut(number as usize)?.as_mut()
+    }
+
+    /// The consumer called `name`. Cost: O(log consumers).
+    pub fn find(&self, name: &[u8]) -> Option<&Consumer> {
+        self.place_of(name).ok().and_then(|at| self.consumer(*self.order.get(at)?))
+    }
+
+    /// The number of the consumer called `name`, which is made when missing, and whether it was.
+    pub fn find_or_create(&mut self, name: &[u8], now_ms: u64) -> (u32, bool) {
+        let at = match self.place_of(name) {
+            Ok(at) => return (self.order.get(at).copied().unwrap_or_default(), false),
+            Err(at) => at,
+        };
+        let free = self.consumers.iter().position(Option::is_none).unwrap_or(self.consumers.len());
+        let number = free as u32;
+        let made = Consumer { name: name.into(), number, seen_ms: now_ms, active_ms: None, ids: Pel::new() };
+        match self.consumers.get_mut(free) {
+            Some(place) => *place = Some(made),
+            None => self.consumers.push(Some(made)),
+        }
+        self.order.insert(at, number);
+        (number, true)
+    }
+
+    /// Removes a consumer and what is pending with it; returns how many entries that was. Cost: O(pending log n).
+    pub fn remove_consumer(&mut self, arena: &mut Arena, name: &[u8]) -> Option<u64> {
+        let at = self.place_of(name).ok()?;
+        let number = self.order.remove(at);
+        let mut consumer = self.consumers.get_mut(number as usize)?.take()?;
+        let count = consumer.ids.len();
+        let ids: Vec<StreamId> = consumer.ids_from(arena, StreamId::MIN).collect();
+        ids.into_iter().for_each(|id| {
+            self.pending.remove(arena, id);
+        });
+        consumer.ids.clear(arena);
+        Some(count)
+    }
+
+    /// Makes an entry pending with `pending.consumer`, whoever had it before.
+    ///
+    /// Errors: no room; nothing is changed.
+    pub fn give(&mut self, arena: &mut Arena, id: StreamId, pending: Pending) -> Result<(), Full> {
+        let before = self.pending.get(arena, id);
+        let moves = before.is_none_or(|before| before.consumer != pending.consumer);
+        if moves && let Some(consumer) = self.consumer_mut(pending.consumer) {
+            consumer.ids.put(arena, id, NOTHING)?;
+        }
+        if let Err(full) = self.pending.put(arena, id, pending) {
+            if moves && let Some(consumer) = self.consumer_mut(pending.consumer) {
+                consumer.ids.remove(arena, id);
+            }
+            return Err(full);
+        }
+        if moves
+            && let Some(before) = before
+            && let Some(consumer) = self.consumer_mut(before.consumer)
+        {
+            consumer.ids.remove(arena, id);
+        }
+        Ok(())
+    }
+
+    /// Makes an entry no longer pending; returns whether it was. Cost: O(log n).
+    pub fn release(&mut self, arena: &mut Arena, id: StreamId) -> bool {
+        let Some(before) = self.pending.remove(arena, id) else { return false };
+        if let Some(consumer) = self.consumer_mut(before.consumer) {
+            consumer.ids.remove(arena, id);
+        }
+        true
+    }
+
+    /// Notes that the entry `id` was delivered for the first time, in a stream of that extent.
+    pub fn advance(&mut self, extent: &Extent, id: StreamId) {
+        if id <= self.last_id {
+            return;
+        }
+        match self.entries_read {
+            Some(read) if !extent.has_gap_from(id) => self.entries_read = Some(read.wrapping_add(1)),
+            _ if extent.added > 0 => self.entries_read = extent.added_up_to(id),
+            _ => {}
+        }
+        self.last_id = id;
+    }
+
+    /// Bytes it takes beside its place in the stream.
+    pub fn bytes(&self) -> usize {
+        let consumers = self.consumers.iter().flatten();
+        let consumers: usize = consumers.map(|consumer| consumer.name.len() + consumer.ids.bytes()).sum();
+        let places = self.consumers.capacity() * size_of::<Option<Consumer>>() + self.order.capacity() * 4;
+        size_of::<Group>() + self.name.len() + self.pending.bytes() + consumers + places
+    }
+
+    /// Gives back up to about `blocks_max` blocks; true when all are.
+    pub(super) fn free_step(&mut self, arena: &mut Arena, blocks_max: usize) -> bool {
+        if !self.pending.free_step(arena, blocks_max) {
+            return false;
+        }
+        while let Some(last) = self.consumers.last_mut() {
+            if let Some(consumer) = last
+                && !consumer.ids.free_step(arena, blocks_max)
+            {
+                return false;
+            }
+            self.consumers.pop();
+        }
+        true
+    }
+
+    pub(super) fn clear(&mut self, arena: &mut Arena) {
+        while !self.free_step(arena, 1 << 16) {}
+    }
+
+    fn place_of(&self, name: &[u8]) -> Result<usize, usize> {
+        self.order.binary_search_by(|&number| self.consumer(number).map_or(&[][..], Consumer::name).cmp(name))
+    }
+}
