@@ -49,8 +49,55 @@ impl<'a> Text<'a> {
         }
     }
 
+    /// The bytes `from..to` of the value, cut to its length. Cost: O(to - from), however long the value is.
+    pub fn range(self, from: usize, to: usize) -> Cow<'a, [u8]> {
+        let to = to.min(self.len());
+        let from = from.min(to);
+        match self {
+            Text::Plain(bytes) => Cow::Borrowed(&bytes[from..to]),
+            Text::Packed(packed, len) => {
+                // eight characters are seven bytes; what is left after the last eight is not packed
+                let (first, whole) = (from / 8, len / 8);
+                let (end, chars) = match to.div_ceil(8) {
+                    last if last <= whole => (last * 7, last.saturating_sub(first) * 8),
+                    _ => (packed.len(), len - first * 8),
+                };
+                let mut out = Vec::with_capacity(chars);
+                ascii7::unpack(&packed[first * 7..end.max(first * 7)], chars, &mut out);
+                out.truncate(to - first * 8);
+                out.drain(..from - first * 8);
+                Cow::Owned(out)
+            }
+        }
+    }
+
     /// Whether the value equals `other`.
     pub fn equals(self, other: &[u8]) -> bool {
         self.len() == other.len() && *self.bytes() == *other
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_range_of_a_packed_text_is_that_of_the_text() {
+        for len in 0..40 {
+            let text: Vec<u8> = (0..len).map(|i| (i * 37 % 128) as u8).collect();
+            let mut packed = vec![0; ascii7::packed_len(len)];
+            ascii7::pack(&text, &mut packed);
+            for from in 0..len + 2 {
+                for to in 0..len + 2 {
+                    let expected = text.get(from.min(len)..to.min(len)).unwrap_or_default();
+                    assert_eq!(
+                        *Text::Packed(&packed, len).range(from, to),
+                        *expected,
+                        "{from}..{to} of {len}"
+                    );
+                    assert_eq!(*Text::Plain(&text).range(from, to), *expected);
+                }
+            }
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use darter_index::Position;
 
-use crate::record::Record;
+use crate::record::{Record, Value};
 use crate::shard::{Key, Shard};
 
 impl Shard {
@@ -16,6 +16,14 @@ impl Shard {
             |handle| hasher.hash(Record { tail: arena.tail(handle) }.key()),
             |handle| emit(Record { tail: arena.tail(handle) }),
         )
+    }
+
+    /// Bytes that the value of a record takes: its text as it is kept, or its collection.
+    pub fn value_bytes(&self, record: Record<'_>) -> usize {
+        match record.value() {
+            Value::Text(bytes) | Value::Packed(bytes, _) => bytes.len(),
+            Value::Object(_, id) => self.objects.get(id).memory_bytes(),
+        }
     }
 
     /// Emits every record of a database, dead ones too.

@@ -15,7 +15,7 @@ pub const SCAN: DataCommand = DataCommand {
         .doc(
             Group::Generic,
             "2.8.0",
-            "cursor [MATCH pattern] [COUNT count] [TYPE type] [ATTR attribute]",
+            "cursor [MATCH pattern] [COUNT count] [TYPE type] [ATTR attribute] [MINMSZ bytes]",
             "Iterates over the keys of the selected database.",
         )
         .cost("O(1) for every call, O(N) for a whole iteration"),
@@ -97,6 +97,8 @@ struct Options<'a> {
     count: u64,
     kind: Wanted,
     attribute: Option<Attribute>,
+    // bytes that the value takes at least
+    bytes_min: usize,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -115,7 +117,8 @@ enum Attribute {
 
 impl<'a> Options<'a> {
     fn parse(args: Args<'a>) -> Result<Options<'a>, Fault> {
-        let mut options = Options { pattern: None, count: 10, kind: Wanted::Any, attribute: None };
+        let mut options =
+            Options { pattern: None, count: 10, kind: Wanted::Any, attribute: None, bytes_min: 0 };
         let mut reader = Reader::new(args, 2);
         while !reader.is_done() {
             if reader.take_with("COUNT", 1) {
@@ -133,6 +136,8 @@ impl<'a> Options<'a> {
                     b"p" => Attribute::Permanent,
                     _ => return Err(Fault::Syntax),
                 });
+            } else if reader.take_with("MINMSZ", 1) {
+                options.bytes_min = usize::try_from(reader.int()?).map_err(|_| Fault::Syntax)?;
             } else {
                 return Err(Fault::Syntax);
             }
@@ -140,7 +145,7 @@ impl<'a> Options<'a> {
         Ok(options)
     }
 
-    fn accepts(&self, record: Record<'_>, now_ms: u64) -> bool {
+    fn accepts(&self, shard: &Shard, record: Record<'_>, now_ms: u64) -> bool {
         let is_kind = match self.kind {
             Wanted::Any => true,
             Wanted::Type(kind) => record.value_type() == kind,
@@ -153,6 +158,7 @@ impl<'a> Options<'a> {
         is_kind
             && has_attribute
             && !record.is_expired(now_ms)
+            && (self.bytes_min == 0 || shard.value_bytes(record) >= self.bytes_min)
             && self.pattern.is_none_or(|pattern| glob::matches(pattern, record.key(), false))
     }
 }
@@ -179,7 +185,7 @@ impl Scanner<'_, '_, '_> {
         loop {
             let next = shard.scan(self.db, at, |record| {
                 self.seen += 1;
-                if self.options.accepts(record, self.now_ms) {
+                if self.options.accepts(shard, record, self.now_ms) {
                     self.found += 1;
                     self.reply.bulk(record.key());
                 }

@@ -207,9 +207,15 @@ fn scan_finds_every_key_once() {
     assert_eq!(scan_all(&mut bed, " TYPE nonsense").len(), 0);
     assert_eq!(scan_all(&mut bed, " ATTR v").len(), 50);
     assert_eq!(scan_all(&mut bed, " ATTR p TYPE string COUNT 500").len(), 3000);
+    bed.run(&format!("SET large {}", "é".repeat(500)));
+    bed.run(&format!("RPUSH longlist {}", "é".repeat(500)));
+    let mut large = scan_all(&mut bed, " MINMSZ 900 COUNT 500");
+    large.sort();
+    assert_eq!(large, ["large", "longlist"]);
     check(
         &mut bed,
         &[
+            ("SCAN 0 MINMSZ -1", "-ERR syntax error"),
             ("SCAN x", "-ERR invalid cursor"),
             ("SCAN 0 COUNT 0", "-ERR syntax error"),
             ("SCAN 0 COUNT x", "-ERR value is not an integer or out of range"),

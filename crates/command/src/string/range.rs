@@ -139,7 +139,7 @@ fn getrange(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<
     let place = ctx.read(args.at(1));
     let text = place.text()?.unwrap_or(Text::Plain(b""));
     match range_of(text.len(), start, end) {
-        Some((from, to)) => reply.bulk(text.bytes().get(from..to).unwrap_or_default()),
+        Some((from, to)) => reply.bulk(&text.range(from, to)),
         None => reply.bulk(b""),
     }
     Ok(())
