@@ -95,7 +95,7 @@ impl Core {
     pub fn is_over_memory(&self) -> bool {
         use std::sync::atomic::Ordering::Relaxed;
         // A process without a key uses some memory too.
-        self.live.maxmemory > 0 && self.shared.memory_bytes.load(Relaxed) >= self.live.maxmemory
+        self.live.maxmemory > 0 && self.shared.memory_bytes.load(Relaxed).max(1) >= self.live.maxmemory
     }
 
     /// Microseconds since the server started.

@@ -436,6 +436,11 @@ impl<'a> Keyed<'a> {
         self.shard.next_cas()
     }
 
+    /// Reports an event of a change that has been counted under another key (the source of a move).
+    pub fn told(&mut self, event: Event) {
+        self.shard.changes.push_uncounted(self.db, self.key.bytes, event);
+    }
+
     /// Reports that `event` happened to the key.
     #[inline]
     pub fn changed(&mut self, event: Event) {

@@ -98,9 +98,9 @@ fn bitpos(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()
     if args.len() > 6 {
         return Err(Fault::Syntax);
     }
+    let in_bits = unit(args.get(5))?;
     let start = args.get(3).map_or(Ok(0), reader::int)?;
     let end = args.get(4).map(reader::int).transpose()?;
-    let in_bits = unit(args.get(5))?;
     let Some(text) = ctx.read_text(args.at(1))? else {
         reply.int(if wanted { -1 } else { 0 });
         return Ok(());

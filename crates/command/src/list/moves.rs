@@ -74,7 +74,7 @@ pub(super) fn transfer(
     place.changed(push_event(to));
     let mut place = ctx.at(source);
     let popped = place.edit::<List, _>(|list, arena, _| list.pop(arena, from, |_| {}))?;
-    place.changed(pop_event(from));
+    place.told(pop_event(from));
     if popped.is_some_and(|popped| popped.is_gone) {
         place.changed(Event::DEL);
     }
@@ -99,7 +99,7 @@ fn rotate(
         edited.result?;
     }
     place.changed(push_event(to));
-    place.changed(pop_event(from));
+    place.told(pop_event(from));
     reply.bulk(&element);
     Ok(true)
 }
