@@ -122,11 +122,12 @@ fn optional(alternatives: Vec<Vec<Arg>>, current: &mut Vec<Arg>) {
     if let [again] = &alternatives[..]
         && repeats(again, current)
     {
+        let has_word = again.first().is_some_and(|arg| arg.token.is_some());
         let group = current.split_off(current.len().saturating_sub(again.len()));
         let mut group = if again.len() == 1 { group } else { vec![block(group)] };
         for arg in &mut group {
             arg.is_multiple = true;
-            arg.repeats_token = arg.token.is_some();
+            arg.repeats_token = arg.token.is_some() && has_word;
         }
         current.append(&mut group);
         return;
@@ -146,7 +147,9 @@ fn optional(alternatives: Vec<Vec<Arg>>, current: &mut Vec<Arg>) {
 /// Whether `again` is `a b ...` after an `a b`.
 fn repeats(again: &[Arg], current: &[Arg]) -> bool {
     let Some(start) = current.len().checked_sub(again.len()) else { return false };
-    let same = |(a, b): (&Arg, &Arg)| a.name == b.name && a.kind == b.kind && a.token == b.token;
+    // `ID id [id ...]` repeats the argument without its word
+    let is_bare = again.len() == 1 && again[0].token.is_none();
+    let same = |(a, b): (&Arg, &Arg)| a.name == b.name && a.kind == b.kind && (is_bare || a.token == b.token);
     again.last().is_some_and(|last| last.is_multiple) && again.iter().zip(&current[start..]).all(same)
 }
 
@@ -176,7 +179,10 @@ fn one_of(mut alternatives: Vec<Vec<Arg>>) -> One {
 
 /// All of `args` in order; a leading word becomes the word of the block.
 fn block(mut args: Vec<Arg>) -> Arg {
-    let leads = args.len() > 1 && args.first().is_some_and(|arg| arg.token.is_some() && !arg.is_optional);
+    let is_plain = |arg: &Arg| !arg.is_optional && !matches!(arg.kind, Kind::OneOf | Kind::PureToken);
+    let leads = args.len() > 1
+        && args.first().is_some_and(|arg| arg.token.is_some() && !arg.is_optional)
+        && args.iter().skip(1).all(is_plain);
     let token = if leads { args[0].token.take() } else { None };
     if args.first().is_some_and(|arg| arg.kind == Kind::PureToken && arg.token.is_none()) {
         args.remove(0);
@@ -214,13 +220,13 @@ fn kind_of(name: &str) -> Kind {
     match name {
         "pattern" => Kind::Pattern,
         "score" | "longitude" | "latitude" | "radius" | "width" | "height" | "weight" => Kind::Double,
-        "key" | "source" | "destination" | "newkey" | "dest" | "destkey" | "destination-key" | "key1"
-        | "key2" => Kind::Key,
+        "key" | "source" | "destination" | "newkey" | "sourcekey" | "dest" | "destkey"
+        | "destination-key" | "key1" | "key2" => Kind::Key,
         "count" | "seconds" | "milliseconds" | "index" | "start" | "stop" | "end" | "offset" | "numkeys"
         | "cursor" | "db" | "destination-db" | "increment" | "decrement" | "timeout" | "len" | "bit"
         | "numfields" | "numreplicas" | "port" | "rank" | "num-matches" | "maxlen" | "limit"
         | "min-match-len" | "index1" | "index2" | "minutes" | "numlocal" | "client-id" | "ms"
-        | "min-idle-time" => Kind::Integer,
+        | "min-idle-time" | "ttl" | "frequency" | "version" | "protover" => Kind::Integer,
         _ if name.starts_with("unix-time") => Kind::UnixTime,
         _ => Kind::String,
     }
@@ -259,6 +265,9 @@ mod tests {
             ("<LEFT | RIGHT> count", ":oneof(LEFT RIGHT) :integer"),
             ("[LIMIT offset count]", "LIMIT:block(:integer :integer)?"),
             ("[GET pattern [GET pattern ...]]", "GET:pattern?*"),
+            ("[ID id [id ...]]", "ID:string?*"),
+            ("[COUNT count [ANY]]", ":block(COUNT:integer ANY?)?"),
+            ("host port | NO ONE", ":oneof(:block(:string :integer) :block(NO ONE))"),
             ("threshold [LIMIT count]", ":string LIMIT:integer?"),
             ("<\"*\" | id> field value [field value ...]", ":oneof(* :string) :block(:string :string)*"),
             ("a | b", ":oneof(:string :string)"),

@@ -50,7 +50,6 @@ const FORMS: &[Weighted] = &[
     ),
     (1, "MODULE ( LIST | NONSENSE )"),
     (1, "ROLE"),
-    (1, "REPLICAOF NO ONE"),
     (1, "LATENCY ( LATEST | RESET | HISTORY x | NONSENSE )"),
     (1, "DEBUG ( SLEEP 0 | NONSENSE )"),
     (1, "DBSIZE"),
