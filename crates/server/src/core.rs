@@ -7,6 +7,7 @@ use darter_command::Env;
 
 use crate::config::{Live, Policy, Watch};
 use crate::pubsub::Subscribers;
+use crate::script_run::Interpreter;
 use crate::shared::Shared;
 use crate::stats::ThreadStats;
 
@@ -36,6 +37,8 @@ pub struct Core {
     pub has_postponed: bool,
     /// Who of this thread's connections is subscribed to what.
     pub subscribers: Subscribers,
+    /// Its Lua.
+    pub lua: Interpreter,
 }
 
 impl Core {
@@ -56,6 +59,7 @@ impl Core {
             writer: 0,
             has_postponed: false,
             subscribers: Subscribers::default(),
+            lua: Interpreter::default(),
         };
         core.refresh();
         core

@@ -12,6 +12,7 @@ use crate::core::Core;
 use crate::exec::{self, Call, Ran};
 use crate::gated;
 use crate::registry::{Entry, Run};
+use crate::script_run;
 use crate::session::Session;
 
 /// The body of a command about the connection or the server.
@@ -124,6 +125,7 @@ fn run(
         Run::Data(_) => exec::run_multi(core, call, entry, args),
         Run::Server(body) => run_server(core, call, card, entry, body, args),
         Run::Txn(body) => body(core, call, card, args),
+        Run::Script(way) => script_run::start(core, call, card, entry, way, args),
     }
 }
 

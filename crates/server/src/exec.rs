@@ -211,7 +211,7 @@ pub fn run_job(core: &mut Core, grant: &mut Shards, job: &mut Job) {
             pass_changes(core, grant);
         }
         Body::Listen => grant.iter_mut().for_each(|part| pubsub::settle(core, part)),
-        Body::Exec(_) | Body::Watch(_) | Body::Unwatch => {}
+        Body::Exec(_) | Body::Script { .. } | Body::Watch(_) | Body::Unwatch => {}
     }
 }
 

@@ -28,6 +28,13 @@ pub enum Body {
     },
     /// The body of an EXEC; runs at home, where the connection is.
     Exec(Vec<Queued>),
+    /// A script; runs at home.
+    Script {
+        /// By which command.
+        entry: &'static Entry,
+        /// With which arguments.
+        args: OwnedArgs,
+    },
     /// WATCH of these keys; runs at home.
     Watch(OwnedArgs),
     /// The end of all watches; runs at home.

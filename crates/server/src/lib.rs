@@ -23,6 +23,8 @@ pub mod pubsub;
 pub mod redact;
 pub mod registry;
 pub mod report;
+pub mod script_run;
+pub mod scripts;
 pub mod session;
 pub mod shared;
 pub mod slowlog;

@@ -20,6 +20,7 @@ use crate::exec::{self, Call, Ran};
 use crate::job::{BUDGET, Body, Shards};
 use crate::monitor;
 use crate::registry::Run;
+use crate::script_run;
 use crate::session::{Gate, Multi, Queued, Session};
 use crate::tracking::{self, Tracker};
 
@@ -157,13 +158,17 @@ fn run_or_post(core: &mut Core, call: Call<'_>, card: &ClientCard, body: Body) -
     Ran::Done
 }
 
-fn locks_of(core: &Core, session: &Session, body: &Body) -> LockSet {
-    let router = &core.shared.router;
+fn locks_of(core: &mut Core, session: &Session, body: &Body) -> LockSet {
+    let shared = core.shared;
+    let router = &shared.router;
     let mut set = LockSet::new();
     match body {
         Body::Exec(queued) => {
             for q in queued {
-                exec::add_locks(&q.entry.spec, q.args.args(), router, &mut set);
+                match q.entry.run {
+                    Run::Script(way) => script_run::add_locks(core, q.entry, way, q.args.args(), &mut set),
+                    _ => exec::add_locks(&q.entry.spec, q.args.args(), router, &mut set),
+                }
             }
         }
         Body::Watch(args) => {
@@ -171,7 +176,7 @@ fn locks_of(core: &Core, session: &Session, body: &Body) -> LockSet {
                 set.add(router.shard_of(router.key(key).hash));
             }
         }
-        Body::Unwatch | Body::One { .. } | Body::Serve(_) | Body::Listen => {}
+        Body::Unwatch | Body::One { .. } | Body::Script { .. } | Body::Serve(_) | Body::Listen => {}
     }
     if !matches!(body, Body::Watch(_)) {
         for (_, key) in &session.watched {
@@ -206,6 +211,12 @@ pub fn run_held(
         }
         Body::Unwatch => {
             end_watches(core, session, grant);
+        }
+        Body::Script { entry, args } => {
+            core.writer = session.id;
+            let mut reply = Reply::new(out, session.resp3);
+            script_run::run_held(core, session, card, grant, entry, args.args(), &mut reply);
+            session.send_own_messages(out);
         }
         Body::One { .. } | Body::Serve(_) | Body::Listen => {}
     }
@@ -281,6 +292,10 @@ fn run_queued(
                 run(&mut ctx, args, &mut reply)
             }
             Run::Server(run) => run(&mut Caller { core, session, card, may_wait: false }, args, &mut reply),
+            Run::Script(_) => {
+                script_run::run_held(core, session, card, grant, entry, args, &mut reply);
+                Ok(())
+            }
             // UNWATCH is the only one that can be queued; EXEC has ended the watches already.
             Run::Txn(_) => {
                 reply.ok();

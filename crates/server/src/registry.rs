@@ -9,6 +9,7 @@ use darter_command::{FAMILIES, Flags, Keys, Reach, Spec};
 use crate::commands;
 use crate::dispatch::ServerRun;
 use crate::multi::{self, TxnRun};
+use crate::script_run::{self, Way};
 
 /// A command's body.
 #[derive(Clone, Copy)]
@@ -19,6 +20,8 @@ pub enum Run {
     Server(ServerRun),
     /// Begins or ends a transaction: takes the shards itself.
     Txn(TxnRun),
+    /// Runs a script: takes the shards itself, or finds them held by EXEC.
+    Script(Way),
 }
 
 /// A command or subcommand.
@@ -158,6 +161,7 @@ impl Registry {
             rows.extend(family.iter().map(|c| (c.spec, Run::Server(c.run))));
         }
         rows.extend(multi::FAMILY.iter().map(|(spec, run)| (*spec, Run::Txn(*run))));
+        rows.extend(script_run::FAMILY.iter().map(|(spec, way)| (*spec, Run::Script(*way))));
         let mut registry = Registry {
             by_word: vec![None; TABLE_LEN],
             long_names: HashMap::new(),

@@ -19,6 +19,7 @@ use crate::monitor::Monitors;
 use crate::pause::Pause;
 use crate::pubsub::{Directory, Message};
 use crate::registry::Registry;
+use crate::scripts::Scripts;
 use crate::stats::ThreadStats;
 use crate::tracking::{Invalidation, Table};
 
@@ -202,6 +203,8 @@ pub struct Shared {
     pub startup_bytes: AtomicU64,
     /// The port actually listened on.
     pub port: AtomicU32,
+    /// All scripts.
+    pub scripts: Scripts,
 }
 
 impl Shared {

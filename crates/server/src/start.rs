@@ -23,6 +23,7 @@ use crate::monitor::Monitors;
 use crate::pause::Pause;
 use crate::pubsub::Directory;
 use crate::registry::Registry;
+use crate::scripts::Scripts;
 use crate::shared::{Mail, ShardCard, Shared};
 use crate::slowlog::SlowLog;
 use crate::stats::ThreadStats;
@@ -188,6 +189,7 @@ pub fn build(settings: Arc<Settings>, live: &Live, threads: usize) -> io::Result
         history: Mutex::default(),
         startup_bytes: AtomicU64::new(0),
         port: AtomicU32::new(0),
+        scripts: Scripts::default(),
     })))
 }
 

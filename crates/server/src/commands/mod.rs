@@ -14,6 +14,7 @@ pub mod memory;
 pub mod monitor;
 pub mod populate;
 pub mod pubsub;
+pub mod scripting;
 pub mod slowlog;
 
 use darter_command::spec::Group;
@@ -36,6 +37,7 @@ pub const FAMILIES: &[&[ServerCommand]] = &[
     pubsub::FAMILY,
     command::FAMILY,
     config::FAMILY,
+    scripting::FAMILY,
     slowlog::FAMILY,
     info::FAMILY,
     admin::FAMILY,

@@ -1,0 +1,163 @@
+use darter_wire::{Args, OwnedArgs, Reply};
+
+use super::Engine;
+use crate::host::Host;
+use crate::script::Script;
+
+/// Answers with its words, or with what the command asks for.
+struct Echo;
+
+impl Host for Echo {
+    fn call(&mut self, args: Args<'_>, resp3: bool, out: &mut Vec<u8>) {
+        let mut reply = Reply::new(out, resp3);
+        match args.at(0) {
+            b"fail" => reply.error("WRONGTYPE no"),
+            b"status" => reply.status("FINE"),
+            b"null" => reply.null(),
+            b"double" => reply.double(1.5),
+            b"int" => reply.int(7),
+            _ => {
+                reply.array(args.len());
+                args.iter().for_each(|arg| reply.bulk(arg));
+            }
+        }
+    }
+}
+
+fn run_on(engine: &mut Engine, source: &str, resp3: bool) -> String {
+    let mut out = Vec::new();
+    let keys = OwnedArgs::from_slices(&[b"k1", b"k2"]);
+    let argv = OwnedArgs::from_slices(&[b"a1"]);
+    let script = match Script::new(source.as_bytes()) {
+        Ok(script) => script,
+        Err(line) => return line,
+    };
+    match engine.run(&mut Echo, &script, keys.args(), argv.args(), &mut Reply::new(&mut out, resp3)) {
+        Ok(()) => String::from_utf8_lossy(&out).replace("\r\n", "|"),
+        Err(line) => format!("-{}", String::from_utf8_lossy(&line)),
+    }
+}
+
+fn run(source: &str) -> String {
+    run_on(&mut Engine::new().expect("a state"), source, false)
+}
+
+#[test]
+fn values_become_replies() {
+    for (source, expected) in [
+        ("return 3.99", ":3|"),
+        ("return 'x'", "$1|x|"),
+        ("return true", ":1|"),
+        ("return false", "$-1|"),
+        ("return", "$-1|"),
+        ("return {1,2,nil,4}", "*2|:1|:2|"),
+        ("return {ok='fine'}", "+fine|"),
+        ("return {err='My Err'}", "-My Err|"),
+        ("return {double=3.5}", "$3|3.5|"),
+        ("return redis.status_reply('A')", "+A|"),
+        ("return redis.error_reply('MY_ERR custom')", "-MY_ERR custom|"),
+        ("return redis.error_reply('short')", "-ERR short|"),
+        ("return KEYS[2] .. ARGV[1]", "$4|k2a1|"),
+        ("return redis.sha1hex('')", "$40|da39a3ee5e6b4b0d3255bfef95601890afd80709|"),
+    ] {
+        assert_eq!(run(source), expected, "{source}");
+    }
+}
+
+#[test]
+fn replies_become_values() {
+    for (source, expected) in [
+        ("return redis.call('a', 1, 2.5, 'x')", "*4|$1|a|$1|1|$3|2.5|$1|x|"),
+        ("return redis.call('status').ok", "$4|FINE|"),
+        ("return redis.call('null') == false", ":1|"),
+        ("redis.setresp(3) return redis.call('null') == nil", ":1|"),
+        ("redis.setresp(3) return redis.call('double').double * 2", ":3|"),
+        ("return redis.call('int') + 1", ":8|"),
+        ("return redis.pcall('fail').err", "$12|WRONGTYPE no|"),
+        ("return server.call('int')", ":7|"),
+    ] {
+        assert_eq!(run(source), expected, "{source}");
+    }
+}
+
+#[test]
+fn failures_say_where() {
+    let failed = run("local x = 1\nreturn redis.call('fail')");
+    assert!(
+        failed.starts_with("-WRONGTYPE no script: ") && failed.ends_with(", on @user_script:2."),
+        "{failed}"
+    );
+    let failed = run("return nosuch");
+    let expected =
+        "-ERR user_script:1: Script attempted to access nonexistent global variable 'nosuch' script: ";
+    assert!(failed.starts_with(expected) && failed.ends_with(", on @user_script:1."), "{failed}");
+    assert!(run("return (").starts_with("-ERR Error compiling script (new function): user_script:1:"));
+    assert!(run("error('boom')").starts_with("-ERR user_script:1: boom script: "));
+    assert!(run("return redis.sha1hex()").starts_with("-ERR wrong number of arguments script: "));
+    assert!(run("return redis.call()").starts_with("-ERR Please specify at least one argument"));
+    assert!(run("return redis.call({})").starts_with("-ERR Lua redis lib command arguments must be"));
+}
+
+#[test]
+fn nothing_can_be_changed_or_reached() {
+    for source in [
+        "x = 1",
+        "_G.x = 1",
+        "rawset(_G, 'x', 1)",
+        "setmetatable(_G, {})",
+        "getmetatable(_G).__index = 1",
+        "redis.call = 1",
+        "string.format = 1",
+        "getmetatable('').__index = 1",
+        "getmetatable('').__index.upper = 1",
+        "KEYS = 1",
+    ] {
+        assert!(run(source).contains("Attempt to modify a readonly table"), "{source}: {}", run(source));
+    }
+    for name in [
+        "print", "dofile", "loadfile", "require", "io", "debug", "getfenv", "setfenv", "newproxy", "package",
+        "module",
+    ] {
+        assert!(run(&format!("return {name}")).contains("nonexistent global variable"), "{name}");
+    }
+    assert!(run("return os.execute('true')").starts_with('-'));
+    assert_eq!(run("return {loadstring(string.dump(function() end))}"), "*0|");
+    assert_eq!(run("return ('x'):upper()"), "$1|X|");
+    assert!(run("return loadstring('y = 1')()").contains("readonly"));
+}
+
+#[test]
+fn nothing_is_left_for_the_next_run() {
+    let mut engine = Engine::new().expect("a state");
+    let first = run_on(&mut engine, "return tostring(math.random())", false);
+    let source = "ARGV[1] = 'x'; KEYS.z = 1; table.insert(_G, 9); return tostring(math.random())";
+    assert_eq!(run_on(&mut engine, source, false), first);
+    assert_eq!(run_on(&mut engine, "return {ARGV[1], KEYS.z}", false), "*1|$2|a1|");
+}
+
+#[test]
+fn memory_and_depth_have_limits() {
+    let mut engine = Engine::new().expect("a state");
+    let line = run_on(&mut engine, "local t = {} for i=1,1e9 do t[i] = string.rep('x', 1e6) .. i end", false);
+    assert!(line.contains("not enough memory"), "{line}");
+    assert_eq!(run_on(&mut engine, "return 1", false), ":1|");
+    let endless = run_on(&mut engine, "local a = {} a[1] = a return a", false);
+    assert!(endless.contains("reached lua stack limit"));
+}
+
+#[test]
+fn maps_and_sets_follow_the_clients_protocol() {
+    let mut engine = Engine::new().expect("a state");
+    for (source, expected) in [
+        ("return {map={a=1}}", "%1|$1|a|:1|"),
+        ("return {set={a=true}}", "~1|$1|a|"),
+        ("return {double=1.5}", ",1.5|"),
+        ("redis.setresp(3) return true", "#t|"),
+        ("return true", ":1|"),
+        ("return false", "_|"),
+        ("return {big_number='123'}", "(123|"),
+        ("return {verbatim_string={format='txt', string='hi'}}", "=6|txt:hi|"),
+    ] {
+        assert_eq!(run_on(&mut engine, source, true), expected, "{source}");
+    }
+}

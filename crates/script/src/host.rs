@@ -1,0 +1,9 @@
+//! What a script may ask of the server.
+
+use darter_wire::Args;
+
+/// Runs the commands of a script.
+pub trait Host {
+    /// Runs one command and writes its reply, an error included, to `out`; in RESP3 when `resp3`.
+    fn call(&mut self, args: Args<'_>, resp3: bool, out: &mut Vec<u8>);
+}

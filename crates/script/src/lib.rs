@@ -1,0 +1,17 @@
+//! Lua scripts behind a narrow trait: the state and its sandbox, and the way of values between Lua and replies.
+//!
+//! Called by the server, which keeps one [`Engine`] a thread and lends it a [`Host`] for the length of a run. Nothing
+//! in here knows shards, sockets or threads, and no script reaches files, processes or another script's variables.
+#![forbid(unsafe_code)]
+
+pub mod engine;
+pub mod host;
+mod library;
+mod random;
+mod reply;
+pub mod script;
+pub mod sha1;
+
+pub use engine::Engine;
+pub use host::Host;
+pub use script::Script;

@@ -1,0 +1,157 @@
+-- The world a script sees: views of the libraries that cannot be changed, and the `redis` table.
+-- `redis.call` and `redis.pcall` are set anew for each run; `native` holds functions in Rust.
+local native = ...
+local setmetatable, getmetatable, rawset = setmetatable, getmetatable, rawset
+local error, type, tostring, pairs, pcall, xpcall = error, type, tostring, pairs, pcall, xpcall
+local loadstring, byte, concat, collect = loadstring, string.byte, table.concat, collectgarbage
+local READONLY = "Attempt to modify a readonly table"
+local views = setmetatable({}, { __mode = "k" })
+
+local function refuse()
+    error(READONLY, 2)
+end
+
+local locked = {}
+setmetatable(locked, { __newindex = refuse, __metatable = locked })
+views[locked] = true
+
+local function view_of(table)
+    local view = setmetatable({}, { __index = table, __newindex = refuse, __metatable = locked })
+    views[view] = true
+    return view
+end
+
+-- What Rust raised becomes what a script expects: a table with `err`, or a text.
+local cause_of = native.cause
+
+local function mend(fine, cause, ...)
+    if not fine and type(cause) == "userdata" then
+        return false, cause_of(cause)
+    end
+    return fine, cause, ...
+end
+
+local redis = {}
+for name, body in pairs(native.redis) do
+    redis[name] = body
+end
+for name, value in pairs(native.constants) do
+    redis[name] = value
+end
+
+function redis.set_repl() end
+function redis.breakpoint()
+    return false
+end
+function redis.replicate_commands()
+    return true
+end
+
+local base = {}
+for _, name in pairs({
+    "assert", "error", "gcinfo", "getmetatable", "ipairs", "next", "pairs", "rawequal", "rawget", "select",
+    "tonumber", "tostring", "type", "unpack", "_VERSION",
+}) do
+    base[name] = _G[name]
+end
+
+function base.pcall(...)
+    return mend(pcall(...))
+end
+
+function base.xpcall(body, handler)
+    return mend(xpcall(body, function(cause)
+        if type(cause) == "userdata" then
+            cause = cause_of(cause)
+        end
+        return handler(cause)
+    end))
+end
+
+function base.setmetatable(table, meta)
+    if views[table] then
+        error(READONLY, 2)
+    end
+    return setmetatable(table, meta)
+end
+
+function base.rawset(table, key, value)
+    if views[table] then
+        error(READONLY, 2)
+    end
+    return rawset(table, key, value)
+end
+
+-- Compiled code is never loaded: the machine trusts it.
+function base.loadstring(text, name)
+    if type(text) == "string" and byte(text, 1) == 27 then
+        return nil, "attempt to load chunk with wrong mode"
+    end
+    return loadstring(text, name)
+end
+
+function base.load(reader, name)
+    local pieces = {}
+    while true do
+        local piece = reader()
+        if piece == nil or piece == "" then
+            break
+        end
+        pieces[#pieces + 1] = piece
+    end
+    return base.loadstring(concat(pieces), name or "=(load)")
+end
+
+function base.collectgarbage(what)
+    if what == nil or what == "collect" or what == "count" or what == "step" then
+        return collect(what)
+    end
+    return 0
+end
+
+math.random, math.randomseed = native.random, native.randomseed
+local resume = coroutine.resume
+function coroutine.resume(...)
+    return mend(resume(...))
+end
+for _, name in pairs({ "string", "table", "math", "coroutine" }) do
+    base[name] = view_of(_G[name])
+end
+for name, library in pairs(native.libraries) do
+    base[name] = view_of(library)
+end
+base.os = view_of({ clock = os.clock })
+base.redis = view_of(redis)
+base.server = base.redis
+local text_meta = getmetatable("")
+text_meta.__index = base.string
+text_meta.__metatable = view_of({ __index = base.string })
+
+setmetatable(base, {
+    __index = function(_, name)
+        error("Script attempted to access nonexistent global variable '" .. tostring(name) .. "'", 2)
+    end,
+})
+local globals = view_of(base)
+base._G = globals
+
+local function explain(cause)
+    if type(cause) == "userdata" then
+        cause = cause_of(cause)
+    end
+    if type(cause) ~= "table" then
+        cause = { err = "ERR " .. tostring(cause) }
+    end
+    local source, line = native.place()
+    if line and not views[cause] then
+        rawset(cause, "source", source)
+        rawset(cause, "line", line)
+    end
+    return cause
+end
+
+local function run(body)
+    return xpcall(body, explain)
+end
+
+return globals, base, redis, run

@@ -1,0 +1,89 @@
+//! A script's text, its name and what its first line says of it.
+
+use crate::sha1;
+
+/// What a script declares in its first line.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ScriptFlags {
+    /// It has such a line at all.
+    pub is_declared: bool,
+    /// It never writes.
+    pub no_writes: bool,
+    /// It may run when memory is full.
+    pub allow_oom: bool,
+}
+
+/// A script's text under its name.
+#[derive(Clone, Debug)]
+pub struct Script {
+    /// SHA-1 of the text, forty hexadecimal digits in lower case.
+    pub sha: [u8; 40],
+    /// The text as it was given.
+    pub source: Box<[u8]>,
+    /// What its first line says.
+    pub flags: ScriptFlags,
+}
+
+impl Script {
+    /// Reads a script's first line. Errors: the error line for the client. Cost: O(bytes).
+    pub fn new(source: &[u8]) -> Result<Script, String> {
+        let mut flags = ScriptFlags::default();
+        if source.starts_with(b"#!") {
+            let end = source.iter().position(|&byte| byte == b'\n').ok_or("ERR Invalid script shebang")?;
+            flags = read_shebang(&String::from_utf8_lossy(&source[..end]))?;
+        }
+        Ok(Script { sha: sha1::hex(source), source: source.into(), flags })
+    }
+
+    /// The text that Lua is to read: without the first line's words, with its line end.
+    pub fn code(&self) -> &[u8] {
+        if !self.flags.is_declared {
+            return &self.source;
+        }
+        let end = self.source.iter().position(|&byte| byte == b'\n').unwrap_or(self.source.len());
+        &self.source[end..]
+    }
+}
+
+fn read_shebang(line: &str) -> Result<ScriptFlags, String> {
+    let mut flags = ScriptFlags { is_declared: true, ..ScriptFlags::default() };
+    let mut words = line.split_ascii_whitespace();
+    let engine = words.next().unwrap_or_default();
+    if engine != "#!lua" {
+        return Err(format!("ERR Unexpected engine in script shebang: {engine}"));
+    }
+    for word in words {
+        let list =
+            word.strip_prefix("flags=").ok_or_else(|| format!("ERR Unknown lua shebang option: {word}"))?;
+        for flag in list.split(',').filter(|flag| !flag.is_empty()) {
+            match flag {
+                "no-writes" => flags.no_writes = true,
+                "allow-oom" => flags.allow_oom = true,
+                "allow-stale" | "no-cluster" | "allow-cross-slot-keys" => {}
+                other => return Err(format!("ERR Unexpected flag in script shebang: {other}")),
+            }
+        }
+    }
+    Ok(flags)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_line_is_read_and_its_end_kept() {
+        let script = Script::new(b"#!lua flags=no-writes,allow-oom\nreturn 1").expect("a good first line");
+        assert!(script.flags.no_writes && script.flags.allow_oom);
+        assert_eq!(script.code(), b"\nreturn 1");
+        assert_eq!(Script::new(b"return 1").map(|s| s.flags), Ok(ScriptFlags::default()));
+        for (text, error) in [
+            ("#!lua", "ERR Invalid script shebang"),
+            ("#!js\n", "ERR Unexpected engine in script shebang: #!js"),
+            ("#!lua name=x\n", "ERR Unknown lua shebang option: name=x"),
+            ("#!lua flags=bad\n", "ERR Unexpected flag in script shebang: bad"),
+        ] {
+            assert_eq!(Script::new(text.as_bytes()).map(|_| ()), Err(error.to_owned()), "{text}");
+        }
+    }
+}

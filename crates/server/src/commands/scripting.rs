@@ -1,0 +1,101 @@
+//! SCRIPT: the scripts the server knows.
+
+use darter_base::ascii::eq_ignore_case;
+use darter_command::spec::Group;
+use darter_command::{Fault, Flags, Spec};
+use darter_wire::{Args, Reply};
+
+use super::{ServerCommand, row};
+use crate::dispatch::Caller;
+use crate::script_run;
+
+/// The family's commands.
+pub const FAMILY: &[ServerCommand] = &[
+    row(
+        Spec::other("script", -2).doc(
+            Group::Scripting,
+            "2.6.0",
+            "",
+            "A container for Lua scripts management commands.",
+        ),
+        super::no_subcommand,
+    ),
+    row(
+        script("script|load", 3, "2.6.0", "script", "Loads a script, to be called by its SHA1 digest.")
+            .flag(Flags::STALE)
+            .cost("O(N) with N being the length in bytes of the script body."),
+        load,
+    ),
+    row(
+        script("script|exists", -3, "2.6.0", "sha1 [sha1 ...]", "Tells which scripts are known.")
+            .cost("O(N) with N being the number of scripts to check."),
+        exists,
+    ),
+    row(
+        script("script|flush", -2, "2.6.0", "[ASYNC | SYNC]", "Forgets all scripts.")
+            .cost("O(N) with N being the number of scripts in cache"),
+        flush,
+    ),
+    row(script("script|show", 3, "8.0.0", "sha1", "Returns the text of a script."), show),
+    row(super::help_row("script|help", "5.0.0"), help),
+];
+
+const fn script(
+    name: &'static str,
+    arity: i16,
+    since: &'static str,
+    syntax: &'static str,
+    summary: &'static str,
+) -> Spec {
+    Spec::other(name, arity).flag(Flags::NOSCRIPT).doc(Group::Scripting, since, syntax, summary)
+}
+
+fn load(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let cached = script_run::learn(caller.core, args.at(2), false)?;
+    reply.bulk(&cached.script.sha);
+    Ok(())
+}
+
+fn exists(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let names = args.tail(2);
+    reply.array(names.len());
+    for name in names.iter() {
+        reply.int(i64::from(caller.core.shared.scripts.find(name).is_some()));
+    }
+    Ok(())
+}
+
+fn flush(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    const MODES: Fault = Fault::text("ERR SCRIPT FLUSH only support SYNC|ASYNC option");
+    let is_mode = |word: &[u8]| eq_ignore_case(word, b"sync") || eq_ignore_case(word, b"async");
+    match args.len() {
+        2 => {}
+        3 if is_mode(args.at(2)) => {}
+        _ => return Err(MODES),
+    }
+    caller.core.shared.scripts.flush();
+    reply.ok();
+    Ok(())
+}
+
+fn show(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    const UNKNOWN: Fault = Fault::text("NOSCRIPT No matching script. Please use EVAL.");
+    let cached = caller.core.shared.scripts.find(args.at(2)).ok_or(UNKNOWN)?;
+    reply.bulk(&cached.script.source);
+    Ok(())
+}
+
+fn help(_: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    const LINES: &[&str] = &[
+        "EXISTS <sha1> [<sha1> ...]",
+        "    Return information about the existence of the scripts in the script cache.",
+        "FLUSH [ASYNC|SYNC]",
+        "    Flush the Lua scripts cache. Very dangerous on replicas.",
+        "LOAD <script>",
+        "    Load a script into the scripts cache without executing it.",
+        "SHOW <sha1>",
+        "    Show the text of a script in the scripts cache.",
+    ];
+    super::help(reply, "SCRIPT", LINES);
+    Ok(())
+}

@@ -1,0 +1,316 @@
+//! EVAL and its kin: a script takes its shards as EXEC does, then runs as one on its connection's thread.
+//!
+//! A script whose source shows that it touches only declared keys takes their shards; any other takes them all, so
+//! that no key can turn up whose shard is not held, no run has to begin again, and none waits while it holds.
+
+use std::sync::Arc;
+
+use darter_base::number;
+use darter_command::spec::{Group, Keys};
+use darter_command::{Ctx, Fault, Flags, Spec};
+use darter_latch::{Grant, acquire, drive};
+use darter_script::{Engine, Host, Script};
+use darter_txn::LockSet;
+use darter_wire::{Args, Reply};
+
+use crate::clients::ClientCard;
+use crate::core::Core;
+use crate::dispatch::{self, Caller};
+use crate::exec::{self, Call, Ran};
+use crate::job::{BUDGET, Body, Shards};
+use crate::registry::{Entry, Run};
+use crate::scripts::Cached;
+use crate::session::Session;
+use crate::tracking::{self, Tracker};
+
+/// How a script is named, and whether it may write.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Way {
+    by_sha: bool,
+    may_write: bool,
+}
+
+const KEYS: Keys = Keys::Count { at: 2, dest: 0 };
+const BASE: Flags = Flags::NOSCRIPT
+    .with(Flags::STALE)
+    .with(Flags::SKIP_MONITOR)
+    .with(Flags::NO_MANDATORY_KEYS)
+    .with(Flags::MOVABLEKEYS);
+const WRITER: Flags = BASE.with(Flags::MAY_REPLICATE);
+const READER: Flags = BASE.with(Flags::READONLY);
+const COST: &str = "Depends on the script that is executed.";
+
+const fn eval(name: &'static str, flags: Flags, since: &'static str, syntax: &'static str) -> Spec {
+    Spec { keys: KEYS, ..Spec::other(name, -3) }
+        .flag(flags)
+        .doc(Group::Scripting, since, syntax, "Runs a Lua script as one command.")
+        .cost(COST)
+}
+
+const BY_TEXT: &str = "script numkeys [key [key ...]] [arg [arg ...]]";
+const BY_SHA: &str = "sha1 numkeys [key [key ...]] [arg [arg ...]]";
+
+/// The commands that run scripts.
+pub const FAMILY: &[(Spec, Way)] = &[
+    (eval("eval", WRITER, "2.6.0", BY_TEXT), Way { by_sha: false, may_write: true }),
+    (eval("evalsha", WRITER, "2.6.0", BY_SHA), Way { by_sha: true, may_write: true }),
+    (eval("eval_ro", READER, "7.0.0", BY_TEXT), Way { by_sha: false, may_write: false }),
+    (eval("evalsha_ro", READER, "7.0.0", BY_SHA), Way { by_sha: true, may_write: false }),
+];
+
+/// A thread's Lua, made when its first script comes.
+#[derive(Default)]
+pub struct Interpreter {
+    engine: Option<Box<Engine>>,
+    flushes: u64,
+}
+
+impl Interpreter {
+    fn ready(&mut self, flushes: u64) -> Result<&mut Engine, Fault> {
+        if self.flushes != flushes {
+            *self = Interpreter { engine: None, flushes };
+        }
+        match &mut self.engine {
+            Some(engine) => Ok(engine),
+            none => {
+                let engine = Engine::new().map_err(|cause| Fault::Text(format!("ERR {cause}").into()))?;
+                Ok(none.insert(Box::new(engine)))
+            }
+        }
+    }
+}
+
+/// Knows a script by its text from now on. Errors: it cannot be compiled.
+pub fn learn(core: &mut Core, source: &[u8], by_eval: bool) -> Result<Arc<Cached>, Fault> {
+    let as_fault = |line: String| Fault::Text(line.into());
+    let script = Script::new(source).map_err(as_fault)?;
+    if let Some(cached) = core.shared.scripts.find(&script.sha)
+        && by_eval
+    {
+        return Ok(cached);
+    }
+    core.lua.ready(core.shared.scripts.flushes())?.compile(&script).map_err(as_fault)?;
+    Ok(core.shared.scripts.add(Cached { script, is_contained: false }, by_eval))
+}
+
+/// A script that can be run, and how its words divide.
+struct Plan {
+    cached: Arc<Cached>,
+    keys_len: usize,
+}
+
+fn plan(core: &mut Core, way: Way, args: Args<'_>) -> Result<Plan, Fault> {
+    let keys_len = number::parse_i64(args.at(2)).ok_or(Fault::NotInteger)?;
+    if keys_len > (args.len() - 3) as i64 {
+        return Err(Fault::text("ERR Number of keys can't be greater than number of args"));
+    }
+    let keys_len =
+        usize::try_from(keys_len).map_err(|_| Fault::text("ERR Number of keys can't be negative"))?;
+    let cached = if way.by_sha {
+        const UNKNOWN: Fault = Fault::text("NOSCRIPT No matching script. Please use EVAL.");
+        core.shared.scripts.find(args.at(1)).ok_or(UNKNOWN)?
+    } else {
+        learn(core, args.at(1), true)?
+    };
+    let flags = cached.script.flags;
+    if !way.may_write && flags.is_declared && !flags.no_writes {
+        return Err(Fault::text("ERR Can not execute a script with write flag using *_ro command."));
+    }
+    let may_fill = flags.is_declared && !flags.allow_oom && !flags.no_writes;
+    if may_fill && is_over_limit(core) {
+        return Err(Fault::text(
+            "OOM allow-oom flag is not set on the script, can not run it when used memory > 'maxmemory'",
+        ));
+    }
+    Ok(Plan { cached, keys_len })
+}
+
+fn is_over_limit(core: &Core) -> bool {
+    core.shared.is_over_limit.load(std::sync::atomic::Ordering::Relaxed)
+}
+
+/// Adds the shards that a script needs; the caller seals the set.
+pub fn add_locks(core: &mut Core, entry: &Entry, way: Way, args: Args<'_>, set: &mut LockSet) {
+    let router = &core.shared.router;
+    match plan(core, way, args) {
+        Ok(plan) if plan.cached.is_contained => exec::add_locks(&entry.spec, args, router, set),
+        Ok(_) => (0..router.shards_len()).for_each(|id| set.add(id)),
+        // It will be refused with nothing held.
+        Err(_) => {}
+    }
+}
+
+/// Runs a script that a client asked for.
+pub fn start(
+    core: &mut Core,
+    call: Call<'_>,
+    card: &ClientCard,
+    entry: &'static Entry,
+    way: Way,
+    args: Args<'_>,
+) -> Ran {
+    let mut wanted = LockSet::new();
+    add_locks(core, entry, way, args, &mut wanted);
+    wanted.seal();
+    let mut grant = Grant::empty();
+    if acquire(core.shared.cells, wanted.ids(), &mut grant, 200).is_err() {
+        let body = Body::Script { entry, args: args.to_owned() };
+        return exec::post(core, call, body, wanted, grant);
+    }
+    core.writer = call.session.id;
+    let mut reply = Reply::new(call.out, call.session.resp3);
+    run_held(core, call.session, card, &mut grant, entry, args, &mut reply);
+    exec::pass_changes(core, &mut grant);
+    drive(core.shared.cells, grant, core, BUDGET);
+    call.session.send_own_messages(call.out);
+    Ran::Done
+}
+
+/// Runs a script with its shards held; the caller passes its changes on.
+pub fn run_held(
+    core: &mut Core,
+    session: &mut Session,
+    card: &ClientCard,
+    grant: &mut Shards,
+    entry: &'static Entry,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) {
+    let mark = reply.len();
+    let Run::Script(way) = entry.run else { return };
+    let db = session.db;
+    let ended = run_script(core, session, card, grant, way, args, reply);
+    session.db = db;
+    if let Err(line) = ended {
+        reply.truncate_to(mark);
+        reply.error(&line);
+        core.stats().commands[entry.id].failed.add(1);
+        core.count_error(&String::from_utf8_lossy(&line));
+    }
+}
+
+fn run_script(
+    core: &mut Core,
+    session: &mut Session,
+    card: &ClientCard,
+    grant: &mut Shards,
+    way: Way,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Vec<u8>> {
+    let as_line = |fault: Fault| fault.line().into_owned().into_bytes();
+    let plan = plan(core, way, args).map_err(as_line)?;
+    let script = &plan.cached.script;
+    let may_write = way.may_write && !script.flags.no_writes;
+    let (keys, argv) = (args.tail(3).head(plan.keys_len), args.tail(3 + plan.keys_len));
+    let mut lua = std::mem::take(&mut core.lua);
+    let flushes = core.shared.scripts.flushes();
+    let ended = match lua.ready(flushes) {
+        Ok(engine) => {
+            let allows_oom = script.flags.allow_oom;
+            let mut bridge = Bridge { core, session, card, grant, may_write, allows_oom, has_written: false };
+            engine.run(&mut bridge, script, keys, argv, reply)
+        }
+        Err(fault) => Err(as_line(fault)),
+    };
+    core.lua = lua;
+    ended
+}
+
+/// The way of a script's commands to the shards held for it.
+struct Bridge<'a> {
+    core: &'a mut Core,
+    session: &'a mut Session,
+    card: &'a ClientCard,
+    grant: &'a mut Shards,
+    may_write: bool,
+    allows_oom: bool,
+    has_written: bool,
+}
+
+impl Host for Bridge<'_> {
+    fn call(&mut self, args: Args<'_>, resp3: bool, out: &mut Vec<u8>) {
+        let entry = match self.allowed(args) {
+            Ok(entry) => entry,
+            Err(line) => {
+                Reply::new(out, resp3).error(line);
+                self.core.count_error(line);
+                return;
+            }
+        };
+        self.core.stats().commands[entry.id].calls.add(1);
+        if tracking::applies(self.session, entry) {
+            let tracker = Tracker { thread: self.core.thread, token: self.card.token, client: self.card.id };
+            tracking::remember(self.core, tracker, entry, args);
+        }
+        self.has_written |= entry.spec.flags.any(Flags::WRITE);
+        let mut reply = Reply::new(out, resp3);
+        if let Err(fault) = self.run(entry, args, &mut reply) {
+            exec::refuse(self.core, entry, &fault, &mut reply, 0);
+        }
+        if self.core.shared.tracking.is_any() && exec::flushes(entry) {
+            tracking::invalidate_all(self.core);
+        }
+    }
+}
+
+impl Bridge<'_> {
+    /// The command, if a script may run it now. The order of the checks is Redis'.
+    fn allowed(&self, args: Args<'_>) -> Result<&'static Entry, &'static str> {
+        const UNKNOWN: &str = "ERR Unknown Redis command called from script";
+        let mut entry = self.core.shared.registry.find(args.at(0)).ok_or(UNKNOWN)?;
+        if !entry.subs.is_empty() && args.len() > 1 {
+            entry = match entry.sub(args.at(1)) {
+                Some(sub) => sub,
+                None if entry.is_open => entry,
+                None => return Err(UNKNOWN),
+            };
+        }
+        let flags = entry.spec.flags;
+        if !entry.spec.accepts(args.len()) {
+            return Err("ERR Wrong number of args calling Redis command from script");
+        }
+        if flags.any(Flags::NOSCRIPT) {
+            return Err("ERR This Redis command is not allowed from script");
+        }
+        if flags.any(Flags::WRITE) && !self.may_write {
+            return Err("ERR Write commands are not allowed from read-only scripts.");
+        }
+        let fills = flags.any(Flags::DENYOOM) && !self.has_written && !self.allows_oom;
+        if fills && is_over_limit(self.core) {
+            return Err("OOM command not allowed when used memory > 'maxmemory'.");
+        }
+        Ok(entry)
+    }
+
+    fn run(&mut self, entry: &'static Entry, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+        let Bridge { core, session, card, grant, .. } = self;
+        match entry.run {
+            Run::Data(run) => {
+                let shared = core.shared;
+                if !grant.covers(exec::lock_set(&entry.spec, args, &shared.router).ids()) {
+                    return Err(Fault::text("ERR Script attempted to access a key it did not declare"));
+                }
+                let set = exec::set_of(&shared.router, grant);
+                let mut ctx =
+                    Ctx::new(set, &core.env, session.db, core.live.dbnum as usize, core.now_ms, None);
+                ctx.may_wait = false;
+                run(&mut ctx, args, reply)
+            }
+            Run::Server(run) => {
+                if entry.lacks_sub(args.len()) && !entry.spec.name.contains('|') {
+                    let line = dispatch::misuse(entry, args);
+                    return Err(Fault::Text(String::from_utf8_lossy(&line).into_owned().into()));
+                }
+                // A server command answers in the connection's protocol, which the script may have changed for itself.
+                let was_resp3 = std::mem::replace(&mut session.resp3, reply.is_resp3());
+                let ended = run(&mut Caller { core, session, card, may_wait: false }, args, reply);
+                session.resp3 = was_resp3;
+                ended
+            }
+            Run::Txn(_) | Run::Script(_) => {
+                Err(Fault::text("ERR This Redis command is not allowed from script"))
+            }
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! The scripts all threads know, by their SHA-1.
+//!
+//! SCRIPT LOAD and EVAL put them here; a thread compiles one when it first runs it.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use darter_script::Script;
+
+/// Scripts that came by EVAL alone are forgotten beyond this number, the oldest first.
+const EVALUATED_MAX: usize = 500;
+
+/// A script and what is known of it.
+pub struct Cached {
+    /// The script.
+    pub script: Script,
+    /// It cannot touch a key that its caller did not name: its source shows it.
+    pub is_contained: bool,
+}
+
+/// All scripts.
+#[derive(Default)]
+pub struct Scripts {
+    known: RwLock<Known>,
+    flushes: AtomicU64,
+}
+
+#[derive(Default)]
+struct Known {
+    by_sha: HashMap<[u8; 40], Arc<Cached>>,
+    evaluated: VecDeque<[u8; 40]>,
+    bytes: usize,
+}
+
+impl Scripts {
+    /// The script called `sha`, in hexadecimal digits of any case.
+    pub fn find(&self, sha: &[u8]) -> Option<Arc<Cached>> {
+        let mut sha: [u8; 40] = sha.try_into().ok()?;
+        sha.make_ascii_lowercase();
+        self.read().by_sha.get(&sha).cloned()
+    }
+
+    /// Adds a script, unless it is there. One that came `by_eval` alone may be forgotten later.
+    pub fn add(&self, cached: Cached, by_eval: bool) -> Arc<Cached> {
+        let mut known = self.write();
+        let sha = cached.script.sha;
+        if let Some(there) = known.by_sha.get(&sha).cloned() {
+            if !by_eval {
+                known.evaluated.retain(|other| *other != sha);
+            }
+            return there;
+        }
+        if by_eval {
+            if known.evaluated.len() >= EVALUATED_MAX
+                && let Some(oldest) = known.evaluated.pop_front()
+                && let Some(gone) = known.by_sha.remove(&oldest)
+            {
+                known.bytes -= gone.script.source.len();
+            }
+            known.evaluated.push_back(sha);
+        }
+        known.bytes += cached.script.source.len();
+        let cached = Arc::new(cached);
+        known.by_sha.insert(sha, cached.clone());
+        cached
+    }
+
+    /// Forgets all scripts; threads start over with a fresh state.
+    pub fn flush(&self) {
+        *self.write() = Known::default();
+        self.flushes.fetch_add(1, Relaxed);
+    }
+
+    /// How often [`Scripts::flush`] was called.
+    pub fn flushes(&self) -> u64 {
+        self.flushes.load(Relaxed)
+    }
+
+    /// Number of scripts, and the bytes of their texts.
+    pub fn size(&self) -> (usize, usize) {
+        let known = self.read();
+        (known.by_sha.len(), known.bytes)
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, Known> {
+        self.known.read().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Known> {
+        self.known.write().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cached(text: &str) -> Cached {
+        Cached { script: Script::new(text.as_bytes()).expect("a script"), is_contained: false }
+    }
+
+    #[test]
+    fn evaluated_scripts_are_forgotten_and_loaded_ones_stay() {
+        let scripts = Scripts::default();
+        let first = scripts.add(cached("return 1"), true).script.sha;
+        let kept = scripts.add(cached("return 2"), true).script.sha;
+        scripts.add(cached("return 2"), false);
+        (0..EVALUATED_MAX).for_each(|n| drop(scripts.add(cached(&format!("return '{n}'")), true)));
+        assert!(scripts.find(&first).is_none() && scripts.find(&kept.to_ascii_uppercase()).is_some());
+        assert_eq!(scripts.size().0, EVALUATED_MAX + 1);
+        scripts.flush();
+        assert_eq!((scripts.size(), scripts.flushes()), ((0, 0), 1));
+    }
+}
