@@ -90,9 +90,8 @@ impl Core {
 
     /// Finds out whether commands must take the long way.
     pub fn refresh_gate(&mut self) {
-        self.is_gated = self.shared.pause.is_on(self.now_ms)
-            || self.shared.monitors.is_any()
-            || self.is_over_memory();
+        self.is_gated =
+            self.shared.pause.is_on(self.now_ms) || self.shared.monitors.is_any() || self.is_over_memory();
     }
 
     /// Whether the data, as housekeeping last saw it, is more than `maxmemory` allows.

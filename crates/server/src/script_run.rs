@@ -117,16 +117,12 @@ fn plan(core: &mut Core, way: Way, args: Args<'_>) -> Result<Plan, Fault> {
         return Err(Fault::text("ERR Can not execute a script with write flag using *_ro command."));
     }
     let may_fill = flags.is_declared && !flags.allow_oom && !flags.no_writes;
-    if may_fill && is_over_limit(core) {
+    if may_fill && core.is_over_memory() {
         return Err(Fault::text(
             "OOM allow-oom flag is not set on the script, can not run it when used memory > 'maxmemory'",
         ));
     }
     Ok(Plan { cached, keys_len })
-}
-
-fn is_over_limit(core: &Core) -> bool {
-    core.shared.is_over_limit.load(std::sync::atomic::Ordering::Relaxed)
 }
 
 /// Adds the shards that a script needs; the caller seals the set.
@@ -277,7 +273,7 @@ impl Bridge<'_> {
             return Err("ERR Write commands are not allowed from read-only scripts.");
         }
         let fills = flags.any(Flags::DENYOOM) && !self.has_written && !self.allows_oom;
-        if fills && is_over_limit(self.core) {
+        if fills && self.core.is_over_memory() {
             return Err("OOM command not allowed when used memory > 'maxmemory'.");
         }
         Ok(entry)
