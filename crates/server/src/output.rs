@@ -54,7 +54,12 @@ fn is_stranger(core: &Core, conn: &Conn) -> bool {
 
 fn class_of(core: &Core, conn: &Conn) -> OutputLimit {
     let limits = &core.live.output_limits;
-    if conn.is_subscriber() { limits.pubsub } else { limits.normal }
+    match conn.is_subscriber() {
+        true => limits.pubsub,
+        // As in Redis; what a monitor gets it has not asked for one by one.
+        false if conn.session.is_monitor => limits.replica,
+        false => limits.normal,
+    }
 }
 
 #[cold]
