@@ -250,8 +250,8 @@ impl Conn {
         let call = Call { session: &mut self.session, out: &mut self.output, token: self.token };
         let ran = dispatch::execute(core, call, &self.card, ready, args);
         match ran {
-            Ran::Done => self.is_stalled = self.session.parking.is_some(),
-            Ran::Stalled => self.is_stalled = true,
+            Ran::Done if self.session.parking.is_none() => {}
+            Ran::Done | Ran::Stalled => self.is_stalled = true,
             Ran::Postponed => self.postpone(core),
         }
         ran
