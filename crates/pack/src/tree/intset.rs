@@ -213,6 +213,35 @@ mod tests {
     }
 
     #[test]
+    fn members_that_come_into_gaps_are_found_after_nodes_are_joined() {
+        let mut rng = Rng::new(11);
+        let mut arena = Arena::with_reserve(1 << 28).unwrap();
+        let (mut set, mut model) = (IntSet::new(), BTreeSet::new());
+        // Eight bytes a member, so that the tree soon has three levels.
+        let spread = |rng: &mut Rng| rng.next_u64() as i64;
+        for round in 0..150 {
+            while model.len() < 60_000 - round * 300 {
+                let n = spread(&mut rng);
+                assert_eq!(set.insert(&mut arena, n).unwrap(), model.insert(n));
+            }
+            let (rank, count) = (rng.below(set.len()), 2_000 + rng.below(12_000));
+            let gone: Vec<_> = model.iter().skip(rank as usize).take(count as usize).copied().collect();
+            assert_eq!(set.remove_ranks(&mut arena, rank, count), gone.len() as u64);
+            gone.iter().for_each(|n| assert!(model.remove(n)));
+            // Some come back, most of them where the first leaves of a node were.
+            for n in gone.iter().take(200).chain(gone.iter().step_by(97)) {
+                assert_eq!(set.insert(&mut arena, *n).unwrap(), model.insert(*n));
+            }
+            if round % 5 == 0 {
+                assert!(model.iter().all(|n| set.contains(&arena, *n)));
+                check(&set, &arena, &model);
+            }
+        }
+        set.clear(&mut arena);
+        assert_eq!(arena.used_bytes(), 0);
+    }
+
+    #[test]
     fn extremes_and_scans() {
         let mut arena = Arena::with_reserve(1 << 24).unwrap();
         let mut set = IntSet::new();
@@ -259,5 +288,26 @@ mod tests {
         let mut values: Vec<i64> = (0..n).map(|v| v * 100 + 7).collect();
         rng.shuffle(&mut values);
         assert!(per_member(&mut arena, &mut values.into_iter()) < 3.0);
+    }
+
+    #[test]
+    fn a_full_arena_is_an_error_that_changes_nothing() {
+        let mut rng = Rng::new(2);
+        let mut arena = Arena::with_reserve(1 << 20).unwrap();
+        let (mut set, mut model) = (IntSet::new(), BTreeSet::new());
+        let mut refused = 0;
+        while refused < 2_000 {
+            let n = rng.next_u64() as i64;
+            match set.insert(&mut arena, n) {
+                Ok(added) => assert_eq!(added, model.insert(n)),
+                Err(Full) => refused += 1,
+            }
+            if refused % 500 == 1 {
+                check(&set, &arena, &model);
+            }
+        }
+        check(&set, &arena, &model);
+        set.clear(&mut arena);
+        assert_eq!(arena.used_bytes(), 0);
     }
 }

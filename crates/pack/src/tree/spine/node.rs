@@ -217,14 +217,11 @@ impl Node {
 
     pub(super) fn remove<const K: usize>(self, block: &mut [u8], at: usize) {
         let (len, cap) = (self.len, self.cap);
-        // The first key stays: it is still a bound of what is below the node.
-        let first = self.key::<K>(block, 0);
         unshift(block, HEAD, 4, at, len);
         unshift(block, HEAD + 4 * cap, 4, at, len);
         for word in 0..K {
             unshift(block, HEAD + 8 * cap + 8 * cap * word, 8, at, len);
         }
-        self.set_key::<K>(block, 0, first);
         put_u16(block, 0, len - 1);
     }
 }

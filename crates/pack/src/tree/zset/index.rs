@@ -416,3 +416,92 @@ const LEN_MAX: usize = 63;
 const BITS_MAX: u32 = 10;
 /// 10 + 10 + 10 + 2 bits.
 const LEVELS_MAX: usize = 4;
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use darter_base::rng::Rng;
+
+    use super::*;
+
+    /// Hashes as `kind` names them: even, in clusters, on bucket borders, or a few only.
+    fn hash(rng: &mut Rng, kind: u64) -> u32 {
+        let even = rng.next_u64() as u32;
+        match kind {
+            0 => even,
+            1 => (even & 0xF000_0000) | rng.below(5_000) as u32,
+            2 => even & 0xFFF0_0000,
+            _ => 0xABCD_0000 + rng.below(3) as u32,
+        }
+    }
+
+    fn check(index: &Index, arena: &Arena, model: &BTreeMap<(u32, u32), u32>) {
+        let mut seen = BTreeMap::<(u32, u32), u32>::new();
+        let mut next = 0;
+        while next >> 32 == 0 {
+            let end = index.scan(arena, next as u32, |hash, id| {
+                assert!(u64::from(hash) >= next);
+                *seen.entry((hash, id)).or_default() += 1;
+            });
+            assert!(end > next && end <= 1 << 32);
+            next = end;
+        }
+        assert_eq!(&seen, model);
+        for &(hash, id) in model.keys() {
+            assert_eq!(index.find(arena, hash, |found| (found == id).then_some(())), Some(()));
+        }
+    }
+
+    #[test]
+    fn entries_of_all_kinds_of_hashes_are_found_and_scanned() {
+        for kind in 0..4 {
+            let entries = if kind == 3 { 1_500 } else { 12_000 };
+            let mut rng = Rng::new(kind);
+            let mut arena = Arena::with_reserve(1 << 26).unwrap();
+            let (mut index, mut owned) = (Index::EMPTY, Owned::default());
+            let mut model = BTreeMap::new();
+            let mut all = Vec::new();
+            for phase in 0..4 {
+                for _ in 0..entries {
+                    let grows = phase % 2 == 0 || rng.below(20) == 0;
+                    if grows {
+                        let (hash, id) = (hash(&mut rng, kind), rng.below(50) as u32);
+                        index.insert(&mut arena, &mut owned, hash, id).unwrap();
+                        *model.entry((hash, id)).or_insert(0) += 1;
+                        all.push((hash, id));
+                    } else if !all.is_empty() {
+                        let at = rng.below(all.len() as u64) as usize;
+                        let (hash, id) = all[at];
+                        take(&mut model, (hash, id));
+                        if rng.below(4) == 0 {
+                            index.replace(&mut arena, hash, id, id + 100);
+                            *model.entry((hash, id + 100)).or_insert(0) += 1;
+                            all[at].1 = id + 100;
+                        } else {
+                            index.remove(&mut arena, &mut owned, hash, id);
+                            all.swap_remove(at);
+                        }
+                    }
+                }
+                check(&index, &arena, &model);
+                assert_eq!(owned.bytes(), arena.used_bytes());
+            }
+            for (hash, id) in all {
+                index.remove(&mut arena, &mut owned, hash, id);
+            }
+            // What is left are the few blocks of an empty trie.
+            assert!(owned.bytes() < 1_000, "{kind}: {}", owned.bytes());
+            while !index.free_step(&mut arena, &mut owned, 3) {}
+            assert_eq!((owned.bytes(), arena.used_bytes()), (0, 0));
+        }
+    }
+
+    fn take(model: &mut BTreeMap<(u32, u32), u32>, entry: (u32, u32)) {
+        let count = model.get_mut(&entry).unwrap();
+        *count -= 1;
+        if *count == 0 {
+            model.remove(&entry);
+        }
+    }
+}
