@@ -3,6 +3,7 @@
 mod harness;
 
 use std::collections::BTreeMap;
+use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 use harness::{Client, Server, Value};
@@ -310,4 +311,31 @@ fn shutdown_ends_the_process_and_takes_its_pid_file_along() {
         assert!(began.elapsed() < Duration::from_secs(10), "the pid file is still there");
         std::thread::sleep(Duration::from_millis(10));
     }
+}
+
+#[test]
+fn the_port_can_be_moved_and_a_taken_one_changes_nothing() {
+    let server = Server::start(&[]);
+    let mut client = server.client();
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let taken = taken.local_addr().map(|at| (taken, at.port().to_string())).expect("its address");
+    let line = error(&mut client, &["CONFIG", "SET", "timeout", "5", "port", &taken.1]);
+    assert_eq!(
+        line,
+        "ERR CONFIG SET failed (possibly related to argument 'port') - Unable to listen on this port. Check server logs."
+    );
+    assert_eq!(client.call(&["CONFIG", "GET", "timeout"]), Value::array(&["timeout", "0"]));
+    assert_eq!(
+        error(&mut client, &["CONFIG", "SET", "bind", "203.0.113.7"]),
+        "ERR CONFIG SET failed (possibly related to argument 'bind') - Failed to bind to specified addresses."
+    );
+    drop(server.client());
+    let (listener, port) = taken;
+    drop(listener);
+    assert_eq!(client.call(&["CONFIG", "SET", "port", &port]), Value::ok());
+    let number: u16 = port.parse().expect("a number");
+    assert!(TcpStream::connect(("127.0.0.1", number)).is_ok());
+    assert!(TcpStream::connect(("127.0.0.1", server.port())).is_err());
+    assert_eq!(client.call(&["PING"]), Value::Status("PONG".into()));
+    assert_eq!(info(&mut client, &["server"])["tcp_port"], port);
 }

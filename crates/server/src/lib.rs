@@ -14,6 +14,7 @@ pub mod exec;
 pub mod gated;
 pub mod house;
 pub mod job;
+pub mod listening;
 pub mod logging;
 pub mod monitor;
 pub mod multi;

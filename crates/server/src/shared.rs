@@ -25,6 +25,8 @@ use crate::tracking::{Invalidation, Table};
 
 /// A message to a thread.
 pub enum Mail {
+    /// Listen where the settings say now.
+    Move,
     /// A new connection to serve.
     Connection(Socket),
     /// A job of this thread was run elsewhere; its reply is in it.
@@ -201,6 +203,8 @@ pub struct Shared {
     pub history: Mutex<crate::report::rates::History>,
     /// Bytes the process took before there was data.
     pub startup_bytes: AtomicU64,
+    /// Version of the settings that thread 0 listens by.
+    pub listen_version: AtomicU64,
     /// The port actually listened on.
     pub port: AtomicU32,
     /// All scripts.

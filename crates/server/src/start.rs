@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
@@ -12,7 +11,7 @@ use darter_base::hash::KeyHasher;
 use darter_base::rng::Rng;
 use darter_latch::Cell;
 use darter_reactor::signal::{Signal, Signals};
-use darter_reactor::{DriverChoice, ListenAddr, Reactor, cpu, process};
+use darter_reactor::{DriverChoice, Reactor, cpu, process};
 use darter_store::Shard;
 use darter_store::change::Listeners;
 use darter_txn::{Part, Router};
@@ -86,7 +85,7 @@ fn serve_first(shared: &'static Shared, live: &Live) -> io::Result<()> {
     }
     let mut signals = Signals::install(reactor.waker())?;
     let mut worker = Worker::new(shared, 0, reactor);
-    let addresses = listen(worker.reactor(), live, shared)?;
+    let addresses = worker.listen(live)?;
     crate::report::memory::note_startup(shared);
     let pidfile = PidFile::write(live);
     banner(shared, live, &addresses);
@@ -188,6 +187,7 @@ pub fn build(settings: Arc<Settings>, live: &Live, threads: usize) -> io::Result
         latency: Mutex::default(),
         history: Mutex::default(),
         startup_bytes: AtomicU64::new(0),
+        listen_version: AtomicU64::new(0),
         port: AtomicU32::new(0),
         scripts: Scripts::default(),
     })))
@@ -195,81 +195,6 @@ pub fn build(settings: Arc<Settings>, live: &Live, threads: usize) -> io::Result
 
 fn hex(rng: &mut Rng, digits: usize) -> String {
     (0..digits).map(|_| char::from(b"0123456789abcdef"[rng.below(16) as usize])).collect()
-}
-
-/// Opens every configured listener; returns their addresses as text.
-fn listen(reactor: &mut Reactor, live: &Live, shared: &Shared) -> io::Result<Vec<String>> {
-    let mut shown = Vec::new();
-    if let Some(port) = live.port {
-        for address in addresses(&live.bind, port)? {
-            match reactor.listen(&ListenAddr::Tcp(address.at)) {
-                Ok(id) => {
-                    if let Some(ListenAddr::Tcp(at)) = reactor.local_addr(id) {
-                        shared.port.store(u32::from(at.port()), std::sync::atomic::Ordering::Relaxed);
-                        shown.push(at.to_string());
-                    }
-                }
-                Err(error) if address.is_optional => {
-                    tracing::debug!("not listening on {}: {error}", address.at)
-                }
-                Err(error) => {
-                    return Err(io::Error::new(
-                        error.kind(),
-                        format!("cannot listen on {}: {error}", address.at),
-                    ));
-                }
-            }
-        }
-    }
-    if let Some(path) = &live.unixsocket {
-        let address = ListenAddr::Unix { path: path.clone(), mode: live.unixsocketperm };
-        reactor.listen(&address).map_err(|error| {
-            io::Error::new(error.kind(), format!("cannot listen on {}: {error}", path.display()))
-        })?;
-        shown.push(path.display().to_string());
-    }
-    Ok(shown)
-}
-
-struct Bind {
-    at: SocketAddr,
-    is_optional: bool,
-}
-
-/// What `bind` means: names and addresses, `*` for all of a family, nothing for all.
-fn addresses(bind: &[String], port: u16) -> io::Result<Vec<Bind>> {
-    if bind.is_empty() {
-        return Ok(vec![
-            Bind { at: (Ipv4Addr::UNSPECIFIED, port).into(), is_optional: false },
-            Bind { at: (Ipv6Addr::UNSPECIFIED, port).into(), is_optional: true },
-        ]);
-    }
-    let mut out: Vec<Bind> = Vec::new();
-    for word in bind {
-        let (name, is_optional) = word.strip_prefix('-').map_or((word.as_str(), false), |rest| (rest, true));
-        let found: Vec<SocketAddr> = match name {
-            "*" => vec![(IpAddr::V4(Ipv4Addr::UNSPECIFIED), port).into()],
-            "::*" => vec![(IpAddr::V6(Ipv6Addr::UNSPECIFIED), port).into()],
-            _ => match (name, port).to_socket_addrs() {
-                Ok(found) => found.collect(),
-                Err(_) if is_optional => Vec::new(),
-                Err(error) => {
-                    return Err(io::Error::new(
-                        error.kind(),
-                        format!("cannot resolve bind address {name}: {error}"),
-                    ));
-                }
-            },
-        };
-        for at in found {
-            // A name may stand for both families; one of them may be missing on this machine.
-            if !out.iter().any(|bind| bind.at == at) {
-                let is_second = out.iter().any(|bind| bind.at.is_ipv4() != at.is_ipv4());
-                out.push(Bind { at, is_optional: is_optional || (at.is_ipv6() && is_second) });
-            }
-        }
-    }
-    Ok(out)
 }
 
 fn banner(shared: &Shared, live: &Live, addresses: &[String]) {

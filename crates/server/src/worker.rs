@@ -11,10 +11,12 @@ use darter_latch::{Waiter, drive};
 use darter_reactor::{CloseReason, Event, Reactor, Socket, Token};
 
 use crate::clients::ClientCard;
+use crate::config::Live;
 use crate::conn::{Conn, OUTPUT_PAUSE_BYTES, Window};
 use crate::core::Core;
 use crate::house::House;
 use crate::job::{BUDGET, Body, Job};
+use crate::listening::Listening;
 use crate::multi;
 use crate::output;
 use crate::pubsub::{self, Message};
@@ -44,6 +46,7 @@ pub struct Worker {
     /// Connections whose wait ends at a time, by that time and the client's id.
     deadlines: BTreeMap<(u64, u64), Token>,
     house: House,
+    listening: Listening,
     is_stopping: bool,
 }
 
@@ -63,13 +66,18 @@ impl Worker {
             mail: Vec::new(),
             deadlines: BTreeMap::new(),
             house: House::new(shared, thread),
+            listening: Listening::default(),
             is_stopping: false,
         }
     }
 
-    /// The reactor, to listen on before the loop starts.
-    pub fn reactor(&mut self) -> &mut Reactor {
-        &mut self.reactor
+    /// Listens where the settings say; returns the addresses.
+    ///
+    /// Errors: an address is taken or not ours.
+    pub fn listen(&mut self, live: &Live) -> std::io::Result<Vec<String>> {
+        let mut shown = Vec::new();
+        self.listening = Listening::open(&mut self.reactor, live, self.core.shared, &mut shown)?;
+        Ok(shown)
     }
 
     /// Serves until told to stop. `on_turn` runs once a turn; thread 0 looks at signals there.
@@ -216,6 +224,11 @@ impl Worker {
     fn open(&mut self, message: Mail) {
         match message {
             Mail::Connection(socket) => self.adopt(socket),
+            Mail::Move => {
+                self.core.refresh_settings();
+                let live = self.core.live.clone();
+                self.listening.move_to(&mut self.reactor, &live, self.core.shared);
+            }
             Mail::Done(job) => self.finish(*job),
             Mail::Run(job) => self.run_at_home(job),
             Mail::Push { token, client, bytes } => {

@@ -7,6 +7,7 @@ use darter_wire::{Args, Reply};
 use super::{ServerCommand, row};
 use crate::config::{Change, Changes, Refusal, find};
 use crate::dispatch::Caller;
+use crate::listening;
 
 /// The family's commands.
 pub const FAMILY: &[ServerCommand] = &[
@@ -78,6 +79,9 @@ fn set(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result
     let place = super::place_of(caller);
     let changes =
         shared.settings.config_set_with(&pairs, place, carry_out).map_err(|e| Fault::Text(e.into()))?;
+    if listening::is_moved(&changes) {
+        listening::move_all(caller.core, changes.after.version);
+    }
     if changes.before.log.level != changes.after.log.level {
         crate::logging::set_level(changes.after.log.level);
     }
@@ -96,12 +100,15 @@ fn set(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result
     Ok(())
 }
 
-/// Does what a new value alone does not. Listening sockets belong to threads and cannot move yet.
+/// Does what a new value alone does not, or tries it where another thread must do it.
 fn carry_out(changes: &Changes) -> Result<(), Refusal> {
-    let is_applied =
-        |name: &&&'static str| find(name).is_some_and(|setting| setting.change == Change::Applied);
-    match changes.names.iter().find(is_applied) {
+    let is_fixed = |name: &&&'static str| {
+        !matches!(**name, "port" | "bind")
+            && find(name).is_some_and(|setting| setting.change == Change::Applied)
+    };
+    match changes.names.iter().find(is_fixed) {
         Some(name) => Err(Refusal { name, text: "can't be changed while the server runs".to_owned() }),
+        None if listening::is_moved(changes) => listening::probe(changes),
         None => Ok(()),
     }
 }

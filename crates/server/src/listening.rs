@@ -1,0 +1,172 @@
+//! The addresses the server listens on: opened at start, moved by CONFIG SET.
+//!
+//! Thread 0 has the listening sockets; another thread that changes `port` or `bind` tries the new addresses itself and
+//! then waits for thread 0 to move.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::time::{Duration, Instant};
+
+use darter_reactor::{ListenAddr, ListenerId, Reactor};
+
+use crate::config::{Changes, Live, Refusal};
+use crate::core::Core;
+use crate::shared::{Mail, Shared};
+
+/// The TCP listeners of thread 0.
+#[derive(Debug, Default)]
+pub struct Listening {
+    tcp: Vec<ListenerId>,
+}
+
+impl Listening {
+    /// Opens every configured listener; adds their addresses to `shown`.
+    ///
+    /// Errors: an address is taken or not ours.
+    pub fn open(
+        reactor: &mut Reactor,
+        live: &Live,
+        shared: &Shared,
+        shown: &mut Vec<String>,
+    ) -> io::Result<Listening> {
+        let mut listening = Listening::default();
+        listening.open_tcp(reactor, live, shared, shown)?;
+        if let Some(path) = &live.unixsocket {
+            let address = ListenAddr::Unix { path: path.clone(), mode: live.unixsocketperm };
+            reactor.listen(&address).map_err(|error| {
+                io::Error::new(error.kind(), format!("cannot listen on {}: {error}", path.display()))
+            })?;
+            shown.push(path.display().to_string());
+        }
+        Ok(listening)
+    }
+
+    fn open_tcp(
+        &mut self,
+        reactor: &mut Reactor,
+        live: &Live,
+        shared: &Shared,
+        shown: &mut Vec<String>,
+    ) -> io::Result<()> {
+        let Some(port) = live.port else {
+            shared.port.store(0, Relaxed);
+            return Ok(());
+        };
+        for address in addresses(&live.bind, port)? {
+            match reactor.listen(&ListenAddr::Tcp(address.at)) {
+                Ok(id) => {
+                    self.tcp.push(id);
+                    if let Some(ListenAddr::Tcp(at)) = reactor.local_addr(id) {
+                        shared.port.store(u32::from(at.port()), Relaxed);
+                        shown.push(at.to_string());
+                    }
+                }
+                Err(error) if address.is_optional => {
+                    tracing::debug!("not listening on {}: {error}", address.at)
+                }
+                Err(error) => {
+                    let text = format!("cannot listen on {}: {error}", address.at);
+                    return Err(io::Error::new(error.kind(), text));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Leaves the old addresses for those that `live` names, and says so to whoever waits for it.
+    pub fn move_to(&mut self, reactor: &mut Reactor, live: &Live, shared: &Shared) {
+        self.tcp.drain(..).for_each(|id| reactor.stop_listening(id));
+        let mut shown = Vec::new();
+        match self.open_tcp(reactor, live, shared, &mut shown) {
+            Ok(()) => tracing::info!("listening on {}", shown.join(", ")),
+            Err(error) => tracing::error!("{error}"),
+        }
+        shared.listen_version.store(live.version, Release);
+    }
+}
+
+/// Whether a change of settings is one of addresses.
+pub fn is_moved(changes: &Changes) -> bool {
+    (&changes.before.bind, changes.before.port) != (&changes.after.bind, changes.after.port)
+}
+
+/// Tries the new addresses before the change is made.
+///
+/// Errors: one of them is taken, or not an address of this machine.
+pub fn probe(changes: &Changes) -> Result<(), Refusal> {
+    let after = &changes.after;
+    let Some(port) = after.port else { return Ok(()) };
+    // Our own listeners are still on an unchanged port, so only the addresses can be tried then.
+    let (name, text, port) = if changes.before.port == after.port {
+        ("bind", "Failed to bind to specified addresses.", 0)
+    } else {
+        ("port", "Unable to listen on this port. Check server logs.", port)
+    };
+    let refusal = |error: io::Error| {
+        tracing::warn!("{name} cannot be changed: {error}");
+        Refusal { name, text: text.to_owned() }
+    };
+    for address in addresses(&after.bind, port).map_err(refusal)? {
+        match TcpListener::bind(address.at) {
+            Err(error) if !address.is_optional => return Err(refusal(error)),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// The longest wait for thread 0.
+const MOVE_TIME_MAX: Duration = Duration::from_secs(1);
+
+/// Has thread 0 move, and waits until it has; thread 0 itself moves before it sends its replies.
+pub fn move_all(core: &Core, version: u64) {
+    let shared = core.shared;
+    shared.door(0).send(Mail::Move);
+    let began = Instant::now();
+    while core.thread != 0 && shared.listen_version.load(Acquire) < version && began.elapsed() < MOVE_TIME_MAX
+    {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+struct Bind {
+    at: SocketAddr,
+    is_optional: bool,
+}
+
+/// What `bind` means: names and addresses, `*` for all of a family, nothing for all.
+fn addresses(bind: &[String], port: u16) -> io::Result<Vec<Bind>> {
+    if bind.is_empty() {
+        return Ok(vec![
+            Bind { at: (Ipv4Addr::UNSPECIFIED, port).into(), is_optional: false },
+            Bind { at: (Ipv6Addr::UNSPECIFIED, port).into(), is_optional: true },
+        ]);
+    }
+    let mut out: Vec<Bind> = Vec::new();
+    for word in bind {
+        let (name, is_optional) = word.strip_prefix('-').map_or((word.as_str(), false), |rest| (rest, true));
+        let found: Vec<SocketAddr> = match name {
+            "*" => vec![(IpAddr::V4(Ipv4Addr::UNSPECIFIED), port).into()],
+            "::*" => vec![(IpAddr::V6(Ipv6Addr::UNSPECIFIED), port).into()],
+            _ => match (name, port).to_socket_addrs() {
+                Ok(found) => found.collect(),
+                Err(_) if is_optional => Vec::new(),
+                Err(error) => {
+                    return Err(io::Error::new(
+                        error.kind(),
+                        format!("cannot resolve bind address {name}: {error}"),
+                    ));
+                }
+            },
+        };
+        for at in found {
+            // A name may stand for both families; one of them may be missing on this machine.
+            if !out.iter().any(|bind| bind.at == at) {
+                let is_second = out.iter().any(|bind| bind.at.is_ipv4() != at.is_ipv4());
+                out.push(Bind { at, is_optional: is_optional || (at.is_ipv6() && is_second) });
+            }
+        }
+    }
+    Ok(out)
+}
