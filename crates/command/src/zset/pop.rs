@@ -1,5 +1,6 @@
 //! ZPOPMIN key [count], ZPOPMAX, ZMPOP numkeys key [key ...] MIN | MAX [COUNT count], and the forms that wait
 
+use darter_pack::entry::Item;
 use darter_pack::tree::{Direction, Zset};
 use darter_store::Event;
 use darter_wire::{Args, Reply};
@@ -131,24 +132,42 @@ fn take(
     reply: &mut Reply<'_>,
 ) -> Result<bool, Fault> {
     let mut place = ctx.at(key);
-    let popped = place.edit::<Zset, _>(|zset, arena, hasher| {
-        let len = count.min(zset.len());
-        form.head(reply, len);
-        for _ in 0..len {
-            zset.pop(arena, &hasher, from, |member, score| {
-                if form.has_pairs() {
-                    reply.array(2);
-                }
-                reply_item(reply, member);
-                reply.double(score);
-            });
+    let reply_pair = |member: Item<'_>, score: f64, reply: &mut Reply<'_>| {
+        if form.has_pairs() {
+            reply.array(2);
         }
-        len
-    })?;
-    let Some(popped) = popped else { return Ok(false) };
-    if popped.result > 0 {
+        reply_item(reply, member);
+        reply.double(score);
+    };
+    let Some(zset) = place.view::<Zset>()? else { return Ok(false) };
+    let (len, count) = (zset.root.len(), count.min(zset.root.len()));
+    form.head(reply, count);
+    let is_all = count == len;
+    if is_all || count > 1 {
+        let first = if from == Direction::Up { 0 } else { len - 1 };
+        for (member, score) in zset.root.iter(zset.arena, first, from).take(count as usize) {
+            reply_pair(member, score, reply);
+        }
+    }
+    if is_all {
+        // The blocks go piece by piece, later.
+        place.remove();
+    } else {
+        place.edit::<Zset, _>(|zset, arena, hasher| match (count, from) {
+            (1, _) => {
+                zset.pop(arena, &hasher, from, |member, score| reply_pair(member, score, reply));
+            }
+            (_, Direction::Up) => {
+                zset.remove_ranks(arena, &hasher, 0, count);
+            }
+            (_, Direction::Down) => {
+                zset.remove_ranks(arena, &hasher, len - count, count);
+            }
+        })?;
+    }
+    if count > 0 {
         place.changed(event(if from == Direction::Up { "zpopmin" } else { "zpopmax" }));
-        if popped.is_gone {
+        if is_all {
             place.changed(Event::DEL);
         }
     }

@@ -4,7 +4,7 @@
 use darter_pack::entry::Item;
 use darter_pack::tree::Zset;
 use darter_store::keyed::Edited;
-use darter_store::{Event, Keyed, View};
+use darter_store::{Event, Keyed};
 use darter_wire::{Args, Reply};
 
 use super::bound::{By, Range};
@@ -81,10 +81,17 @@ fn zrem(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), 
 fn remove_range(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>, by: By) -> Result<(), Fault> {
     let range = Range::parse(by, args.at(2), args.at(3))?;
     let mut place = ctx.at(args.at(1));
-    let edited = place.edit::<Zset, _>(|root, arena, hasher| {
-        let run = range.run(View { root: &*root, arena: &*arena, hasher });
-        root.remove_ranks(arena, &hasher, run.first, run.len)
-    })?;
+    let run = place.view::<Zset>()?.map(|zset| (range.run(zset), zset.root.len()));
+    let edited = match run {
+        // The blocks of all members go piece by piece, later.
+        Some((run, len)) if run.len == len => {
+            place.remove();
+            Some(Edited { result: len, is_gone: true })
+        }
+        Some((run, _)) => place
+            .edit::<Zset, _>(|zset, arena, hasher| zset.remove_ranks(arena, &hasher, run.first, run.len))?,
+        None => None,
+    };
     let name = match by {
         By::Rank => "zremrangebyrank",
         By::Score => "zremrangebyscore",

@@ -41,6 +41,8 @@ impl<'a> Options<'a> {
                 options.pattern = Some(reader.bytes()?).filter(|&pattern| pattern != b"*");
             } else if reader.take("noscores") {
                 options.with_scores = false;
+            } else if reader.take("novalues") {
+                return Err(Fault::text("ERR NOVALUES option can only be used in HSCAN"));
             } else {
                 return Err(Fault::Syntax);
             }

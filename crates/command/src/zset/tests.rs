@@ -144,6 +144,7 @@ fn range_errors_come_in_the_order_of_redis() {
         ("ZINCRBY z NX a", "-ERR syntax error"),
         ("ZRANK z a b", "-ERR syntax error"),
         ("ZSCAN z x", "-ERR invalid cursor"),
+        ("ZSCAN z 0 NOVALUES", "-ERR NOVALUES option can only be used in HSCAN"),
         ("ZSCAN z 0 COUNT 0", "-ERR syntax error"),
         ("ZSCAN missing 0 NONSENSE", "*2|$1|0|*0"),
         ("ZPOPMIN z -1", "-ERR value is out of range, must be positive"),
@@ -196,7 +197,11 @@ fn pops_in_resp2() {
     assert_eq!(bed.run("ZPOPMAX z 0"), "*0");
     assert_eq!(bed.run("BZPOPMIN missing z 0"), "*3|$1|z|$1|a|$1|1");
     assert_eq!(bed.run("ZPOPMIN z"), "*0");
-    bed.run("ZADD z 1 a 2 b");
+    bed.run("ZADD z 1 a 2 b 3 c 4 d 5 e");
+    assert_eq!(bed.run("ZPOPMAX z 2"), "*4|$1|e|$1|5|$1|d|$1|4");
+    assert_eq!(bed.run("ZPOPMIN z 1"), "*2|$1|a|$1|1");
+    bed.run("ZADD z 1 a");
+    assert_eq!(bed.run("ZREMRANGEBYRANK z -1 -1"), ":1");
     assert_eq!(bed.run("BZMPOP 0 2 missing z MAX COUNT 9"), "*2|$1|z|*2|*2|$1|b|$1|2|*2|$1|a|$1|1");
     assert_eq!(bed.run("BZPOPMIN z x"), "-ERR timeout is not a float or out of range");
 }
@@ -304,6 +309,21 @@ fn copies_and_dumps_keep_scores() {
     let payload = &dump[dump.iter().position(|&byte| byte == b'\n').unwrap() + 1..dump.len() - 2];
     assert_eq!(bed.run_words(&[b"RESTORE", b"x", b"0", payload]), b"+OK\r\n");
     assert_eq!(words(&mut bed, "ZRANGE x 0 -1 WITHSCORES"), "b -inf a 1.5 77 3");
+}
+
+#[test]
+fn many_pops_at_once_leave_the_others() {
+    for (pop, left) in [("ZPOPMIN z 700", "m700 m999"), ("ZPOPMAX z 700", "m0 m299")] {
+        let mut bed = Bed::new();
+        for n in 0..1000 {
+            bed.run(&format!("ZADD z {n} m{n}"));
+        }
+        assert_eq!(words(&mut bed, pop).split(' ').count(), 1400);
+        let (low, high) = (words(&mut bed, "ZRANGE z 0 0"), words(&mut bed, "ZRANGE z -1 -1"));
+        assert_eq!((format!("{low} {high}"), bed.run("ZCARD z")), (left.to_string(), ":300".to_string()));
+        assert_eq!(bed.run("ZREMRANGEBYSCORE z -inf inf"), ":300");
+        assert_eq!(bed.run("EXISTS z"), ":0");
+    }
 }
 
 #[test]
