@@ -55,6 +55,7 @@ const fn rule_with(command: &'static str, with: &'static str, compare: Compare, 
 const HASHED: &str = "the order of a hash table is not promised";
 const CHANCE: &str = "answers by chance";
 const CLOCK: &str = "the two servers read the clock at different moments";
+const CLAIMERS: &str = "since Redis 7.2 who claims becomes a consumer even if there is nothing to claim";
 const OWN: &str = "describes the server itself";
 
 /// The table; the first line that fits counts.
@@ -106,7 +107,11 @@ pub const RULES: &[Rule] = &[
     rule("BITCOUNT", Compare::OrError, "since Redis 7.2 arguments are checked before the key is looked up"),
     rule("BITPOS", Compare::OrError, "since Redis 7.2 arguments are checked before the key is looked up"),
     rule("XPENDING", Compare::Near(50), CLOCK),
-    rule("XINFO CONSUMERS", Compare::Near(50), CLOCK),
+    rule("XINFO CONSUMERS", Compare::Kind, CLAIMERS),
+    rule("XINFO GROUPS", Compare::Near(2), CLAIMERS),
+    rule("XGROUP CREATECONSUMER", Compare::Kind, CLAIMERS),
+    rule("XREAD", Compare::ErrorWord, "since Redis 7.2 the error names the command"),
+    rule("XREADGROUP", Compare::ErrorWord, "since Redis 7.2 the error names the command"),
     rule_with("XINFO", "FULL", Compare::Shape, CLOCK),
     rule(
         "XINFO STREAM",
@@ -166,7 +171,8 @@ pub fn same(args: &[Vec<u8>], left: &Reply, right: &Reply) -> bool {
         return true;
     }
     let Some(rule) = find(args) else { return false };
-    if (left.is_error() || right.is_error()) && !matches!(rule.compare, Compare::ErrorWord | Compare::OrError) {
+    if (left.is_error() || right.is_error()) && !matches!(rule.compare, Compare::ErrorWord | Compare::OrError)
+    {
         return false;
     }
     match rule.compare {

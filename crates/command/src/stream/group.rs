@@ -133,6 +133,9 @@ fn create(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()
     if last_id.is_none() && !makes {
         return Err(NO_KEY);
     }
+    if args.len() > 8 {
+        return Err(bad_form("XGROUP", args.at(1)));
+    }
     let id = match id {
         b"$" => last_id.unwrap_or_default(),
         _ => id::parse(id, 0)?,
@@ -150,6 +153,9 @@ fn create(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()
 fn set_id(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let (_, entries_read) = options(args, false)?;
     in_group(ctx, args, |stream, name| {
+        if args.len() > 7 {
+            return Err(bad_form("XGROUP", args.at(1)));
+        }
         let id = match args.at(4) {
             b"$" => stream.last_id(),
             arg => id::parse_loose(arg)?,

@@ -26,12 +26,23 @@ pub fn parse(arg: &[u8], missing_seq: u64) -> Result<StreamId, Fault> {
         return Err(INVALID);
     }
     let mut parts = arg.splitn(2, |&byte| byte == b'-');
-    let ms = number::parse_u64_digits(parts.next().unwrap_or_default()).ok_or(INVALID)?;
+    let ms = part(parts.next().unwrap_or_default())?;
     let seq = match parts.next() {
         None => missing_seq,
-        Some(seq) => number::parse_u64_digits(seq).ok_or(INVALID)?,
+        Some(seq) => part(seq)?,
     };
     Ok(StreamId { ms, seq })
+}
+
+/// A number within an id. Redis reads it with C's `strtoull`, which takes blanks and a sign before it.
+fn part(text: &[u8]) -> Result<u64, Fault> {
+    number::parse_u64_digits(text).map_or_else(|| signed_part(text), Ok)
+}
+
+#[cold]
+fn signed_part(text: &[u8]) -> Result<u64, Fault> {
+    let text = text.trim_ascii_start();
+    number::parse_u64_digits(text.strip_prefix(b"+").unwrap_or(text)).ok_or(INVALID)
 }
 
 /// An id that is to be added, except `*`.
@@ -112,6 +123,7 @@ mod tests {
         for bad in [&b""[..], b"-", b"+", b"5-", b"-5", b"5-3-1", b"a", b"5-a", b"18446744073709551616"] {
             assert_eq!(parse(bad, 0), Err(INVALID), "{bad:?}");
         }
+        assert_eq!((parse(b"+5-+3", 0), parse(b" 5", 0)), (Ok(id(5, 3)), Ok(id(5, 0))));
         assert_eq!(parse_new(b"5-*"), Ok(NewId::AutoSeq(5)));
         assert_eq!(parse_new(b"*-*"), Err(INVALID));
         assert_eq!((first(b"-"), last(b"+")), (Ok(StreamId::MIN), Ok(StreamId::MAX)));

@@ -193,7 +193,11 @@ fn xreadgroup(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Resul
             b"$" => return Err(MEANINGLESS_DOLLAR),
             b"+" => return Err(MEANINGLESS_PLUS),
             b">" => Wanted::New,
-            arg => Wanted::Pending(id::parse(arg, 0)?),
+            arg => match id::parse(arg, 0)? {
+                // To Redis the highest id means the same.
+                StreamId::MAX => Wanted::New,
+                after => Wanted::Pending(after),
+            },
         });
     }
     let mut streams = Streams::new();

@@ -17,7 +17,10 @@ const FORMS: &[Weighted] = &[
     (4, "XREVRANGE <key> ( + | <sid> ) ( - | <sid> ) [ COUNT <count> ]"),
     (3, "XDEL <key> { <sid> }"),
     (2, "XTRIM <key> ( MAXLEN | MINID ) [ = ] <count>"),
-    (4, "XREAD [ COUNT <count> ] STREAMS ( <key> <sid> | <key> <key> <sid> <sid> | <key> )"),
+    (
+        4,
+        "XREAD [ COUNT <count> ] STREAMS ( <key> ( 0 | $ | 4-5 | 20 | abc | > ) | <key> <key> ( 0 | 30-3 ) ( 4-5 | $ ) | <key> )",
+    ),
     (4, "XGROUP CREATE <key> ( g1 | g2 ) ( $ | 0 | <sid> ) [ MKSTREAM ] [ ENTRIESREAD <int> ]"),
     (
         1,
