@@ -258,7 +258,8 @@ fn read_ids(
         return Ok(());
     }
     // The first id is known from the entries.
-    (source.count()?, source.count()?);
+    source.count()?;
+    source.count()?;
     let max_deleted_id = StreamId { ms: source.count()?, seq: source.count()? };
     stream.set_ids(last_id, Some(source.count()?), Some(max_deleted_id));
     Ok(())
@@ -370,7 +371,7 @@ fn read_group(
     let last_id = StreamId { ms: source.count()?, seq: source.count()? };
     let entries_read = match kind {
         TYPE_STREAM => stream.extent(arena).added_up_to(last_id),
-        _ => Some(source.count()?).filter(|&read| i64::try_from(read).is_ok()),
+        _ => Some(source.count()?).filter(|&read| read != u64::MAX),
     };
     if !stream.create_group(&name, last_id, entries_read) {
         return Err(Corrupt);
@@ -411,4 +412,127 @@ fn read_consumer(
         group.give(arena, id, entry).map_err(|_| Corrupt)?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use darter_base::hash::KeyHasher;
+    use darter_base::rng::Rng;
+
+    use super::super::read_object;
+    use super::*;
+
+    const GIVEN: Pending = Pending { consumer: 0, delivered_ms: 77, deliveries: 2 };
+
+    fn id(ms: u64) -> StreamId {
+        StreamId { ms, seq: 1 }
+    }
+
+    fn sample(arena: &mut Arena, entries: u64) -> Stream {
+        let mut stream = Stream::new();
+        for n in 1..=entries {
+            let (name, value) = (format!("f{}", n / 40), "v".repeat(n as usize % 70));
+            let pairs = [(name.as_bytes(), value.as_bytes()), (b"n", b"-70000")];
+            assert_eq!(stream.append(arena, id(n), pairs.into_iter()), Ok(true));
+        }
+        stream.delete(arena, id(3));
+        stream.create_group(b"g", id(2), Some(2));
+        if let Some((group, _)) = stream.group_mut(b"g") {
+            for (at, name) in [b"a", b"b"].into_iter().enumerate() {
+                let (consumer, _) = group.find_or_create(name, 5);
+                for n in [1, 2, 9] {
+                    let pending = Pending { consumer, ..GIVEN };
+                    assert_eq!(group.give(arena, id(10 * n + at as u64), pending), Ok(()));
+                }
+            }
+        }
+        stream
+    }
+
+    fn written(stream: &Stream, arena: &Arena) -> Vec<u8> {
+        let mut out = Vec::new();
+        write(stream, arena, &mut out);
+        out
+    }
+
+    fn clear(object: Object, arena: &mut Arena) {
+        let mut object = object;
+        object.clear(arena);
+    }
+
+    #[test]
+    fn a_stream_reads_back_with_its_groups() {
+        let mut arena = Arena::with_reserve(1 << 26).expect("an arena");
+        for entries in [0, 1, 100, 3000] {
+            let stream = sample(&mut arena, entries);
+            let bytes = written(&stream, &arena);
+            let mut source = Source::new(&bytes);
+            let back = read(type_of(&stream), &mut source, &mut arena).expect("what was written");
+            assert_eq!(source.left(), 0);
+            let Object::Stream(back) = back else { panic!("a stream") };
+            assert_eq!(written(&back, &arena), bytes);
+            assert_eq!((back.extent(&arena), back.len()), (stream.extent(&arena), stream.len()));
+            clear(Object::Stream(back), &mut arena);
+            clear(Object::Stream(stream), &mut arena);
+            assert_eq!(arena.used_bytes(), 0);
+        }
+    }
+
+    #[test]
+    fn damage_is_refused_or_makes_another_stream_but_leaves_nothing() {
+        let mut arena = Arena::with_reserve(1 << 26).expect("an arena");
+        let stream = sample(&mut arena, 150);
+        let bytes = written(&stream, &arena);
+        let kind = type_of(&stream);
+        clear(Object::Stream(stream), &mut arena);
+        let mut rng = Rng::new(7);
+        for _ in 0..3_000 {
+            let mut changed = bytes.clone();
+            for _ in 0..=rng.below(3) {
+                let at = rng.below(changed.len() as u64) as usize;
+                changed[at] = rng.next_u64() as u8;
+            }
+            changed.truncate(changed.len() - rng.below(4) as usize * rng.below(50) as usize);
+            let hasher = KeyHasher::new(1);
+            if let Ok(object) = read_object(kind, &mut Source::new(&changed), &mut arena, hasher) {
+                clear(object, &mut arena);
+            }
+            assert_eq!(arena.used_bytes(), 0);
+        }
+    }
+
+    #[test]
+    fn an_entry_pending_with_two_consumers_is_refused() {
+        let mut arena = Arena::with_reserve(1 << 24).expect("an arena");
+        let mut head = vec![0];
+        for number in [0, 9, 1, 0, 0, 0, 0, 0] {
+            text::write_length(&mut head, number);
+        }
+        text::write_length(&mut head, 1);
+        text::write_text(&mut head, b"g");
+        for number in [9, 1, 0, 1] {
+            text::write_length(&mut head, number);
+        }
+        head.extend_from_slice(&raw_id(id(9)));
+        head.extend_from_slice(&5u64.to_le_bytes());
+        text::write_length(&mut head, 1);
+        let consumers = |names: &[&[u8]]| {
+            let mut out = head.clone();
+            text::write_length(&mut out, names.len() as u64);
+            for name in names {
+                text::write_text(&mut out, name);
+                out.extend_from_slice(&5u64.to_le_bytes());
+                text::write_length(&mut out, 1);
+                out.extend_from_slice(&raw_id(id(9)));
+            }
+            out
+        };
+        let mut read = |bytes: &[u8]| {
+            read(TYPE_STREAM_2, &mut Source::new(bytes), &mut arena).map(|object| clear(object, &mut arena))
+        };
+        assert_eq!(read(&consumers(&[b"a"])), Ok(()));
+        assert_eq!(read(&consumers(&[b"a", b"b"])), Err(Corrupt));
+        assert_eq!(read(&consumers(&[b"a", b"a"])), Err(Corrupt));
+        assert_eq!(read(&consumers(&[])), Err(Corrupt));
+    }
 }

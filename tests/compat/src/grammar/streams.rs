@@ -11,7 +11,7 @@ const FORMS: &[Weighted] = &[
         3,
         "XADD <key> [ NOMKSTREAM ] [ ( MAXLEN [ = ] <count> | MINID [ = ] <sid> ) ] <sidadd> <field> <value>",
     ),
-    (1, "XADD <key> MAXLEN ~ <count> LIMIT <count> <sidadd> <field> <value>"),
+    (1, "XADD <key> MAXLEN ~ 1000 LIMIT <count> <sidadd> <field> <value>"),
     (3, "XLEN <key>"),
     (5, "XRANGE <key> ( - | <sid> ) ( + | <sid> ) [ COUNT <count> ]"),
     (4, "XREVRANGE <key> ( + | <sid> ) ( - | <sid> ) [ COUNT <count> ]"),
@@ -39,6 +39,7 @@ const FORMS: &[Weighted] = &[
     (2, "XINFO STREAM <key> [ FULL [ COUNT <count> ] ]"),
     (2, "XINFO GROUPS <key>"),
     (1, "XINFO CONSUMERS <key> g1"),
-    (1, "XSETID <key> <sid> [ ENTRIESADDED <int> MAXDELETEDID <sid> ]"),
+    // 7.0 does not mind ids below the highest that was deleted
+    (1, "XSETID <key> ( 60-0 | 60-5 | 61 | abc ) [ ENTRIESADDED <int> MAXDELETEDID ( 0-0 | 3 | 50-9 | x ) ]"),
     (1, "COPY <key> <key> REPLACE"),
 ];
