@@ -277,6 +277,10 @@ impl<'a> Keyed<'a> {
             Value::Object(kind, id) => {
                 self.shard.rewrite(self.db, self.key, slot, &meta, &Payload::Object(kind, id), self.now_ms)
             }
+            Value::Folded(kind, block) => {
+                let payload = Payload::Folded(kind, block);
+                self.shard.rewrite(self.db, self.key, slot, &meta, &payload, self.now_ms)
+            }
             Value::Text(bytes) if record.kind() == Kind::Raw => {
                 let bytes = bytes.to_vec();
                 let payload = Payload::Raw { prefix: &bytes, len: bytes.len() };
@@ -311,9 +315,7 @@ impl<'a> Keyed<'a> {
     /// Errors: the value has another type.
     pub fn view<T: Collection>(&self) -> Result<Option<View<'_, T>>, WrongType> {
         let Some(record) = self.record() else { return Ok(None) };
-        let Value::Object(_, id) = record.value() else { return Err(WrongType) };
-        let root = T::of(self.shard.objects.get(id)).ok_or(WrongType)?;
-        Ok(Some(View { root, arena: &self.shard.arena, hasher: self.shard.hasher }))
+        self.shard.view_of(record).map(Some)
     }
 
     /// Changes the collection at the key; `None` when the key is missing. A collection left without
@@ -325,7 +327,11 @@ impl<'a> Keyed<'a> {
         change: impl FnOnce(&mut T, &mut Arena, KeyHasher) -> R,
     ) -> Result<Option<Edited<R>>, WrongType> {
         let Some(record) = self.record() else { return Ok(None) };
-        let Value::Object(_, id) = record.value() else { return Err(WrongType) };
+        let id = match record.value() {
+            Value::Object(_, id) => id,
+            Value::Folded(kind, block) if kind == T::TYPE => return self.edit_folded(kind, block, change),
+            _ => return Err(WrongType),
+        };
         let shard = &mut *self.shard;
         let root = T::of_mut(shard.objects.get_mut(id)).ok_or(WrongType)?;
         let before = root.next_expiry_ms();
@@ -337,8 +343,48 @@ impl<'a> Keyed<'a> {
         if is_gone {
             self.remove();
             self.was_emptied = true;
+        } else if let Some(folded) = self.shard.objects.get(id).fold(&self.shard.arena) {
+            self.overwrite_object(&folded);
+            self.shard.objects.remove(id);
         }
         Ok(Some(Edited { result, is_gone }))
+    }
+
+    /// [`Keyed::edit`] of a collection without a root of its own.
+    fn edit_folded<T: Collection, R>(
+        &mut self,
+        kind: Type,
+        block: u32,
+        change: impl FnOnce(&mut T, &mut Arena, KeyHasher) -> R,
+    ) -> Result<Option<Edited<R>>, WrongType> {
+        let shard = &mut *self.shard;
+        let mut object = Object::unfold(kind, block, &shard.arena);
+        let root = T::of_mut(&mut object).ok_or(WrongType)?;
+        let result = change(root, &mut shard.arena, shard.hasher);
+        let (after, is_gone) = (root.next_expiry_ms(), root.has_no_member());
+        match object.fold(&shard.arena) {
+            Some(folded @ Payload::Folded(_, now)) if now != block => self.overwrite_object(&folded),
+            Some(_) => {}
+            None => {
+                let id = shard.objects.insert(object);
+                self.overwrite_object(&Payload::Object(kind, id));
+            }
+        }
+        if after.is_some() {
+            self.note_members(None, after);
+        }
+        if is_gone {
+            self.remove();
+            self.was_emptied = true;
+        }
+        Ok(Some(Edited { result, is_gone }))
+    }
+
+    /// Tells the record where its collection is now.
+    fn overwrite_object(&mut self, payload: &Payload<'_>) {
+        let Some(slot) = self.slot else { return };
+        let handle = self.shard.dbs[self.db].index.handle(slot);
+        record::overwrite_object(self.shard.arena.tail_mut(handle), payload);
     }
 
     /// Changes the collection at the key, which is made by `make` when the key is missing.
@@ -373,6 +419,13 @@ impl<'a> Keyed<'a> {
 
     pub(crate) fn put_object_with(&mut self, object: Object, meta: &Meta) -> Result<(), Full> {
         let kind = object.kind();
+        if let Some(folded) = object.fold(&self.shard.arena) {
+            let done = self.put_payload(meta, &folded);
+            if done.is_err() {
+                self.shard.discard(object);
+            }
+            return done;
+        }
         let id = self.shard.objects.insert(object);
         let next_expiry = self.shard.objects.get(id).next_expiry_ms();
         self.shard.timed += usize::from(next_expiry.is_some());
@@ -415,10 +468,7 @@ impl<'a> Keyed<'a> {
 
     /// The collection at the key, of whatever type, and its arena; `None` for a string or a missing key.
     pub fn object(&self) -> Option<(&Object, &Arena)> {
-        match self.record()?.value() {
-            Value::Object(_, id) => Some((self.shard.objects.get(id), &self.shard.arena)),
-            _ => None,
-        }
+        Some((self.shard.object_of(self.record()?)?, &self.shard.arena))
     }
 
     /// Hashes a member or field as this shard does.
@@ -464,6 +514,7 @@ impl<'a> Keyed<'a> {
         let record = self.shard.record_at(self.db, slot);
         let object = match record.value() {
             Value::Object(_, id) => self.shard.objects.get(id).memory_bytes() + size_of::<Object>(),
+            Value::Folded(kind, block) => Object::unfold(kind, block, &self.shard.arena).memory_bytes(),
             _ => 0,
         };
         Some(self.shard.arena.size(handle) + object + size_of::<u32>() + 1)
@@ -485,14 +536,14 @@ impl<'a> Record<'a> {
         match self.value() {
             Value::Text(bytes) => Some(Text::Plain(bytes)),
             Value::Packed(packed, len) => Some(Text::Packed(packed, len)),
-            Value::Object(..) => None,
+            Value::Object(..) | Value::Folded(..) => None,
         }
     }
 
     /// The type of the value.
     pub fn value_type(self) -> Type {
         match self.value() {
-            Value::Object(kind, _) => kind,
+            Value::Object(kind, _) | Value::Folded(kind, _) => kind,
             _ => Type::String,
         }
     }

@@ -9,6 +9,7 @@ pub mod change;
 pub mod db;
 mod direct;
 pub mod expiry;
+mod folded;
 pub mod keyed;
 pub mod moving;
 pub mod object;

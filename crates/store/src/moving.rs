@@ -32,6 +32,7 @@ enum Detached {
     Raw(Vec<u8>),
     Float(Vec<u8>),
     Object(Type, u32),
+    Folded(Type, u32),
 }
 
 impl Detached {
@@ -44,6 +45,7 @@ impl Detached {
             },
             Value::Packed(packed, len) => Detached::Text(Text::Packed(packed, len).bytes().into_owned()),
             Value::Object(kind, id) => Detached::Object(kind, id),
+            Value::Folded(kind, block) => Detached::Folded(kind, block),
         }
     }
 
@@ -53,6 +55,7 @@ impl Detached {
             Detached::Raw(bytes) => Payload::Raw { prefix: bytes, len: bytes.len() },
             Detached::Float(bytes) => Payload::Float(bytes),
             Detached::Object(kind, id) => Payload::Object(*kind, *id),
+            Detached::Folded(kind, block) => Payload::Folded(*kind, *block),
         }
     }
 }
@@ -98,7 +101,7 @@ impl Keyed<'_> {
             Detached::Text(bytes) => Body::Text(bytes),
             Detached::Raw(bytes) => Body::Raw(bytes),
             Detached::Float(bytes) => Body::Float(bytes),
-            Detached::Object(..) => {
+            Detached::Object(..) | Detached::Folded(..) => {
                 let (object, arena) = self.object()?;
                 let mut out = Vec::new();
                 rdb::write_object(object, arena, &mut out);

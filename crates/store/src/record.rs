@@ -7,7 +7,8 @@
 //! 0 or 12 B  memcached flags (4) and CAS (8)
 //! key
 //! Text       varint length, bytes            Raw     u32 length, bytes (was grown in place)
-//! Packed     varint length, 7-bit packed     Object  type byte, u32 number in `Shard::objects`
+//! Packed     varint length, 7-bit packed     Object  type byte, u32 number in `Shard::objects`; with the
+//!                                                    type's top bit, the handle of a folded collection
 //! Float      as Text, but made by INCRBYFLOAT: Redis never calls it `int`
 //! ```
 //!
@@ -20,6 +21,10 @@ use crate::object::Type;
 const SHORT_TTL_ORIGIN_MS: u64 = 1_577_836_800_000;
 /// Short deadlines are below this many milliseconds after their origin (34 years).
 const SHORT_TTL_SPAN_MS: u64 = 1 << 40;
+/// Bytes of a collection's payload.
+const OBJECT_LEN: usize = 5;
+/// In its type byte: the number is a block's handle.
+const FOLDED: u8 = 0x80;
 /// Shorter values are not worth packing.
 const PACK_BYTES_MIN: usize = 512;
 
@@ -81,6 +86,8 @@ pub(crate) enum Payload<'a> {
     },
     Packed(&'a [u8]),
     Object(Type, u32),
+    /// A collection that is all in the block of this handle.
+    Folded(Type, u32),
     Float(&'a [u8]),
 }
 
@@ -95,7 +102,7 @@ impl<'a> Payload<'a> {
             Payload::Text(_) => Kind::Text,
             Payload::Raw { .. } => Kind::Raw,
             Payload::Packed(_) => Kind::Packed,
-            Payload::Object(..) => Kind::Object,
+            Payload::Object(..) | Payload::Folded(..) => Kind::Object,
             Payload::Float(_) => Kind::Float,
         }
     }
@@ -105,7 +112,7 @@ impl<'a> Payload<'a> {
             Payload::Text(v) | Payload::Float(v) => varint_len(v.len()) + v.len(),
             Payload::Raw { len, .. } => 4 + len,
             Payload::Packed(v) => varint_len(v.len()) + ascii7::packed_len(v.len()),
-            Payload::Object(..) => 5,
+            Payload::Object(..) | Payload::Folded(..) => OBJECT_LEN,
         }
     }
 
@@ -124,12 +131,22 @@ impl<'a> Payload<'a> {
                 let at = write_varint(out, v.len());
                 ascii7::pack(v, &mut out[at..at + ascii7::packed_len(v.len())]);
             }
-            Payload::Object(kind, id) => {
-                out[0] = kind as u8;
-                out[1..5].copy_from_slice(&id.to_le_bytes());
-            }
+            Payload::Object(kind, id) => write_object(out, kind as u8, id),
+            Payload::Folded(kind, block) => write_object(out, kind as u8 | FOLDED, block),
         }
     }
+}
+
+fn write_object(out: &mut [u8], kind: u8, number: u32) {
+    out[0] = kind;
+    out[1..OBJECT_LEN].copy_from_slice(&number.to_le_bytes());
+}
+
+/// Overwrites a collection's payload in place: where it is.
+pub(crate) fn overwrite_object(block: &mut [u8], payload: &Payload<'_>) {
+    let at = Record { tail: block }.payload_at();
+    debug_assert!(Record { tail: block }.kind() == Kind::Object && payload.kind() == Kind::Object);
+    payload.write(&mut block[at..]);
 }
 
 #[inline]
@@ -286,6 +303,7 @@ pub(crate) enum Value<'a> {
     Text(&'a [u8]),
     Packed(&'a [u8], usize),
     Object(Type, u32),
+    Folded(Type, u32),
 }
 
 impl<'a> Record<'a> {
@@ -384,6 +402,9 @@ impl<'a> Record<'a> {
             Kind::Packed => {
                 let (len, at) = read_varint(payload);
                 Value::Packed(&payload[at..at + ascii7::packed_len(len)], len)
+            }
+            Kind::Object if payload[0] & FOLDED != 0 => {
+                Value::Folded(Type::from_byte(payload[0] & !FOLDED), u32_at(payload, 1))
             }
             Kind::Object => Value::Object(Type::from_byte(payload[0]), u32_at(payload, 1)),
         }
@@ -499,7 +520,7 @@ mod tests {
                                     ascii7::unpack(packed, n, &mut out);
                                     assert_eq!(&out, value);
                                 }
-                                Value::Object(..) => panic!("a text became an object"),
+                                Value::Object(..) | Value::Folded(..) => panic!("a text became an object"),
                             }
                             assert_eq!(block[len..], [0xaa; 3]);
                         }

@@ -8,7 +8,7 @@ use darter_pack::decimal::Digits;
 use darter_pack::entry::Item;
 use darter_pack::table::{EntryRef, Expiry, Inserted, Kind, Table};
 use darter_pack::tree::{Direction, IntSet};
-use darter_slab::Arena;
+use darter_slab::{Arena, Handle};
 
 use crate::shard::Full;
 
@@ -255,6 +255,19 @@ impl SetValue {
         let removed = texts.expire_due(arena, now_ms, packs_max, |_| {}).removed;
         self.settle();
         removed
+    }
+
+    /// As [`Table::fold`], for a set of texts alone.
+    pub fn fold(&self, arena: &Arena) -> Option<Handle> {
+        match &self.body {
+            Body::Texts(texts) => texts.fold(arena),
+            Body::Ints(_) | Body::Both(_) => None,
+        }
+    }
+
+    /// The set that [`SetValue::fold`] gave `pack` for.
+    pub fn unfold(pack: Handle, arena: &Arena) -> SetValue {
+        SetValue { body: Body::Texts(Table::unfold(Kind::Keys, pack, arena)) }
     }
 
     fn ints_mut(&mut self) -> &mut IntSet {

@@ -11,6 +11,7 @@ use darter_slab::{Arena, Handle};
 
 use crate::change::{ChangeLog, Event};
 use crate::db::Db;
+use crate::folded::Scratch;
 use crate::keyed::{View, WrongType};
 use crate::object::{Collection, Object};
 use crate::record::{self, Expiry, Kind, Meta, Payload, Record};
@@ -50,6 +51,7 @@ pub struct Shard {
     pub(crate) arena: Arena,
     pub(crate) objects: Slots<Object>,
     pub(crate) hasher: KeyHasher,
+    pub(crate) scratch: Scratch,
     // Number of `objects` with members that expire.
     pub(crate) timed: usize,
     /// What changed, for whoever listens.
@@ -75,6 +77,7 @@ impl Shard {
             arena: Arena::new()?,
             objects: Slots::default(),
             hasher,
+            scratch: Scratch::default(),
             timed: 0,
             changes: ChangeLog::default(),
             counters: Counters::default(),
@@ -145,6 +148,7 @@ impl Shard {
     /// Finds a key that is alive at `now_ms`; a dead one is removed on the way.
     #[inline]
     pub(crate) fn find(&mut self, db: usize, key: Key<'_>, now_ms: u64) -> Option<Slot> {
+        self.scratch.clear();
         let slot = self.locate(db, key)?;
         if self.record_at(db, slot).is_expired(now_ms) {
             self.expire(db, key, slot);
@@ -179,9 +183,16 @@ impl Shard {
 
     fn drop_object_of(&mut self, handle: Handle) {
         let record = Record { tail: self.arena.tail(handle) };
-        if let record::Value::Object(_, id) = record.value() {
-            let object = self.objects.remove(id);
-            self.discard(object);
+        match record.value() {
+            record::Value::Object(_, id) => {
+                let object = self.objects.remove(id);
+                self.discard(object);
+            }
+            record::Value::Folded(kind, block) => {
+                let object = Object::unfold(kind, block, &self.arena);
+                self.discard(object);
+            }
+            _ => {}
         }
     }
 
@@ -258,8 +269,12 @@ impl Shard {
         let handle = self.write_block(key.bytes, meta, payload)?;
         let record = Record { tail: self.arena.tail(old) };
         let had_deadline = record.deadline_ms().is_some();
-        if !matches!((record.value(), payload), (record::Value::Object(_, a), Payload::Object(_, b)) if a == *b)
-        {
+        let is_kept = match (record.value(), payload) {
+            (record::Value::Object(_, a), Payload::Object(_, b)) => a == *b,
+            (record::Value::Folded(_, a), Payload::Folded(_, b)) => a == *b,
+            _ => false,
+        };
+        if !is_kept {
             self.drop_object_of(old);
         }
         self.arena.free(old);
@@ -366,9 +381,19 @@ impl Shard {
     /// The collection of a record found by [`Shard::peek`], to read; several keys may be read together.
     ///
     /// Errors: the value has another type.
+    #[inline]
     pub fn view_of<T: Collection>(&self, record: Record<'_>) -> Result<View<'_, T>, WrongType> {
-        let record::Value::Object(_, id) = record.value() else { return Err(WrongType) };
-        let root = T::of(self.objects.get(id)).ok_or(WrongType)?;
+        let root = self.object_of(record).and_then(T::of).ok_or(WrongType)?;
         Ok(View { root, arena: &self.arena, hasher: self.hasher })
+    }
+
+    /// The collection of a record of this shard, if its value is one.
+    #[inline]
+    pub(crate) fn object_of(&self, record: Record<'_>) -> Option<&Object> {
+        match record.value() {
+            record::Value::Object(_, id) => Some(self.objects.get(id)),
+            record::Value::Folded(kind, block) => self.scratch.put(Object::unfold(kind, block, &self.arena)),
+            _ => None,
+        }
     }
 }

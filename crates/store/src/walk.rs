@@ -2,6 +2,7 @@
 
 use darter_index::Position;
 
+use crate::object::Object;
 use crate::record::{Record, Value};
 use crate::shard::{Key, Shard};
 
@@ -23,6 +24,7 @@ impl Shard {
         match record.value() {
             Value::Text(bytes) | Value::Packed(bytes, _) => bytes.len(),
             Value::Object(_, id) => self.objects.get(id).memory_bytes(),
+            Value::Folded(kind, block) => Object::unfold(kind, block, &self.arena).memory_bytes(),
         }
     }
 

@@ -17,7 +17,7 @@ mod scan;
 mod tests;
 mod write;
 
-use darter_slab::Arena;
+use darter_slab::{Arena, Handle};
 
 pub use crate::pack::{EntryRef, Full, Kind};
 pub use expire::Expired;
@@ -231,6 +231,33 @@ impl Table {
             x = next;
         }
         x >> (64 - DEPTH_MAX)
+    }
+
+    /// The block that says all about this table, if it is one pack of short entries without expiry times:
+    /// the owner may keep the handle alone, drop the table and make it anew with [`Table::unfold`].
+    #[inline]
+    pub fn fold(&self, arena: &Arena) -> Option<Handle> {
+        let root = self.directory.root;
+        if self.directory.level != 0 || root.is_none() || self.times.is_some() {
+            return None;
+        }
+        let head = Pack::open(arena, root).head();
+        (!head.spilled() && head.len() != 0).then_some(root)
+    }
+
+    /// The table of `kind` that [`Table::fold`] gave `pack` for.
+    #[inline]
+    pub fn unfold(kind: Kind, pack: Handle, arena: &Arena) -> Table {
+        let len = Pack::open(arena, pack).head().len() as u32;
+        let granules = (arena.size(pack) / 8) as u32;
+        Table {
+            directory: Directory { root: pack, level: 0 },
+            kind,
+            len,
+            granules,
+            spill: Spill::new(),
+            times: None,
+        }
     }
 
     /// Frees everything. Cost: the whole table; see [`Table::free_step`] for large ones.
