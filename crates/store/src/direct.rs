@@ -72,7 +72,7 @@ impl Shard {
     #[inline]
     fn overwrite_plain(&mut self, handle: Handle, value: &[u8]) -> bool {
         let Some(at) = record::plain_payload_at(self.arena.tail(handle)) else { return false };
-        let wanted = at + 5 + value.len();
+        let wanted = at + record::text_bytes(value);
         let size = self.arena.size(handle);
         if wanted > size || Arena::fits(wanted) != size || record::is_worth_packing(value) {
             return false;

@@ -160,6 +160,12 @@ fn varint_len(n: usize) -> usize {
     }
 }
 
+/// Bytes that a text takes in a record, its length in front.
+#[inline]
+pub(crate) fn text_bytes(value: &[u8]) -> usize {
+    varint_len(value.len()) + value.len()
+}
+
 #[inline]
 fn write_varint(out: &mut [u8], mut n: usize) -> usize {
     let mut at = 0;

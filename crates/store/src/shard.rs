@@ -314,7 +314,7 @@ impl Shard {
         let record = Record { tail: self.arena.tail(handle) };
         let payload = Payload::of_text(value);
         let at = record.payload_at();
-        let (size, wanted) = (self.arena.size(handle), at + 5 + value.len());
+        let (size, wanted) = (self.arena.size(handle), at + record::text_bytes(value));
         if matches!(record.kind(), Kind::Text)
             && matches!(payload, Payload::Text(_))
             && record.extras().is_none()
@@ -394,6 +394,33 @@ impl Shard {
             record::Value::Object(_, id) => Some(self.objects.get(id)),
             record::Value::Folded(kind, block) => self.scratch.put(Object::unfold(kind, block, &self.arena)),
             _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_of_the_same_length_is_overwritten_where_it_lies() {
+        let hasher = KeyHasher::new(3);
+        let mut shard = Shard::new(1, 0, hasher).expect("address space");
+        // lengths around those where a block is filled to its last byte
+        for len in 0..130 {
+            let (name, value) = (format!("key:{len:012}"), vec![b'v'; len]);
+            let key = Key { bytes: name.as_bytes(), hash: hasher.hash(name.as_bytes()) };
+            for (n, expiry) in
+                [Expiry::None, Expiry::At(9_000), Expiry::At(9_500), Expiry::Keep].into_iter().enumerate()
+            {
+                let before = shard.locate(0, key).map(|slot| shard.dbs[0].index.handle(slot));
+                let mut place = crate::Keyed::find(&mut shard, 0, key, 1);
+                place.put_text(&value, expiry).expect("room");
+                assert_eq!(place.deadline_ms(), [None, Some(9_000), Some(9_500), Some(9_500)][n]);
+                let after = shard.locate(0, key).map(|slot| shard.dbs[0].index.handle(slot));
+                // only the first write and the first deadline need another block
+                assert_eq!(before == after, n > 1, "length {len}, write {n}");
+            }
         }
     }
 }
