@@ -101,8 +101,8 @@ pub const RULES: &[Rule] = &[
     rule("DBSIZE", Compare::Near(3), "dead keys that nobody asks for are removed at different moments"),
     rule(
         "OBJECT ENCODING",
-        Compare::Renamed(&[("quicklist", "listpack"), ("hashtable", "listpack")]),
-        "since Redis 7.2 small lists and sets are listpacks",
+        Compare::Renamed(&[("quicklist", "listpack"), ("hashtable", "listpack"), ("skiplist", "listpack")]),
+        "since Redis 7.2 small lists and sets are listpacks; a sorted set that has shrunk is called by its size",
     ),
     rule("BITCOUNT", Compare::OrError, "since Redis 7.2 arguments are checked before the key is looked up"),
     rule("BITPOS", Compare::OrError, "since Redis 7.2 arguments are checked before the key is looked up"),

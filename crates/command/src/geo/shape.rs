@@ -70,7 +70,8 @@ impl Shape {
                 || (east < 0 && own.west < bounds.west)
                 || (east > 0 && own.east > bounds.east);
             let neighbor = cell.neighbor(east, north);
-            if !(may_leave_out && is_needless) && !cells.contains(&neighbor) {
+            let is_left_out = (may_leave_out && is_needless) || cells.contains(&neighbor);
+            if !is_left_out {
                 cells.push(neighbor);
             }
         }
