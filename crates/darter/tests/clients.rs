@@ -296,6 +296,16 @@ fn monitors_see_what_all_threads_run_but_no_passwords() {
 }
 
 #[test]
+fn monitors_see_a_script_before_what_it_does() {
+    let server = Server::start(&[]);
+    let (mut monitor, mut client) = (server.client(), server.client());
+    monitor.call(&["MONITOR"]);
+    client.call(&["EVAL", "return redis.call('set', KEYS[1], 'v')", "1", "k"]);
+    assert!(monitor.read_line().contains(r#""EVAL" "return redis.call("#));
+    assert!(monitor.read_line().ends_with(r#"[0 lua] "set" "k" "v""#));
+}
+
+#[test]
 fn messages_reach_every_subscriber_once_and_in_order() {
     let server = Server::start(&["--proactor_threads=2"]);
     let mut readers: Vec<Client> = (0..6).map(|_| server.client()).collect();

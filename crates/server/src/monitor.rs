@@ -56,23 +56,37 @@ impl Monitors {
 /// Shows a command that `card`'s client ran in database `db` to all monitors, unless it is an administrator's.
 #[cold]
 pub fn show(core: &Core, card: &ClientCard, db: usize, entry: &Entry, args: Args<'_>) {
-    if entry.spec.flags.any(Flags::SKIP_MONITOR.with(Flags::ADMIN)) {
-        return;
+    if !entry.spec.flags.any(HIDDEN) {
+        send(core, &origin(card), db, entry, args);
     }
-    let origin = match card.is_unix {
-        true => format!("unix:{}", card.peer.strip_suffix(":0").unwrap_or(&card.peer)),
-        false => card.peer.clone(),
-    };
-    show_as(core, &origin, db, entry, args);
 }
 
-/// As [`show`], for a command that came from `origin`: an address, or `lua`.
+/// Shows a command that runs a script: before the script's own commands, which [`show_scripted`] shows.
 #[cold]
-pub fn show_as(core: &Core, origin: &str, db: usize, entry: &Entry, args: Args<'_>) {
-    let monitors = &core.shared.monitors;
-    if !monitors.is_any() {
-        return;
+pub fn show_script(core: &Core, card: &ClientCard, db: usize, entry: &Entry, args: Args<'_>) {
+    send(core, &origin(card), db, entry, args);
+}
+
+/// Shows a command that a script ran.
+#[cold]
+pub fn show_scripted(core: &Core, db: usize, entry: &Entry, args: Args<'_>) {
+    if !entry.spec.flags.any(HIDDEN) {
+        send(core, "lua", db, entry, args);
     }
+}
+
+/// Commands that are not shown: an administrator's, and those that are shown another way.
+const HIDDEN: Flags = Flags::SKIP_MONITOR.with(Flags::ADMIN);
+
+fn origin(card: &ClientCard) -> String {
+    match card.is_unix {
+        true => format!("unix:{}", card.peer.strip_suffix(":0").unwrap_or(&card.peer)),
+        false => card.peer.clone(),
+    }
+}
+
+fn send(core: &Core, origin: &str, db: usize, entry: &Entry, args: Args<'_>) {
+    let monitors = &core.shared.monitors;
     let hidden = redact::hide_secrets(entry, args);
     let args = hidden.as_ref().map_or(args, |hidden| hidden.args());
     let line: Arc<[u8]> = line(origin, db, args).into();

@@ -18,6 +18,7 @@ use crate::core::Core;
 use crate::dispatch::{self, Caller};
 use crate::exec::{self, Call, Ran};
 use crate::job::{BUDGET, Body, Shards};
+use crate::monitor;
 use crate::registry::{Entry, Run};
 use crate::scripts::Cached;
 use crate::session::Session;
@@ -175,6 +176,9 @@ pub fn run_held(
     let mark = reply.len();
     let Run::Script(way) = entry.run else { return };
     let db = session.db;
+    if core.shared.monitors.is_any() {
+        monitor::show_script(core, card, db, entry, args);
+    }
     let ended = run_script(core, session, card, grant, way, args, reply);
     session.db = db;
     if let Err(line) = ended {
@@ -235,6 +239,11 @@ impl Host for Bridge<'_> {
             }
         };
         self.core.stats().commands[entry.id].calls.add(1);
+        self.session.usage.commands += 1;
+        if self.core.shared.monitors.is_any() {
+            let db = self.session.db;
+            monitor::show_scripted(self.core, db, entry, args);
+        }
         if tracking::applies(self.session, entry) {
             let tracker = Tracker { thread: self.core.thread, token: self.card.token, client: self.card.id };
             tracking::remember(self.core, tracker, entry, args);
