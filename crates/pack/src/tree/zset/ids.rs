@@ -134,3 +134,34 @@ const FIRST_IDS: usize = 4;
 const CHUNKS_FIRST: usize = 2;
 /// Places of the largest directory: 32 KiB, 33 million leaves.
 const CHUNKS_MAX: usize = 8192;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_keep_their_leaves_and_are_given_again() {
+        let mut arena = Arena::with_reserve(1 << 24).unwrap();
+        let (mut ids, mut owned) = (Ids::EMPTY, Owned::default());
+        let leaf = |n: u32| Handle::from_raw(n * 3 + 1);
+        // Past several chunks and several sizes of the directory.
+        for n in 0..40_000 {
+            assert_eq!(ids.add(&mut arena, &mut owned, leaf(n)), Ok(n));
+        }
+        for n in (0..40_000).step_by(7) {
+            ids.set(&mut arena, n, leaf(n + 1_000_000));
+        }
+        for n in 0..40_000 {
+            let moved = if n % 7 == 0 { 1_000_000 } else { 0 };
+            assert_eq!(ids.get(&arena, n), leaf(n + moved));
+        }
+        assert_eq!(owned.bytes(), arena.used_bytes());
+        let freed = [5, 39_999, 0, 4_096, 17];
+        freed.iter().for_each(|&id| ids.remove(&mut arena, id));
+        let again = freed.map(|_| ids.add(&mut arena, &mut owned, leaf(9)).unwrap());
+        assert!(freed.iter().all(|id| again.contains(id)), "{again:?}");
+        assert_eq!(ids.add(&mut arena, &mut owned, leaf(9)), Ok(40_000));
+        ids.clear(&mut arena, &mut owned);
+        assert_eq!((owned.bytes(), arena.used_bytes()), (0, 0));
+    }
+}
