@@ -3,17 +3,20 @@
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use darter_base::number;
 use darter_wire::{Args, Reply, Span};
 use mlua::chunk::ChunkMode;
-use mlua::{Error, Function, Lua, LuaOptions, MultiValue, Result, StdLib, Table, Value};
+use mlua::debug::HookTriggers;
+use mlua::{Error, Function, Lua, LuaOptions, MultiValue, Result, StdLib, Table, Value, VmState};
 
 use crate::host::Host;
 use crate::library::{self, Raised};
 use crate::random::Random;
 use crate::reply;
 use crate::script::Script;
+use crate::watch::Watch;
 
 /// Bytes one thread's scripts may hold together.
 const MEMORY_MAX: usize = 256 << 20;
@@ -39,15 +42,16 @@ pub struct Engine {
     redis: Table,
     run: Function,
     compiled: HashMap<[u8; 40], Function>,
+    watch: Arc<Watch>,
 }
 
 impl Engine {
     /// A fresh state. Errors: what Lua says, which only memory can be the cause of. Cost: some 50 us, 60 KB.
-    pub fn new() -> std::result::Result<Engine, String> {
-        Engine::build().map_err(|error| error.to_string())
+    pub fn new(watch: Arc<Watch>) -> std::result::Result<Engine, String> {
+        Engine::build(watch).map_err(|error| error.to_string())
     }
 
-    fn build() -> Result<Engine> {
+    fn build(watch: Arc<Watch>) -> Result<Engine> {
         let libs = StdLib::TABLE | StdLib::STRING | StdLib::MATH | StdLib::OS;
         let lua = Lua::new_with(libs, LuaOptions::default())?;
         let shared = Shared { random: Random::new(), resp3: Rc::default() };
@@ -55,8 +59,9 @@ impl Engine {
         let prelude = lua.load(include_str!("prelude.lua")).set_name("=prelude");
         let (globals, base, redis, run): (Table, Table, Table, Function) = prelude.call(native)?;
         lua.set_globals(globals)?;
+        set_hook(&lua, &watch, HookTriggers::new().every_nth_instruction(STEPS))?;
         lua.set_memory_limit(MEMORY_MAX)?;
-        Ok(Engine { lua, shared, base, redis, run, compiled: HashMap::new() })
+        Ok(Engine { lua, shared, base, redis, run, compiled: HashMap::new(), watch })
     }
 
     /// Compiles a script, if this thread has not yet. Errors: the error line for the client.
@@ -97,6 +102,9 @@ impl Engine {
         self.shared.resp3.set(false);
         let name = String::from_utf8_lossy(&script.sha);
         let ended = self.run_body(host, &body, keys, argv, reply);
+        if self.watch.is_killed() {
+            let _ = set_hook(&self.lua, &self.watch, HookTriggers::new().every_nth_instruction(STEPS));
+        }
         if self.lua.used_memory() > MEMORY_KEPT {
             let _ = self.lua.gc_collect();
         }
@@ -150,6 +158,24 @@ impl Engine {
         Ok(list)
     }
 }
+
+/// Instructions between two looks at whether the script is to end.
+const STEPS: u32 = 100_000;
+
+fn set_hook(lua: &Lua, watch: &Arc<Watch>, triggers: HookTriggers) -> Result<()> {
+    let held = watch.clone();
+    lua.set_global_hook(triggers, move |lua, _| {
+        if !held.is_killed() {
+            return Ok(VmState::Continue);
+        }
+        // A script may catch the error; with each further line failing it gets nowhere.
+        set_hook(lua, &held, HookTriggers::EVERY_LINE)?;
+        Err(Error::external(Raised(KILLED.into())))
+    })
+}
+
+/// The error a killed script ends with.
+pub const KILLED: &str = "ERR Error running script: Script killed by user with SCRIPT KILL.";
 
 /// Buffers that the commands of one run use again.
 #[derive(Default)]

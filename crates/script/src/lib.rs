@@ -4,14 +4,20 @@
 //! in here knows shards, sockets or threads, and no script reaches files, processes or another script's variables.
 #![forbid(unsafe_code)]
 
+mod bit;
 pub mod engine;
 pub mod host;
+mod json;
+mod layout;
 mod library;
+mod msgpack;
 mod random;
 mod reply;
 pub mod script;
 pub mod sha1;
+pub mod watch;
 
 pub use engine::Engine;
 pub use host::Host;
 pub use script::Script;
+pub use watch::{Killing, Watch};

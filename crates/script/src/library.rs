@@ -6,15 +6,20 @@ use darter_base::number;
 use mlua::{Error, Lua, LuaString, MultiValue, Result, Table, Value};
 
 use crate::engine::Shared;
-use crate::reply;
 use crate::sha1;
+use crate::{bit, json, layout, msgpack, reply};
 
 /// The table `native` of the prelude.
 pub fn build(lua: &Lua, shared: &Shared) -> Result<Table> {
     let native = lua.create_table()?;
     native.raw_set("redis", redis(lua, shared)?)?;
     native.raw_set("constants", constants(lua)?)?;
-    native.raw_set("libraries", lua.create_table()?)?;
+    let libraries = lua.create_table()?;
+    libraries.raw_set("bit", bit::build(lua)?)?;
+    libraries.raw_set("cjson", json::build(lua)?)?;
+    libraries.raw_set("cmsgpack", msgpack::build(lua)?)?;
+    libraries.raw_set("struct", layout::build(lua)?)?;
+    native.raw_set("libraries", libraries)?;
     native.raw_set("cause", lua.create_function(|lua, cause: Value| cause_of(lua, &cause))?)?;
     native.raw_set("place", lua.create_function(|lua, ()| Ok(place(lua)))?)?;
     let random = shared.random.clone();
@@ -68,6 +73,11 @@ fn cause_of(lua: &Lua, cause: &Value) -> Result<Value> {
         return reply::fault(lua, &raised.0);
     }
     Ok(Value::String(lua.create_string(root_of(error))?))
+}
+
+/// Argument `at` as a number, if it is one or reads as one.
+pub fn number_at(args: &MultiValue, at: usize) -> Option<f64> {
+    args.get(at).and_then(as_number)
 }
 
 fn as_number(value: &Value) -> Option<f64> {

@@ -37,6 +37,8 @@ pub struct Core {
     pub has_postponed: bool,
     /// Who of this thread's connections is subscribed to what.
     pub subscribers: Subscribers,
+    /// Some thread runs a script for too long.
+    pub is_script_busy: bool,
     /// Its Lua.
     pub lua: Interpreter,
 }
@@ -59,6 +61,7 @@ impl Core {
             writer: 0,
             has_postponed: false,
             subscribers: Subscribers::default(),
+            is_script_busy: false,
             lua: Interpreter::default(),
         };
         core.refresh();
@@ -90,8 +93,12 @@ impl Core {
 
     /// Finds out whether commands must take the long way.
     pub fn refresh_gate(&mut self) {
-        self.is_gated =
-            self.shared.pause.is_on(self.now_ms) || self.shared.monitors.is_any() || self.is_over_memory();
+        let busy_ms = self.live.busy_reply_threshold_ms;
+        self.is_script_busy = self.shared.scripts.is_any_busy(busy_ms, self.now_ms);
+        self.is_gated = self.is_script_busy
+            || self.shared.pause.is_on(self.now_ms)
+            || self.shared.monitors.is_any()
+            || self.is_over_memory();
     }
 
     /// Whether the data, as housekeeping last saw it, is more than `maxmemory` allows.

@@ -86,6 +86,9 @@ fn refusal(core: &Core, session: &Session, entry: &Entry, args: Args<'_>) -> Opt
     if session.gate.has(Gate::MULTI) && flags.any(Flags::NO_MULTI) {
         return Some(b"ERR Command not allowed inside a transaction".into());
     }
+    if core.is_script_busy && !flags.any(Flags::ALLOW_BUSY) {
+        return Some(BUSY.into());
+    }
     if core.is_over_memory() && (flags.any(Flags::DENYOOM) || queued_some(session, entry, Flags::DENYOOM)) {
         return Some(Fault::OutOfMemory.line().into_owned().into_bytes().into());
     }
@@ -99,6 +102,8 @@ fn refusal(core: &Core, session: &Session, entry: &Entry, args: Args<'_>) -> Opt
     }
     None
 }
+
+const BUSY: &[u8] = b"BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.";
 
 /// Whether `entry` is EXEC and one of the commands it would run has one of `flags`.
 pub fn queued_some(session: &Session, entry: &Entry, flags: Flags) -> bool {

@@ -8,6 +8,7 @@ pub mod clients;
 pub mod commands;
 pub mod config;
 pub mod conn;
+pub mod contained;
 pub mod core;
 pub mod dispatch;
 pub mod exec;

@@ -9,18 +9,20 @@ use darter_base::number;
 use darter_command::spec::{Group, Keys};
 use darter_command::{Ctx, Fault, Flags, Spec};
 use darter_latch::{Grant, acquire, drive};
-use darter_script::{Engine, Host, Script};
+use darter_script::engine::KILLED;
+use darter_script::{Engine, Host, Script, Watch};
 use darter_txn::LockSet;
 use darter_wire::{Args, Reply};
 
 use crate::clients::ClientCard;
+use crate::contained::is_contained;
 use crate::core::Core;
 use crate::dispatch::{self, Caller};
 use crate::exec::{self, Call, Ran};
 use crate::job::{BUDGET, Body, Shards};
 use crate::monitor;
 use crate::registry::{Entry, Run};
-use crate::scripts::Cached;
+use crate::scripts::{Cached, Scripts};
 use crate::session::Session;
 use crate::tracking::{self, Tracker};
 
@@ -67,14 +69,17 @@ pub struct Interpreter {
 }
 
 impl Interpreter {
-    fn ready(&mut self, flushes: u64) -> Result<&mut Engine, Fault> {
+    fn ready(&mut self, scripts: &Scripts, thread: u16) -> Result<&mut Engine, Fault> {
+        let flushes = scripts.flushes();
         if self.flushes != flushes {
             *self = Interpreter { engine: None, flushes };
         }
         match &mut self.engine {
             Some(engine) => Ok(engine),
             none => {
-                let engine = Engine::new().map_err(|cause| Fault::Text(format!("ERR {cause}").into()))?;
+                let watch = scripts.watches[usize::from(thread)].clone();
+                let engine =
+                    Engine::new(watch).map_err(|cause| Fault::Text(format!("ERR {cause}").into()))?;
                 Ok(none.insert(Box::new(engine)))
             }
         }
@@ -90,8 +95,9 @@ pub fn learn(core: &mut Core, source: &[u8], by_eval: bool) -> Result<Arc<Cached
     {
         return Ok(cached);
     }
-    core.lua.ready(core.shared.scripts.flushes())?.compile(&script).map_err(as_fault)?;
-    Ok(core.shared.scripts.add(Cached { script, is_contained: false }, by_eval))
+    core.lua.ready(&core.shared.scripts, core.thread)?.compile(&script).map_err(as_fault)?;
+    let is_contained = is_contained(&core.shared.registry, script.code());
+    Ok(core.shared.scripts.add(Cached { script, is_contained }, by_eval))
 }
 
 /// A script that can be run, and how its words divide.
@@ -204,12 +210,17 @@ fn run_script(
     let may_write = way.may_write && !script.flags.no_writes;
     let (keys, argv) = (args.tail(3).head(plan.keys_len), args.tail(3 + plan.keys_len));
     let mut lua = std::mem::take(&mut core.lua);
-    let flushes = core.shared.scripts.flushes();
-    let ended = match lua.ready(flushes) {
+    let shared = core.shared;
+    let watch = &*shared.scripts.watches[usize::from(core.thread)];
+    let ended = match lua.ready(&shared.scripts, core.thread) {
         Ok(engine) => {
             let allows_oom = script.flags.allow_oom;
-            let mut bridge = Bridge { core, session, card, grant, may_write, allows_oom, has_written: false };
-            engine.run(&mut bridge, script, keys, argv, reply)
+            watch.begin(crate::core::unix_ms());
+            let mut bridge =
+                Bridge { core, session, card, grant, watch, may_write, allows_oom, has_written: false };
+            let ended = engine.run(&mut bridge, script, keys, argv, reply);
+            watch.end();
+            ended
         }
         Err(fault) => Err(as_line(fault)),
     };
@@ -223,6 +234,7 @@ struct Bridge<'a> {
     session: &'a mut Session,
     card: &'a ClientCard,
     grant: &'a mut Shards,
+    watch: &'a Watch,
     may_write: bool,
     allows_oom: bool,
     has_written: bool,
@@ -248,7 +260,6 @@ impl Host for Bridge<'_> {
             let tracker = Tracker { thread: self.core.thread, token: self.card.token, client: self.card.id };
             tracking::remember(self.core, tracker, entry, args);
         }
-        self.has_written |= entry.spec.flags.any(Flags::WRITE);
         let mut reply = Reply::new(out, resp3);
         if let Err(fault) = self.run(entry, args, &mut reply) {
             exec::refuse(self.core, entry, &fault, &mut reply, 0);
@@ -261,7 +272,7 @@ impl Host for Bridge<'_> {
 
 impl Bridge<'_> {
     /// The command, if a script may run it now. The order of the checks is Redis'.
-    fn allowed(&self, args: Args<'_>) -> Result<&'static Entry, &'static str> {
+    fn allowed(&mut self, args: Args<'_>) -> Result<&'static Entry, &'static str> {
         const UNKNOWN: &str = "ERR Unknown Redis command called from script";
         let mut entry = self.core.shared.registry.find(args.at(0)).ok_or(UNKNOWN)?;
         if !entry.subs.is_empty() && args.len() > 1 {
@@ -284,6 +295,12 @@ impl Bridge<'_> {
         let fills = flags.any(Flags::DENYOOM) && !self.has_written && !self.allows_oom;
         if fills && self.core.is_over_memory() {
             return Err("OOM command not allowed when used memory > 'maxmemory'.");
+        }
+        if flags.any(Flags::WRITE) {
+            self.has_written = true;
+            if !self.watch.note_write() {
+                return Err(KILLED);
+            }
         }
         Ok(entry)
     }

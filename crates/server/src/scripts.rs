@@ -6,7 +6,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use darter_script::Script;
+use darter_script::{Script, Watch};
 
 /// Scripts that came by EVAL alone are forgotten beyond this number, the oldest first.
 const EVALUATED_MAX: usize = 500;
@@ -20,8 +20,9 @@ pub struct Cached {
 }
 
 /// All scripts.
-#[derive(Default)]
 pub struct Scripts {
+    /// The script each thread runs, if it does.
+    pub watches: Vec<Arc<Watch>>,
     known: RwLock<Known>,
     flushes: AtomicU64,
 }
@@ -34,6 +35,22 @@ struct Known {
 }
 
 impl Scripts {
+    /// No scripts yet, for so many threads.
+    pub fn new(threads: usize) -> Scripts {
+        let watches = (0..threads).map(|_| Arc::default()).collect();
+        Scripts { watches, known: RwLock::default(), flushes: AtomicU64::new(0) }
+    }
+
+    /// Whether thread `thread` runs a script for longer than `busy_ms`; 0 is never too long.
+    pub fn is_busy(&self, thread: usize, busy_ms: u64, now_ms: u64) -> bool {
+        busy_ms > 0 && self.watches.get(thread).is_some_and(|watch| watch.runs_for(busy_ms, now_ms))
+    }
+
+    /// Whether any thread does.
+    pub fn is_any_busy(&self, busy_ms: u64, now_ms: u64) -> bool {
+        (0..self.watches.len()).any(|thread| self.is_busy(thread, busy_ms, now_ms))
+    }
+
     /// The script called `sha`, in hexadecimal digits of any case.
     pub fn find(&self, sha: &[u8]) -> Option<Arc<Cached>> {
         let mut sha: [u8; 40] = sha.try_into().ok()?;
@@ -102,7 +119,7 @@ mod tests {
 
     #[test]
     fn evaluated_scripts_are_forgotten_and_loaded_ones_stay() {
-        let scripts = Scripts::default();
+        let scripts = Scripts::new(1);
         let first = scripts.add(cached("return 1"), true).script.sha;
         let kept = scripts.add(cached("return 2"), true).script.sha;
         scripts.add(cached("return 2"), false);

@@ -189,7 +189,7 @@ pub fn build(settings: Arc<Settings>, live: &Live, threads: usize) -> io::Result
         startup_bytes: AtomicU64::new(0),
         listen_version: AtomicU64::new(0),
         port: AtomicU32::new(0),
-        scripts: Scripts::default(),
+        scripts: Scripts::new(threads),
     })))
 }
 

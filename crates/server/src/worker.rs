@@ -172,7 +172,11 @@ impl Worker {
                 continue;
             }
             self.core.stats().connections.add(1);
-            let fewest = (0..doors.len()).min_by_key(|&t| doors[t].connections.load(Relaxed)).unwrap_or(0);
+            let busy_ms = self.core.live.busy_reply_threshold_ms;
+            let is_busy = |t| self.core.shared.scripts.is_busy(t, busy_ms, self.core.now_ms);
+            let fewest = (0..doors.len())
+                .min_by_key(|&t| (is_busy(t), doors[t].connections.load(Relaxed)))
+                .unwrap_or(0);
             doors[fewest].connections.fetch_add(1, Relaxed);
             if fewest == usize::from(self.core.thread) {
                 self.adopt(socket);

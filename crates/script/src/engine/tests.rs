@@ -1,8 +1,11 @@
+use std::sync::Arc;
+
 use darter_wire::{Args, OwnedArgs, Reply};
 
 use super::Engine;
 use crate::host::Host;
 use crate::script::Script;
+use crate::watch::{Killing, Watch};
 
 /// Answers with its words, or with what the command asks for.
 struct Echo;
@@ -39,7 +42,7 @@ fn run_on(engine: &mut Engine, source: &str, resp3: bool) -> String {
 }
 
 fn run(source: &str) -> String {
-    run_on(&mut Engine::new().expect("a state"), source, false)
+    run_on(&mut Engine::new(Arc::default()).expect("a state"), source, false)
 }
 
 #[test]
@@ -128,7 +131,7 @@ fn nothing_can_be_changed_or_reached() {
 
 #[test]
 fn nothing_is_left_for_the_next_run() {
-    let mut engine = Engine::new().expect("a state");
+    let mut engine = Engine::new(Arc::default()).expect("a state");
     let first = run_on(&mut engine, "return tostring(math.random())", false);
     let source = "ARGV[1] = 'x'; KEYS.z = 1; table.insert(_G, 9); return tostring(math.random())";
     assert_eq!(run_on(&mut engine, source, false), first);
@@ -137,7 +140,7 @@ fn nothing_is_left_for_the_next_run() {
 
 #[test]
 fn memory_and_depth_have_limits() {
-    let mut engine = Engine::new().expect("a state");
+    let mut engine = Engine::new(Arc::default()).expect("a state");
     let line = run_on(&mut engine, "local t = {} for i=1,1e9 do t[i] = string.rep('x', 1e6) .. i end", false);
     assert!(line.contains("not enough memory"), "{line}");
     assert_eq!(run_on(&mut engine, "return 1", false), ":1|");
@@ -147,7 +150,7 @@ fn memory_and_depth_have_limits() {
 
 #[test]
 fn maps_and_sets_follow_the_clients_protocol() {
-    let mut engine = Engine::new().expect("a state");
+    let mut engine = Engine::new(Arc::default()).expect("a state");
     for (source, expected) in [
         ("return {map={a=1}}", "%1|$1|a|:1|"),
         ("return {set={a=true}}", "~1|$1|a|"),
@@ -159,5 +162,81 @@ fn maps_and_sets_follow_the_clients_protocol() {
         ("return {verbatim_string={format='txt', string='hi'}}", "=6|txt:hi|"),
     ] {
         assert_eq!(run_on(&mut engine, source, true), expected, "{source}");
+    }
+}
+
+#[test]
+fn libraries_do_what_scripts_know() {
+    for (source, expected) in [
+        ("return cjson.encode({1,2,{a='b/\"'}})", r#"$19|[1,2,{"a":"b\/\""}]|"#),
+        ("return cjson.encode({0.1, 1e20, -5, 1e15})", "$20|[0.1,1e+20,-5,1e+15]|"),
+        ("return cjson.decode('{\"a\": [1, 2, {\"b\": \"\\\\u00e9\"}]}').a[3].b", "$2|é|"),
+        ("return cjson.decode('null') == cjson.null", ":1|"),
+        ("return cjson.encode({})", "$2|{}|"),
+        ("return #cmsgpack.pack({1,2,3}, 'abc', -1099511627776, 0.1)", ":26|"),
+        ("return cmsgpack.unpack(cmsgpack.pack({1,2,{k='v'}}))[3].k", "$1|v|"),
+        ("return {cmsgpack.unpack_one(cmsgpack.pack(1,2), 1)}", "*2|:-1|:2|"),
+        (
+            "return {bit.band(7, 3), bit.bxor(1, 2), bit.lshift(1, 4), bit.tobit(0xffffffff)}",
+            "*4|:3|:3|:16|:-1|",
+        ),
+        ("return bit.tohex(65535, -2147483648)", "$8|0000FFFF|"),
+        ("return {struct.unpack('>I2hs', struct.pack('>I2hs', 1, -2, 'xyz'))}", "*4|:1|:-2|$3|xyz|:9|"),
+        ("return struct.size('!8bd')", ":16|"),
+        ("return {struct.unpack('Bc0', struct.pack('Bc0', 3, 'abc'))}", "*2|$3|abc|:5|"),
+    ] {
+        assert_eq!(run(source), expected, "{source}");
+    }
+}
+
+#[test]
+fn libraries_refuse_what_is_no_input() {
+    for (source, part) in [
+        ("cjson.decode('[1,')", "user_script:1: Expected value but found T_END at character 4"),
+        ("cjson.decode('{1:2}')", "Expected object key string but found T_NUMBER"),
+        ("cjson.decode(string.rep('[', 1001))", "Found too many nested data structures (1001)"),
+        ("cjson.encode({[1]=1,[1000]=2})", "excessively sparse array"),
+        ("cjson.encode(0/0)", "must not be NaN or Inf"),
+        ("local t = {} t.t = t cjson.encode(t)", "excessive depth (1001)"),
+        ("cmsgpack.unpack('\\221')", "Missing bytes in input."),
+        ("cmsgpack.unpack('\\221\\255\\255\\255\\255')", "bytes in input."),
+        ("cmsgpack.unpack(string.rep('\\145', 100000))", "in input."),
+        ("struct.pack('I33', 1)", "larger than limit"),
+        ("struct.unpack('c2147483647', 'x')", "overflow"),
+        ("struct.unpack('d', 'x', 9007199254740992)", "too short"),
+        ("bit.band()", "number expected"),
+    ] {
+        let said = run(source);
+        assert!(said.starts_with("-ERR user_script:1: ") && said.contains(part), "{source}: {said}");
+    }
+    assert_eq!(
+        run("local ok, text = pcall(cjson.decode, 'x') return {tostring(ok), type(text)}"),
+        "*2|$5|false|$6|string|"
+    );
+}
+
+#[test]
+fn a_killed_script_ends_whatever_it_catches() {
+    let watch = Arc::<Watch>::default();
+    let mut engine = Engine::new(watch.clone()).expect("a state");
+    for source in [
+        "while true do end",
+        "while true do pcall(function() while true do end end) end",
+        "local c = coroutine.wrap(function() while true do pcall(function() while true do end end) end end) c()",
+    ] {
+        watch.begin(1);
+        let killer = watch.clone();
+        let thread = std::thread::spawn(move || {
+            std::thread::sleep(std::time::Duration::from_millis(50));
+            killer.kill()
+        });
+        let said = run_on(&mut engine, source, false);
+        assert!(said.contains("Script killed by user with SCRIPT KILL."), "{source}: {said}");
+        assert_eq!(thread.join().ok(), Some(Killing::Done));
+        assert!(watch.end());
+        assert_eq!(
+            run_on(&mut engine, "local n = 0 for i = 1, 300000 do n = n + 1 end return n", false),
+            ":300000|"
+        );
     }
 }

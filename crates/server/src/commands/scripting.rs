@@ -3,6 +3,7 @@
 use darter_base::ascii::eq_ignore_case;
 use darter_command::spec::Group;
 use darter_command::{Fault, Flags, Spec};
+use darter_script::Killing;
 use darter_wire::{Args, Reply};
 
 use super::{ServerCommand, row};
@@ -35,6 +36,15 @@ pub const FAMILY: &[ServerCommand] = &[
         script("script|flush", -2, "2.6.0", "[ASYNC | SYNC]", "Forgets all scripts.")
             .cost("O(N) with N being the number of scripts in cache"),
         flush,
+    ),
+    row(
+        Spec::other("script|kill", 2).flag(Flags::NOSCRIPT.with(Flags::ALLOW_BUSY)).doc(
+            Group::Scripting,
+            "2.6.0",
+            "",
+            "Ends a script that has run for long and has written nothing.",
+        ),
+        kill,
     ),
     row(script("script|show", 3, "8.0.0", "sha1", "Returns the text of a script."), show),
     row(super::help_row("script|help", "5.0.0"), help),
@@ -78,6 +88,25 @@ fn flush(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Resu
     Ok(())
 }
 
+fn kill(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    const IDLE: Fault = Fault::text("NOTBUSY No scripts in execution right now.");
+    const WRITTEN: Fault = Fault::text(
+        "UNKILLABLE Sorry the script already executed write commands against the dataset. You can either wait the \
+         script termination or kill the server in a hard way using the SHUTDOWN NOSAVE command.",
+    );
+    let (scripts, now_ms) = (&caller.core.shared.scripts, crate::core::unix_ms());
+    let busy_ms = caller.core.live.busy_reply_threshold_ms;
+    let mut ended = Err(IDLE);
+    for watch in scripts.watches.iter().filter(|watch| watch.runs_for(busy_ms, now_ms)) {
+        match watch.kill() {
+            Killing::Done => ended = Ok(()),
+            Killing::Refused if ended.is_err() => ended = Err(WRITTEN),
+            Killing::Refused | Killing::Idle => {}
+        }
+    }
+    ended.map(|()| reply.ok())
+}
+
 fn show(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     const UNKNOWN: Fault = Fault::text("NOSCRIPT No matching script. Please use EVAL.");
     let cached = caller.core.shared.scripts.find(args.at(2)).ok_or(UNKNOWN)?;
@@ -91,6 +120,8 @@ fn help(_: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fa
         "    Return information about the existence of the scripts in the script cache.",
         "FLUSH [ASYNC|SYNC]",
         "    Flush the Lua scripts cache. Very dangerous on replicas.",
+        "KILL",
+        "    Kill the currently executing Lua script.",
         "LOAD <script>",
         "    Load a script into the scripts cache without executing it.",
         "SHOW <sha1>",
