@@ -92,7 +92,10 @@ fn add_settings(lua: &Lua, library: &Table, settings: &Held) -> Result<()> {
                 match number_at(&args, 0) {
                     Some(value) if value >= 1.0 => *field(&mut all) = (value as usize).min(max),
                     _ => {
-                        return Err(complain(lua, &format!("bad argument #1 to '{name}' (expected integer)")));
+                        return Err(complain(
+                            lua,
+                            &format!("bad argument #1 to '{name}' (expected integer)"),
+                        ));
                     }
                 }
                 held.set(all);

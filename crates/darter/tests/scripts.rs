@@ -1,0 +1,101 @@
+//! Scripts on a real server: atomic with any keys, inside MULTI, and killed from another connection.
+
+mod harness;
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use harness::{Server, Value};
+
+fn error(value: Value) -> String {
+    match value {
+        Value::Error(line) => line,
+        other => panic!("no error: {other:?}"),
+    }
+}
+
+#[test]
+fn scripts_with_keys_nobody_named_are_atomic() {
+    const TRANSFER: &str = "local from, to = 'acct:' .. ARGV[1], 'acct:' .. ARGV[2]
+        redis.call('decrby', from, 1) redis.call('incrby', to, 1) return redis.status_reply('DONE')";
+    const NAMED: &str = "redis.call('decrby', KEYS[1], 1) return redis.call('incrby', KEYS[2], 1)";
+    const SUM: &str =
+        "local sum = 0 for n = 0, 15 do sum = sum + (redis.call('get', 'acct:' .. n) or 0) end return sum";
+    let server = Server::start(&[]);
+    thread::scope(|scope| {
+        for worker in 0..4usize {
+            let server = &server;
+            scope.spawn(move || {
+                let mut client = server.client();
+                for round in 0..200usize {
+                    let (from, to) = ((round * 7 + worker) % 16, (round * 3 + worker * 5) % 16);
+                    let (from, to) = (from.to_string(), to.to_string());
+                    if round % 2 == 0 {
+                        let done = client.call(&["EVAL", TRANSFER, "0", &from, &to]);
+                        assert_eq!(done, Value::Status("DONE".into()));
+                    } else {
+                        let keys = [format!("acct:{from}"), format!("acct:{to}")];
+                        client.call(&["EVAL", NAMED, "2", &keys[0], &keys[1]]);
+                    }
+                    assert_eq!(client.call(&["EVAL_RO", SUM, "0"]), Value::Int(0));
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn scripts_run_inside_multi_and_by_their_digest() {
+    let server = Server::start(&[]);
+    let mut client = server.client();
+    let sha = "e0e1f9fabfc9d4800c877a703b823ac0578ff8db";
+    let unknown = "NOSCRIPT No matching script. Please use EVAL.";
+    assert_eq!(error(client.call(&["EVALSHA", sha, "0"])), unknown);
+    assert_eq!(client.call(&["SCRIPT", "LOAD", "return 1"]), Value::Text(sha.into()));
+    assert_eq!(client.call(&["EVALSHA", &sha.to_uppercase(), "0"]), Value::Int(1));
+    client.call(&["MULTI"]);
+    client.call(&["SET", "k", "5"]);
+    client.call(&["EVAL", "return redis.call('incr', 'k') + redis.call('exists', 'other')", "0"]);
+    client.call(&["EVALSHA", "00", "0"]);
+    let Value::Array(replies) = client.call(&["EXEC"]) else { panic!("EXEC has replies") };
+    assert_eq!(replies[1], Value::Int(6));
+    assert_eq!(error(replies[2].clone()), unknown);
+    assert_eq!(client.call(&["SCRIPT", "FLUSH"]), Value::Status("OK".into()));
+    assert_eq!(client.call(&["SCRIPT", "EXISTS", sha]), Value::Array(vec![Value::Int(0)]));
+    client.call(&["SELECT", "1"]);
+    client.call(&["EVAL", "redis.call('select', 2) redis.call('set', 'here', 1)", "0"]);
+    assert_eq!(client.call(&["EXISTS", "here"]), Value::Int(0));
+}
+
+#[test]
+fn a_long_script_is_told_of_and_killed() {
+    let server = Server::start(&["--busy-reply-threshold", "50"]);
+    thread::sleep(Duration::from_millis(300));
+    // One connection on each of two threads.
+    let (mut killer, mut runner) = (server.client(), server.client());
+    assert_eq!(
+        killer.call(&["SCRIPT", "KILL"]),
+        Value::Error("NOTBUSY No scripts in execution right now.".into())
+    );
+    runner.call(&["PING"]);
+    thread::scope(|scope| {
+        let running = scope
+            .spawn(move || error(runner.call(&["EVAL", "while true do pcall(function() end) end", "0"])));
+        let began = Instant::now();
+        let mut was_busy = false;
+        loop {
+            assert!(began.elapsed() < Duration::from_secs(20), "the script is not killed");
+            match killer.call(&["DBSIZE"]) {
+                Value::Error(line) => was_busy |= line.starts_with("BUSY "),
+                _ => thread::sleep(Duration::from_millis(5)),
+            }
+            if was_busy && killer.call(&["SCRIPT", "KILL"]) == Value::Status("OK".into()) {
+                break;
+            }
+        }
+        let line = running.join().expect("the script's end");
+        assert!(line.contains("Script killed by user with SCRIPT KILL"), "{line}");
+    });
+    thread::sleep(Duration::from_millis(20));
+    assert_eq!(killer.call(&["EVAL", "return 7", "0"]), Value::Int(7));
+}

@@ -1,0 +1,259 @@
+//! Libraries of functions: what FUNCTION LOAD reads, and the run of one function.
+//!
+//! Each thread's state loads a library by itself when it first runs a function of it, so what a library keeps in
+//! variables of its own is the thread's.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use darter_wire::{Args, Reply};
+use mlua::{Error, Function, Lua, LuaString, MultiValue, Table, Value};
+
+use crate::engine::Engine;
+use crate::host::Host;
+use crate::library::{self, raise};
+use crate::script::ScriptFlags;
+use crate::sha1;
+
+/// Libraries a thread keeps loaded.
+const LOADED_MAX: usize = 128;
+
+/// A function as its library declares it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Declared {
+    /// Its name, unique among all libraries.
+    pub name: String,
+    /// What its author says of it.
+    pub description: Option<String>,
+    /// Its flags, as they were written.
+    pub flag_names: Vec<String>,
+    /// What they mean.
+    pub flags: ScriptFlags,
+}
+
+/// A library's text and what it declares.
+#[derive(Clone, Debug)]
+pub struct Library {
+    /// Its name.
+    pub name: String,
+    /// SHA-1 of its text.
+    pub sha: [u8; 40],
+    /// The text as it was given.
+    pub source: Box<[u8]>,
+    /// Its functions, in the order of their registration.
+    pub functions: Vec<Declared>,
+}
+
+/// Functions of a library that is loaded, by name.
+pub(crate) type Loaded = HashMap<String, Function>;
+
+const NAMES: &str =
+    "Library names can only contain letters, numbers, or underscores(_) and must be at least one character long";
+
+fn is_name(name: &str) -> bool {
+    !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+}
+
+/// The name in a library's first line. Errors: the error line for the client.
+fn name_of(source: &[u8]) -> Result<String, String> {
+    if !source.starts_with(b"#!") {
+        return Err("ERR Missing library metadata".into());
+    }
+    let end = source.iter().position(|&byte| byte == b'\n').ok_or("ERR Invalid library metadata")?;
+    let line = String::from_utf8_lossy(&source[2..end]);
+    let mut words = line.split_ascii_whitespace();
+    let engine = words.next().unwrap_or_default();
+    if !engine.eq_ignore_ascii_case("lua") {
+        return Err(format!("ERR Engine '{engine}' not found"));
+    }
+    let mut name = None;
+    for word in words {
+        match word.get(..5).filter(|head| head.eq_ignore_ascii_case("name=")) {
+            Some(_) if name.is_some() => {
+                return Err("ERR Invalid metadata value, name argument was given multiple times".into());
+            }
+            Some(_) => name = word.get(5..).map(|name| name.trim_matches('"').to_owned()),
+            None => return Err(format!("ERR Invalid metadata value given: {word}")),
+        }
+    }
+    let name = name.ok_or("ERR Library name was not given")?;
+    if is_name(&name) { Ok(name) } else { Err(format!("ERR {NAMES}")) }
+}
+
+/// What a library has registered so far.
+type Registered = Rc<RefCell<Vec<(Declared, Function)>>>;
+
+impl Engine {
+    /// Reads and runs a library's text. Errors: the error line for the client.
+    pub fn load_library(&mut self, source: &[u8]) -> Result<Library, String> {
+        let name = name_of(source)?;
+        let registered = self.run_library(source)?;
+        if registered.is_empty() {
+            return Err("ERR No functions registered".into());
+        }
+        let sha = sha1::hex(source);
+        let functions = registered.iter().map(|(declared, _)| declared.clone()).collect();
+        self.keep(sha, registered);
+        Ok(Library { name, sha, source: source.into(), functions })
+    }
+
+    fn keep(&mut self, sha: [u8; 40], registered: Vec<(Declared, Function)>) {
+        if self.loaded.len() >= LOADED_MAX {
+            self.loaded.clear();
+        }
+        let functions = registered.into_iter().map(|(declared, body)| (declared.name, body)).collect();
+        self.loaded.insert(sha, functions);
+    }
+
+    fn run_library(&mut self, source: &[u8]) -> Result<Vec<(Declared, Function)>, String> {
+        let start = source.iter().position(|&byte| byte == b'\n').unwrap_or(source.len());
+        let chunk = self.lua.load(&source[start..]).set_name("@user_function").set_mode(mlua::chunk::ChunkMode::Text);
+        let compiled = chunk.into_function();
+        let body = compiled.map_err(|error| format!("ERR Error compiling function: {}", library::syntax_of(&error)))?;
+        let registered = Registered::default();
+        let ended = self.with_registration(&registered, &body);
+        let result = std::mem::take(&mut *registered.borrow_mut());
+        match ended {
+            Ok(None) => Ok(result),
+            Ok(Some(line)) => {
+                let cause = line.strip_prefix("ERR ").unwrap_or(&line).to_owned();
+                Err(format!("ERR Error registering functions: {cause}"))
+            }
+            Err(error) => Err(format!("ERR Error registering functions: {}", library::root_of(&error))),
+        }
+    }
+
+    /// Runs a library's text with `register_function` there; the inner text is the error it raised.
+    fn with_registration(&self, registered: &Registered, body: &Function) -> mlua::Result<Option<String>> {
+        let held = registered.clone();
+        let register = move |_: &Lua, args: MultiValue| {
+            let entry = read_registration(args)?;
+            let mut all = held.borrow_mut();
+            if all.iter().any(|(other, _)| other.name == entry.0.name) {
+                return Err(raise("Function already exists in the library"));
+            }
+            all.push(entry);
+            Ok(())
+        };
+        self.redis.raw_set("register_function", self.lua.create_function(register)?)?;
+        // A library may keep these in variables; they look for the run's own when they are called.
+        self.redis.raw_set("call", &self.late_call)?;
+        self.redis.raw_set("pcall", &self.late_pcall)?;
+        self.base.raw_set("KEYS", Value::Nil)?;
+        self.base.raw_set("ARGV", Value::Nil)?;
+        let ended = self.run.call::<(bool, Value)>(body);
+        self.redis.raw_set("register_function", Value::Nil)?;
+        let (is_fine, value) = ended?;
+        if is_fine {
+            return Ok(None);
+        }
+        Ok(Some(match &value {
+            Value::Table(table) => table.raw_get::<Option<LuaString>>("err")?.map_or_else(String::new, |line| {
+                line.to_string_lossy()
+            }),
+            other => other.to_string()?,
+        }))
+    }
+
+    /// Runs a function and writes its reply. Errors: the error line for the client, of a function that failed.
+    pub fn run_function(
+        &mut self,
+        host: &mut dyn Host,
+        library: &Library,
+        function: &str,
+        keys: Args<'_>,
+        argv: Args<'_>,
+        reply: &mut Reply<'_>,
+    ) -> Result<(), Vec<u8>> {
+        if !self.loaded.contains_key(&library.sha) {
+            let registered = self.run_library(&library.source)?;
+            self.keep(library.sha, registered);
+        }
+        let found = self.loaded.get(&library.sha).and_then(|functions| functions.get(function)).cloned();
+        let body = found.ok_or_else(|| b"ERR Function not found".to_vec())?;
+        self.run_named(host, &body, function, true, keys, argv, reply)
+    }
+}
+
+fn read_registration(args: MultiValue) -> mlua::Result<(Declared, Function)> {
+    let mut args = args.into_iter();
+    match (args.next(), args.next(), args.next()) {
+        (Some(Value::Table(named)), None, None) => read_named(&named),
+        (Some(_), None, None) => Err(raise(
+            "calling redis.register_function with a single argument is only applicable to Lua table (representing \
+             named arguments).",
+        )),
+        (Some(Value::String(name)), Some(Value::Function(body)), None) => {
+            let declared = declared(name.to_string_lossy(), None, Vec::new())?;
+            Ok((declared, body))
+        }
+        (Some(Value::String(_)), Some(_), None) => {
+            Err(raise("second argument to redis.register_function must be a function"))
+        }
+        (Some(_), Some(_), None) => Err(raise("first argument to redis.register_function must be a string")),
+        _ => Err(raise("wrong number of arguments to redis.register_function")),
+    }
+}
+
+fn read_named(named: &Table) -> mlua::Result<(Declared, Function)> {
+    let (mut name, mut body, mut description, mut flags) = (None, None, None, Vec::new());
+    for pair in named.pairs::<Value, Value>() {
+        let (key, value) = pair?;
+        let Value::String(key) = key else {
+            return Err(raise("named argument key given to redis.register_function is not a string"));
+        };
+        match (&*key.as_bytes(), value) {
+            (b"function_name", Value::String(text)) => name = Some(text.to_string_lossy()),
+            (b"function_name", _) => {
+                return Err(raise("function_name argument given to redis.register_function must be a string"));
+            }
+            (b"description", Value::String(text)) => description = Some(text.to_string_lossy()),
+            (b"description", _) => {
+                return Err(raise("description argument given to redis.register_function must be a string"));
+            }
+            (b"callback", Value::Function(function)) => body = Some(function),
+            (b"callback", _) => {
+                return Err(raise("callback argument given to redis.register_function must be a function"));
+            }
+            (b"flags", Value::Table(list)) => flags = read_flags(&list)?,
+            (b"flags", _) => {
+                return Err(raise(
+                    "flags argument to redis.register_function must be a table representing function flags",
+                ));
+            }
+            _ => return Err(raise("unknown argument given to redis.register_function")),
+        }
+    }
+    let name = name.ok_or_else(|| raise("redis.register_function must get a function name argument"))?;
+    let body = body.ok_or_else(|| raise("redis.register_function must get a callback argument"))?;
+    Ok((declared(name, description, flags)?, body))
+}
+
+fn read_flags(list: &Table) -> mlua::Result<Vec<String>> {
+    let mut flags = Vec::new();
+    for at in 1.. {
+        match list.raw_get(at)? {
+            Value::Nil => break,
+            Value::String(flag) => flags.push(flag.to_string_lossy()),
+            _ => return Err(raise("unknown flag given")),
+        }
+    }
+    Ok(flags)
+}
+
+fn declared(name: String, description: Option<String>, flag_names: Vec<String>) -> Result<Declared, Error> {
+    if !is_name(&name) {
+        return Err(raise(NAMES));
+    }
+    let mut flags = ScriptFlags { is_declared: true, ..ScriptFlags::default() };
+    for flag in &flag_names {
+        match flag.as_str() {
+            "no-writes" => flags.no_writes = true,
+            "allow-oom" => flags.allow_oom = true,
+            "allow-stale" | "no-cluster" | "allow-cross-slot-keys" => {}
+            _ => return Err(raise("unknown flag given")),
+        }
+    }
+    Ok(Declared { name, description, flag_names, flags })
+}
