@@ -505,9 +505,9 @@ fn compaction_moves_a_table_that_shrank() {
             }
         }
         pair.arena.end_compaction();
-        // A few dozen classes each keep a page that is not full.
+        // Some seventy classes each keep a run that is not full.
         let slack = pair.arena.committed_bytes() - pair.arena.used_bytes();
-        assert!(pair.arena.committed_bytes() < before && slack < 300 << 10, "{before}, {slack}");
+        assert!(pair.arena.committed_bytes() < before && slack < 600 << 10, "{before}, {slack}");
         pair.check();
     }
 }
