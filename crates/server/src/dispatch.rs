@@ -90,7 +90,7 @@ pub(crate) fn run_checked(
         return Ran::Done;
     }
     let calls = core.stats().commands[entry.id].calls.bump();
-    if entry.is_cheap && !core.times_all && !calls.is_multiple_of(SAMPLE) {
+    if !entry.is_timed(calls, core.times_all) {
         return run(core, call, card, entry, ready, args);
     }
     let began = Instant::now();
@@ -101,9 +101,6 @@ pub(crate) fn run_checked(
     }
     ran
 }
-
-/// The first of so many calls of a cheap command is timed.
-const SAMPLE: u64 = 64;
 
 #[inline]
 fn run(

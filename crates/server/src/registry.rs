@@ -77,6 +77,12 @@ impl Entry {
         self.subs.iter().copied().find(|sub| sub.sub_name().as_bytes().eq_ignore_ascii_case(name))
     }
 
+    /// Whether a call is timed that `calls` others came before: of cheap ones only a sample is, unless `all` are.
+    #[inline]
+    pub fn is_timed(&self, calls: u64, all: bool) -> bool {
+        !self.is_cheap || all || calls.is_multiple_of(SAMPLE)
+    }
+
     /// Whether a call with so many arguments (with the name) should have named a subcommand.
     #[inline]
     pub fn lacks_sub(&self, args_len: usize) -> bool {
@@ -104,6 +110,9 @@ struct Word {
     tail: u64,
     len: usize,
 }
+
+/// The first of so many calls of a cheap command is timed.
+const SAMPLE: u64 = 64;
 
 const TABLE_LEN: usize = 2048;
 const LOWER: u64 = 0x2020_2020_2020_2020;

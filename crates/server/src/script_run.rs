@@ -4,6 +4,7 @@
 //! that no key can turn up whose shard is not held, no run has to begin again, and none waits while it holds.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use darter_base::number;
 use darter_command::spec::{Group, Keys};
@@ -250,7 +251,8 @@ impl Host for Bridge<'_> {
                 return;
             }
         };
-        self.core.stats().commands[entry.id].calls.add(1);
+        let calls = self.core.stats().commands[entry.id].calls.bump();
+        let began = entry.is_timed(calls, self.core.times_all).then(Instant::now);
         self.session.usage.commands += 1;
         if self.core.shared.monitors.is_any() {
             let db = self.session.db;
@@ -263,6 +265,9 @@ impl Host for Bridge<'_> {
         let mut reply = Reply::new(out, resp3);
         if let Err(fault) = self.run(entry, args, &mut reply) {
             exec::refuse(self.core, entry, &fault, &mut reply, 0);
+        }
+        if let Some(began) = began {
+            crate::timing::note(self.core, self.card, entry, args, began.elapsed());
         }
         if self.core.shared.tracking.is_any() && exec::flushes(entry) {
             tracking::invalidate_all(self.core);

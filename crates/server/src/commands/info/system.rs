@@ -112,7 +112,7 @@ pub fn memory(source: &Source<'_>, out: &mut Text) {
     if !source.live.managed_service_info {
         out.bytes("total_system_memory", usage::machine_memory_bytes().unwrap_or(0));
     }
-    lua(out);
+    lua(source, out);
     out.bytes("maxmemory", source.live.maxmemory);
     out.field("maxmemory_policy", policy(source.live.maxmemory_policy));
     out.field("cache_mode", if source.live.cache_mode { "cache" } else { "store" });
@@ -143,21 +143,22 @@ pub fn memory(source: &Source<'_>, out: &mut Text) {
     ]);
 }
 
-/// What scripts take: nothing until there are some.
-fn lua(out: &mut Text) {
+/// What scripts take: their texts. What the interpreters allocate is within the process's resident memory.
+fn lua(source: &Source<'_>, out: &mut Text) {
+    let (scripts, bytes) = source.shared.scripts.size();
     out.zeros(&["used_memory_lua", "used_memory_vm_eval"]);
     out.field("used_memory_lua_human", "0B");
+    out.field("used_memory_scripts_eval", bytes);
+    out.field("number_of_cached_scripts", scripts);
     out.zeros(&[
-        "used_memory_scripts_eval",
-        "number_of_cached_scripts",
         "number_of_functions",
         "number_of_libraries",
         "used_memory_vm_functions",
         "used_memory_vm_total",
     ]);
     out.field("used_memory_vm_total_human", "0B");
-    out.zeros(&["used_memory_functions", "used_memory_scripts"]);
-    out.field("used_memory_scripts_human", "0B");
+    out.field("used_memory_functions", 0);
+    out.bytes("used_memory_scripts", bytes as u64);
 }
 
 fn policy(policy: Policy) -> &'static str {
