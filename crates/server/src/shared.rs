@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering}
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Instant;
 
-use darter_index::Position;
 use darter_latch::{Cell, Mailbox};
 use darter_reactor::{Socket, Token, Waker};
+use darter_store::Position;
 use darter_txn::{Part, Router};
 
 use crate::clients::ClientCard;
