@@ -171,7 +171,7 @@ struct Query<'a> {
 
 /// The inputs counted by argument `at`; the reader goes on behind them.
 fn sources<'a>(
-    ctx: &'a Ctx<'_>,
+    ctx: &'a mut Ctx<'_>,
     args: Args<'_>,
     at: usize,
     name: &'static str,
@@ -183,13 +183,16 @@ fn sources<'a>(
     }
     let numkeys = usize::try_from(numkeys).ok().filter(|&n| n <= reader.left()).ok_or(Fault::Syntax)?;
     let keys = args.tail(at + 1).head(numkeys);
+    // Hits and misses count.
+    keys.iter().for_each(|key| drop(ctx.read(key)));
+    let ctx: &'a Ctx<'_> = ctx;
     let sources = keys.iter().map(|key| Ok((Source::at(ctx, key)?, 1.0))).collect::<Result<_, Fault>>()?;
     Ok((sources, at + 1 + numkeys))
 }
 
 impl<'a> Query<'a> {
     fn parse(
-        ctx: &'a Ctx<'_>,
+        ctx: &'a mut Ctx<'_>,
         args: Args<'_>,
         (operation, is_stored): (Operation, bool),
     ) -> Result<Query<'a>, Fault> {

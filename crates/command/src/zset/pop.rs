@@ -144,7 +144,7 @@ fn take(
     form.head(reply, count);
     let is_all = count == len;
     if is_all || count > 1 {
-        let first = if from == Direction::Up { 0 } else { len - 1 };
+        let first = if from == Direction::Up { 0 } else { len.saturating_sub(1) };
         for (member, score) in zset.root.iter(zset.arena, first, from).take(count as usize) {
             reply_pair(member, score, reply);
         }

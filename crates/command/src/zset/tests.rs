@@ -233,9 +233,20 @@ fn unions_intersections_and_differences() {
     assert_eq!(bed.run("ZINTERSTORE z 2 z missing"), ":0");
     assert_eq!(bed.run("ZDIFFSTORE d 1 y"), ":3");
     assert_eq!(bed.run("ZRANGESTORE d d 0 0"), ":1");
-    assert_eq!(bed.events(), ["new d", "zdiffstore d", "zrangestore d", "zunionstore z", "del z"]);
+    assert_eq!(
+        bed.events(),
+        ["new d", "zdiffstore d", "zrangestore d", "zunionstore z", "keymiss missing", "del z"]
+    );
     bed.run("SET t v");
     assert_eq!(bed.run("ZUNION 2 y t"), "-WRONGTYPE Operation against a key holding the wrong kind of value");
+}
+
+#[test]
+fn inputs_that_are_missing_are_told() {
+    let mut bed = filled();
+    bed.run("ZUNION 2 z missing");
+    bed.run("ZINTERCARD 2 z missing");
+    assert_eq!(bed.events(), ["keymiss missing", "keymiss missing"]);
 }
 
 #[test]
