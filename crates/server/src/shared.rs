@@ -247,18 +247,9 @@ impl Shared {
         let (mut sum, mut count) = (0u64, 0u64);
         for cell in self.cells {
             let Some(held) = cell.take_spinning(2000) else { continue };
-            let mut at = Some(Position::START);
-            let (mut lines, mut seen) = (0, 0);
-            while let Some(next) = at.filter(|_| seen < TTL_KEYS_MAX && lines < TTL_LINES_MAX) {
-                lines += 1;
-                at = held.shard.scan(db, next, |record| {
-                    if let Some(deadline_ms) = record.deadline_ms() {
-                        seen += 1;
-                        sum = sum.saturating_add(deadline_ms.saturating_sub(now_ms));
-                    }
-                });
-            }
-            count += seen;
+            let (ttl_ms, keys) = held.shard.sample_ttl(db, now_ms, TTL_KEYS_MAX, TTL_LINES_MAX);
+            sum = sum.saturating_add(ttl_ms);
+            count += keys;
             crate::job::let_go_quietly(self, held);
         }
         sum / count.max(1)

@@ -34,6 +34,23 @@ impl Shard {
         self.dbs[db].index.each(|handle| emit(Record { tail: arena.tail(handle) }));
     }
 
+    /// Milliseconds left to some of the keys with a deadline, added up, and how many these are. Looks at up to so many
+    /// keys and index lines.
+    pub fn sample_ttl(&self, db: usize, now_ms: u64, keys_max: u64, lines_max: usize) -> (u64, u64) {
+        let (mut sum, mut keys, mut lines) = (0u64, 0, 0);
+        let mut at = Some(Position::START);
+        while let Some(next) = at.filter(|_| keys < keys_max && lines < lines_max) {
+            lines += 1;
+            at = self.scan(db, next, |record| {
+                if let Some(deadline_ms) = record.deadline_ms() {
+                    keys += 1;
+                    sum = sum.saturating_add(deadline_ms.saturating_sub(now_ms));
+                }
+            });
+        }
+        (sum, keys)
+    }
+
     /// A random key that is alive at `now_ms`; dead ones met on the way are removed.
     pub fn random_key(&mut self, db: usize, now_ms: u64) -> Option<Vec<u8>> {
         loop {
