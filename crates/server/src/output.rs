@@ -1,9 +1,11 @@
-//! How much output a client may let pile up, and for how long.
+//! Output on its way to the kernel: how much a client may let pile up, and for how long.
 //!
 //! As in Redis, what fits the 16 KiB that every client may have counts against no limit.
 
+use darter_reactor::Reactor;
+
 use crate::config::OutputLimit;
-use crate::conn::Conn;
+use crate::conn::{Conn, OUTPUT_PAUSE_BYTES};
 use crate::core::Core;
 use crate::session::Gate;
 
@@ -11,6 +13,70 @@ use crate::session::Gate;
 pub const FREE_BYTES: usize = 16 << 10;
 /// Unsent bytes a client may have that has never logged in where a password is set (CVE-2025-21605).
 const STRANGER_BYTES_MAX: usize = 1 << 10;
+
+/// Input kept for a connection that cannot run commands before reading from it is paused.
+const INPUT_PAUSE_BYTES: usize = 1 << 20;
+/// Output buffers up to this size are kept for reuse by the same connection.
+const OUTPUT_KEEP_BYTES: usize = 64 << 10;
+
+/// What became of a connection's output.
+pub struct Flushed {
+    /// The connection is to stay.
+    pub is_open: bool,
+    /// Commands that waited for the output to go out may run.
+    pub goes_on: bool,
+}
+
+/// Hands a connection's output to the kernel, as far as it takes it.
+pub fn flush(core: &mut Core, reactor: &mut Reactor, conn: &mut Conn) -> Flushed {
+    const CLOSED: Flushed = Flushed { is_open: false, goes_on: false };
+    if is_over_limit(core, conn) {
+        return CLOSED;
+    }
+    let was_full = conn.output.len() - conn.sent > OUTPUT_PAUSE_BYTES;
+    if conn.sent < conn.output.len() && !conn.awaits_writable {
+        match reactor.send(conn.token, &conn.output[conn.sent..]) {
+            Ok(n) => {
+                core.stats().output_bytes.add(n as u64);
+                core.stats().writes.add(1);
+                conn.session.usage.output_bytes += n as u64;
+                conn.sent += n;
+                conn.stuck_since_ms = if n > 0 { core.now_ms } else { conn.stuck_since_ms };
+            }
+            Err(_) => return CLOSED,
+        }
+        if conn.sent == conn.output.len() {
+            conn.sent = 0;
+            conn.output.clear();
+            if conn.output.capacity() > OUTPUT_KEEP_BYTES {
+                conn.output = Vec::new();
+            }
+        } else {
+            conn.awaits_writable = true;
+            reactor.want_writable(conn.token);
+        }
+    }
+    let pending = conn.output.len() - conn.sent;
+    if conn.session.is_closing && pending == 0 && !conn.is_stalled {
+        reactor.shutdown_write(conn.token);
+        return CLOSED;
+    }
+    conn.refresh_card(core.now_ms);
+    Flushed { is_open: true, goes_on: was_full && !conn.is_held_back() }
+}
+
+/// Stops reading from a connection that cannot keep up with itself, and starts again when it can.
+pub fn balance_reading(reactor: &mut Reactor, conn: &mut Conn) {
+    let is_full = conn.is_held_back() && conn.input.len() > INPUT_PAUSE_BYTES;
+    if is_full != conn.is_paused {
+        conn.is_paused = is_full;
+        if is_full {
+            reactor.pause(conn.token);
+        } else {
+            reactor.resume(conn.token);
+        }
+    }
+}
 
 /// Whether a client lets more output pile up than is allowed; it is to be closed then. Notes the time.
 pub fn is_over_limit(core: &Core, conn: &mut Conn) -> bool {

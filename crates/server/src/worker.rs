@@ -12,7 +12,7 @@ use darter_reactor::{CloseReason, Event, Reactor, Socket, Token};
 
 use crate::clients::ClientCard;
 use crate::config::Live;
-use crate::conn::{Conn, OUTPUT_PAUSE_BYTES, Window};
+use crate::conn::{Conn, Window};
 use crate::core::Core;
 use crate::house::House;
 use crate::job::{BUDGET, Body, Job};
@@ -25,10 +25,6 @@ use crate::shared::{Mail, Shared};
 use crate::tracking;
 use crate::waiting::{self, Parking};
 
-/// Input kept for a connection that cannot run commands before reading from it is paused.
-const INPUT_PAUSE_BYTES: usize = 1 << 20;
-/// Output buffers up to this size are kept for reuse by the same connection.
-const OUTPUT_KEEP_BYTES: usize = 64 << 10;
 /// The longest sleep of an idle thread.
 const TURN_MAX: Duration = Duration::from_millis(100);
 
@@ -410,7 +406,7 @@ impl Worker {
             let Some(conn) = find(&mut self.conns, token) else { continue };
             conn.is_dirty = false;
             note_deadline(&mut self.deadlines, conn);
-            let Flushed { is_open, goes_on } = flush(&mut self.core, &mut self.reactor, conn);
+            let output::Flushed { is_open, goes_on } = output::flush(&mut self.core, &mut self.reactor, conn);
             if !is_open {
                 self.closed.push((token, false));
                 continue;
@@ -422,7 +418,7 @@ impl Worker {
                     again.push(token);
                 }
             }
-            balance_reading(&mut self.reactor, conn);
+            output::balance_reading(&mut self.reactor, conn);
         }
         dirty.append(&mut again);
         self.dirty = dirty;
@@ -465,65 +461,9 @@ impl Worker {
         let tokens: Vec<Token> = self.conns.iter().flatten().map(|conn| conn.token).collect();
         for token in tokens {
             if let Some(conn) = find(&mut self.conns, token) {
-                flush(&mut self.core, &mut self.reactor, conn);
+                output::flush(&mut self.core, &mut self.reactor, conn);
             }
             self.drop_conn(token);
-        }
-    }
-}
-
-struct Flushed {
-    is_open: bool,
-    goes_on: bool,
-}
-
-/// Hands a connection's output to the kernel, as far as it takes it.
-fn flush(core: &mut Core, reactor: &mut Reactor, conn: &mut Conn) -> Flushed {
-    const CLOSED: Flushed = Flushed { is_open: false, goes_on: false };
-    if output::is_over_limit(core, conn) {
-        return CLOSED;
-    }
-    let was_full = conn.output.len() - conn.sent > OUTPUT_PAUSE_BYTES;
-    if conn.sent < conn.output.len() && !conn.awaits_writable {
-        match reactor.send(conn.token, &conn.output[conn.sent..]) {
-            Ok(n) => {
-                core.stats().output_bytes.add(n as u64);
-                core.stats().writes.add(1);
-                conn.session.usage.output_bytes += n as u64;
-                conn.sent += n;
-                conn.stuck_since_ms = if n > 0 { core.now_ms } else { conn.stuck_since_ms };
-            }
-            Err(_) => return CLOSED,
-        }
-        if conn.sent == conn.output.len() {
-            conn.sent = 0;
-            conn.output.clear();
-            if conn.output.capacity() > OUTPUT_KEEP_BYTES {
-                conn.output = Vec::new();
-            }
-        } else {
-            conn.awaits_writable = true;
-            reactor.want_writable(conn.token);
-        }
-    }
-    let pending = conn.output.len() - conn.sent;
-    if conn.session.is_closing && pending == 0 && !conn.is_stalled {
-        reactor.shutdown_write(conn.token);
-        return CLOSED;
-    }
-    conn.refresh_card(core.now_ms);
-    Flushed { is_open: true, goes_on: was_full && !conn.is_held_back() }
-}
-
-/// Stops reading from a connection that cannot keep up with itself, and starts again when it can.
-fn balance_reading(reactor: &mut Reactor, conn: &mut Conn) {
-    let is_full = conn.is_held_back() && conn.input.len() > INPUT_PAUSE_BYTES;
-    if is_full != conn.is_paused {
-        conn.is_paused = is_full;
-        if is_full {
-            reactor.pause(conn.token);
-        } else {
-            reactor.resume(conn.token);
         }
     }
 }
