@@ -211,6 +211,13 @@ const SEVERAL: &[(&str, &[KeySpec])] = &[
     ),
     ("sort", &[one(1, READ), SORT_BY, SORT_STORE]),
     ("sort_ro", &[one(1, READ), SORT_BY]),
+    (
+        "xadd",
+        &[KeySpec {
+            notes: "UPDATE instead of INSERT because of the optional trimming feature",
+            ..one(1, "RW update")
+        }],
+    ),
     ("xread", &[streams(1)]),
     ("xreadgroup", &[streams(4)]),
 ];

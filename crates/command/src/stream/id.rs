@@ -102,12 +102,23 @@ pub fn previous(id: StreamId) -> Option<StreamId> {
     }
 }
 
+/// The length of an id's text.
+pub fn text_len(id: StreamId) -> usize {
+    let digits = |value: u64| value.checked_ilog10().map_or(1, |log| log as usize + 1);
+    digits(id.ms) + 1 + digits(id.seq)
+}
+
+/// Appends the text of an id.
+pub fn write(out: &mut Vec<u8>, id: StreamId) {
+    number::write_u64(out, id.ms);
+    out.push(b'-');
+    number::write_u64(out, id.seq);
+}
+
 /// The text of an id.
 pub fn text(id: StreamId) -> Vec<u8> {
-    let mut out = Vec::with_capacity(41);
-    number::write_u64(&mut out, id.ms);
-    out.push(b'-');
-    number::write_u64(&mut out, id.seq);
+    let mut out = Vec::with_capacity(text_len(id));
+    write(&mut out, id);
     out
 }
 
@@ -133,5 +144,8 @@ mod tests {
         assert!(last(b"(0-0").is_err());
         assert_eq!((next(id(1, u64::MAX)), previous(id(1, 0))), (Some(id(2, 0)), Some(id(0, u64::MAX))));
         assert_eq!(text(StreamId::MAX), b"18446744073709551615-18446744073709551615");
+        for id in [StreamId::MAX, StreamId::MIN, id(9, 10), id(99, 100), id(1000, 999)] {
+            assert_eq!(text(id).len(), text_len(id));
+        }
     }
 }
