@@ -184,7 +184,9 @@ fn sources<'a>(
     let numkeys = usize::try_from(numkeys).ok().filter(|&n| n <= reader.left()).ok_or(Fault::Syntax)?;
     let keys = args.tail(at + 1).head(numkeys);
     // Hits and misses count.
-    keys.iter().for_each(|key| drop(ctx.read(key)));
+    for key in keys.iter() {
+        ctx.read(key);
+    }
     let ctx: &'a Ctx<'_> = ctx;
     let sources = keys.iter().map(|key| Ok((Source::at(ctx, key)?, 1.0))).collect::<Result<_, Fault>>()?;
     Ok((sources, at + 1 + numkeys))
