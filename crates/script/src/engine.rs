@@ -11,6 +11,7 @@ use mlua::chunk::ChunkMode;
 use mlua::debug::HookTriggers;
 use mlua::{Error, Function, Lua, LuaOptions, MultiValue, Result, StdLib, Table, Value, VmState};
 
+use crate::functions::Loaded;
 use crate::host::Host;
 use crate::library::{self, Raised};
 use crate::random::Random;
@@ -34,13 +35,25 @@ pub(crate) struct Shared {
     pub resp3: Rc<Cell<bool>>,
 }
 
+/// How keys and arguments reach what is run.
+#[derive(Clone, Copy)]
+pub(crate) enum Form {
+    /// As the variables `KEYS` and `ARGV`.
+    Script,
+    /// As its parameters.
+    Function,
+}
+
 /// One thread's Lua.
 pub struct Engine {
-    lua: Lua,
+    pub(crate) lua: Lua,
     shared: Shared,
-    base: Table,
-    redis: Table,
-    run: Function,
+    pub(crate) base: Table,
+    pub(crate) redis: Table,
+    pub(crate) run: Function,
+    pub(crate) late_call: Function,
+    pub(crate) late_pcall: Function,
+    pub(crate) loaded: HashMap<[u8; 40], Loaded>,
     compiled: HashMap<[u8; 40], Function>,
     watch: Arc<Watch>,
 }
@@ -57,11 +70,13 @@ impl Engine {
         let shared = Shared { random: Random::new(), resp3: Rc::default() };
         let native = library::build(&lua, &shared)?;
         let prelude = lua.load(include_str!("prelude.lua")).set_name("=prelude");
-        let (globals, base, redis, run): (Table, Table, Table, Function) = prelude.call(native)?;
+        type World = (Table, Table, Table, Function, Function, Function);
+        let (globals, base, redis, run, late_call, late_pcall): World = prelude.call(native)?;
         lua.set_globals(globals)?;
         set_hook(&lua, &watch, HookTriggers::new().every_nth_instruction(STEPS))?;
         lua.set_memory_limit(MEMORY_MAX)?;
-        Ok(Engine { lua, shared, base, redis, run, compiled: HashMap::new(), watch })
+        let (compiled, loaded) = (HashMap::new(), HashMap::new());
+        Ok(Engine { lua, shared, base, redis, run, late_call, late_pcall, loaded, compiled, watch })
     }
 
     /// Compiles a script, if this thread has not yet. Errors: the error line for the client.
@@ -74,12 +89,9 @@ impl Engine {
             return Ok(body.clone());
         }
         let chunk = self.lua.load(script.code()).set_name("@user_script").set_mode(ChunkMode::Text);
-        let body = chunk.into_function().map_err(|error| {
-            let cause = match &error {
-                Error::SyntaxError { message, .. } => message.clone(),
-                other => library::root_of(other),
-            };
-            format!("ERR Error compiling script (new function): {cause}")
+        let compiled = chunk.into_function();
+        let body = compiled.map_err(|error| {
+            format!("ERR Error compiling script (new function): {}", library::syntax_of(&error))
         })?;
         if self.compiled.len() >= COMPILED_MAX {
             self.compiled.clear();
@@ -98,10 +110,25 @@ impl Engine {
         reply: &mut Reply<'_>,
     ) -> std::result::Result<(), Vec<u8>> {
         let body = self.body(script)?;
+        let name = String::from_utf8_lossy(&script.sha);
+        self.run_named(host, &body, &name, Form::Script, keys, argv, reply)
+    }
+
+    /// Runs a compiled script or function, which errors call `name`.
+    #[allow(clippy::too_many_arguments, reason = "a run is what all of these make")]
+    pub(crate) fn run_named(
+        &mut self,
+        host: &mut dyn Host,
+        body: &Function,
+        name: &str,
+        form: Form,
+        keys: Args<'_>,
+        argv: Args<'_>,
+        reply: &mut Reply<'_>,
+    ) -> std::result::Result<(), Vec<u8>> {
         self.shared.random.seed(0);
         self.shared.resp3.set(false);
-        let name = String::from_utf8_lossy(&script.sha);
-        let ended = self.run_body(host, &body, keys, argv, reply);
+        let ended = self.run_body(host, body, form, (keys, argv), reply);
         if self.watch.is_killed() {
             let _ = set_hook(&self.lua, &self.watch, HookTriggers::new().every_nth_instruction(STEPS));
         }
@@ -110,7 +137,7 @@ impl Engine {
         }
         match ended {
             Ok(Ok(())) => Ok(()),
-            Ok(Err(failed)) => Err(failed.line(&name)),
+            Ok(Err(failed)) => Err(failed.line(name)),
             Err(error) => Err(format!("ERR {}", library::root_of(&error)).into_bytes()),
         }
     }
@@ -119,12 +146,17 @@ impl Engine {
         &self,
         host: &mut dyn Host,
         body: &Function,
-        keys: Args<'_>,
-        argv: Args<'_>,
+        form: Form,
+        (keys, argv): (Args<'_>, Args<'_>),
         reply: &mut Reply<'_>,
     ) -> Result<std::result::Result<(), Failed>> {
-        self.base.raw_set("KEYS", self.list(keys)?)?;
-        self.base.raw_set("ARGV", self.list(argv)?)?;
+        let (keys, argv) = (Some(self.list(keys)?), Some(self.list(argv)?));
+        let (named, passed) = match form {
+            Form::Script => ((keys, argv), (None, None)),
+            Form::Function => ((None, None), (keys, argv)),
+        };
+        self.base.raw_set("KEYS", named.0)?;
+        self.base.raw_set("ARGV", named.1)?;
         let way = RefCell::new((host, Scratch::default()));
         let resp3 = &self.shared.resp3;
         let (is_fine, value) = self.lua.scope(|scope| {
@@ -141,7 +173,7 @@ impl Engine {
             })?;
             self.redis.raw_set("call", call)?;
             self.redis.raw_set("pcall", pcall)?;
-            self.run.call::<(bool, Value)>(body)
+            self.run.call::<(bool, Value)>((body, passed.0, passed.1))
         })?;
         if !is_fine {
             return Ok(Err(Failed::of(&value)?));

@@ -10,7 +10,7 @@ use std::rc::Rc;
 use darter_wire::{Args, Reply};
 use mlua::{Error, Function, Lua, LuaString, MultiValue, Table, Value};
 
-use crate::engine::Engine;
+use crate::engine::{Engine, Form};
 use crate::host::Host;
 use crate::library::{self, raise};
 use crate::script::ScriptFlags;
@@ -48,8 +48,7 @@ pub struct Library {
 /// Functions of a library that is loaded, by name.
 pub(crate) type Loaded = HashMap<String, Function>;
 
-const NAMES: &str =
-    "Library names can only contain letters, numbers, or underscores(_) and must be at least one character long";
+const NAMES: &str = "Library names can only contain letters, numbers, or underscores(_) and must be at least one character long";
 
 fn is_name(name: &str) -> bool {
     !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
@@ -108,9 +107,11 @@ impl Engine {
 
     fn run_library(&mut self, source: &[u8]) -> Result<Vec<(Declared, Function)>, String> {
         let start = source.iter().position(|&byte| byte == b'\n').unwrap_or(source.len());
-        let chunk = self.lua.load(&source[start..]).set_name("@user_function").set_mode(mlua::chunk::ChunkMode::Text);
+        let chunk =
+            self.lua.load(&source[start..]).set_name("@user_function").set_mode(mlua::chunk::ChunkMode::Text);
         let compiled = chunk.into_function();
-        let body = compiled.map_err(|error| format!("ERR Error compiling function: {}", library::syntax_of(&error)))?;
+        let body = compiled
+            .map_err(|error| format!("ERR Error compiling function: {}", library::syntax_of(&error)))?;
         let registered = Registered::default();
         let ended = self.with_registration(&registered, &body);
         let result = std::mem::take(&mut *registered.borrow_mut());
@@ -149,9 +150,9 @@ impl Engine {
             return Ok(None);
         }
         Ok(Some(match &value {
-            Value::Table(table) => table.raw_get::<Option<LuaString>>("err")?.map_or_else(String::new, |line| {
-                line.to_string_lossy()
-            }),
+            Value::Table(table) => table
+                .raw_get::<Option<LuaString>>("err")?
+                .map_or_else(String::new, |line| line.to_string_lossy()),
             other => other.to_string()?,
         }))
     }
@@ -172,7 +173,7 @@ impl Engine {
         }
         let found = self.loaded.get(&library.sha).and_then(|functions| functions.get(function)).cloned();
         let body = found.ok_or_else(|| b"ERR Function not found".to_vec())?;
-        self.run_named(host, &body, function, true, keys, argv, reply)
+        self.run_named(host, &body, function, Form::Function, keys, argv, reply)
     }
 }
 
@@ -206,7 +207,9 @@ fn read_named(named: &Table) -> mlua::Result<(Declared, Function)> {
         match (&*key.as_bytes(), value) {
             (b"function_name", Value::String(text)) => name = Some(text.to_string_lossy()),
             (b"function_name", _) => {
-                return Err(raise("function_name argument given to redis.register_function must be a string"));
+                return Err(raise(
+                    "function_name argument given to redis.register_function must be a string",
+                ));
             }
             (b"description", Value::String(text)) => description = Some(text.to_string_lossy()),
             (b"description", _) => {

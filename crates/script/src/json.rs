@@ -220,7 +220,10 @@ impl Encoder {
                 Value::String(text) => self.text(&text.as_bytes()),
                 Value::Integer(_) | Value::Number(_) => {
                     self.out.push(b'"');
-                    let number = key.as_f64().unwrap_or_default();
+                    let number = match key {
+                        Value::Integer(number) => number as f64,
+                        _ => key.as_f64().unwrap_or_default(),
+                    };
                     if let Err(message) = self.number(number) {
                         return Ok(Err(message));
                     }

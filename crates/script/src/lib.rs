@@ -6,6 +6,7 @@
 
 mod bit;
 pub mod engine;
+pub mod functions;
 pub mod host;
 mod json;
 mod layout;
@@ -18,6 +19,7 @@ pub mod sha1;
 pub mod watch;
 
 pub use engine::Engine;
+pub use functions::Library;
 pub use host::Host;
 pub use script::Script;
 pub use watch::{Killing, Watch};

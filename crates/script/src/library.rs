@@ -219,6 +219,14 @@ pub fn error_line(text: &[u8]) -> Vec<u8> {
     line
 }
 
+/// What Lua says of a text it cannot compile.
+pub fn syntax_of(error: &Error) -> String {
+    match error {
+        Error::SyntaxError { message, .. } => message.clone(),
+        other => root_of(other),
+    }
+}
+
 /// The message of the innermost error.
 pub fn root_of(error: &Error) -> String {
     match error {

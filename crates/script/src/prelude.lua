@@ -3,6 +3,7 @@
 local native = ...
 local setmetatable, getmetatable, rawset = setmetatable, getmetatable, rawset
 local error, type, tostring, pairs, pcall, xpcall = error, type, tostring, pairs, pcall, xpcall
+local next = next
 local loadstring, byte, concat, collect = loadstring, string.byte, table.concat, collectgarbage
 local READONLY = "Attempt to modify a readonly table"
 local views = setmetatable({}, { __mode = "k" })
@@ -17,7 +18,7 @@ views[locked] = true
 
 local function view_of(table)
     local view = setmetatable({}, { __index = table, __newindex = refuse, __metatable = locked })
-    views[view] = true
+    views[view] = table
     return view
 end
 
@@ -49,7 +50,7 @@ end
 
 local base = {}
 for _, name in pairs({
-    "assert", "error", "gcinfo", "getmetatable", "ipairs", "next", "pairs", "rawequal", "rawget", "select",
+    "assert", "error", "gcinfo", "getmetatable", "ipairs", "next", "rawequal", "rawget", "select",
     "tonumber", "tostring", "type", "unpack", "_VERSION",
 }) do
     base[name] = _G[name]
@@ -66,6 +67,20 @@ function base.xpcall(body, handler)
         end
         return handler(cause)
     end))
+end
+
+-- A view has nothing of its own to go through: what it shows is gone through instead.
+function base.pairs(table)
+    local shown = views[table]
+    if type(shown) ~= "table" then
+        return pairs(table)
+    end
+    local key
+    return function()
+        local value
+        key, value = next(shown, key)
+        return key, value
+    end
 end
 
 function base.setmetatable(table, meta)
@@ -150,8 +165,28 @@ local function explain(cause)
     return cause
 end
 
-local function run(body)
+local function run(body, keys, argv)
+    if keys then
+        return xpcall(function()
+            return body(keys, argv)
+        end, explain)
+    end
     return xpcall(body, explain)
 end
 
-return globals, base, redis, run
+-- What a library sees as `redis.call` while it is loaded: the run's own, later.
+local late_call, late_pcall
+function late_call(...)
+    if redis.call == late_call then
+        error({ err = "ERR redis.call is not available while a library is loaded" }, 0)
+    end
+    return redis.call(...)
+end
+function late_pcall(...)
+    if redis.pcall == late_pcall then
+        error({ err = "ERR redis.pcall is not available while a library is loaded" }, 0)
+    end
+    return redis.pcall(...)
+end
+
+return globals, base, redis, run, late_call, late_pcall

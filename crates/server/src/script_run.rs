@@ -11,7 +11,8 @@ use darter_command::spec::{Group, Keys};
 use darter_command::{Ctx, Fault, Flags, Spec};
 use darter_latch::{Grant, acquire, drive};
 use darter_script::engine::KILLED;
-use darter_script::{Engine, Host, Script, Watch};
+use darter_script::script::ScriptFlags;
+use darter_script::{Engine, Host, Library, Script, Watch};
 use darter_txn::LockSet;
 use darter_wire::{Args, Reply};
 
@@ -30,8 +31,15 @@ use crate::tracking::{self, Tracker};
 /// How a script is named, and whether it may write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Way {
-    by_sha: bool,
+    by: By,
     may_write: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum By {
+    Text,
+    Sha,
+    Function,
 }
 
 const KEYS: Keys = Keys::Count { at: 2, dest: 0 };
@@ -52,14 +60,17 @@ const fn eval(name: &'static str, flags: Flags, since: &'static str, syntax: &'s
 }
 
 const BY_TEXT: &str = "script numkeys [key [key ...]] [arg [arg ...]]";
+const BY_NAME: &str = "function numkeys [key [key ...]] [arg [arg ...]]";
 const BY_SHA: &str = "sha1 numkeys [key [key ...]] [arg [arg ...]]";
 
 /// The commands that run scripts.
 pub const FAMILY: &[(Spec, Way)] = &[
-    (eval("eval", WRITER, "2.6.0", BY_TEXT), Way { by_sha: false, may_write: true }),
-    (eval("evalsha", WRITER, "2.6.0", BY_SHA), Way { by_sha: true, may_write: true }),
-    (eval("eval_ro", READER, "7.0.0", BY_TEXT), Way { by_sha: false, may_write: false }),
-    (eval("evalsha_ro", READER, "7.0.0", BY_SHA), Way { by_sha: true, may_write: false }),
+    (eval("eval", WRITER, "2.6.0", BY_TEXT), Way { by: By::Text, may_write: true }),
+    (eval("evalsha", WRITER, "2.6.0", BY_SHA), Way { by: By::Sha, may_write: true }),
+    (eval("eval_ro", READER, "7.0.0", BY_TEXT), Way { by: By::Text, may_write: false }),
+    (eval("evalsha_ro", READER, "7.0.0", BY_SHA), Way { by: By::Sha, may_write: false }),
+    (eval("fcall", WRITER, "7.0.0", BY_NAME), Way { by: By::Function, may_write: true }),
+    (eval("fcall_ro", READER, "7.0.0", BY_NAME), Way { by: By::Function, may_write: false }),
 ];
 
 /// A thread's Lua, made when its first script comes.
@@ -101,26 +112,58 @@ pub fn learn(core: &mut Core, source: &[u8], by_eval: bool) -> Result<Arc<Cached
     Ok(core.shared.scripts.add(Cached { script, is_contained }, by_eval))
 }
 
-/// A script that can be run, and how its words divide.
+/// Knows a library by its text. Errors: it cannot be loaded.
+pub fn load_library(core: &mut Core, source: &[u8]) -> Result<Library, Fault> {
+    let engine = core.lua.ready(&core.shared.scripts, core.thread)?;
+    engine.load_library(source).map_err(|line| Fault::Text(line.into()))
+}
+
+/// What can be run, and how its words divide.
 struct Plan {
-    cached: Arc<Cached>,
+    what: What,
     keys_len: usize,
 }
 
+enum What {
+    Script(Arc<Cached>),
+    Function(Arc<Library>, usize),
+}
+
+impl What {
+    fn flags(&self) -> ScriptFlags {
+        match self {
+            What::Script(cached) => cached.script.flags,
+            What::Function(library, at) => library.functions[*at].flags,
+        }
+    }
+}
+
 fn plan(core: &mut Core, way: Way, args: Args<'_>) -> Result<Plan, Fault> {
-    let keys_len = number::parse_i64(args.at(2)).ok_or(Fault::NotInteger)?;
+    let is_function = way.by == By::Function;
+    const UNKNOWN_FUNCTION: Fault = Fault::text("ERR Function not found");
+    let function = if is_function {
+        let (library, at) = core.shared.scripts.function(args.at(1)).ok_or(UNKNOWN_FUNCTION)?;
+        Some(What::Function(library, at))
+    } else {
+        None
+    };
+    let no_number =
+        if is_function { Fault::text("ERR Bad number of keys provided") } else { Fault::NotInteger };
+    let keys_len = number::parse_i64(args.at(2)).ok_or(no_number)?;
     if keys_len > (args.len() - 3) as i64 {
         return Err(Fault::text("ERR Number of keys can't be greater than number of args"));
     }
     let keys_len =
         usize::try_from(keys_len).map_err(|_| Fault::text("ERR Number of keys can't be negative"))?;
-    let cached = if way.by_sha {
-        const UNKNOWN: Fault = Fault::text("NOSCRIPT No matching script. Please use EVAL.");
-        core.shared.scripts.find(args.at(1)).ok_or(UNKNOWN)?
-    } else {
-        learn(core, args.at(1), true)?
+    let what = match (function, way.by) {
+        (Some(function), _) => function,
+        (None, By::Sha) => {
+            const UNKNOWN: Fault = Fault::text("NOSCRIPT No matching script. Please use EVAL.");
+            What::Script(core.shared.scripts.find(args.at(1)).ok_or(UNKNOWN)?)
+        }
+        (None, _) => What::Script(learn(core, args.at(1), true)?),
     };
-    let flags = cached.script.flags;
+    let flags = what.flags();
     if !way.may_write && flags.is_declared && !flags.no_writes {
         return Err(Fault::text("ERR Can not execute a script with write flag using *_ro command."));
     }
@@ -130,14 +173,16 @@ fn plan(core: &mut Core, way: Way, args: Args<'_>) -> Result<Plan, Fault> {
             "OOM allow-oom flag is not set on the script, can not run it when used memory > 'maxmemory'",
         ));
     }
-    Ok(Plan { cached, keys_len })
+    Ok(Plan { what, keys_len })
 }
 
 /// Adds the shards that a script needs; the caller seals the set.
 pub fn add_locks(core: &mut Core, entry: &Entry, way: Way, args: Args<'_>, set: &mut LockSet) {
     let router = &core.shared.router;
     match plan(core, way, args) {
-        Ok(plan) if plan.cached.is_contained => exec::add_locks(&entry.spec, args, router, set),
+        Ok(Plan { what: What::Script(cached), .. }) if cached.is_contained => {
+            exec::add_locks(&entry.spec, args, router, set)
+        }
         Ok(_) => (0..router.shards_len()).for_each(|id| set.add(id)),
         // It will be refused with nothing held.
         Err(_) => {}
@@ -207,19 +252,25 @@ fn run_script(
 ) -> Result<(), Vec<u8>> {
     let as_line = |fault: Fault| fault.line().into_owned().into_bytes();
     let plan = plan(core, way, args).map_err(as_line)?;
-    let script = &plan.cached.script;
-    let may_write = way.may_write && !script.flags.no_writes;
+    let flags = plan.what.flags();
+    let may_write = way.may_write && !flags.no_writes;
     let (keys, argv) = (args.tail(3).head(plan.keys_len), args.tail(3 + plan.keys_len));
     let mut lua = std::mem::take(&mut core.lua);
     let shared = core.shared;
     let watch = &*shared.scripts.watches[usize::from(core.thread)];
     let ended = match lua.ready(&shared.scripts, core.thread) {
         Ok(engine) => {
-            let allows_oom = script.flags.allow_oom;
+            let allows_oom = flags.allow_oom;
             watch.begin(crate::core::unix_ms());
             let mut bridge =
                 Bridge { core, session, card, grant, watch, may_write, allows_oom, has_written: false };
-            let ended = engine.run(&mut bridge, script, keys, argv, reply);
+            let ended = match &plan.what {
+                What::Script(cached) => engine.run(&mut bridge, &cached.script, keys, argv, reply),
+                What::Function(library, at) => {
+                    let name = &library.functions[*at].name;
+                    engine.run_function(&mut bridge, library, name, keys, argv, reply)
+                }
+            };
             watch.end();
             ended
         }

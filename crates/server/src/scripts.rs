@@ -2,11 +2,11 @@
 //!
 //! SCRIPT LOAD and EVAL put them here; a thread compiles one when it first runs it.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use darter_script::{Script, Watch};
+use darter_script::{Library, Script, Watch};
 
 /// Scripts that came by EVAL alone are forgotten beyond this number, the oldest first.
 const EVALUATED_MAX: usize = 500;
@@ -23,6 +23,7 @@ pub struct Cached {
 pub struct Scripts {
     /// The script each thread runs, if it does.
     pub watches: Vec<Arc<Watch>>,
+    libraries: RwLock<BTreeMap<String, Arc<Library>>>,
     known: RwLock<Known>,
     flushes: AtomicU64,
 }
@@ -38,7 +39,12 @@ impl Scripts {
     /// No scripts yet, for so many threads.
     pub fn new(threads: usize) -> Scripts {
         let watches = (0..threads).map(|_| Arc::default()).collect();
-        Scripts { watches, known: RwLock::default(), flushes: AtomicU64::new(0) }
+        Scripts {
+            watches,
+            libraries: RwLock::default(),
+            known: RwLock::default(),
+            flushes: AtomicU64::new(0),
+        }
     }
 
     /// Whether thread `thread` runs a script for longer than `busy_ms`; 0 is never too long.
@@ -49,6 +55,24 @@ impl Scripts {
     /// Whether any thread does.
     pub fn is_any_busy(&self, busy_ms: u64, now_ms: u64) -> bool {
         (0..self.watches.len()).any(|thread| self.is_busy(thread, busy_ms, now_ms))
+    }
+
+    /// All libraries of functions, by name.
+    pub fn libraries(&self) -> RwLockReadGuard<'_, BTreeMap<String, Arc<Library>>> {
+        self.libraries.read().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// The same, to change them.
+    pub fn libraries_mut(&self) -> RwLockWriteGuard<'_, BTreeMap<String, Arc<Library>>> {
+        self.libraries.write().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// The library of the function called `name`, and its place there.
+    pub fn function(&self, name: &[u8]) -> Option<(Arc<Library>, usize)> {
+        self.libraries().values().find_map(|library| {
+            let at = library.functions.iter().position(|function| function.name.as_bytes() == name)?;
+            Some((library.clone(), at))
+        })
     }
 
     /// The script called `sha`, in hexadecimal digits of any case.

@@ -3,6 +3,7 @@ use std::sync::Arc;
 use darter_wire::{Args, OwnedArgs, Reply};
 
 use super::Engine;
+use crate::functions::Library;
 use crate::host::Host;
 use crate::script::Script;
 use crate::watch::{Killing, Watch};
@@ -173,6 +174,8 @@ fn libraries_do_what_scripts_know() {
         ("return cjson.decode('{\"a\": [1, 2, {\"b\": \"\\\\u00e9\"}]}').a[3].b", "$2|é|"),
         ("return cjson.decode('null') == cjson.null", ":1|"),
         ("return cjson.encode({})", "$2|{}|"),
+        ("return cjson.encode({x=1, [1]='a'}):len()", ":15|"),
+        ("local n = 0 for k in pairs(os) do n = n + 1 end return n", ":1|"),
         ("return #cmsgpack.pack({1,2,3}, 'abc', -1099511627776, 0.1)", ":26|"),
         ("return cmsgpack.unpack(cmsgpack.pack({1,2,{k='v'}}))[3].k", "$1|v|"),
         ("return {cmsgpack.unpack_one(cmsgpack.pack(1,2), 1)}", "*2|:-1|:2|"),
@@ -238,5 +241,70 @@ fn a_killed_script_ends_whatever_it_catches() {
             run_on(&mut engine, "local n = 0 for i = 1, 300000 do n = n + 1 end return n", false),
             ":300000|"
         );
+    }
+}
+
+fn call(engine: &mut Engine, library: &Library, function: &str) -> String {
+    let mut out = Vec::new();
+    let keys = OwnedArgs::from_slices(&[b"k1"]);
+    let argv = OwnedArgs::from_slices(&[b"a1"]);
+    let reply = &mut Reply::new(&mut out, false);
+    match engine.run_function(&mut Echo, library, function, keys.args(), argv.args(), reply) {
+        Ok(()) => String::from_utf8_lossy(&out).replace("\r\n", "|"),
+        Err(line) => format!("-{}", String::from_utf8_lossy(&line)),
+    }
+}
+
+#[test]
+fn libraries_are_loaded_where_they_are_needed() {
+    let source = "#!lua name=mine\nlocal call = redis.call
+        redis.register_function('f', function(keys, args) return call('echo', keys[1], args[1]) end)
+        redis.register_function{function_name='ro', callback=function() return redis.call('int') end,
+            flags={'no-writes'}, description='reads'}
+        redis.register_function('bad', function() return KEYS end)";
+    let library =
+        Engine::new(Arc::default()).expect("a state").load_library(source.as_bytes()).expect("a library");
+    assert_eq!((library.name.as_str(), library.functions.len()), ("mine", 3));
+    let ro = &library.functions[1];
+    assert!(
+        ro.flags.no_writes && ro.description.as_deref() == Some("reads") && ro.flag_names == ["no-writes"]
+    );
+    let mut other = Engine::new(Arc::default()).expect("a state");
+    assert_eq!(call(&mut other, &library, "f"), "*3|$4|echo|$2|k1|$2|a1|");
+    assert_eq!(call(&mut other, &library, "ro"), ":7|");
+    let bad = call(&mut other, &library, "bad");
+    assert!(bad.contains("nonexistent global variable 'KEYS' script: bad, on @user_function:"), "{bad}");
+    assert!(run_on(&mut other, "return redis.register_function", false).starts_with("$-1"));
+}
+
+#[test]
+fn what_is_no_library_is_refused() {
+    for (source, part) in [
+        ("return 1", "ERR Missing library metadata"),
+        ("#!lua name=x", "ERR Invalid library metadata"),
+        ("#!js name=x\n", "ERR Engine 'js' not found"),
+        ("#!lua\n", "ERR Library name was not given"),
+        ("#!lua name=a-b\n", "ERR Library names can only contain letters"),
+        ("#!lua foo=x\n", "ERR Invalid metadata value given: foo=x"),
+        ("#!lua name=x\nreturn 1", "ERR No functions registered"),
+        ("#!lua name=x\nreturn (", "ERR Error compiling function: user_function:"),
+        ("#!lua name=x\nredis.register_function('f')", "is only applicable to Lua table"),
+        ("#!lua name=x\nredis.register_function('f', 1)", "must be a function"),
+        ("#!lua name=x\nredis.register_function('a b', function() end)", "Library names can only contain"),
+        (
+            "#!lua name=x\nfor i=1,2 do redis.register_function('f', function() end) end",
+            "Function already exists",
+        ),
+        ("#!lua name=x\nredis.call('int')", "ERR Error registering functions: "),
+        (
+            "#!lua name=x\nx = 1",
+            "ERR Error registering functions: user_function:2: Attempt to modify a readonly table",
+        ),
+    ] {
+        let line = Engine::new(Arc::default())
+            .expect("a state")
+            .load_library(source.as_bytes())
+            .map(|library| library.name);
+        assert!(line.as_ref().is_err_and(|line| line.contains(part)), "{source}: {line:?}");
     }
 }

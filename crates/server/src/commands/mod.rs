@@ -6,6 +6,7 @@ pub mod command;
 pub mod config;
 pub mod connection;
 pub mod debug;
+pub mod function;
 pub mod info;
 pub mod latency;
 pub mod login;
@@ -38,6 +39,7 @@ pub const FAMILIES: &[&[ServerCommand]] = &[
     command::FAMILY,
     config::FAMILY,
     scripting::FAMILY,
+    function::FAMILY,
     slowlog::FAMILY,
     info::FAMILY,
     admin::FAMILY,
