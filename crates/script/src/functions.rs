@@ -131,7 +131,7 @@ impl Engine {
         let register = move |_: &Lua, args: MultiValue| {
             let entry = read_registration(args)?;
             let mut all = held.borrow_mut();
-            if all.iter().any(|(other, _)| other.name == entry.0.name) {
+            if all.iter().any(|(other, _)| other.name.eq_ignore_ascii_case(&entry.0.name)) {
                 return Err(raise("Function already exists in the library"));
             }
             all.push(entry);

@@ -70,7 +70,10 @@ impl Scripts {
     /// The library of the function called `name`, and its place there.
     pub fn function(&self, name: &[u8]) -> Option<(Arc<Library>, usize)> {
         self.libraries().values().find_map(|library| {
-            let at = library.functions.iter().position(|function| function.name.as_bytes() == name)?;
+            let at = library
+                .functions
+                .iter()
+                .position(|function| function.name.as_bytes().eq_ignore_ascii_case(name))?;
             Some((library.clone(), at))
         })
     }

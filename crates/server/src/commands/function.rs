@@ -71,7 +71,7 @@ fn load(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Resul
     }
     let others = libraries.values().filter(|other| other.name != library.name);
     for function in others.flat_map(|other| &other.functions) {
-        if library.functions.iter().any(|own| own.name == function.name) {
+        if library.functions.iter().any(|own| own.name.eq_ignore_ascii_case(&function.name)) {
             return Err(Fault::Text(format!("ERR Function {} already exists", function.name).into()));
         }
     }
