@@ -80,7 +80,8 @@ pub fn number_at(args: &MultiValue, at: usize) -> Option<f64> {
     args.get(at).and_then(as_number)
 }
 
-fn as_number(value: &Value) -> Option<f64> {
+/// A number, or a text that reads as one.
+pub fn as_number(value: &Value) -> Option<f64> {
     match value {
         Value::Integer(number) => Some(*number as f64),
         Value::Number(number) => Some(*number),

@@ -109,7 +109,7 @@ fn put_head(len: usize, out: &mut Vec<u8>, head: Head) {
 fn put_int(value: i64, out: &mut Vec<u8>) {
     let bytes = value.to_be_bytes();
     let (kind, width) = match value {
-        0..=127 | -32..=-1 => return out.push(value as u8),
+        -32..=127 => return out.push(value as u8),
         128..=0xff => (0xcc, 1),
         0x100..=0xffff => (0xcd, 2),
         0x1_0000..=0xffff_ffff => (0xce, 4),

@@ -6,6 +6,8 @@ use darter_base::number;
 use darter_wire::Reply;
 use mlua::{Lua, Result, Table, Value};
 
+use crate::library;
+
 /// How deep tables of a script's result may lie.
 const DEPTH_MAX: usize = 1000;
 
@@ -152,10 +154,10 @@ fn write_table(table: &Table, resp3: bool, reply: &mut Reply<'_>, depth: usize) 
         reply.status(line.as_bytes());
         return Ok(());
     }
-    match table.raw_get("double")? {
-        Value::Number(double) => return Ok(reply.double(double)),
-        Value::Integer(double) => return Ok(reply.double(double as f64)),
-        _ => {}
+    let double: Value = table.raw_get("double")?;
+    if let Some(double) = library::as_number(&double).filter(|_| double.is_number() || double.is_integer()) {
+        reply.double(double);
+        return Ok(());
     }
     if let Value::Table(map) = table.raw_get("map")? {
         let begun = reply.begin_array();
