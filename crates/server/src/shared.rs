@@ -9,7 +9,6 @@ use std::time::Instant;
 
 use darter_latch::{Cell, Mailbox};
 use darter_reactor::{Socket, Token, Waker};
-use darter_store::Position;
 use darter_txn::{Part, Router};
 
 use crate::clients::ClientCard;
