@@ -300,10 +300,12 @@ mod tests {
             let n = rng.next_u64() as i64;
             match set.insert(&mut arena, n) {
                 Ok(added) => assert_eq!(added, model.insert(n)),
-                Err(Full) => refused += 1,
-            }
-            if refused % 500 == 1 {
-                check(&set, &arena, &model);
+                Err(Full) => {
+                    refused += 1;
+                    if refused % 500 == 1 {
+                        check(&set, &arena, &model);
+                    }
+                }
             }
         }
         check(&set, &arena, &model);

@@ -305,10 +305,12 @@ fn a_full_arena_is_an_error_that_changes_nothing() {
                 Ok(_) => {
                     model.set(name, value);
                 }
-                Err(_) => refused += 1,
-            }
-            if refused % 500 == 1 {
-                check(&set, &arena, &hasher, &model);
+                Err(_) => {
+                    refused += 1;
+                    if refused % 500 == 1 {
+                        check(&set, &arena, &hasher, &model);
+                    }
+                }
             }
         }
         check(&set, &arena, &hasher, &model);
