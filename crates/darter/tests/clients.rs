@@ -279,8 +279,8 @@ fn monitors_see_what_all_threads_run_but_no_passwords() {
         client.call(&["EXEC"]);
     }
     let lines: Vec<String> = (0..28).map(|_| monitor.read_line()).collect();
-    for at in 0..4 {
-        let shown = format!(r#"[2 {}] "SET" "k{at}" "a\"\n""#, clients[at].local());
+    for (at, client) in clients.iter().enumerate() {
+        let shown = format!(r#"[2 {}] "SET" "k{at}" "a\"\n""#, client.local());
         assert!(
             lines.iter().any(|line| line.starts_with('+') && line.ends_with(&shown)),
             "{shown} in {lines:?}"
