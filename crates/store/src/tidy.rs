@@ -101,7 +101,7 @@ mod tests {
             let key = Key { bytes: name.as_bytes(), hash: hasher.hash(name.as_bytes()) };
             Keyed::find(&mut shard, n as usize % 2, key, 1).put_text(&value(n), Expiry::None).expect("room");
         }
-        let is_kept = |n: u32| hasher.hash(&n.to_le_bytes()) % 2 == 0;
+        let is_kept = |n: u32| hasher.hash(&n.to_le_bytes()).is_multiple_of(2);
         for n in (0..60_000).filter(|&n| !is_kept(n)) {
             let name = name(n);
             let key = Key { bytes: name.as_bytes(), hash: hasher.hash(name.as_bytes()) };
