@@ -44,18 +44,35 @@ fn clients() -> Result<(), String> {
 /// Random command streams, the same to Darter and to a real server.
 fn compare() -> Result<(), String> {
     for family in COMPARED {
-        let args = ["run", "--quiet", "--release", "-p", "darter-compat", "--", "--family", family, "--seed", "1", "--ops", "5000"];
+        let args = [
+            "run",
+            "--quiet",
+            "--release",
+            "-p",
+            "darter-compat",
+            "--",
+            "--family",
+            family,
+            "--seed",
+            "1",
+            "--ops",
+            "5000",
+        ];
         cargo(&format!("comparison: {family}"), &args)?;
     }
     Ok(())
 }
 
 /// Families of the differential test that must be equal.
-const COMPARED: &[&str] = &["strings", "keys", "lists", "hashes", "sets", "zsets", "geo", "hll", "multi"];
+const COMPARED: &[&str] =
+    &["strings", "keys", "lists", "hashes", "sets", "zsets", "geo", "hll", "streams", "bitmaps"];
 
 /// A fixed number of inputs for every fuzz target, where cargo-fuzz and a nightly are installed.
 fn fuzz_smoke() -> Result<(), String> {
-    let is_there = Command::new("cargo").args(["+nightly", "fuzz", "--version"]).output().is_ok_and(|out| out.status.success());
+    let is_there = Command::new("cargo")
+        .args(["+nightly", "fuzz", "--version"])
+        .output()
+        .is_ok_and(|out| out.status.success());
     if !is_there {
         println!("== fuzz smoke: cargo-fuzz is not installed, skipped");
         return Ok(());
@@ -79,6 +96,10 @@ fn step(name: &str, command: &mut Command) -> Result<(), String> {
     println!("== {name}");
     let began = Instant::now();
     let status = command.status().map_err(|error| format!("{name}: {error}"))?;
-    println!("== {name}: {} in {:.1} s", if status.success() { "ok" } else { "FAILED" }, began.elapsed().as_secs_f64());
+    println!(
+        "== {name}: {} in {:.1} s",
+        if status.success() { "ok" } else { "FAILED" },
+        began.elapsed().as_secs_f64()
+    );
     if status.success() { Ok(()) } else { Err(format!("{name} failed")) }
 }

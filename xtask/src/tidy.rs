@@ -21,10 +21,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("script", &["base", "command", "wire"]),
     ("persist", &["base", "pack", "store"]),
     ("reactor", &["base"]),
-    (
-        "server",
-        &["base", "latch", "pack", "store", "txn", "wire", "command", "script", "persist", "reactor"],
-    ),
+    ("server", &["base", "latch", "pack", "store", "txn", "wire", "command", "script", "persist", "reactor"]),
     ("darter", &["server", "slab"]),
 ];
 
@@ -60,17 +57,21 @@ fn check_edges(findings: &mut Vec<String>) -> Result<(), String> {
         .args(["metadata", "--no-deps", "--format-version", "1"])
         .output()
         .map_err(|error| format!("cargo metadata: {error}"))?;
-    let metadata: Value = serde_json::from_slice(&out.stdout).map_err(|error| format!("cargo metadata: {error}"))?;
+    let metadata: Value =
+        serde_json::from_slice(&out.stdout).map_err(|error| format!("cargo metadata: {error}"))?;
     let allowed: BTreeMap<&str, &[&str]> = EDGES.iter().copied().collect();
     let no_packages = Vec::new();
     for package in metadata["packages"].as_array().unwrap_or(&no_packages) {
         let manifest = package["manifest_path"].as_str().unwrap_or("");
-        let Some(from) = manifest.rsplit("/crates/").next().and_then(|rest| rest.strip_suffix("/Cargo.toml")) else {
+        let Some(from) = manifest.rsplit("/crates/").next().and_then(|rest| rest.strip_suffix("/Cargo.toml"))
+        else {
             continue;
         };
         let Some(may) = allowed.get(from) else {
             if manifest.contains("/crates/") {
-                findings.push(format!("{manifest}: crate {from} has no place in the house plan (xtask/src/tidy.rs)"));
+                findings.push(format!(
+                    "{manifest}: crate {from} has no place in the house plan (xtask/src/tidy.rs)"
+                ));
             }
             continue;
         };

@@ -105,10 +105,10 @@ fn pfadd(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(),
             rewritten[8..format::HEAD].copy_from_slice(&bytes[8..format::HEAD]);
             bytes = rewritten;
         }
-        format::forget_count(&mut bytes);
     }
     let is_changed = is_new || !raised.is_empty();
     if is_changed {
+        format::forget_count(&mut bytes);
         put_raw(&mut place, &bytes, Expiry::Keep)?;
         place.changed(PFADD_EVENT);
     }
