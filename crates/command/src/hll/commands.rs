@@ -96,15 +96,13 @@ fn pfadd(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(),
             }
         }
     }
-    if !raised.is_empty() {
-        if form == Form::Sparse {
-            let mut registers = [0; REGISTERS];
-            format::merge(&bytes, &mut registers)?;
-            raised.iter().for_each(|&(at, value)| registers[at] = registers[at].max(value));
-            let mut rewritten = format::write(&registers, sparse_bytes_max);
-            rewritten[8..format::HEAD].copy_from_slice(&bytes[8..format::HEAD]);
-            bytes = rewritten;
-        }
+    if !raised.is_empty() && form == Form::Sparse {
+        let mut registers = [0; REGISTERS];
+        format::merge(&bytes, &mut registers)?;
+        raised.iter().for_each(|&(at, value)| registers[at] = registers[at].max(value));
+        let mut rewritten = format::write(&registers, sparse_bytes_max);
+        rewritten[8..format::HEAD].copy_from_slice(&bytes[8..format::HEAD]);
+        bytes = rewritten;
     }
     let is_changed = is_new || !raised.is_empty();
     if is_changed {
