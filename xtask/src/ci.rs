@@ -82,7 +82,7 @@ fn fuzz_smoke() -> Result<(), String> {
         .output()
         .map_err(|error| format!("cargo fuzz list: {error}"))?;
     for target in String::from_utf8_lossy(&targets.stdout).lines() {
-        let args = ["+nightly", "fuzz", "run", target, "--", "-runs=100000", "-max_total_time=60"];
+        let args = ["+nightly", "fuzz", "run", target, "--", "-runs=100000", "-max_total_time=20"];
         cargo(&format!("fuzz: {target}"), &args)?;
     }
     Ok(())
