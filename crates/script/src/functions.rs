@@ -14,7 +14,7 @@ use crate::engine::{Engine, Form};
 use crate::host::Host;
 use crate::library::{self, raise};
 use crate::script::ScriptFlags;
-use crate::sha1;
+use darter_base::sha1;
 
 /// Libraries a thread keeps loaded.
 const LOADED_MAX: usize = 128;
@@ -91,7 +91,7 @@ impl Engine {
         if registered.is_empty() {
             return Err("ERR No functions registered".into());
         }
-        let sha = sha1::hex(source);
+        let sha = sha1::sha1_hex(source);
         let functions = registered.iter().map(|(declared, _)| declared.clone()).collect();
         self.keep(sha, registered);
         Ok(Library { name, sha, source: source.into(), functions })

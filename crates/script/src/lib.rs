@@ -15,7 +15,6 @@ mod msgpack;
 mod random;
 mod reply;
 pub mod script;
-pub mod sha1;
 pub mod watch;
 
 pub use engine::Engine;

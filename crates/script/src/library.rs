@@ -6,8 +6,8 @@ use darter_base::number;
 use mlua::{Error, Lua, LuaString, MultiValue, Result, Table, Value};
 
 use crate::engine::Shared;
-use crate::sha1;
 use crate::{bit, json, layout, msgpack, reply};
+use darter_base::sha1;
 
 /// The table `native` of the prelude.
 pub fn build(lua: &Lua, shared: &Shared) -> Result<Table> {
@@ -154,7 +154,7 @@ fn sha1hex(lua: &Lua, args: MultiValue) -> Result<LuaString> {
         return Err(raise("wrong number of arguments"));
     }
     let text = args.into_iter().next().map(|value| lua.coerce_string(value)).transpose()?.flatten();
-    let sum = text.map_or_else(|| sha1::hex(b""), |text| sha1::hex(&text.as_bytes()));
+    let sum = text.map_or_else(|| sha1::sha1_hex(b""), |text| sha1::sha1_hex(&text.as_bytes()));
     lua.create_string(sum)
 }
 

@@ -1,6 +1,6 @@
 //! A script's text, its name and what its first line says of it.
 
-use crate::sha1;
+use darter_base::sha1;
 
 /// What a script declares in its first line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -32,7 +32,7 @@ impl Script {
             let end = source.iter().position(|&byte| byte == b'\n').ok_or("ERR Invalid script shebang")?;
             flags = read_shebang(&String::from_utf8_lossy(&source[..end]))?;
         }
-        Ok(Script { sha: sha1::hex(source), source: source.into(), flags })
+        Ok(Script { sha: sha1::sha1_hex(source), source: source.into(), flags })
     }
 
     /// The text that Lua is to read: without the first line's words, with its line end.
