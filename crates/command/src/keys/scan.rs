@@ -237,7 +237,8 @@ fn scan(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), 
 }
 
 fn keys(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    let (pattern, db, now_ms, limit) = (args.at(1), ctx.db, ctx.now_ms, ctx.env.keys_output_limit);
+    let (pattern, db, now_ms) = (args.at(1), ctx.db, ctx.now_ms);
+    let limit = if ctx.env.keys_output_limit == 0 { u64::MAX } else { ctx.env.keys_output_limit };
     let takes_all = pattern == b"*";
     let begun = reply.begin_array();
     let mut count = 0;

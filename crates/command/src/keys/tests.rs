@@ -246,6 +246,8 @@ fn keys_and_randomkey_leave_the_dead_out() {
         bed.run(&format!("SET k{n} {n}"));
     }
     assert!(bed.run("KEYS *").starts_with("*5|"), "cut at keys_output_limit");
+    bed.env.keys_output_limit = 0;
+    assert!(!bed.run("KEYS *").starts_with("*0|"), "0 lifts the limit");
 }
 
 #[test]
