@@ -22,7 +22,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("persist", &["base", "pack", "store"]),
     ("reactor", &["base"]),
     ("server", &["base", "latch", "pack", "store", "txn", "wire", "command", "script", "persist", "reactor"]),
-    ("darter", &["server", "slab"]),
+    ("darter", &["server", "slab", "persist"]),
 ];
 
 /// Crates where `unsafe` may stand.
