@@ -33,8 +33,10 @@ pub(crate) struct Bucket {
     handles: [Handle; SLOTS],
     /// No entry of the line expires before this.
     pub due: Due,
-    // Kept for the bits of running snapshots and for a version; fills the line.
-    spare: [u16; 3],
+    /// The last snapshot that has written the entries whose home this line is; 0 is none.
+    pub written: u16,
+    // Fills the line.
+    spare: [u16; 2],
 }
 
 const _: () = assert!(size_of::<Bucket>() == 64);
@@ -73,7 +75,8 @@ impl Bucket {
         overflow: 0,
         handles: [Handle::NONE; SLOTS],
         due: Due::NEVER,
-        spare: [0; 3],
+        written: 0,
+        spare: [0; 2],
     };
 
     /// The slots whose tag is `tag`, as bits.

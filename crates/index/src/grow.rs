@@ -87,6 +87,7 @@ impl Index {
         let now = self.now;
         let bit = 31 - depth;
         let mut upper = Box::new(Segment::new(depth + 1));
+        upper.copy_marks(segment);
         let Some(lower) = self.segment_mut(place) else { return false };
         let homeless = lower.divide(&mut upper, bit, &hashes, now);
         self.point((place >> bit | 1) << bit, depth + 1, leak(upper));
@@ -125,7 +126,11 @@ impl Index {
         if lower.count() + upper.count() > MERGED_ENTRIES_MAX {
             return false;
         }
+        if self.epoch > 0 && !lower.has_marks_of(upper, self.epoch) {
+            return false;
+        }
         let mut merged = Box::new(Segment::new(depth - 1));
+        merged.copy_marks(lower);
         let mut fits = true;
         for segment in [lower, upper] {
             segment.each(|home, entry| {

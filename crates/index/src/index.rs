@@ -25,6 +25,8 @@ pub struct Index {
     pub(crate) now: Due,
     // Where `merge_step` goes on.
     pub(crate) merge_at: u32,
+    // The snapshot that marks homes it has written, 0 when there is none.
+    pub(crate) epoch: u16,
 }
 
 /// The place of an entry, valid until the next call that inserts, removes or merges. A stale one names some other
@@ -62,6 +64,7 @@ impl Index {
             spill: Vec::new(),
             now: Due::NEVER,
             merge_at: 0,
+            epoch: 0,
         }
     }
 

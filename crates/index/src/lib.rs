@@ -12,6 +12,7 @@ mod due;
 mod grow;
 mod hash;
 mod index;
+mod mark;
 mod scan;
 mod segment;
 mod sweep;
