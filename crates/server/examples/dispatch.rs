@@ -12,6 +12,7 @@ use darter_server::clients::ClientCard;
 use darter_server::config::{Settings, Startup};
 use darter_server::conn::{Conn, Window};
 use darter_server::core::Core;
+use darter_server::listening::ListenerKind;
 use darter_server::session::Session;
 use darter_server::start;
 
@@ -35,7 +36,7 @@ fn main() {
         reactor.register(Socket::from_unix(end).expect("non-blocking")).expect("room for a connection");
     let mut core = Core::new(shared, 0);
     let card = Arc::new(ClientCard::new(1, (0, token, 0), String::new(), String::new(), false, 0));
-    let mut conn = Conn::new(token, Session::new(1, false), card);
+    let mut conn = Conn::new(token, Session::new(1, ListenerKind::Main, false), card);
     let mut window = Window::default();
 
     let pipelines = |verb: &str| -> Vec<Vec<u8>> {

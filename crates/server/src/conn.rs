@@ -10,6 +10,7 @@ use crate::core::Core;
 use crate::dispatch::{self, Ready};
 use crate::exec::{Call, Ran};
 use crate::session::Session;
+use crate::speech::{self, Allowed, Speech};
 
 /// Commands parsed ahead of the one that runs.
 const WINDOW: usize = 32;
@@ -153,7 +154,37 @@ impl Conn {
     }
 
     /// Runs the complete commands at the front of `buf`; returns how many bytes they took.
+    #[inline]
     fn process(&mut self, core: &mut Core, window: &mut Window, buf: &[u8]) -> usize {
+        if self.session.speech == Speech::Resp {
+            return self.process_resp(core, window, buf);
+        }
+        self.process_other(core, window, buf)
+    }
+
+    /// The way of connections that do not speak RESP, or have not said enough to tell.
+    #[inline(never)]
+    fn process_other(&mut self, core: &mut Core, window: &mut Window, buf: &[u8]) -> usize {
+        if self.session.speech == Speech::Unknown {
+            let Some(speech) = speech::recognise(self.session.listener, Allowed { http: false }, buf) else {
+                return 0;
+            };
+            self.session.speech = speech;
+        }
+        match self.session.speech {
+            Speech::MemcachedBinary => {
+                tracing::info!(
+                    "client {} speaks memcached's binary protocol, connection closed",
+                    self.session.id
+                );
+                self.session.is_closing = true;
+                buf.len()
+            }
+            _ => self.process_resp(core, window, buf),
+        }
+    }
+
+    fn process_resp(&mut self, core: &mut Core, window: &mut Window, buf: &[u8]) -> usize {
         let mut done = 0;
         loop {
             window.spans.clear();

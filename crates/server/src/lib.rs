@@ -30,6 +30,7 @@ pub mod scripts;
 pub mod session;
 pub mod shared;
 pub mod slowlog;
+pub mod speech;
 pub mod start;
 pub mod stats;
 pub mod timing;

@@ -14,10 +14,23 @@ use crate::config::{Changes, Live, Refusal};
 use crate::core::Core;
 use crate::shared::{Mail, Shared};
 
-/// The TCP listeners of thread 0.
+/// Which clients a listener is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum ListenerKind {
+    /// All: what they speak is recognised.
+    #[default]
+    Main,
+    /// Those that speak memcached's protocol.
+    Memcached,
+}
+
+/// The listeners of thread 0.
 #[derive(Debug, Default)]
 pub struct Listening {
+    // The TCP listeners of `port`, which CONFIG SET moves.
     tcp: Vec<ListenerId>,
+    // Those of every other kind.
+    others: Vec<(ListenerId, ListenerKind)>,
 }
 
 impl Listening {
@@ -42,6 +55,11 @@ impl Listening {
         Ok(listening)
     }
 
+    /// The kind of a listener.
+    pub fn kind_of(&self, id: ListenerId) -> ListenerKind {
+        self.others.iter().find(|(other, _)| *other == id).map_or(ListenerKind::Main, |&(_, kind)| kind)
+    }
+
     fn open_tcp(
         &mut self,
         reactor: &mut Reactor,
@@ -53,23 +71,10 @@ impl Listening {
             shared.port.store(0, Relaxed);
             return Ok(());
         };
-        for address in addresses(&live.bind, port)? {
-            match reactor.listen(&ListenAddr::Tcp(address.at)) {
-                Ok(id) => {
-                    self.tcp.push(id);
-                    if let Some(ListenAddr::Tcp(at)) = reactor.local_addr(id) {
-                        shared.port.store(u32::from(at.port()), Relaxed);
-                        shown.push(at.to_string());
-                    }
-                }
-                Err(error) if address.is_optional => {
-                    tracing::debug!("not listening on {}: {error}", address.at)
-                }
-                Err(error) => {
-                    let text = format!("cannot listen on {}: {error}", address.at);
-                    return Err(io::Error::new(error.kind(), text));
-                }
-            }
+        for (id, at) in open_all(reactor, &live.bind, port)? {
+            self.tcp.push(id);
+            shared.port.store(u32::from(at.port()), Relaxed);
+            shown.push(at.to_string());
         }
         Ok(())
     }
@@ -84,6 +89,25 @@ impl Listening {
         }
         shared.listen_version.store(live.version, Release);
     }
+}
+
+/// Listens on `port` of every address that `bind` names; returns where.
+fn open_all(reactor: &mut Reactor, bind: &[String], port: u16) -> io::Result<Vec<(ListenerId, SocketAddr)>> {
+    let mut opened = Vec::new();
+    for address in addresses(bind, port)? {
+        match reactor.listen(&ListenAddr::Tcp(address.at)) {
+            Ok(id) => match reactor.local_addr(id) {
+                Some(ListenAddr::Tcp(at)) => opened.push((id, at)),
+                _ => opened.push((id, address.at)),
+            },
+            Err(error) if address.is_optional => tracing::debug!("not listening on {}: {error}", address.at),
+            Err(error) => {
+                let text = format!("cannot listen on {}: {error}", address.at);
+                return Err(io::Error::new(error.kind(), text));
+            }
+        }
+    }
+    Ok(opened)
 }
 
 /// Whether a change of settings is one of addresses.

@@ -3,8 +3,10 @@
 use darter_txn::watch::WatchFlag;
 use darter_wire::OwnedArgs;
 
+use crate::listening::ListenerKind;
 use crate::pubsub::Subscriptions;
 use crate::registry::Entry;
+use crate::speech::Speech;
 use crate::tracking::Tracking;
 use crate::waiting::Parking;
 
@@ -96,6 +98,10 @@ impl Default for Usage {
 pub struct Session {
     /// The number CLIENT ID answers, never reused.
     pub id: u64,
+    /// By which kind of listener it came.
+    pub listener: ListenerKind,
+    /// What it speaks.
+    pub speech: Speech,
     /// Selected database.
     pub db: usize,
     /// Speaks RESP3.
@@ -138,11 +144,13 @@ pub struct Session {
 
 impl Session {
     /// A new connection's state. `must_login` when a password is set.
-    pub fn new(id: u64, must_login: bool) -> Session {
+    pub fn new(id: u64, listener: ListenerKind, must_login: bool) -> Session {
         let mut gate = Gate::default();
         gate.set(Gate::LOGIN, must_login);
         Session {
             id,
+            listener,
+            speech: Speech::Unknown,
             db: 0,
             resp3: false,
             gate,

@@ -14,6 +14,7 @@ use darter_txn::{Part, Router};
 use crate::clients::ClientCard;
 use crate::config::Settings;
 use crate::job::Job;
+use crate::listening::ListenerKind;
 use crate::monitor::Monitors;
 use crate::pause::Pause;
 use crate::pubsub::{Directory, Message};
@@ -26,8 +27,8 @@ use crate::tracking::{Invalidation, Table};
 pub enum Mail {
     /// Listen where the settings say now.
     Move,
-    /// A new connection to serve.
-    Connection(Socket),
+    /// A new connection to serve, and by which kind of listener it came.
+    Connection(Socket, ListenerKind),
     /// A job of this thread was run elsewhere; its reply is in it.
     Done(Box<Job>),
     /// A client of this thread that waited for a key has been served elsewhere.

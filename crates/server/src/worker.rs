@@ -16,7 +16,7 @@ use crate::conn::{Conn, Window};
 use crate::core::Core;
 use crate::house::House;
 use crate::job::{BUDGET, Body, Job};
-use crate::listening::Listening;
+use crate::listening::{ListenerKind, Listening};
 use crate::multi;
 use crate::output;
 use crate::pubsub::{self, Message};
@@ -35,7 +35,7 @@ pub struct Worker {
     conns: Vec<Option<Box<Conn>>>,
     window: Window,
     dirty: Vec<Token>,
-    accepted: Vec<Socket>,
+    accepted: Vec<(Socket, ListenerKind)>,
     closed: Vec<(Token, bool)>,
     writable: Vec<Token>,
     mail: Vec<Mail>,
@@ -89,7 +89,7 @@ impl Worker {
     }
 
     fn turn(&mut self, sleep: Duration) -> std::io::Result<()> {
-        let Worker { core, reactor, conns, window, dirty, accepted, closed, writable, .. } = self;
+        let Worker { core, reactor, conns, window, dirty, accepted, closed, writable, listening, .. } = self;
         let door = core.shared.door(core.thread);
         let mut is_first = true;
         let stats = core.stats();
@@ -110,7 +110,9 @@ impl Worker {
                             mark_dirty(conn, dirty);
                         }
                     }
-                    Event::Accepted { socket, .. } => accepted.push(socket),
+                    Event::Accepted { listener, socket } => {
+                        accepted.push((socket, listening.kind_of(listener)))
+                    }
                     Event::Closed { token, reason } => {
                         closed.push((token, matches!(reason, CloseReason::Eof)))
                     }
@@ -154,7 +156,7 @@ impl Worker {
 
     /// Gives each new connection to the thread that has fewest.
     fn accept_all(&mut self) {
-        for socket in std::mem::take(&mut self.accepted) {
+        for (socket, kind) in std::mem::take(&mut self.accepted) {
             let doors = &self.core.shared.doors;
             let total: usize = doors.iter().map(|door| door.connections.load(Relaxed)).sum();
             if total >= self.core.live.maxclients as usize {
@@ -175,14 +177,14 @@ impl Worker {
                 .unwrap_or(0);
             doors[fewest].connections.fetch_add(1, Relaxed);
             if fewest == usize::from(self.core.thread) {
-                self.adopt(socket);
+                self.adopt(socket, kind);
             } else {
-                doors[fewest].send(Mail::Connection(socket));
+                doors[fewest].send(Mail::Connection(socket, kind));
             }
         }
     }
 
-    fn adopt(&mut self, socket: Socket) {
+    fn adopt(&mut self, socket: Socket, kind: ListenerKind) {
         let live = &self.core.live;
         if live.tcp.nodelay && !socket.is_unix() {
             let _ = socket.set_nodelay();
@@ -204,7 +206,7 @@ impl Worker {
         let card = Arc::new(ClientCard::new(id, place, peer, local, is_unix, self.core.now_ms));
         lock(&self.core.shared.clients).insert(id, card.clone());
         let must_login = !self.core.live.requirepass.is_empty();
-        let conn = Conn::new(token, Session::new(id, must_login), card);
+        let conn = Conn::new(token, Session::new(id, kind, must_login), card);
         let index = token.index();
         if index >= self.conns.len() {
             self.conns.resize_with(index + 1, || None);
@@ -223,7 +225,7 @@ impl Worker {
 
     fn open(&mut self, message: Mail) {
         match message {
-            Mail::Connection(socket) => self.adopt(socket),
+            Mail::Connection(socket, kind) => self.adopt(socket, kind),
             Mail::Move => {
                 self.core.refresh_settings();
                 let live = self.core.live.clone();
