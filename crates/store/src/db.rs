@@ -1,16 +1,22 @@
 //! One numbered database's part of a shard.
 
-use darter_index::Index;
+use darter_index::{Index, Position};
+
+use crate::cut::YOUNGER;
 
 /// The index of one database and what is counted about it.
 pub struct Db {
     pub(crate) index: Index,
     pub(crate) expiring: usize,
+    /// Its number when the cut that is under way began.
+    pub(crate) cut_number: u16,
+    /// How far it is freed, once it was emptied.
+    pub(crate) ruined_to: Position,
 }
 
 impl Db {
     pub(crate) fn new() -> Db {
-        Db { index: Index::new(), expiring: 0 }
+        Db { index: Index::new(), expiring: 0, cut_number: YOUNGER, ruined_to: Position::START }
     }
 
     /// Number of keys.

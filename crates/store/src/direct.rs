@@ -54,6 +54,7 @@ impl Shard {
         now_ms: u64,
         event: Event,
     ) -> Result<(), Full> {
+        self.write_first(db, key.hash);
         let arena = &self.arena;
         let mut handle = Handle::NONE;
         let found = self.dbs[db].index.find(key.hash, |h| {

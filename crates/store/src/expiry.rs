@@ -115,12 +115,13 @@ impl Keyed<'_> {
     #[inline(never)]
     fn expire_members_of(&mut self, packs_max: usize) -> usize {
         let Some(Value::Object(kind, id)) = self.record().map(Record::value) else { return 0 };
-        let (shard, now_ms) = (&mut *self.shard, self.now_ms);
-        let object = shard.objects.get_mut(id);
-        let before = object.next_expiry_ms();
-        if before.is_none_or(|ms| ms > now_ms) {
+        let before = self.shard.objects.get(id).next_expiry_ms();
+        if before.is_none_or(|ms| ms > self.now_ms) {
             return 0;
         }
+        self.write_first();
+        let (shard, now_ms) = (&mut *self.shard, self.now_ms);
+        let object = shard.objects.get_mut(id);
         let removed = object.expire_step(&mut shard.arena, now_ms, packs_max);
         let (after, is_gone) = (object.next_expiry_ms(), object.has_no_member());
         shard.counters.expired_members += removed as u64;

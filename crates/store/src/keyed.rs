@@ -99,6 +99,12 @@ impl<'a> Keyed<'a> {
         keyed
     }
 
+    /// What a cut does before the key changes where it lies.
+    #[inline]
+    pub(crate) fn write_first(&mut self) {
+        self.shard.write_first(self.db, self.key.hash);
+    }
+
     /// The key's bytes.
     pub fn name(&self) -> &'a [u8] {
         self.key.bytes
@@ -209,6 +215,7 @@ impl<'a> Keyed<'a> {
     }
 
     fn make_raw(&mut self, slot: Slot, len: usize) -> Result<(), Full> {
+        self.write_first();
         let handle = self.shard.dbs[self.db].index.handle(slot);
         let record = Record { tail: self.shard.arena.tail(handle) };
         if record.kind() == Kind::Raw {
@@ -253,6 +260,7 @@ impl<'a> Keyed<'a> {
     /// Errors: no room for the longer record; nothing changed.
     pub fn set_deadline(&mut self, deadline_ms: Option<u64>) -> Result<bool, Full> {
         let Some(slot) = self.slot else { return Ok(false) };
+        self.write_first();
         let handle = self.shard.dbs[self.db].index.handle(slot);
         let record = Record { tail: self.shard.arena.tail(handle) };
         if let Some(ms) = deadline_ms
@@ -306,6 +314,7 @@ impl<'a> Keyed<'a> {
         if (Record { tail: self.shard.arena.tail(handle) }).is_sticky() == on {
             return false;
         }
+        self.write_first();
         record::set_sticky(self.shard.arena.tail_mut(handle), on);
         true
     }
@@ -332,6 +341,7 @@ impl<'a> Keyed<'a> {
             Value::Folded(kind, block) if kind == T::TYPE => return self.edit_folded(kind, block, change),
             _ => return Err(WrongType),
         };
+        self.write_first();
         let shard = &mut *self.shard;
         let root = T::of_mut(shard.objects.get_mut(id)).ok_or(WrongType)?;
         let before = root.next_expiry_ms();
@@ -357,6 +367,7 @@ impl<'a> Keyed<'a> {
         block: u32,
         change: impl FnOnce(&mut T, &mut Arena, KeyHasher) -> R,
     ) -> Result<Option<Edited<R>>, WrongType> {
+        self.write_first();
         let shard = &mut *self.shard;
         let mut object = Object::unfold(kind, block, &shard.arena);
         let root = T::of_mut(&mut object).ok_or(WrongType)?;

@@ -6,6 +6,7 @@
 
 pub mod ascii7;
 pub mod change;
+pub mod cut;
 pub mod db;
 mod direct;
 pub mod expiry;

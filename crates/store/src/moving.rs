@@ -72,6 +72,7 @@ impl Shard {
         now_ms: u64,
     ) -> Result<bool, Full> {
         let Some(slot) = self.find(from.0, from.1, now_ms) else { return Ok(false) };
+        self.write_first(from.0, from.1.hash);
         let record = self.record_at(from.0, slot);
         let (meta, value) = (record.meta(), Detached::of(record));
         // The block first: after it nothing fails.

@@ -10,6 +10,7 @@ use darter_index::Slot;
 use darter_slab::{Arena, Handle};
 
 use crate::change::{ChangeLog, Event};
+use crate::cut::Cut;
 use crate::db::Db;
 use crate::folded::Scratch;
 use crate::keyed::{View, WrongType};
@@ -61,6 +62,9 @@ pub struct Shard {
     /// Randomness for sampling.
     pub rng: Rng,
     graves: Vec<Object>,
+    // Databases that were emptied and are freed bit by bit.
+    pub(crate) ruins: Vec<Db>,
+    pub(crate) cut: Option<Box<Cut>>,
     cas: u64,
 }
 
@@ -83,6 +87,8 @@ impl Shard {
             counters: Counters::default(),
             rng: Rng::new(seed),
             graves: Vec::new(),
+            ruins: Vec::new(),
+            cut: None,
             cas: 0,
         })
     }
@@ -104,7 +110,7 @@ impl Shard {
 
     /// Bytes of the indexes alone.
     pub fn index_bytes(&self) -> usize {
-        self.dbs.iter().map(|db| db.index.bytes()).sum()
+        self.dbs.iter().chain(&self.ruins).map(|db| db.index.bytes()).sum()
     }
 
     /// Bytes of live records, without the arena's slack.
@@ -172,6 +178,7 @@ impl Shard {
 
     /// Removes the record at `slot` and everything it owns.
     pub(crate) fn remove_at(&mut self, db: usize, key: Key<'_>, slot: Slot) {
+        self.write_first(db, key.hash);
         let handle = self.dbs[db].index.remove(slot, key.hash);
         let record = Record { tail: self.arena.tail(handle) };
         if record.deadline_ms().is_some() {
@@ -181,7 +188,7 @@ impl Shard {
         self.arena.free(handle);
     }
 
-    fn drop_object_of(&mut self, handle: Handle) {
+    pub(crate) fn drop_object_of(&mut self, handle: Handle) {
         let record = Record { tail: self.arena.tail(handle) };
         match record.value() {
             record::Value::Object(_, id) => {
@@ -205,13 +212,14 @@ impl Shard {
         }
     }
 
-    /// Frees up to about `blocks_max` blocks of deleted collections; returns whether none is left.
+    /// Frees up to about `blocks_max` blocks of deleted collections, or index lines of emptied databases; returns
+    /// whether none is left.
     pub fn bury(&mut self, blocks_max: usize) -> bool {
-        let Some(object) = self.graves.last_mut() else { return true };
+        let Some(object) = self.graves.last_mut() else { return self.clear_ruins(blocks_max) };
         if object.free_step(&mut self.arena, blocks_max) {
             self.graves.pop();
         }
-        self.graves.is_empty()
+        self.graves.is_empty() && self.ruins.is_empty()
     }
 
     /// Number of deleted collections that still hold memory.
@@ -242,6 +250,7 @@ impl Shard {
         deadline_ms: Option<u64>,
         now_ms: u64,
     ) -> Slot {
+        self.write_first(db, key.hash);
         let (arena, hasher) = (&self.arena, &self.hasher);
         let place = &mut self.dbs[db];
         let slot =
@@ -250,6 +259,7 @@ impl Shard {
             place.expiring += 1;
             place.index.note_expiry(slot, ms, now_ms);
         }
+        self.wrote_first(db, key.hash);
         self.changes.push_uncounted(db, key.bytes, Event::NEW);
         slot
     }
@@ -265,6 +275,7 @@ impl Shard {
         payload: &Payload<'_>,
         now_ms: u64,
     ) -> Result<(), Full> {
+        self.write_first(db, key.hash);
         let old = self.dbs[db].index.handle(slot);
         let handle = self.write_block(key.bytes, meta, payload)?;
         let record = Record { tail: self.arena.tail(old) };
@@ -310,6 +321,7 @@ impl Shard {
         expiry: Expiry,
         now_ms: u64,
     ) -> Result<(), Full> {
+        self.write_first(db, key.hash);
         let handle = self.dbs[db].index.handle(slot);
         let record = Record { tail: self.arena.tail(handle) };
         let payload = Payload::of_text(value);
@@ -346,10 +358,13 @@ impl Shard {
     pub fn flush_db(&mut self, db: usize) -> usize {
         let old = std::mem::replace(&mut self.dbs[db], Db::new());
         let keys = old.len();
-        if self.dbs.iter().all(Db::is_empty) {
+        if self.cut.is_some() {
+            self.set_aside(old);
+        } else if self.dbs.iter().all(Db::is_empty) {
             self.arena.clear();
             self.objects = Slots::default();
             self.graves.clear();
+            self.ruins.clear();
             self.timed = 0;
         } else {
             old.index.each(|handle| {

@@ -1,0 +1,204 @@
+//! A snapshot of one shard while it goes on changing: what stood at the cut is written before it changes.
+//!
+//! The server begins a cut with all shards held, so that all begin at the same point in time. From then on every
+//! change first writes the home line of its key, some ten keys at most, unless it is written already; between
+//! changes the server walks over the rest in short steps. Nothing is copied aside and nothing is written twice.
+
+use darter_index::Position;
+use darter_slab::{Arena, Handle};
+
+use crate::db::Db;
+use crate::object::Object;
+use crate::record::{Record, Value};
+use crate::shard::Shard;
+use crate::slots::Slots;
+use crate::text::Text;
+
+/// A key as it stood at the cut.
+#[derive(Clone, Copy)]
+pub struct Entry<'a> {
+    /// Its database.
+    pub db: usize,
+    /// Its name, deadline and marks.
+    pub record: Record<'a>,
+    /// Its value.
+    pub value: Body<'a>,
+}
+
+/// A value to be written.
+#[derive(Clone, Copy)]
+pub enum Body<'a> {
+    /// A string.
+    Text(Text<'a>),
+    /// A collection, and where its packs are.
+    Object(&'a Object, &'a Arena),
+}
+
+/// Takes the keys of one shard as they are written. It is called with the shard held and must be quick.
+pub trait Keeper: Send {
+    /// Takes one key; each comes once, in no order.
+    fn keep(&mut self, entry: Entry<'_>);
+}
+
+/// A cut that is under way in one shard.
+pub(crate) struct Cut {
+    keeper: Box<dyn Keeper>,
+    // The database that is walked, by its number at the cut, and how far.
+    db: usize,
+    at: Position,
+    // Databases that were emptied meanwhile and are not written yet.
+    emptied: Vec<Db>,
+    // Keys written because they, or others of their line, were about to change.
+    early: u64,
+}
+
+/// The number at the cut of a database that is younger than the cut.
+pub(crate) const YOUNGER: u16 = u16::MAX;
+
+impl Shard {
+    /// Begins a cut: from now on `keeper` gets every key that is there now, as it is now. `epoch` is above 0 and other
+    /// than that of the thousands of cuts before. The caller has ended the cut before.
+    pub fn begin_cut(&mut self, epoch: u16, keeper: Box<dyn Keeper>) {
+        debug_assert!(self.cut.is_none() && epoch > 0);
+        for (number, db) in self.dbs.iter_mut().enumerate() {
+            db.index.set_epoch(epoch);
+            db.cut_number = number as u16;
+        }
+        let (db, at) = (0, Position::START);
+        self.cut = Some(Box::new(Cut { keeper, db, at, emptied: Vec::new(), early: 0 }));
+    }
+
+    /// Whether a cut is under way.
+    #[inline]
+    pub fn has_cut(&self) -> bool {
+        self.cut.is_some()
+    }
+
+    /// Writes keys of up to `homes_max` index lines that are not written yet; true when all are. Cost: some
+    /// microseconds a line, or as long as its largest value takes.
+    pub fn walk_cut(&mut self, homes_max: usize) -> bool {
+        let Shard { dbs, cut, arena, objects, hasher, .. } = self;
+        let Some(cut) = cut else { return true };
+        let hash_of = |h: Handle| hasher.hash(Record { tail: arena.tail(h) }.key());
+        let mut left = homes_max;
+        while cut.db < dbs.len() {
+            let number = cut.db;
+            let mut all = dbs.iter_mut().chain(&mut cut.emptied);
+            let Some(db) = all.find(|db| usize::from(db.cut_number) == number) else {
+                (cut.db, cut.at) = (number + 1, Position::START);
+                continue;
+            };
+            let mut at = Some(cut.at);
+            while let Some(position) = at {
+                if left == 0 {
+                    cut.at = position;
+                    return false;
+                }
+                left -= 1;
+                let keeper = &mut cut.keeper;
+                at = db.index.mark_next(position, hash_of, |h| {
+                    tell(&mut **keeper, number, arena.tail(h), objects, arena);
+                });
+                if let Some(next) = at {
+                    db.index.each_in_line(next, |h| arena.prefetch(h));
+                }
+            }
+            (cut.db, cut.at) = (number + 1, Position::START);
+        }
+        true
+    }
+
+    /// Ends a cut, whether all is written or not; returns who kept it and how many keys were written early.
+    pub fn end_cut(&mut self) -> Option<(Box<dyn Keeper>, u64)> {
+        let cut = *self.cut.take()?;
+        for db in &mut self.dbs {
+            db.index.set_epoch(0);
+            db.cut_number = YOUNGER;
+        }
+        self.ruins.extend(cut.emptied);
+        Some((cut.keeper, cut.early))
+    }
+
+    /// To be called before the key of this hash changes in any way, or comes or goes.
+    #[inline]
+    pub(crate) fn write_first(&mut self, db: usize, hash: u64) {
+        if self.cut.is_some() {
+            self.write_home(db, hash);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn write_home(&mut self, db: usize, hash: u64) {
+        let Shard { dbs, cut: Some(cut), arena, objects, hasher, .. } = self else { return };
+        let db = &mut dbs[db];
+        if db.index.is_marked(hash) {
+            return;
+        }
+        let hash_of = |h: Handle| hasher.hash(Record { tail: arena.tail(h) }.key());
+        let Cut { keeper, early, .. } = &mut **cut;
+        db.index.each_like(hash, hash_of, |h| {
+            *early += 1;
+            tell(&mut **keeper, usize::from(db.cut_number), arena.tail(h), objects, arena);
+        });
+        db.index.mark(hash);
+    }
+
+    /// To be called after a key came: in an index that had no memory its home could not be marked before.
+    #[inline]
+    pub(crate) fn wrote_first(&mut self, db: usize, hash: u64) {
+        if self.cut.is_some() {
+            self.dbs[db].index.mark(hash);
+        }
+    }
+
+    /// Takes a database that was emptied: what the cut has not written of it stays until it has.
+    pub(crate) fn set_aside(&mut self, db: Db) {
+        match &mut self.cut {
+            Some(cut) if db.cut_number != YOUNGER => cut.emptied.push(db),
+            _ => self.ruins.push(db),
+        }
+    }
+
+    /// Frees up to about `lines_max` index lines of emptied databases and the records they name; true when none is
+    /// left.
+    pub(crate) fn clear_ruins(&mut self, lines_max: usize) -> bool {
+        let Some(mut db) = self.ruins.pop() else { return true };
+        let mut handles = Vec::new();
+        // Line by line, as the homes of stashed records cannot be told once some are freed.
+        let (next, _) = db.index.move_records(db.ruined_to, lines_max, |handle| {
+            handles.push(handle);
+            None
+        });
+        for handle in handles {
+            self.drop_object_of(handle);
+            self.arena.free(handle);
+        }
+        if next != Position::START {
+            db.ruined_to = next;
+            self.ruins.push(db);
+        }
+        self.ruins.is_empty()
+    }
+}
+
+/// Hands a record and its value to `keeper`.
+fn tell(keeper: &mut dyn Keeper, db: usize, tail: &[u8], objects: &Slots<Object>, arena: &Arena) {
+    let record = Record { tail };
+    match record.value() {
+        Value::Text(bytes) => keeper.keep(Entry { db, record, value: Body::Text(Text::Plain(bytes)) }),
+        Value::Packed(packed, len) => {
+            keeper.keep(Entry { db, record, value: Body::Text(Text::Packed(packed, len)) });
+        }
+        Value::Object(_, id) => {
+            keeper.keep(Entry { db, record, value: Body::Object(objects.get(id), arena) });
+        }
+        Value::Folded(kind, block) => {
+            let object = Object::unfold(kind, block, arena);
+            keeper.keep(Entry { db, record, value: Body::Object(&object, arena) });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

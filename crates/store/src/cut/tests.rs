@@ -1,0 +1,280 @@
+//! Random changes of all kinds while a cut is walked: what was kept equals what stood at the cut.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use darter_base::hash::KeyHasher;
+use darter_base::rng::Rng;
+use darter_pack::entry::Item;
+use darter_pack::table::{self, Kind, Table};
+use darter_pack::tree::list::End;
+use darter_pack::tree::{List, Zset};
+
+use super::*;
+use crate::change::Event;
+use crate::expiry::Sweep;
+use crate::record::{Expiry, Extras};
+use crate::tidy::Tidy;
+use crate::{Key, Keyed, SetValue, rdb};
+
+const NOW: u64 = 1_700_000_000_000;
+const DBS: usize = 3;
+
+/// A key as bytes: marks, type and value.
+type Image = BTreeMap<(usize, Vec<u8>), Vec<u8>>;
+
+fn image_of(record: Record<'_>, value: Body<'_>) -> Vec<u8> {
+    let mut out =
+        format!("{:?} {:?} {} ", record.deadline_ms(), record.extras(), record.is_sticky()).into_bytes();
+    match value {
+        Body::Text(text) => text.write_to(&mut out),
+        Body::Object(object, arena) => {
+            out.push(rdb::type_of(object));
+            rdb::write_object(object, arena, &mut out);
+        }
+    }
+    out
+}
+
+/// Keeps an image of every key; the same key twice is an error.
+struct Album(Arc<Mutex<Image>>);
+
+impl Keeper for Album {
+    fn keep(&mut self, entry: Entry<'_>) {
+        let name = (entry.db, entry.record.key().to_vec());
+        let before = self.0.lock().expect("sound").insert(name, image_of(entry.record, entry.value));
+        assert!(before.is_none(), "a key was written twice");
+    }
+}
+
+/// Everything in a shard, dead or alive.
+fn all_of(shard: &Shard) -> Image {
+    let seen = Arc::new(Mutex::new(Image::new()));
+    let mut album = Album(seen.clone());
+    for db in 0..DBS {
+        shard.dbs[db].index.each(|h| tell(&mut album, db, shard.arena.tail(h), &shard.objects, &shard.arena));
+    }
+    drop(album);
+    Arc::into_inner(seen).expect("alone").into_inner().expect("sound")
+}
+
+struct Player {
+    shard: Shard,
+    rng: Rng,
+    hasher: KeyHasher,
+    now_ms: u64,
+    names: u64,
+    sweep: Sweep,
+    tidy: Tidy,
+}
+
+impl Player {
+    fn new(seed: u64, names: u64) -> Player {
+        let hasher = KeyHasher::new(seed);
+        let shard = Shard::new(DBS, seed, hasher).expect("address space");
+        let (sweep, tidy) = (Sweep::default(), Tidy::default());
+        Player { shard, rng: Rng::new(seed), hasher, now_ms: NOW, names, sweep, tidy }
+    }
+
+    fn name(&mut self) -> Vec<u8> {
+        format!("key:{}", self.rng.below(self.names)).into_bytes()
+    }
+
+    fn bytes(&mut self) -> Vec<u8> {
+        let len = match self.rng.below(12) {
+            0 => 600 + self.rng.below(3000),
+            _ => self.rng.below(40),
+        };
+        let letter = if self.rng.below(2) == 0 { b'a' } else { 0xe0 };
+        (0..len).map(|n| letter + (n % 20) as u8).collect()
+    }
+
+    fn expiry(&mut self) -> Expiry {
+        match self.rng.below(6) {
+            0 => Expiry::At(self.now_ms + self.rng.below(200_000)),
+            1 => Expiry::Keep,
+            _ => Expiry::None,
+        }
+    }
+
+    /// One change of whatever kind.
+    fn play(&mut self) {
+        let db = self.rng.below(DBS as u64) as usize;
+        let name = self.name();
+        match self.rng.below(40) {
+            0..6 => self.play_text(db, &name),
+            6..26 => self.play_collection(db, &name),
+            26..30 => drop(self.place(db, &name).remove()),
+            30 => {
+                let at_ms = (self.rng.below(3) > 0).then(|| self.now_ms + self.rng.below(100_000));
+                self.place(db, &name).set_deadline(at_ms).expect("room");
+            }
+            31 => {
+                let on = self.rng.below(2) == 0;
+                self.place(db, &name).set_sticky(on);
+            }
+            32..35 => self.play_move(db, &name),
+            35 => self.now_ms += self.rng.below(3000),
+            36 => drop(self.shard.sweep(&mut self.sweep, self.now_ms, 256)),
+            37 => drop(self.shard.tidy(&mut self.tidy, 64)),
+            38 => drop(self.shard.bury(8)),
+            _ => match self.rng.below(60) {
+                0 => drop(self.shard.flush_db(db)),
+                1 => self.shard.swap_dbs(db, self.rng.below(DBS as u64) as usize),
+                _ => drop(self.shard.random_key(db, self.now_ms)),
+            },
+        }
+    }
+
+    fn place<'a>(&'a mut self, db: usize, name: &'a [u8]) -> Keyed<'a> {
+        let key = Key { bytes: name, hash: self.hasher.hash(name) };
+        Keyed::find(&mut self.shard, db, key, self.now_ms)
+    }
+
+    fn play_text(&mut self, db: usize, name: &[u8]) {
+        let (value, expiry) = (self.bytes(), self.expiry());
+        match self.rng.below(5) {
+            0 => {
+                let key = Key { bytes: name, hash: self.hasher.hash(name) };
+                self.shard.set_text(db, key, &value, self.now_ms, Event::NEW).expect("room");
+            }
+            1 => {
+                let extras = Extras { flags: 7, cas: self.shard.next_cas() };
+                self.place(db, name).put_item(&value, expiry, extras).expect("room");
+            }
+            2 => self.place(db, name).put_float(b"1.5").expect("room"),
+            3 => {
+                let mut place = self.place(db, name);
+                if matches!(place.text(), Ok(Some(_)) | Ok(None)) {
+                    place.edit_text(value.len()).expect("room").fill(b'#');
+                }
+            }
+            _ => self.place(db, name).put_text(&value, expiry).expect("room"),
+        }
+    }
+
+    fn play_collection(&mut self, db: usize, name: &[u8]) {
+        let member = self.rng.below(300).to_string().into_bytes();
+        let value = self.bytes();
+        let (what, removes, score) = (self.rng.below(5), self.rng.below(4) == 0, self.rng.below(1000) as f64);
+        let member_expiry = match self.rng.below(8) {
+            0 => table::Expiry::At(self.now_ms + self.rng.below(20_000)),
+            _ => table::Expiry::Keep,
+        };
+        let mut place = self.place(db, name);
+        place.expire_members(4);
+        match what {
+            0 => drop(place.edit_or_create(List::new, |list: &mut List, arena, _| {
+                if removes {
+                    list.pop(arena, End::Front, |_| {});
+                } else {
+                    list.push(arena, End::Back, Item::of(&value)).expect("room");
+                }
+            })),
+            1 => drop(place.edit_or_create(SetValue::new, |set: &mut SetValue, arena, hasher| {
+                if removes {
+                    set.remove(arena, hasher, Item::of(&member));
+                } else {
+                    set.insert(arena, hasher, Item::of(&member), member_expiry).expect("room");
+                }
+            })),
+            2 => drop(place.edit_or_create(Zset::new, |zset: &mut Zset, arena, hasher| {
+                if removes {
+                    zset.remove(arena, &hasher, Item::of(&member));
+                } else {
+                    zset.insert(arena, &hasher, Item::of(&member), score).expect("room");
+                }
+            })),
+            _ => {
+                let make = || Table::new(Kind::KeysAndValues);
+                let _ = place.edit_or_create(make, |table: &mut Table, arena, hasher| {
+                    let (hash, of) = (hasher.hash(&member), |key: &[u8]| hasher.hash(key));
+                    if removes {
+                        table.remove(arena, hash, &member);
+                    } else {
+                        table
+                            .insert(arena, hash, &member, Item::of(&value), member_expiry, &of)
+                            .expect("room");
+                    }
+                });
+            }
+        }
+    }
+
+    fn play_move(&mut self, db: usize, name: &[u8]) {
+        let (to_db, to_name) = (self.rng.below(DBS as u64) as usize, self.name());
+        if (db, name) == (to_db, &to_name) {
+            return;
+        }
+        if self.rng.below(2) == 0 {
+            let key = |bytes| Key { bytes, hash: self.hasher.hash(bytes) };
+            self.shard.rename((db, key(name)), (to_db, key(&to_name)), self.now_ms).expect("room");
+        } else if let Some(copy) = self.place(db, name).copy() {
+            self.place(to_db, &to_name).put_copy(&copy).expect("room");
+        }
+    }
+}
+
+/// Cuts a shard again and again while it changes; `pace` changes on average between two steps of the walk.
+fn run(seed: u64, names: u64, pace: u64) {
+    let mut player = Player::new(seed, names);
+    for epoch in 1..6u16 {
+        (0..names * 8).for_each(|_| player.play());
+        let expected = all_of(&player.shard);
+        let album = Arc::new(Mutex::new(Image::new()));
+        player.shard.begin_cut(epoch, Box::new(Album(album.clone())));
+        let is_cancelled = player.rng.below(5) == 0;
+        let mut steps = 0;
+        loop {
+            for _ in 0..player.rng.below(pace * 2 + 1) {
+                player.play();
+            }
+            steps += 1;
+            let homes = player.rng.below(40) as usize;
+            if player.shard.walk_cut(homes) || is_cancelled && steps == 5 {
+                break;
+            }
+        }
+        let (keeper, early) = player.shard.end_cut().expect("under way");
+        drop(keeper);
+        let written = Arc::into_inner(album).expect("alone").into_inner().expect("sound");
+        if !is_cancelled {
+            for (key, image) in &expected {
+                assert!(
+                    written.get(key) == Some(image),
+                    "seed {seed}, cut {epoch}: {key:?} of {}",
+                    expected.len()
+                );
+            }
+            assert_eq!(written.len(), expected.len(), "seed {seed}, cut {epoch}: younger keys were written");
+            assert!(pace == 0 || names < 100 || early > 0);
+        }
+    }
+    for db in 0..DBS {
+        player.shard.flush_db(db);
+    }
+    while !player.shard.bury(1000) {}
+    assert_eq!((player.shard.arena.used_bytes(), player.shard.objects.len(), player.shard.timed), (0, 0, 0));
+}
+
+#[test]
+fn a_cut_keeps_what_stood_there_whatever_changes_meanwhile() {
+    (0..30).for_each(|seed| run(seed, 40, 1 + seed % 20));
+    (30..50).for_each(|seed| run(seed, 1500, 1 + seed % 30));
+    run(99, 20_000, 300);
+}
+
+#[test]
+fn a_cut_of_an_idle_shard_is_all_of_it() {
+    (0..4).for_each(|seed| run(seed, 500, 0));
+}
+
+#[test]
+fn the_first_key_of_an_empty_shard_is_younger_than_the_cut() {
+    let mut player = Player::new(1, 10);
+    let album = Arc::new(Mutex::new(Image::new()));
+    player.shard.begin_cut(1, Box::new(Album(album.clone())));
+    player.place(0, b"new").put_text(b"x", Expiry::None).expect("room");
+    assert!(player.shard.walk_cut(usize::MAX));
+    assert!(album.lock().expect("sound").is_empty());
+}
