@@ -8,7 +8,7 @@ use darter_slab::Arena;
 
 use crate::change::{Class, Event};
 use crate::object::{Collection, Object, Type};
-use crate::record::{self, Expiry, Extras, Kind, Meta, Payload, Record, Value};
+use crate::record::{self, Expiry, Kind, Meta, Payload, Record, Value};
 use crate::shard::{Full, Key, Shard, deadline_after};
 use crate::text::Text;
 
@@ -160,7 +160,7 @@ impl<'a> Keyed<'a> {
     pub fn put_text(&mut self, value: &[u8], expiry: Expiry) -> Result<(), Full> {
         match self.slot {
             Some(slot) => self.shard.overwrite(self.db, self.key, slot, value, expiry, self.now_ms),
-            None => self.create(Payload::of_text(value), expiry, None),
+            None => self.create(Payload::of_text(value), expiry),
         }
     }
 
@@ -169,30 +169,11 @@ impl<'a> Keyed<'a> {
     /// Errors: no room; the old value stays.
     pub fn put_float(&mut self, value: &[u8]) -> Result<(), Full> {
         let meta = self.record().map(Record::meta).unwrap_or_default();
-        self.put_payload(&meta, &Payload::Float(value))
+        self.put_payload(&meta.without_cas(), &Payload::Float(value))
     }
 
-    /// Writes a string with memcached's flags and CAS token.
-    ///
-    /// Errors: no room; the old value stays.
-    pub fn put_item(&mut self, value: &[u8], expiry: Expiry, extras: Extras) -> Result<(), Full> {
-        let payload = Payload::of_text(value);
-        match self.slot {
-            None => self.create(payload, expiry, Some(extras)),
-            Some(slot) => {
-                let record = self.shard.record_at(self.db, slot);
-                let meta = Meta {
-                    deadline_ms: deadline_after(record, expiry),
-                    extras: Some(extras),
-                    sticky: record.is_sticky(),
-                };
-                self.shard.rewrite(self.db, self.key, slot, &meta, &payload, self.now_ms)
-            }
-        }
-    }
-
-    fn create(&mut self, payload: Payload<'_>, expiry: Expiry, extras: Option<Extras>) -> Result<(), Full> {
-        let meta = Meta { deadline_ms: deadline_of(expiry), extras, sticky: false };
+    fn create(&mut self, payload: Payload<'_>, expiry: Expiry) -> Result<(), Full> {
+        let meta = Meta { deadline_ms: deadline_of(expiry), ..Meta::default() };
         self.slot = Some(self.shard.create(self.db, self.key, &meta, &payload, self.now_ms)?);
         Ok(())
     }
@@ -206,7 +187,7 @@ impl<'a> Keyed<'a> {
     /// The value must be a string (see [`Keyed::text`]).
     pub fn edit_text(&mut self, len: usize) -> Result<&mut [u8], Full> {
         match self.slot {
-            None => self.create(Payload::Raw { prefix: &[], len }, Expiry::None, None)?,
+            None => self.create(Payload::Raw { prefix: &[], len }, Expiry::None)?,
             Some(slot) => self.make_raw(slot, len)?,
         }
         let Some(slot) = self.slot else { unreachable!("created above") };
@@ -220,12 +201,12 @@ impl<'a> Keyed<'a> {
         let record = Record { tail: self.shard.arena.tail(handle) };
         if record.kind() == Kind::Raw {
             let wanted = record.payload_at() + 4 + len;
-            if wanted <= self.shard.arena.size(handle) {
+            if wanted <= self.shard.arena.size(handle) && record.extras().is_none_or(|e| e.cas.is_none()) {
                 record::raw_resize(self.shard.arena.tail_mut(handle), len);
                 return Ok(());
             }
         }
-        let meta = record.meta();
+        let meta = record.meta().without_cas();
         let Some(text) = record.text() else { unreachable!("the caller checked the type") };
         let kept = text.bytes();
         let prefix = kept[..kept.len().min(len)].to_vec();
@@ -272,15 +253,15 @@ impl<'a> Keyed<'a> {
         }
         let record = Record { tail: self.shard.arena.tail(handle) };
         if record.deadline_ms() != deadline_ms {
-            self.reshape(slot, deadline_ms)?;
+            let meta = Meta { deadline_ms, ..record.meta() };
+            self.reshape(slot, meta)?;
         }
         Ok(true)
     }
 
     /// Rewrites the record with another head over the same payload bytes.
-    fn reshape(&mut self, slot: Slot, deadline_ms: Option<u64>) -> Result<(), Full> {
+    pub(crate) fn reshape(&mut self, slot: Slot, meta: Meta) -> Result<(), Full> {
         let record = self.shard.record_at(self.db, slot);
-        let meta = Meta { deadline_ms, ..record.meta() };
         match record.value() {
             Value::Object(kind, id) => {
                 self.shard.rewrite(self.db, self.key, slot, &meta, &Payload::Object(kind, id), self.now_ms)

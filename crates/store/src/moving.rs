@@ -109,7 +109,7 @@ impl Keyed<'_> {
                 Body::Object(rdb::type_of(object), out)
             }
         };
-        Some(Loose { meta: record.meta(), body })
+        Some(Loose { meta: record.meta().without_cas(), body })
     }
 
     /// Puts a copied value here with its deadline and marks, whatever was there before.

@@ -4,7 +4,7 @@
 //! byte 0     kind:3 | ttl:2 | extras:1 | sticky:1 | wide:1
 //! 1 or 4 B   key length
 //! 0, 5, 8 B  deadline: ms since 2020-01-01 (5 B), or ms since 1970 (8 B) where that does not reach
-//! 0 or 12 B  memcached flags (4) and CAS (8)
+//! 0 to 17 B  memcached extras, as in `extras`
 //! key
 //! Text       varint length, bytes            Raw     u32 length, bytes (was grown in place)
 //! Packed     varint length, 7-bit packed     Object  type byte, u32 number in `Shard::objects`; with the
@@ -15,6 +15,7 @@
 //! A record has exactly one referrer, its index slot, so the shard may move it at any time.
 
 use crate::ascii7;
+use crate::extras::{self, Extras};
 use crate::object::Type;
 
 /// Milliseconds between 1970 and 2020, the origin of short deadlines.
@@ -58,21 +59,19 @@ pub enum Expiry {
     At(u64),
 }
 
-/// Memcached's part of an item.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Extras {
-    /// Client flags.
-    pub flags: u32,
-    /// The CAS token.
-    pub cas: u64,
-}
-
 /// What stands before the payload.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Meta {
     pub deadline_ms: Option<u64>,
     pub extras: Option<Extras>,
     pub sticky: bool,
+}
+
+impl Meta {
+    /// The same without a CAS token: the value is not the one it was given for.
+    pub fn without_cas(self) -> Meta {
+        Meta { extras: self.extras.map(|extras| Extras { cas: None, ..extras }), ..self }
+    }
 }
 
 /// A payload to write.
@@ -198,7 +197,8 @@ fn read_varint(bytes: &[u8]) -> (usize, usize) {
 
 /// Bytes a record of this shape takes.
 pub(crate) fn encoded_len(key: &[u8], meta: &Meta, payload: &Payload<'_>) -> usize {
-    head_len(header_of(key, meta, payload)) + key.len() + payload.bytes_len()
+    let extras_len = meta.extras.map_or(0, |extras| extras.encoded_len());
+    fixed_len(header_of(key, meta, payload)) + extras_len + key.len() + payload.bytes_len()
 }
 
 fn header_of(key: &[u8], meta: &Meta, payload: &Payload<'_>) -> u8 {
@@ -232,14 +232,19 @@ fn ttl_len(header: u8) -> usize {
     }
 }
 
+/// Bytes before the extras, or before the key where there are none.
+#[inline]
+fn fixed_len(header: u8) -> usize {
+    let plain = if header & WIDE == 0 { 2 } else { 5 };
+    if header & TTL == 0 { plain } else { plain + ttl_len(header) }
+}
+
 /// Bytes before the key.
 #[inline]
-fn head_len(header: u8) -> usize {
-    let plain = if header & WIDE == 0 { 2 } else { 5 };
-    if header & (TTL | EXTRAS) == 0 {
-        return plain;
-    }
-    plain + ttl_len(header) + if header & EXTRAS != 0 { 12 } else { 0 }
+fn head_len(tail: &[u8]) -> usize {
+    let header = tail[0];
+    let fixed = fixed_len(header);
+    if header & EXTRAS == 0 { fixed } else { fixed + extras::len_of(tail[fixed]) }
 }
 
 /// Writes a whole record to the front of `out`.
@@ -258,9 +263,8 @@ pub(crate) fn encode(out: &mut [u8], key: &[u8], meta: &Meta, payload: &Payload<
         at += ttl_len(header);
     }
     if let Some(extras) = meta.extras {
-        out[at..at + 4].copy_from_slice(&extras.flags.to_le_bytes());
-        out[at + 4..at + 12].copy_from_slice(&extras.cas.to_le_bytes());
-        at += 12;
+        extras.encode(&mut out[at..]);
+        at += extras.encoded_len();
     }
     out[at..at + key.len()].copy_from_slice(key);
     payload.write(&mut out[at + key.len()..]);
@@ -326,7 +330,7 @@ impl<'a> Record<'a> {
     /// The key.
     #[inline]
     pub fn key(self) -> &'a [u8] {
-        let at = head_len(self.header());
+        let at = head_len(self.tail);
         &self.tail[at..at + self.key_len()]
     }
 
@@ -360,16 +364,17 @@ impl<'a> Record<'a> {
         self.header() & STICKY != 0
     }
 
-    /// Memcached flags and CAS token, if ever set.
+    /// Memcached's part, if it has one.
     pub fn extras(self) -> Option<Extras> {
         let header = self.header();
-        if header & EXTRAS == 0 {
-            return None;
-        }
-        let at = head_len(header) - 12;
-        let mut cas = [0u8; 8];
-        cas.copy_from_slice(&self.tail[at + 4..at + 12]);
-        Some(Extras { flags: u32_at(self.tail, at), cas: u64::from_le_bytes(cas) })
+        (header & EXTRAS != 0).then(|| Extras::decode(&self.tail[fixed_len(header)..]))
+    }
+
+    /// Bytes of memcached's part.
+    #[inline]
+    pub(crate) fn extras_len(self) -> usize {
+        let header = self.header();
+        if header & EXTRAS == 0 { 0 } else { extras::len_of(self.tail[fixed_len(header)]) }
     }
 
     pub(crate) fn meta(self) -> Meta {
@@ -390,7 +395,7 @@ impl<'a> Record<'a> {
     /// Offset of the payload from the record's start.
     #[inline]
     pub(crate) fn payload_at(self) -> usize {
-        head_len(self.header()) + self.key_len()
+        head_len(self.tail) + self.key_len()
     }
 
     #[inline]
@@ -464,6 +469,12 @@ pub(crate) fn overwrite_deadline(block: &mut [u8], ms: u64) -> bool {
     true
 }
 
+/// Memcached's part of a record that has one.
+pub(crate) fn extras_mut(block: &mut [u8]) -> &mut [u8] {
+    let at = fixed_len(block[0]);
+    &mut block[at..]
+}
+
 /// The bytes of a `Raw` record's value, to change in place.
 pub(crate) fn raw_value_mut(block: &mut [u8]) -> &mut [u8] {
     let record = Record { tail: block };
@@ -503,7 +514,11 @@ mod tests {
         for key in &keys {
             for value in &values {
                 for deadline_ms in deadlines {
-                    for extras in [None, Some(Extras { flags: 7, cas: u64::MAX - 3 })] {
+                    for extras in [
+                        None,
+                        Some(Extras::default()),
+                        Some(Extras { flags: 7, cas: Some(u64::MAX - 3), ..Extras::default() }),
+                    ] {
                         let meta = Meta { deadline_ms, extras, sticky: extras.is_some() };
                         for payload in [
                             Payload::Text(value),

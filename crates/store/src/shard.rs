@@ -124,6 +124,11 @@ impl Shard {
         self.cas
     }
 
+    /// Has CAS tokens go on after `last`, so that none is given again after a restart.
+    pub fn start_cas(&mut self, last: u64) {
+        self.cas = last;
+    }
+
     /// Asks for the index line that finding a key of this hash will look at.
     #[inline]
     pub fn prefetch_line(&self, db: usize, hash: u64) {

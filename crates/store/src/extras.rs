@@ -1,0 +1,159 @@
+//! Memcached's part of a record: client flags, CAS token, time of the last access, marks. Each takes room only where
+//! it is needed.
+//!
+//! ```text
+//! byte 0     has access:1 | has flags:1 | has cas:1 | marks:5
+//! 0 or 4 B   last access, Unix seconds
+//! 0 or 4 B   client flags
+//! 0 or 8 B   CAS token
+//! ```
+//!
+//! Called by `record`, which puts it between deadline and key, and by `item`.
+
+/// Memcached's part of an item.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Extras {
+    /// Client flags.
+    pub flags: u32,
+    /// The CAS token, once somebody has asked for it: until then no client knows one, so none is kept.
+    pub cas: Option<u64>,
+    /// When a memcached client last used the item, Unix seconds.
+    pub access_s: Option<u32>,
+    /// What is known of it besides.
+    pub marks: Marks,
+}
+
+/// Marks of an item, one bit each.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Marks(pub u8);
+
+impl Marks {
+    /// Has been read since it was stored.
+    pub const FETCHED: Marks = Marks(1);
+    /// Was invalidated: whoever reads it is told that it is stale.
+    pub const STALE: Marks = Marks(2);
+    /// Somebody was told to fetch it anew.
+    pub const WON: Marks = Marks(4);
+
+    /// Whether `which` is set.
+    pub fn has(self, which: Marks) -> bool {
+        self.0 & which.0 != 0
+    }
+
+    /// Sets or clears `which`.
+    pub fn set(&mut self, which: Marks, on: bool) {
+        if on {
+            self.0 |= which.0;
+        } else {
+            self.0 &= !which.0;
+        }
+    }
+}
+
+const ACCESS: u8 = 1;
+const FLAGS: u8 = 2;
+const CAS: u8 = 4;
+const FIELDS: u8 = ACCESS | FLAGS | CAS;
+const MARKS_SHIFT: u32 = 3;
+/// Bytes by the fields that are there.
+const LENS: [u8; 8] = [1, 5, 5, 9, 9, 13, 13, 17];
+
+/// Bytes of extras that begin with `first`.
+#[inline]
+pub(crate) fn len_of(first: u8) -> usize {
+    usize::from(LENS[usize::from(first & FIELDS)])
+}
+
+impl Extras {
+    /// Bytes it takes in a record.
+    #[inline]
+    pub(crate) fn encoded_len(&self) -> usize {
+        len_of(self.first())
+    }
+
+    fn first(&self) -> u8 {
+        let fields = u8::from(self.access_s.is_some()) * ACCESS
+            + u8::from(self.flags != 0) * FLAGS
+            + u8::from(self.cas.is_some()) * CAS;
+        fields | self.marks.0 << MARKS_SHIFT
+    }
+
+    /// Writes it to the front of `out`.
+    pub(crate) fn encode(&self, out: &mut [u8]) {
+        out[0] = self.first();
+        let mut at = 1;
+        let mut put = |bytes: &[u8]| {
+            out[at..at + bytes.len()].copy_from_slice(bytes);
+            at += bytes.len();
+        };
+        if let Some(access_s) = self.access_s {
+            put(&access_s.to_le_bytes());
+        }
+        if self.flags != 0 {
+            put(&self.flags.to_le_bytes());
+        }
+        if let Some(cas) = self.cas {
+            put(&cas.to_le_bytes());
+        }
+    }
+
+    /// Reads what [`Extras::encode`] wrote.
+    pub(crate) fn decode(bytes: &[u8]) -> Extras {
+        let first = bytes[0];
+        let mut rest = &bytes[1..];
+        let access_s = (first & ACCESS != 0).then(|| u32::from_le_bytes(take(&mut rest)));
+        let flags = if first & FLAGS != 0 { u32::from_le_bytes(take(&mut rest)) } else { 0 };
+        let cas = (first & CAS != 0).then(|| u64::from_le_bytes(take(&mut rest)));
+        Extras { flags, cas, access_s, marks: Marks(first >> MARKS_SHIFT) }
+    }
+
+    /// Notes an access in what [`Extras::encode`] wrote, where a time of access is kept.
+    #[inline]
+    pub(crate) fn touch(bytes: &mut [u8], now_s: u32) {
+        let fetched = bytes[0] | Marks::FETCHED.0 << MARKS_SHIFT;
+        if bytes[0] != fetched {
+            bytes[0] = fetched;
+        }
+        // most reads come in the second of another, and leave the line as it is
+        if fetched & ACCESS != 0 && bytes[1..5] != now_s.to_le_bytes() {
+            bytes[1..5].copy_from_slice(&now_s.to_le_bytes());
+        }
+    }
+}
+
+fn take<const N: usize>(rest: &mut &[u8]) -> [u8; N] {
+    let mut out = [0; N];
+    if let Some((bytes, after)) = rest.split_first_chunk::<N>() {
+        out = *bytes;
+        *rest = after;
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_shape_reads_back() {
+        for flags in [0, 1, u32::MAX] {
+            for cas in [None, Some(0), Some(u64::MAX - 3)] {
+                for access_s in [None, Some(0), Some(1_700_000_000)] {
+                    for marks in [0, 1, 2, 4, 7] {
+                        let extras = Extras { flags, cas, access_s, marks: Marks(marks) };
+                        let mut bytes = vec![0xaa; extras.encoded_len() + 2];
+                        extras.encode(&mut bytes);
+                        assert_eq!(Extras::decode(&bytes), extras);
+                        assert_eq!(len_of(bytes[0]), extras.encoded_len());
+                        assert_eq!(bytes[extras.encoded_len()..], [0xaa; 2]);
+                        Extras::touch(&mut bytes, 9);
+                        let mut wanted = extras;
+                        wanted.marks.set(Marks::FETCHED, true);
+                        wanted.access_s = access_s.map(|_| 9);
+                        assert_eq!(Extras::decode(&bytes), wanted);
+                    }
+                }
+            }
+        }
+    }
+}
