@@ -4,3 +4,14 @@
 //! never sockets, threads or clients, and trusts nothing that it reads.
 
 #![forbid(unsafe_code)]
+
+pub mod cursor;
+pub mod entry;
+pub mod error;
+pub mod layout;
+pub mod rdb;
+#[cfg(test)]
+mod testing;
+
+pub use entry::Chunk;
+pub use error::Error;

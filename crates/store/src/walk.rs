@@ -19,6 +19,20 @@ impl Shard {
         )
     }
 
+    /// Shows the collection of a record, unless its value is a string.
+    pub fn with_object<R>(
+        &self,
+        record: Record<'_>,
+        look: impl FnOnce(&Object, &darter_slab::Arena) -> R,
+    ) -> Option<R> {
+        match record.value() {
+            Value::Text(_) | Value::Packed(..) => None,
+            Value::Object(_, id) => Some(look(self.objects.get(id), &self.arena)),
+            // made for the look and forgotten: its block belongs to the record
+            Value::Folded(kind, block) => Some(look(&Object::unfold(kind, block, &self.arena), &self.arena)),
+        }
+    }
+
     /// Bytes that the value of a record takes: its text as it is kept, or its collection.
     pub fn value_bytes(&self, record: Record<'_>) -> usize {
         match record.value() {

@@ -16,6 +16,7 @@ use crate::set_value::SetValue;
 
 /// A sorted set with scores as text, as Redis before 4 saves it.
 const TYPE_ZSET_OLD: u8 = 3;
+const TYPE_HASH_ZIPMAP: u8 = 9;
 const TYPE_LIST_ZIPLIST: u8 = 10;
 const TYPE_SET_INTSET: u8 = 11;
 const TYPE_ZSET_ZIPLIST: u8 = 12;
@@ -25,7 +26,9 @@ const TYPE_HASH_LISTPACK: u8 = 16;
 const TYPE_ZSET_LISTPACK: u8 = 17;
 const TYPE_LIST_QUICKLIST_2: u8 = 18;
 const TYPE_SET_LISTPACK: u8 = 20;
-/// A small hash with a deadline per field, as Redis 7.4 saves it.
+/// A small hash with a deadline per field, before Redis 7.4 was released.
+const TYPE_HASH_LISTPACK_WITH_FULL_TTL: u8 = 23;
+/// The same as Redis 7.4 saves it.
 const TYPE_HASH_LISTPACK_WITH_TTL: u8 = 25;
 
 /// The collection of type byte `kind` that `source` holds in a compact form.
@@ -76,6 +79,12 @@ pub fn read(
             // the earliest deadline; the fields say theirs in full
             source.array::<8>()?;
             read_timed_hash(table, &source.text()?, arena, hasher)
+        }),
+        TYPE_HASH_LISTPACK_WITH_FULL_TTL => filled(Table::new(Kind::KeysAndValues), arena, |table, arena| {
+            read_timed_hash(table, &source.text()?, arena, hasher)
+        }),
+        TYPE_HASH_ZIPMAP => filled(Table::new(Kind::KeysAndValues), arena, |table, arena| {
+            read_hash(table, &source.text()?, Form::Zipmap, arena, hasher)
         }),
         TYPE_HASH_LISTPACK => filled(Table::new(Kind::KeysAndValues), arena, |table, arena| {
             read_hash(table, &source.text()?, Form::Listpack, arena, hasher)

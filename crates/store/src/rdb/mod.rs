@@ -15,7 +15,7 @@ mod text;
 
 use darter_base::crc::crc64;
 
-pub use object::{read_object, type_of, write_object};
+pub use object::{Pieces, TYPE_VALKEY_HASH, read_object, type_of, write_object};
 pub use source::{Length, Source};
 pub use text::{write_length, write_text};
 

@@ -18,8 +18,13 @@ const TYPE_HASH: u8 = 4;
 const TYPE_ZSET: u8 = 5;
 /// A hash with a deadline per field, as Redis 7.4 writes it.
 const TYPE_HASH_WITH_TTL: u8 = 24;
+/// The same before Redis 7.4 was released: deadlines in full, the earliest not in front.
+const TYPE_HASH_WITH_FULL_TTL: u8 = 22;
 /// A set with a deadline per member: ours alone, after Dragonfly's number for one.
 const TYPE_SET_WITH_TTL: u8 = 32;
+/// A hash with a deadline behind each field, as Valkey 9 saves it under a number that Redis uses otherwise: readers
+/// of files give it this one.
+pub const TYPE_VALKEY_HASH: u8 = 200;
 
 /// The type byte that [`write_object`] writes a value under.
 pub fn type_of(object: &Object) -> u8 {
@@ -64,24 +69,62 @@ pub fn read_object(
     hasher: KeyHasher,
 ) -> Result<Object, Corrupt> {
     match kind {
-        TYPE_LIST => filled(List::new(), arena, |list, arena| {
-            for _ in 0..source.count()? {
-                list.push(arena, End::Back, Item::of(&source.text()?)).map_err(|_| Corrupt)?;
-            }
-            Ok(())
-        }),
-        TYPE_SET | TYPE_SET_WITH_TTL => filled(SetValue::new(), arena, |set, arena| {
-            read_set(set, source, arena, hasher, kind == TYPE_SET_WITH_TTL)
-        }),
+        TYPE_LIST => filled(List::new(), arena, |list, arena| read_list(list, source, arena)),
+        TYPE_SET | TYPE_SET_WITH_TTL => {
+            filled(SetValue::new(), arena, |set, arena| read_set(kind, set, source, arena, hasher))
+        }
         TYPE_ZSET => filled(Zset::new(), arena, |zset, arena| read_zset(zset, source, arena, hasher)),
-        TYPE_HASH | TYPE_HASH_WITH_TTL => filled(Table::new(Kind::KeysAndValues), arena, |table, arena| {
-            read_hash(table, source, arena, hasher, kind == TYPE_HASH_WITH_TTL)
-        }),
+        TYPE_HASH | TYPE_HASH_WITH_TTL | TYPE_HASH_WITH_FULL_TTL | TYPE_VALKEY_HASH => {
+            filled(Table::new(Kind::KeysAndValues), arena, |table, arena| {
+                read_hash(kind, table, source, arena, hasher)
+            })
+        }
         stream::TYPE_STREAM | stream::TYPE_STREAM_2 | stream::TYPE_STREAM_3 => {
             stream::read(kind, source, arena)
         }
         _ => compact::read(kind, source, arena, hasher),
     }
+}
+
+/// A collection that can be read in pieces, each as [`write_object`] would write it alone.
+pub trait Pieces: Collection {
+    /// Adds the elements that `source` holds under type byte `kind`; `hasher` is that of the shard.
+    ///
+    /// Errors: damaged, of another type, a member of a sorted set that is there already, or no room; what was read
+    /// before the fault stays in the collection.
+    fn read_more(
+        &mut self,
+        kind: u8,
+        source: &mut Source<'_>,
+        arena: &mut Arena,
+        hasher: KeyHasher,
+    ) -> Result<(), Corrupt>;
+}
+
+macro_rules! pieces {
+    ($($name:ty: $kinds:pat => |$it:ident, $kind:ident, $source:ident, $arena:ident, $hasher:ident| $read:expr;)*) => {
+        $(impl Pieces for $name {
+            fn read_more(
+                &mut self,
+                $kind: u8,
+                $source: &mut Source<'_>,
+                $arena: &mut Arena,
+                $hasher: KeyHasher,
+            ) -> Result<(), Corrupt> {
+                let $it = self;
+                if matches!($kind, $kinds) { $read } else { Err(Corrupt) }
+            }
+        })*
+    };
+}
+
+pieces! {
+    List: TYPE_LIST => |list, kind, source, arena, _hasher| read_list(list, source, arena);
+    SetValue: TYPE_SET | TYPE_SET_WITH_TTL =>
+        |set, kind, source, arena, hasher| read_set(kind, set, source, arena, hasher);
+    Zset: TYPE_ZSET => |zset, kind, source, arena, hasher| read_zset(zset, source, arena, hasher);
+    Table: TYPE_HASH | TYPE_HASH_WITH_TTL =>
+        |table, kind, source, arena, hasher| read_hash(kind, table, source, arena, hasher);
 }
 
 /// `collection` after `fill`; when that fails or leaves it empty, its blocks are given back.
@@ -122,16 +165,23 @@ fn write_set(set: &SetValue, arena: &Arena, out: &mut Vec<u8>) {
     }
 }
 
+fn read_list(list: &mut List, source: &mut Source<'_>, arena: &mut Arena) -> Result<(), Corrupt> {
+    for _ in 0..source.count()? {
+        list.push(arena, End::Back, Item::of(&source.text()?)).map_err(|_| Corrupt)?;
+    }
+    Ok(())
+}
+
 fn read_set(
+    kind: u8,
     set: &mut SetValue,
     source: &mut Source<'_>,
     arena: &mut Arena,
     hasher: KeyHasher,
-    has_ttl: bool,
 ) -> Result<(), Corrupt> {
     for _ in 0..source.count()? {
         let member = source.text()?;
-        let expiry = match if has_ttl { source.count()? } else { 0 } {
+        let expiry = match if kind == TYPE_SET_WITH_TTL { source.count()? } else { 0 } {
             0 => Expiry::Keep,
             ms => Expiry::At(ms),
         };
@@ -158,21 +208,30 @@ fn write_hash(table: &Table, arena: &Arena, out: &mut Vec<u8>) {
 }
 
 fn read_hash(
+    kind: u8,
     table: &mut Table,
     source: &mut Source<'_>,
     arena: &mut Arena,
     hasher: KeyHasher,
-    has_ttl: bool,
 ) -> Result<(), Corrupt> {
-    let earliest = if has_ttl { u64::from_le_bytes(source.array()?) } else { 0 };
+    let earliest = if kind == TYPE_HASH_WITH_TTL { u64::from_le_bytes(source.array()?) } else { 0 };
     let fields = source.count()?;
     for _ in 0..fields {
-        let ttl = if has_ttl { source.count()? } else { 0 };
-        let expiry = match ttl.checked_sub(1) {
-            None => Expiry::Clear,
-            Some(after) => Expiry::At(earliest.checked_add(after).ok_or(Corrupt)?),
+        let in_front = match kind {
+            TYPE_HASH_WITH_TTL => match source.count()?.checked_sub(1) {
+                Some(after) => earliest.checked_add(after).ok_or(Corrupt)?,
+                None => 0,
+            },
+            TYPE_HASH_WITH_FULL_TTL => source.count()?,
+            _ => 0,
         };
         let (field, value) = (source.text()?, source.text()?);
+        let deadline = match kind {
+            // -1: lives for ever
+            TYPE_VALKEY_HASH => u64::try_from(i64::from_le_bytes(source.array()?)).unwrap_or(0),
+            _ => in_front,
+        };
+        let expiry = if deadline == 0 { Expiry::Clear } else { Expiry::At(deadline) };
         let hash = hasher.hash(&field);
         table
             .insert(arena, hash, &field, Item::of(&value), expiry, &|key: &[u8]| hasher.hash(key))

@@ -1,4 +1,4 @@
-//! The compact forms in which Redis saves small collections: listpack, ziplist, intset.
+//! The compact forms in which Redis saves small collections: listpack, ziplist, intset, zipmap.
 //!
 //! Each is one string of the file, handed over whole; what is read is not trusted.
 
@@ -15,6 +15,8 @@ pub enum Form {
     Ziplist,
     /// Sorted integers of one width.
     Intset,
+    /// Fields and values in turn, before Redis 2.6.
+    Zipmap,
 }
 
 /// Visits the elements of `bytes` in order.
@@ -29,6 +31,7 @@ pub fn each(
         Form::Listpack => each_of_listpack(bytes, visit),
         Form::Ziplist => each_of_ziplist(bytes, visit),
         Form::Intset => each_of_intset(bytes, visit),
+        Form::Zipmap => each_of_zipmap(bytes, visit),
     }
 }
 
@@ -155,4 +158,30 @@ fn each_of_intset(
         }))?;
     }
     if source.left() == 0 { Ok(()) } else { Err(Corrupt) }
+}
+
+fn each_of_zipmap(
+    bytes: &[u8],
+    visit: &mut impl FnMut(Item<'_>) -> Result<(), Corrupt>,
+) -> Result<(), Corrupt> {
+    let mut source = Source::new(bytes);
+    // number of fields, 254 for many; the end has a mark of its own
+    source.byte()?;
+    while let Some(len) = zipmap_len(&mut source)? {
+        visit(Item::of(source.take(len)?))?;
+        let len = zipmap_len(&mut source)?.ok_or(Corrupt)?;
+        let unused = usize::from(source.byte()?);
+        visit(Item::of(source.take(len)?))?;
+        source.take(unused)?;
+    }
+    if source.left() == 0 { Ok(()) } else { Err(Corrupt) }
+}
+
+/// A length, or nothing at the end.
+fn zipmap_len(source: &mut Source<'_>) -> Result<Option<usize>, Corrupt> {
+    Ok(match source.byte()? {
+        0xff => None,
+        0xfe => Some(u32::from_le_bytes(source.array()?) as usize),
+        len => Some(usize::from(len)),
+    })
 }

@@ -1,0 +1,396 @@
+//! One key as bytes: what a shard's walker writes, what both file formats hold, what loading reads.
+//!
+//! ```text
+//! [0xfc deadline]  Unix ms, 8 bytes           as in RDB files
+//! [0xd0 extras]    memcached flags 4, CAS 8   ours, from here to the type byte
+//! [0xd1]           never evicted
+//! [0xd2 start, total]  a part: members before it (lists), members of the whole value
+//! [0xd3 list]      deadlines of members, from an RDB file: count, then member and deadline each
+//! type byte, key, value                       as in RDB files
+//! ```
+//!
+//! An entry without our marks is an entry of an RDB file. Numbers are written as RDB writes lengths.
+
+use std::borrow::Cow;
+
+use darter_pack::entry::Item;
+use darter_pack::table::{Expiry as MemberExpiry, Table};
+use darter_pack::tree::{List, Zset};
+use darter_store::rdb::{self, Pieces, Source};
+use darter_store::record::Extras;
+use darter_store::{Expiry, Key, Keyed, Object, Record, SetValue, Shard};
+
+use crate::cursor::{Cursor, Fault, Stop};
+use crate::layout;
+
+/// A deadline in Unix milliseconds follows.
+pub(crate) const DEADLINE_MS: u8 = 0xfc;
+/// A deadline in Unix seconds follows: Redis before 2.6.
+pub(crate) const DEADLINE_SECS: u8 = 0xfd;
+pub(crate) const IDLE_SECS: u8 = 0xf8;
+pub(crate) const FREQUENCY: u8 = 0xf9;
+const EXTRAS: u8 = 0xd0;
+const STICKY: u8 = 0xd1;
+const PART: u8 = 0xd2;
+/// Deadlines of members follow.
+pub(crate) const MEMBER_DEADLINES: u8 = 0xd3;
+
+/// A piece of a value that is written in pieces.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Part {
+    /// Elements of a list that come before this piece; 0 for other types, whose pieces come in any order.
+    pub start: u64,
+    /// Elements of the whole value.
+    pub total: u64,
+}
+
+/// One key, or a part of one, borrowed from the bytes it was read from.
+#[derive(Clone, Debug)]
+pub struct Entry<'a> {
+    /// The key.
+    pub key: Cow<'a, [u8]>,
+    /// The type byte.
+    pub kind: u8,
+    /// The value as it is written.
+    pub value: &'a [u8],
+    /// When the key dies, Unix milliseconds.
+    pub deadline_ms: Option<u64>,
+    /// Memcached's part.
+    pub extras: Option<Extras>,
+    /// Whether eviction leaves the key alone.
+    pub is_sticky: bool,
+    /// Set when this is only a part of the value.
+    pub part: Option<Part>,
+    /// Deadlines of members that the value itself does not tell: count, then member and deadline each.
+    pub member_deadlines: Option<&'a [u8]>,
+}
+
+/// What loading an entry came to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Loaded {
+    /// A key was made.
+    Key,
+    /// A part was added to a key that was there.
+    Part,
+    /// The key's time was up; nothing was made.
+    Dead,
+    /// The collection has no element, which some old files hold; nothing was made.
+    Empty,
+}
+
+/// Why an entry could not be loaded.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Refused {
+    /// The value is damaged.
+    Damaged,
+    /// The key is there already.
+    Duplicate,
+    /// A part of a list that does not go on where the list ends, or a part of another type than the key.
+    OutOfPlace,
+    /// No room.
+    Full,
+}
+
+impl Refused {
+    /// As part of a sentence.
+    pub fn what(self) -> &'static str {
+        match self {
+            Refused::Damaged => "a damaged value",
+            Refused::Duplicate => "a key that was there already",
+            Refused::OutOfPlace => "a part of a value that does not fit what came before",
+            Refused::Full => "no room in memory for the value",
+        }
+    }
+}
+
+/// Appends the entry of a record of `shard`. Cost: a copy of the value, no allocation but `out`'s.
+pub fn write(shard: &Shard, record: Record<'_>, out: &mut Vec<u8>) {
+    let done = shard.with_object(record, |object, arena| {
+        write_head(record, rdb::type_of(object), None, out);
+        rdb::write_object(object, arena, out);
+    });
+    if done.is_none()
+        && let Some(text) = record.text()
+    {
+        write_head(record, rdb::TYPE_STRING, None, out);
+        match text {
+            darter_store::Text::Plain(bytes) => rdb::write_text(out, bytes),
+            packed => {
+                rdb::write_length(out, packed.len() as u64);
+                packed.write_to(out);
+            }
+        }
+    }
+}
+
+/// Appends all of an entry but its value, which the caller appends: of type byte `kind`, or a part of it.
+pub fn write_head(record: Record<'_>, kind: u8, part: Option<Part>, out: &mut Vec<u8>) {
+    if let Some(ms) = record.deadline_ms() {
+        out.push(DEADLINE_MS);
+        out.extend_from_slice(&ms.to_le_bytes());
+    }
+    write_marks(record.extras(), record.is_sticky(), out);
+    if let Some(part) = part {
+        out.push(PART);
+        rdb::write_length(out, part.start);
+        rdb::write_length(out, part.total);
+    }
+    out.push(kind);
+    rdb::write_text(out, record.key());
+}
+
+fn write_marks(extras: Option<Extras>, is_sticky: bool, out: &mut Vec<u8>) {
+    if let Some(extras) = extras {
+        out.push(EXTRAS);
+        out.extend_from_slice(&extras.flags.to_le_bytes());
+        out.extend_from_slice(&extras.cas.to_le_bytes());
+    }
+    if is_sticky {
+        out.push(STICKY);
+    }
+}
+
+impl<'a> Entry<'a> {
+    /// The next entry of `cursor`.
+    ///
+    /// Errors: not all there, or damaged as far as one can tell without building the value.
+    #[inline]
+    pub fn read(cursor: &mut Cursor<'a>) -> Result<Entry<'a>, Stop> {
+        let mut entry = Entry::none();
+        loop {
+            match cursor.byte()? {
+                DEADLINE_MS => entry.deadline_ms = Some(u64::from_le_bytes(cursor.array()?)),
+                DEADLINE_SECS => {
+                    // negative: long dead
+                    let secs = u64::try_from(i32::from_le_bytes(cursor.array()?)).unwrap_or(0);
+                    entry.deadline_ms = Some(secs * 1000);
+                }
+                IDLE_SECS => drop(cursor.number()?),
+                FREQUENCY => drop(cursor.byte()?),
+                kind if !entry.read_mark(kind, cursor)? => {
+                    entry.kind = kind;
+                    entry.key = cursor.text()?;
+                    entry.value = layout::pass(kind, cursor)?;
+                    return Ok(entry);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    pub(crate) fn none() -> Entry<'a> {
+        Entry {
+            key: Cow::Borrowed(&[]),
+            kind: 0,
+            value: &[],
+            deadline_ms: None,
+            extras: None,
+            is_sticky: false,
+            part: None,
+            member_deadlines: None,
+        }
+    }
+
+    /// Takes in what mark `byte` says; false when it is no mark.
+    pub(crate) fn read_mark(&mut self, byte: u8, cursor: &mut Cursor<'a>) -> Result<bool, Stop> {
+        match byte {
+            EXTRAS => {
+                self.extras = Some(Extras {
+                    flags: u32::from_le_bytes(cursor.array()?),
+                    cas: u64::from_le_bytes(cursor.array()?),
+                });
+            }
+            STICKY => self.is_sticky = true,
+            PART => self.part = Some(Part { start: cursor.number()?, total: cursor.number()? }),
+            MEMBER_DEADLINES => {
+                let start = cursor.at();
+                for _ in 0..cursor.number()? {
+                    cursor.pass_text()?;
+                    cursor.number()?;
+                }
+                self.member_deadlines = Some(cursor.since(start));
+            }
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// Whether the entry says nothing that a file of Redis could not.
+    pub fn is_plain(&self) -> bool {
+        self.extras.is_none() && !self.is_sticky && self.part.is_none() && self.member_deadlines.is_none()
+    }
+
+    /// Appends the marks that a file of Redis has no place for, but for deadlines of members.
+    pub(crate) fn write_marks(&self, out: &mut Vec<u8>) {
+        write_marks(self.extras, self.is_sticky, out);
+    }
+
+    /// Number of elements that the value claims, where a number stands in front.
+    pub fn elements(&self) -> Option<u64> {
+        let at = match self.kind {
+            1..=5 | layout::SET_WITH_TTL | layout::foreign::VALKEY_HASH | 22 => 0,
+            layout::HASH_WITH_TTL => 8,
+            _ => return None,
+        };
+        Cursor::new(self.value.get(at..)?).number().ok()
+    }
+
+    /// Makes the key in database `db` of the shard that `hash`, the key's hash, belongs to.
+    ///
+    /// Errors: see [`Refused`]; the shard is as before, but for parts of this key loaded earlier.
+    pub fn load(&self, shard: &mut Shard, db: usize, hash: u64, now_ms: u64) -> Result<Loaded, Refused> {
+        if self.deadline_ms.is_some_and(|ms| ms <= now_ms) {
+            return Ok(Loaded::Dead);
+        }
+        if self.elements() == Some(0) {
+            return Ok(Loaded::Empty);
+        }
+        let mut place = Keyed::find(shard, db, Key { bytes: &self.key, hash }, now_ms);
+        if place.exists() {
+            return match self.part {
+                Some(part) => self.load_more(&mut place, part).map(|()| Loaded::Part),
+                None => Err(Refused::Duplicate),
+            };
+        }
+        if self.part.is_some_and(|part| part.start > 0) {
+            return Err(Refused::OutOfPlace);
+        }
+        let expiry = self.deadline_ms.map_or(Expiry::None, Expiry::At);
+        let mut source = Source::new(self.value);
+        if self.kind == rdb::TYPE_STRING {
+            let text = source.text().map_err(|_| Refused::Damaged)?;
+            match self.extras {
+                Some(extras) => place.put_item(&text, expiry, extras),
+                None => place.put_text(&text, expiry),
+            }
+            .map_err(|_| Refused::Full)?;
+        } else {
+            let hasher = place.hasher();
+            let object = rdb::read_object(self.kind, &mut source, place.arena_mut(), hasher)
+                .map_err(|_| Refused::Damaged)?;
+            place.put_object(object, expiry).map_err(|_| Refused::Full)?;
+            if let Some(deadlines) = self.member_deadlines {
+                set_member_deadlines(&mut place, deadlines)?;
+            }
+        }
+        if self.is_sticky {
+            place.set_sticky(true);
+        }
+        Ok(Loaded::Key)
+    }
+
+    fn load_more(&self, place: &mut Keyed<'_>, part: Part) -> Result<(), Refused> {
+        let mut source = Source::new(self.value);
+        let done = match self.kind {
+            1 => {
+                let len = place.view::<List>().ok().flatten().map(|view| view.root.len());
+                if len != Some(part.start) {
+                    return Err(Refused::OutOfPlace);
+                }
+                read_into::<List>(place, self.kind, &mut source)
+            }
+            2 | layout::SET_WITH_TTL => read_into::<SetValue>(place, self.kind, &mut source),
+            4 | layout::HASH_WITH_TTL => read_into::<Table>(place, self.kind, &mut source),
+            5 => read_into::<Zset>(place, self.kind, &mut source),
+            _ => return Err(Refused::OutOfPlace),
+        };
+        done?.map_err(|_| Refused::Damaged)
+    }
+}
+
+/// Adds the elements of `source` to the collection at `place`, which must be of the type that is asked for.
+fn read_into<T: Pieces>(
+    place: &mut Keyed<'_>,
+    kind: u8,
+    source: &mut Source<'_>,
+) -> Result<Result<(), rdb::Corrupt>, Refused> {
+    let edited =
+        place.edit::<T, _>(|collection, arena, hasher| collection.read_more(kind, source, arena, hasher));
+    match edited {
+        Ok(Some(edited)) => Ok(edited.result),
+        _ => Err(Refused::OutOfPlace),
+    }
+}
+
+fn set_member_deadlines(place: &mut Keyed<'_>, deadlines: &[u8]) -> Result<(), Refused> {
+    let damaged = |_| Refused::Damaged;
+    let mut cursor = Cursor::new(deadlines);
+    for _ in 0..cursor.number().map_err(damaged)? {
+        let (member, ms) = (cursor.text().map_err(damaged)?, cursor.number().map_err(damaged)?);
+        let hash = place.hash(&member);
+        let done = match place.object().map(|(object, _)| object) {
+            Some(Object::Hash(_)) => place
+                .edit(|table: &mut Table, arena, _| table.set_expiry(arena, hash, &member, Some(ms)))
+                .map(|edited| edited.is_some_and(|edited| edited.result == Ok(true))),
+            Some(Object::Set(_)) => place
+                .edit(|set: &mut SetValue, arena, hasher| {
+                    let member = Item::of(&member);
+                    let is_there = set.contains(arena, hasher, member, 0);
+                    is_there && set.insert(arena, hasher, member, MemberExpiry::At(ms)).is_ok()
+                })
+                .map(|edited| edited.is_some_and(|edited| edited.result)),
+            _ => Ok(false),
+        };
+        if done != Ok(true) {
+            return Err(Refused::Damaged);
+        }
+    }
+    Ok(())
+}
+
+/// Entries of one database, one after another.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Chunk {
+    /// The database.
+    pub db: u32,
+    /// Number of entries.
+    pub entries: u64,
+    /// The entries.
+    pub bytes: Vec<u8>,
+    /// Where they come from: bytes from the start of the file. For compressed blocks, of the block.
+    pub offset: u64,
+}
+
+impl Chunk {
+    /// The entries, one by one.
+    pub fn iter(&self) -> Entries<'_> {
+        Entries { cursor: Cursor::new(&self.bytes) }
+    }
+}
+
+/// Entries read one by one from bytes that are all there.
+#[derive(Debug)]
+pub struct Entries<'a> {
+    cursor: Cursor<'a>,
+}
+
+impl<'a> Entries<'a> {
+    /// Entries of `bytes`.
+    pub fn new(bytes: &'a [u8]) -> Entries<'a> {
+        Entries { cursor: Cursor::new(bytes) }
+    }
+
+    /// Bytes read so far.
+    pub fn at(&self) -> usize {
+        self.cursor.at()
+    }
+}
+
+impl<'a> Iterator for Entries<'a> {
+    type Item = Result<Entry<'a>, Fault>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Result<Entry<'a>, Fault>> {
+        if self.cursor.is_done() {
+            return None;
+        }
+        let read = Entry::read(&mut self.cursor).map_err(|stop| match stop {
+            Stop::More => Fault { at: self.cursor.at(), what: "an entry that is cut off" },
+            Stop::Bad(fault) => fault,
+        });
+        if read.is_err() {
+            self.cursor = Cursor::new(&[]);
+        }
+        Some(read)
+    }
+}

@@ -1,0 +1,214 @@
+//! What follows the key of every type byte, as a table: enough to find where a value ends without building it.
+//!
+//! The types of Redis up to 8 and Valkey up to 9, and ours. What two servers number alike has a number of its own
+//! here (see [`foreign`]), given while a file is read. Called by the readers and by what rewrites entries.
+
+use crate::cursor::{Cursor, Stop};
+
+/// A set whose members have deadlines: ours (and DUMP's) alone.
+pub const SET_WITH_TTL: u8 = 32;
+/// A hash whose fields have deadlines, as Redis 7.4 writes it.
+pub const HASH_WITH_TTL: u8 = 24;
+/// A value of a module; its end can be found, its meaning not.
+pub const MODULE_2: u8 = 7;
+
+/// Numbers for what a file numbers otherwise than we do.
+pub mod foreign {
+    /// Fields with an absolute deadline behind each, as Valkey 9 writes them (its number 22).
+    pub const VALKEY_HASH: u8 = darter_store::rdb::TYPE_VALKEY_HASH;
+    /// An array of Redis 8.8 (its number 28).
+    pub const ARRAY: u8 = 201;
+    /// A rate limiter of Redis 8.8 (its number 33).
+    pub const RATE_LIMITER: u8 = 202;
+
+    /// What a value is that can be passed over but not kept.
+    pub fn strange(kind: u8) -> Option<&'static str> {
+        match kind {
+            ARRAY => Some("an array"),
+            RATE_LIMITER => Some("a rate limiter"),
+            _ => None,
+        }
+    }
+}
+
+/// A piece of a value.
+#[derive(Clone, Copy, Debug)]
+pub enum Piece {
+    /// A text.
+    Text,
+    /// A number, written as lengths are.
+    Number,
+    /// So many bytes.
+    Bytes(usize),
+    /// A score as a short text.
+    OldScore,
+    /// A number, and so many times these.
+    Many(&'static [Piece]),
+}
+
+use Piece::{Bytes, Many, Number, OldScore, Text};
+
+/// One type of value.
+#[derive(Debug)]
+pub struct Layout {
+    /// Its type byte.
+    pub kind: u8,
+    /// The value's type as `TYPE` names it.
+    pub name: &'static str,
+    /// What follows the key.
+    pub pieces: &'static [Piece],
+}
+
+const fn layout(kind: u8, name: &'static str, pieces: &'static [Piece]) -> Layout {
+    Layout { kind, name, pieces }
+}
+
+const NODES: Piece = Many(&[Text, Text]);
+const PENDING: Piece = Many(&[Bytes(16), Bytes(8), Number]);
+const IDS: Piece = Many(&[Bytes(16)]);
+const CONSUMERS: Piece = Many(&[Text, Bytes(8), IDS]);
+const CONSUMERS_ACTIVE: Piece = Many(&[Text, Bytes(8), Bytes(8), IDS]);
+const GROUPS: Piece = Many(&[Text, Number, Number, PENDING, CONSUMERS]);
+const GROUPS_READ: Piece = Many(&[Text, Number, Number, Number, PENDING, CONSUMERS]);
+const GROUPS_ACTIVE: Piece = Many(&[Text, Number, Number, Number, PENDING, CONSUMERS_ACTIVE]);
+
+const LAYOUTS: &[Layout] = &[
+    layout(0, "string", &[Text]),
+    layout(1, "list", &[Many(&[Text])]),
+    layout(2, "set", &[Many(&[Text])]),
+    layout(3, "zset", &[Many(&[Text, OldScore])]),
+    layout(4, "hash", &[Many(&[Text, Text])]),
+    layout(5, "zset", &[Many(&[Text, Bytes(8)])]),
+    layout(9, "hash", &[Text]),
+    layout(10, "list", &[Text]),
+    layout(11, "set", &[Text]),
+    layout(12, "zset", &[Text]),
+    layout(13, "hash", &[Text]),
+    layout(14, "list", &[Many(&[Text])]),
+    layout(15, "stream", &[NODES, Number, Number, Number, GROUPS]),
+    layout(16, "hash", &[Text]),
+    layout(17, "zset", &[Text]),
+    layout(18, "list", &[Many(&[Number, Text])]),
+    layout(
+        19,
+        "stream",
+        &[NODES, Number, Number, Number, Number, Number, Number, Number, Number, GROUPS_READ],
+    ),
+    layout(20, "set", &[Text]),
+    layout(
+        21,
+        "stream",
+        &[NODES, Number, Number, Number, Number, Number, Number, Number, Number, GROUPS_ACTIVE],
+    ),
+    layout(22, "hash", &[Many(&[Number, Text, Text])]),
+    layout(23, "hash", &[Text]),
+    layout(HASH_WITH_TTL, "hash", &[Bytes(8), Many(&[Number, Text, Text])]),
+    layout(25, "hash", &[Bytes(8), Text]),
+    layout(SET_WITH_TTL, "set", &[Many(&[Text, Number])]),
+    layout(foreign::VALKEY_HASH, "hash", &[Many(&[Text, Text, Bytes(8)])]),
+];
+
+/// What is written under type byte `kind`, if we know it.
+pub fn of(kind: u8) -> Option<&'static Layout> {
+    let index = usize::from(*PLACES.get(usize::from(kind))?);
+    LAYOUTS.get(index)
+}
+
+// The row of each type byte, 255 for none.
+const PLACES: [u8; 256] = {
+    let mut places = [255; 256];
+    let mut row = 0;
+    while row < LAYOUTS.len() {
+        places[LAYOUTS[row].kind as usize] = row as u8;
+        row += 1;
+    }
+    places
+};
+
+/// One piece that was passed.
+#[derive(Clone, Copy, Debug)]
+pub enum Token<'a> {
+    /// A text as it is written, in whatever form.
+    Text(&'a [u8]),
+    /// Anything else as it is written.
+    Plain(&'a [u8]),
+}
+
+/// Passes over `pieces`, shown one by one to `visit`.
+///
+/// Errors: not all there, or damaged.
+pub fn walk<'a>(
+    pieces: &[Piece],
+    cursor: &mut Cursor<'a>,
+    visit: &mut impl FnMut(Token<'a>),
+) -> Result<(), Stop> {
+    for piece in pieces {
+        let start = cursor.at();
+        match *piece {
+            Text => visit(Token::Text(cursor.pass_text()?)),
+            Number => {
+                cursor.number()?;
+                visit(Token::Plain(cursor.since(start)));
+            }
+            Bytes(len) => visit(Token::Plain(cursor.take(len)?)),
+            OldScore => {
+                // 253 to 255 stand for what has no digits
+                let len = cursor.byte()?;
+                if len < 253 {
+                    cursor.take(usize::from(len))?;
+                }
+                visit(Token::Plain(cursor.since(start)));
+            }
+            Many(inner) => {
+                let count = cursor.number()?;
+                visit(Token::Plain(cursor.since(start)));
+                for _ in 0..count {
+                    walk(inner, cursor, visit)?;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Passes over the value of type byte `kind`; returns its bytes.
+///
+/// Errors: not all there, damaged, or of an unknown type.
+#[inline]
+pub fn pass<'a>(kind: u8, cursor: &mut Cursor<'a>) -> Result<&'a [u8], Stop> {
+    if kind == 0 {
+        return cursor.pass_text();
+    }
+    let start = cursor.at();
+    let layout = of(kind).ok_or_else(|| cursor.bad("a value of an unknown type"))?;
+    walk(layout.pieces, cursor, &mut |_| {})?;
+    Ok(cursor.since(start))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_row_is_found_by_its_number() {
+        for row in LAYOUTS {
+            assert_eq!(of(row.kind).map(|found| found.kind), Some(row.kind));
+        }
+        assert!(of(6).is_none() && of(8).is_none() && of(255).is_none());
+    }
+
+    #[test]
+    fn a_count_that_lies_ends_with_the_bytes() {
+        // a list that claims 2^63 elements
+        let bytes = [0x81, 0x80, 0, 0, 0, 0, 0, 0, 0, 1, b'a'];
+        assert_eq!(pass(1, &mut Cursor::new(&bytes)), Err(Stop::More));
+    }
+
+    #[test]
+    fn a_value_ends_where_the_next_begins() {
+        let bytes = [2, 1, b'a', 0xc0, 7, 99];
+        let mut cursor = Cursor::new(&bytes);
+        assert_eq!(pass(1, &mut cursor), Ok(&bytes[..5]));
+        assert_eq!(cursor.byte(), Ok(99));
+    }
+}

@@ -1,0 +1,103 @@
+//! Parts of values, put together again: a file of Redis has each value in one place.
+
+use std::collections::BTreeMap;
+
+use darter_store::rdb as values;
+
+use super::rewrite::{split_hash, split_set};
+use crate::cursor::{Cursor, Stop};
+use crate::entry::{Entry, Part};
+use crate::layout;
+
+const LIST: u8 = 1;
+const SET: u8 = 2;
+const HASH: u8 = 4;
+const ZSET: u8 = 5;
+
+/// Values of which some parts are here. Memory: these parts.
+#[derive(Debug, Default)]
+pub struct Gatherer {
+    begun: BTreeMap<(u32, Vec<u8>), Gathered>,
+}
+
+/// What is here of a value.
+#[derive(Debug)]
+struct Gathered {
+    // elements, without the number of them
+    body: Vec<u8>,
+    count: u64,
+    // deadlines of members and the number of them
+    deadlines: Vec<u8>,
+    timed: u64,
+}
+
+/// A value that is complete.
+#[derive(Debug)]
+pub struct Whole {
+    /// Its type byte.
+    pub kind: u8,
+    /// The number of elements and the elements.
+    pub value: Vec<u8>,
+    /// Deadlines of members, as an entry has them; empty when there are none.
+    pub deadlines: Vec<u8>,
+}
+
+impl Gatherer {
+    /// The keys of which parts are missing.
+    pub fn incomplete(&self) -> impl Iterator<Item = &(u32, Vec<u8>)> {
+        self.begun.keys()
+    }
+
+    /// Takes in a part; the whole value with the last one.
+    ///
+    /// Errors: damaged, more elements than the value has, or a list's part out of order.
+    pub fn add(&mut self, db: u32, entry: &Entry<'_>, part: Part) -> Result<Option<Whole>, Stop> {
+        let bad = |what| Cursor::new(&[]).bad(what);
+        let place = (db, entry.key.to_vec());
+        let begun = self.begun.entry(place.clone()).or_insert_with(|| Gathered {
+            body: Vec::new(),
+            count: 0,
+            deadlines: Vec::new(),
+            timed: 0,
+        });
+        let (mut plain, mut deadlines) = (Vec::new(), Vec::new());
+        let (kind, value) = match entry.kind {
+            layout::HASH_WITH_TTL => (HASH, split_hash(entry.value, &mut plain, &mut deadlines)?),
+            layout::SET_WITH_TTL => (SET, split_set(entry.value, &mut plain, &mut deadlines)?),
+            kind @ (LIST | SET | HASH | ZSET) => (kind, entry.value),
+            _ => return Err(bad("a part of a value that is not written in parts")),
+        };
+        if kind == LIST && part.start != begun.count {
+            return Err(bad("a part of a list that does not go on where the last one ended"));
+        }
+        let mut cursor = Cursor::new(value);
+        begun.count = begun.count.saturating_add(cursor.number()?);
+        begun.body.extend_from_slice(cursor.rest());
+        if !deadlines.is_empty() {
+            let mut cursor = Cursor::new(&deadlines);
+            begun.timed += cursor.number()?;
+            begun.deadlines.extend_from_slice(cursor.rest());
+        }
+        if begun.count < part.total {
+            return Ok(None);
+        }
+        if begun.count > part.total {
+            return Err(bad("parts with more elements than the value has"));
+        }
+        Ok(self.begun.remove(&place).map(|done| done.finish(kind)))
+    }
+}
+
+impl Gathered {
+    fn finish(self, kind: u8) -> Whole {
+        let mut value = Vec::with_capacity(self.body.len() + 9);
+        values::write_length(&mut value, self.count);
+        value.extend_from_slice(&self.body);
+        let mut deadlines = Vec::new();
+        if self.timed > 0 {
+            values::write_length(&mut deadlines, self.timed);
+            deadlines.extend_from_slice(&self.deadlines);
+        }
+        Whole { kind, value, deadlines }
+    }
+}

@@ -1,0 +1,45 @@
+//! RDB files: what Redis and Valkey save and load.
+//!
+//! ```text
+//! REDIS0010  or VALKEY080
+//! 0xfa name value      facts about the writer          0xf5 library           a library of functions
+//! 0xfe number          the database of what follows    0xfb keys, expiring    its sizes
+//! entries (see `entry`)
+//! 0xff CRC64           the end; 0 for a checksum that was not made
+//! ```
+//!
+//! [`Writer`] writes version 10, which Redis 7.0 reads. What that has no form for stands in facts named
+//! [`NEXT`] before the entry: others pass over them, [`Reader`] gives them back.
+
+mod gather;
+pub mod lzf;
+mod module;
+mod reader;
+mod rewrite;
+mod scan;
+#[cfg(test)]
+mod tests;
+mod writer;
+
+pub use reader::{Item, Reader};
+pub use writer::{Options, Writer};
+
+/// The version that is written.
+pub const VERSION_WRITTEN: u32 = 10;
+/// The newest version of Redis that is read.
+pub const VERSION_MAX: u32 = 16;
+/// The versions of Valkey that are read: those of Redis, then its own.
+pub const VALKEY_VERSIONS: std::ops::RangeInclusive<u32> = 80..=89;
+/// The name of the fact that says about the next entry what RDB has no form for.
+pub const NEXT: &[u8] = b"darter-next";
+
+const AUX: u8 = 0xfa;
+const SIZES: u8 = 0xfb;
+const SELECT: u8 = 0xfe;
+const END: u8 = 0xff;
+const FUNCTION: u8 = 0xf5;
+const FUNCTION_PRE_RELEASE: u8 = 0xf6;
+const MODULE_AUX: u8 = 0xf7;
+const SLOT_SIZES: u8 = 0xf4;
+/// Facts of modules about a key, by Redis 8.6; slots being imported, by Valkey 9.
+const KEY_FACTS_OR_SLOT_IMPORT: u8 = 0xf3;

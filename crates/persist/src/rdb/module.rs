@@ -1,0 +1,54 @@
+//! Values of modules: they can be passed over, and the module named.
+
+use crate::cursor::{Cursor, Stop};
+
+const END: u64 = 0;
+
+/// Passes over what a module wrote, up to and with its end.
+///
+/// Errors: not all there, or damaged.
+pub fn pass(cursor: &mut Cursor<'_>) -> Result<(), Stop> {
+    loop {
+        match cursor.number()? {
+            END => return Ok(()),
+            // integers
+            1 | 2 => drop(cursor.number()?),
+            // binary numbers
+            3 => drop(cursor.array::<4>()?),
+            4 => drop(cursor.array::<8>()?),
+            5 => drop(cursor.pass_text()?),
+            _ => return Err(cursor.bad("a piece of a module's value that is of no known sort")),
+        }
+    }
+}
+
+/// The name in a module's number: nine letters of six bits above ten bits of version.
+pub fn name(number: u64) -> String {
+    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+    (0..9).rev().map(|place| char::from(LETTERS[(number >> (10 + 6 * place)) as usize & 63])).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_module_is_named_as_it_named_itself() {
+        let letters = "ReJSON-RL";
+        let number = letters.bytes().fold(0u64, |number, letter| {
+            let all = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+            number << 6 | all.bytes().position(|one| one == letter).expect("a letter") as u64
+        });
+        assert_eq!(name(number << 10 | 3), letters);
+    }
+
+    #[test]
+    fn a_value_ends_at_its_end() {
+        let bytes = [2, 5, 5, 2, b'h', b'i', 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 77];
+        let mut cursor = Cursor::new(&bytes);
+        assert_eq!(pass(&mut cursor), Ok(()));
+        assert_eq!(cursor.byte(), Ok(77));
+        assert!(matches!(pass(&mut Cursor::new(&[9])), Err(Stop::Bad(_))));
+        assert_eq!(pass(&mut Cursor::new(&[2, 5])), Err(Stop::More));
+    }
+}

@@ -1,0 +1,262 @@
+//! Entries as Redis 7.0 reads them.
+//!
+//! What 7.0 has no form for goes into a fact before the entry, which it passes over; values that newer servers
+//! pack in forms unknown to it are built and written anew. Texts are packed on the way.
+
+use std::fmt;
+
+use darter_base::hash::KeyHasher;
+use darter_store::rdb::{self as values, Source};
+use darter_store::{Arena, Object};
+
+use super::lzf::Packer;
+use super::{AUX, NEXT};
+use crate::cursor::{Cursor, Stop};
+use crate::entry::{DEADLINE_MS, Entry, MEMBER_DEADLINES};
+use crate::layout::{self, Token};
+
+const HASH: u8 = 4;
+const SET: u8 = 2;
+const STREAM_OF_7_0: u8 = 19;
+const STREAM_OF_7_2: u8 = 21;
+
+/// Writes entries; keeps what it needs for that.
+#[derive(Default)]
+pub struct Rewriter {
+    packer: Option<Packer>,
+    // where values are built that cannot be copied
+    arena: Option<Arena>,
+    built: Vec<u8>,
+    deadlines: Vec<u8>,
+}
+
+impl fmt::Debug for Rewriter {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Rewriter").field("packs", &self.packer.is_some()).finish_non_exhaustive()
+    }
+}
+
+impl Rewriter {
+    /// With texts packed, or not.
+    pub fn new(packs: bool) -> Rewriter {
+        Rewriter { packer: packs.then(Packer::default), ..Rewriter::default() }
+    }
+
+    /// Appends `entry`.
+    ///
+    /// Errors: its value is damaged, or is none that Redis knows.
+    pub fn append(&mut self, entry: &Entry<'_>, out: &mut Vec<u8>) -> Result<(), Stop> {
+        if entry.kind == values::TYPE_STRING && entry.is_plain() {
+            self.append_head(entry, values::TYPE_STRING, out);
+            return self.append_value(entry.kind, entry.value, out);
+        }
+        if needs_building(entry.kind) {
+            let kind = self.build(entry)?;
+            let built = std::mem::take(&mut self.built);
+            let done = self.append_mapped(entry, kind, &built, out);
+            self.built = built;
+            return done;
+        }
+        self.append_mapped(entry, entry.kind, entry.value, out)
+    }
+
+    fn append_mapped(
+        &mut self,
+        entry: &Entry<'_>,
+        kind: u8,
+        value: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<(), Stop> {
+        let mut plain = Vec::new();
+        self.deadlines.clear();
+        let (kind, value) = match kind {
+            layout::HASH_WITH_TTL => (HASH, split_hash(value, &mut plain, &mut self.deadlines)?),
+            layout::SET_WITH_TTL => (SET, split_set(value, &mut plain, &mut self.deadlines)?),
+            STREAM_OF_7_2 => (STREAM_OF_7_0, forget_activity(value, &mut plain)?),
+            kind => (kind, value),
+        };
+        self.append_marks(entry, out);
+        self.append_head(entry, kind, out);
+        self.append_value(kind, value, out)
+    }
+
+    fn append_marks(&mut self, entry: &Entry<'_>, out: &mut Vec<u8>) {
+        let mut marks = Vec::new();
+        entry.write_marks(&mut marks);
+        let deadlines = entry.member_deadlines.unwrap_or(&self.deadlines);
+        if !deadlines.is_empty() {
+            marks.push(MEMBER_DEADLINES);
+            marks.extend_from_slice(deadlines);
+        }
+        if !marks.is_empty() {
+            out.push(AUX);
+            values::write_text(out, NEXT);
+            values::write_text(out, &marks);
+        }
+    }
+
+    fn append_head(&mut self, entry: &Entry<'_>, kind: u8, out: &mut Vec<u8>) {
+        if let Some(ms) = entry.deadline_ms {
+            out.push(DEADLINE_MS);
+            out.extend_from_slice(&ms.to_le_bytes());
+        }
+        out.push(kind);
+        self.append_text(&entry.key, out);
+    }
+
+    fn append_value(&mut self, kind: u8, value: &[u8], out: &mut Vec<u8>) -> Result<(), Stop> {
+        if self.packer.is_none() {
+            out.extend_from_slice(value);
+            return Ok(());
+        }
+        let mut cursor = Cursor::new(value);
+        let layout = layout::of(kind).ok_or_else(|| cursor.bad("a value of an unknown type"))?;
+        layout::walk(layout.pieces, &mut cursor, &mut |token| match token {
+            Token::Plain(bytes) => out.extend_from_slice(bytes),
+            Token::Text(written) => self.append_written(written, out),
+        })
+    }
+
+    /// A text that is written already: packed when it is plain and that pays.
+    fn append_written(&mut self, written: &[u8], out: &mut Vec<u8>) {
+        let plain = match written.first() {
+            // integers, and what is packed
+            Some(0xc0..) | None => None,
+            Some(_) => {
+                let mut cursor = Cursor::new(written);
+                cursor.number().ok().map(|_| cursor.rest())
+            }
+        };
+        match plain.and_then(|text| Some((text.len(), self.packer.as_mut()?.pack(text)?))) {
+            Some((len, packed)) => push_packed(packed, len, out),
+            None => out.extend_from_slice(written),
+        }
+    }
+
+    fn append_text(&mut self, text: &[u8], out: &mut Vec<u8>) {
+        match self.packer.as_mut().and_then(|packer| packer.pack(text)) {
+            Some(packed) => push_packed(packed, text.len(), out),
+            None => values::write_text(out, text),
+        }
+    }
+
+    /// Builds the value and writes it as we do, to `built`; returns its type byte.
+    fn build(&mut self, entry: &Entry<'_>) -> Result<u8, Stop> {
+        let fault = |what| Cursor::new(&[]).bad(what);
+        if self.arena.is_none() {
+            self.arena = Some(Arena::new().map_err(|_| fault("no room to build a value in"))?);
+        }
+        let arena = self.arena.as_mut().ok_or_else(|| fault("no room to build a value in"))?;
+        let mut source = Source::new(entry.value);
+        let mut object: Object = values::read_object(entry.kind, &mut source, arena, KeyHasher::new(0))
+            .map_err(|_| fault("a damaged value"))?;
+        self.built.clear();
+        values::write_object(&object, arena, &mut self.built);
+        let kind = values::type_of(&object);
+        object.clear(arena);
+        Ok(kind)
+    }
+}
+
+/// Whether Redis 7.0 cannot read this type, and a walk over its pieces does not make it readable.
+fn needs_building(kind: u8) -> bool {
+    matches!(kind, 20 | 22 | 23 | 25..=31 | 33..)
+}
+
+fn push_packed(packed: &[u8], len: usize, out: &mut Vec<u8>) {
+    out.push(0xc3);
+    values::write_length(out, packed.len() as u64);
+    values::write_length(out, len as u64);
+    out.extend_from_slice(packed);
+}
+
+/// A hash without its deadlines, which go to `deadlines`.
+pub(super) fn split_hash<'a>(
+    value: &[u8],
+    plain: &'a mut Vec<u8>,
+    deadlines: &mut Vec<u8>,
+) -> Result<&'a [u8], Stop> {
+    let mut cursor = Cursor::new(value);
+    let earliest = u64::from_le_bytes(cursor.array()?);
+    let count = cursor.number()?;
+    values::write_length(plain, count);
+    let (mut timed, mut list) = (0, Vec::new());
+    for _ in 0..count {
+        let ttl = cursor.number()?;
+        let (field, value) = (cursor.pass_text()?, cursor.pass_text()?);
+        plain.extend_from_slice(field);
+        plain.extend_from_slice(value);
+        if let Some(after) = ttl.checked_sub(1) {
+            timed += 1;
+            list.extend_from_slice(field);
+            values::write_length(&mut list, earliest.saturating_add(after));
+        }
+    }
+    push_list(timed, &list, deadlines);
+    Ok(plain)
+}
+
+/// A set without its deadlines, which go to `deadlines`.
+pub(super) fn split_set<'a>(
+    value: &[u8],
+    plain: &'a mut Vec<u8>,
+    deadlines: &mut Vec<u8>,
+) -> Result<&'a [u8], Stop> {
+    let mut cursor = Cursor::new(value);
+    let count = cursor.number()?;
+    values::write_length(plain, count);
+    let (mut timed, mut list) = (0, Vec::new());
+    for _ in 0..count {
+        let (member, ms) = (cursor.pass_text()?, cursor.number()?);
+        plain.extend_from_slice(member);
+        if ms > 0 {
+            timed += 1;
+            list.extend_from_slice(member);
+            values::write_length(&mut list, ms);
+        }
+    }
+    push_list(timed, &list, deadlines);
+    Ok(plain)
+}
+
+fn push_list(count: u64, list: &[u8], deadlines: &mut Vec<u8>) {
+    if count > 0 {
+        values::write_length(deadlines, count);
+        deadlines.extend_from_slice(list);
+    }
+}
+
+/// A stream without the times at which consumers were last given something.
+fn forget_activity<'a>(value: &[u8], plain: &'a mut Vec<u8>) -> Result<&'a [u8], Stop> {
+    let mut cursor = Cursor::new(value);
+    for _ in 0..cursor.number()? {
+        cursor.pass_text()?;
+        cursor.pass_text()?;
+    }
+    for _ in 0..8 {
+        cursor.number()?;
+    }
+    let mut copied = 0;
+    for _ in 0..cursor.number()? {
+        cursor.pass_text()?;
+        for _ in 0..3 {
+            cursor.number()?;
+        }
+        for _ in 0..cursor.number()? {
+            cursor.array::<24>()?;
+            cursor.number()?;
+        }
+        for _ in 0..cursor.number()? {
+            cursor.pass_text()?;
+            cursor.array::<8>()?;
+            plain.extend_from_slice(cursor.since(copied));
+            cursor.array::<8>()?;
+            copied = cursor.at();
+            for _ in 0..cursor.number()? {
+                cursor.array::<16>()?;
+            }
+        }
+    }
+    plain.extend_from_slice(cursor.since(copied));
+    Ok(plain)
+}

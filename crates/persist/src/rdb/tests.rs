@@ -1,0 +1,179 @@
+use darter_base::rng::Rng;
+use darter_store::Shard;
+use darter_store::rdb as values;
+
+use super::{Item, Options, Reader, Writer};
+use crate::entry::{Entries, Entry, Part};
+use crate::error::Error;
+use crate::testing::{self, contents, entries_of, load_all};
+
+/// The databases of a shard as a file.
+fn file_of(shard: &Shard, options: Options) -> Vec<u8> {
+    let mut writer = Writer::new(Vec::new(), options);
+    writer.aux(b"redis-ver", b"7.0.15").expect("memory");
+    writer
+        .function(b"#!lua name=lib\nredis.register_function('f', function() return 1 end)")
+        .expect("memory");
+    for db in 0..shard.dbs_len() {
+        let keys = shard.db(db).len() as u64;
+        if keys > 0 {
+            writer.sizes(db as u32, keys, 0).expect("memory");
+            assert_eq!(writer.entries(db as u32, &entries_of(shard, db)).expect("entries"), keys);
+        }
+    }
+    writer.finish().expect("memory")
+}
+
+/// What a file holds besides keys, and a shard with its keys.
+fn read_all(bytes: &[u8]) -> Result<(Vec<Item>, Shard, bool), Error> {
+    let (mut reader, mut others, mut shard) = (Reader::new(bytes)?, Vec::new(), testing::shard());
+    loop {
+        match reader.next()? {
+            Item::End => return Ok((others, shard, reader.is_checked())),
+            Item::Entries(chunk) => {
+                assert_eq!(chunk.iter().count() as u64, chunk.entries);
+                load_all(&mut shard, chunk.db as usize, &chunk.bytes);
+            }
+            other => others.push(other),
+        }
+    }
+}
+
+#[test]
+fn a_file_reads_back_as_it_was_written() {
+    let shard = testing::sample(3, &[1, 2, 10, 100, 1000, 5000]);
+    let mut before = contents(&shard);
+    // the only thing that is lost: that a consumer was never given anything
+    before.retain(|(_, key), _| !key.starts_with(b"key:21"));
+    for (packs, has_checksum) in [(true, true), (false, false)] {
+        let file = file_of(&shard, Options { packs, has_checksum });
+        let (others, again, is_checked) = read_all(&file).expect("a good file");
+        let mut after = contents(&again);
+        assert_eq!(after.keys().filter(|(_, key)| key.starts_with(b"key:21")).count(), 6);
+        after.retain(|(_, key), _| !key.starts_with(b"key:21"));
+        assert_eq!(after, before);
+        assert_eq!(is_checked, has_checksum);
+        assert!(matches!(&others[0], Item::Aux { name, .. } if name == b"redis-ver"));
+        assert!(matches!(&others[1], Item::Function(code) if code.starts_with(b"#!lua name=lib\n")));
+        assert_eq!(others.len(), 5, "three databases");
+    }
+}
+
+#[test]
+fn packing_makes_files_smaller() {
+    let shard = testing::sample(3, &[100, 1000]);
+    let sizes = [true, false].map(|packs| file_of(&shard, Options { packs, has_checksum: true }).len());
+    assert!(sizes[0] * 3 < sizes[1] * 2, "{sizes:?}");
+}
+
+#[test]
+fn every_cut_and_every_flipped_bit_is_noticed() {
+    let shard = testing::sample(5, &[1, 3]);
+    let file = file_of(&shard, Options::default());
+    for len in 0..file.len() {
+        let Err(error) = read_all(&file[..len]) else { panic!("cut to {len} bytes") };
+        assert!(matches!(error, Error::CutOff { len: said, .. } if said == len as u64), "{len}: {error}");
+    }
+    for at in 0..file.len() {
+        for bit in 0..8 {
+            let mut changed = file.clone();
+            changed[at] ^= 1 << bit;
+            let mut reader = match Reader::new(&changed[..]) {
+                Ok(reader) => reader,
+                Err(_) => continue,
+            };
+            let end = loop {
+                match reader.next() {
+                    Ok(Item::End) => break Ok(()),
+                    Ok(_) => {}
+                    Err(error) => break Err(error),
+                }
+            };
+            // A flip in the version or in the checksum's zero... changes no data; all others are noticed.
+            assert!(end.is_err() || at < 9, "bit {bit} of byte {at}");
+        }
+    }
+}
+
+#[test]
+fn values_in_parts_are_put_together() {
+    let (mut rng, mut written) = (Rng::new(9), Vec::new());
+    let mut whole = testing::shard();
+    for kind in [1, 2, 4, 5, 24, 32] {
+        let value = testing::value(kind, 1000, &mut rng);
+        let mut entry = Entry::none();
+        (entry.kind, entry.value) = (kind, &value);
+        entry.key = format!("key:{kind}").into_bytes().into();
+        testing::load(&mut whole, 1, &entry);
+        write_in_parts(kind, &value, &entry.key, &mut written);
+    }
+    let mut loaded = testing::shard();
+    load_all(&mut loaded, 1, &written);
+    assert_eq!(contents(&loaded), contents(&whole));
+    let mut writer = Writer::new(Vec::new(), Options::default());
+    writer.entries(1, &written).expect("good parts");
+    let (_, again, _) = read_all(&writer.finish().expect("all parts")).expect("a good file");
+    assert_eq!(contents(&again), contents(&whole));
+}
+
+/// Writes a value of 1000 members in pieces of 128.
+fn write_in_parts(kind: u8, value: &[u8], key: &[u8], out: &mut Vec<u8>) {
+    let mut cursor = crate::cursor::Cursor::new(value);
+    let head: Vec<u8> = if kind == 24 { cursor.take(8).expect("a time").to_vec() } else { Vec::new() };
+    let total = cursor.number().expect("a number");
+    let mut start = 0;
+    while start < total {
+        let count = (total - start).min(128);
+        out.push(0xd2);
+        values::write_length(out, if kind == 1 { start } else { 0 });
+        values::write_length(out, total);
+        out.push(kind);
+        values::write_text(out, key);
+        out.extend_from_slice(&head);
+        values::write_length(out, count);
+        let from = cursor.at();
+        for _ in 0..count {
+            if kind == 24 {
+                cursor.number().expect("a deadline");
+            }
+            cursor.pass_text().expect("a member");
+            match kind {
+                4 | 24 => drop(cursor.pass_text().expect("a value")),
+                5 => drop(cursor.take(8).expect("a score")),
+                32 => drop(cursor.number().expect("a deadline")),
+                _ => {}
+            }
+        }
+        out.extend_from_slice(cursor.since(from));
+        start += count;
+    }
+}
+
+#[test]
+fn parts_that_do_not_fit_are_refused() {
+    let part = |start, total, count: u64| {
+        let mut out = Vec::new();
+        out.push(0xd2);
+        values::write_length(&mut out, start);
+        values::write_length(&mut out, total);
+        out.push(1);
+        values::write_text(&mut out, b"list");
+        values::write_length(&mut out, count);
+        (0..count).for_each(|n| values::write_text(&mut out, n.to_string().as_bytes()));
+        out
+    };
+    let written = |parts: &[Vec<u8>]| {
+        let mut writer = Writer::new(Vec::new(), Options::default());
+        parts.iter().try_for_each(|part| writer.entries(0, part).map(drop))?;
+        writer.finish()
+    };
+    assert!(written(&[part(0, 4, 2), part(2, 4, 2)]).is_ok());
+    assert!(written(&[part(0, 4, 2)]).is_err(), "one is missing");
+    assert!(written(&[part(2, 4, 2), part(0, 4, 2)]).is_err(), "out of order");
+    assert!(written(&[part(0, 4, 2), part(2, 4, 3)]).is_err(), "too many");
+    let mut shard = testing::shard();
+    let second = part(2, 4, 2);
+    let entry = Entries::new(&second).next().expect("an entry").expect("a good one");
+    assert_eq!(entry.part, Some(Part { start: 2, total: 4 }));
+    assert!(entry.load(&mut shard, 0, 1, 0).is_err());
+}

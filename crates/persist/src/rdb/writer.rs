@@ -1,0 +1,171 @@
+//! Writes an RDB file of version 10, which Redis 7.0 and everything since reads.
+
+use std::io::{self, Write};
+
+use darter_base::crc::Crc64;
+use darter_store::rdb as values;
+
+use super::gather::Gatherer;
+use super::rewrite::Rewriter;
+use super::{AUX, END, FUNCTION, SELECT, SIZES, VERSION_WRITTEN};
+use crate::cursor::Stop;
+use crate::entry::{Entries, Entry};
+use crate::error::Error;
+
+/// How a file is written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Options {
+    /// Long texts are packed (`rdbcompression`).
+    pub packs: bool,
+    /// The file ends with a checksum (`rdbchecksum`).
+    pub has_checksum: bool,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { packs: true, has_checksum: true }
+    }
+}
+
+/// Writes a file from front to end: facts and functions first, then keys.
+///
+/// Memory: 64 KiB, and values that come in parts until they are whole.
+#[derive(Debug)]
+pub struct Writer<W: Write> {
+    out: W,
+    // not yet written
+    buffer: Vec<u8>,
+    bytes: u64,
+    crc: Option<Crc64>,
+    rewriter: Rewriter,
+    gatherer: Gatherer,
+    db: Option<u32>,
+}
+
+const BUFFER_BYTES: usize = 64 << 10;
+
+impl<W: Write> Writer<W> {
+    /// Starts a file.
+    pub fn new(out: W, options: Options) -> Writer<W> {
+        Writer {
+            out,
+            buffer: format!("REDIS{VERSION_WRITTEN:04}").into_bytes(),
+            bytes: 0,
+            crc: options.has_checksum.then(Crc64::new),
+            rewriter: Rewriter::new(options.packs),
+            gatherer: Gatherer::default(),
+            db: None,
+        }
+    }
+
+    /// Bytes of the file so far.
+    pub fn bytes(&self) -> u64 {
+        self.bytes + self.buffer.len() as u64
+    }
+
+    /// Writes a fact about the writer.
+    pub fn aux(&mut self, name: &[u8], value: &[u8]) -> Result<(), Error> {
+        self.buffer.push(AUX);
+        values::write_text(&mut self.buffer, name);
+        values::write_text(&mut self.buffer, value);
+        self.flush_if_full()
+    }
+
+    /// Writes a library of functions: its code.
+    pub fn function(&mut self, code: &[u8]) -> Result<(), Error> {
+        self.buffer.push(FUNCTION);
+        values::write_text(&mut self.buffer, code);
+        self.flush_if_full()
+    }
+
+    /// Says how many keys database `db` will have, so that a reader makes room at once.
+    pub fn sizes(&mut self, db: u32, keys: u64, expiring: u64) -> Result<(), Error> {
+        self.select(db);
+        self.buffer.push(SIZES);
+        values::write_length(&mut self.buffer, keys);
+        values::write_length(&mut self.buffer, expiring);
+        self.flush_if_full()
+    }
+
+    /// Writes entries of database `db`; returns how many.
+    ///
+    /// Errors: the disk failed, or the entries are none.
+    pub fn entries(&mut self, db: u32, bytes: &[u8]) -> Result<u64, Error> {
+        let mut count = 0;
+        for entry in Entries::new(bytes) {
+            let entry = entry.map_err(|fault| Error::of_fault(0, fault))?;
+            self.entry(db, &entry)?;
+            count += 1;
+        }
+        Ok(count)
+    }
+
+    /// Writes one entry of database `db`; a part of a value with the last of its parts.
+    ///
+    /// Errors: the disk failed, or the value is damaged.
+    pub fn entry(&mut self, db: u32, entry: &Entry<'_>) -> Result<(), Error> {
+        let whole;
+        let mut entry = entry.clone();
+        if let Some(part) = entry.part.take() {
+            match self.gatherer.add(db, &entry, part).map_err(of_stop)? {
+                None => return Ok(()),
+                Some(gathered) => whole = gathered,
+            }
+            entry.kind = whole.kind;
+            entry.value = &whole.value;
+            if !whole.deadlines.is_empty() {
+                entry.member_deadlines = Some(&whole.deadlines);
+            }
+        }
+        self.select(db);
+        self.rewriter.append(&entry, &mut self.buffer).map_err(of_stop)?;
+        self.flush_if_full()
+    }
+
+    /// Ends the file and returns what it was written to, flushed.
+    ///
+    /// Errors: the disk failed, or parts of a value are missing.
+    pub fn finish(mut self) -> Result<W, Error> {
+        if let Some((db, key)) = self.gatherer.incomplete().next() {
+            let key = super::reader::shown(key);
+            return Err(Error::corrupt(
+                self.bytes(),
+                format!("parts of key {key}, database {db}, are missing"),
+            ));
+        }
+        self.buffer.push(END);
+        self.flush()?;
+        let crc = self.crc.as_ref().map_or(0, Crc64::value);
+        self.out.write_all(&crc.to_le_bytes())?;
+        self.out.flush()?;
+        Ok(self.out)
+    }
+
+    fn select(&mut self, db: u32) {
+        if self.db != Some(db) {
+            self.db = Some(db);
+            self.buffer.push(SELECT);
+            values::write_length(&mut self.buffer, u64::from(db));
+        }
+    }
+
+    fn flush_if_full(&mut self) -> Result<(), Error> {
+        if self.buffer.len() >= BUFFER_BYTES { self.flush().map_err(Error::Io) } else { Ok(()) }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        if let Some(crc) = &mut self.crc {
+            crc.update(&self.buffer);
+        }
+        self.out.write_all(&self.buffer)?;
+        self.bytes += self.buffer.len() as u64;
+        self.buffer.clear();
+        // one long value does not keep its room
+        self.buffer.shrink_to(4 * BUFFER_BYTES);
+        Ok(())
+    }
+}
+
+fn of_stop(stop: Stop) -> Error {
+    Error::of_stop(0, stop, "an entry to write that is cut off")
+}
