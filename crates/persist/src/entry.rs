@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! [0xfc deadline]  Unix ms, 8 bytes           as in RDB files
-//! [0xd0 extras]    memcached flags 4, CAS 8   ours, from here to the type byte
+//! [0xd0 extras]    memcached's part         ours, from here to the type byte: a byte that says which of last
+//!                                           access 4, flags 4, CAS 8 bytes follow, and five marks above
 //! [0xd1]           never evicted
 //! [0xd2 start, total]  a part: members before it (lists), members of the whole value
 //! [0xd3 list]      deadlines of members, from an RDB file: count, then member and deadline each
@@ -16,8 +17,8 @@ use std::borrow::Cow;
 use darter_pack::entry::Item;
 use darter_pack::table::{Expiry as MemberExpiry, Table};
 use darter_pack::tree::{List, Zset};
+use darter_store::extras::{Extras, Marks};
 use darter_store::rdb::{self, Pieces, Source};
-use darter_store::record::Extras;
 use darter_store::{Expiry, Key, Keyed, Object, Record, SetValue, Shard};
 
 use crate::cursor::{Cursor, Fault, Stop};
@@ -30,6 +31,10 @@ pub(crate) const DEADLINE_SECS: u8 = 0xfd;
 pub(crate) const IDLE_SECS: u8 = 0xf8;
 pub(crate) const FREQUENCY: u8 = 0xf9;
 const EXTRAS: u8 = 0xd0;
+const HAS_ACCESS: u8 = 1;
+const HAS_FLAGS: u8 = 2;
+const HAS_CAS: u8 = 4;
+const MARKS_SHIFT: u32 = 3;
 const STICKY: u8 = 0xd1;
 const PART: u8 = 0xd2;
 /// Deadlines of members follow.
@@ -141,9 +146,19 @@ pub fn write_head(record: Record<'_>, kind: u8, part: Option<Part>, out: &mut Ve
 
 fn write_marks(extras: Option<Extras>, is_sticky: bool, out: &mut Vec<u8>) {
     if let Some(extras) = extras {
-        out.push(EXTRAS);
-        out.extend_from_slice(&extras.flags.to_le_bytes());
-        out.extend_from_slice(&extras.cas.to_le_bytes());
+        let fields = u8::from(extras.access_s.is_some()) * HAS_ACCESS
+            + u8::from(extras.flags != 0) * HAS_FLAGS
+            + u8::from(extras.cas.is_some()) * HAS_CAS;
+        out.extend_from_slice(&[EXTRAS, fields | extras.marks.0 << MARKS_SHIFT]);
+        if let Some(access) = extras.access_s {
+            out.extend_from_slice(&access.to_le_bytes());
+        }
+        if extras.flags != 0 {
+            out.extend_from_slice(&extras.flags.to_le_bytes());
+        }
+        if let Some(cas) = extras.cas {
+            out.extend_from_slice(&cas.to_le_bytes());
+        }
     }
     if is_sticky {
         out.push(STICKY);
@@ -195,10 +210,18 @@ impl<'a> Entry<'a> {
     pub(crate) fn read_mark(&mut self, byte: u8, cursor: &mut Cursor<'a>) -> Result<bool, Stop> {
         match byte {
             EXTRAS => {
-                self.extras = Some(Extras {
-                    flags: u32::from_le_bytes(cursor.array()?),
-                    cas: u64::from_le_bytes(cursor.array()?),
-                });
+                let fields = cursor.byte()?;
+                let mut extras = Extras { marks: Marks(fields >> MARKS_SHIFT), ..Extras::default() };
+                if fields & HAS_ACCESS != 0 {
+                    extras.access_s = Some(u32::from_le_bytes(cursor.array()?));
+                }
+                if fields & HAS_FLAGS != 0 {
+                    extras.flags = u32::from_le_bytes(cursor.array()?);
+                }
+                if fields & HAS_CAS != 0 {
+                    extras.cas = Some(u64::from_le_bytes(cursor.array()?));
+                }
+                self.extras = Some(extras);
             }
             STICKY => self.is_sticky = true,
             PART => self.part = Some(Part { start: cursor.number()?, total: cursor.number()? }),

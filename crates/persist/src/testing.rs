@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use darter_base::hash::KeyHasher;
 use darter_base::rng::Rng;
 use darter_store::Shard;
+use darter_store::extras::{Extras, Marks};
 use darter_store::rdb as values;
-use darter_store::record::Extras;
 
 use crate::cursor::Cursor;
 use crate::entry::{self, Entries, Entry, Loaded};
@@ -76,7 +76,7 @@ fn described(entry: &Entry<'_>) -> String {
     };
     let mut members: Vec<&[Vec<u8>]> = tokens.get(skip..).unwrap_or_default().chunks(width).collect();
     members.sort();
-    let head = (entry.kind, entry.deadline_ms, entry.extras.map(|extras| (extras.flags, extras.cas)));
+    let head = (entry.kind, entry.deadline_ms, entry.extras);
     format!("{head:?} {} {skip}: {members:?}", entry.is_sticky)
 }
 
@@ -170,7 +170,12 @@ pub fn sample(seed: u64, sizes: &[u64]) -> Shard {
             entry.deadline_ms = (rng.below(3) == 0).then(|| NOW + 1 + rng.below(1 << 40));
             entry.is_sticky = rng.below(4) == 0;
             if kind == 0 && rng.below(2) == 0 {
-                entry.extras = Some(Extras { flags: rng.next_u64() as u32, cas: rng.next_u64() });
+                entry.extras = Some(Extras {
+                    flags: rng.below(3) as u32,
+                    cas: (rng.below(2) == 0).then(|| rng.next_u64()),
+                    access_s: (rng.below(2) == 0).then(|| rng.next_u64() as u32),
+                    marks: Marks(rng.below(8) as u8),
+                });
             }
             assert_eq!(load(&mut shard, n % 3, &entry), Loaded::Key);
         }
