@@ -8,10 +8,15 @@
 pub mod cursor;
 pub mod entry;
 pub mod error;
+pub mod item;
 pub mod layout;
+pub mod native;
 pub mod rdb;
+pub mod read_at;
 #[cfg(test)]
 mod testing;
 
 pub use entry::Chunk;
 pub use error::Error;
+pub use item::Item;
+pub use read_at::ReadAt;

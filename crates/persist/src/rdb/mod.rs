@@ -21,7 +21,7 @@ mod scan;
 mod tests;
 mod writer;
 
-pub use reader::{Item, Reader};
+pub use reader::Reader;
 pub use writer::{Options, Writer};
 
 /// The version that is written.

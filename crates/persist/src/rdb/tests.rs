@@ -2,9 +2,10 @@ use darter_base::rng::Rng;
 use darter_store::Shard;
 use darter_store::rdb as values;
 
-use super::{Item, Options, Reader, Writer};
+use super::{Options, Reader, Writer};
 use crate::entry::{Entries, Entry, Part};
 use crate::error::Error;
+use crate::item::Item;
 use crate::testing::{self, contents, entries_of, load_all};
 
 /// The databases of a shard as a file.

@@ -1,0 +1,238 @@
+//! Writes a snapshot file front to back.
+
+use std::io::Write;
+
+use darter_base::crc::crc32c;
+use darter_store::rdb as values;
+
+use super::block::{self, Kind, Label, Place};
+use super::{AUX, BLOCK_BYTES, FUNCTION, HEADER_LEN, MAGIC, MAGIC_END, SIZES, VERSION};
+use crate::cursor::Stop;
+use crate::entry::Entries;
+use crate::error::Error;
+
+/// What a file came to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Totals {
+    /// Bytes of the file.
+    pub bytes: u64,
+    /// Bytes of its content before compression.
+    pub raw_bytes: u64,
+    /// Entries: keys, and parts of keys.
+    pub entries: u64,
+}
+
+/// Writes a file: facts and functions first, then entries.
+///
+/// Memory: 1 MiB of content and as much compressed, or the longest entry.
+#[derive(Debug)]
+pub struct Writer<W: Write> {
+    out: W,
+    id: u64,
+    compresses: bool,
+    raw: Vec<u8>,
+    packed: Vec<u8>,
+    // of what is in `raw`
+    kind: Kind,
+    is_ordered: bool,
+    shard: u32,
+    entries: u32,
+    places: Vec<Place>,
+    offset: u64,
+    totals: Totals,
+}
+
+impl<W: Write> Writer<W> {
+    /// Starts a file at `now_ms`, Unix milliseconds; `id` is a random number.
+    ///
+    /// Errors: the disk failed.
+    pub fn new(mut out: W, id: u64, now_ms: u64, compresses: bool) -> Result<Writer<W>, Error> {
+        let mut header = Vec::with_capacity(HEADER_LEN);
+        header.extend_from_slice(MAGIC);
+        header.extend_from_slice(&VERSION.to_le_bytes());
+        header.extend_from_slice(&[0; 2]);
+        header.extend_from_slice(&id.to_le_bytes());
+        header.extend_from_slice(&now_ms.to_le_bytes());
+        let crc = crc32c(&header);
+        header.extend_from_slice(&crc.to_le_bytes());
+        out.write_all(&header)?;
+        Ok(Writer {
+            out,
+            id,
+            compresses,
+            raw: Vec::new(),
+            packed: Vec::new(),
+            kind: Kind::Facts,
+            is_ordered: false,
+            shard: 0,
+            entries: 0,
+            places: Vec::new(),
+            offset: HEADER_LEN as u64,
+            totals: Totals::default(),
+        })
+    }
+
+    /// Bytes of the file so far, without what waits to become a block.
+    pub fn bytes(&self) -> u64 {
+        self.offset
+    }
+
+    /// Writes a fact about the writer.
+    pub fn aux(&mut self, name: &[u8], value: &[u8]) -> Result<(), Error> {
+        self.fact(AUX, &[name, value])
+    }
+
+    /// Writes a library of functions: its code.
+    pub fn function(&mut self, code: &[u8]) -> Result<(), Error> {
+        self.fact(FUNCTION, &[code])
+    }
+
+    fn fact(&mut self, opcode: u8, texts: &[&[u8]]) -> Result<(), Error> {
+        self.turn_to(Kind::Facts, false, 0, texts.iter().map(|text| text.len()).sum())?;
+        self.raw.push(opcode);
+        texts.iter().for_each(|text| values::write_text(&mut self.raw, text));
+        Ok(())
+    }
+
+    /// Says how many keys database `db` will have.
+    pub fn sizes(&mut self, db: u32, keys: u64, expiring: u64) -> Result<(), Error> {
+        self.turn_to(Kind::Facts, false, 0, 0)?;
+        self.raw.push(SIZES);
+        [u64::from(db), keys, expiring].into_iter().for_each(|n| values::write_length(&mut self.raw, n));
+        Ok(())
+    }
+
+    /// Writes the `entries` entries in `bytes`, of database `db` and from shard `shard`.
+    ///
+    /// Errors: the disk failed, or `bytes` is longer than a block and holds no entries.
+    pub fn entries(&mut self, db: u32, shard: u32, entries: u32, bytes: &[u8]) -> Result<(), Error> {
+        self.chunk(db, shard, entries, bytes, false)
+    }
+
+    /// The same for parts that must be read in the order in which they are written: those of lists.
+    pub fn entries_in_order(&mut self, db: u32, shard: u32, entries: u32, bytes: &[u8]) -> Result<(), Error> {
+        self.chunk(db, shard, entries, bytes, true)
+    }
+
+    fn chunk(
+        &mut self,
+        db: u32,
+        shard: u32,
+        entries: u32,
+        bytes: &[u8],
+        is_ordered: bool,
+    ) -> Result<(), Error> {
+        if bytes.len() <= BLOCK_BYTES {
+            return self.segment(db, shard, entries, bytes, is_ordered);
+        }
+        // cut at the ends of entries
+        let (mut start, mut count) = (0, 0);
+        let mut rest = Entries::new(bytes);
+        loop {
+            let before = rest.at();
+            let Some(entry) = rest.next() else { break };
+            entry.map_err(|fault| Error::of_stop(0, Stop::Bad(fault), ""))?;
+            if rest.at() - start > BLOCK_BYTES && count > 0 {
+                self.segment(db, shard, count, bytes.get(start..before).unwrap_or_default(), is_ordered)?;
+                (start, count) = (before, 0);
+            }
+            count += 1;
+        }
+        self.segment(db, shard, count, bytes.get(start..).unwrap_or_default(), is_ordered)
+    }
+
+    fn segment(
+        &mut self,
+        db: u32,
+        shard: u32,
+        entries: u32,
+        bytes: &[u8],
+        is_ordered: bool,
+    ) -> Result<(), Error> {
+        if entries == 0 {
+            return Ok(());
+        }
+        self.turn_to(Kind::Entries, is_ordered, shard, bytes.len())?;
+        for number in [u64::from(db), u64::from(entries), bytes.len() as u64] {
+            values::write_length(&mut self.raw, number);
+        }
+        self.raw.extend_from_slice(bytes);
+        self.entries += entries;
+        self.totals.entries += u64::from(entries);
+        Ok(())
+    }
+
+    /// Makes the current block one of `kind` with room for `len` bytes.
+    fn turn_to(&mut self, kind: Kind, is_ordered: bool, shard: u32, len: usize) -> Result<(), Error> {
+        const HEADS: usize = 32;
+        let is_same = (self.kind, self.is_ordered) == (kind, is_ordered);
+        if !is_same || self.raw.len() + len + HEADS > BLOCK_BYTES {
+            self.flush()?;
+        }
+        if self.raw.is_empty() {
+            (self.kind, self.is_ordered, self.shard) = (kind, is_ordered, shard);
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), Error> {
+        if self.raw.is_empty() {
+            return Ok(());
+        }
+        if u32::try_from(self.raw.len()).is_err() {
+            return Err(Error::corrupt(self.offset, "an entry of 4 GiB or more"));
+        }
+        let label = Label {
+            kind: self.kind,
+            is_ordered: self.is_ordered,
+            shard: self.shard,
+            entries: self.entries,
+            number: self.places.len() as u32,
+        };
+        block::pack(self.id, label, &self.raw, self.compresses, &mut self.packed);
+        self.out.write_all(&self.packed)?;
+        let len = self.packed.len() as u64;
+        self.places.push(Place {
+            kind: self.kind,
+            number: label.number,
+            offset: self.offset,
+            len,
+            entries: self.entries,
+            shard: self.shard,
+            is_ordered: self.is_ordered,
+        });
+        self.offset += len;
+        self.totals.raw_bytes += self.raw.len() as u64;
+        self.entries = 0;
+        self.raw.clear();
+        // one long value does not keep its room
+        self.raw.shrink_to(2 * BLOCK_BYTES);
+        self.packed.shrink_to(2 * BLOCK_BYTES);
+        Ok(())
+    }
+
+    /// Ends the file: the index and the trailer. Returns what it was written to, flushed.
+    ///
+    /// Errors: the disk failed.
+    pub fn finish(mut self) -> Result<(W, Totals), Error> {
+        self.flush()?;
+        let index_at = self.offset;
+        values::write_length(&mut self.raw, self.places.len() as u64);
+        for place in &self.places {
+            let flags = u64::from(place.is_ordered);
+            let fields =
+                [place.kind as u64, flags, u64::from(place.shard), u64::from(place.entries), place.len];
+            fields.into_iter().for_each(|field| values::write_length(&mut self.raw, field));
+        }
+        (self.kind, self.is_ordered, self.shard) = (Kind::Index, false, 0);
+        self.flush()?;
+        let mut trailer = index_at.to_le_bytes().to_vec();
+        trailer.extend_from_slice(&super::trailer_crc(self.id, index_at).to_le_bytes());
+        trailer.extend_from_slice(&[0; 4]);
+        trailer.extend_from_slice(MAGIC_END);
+        self.out.write_all(&trailer)?;
+        self.out.flush()?;
+        self.totals.bytes = self.offset + trailer.len() as u64;
+        Ok((self.out, self.totals))
+    }
+}
