@@ -8,11 +8,13 @@
 pub mod cursor;
 pub mod entry;
 pub mod error;
+pub mod file;
 pub mod item;
 pub mod layout;
 pub mod native;
 pub mod rdb;
 pub mod read_at;
+pub mod storage;
 #[cfg(test)]
 mod testing;
 

@@ -29,7 +29,8 @@ pub const VERSION: u16 = 1;
 /// Bytes of a block before compression, unless it holds a single entry that is longer.
 pub const BLOCK_BYTES: usize = 1 << 20;
 
-const MAGIC: &[u8; 8] = b"DARTERDB";
+/// What a file begins with.
+pub const MAGIC: &[u8; 8] = b"DARTERDB";
 const MAGIC_END: &[u8; 8] = b"DARTEREN";
 const HEADER_LEN: usize = 32;
 const TRAILER_LEN: usize = 24;

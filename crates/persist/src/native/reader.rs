@@ -7,6 +7,7 @@ use darter_base::crc::crc32c;
 use super::block::{HEAD_LEN, Head, Kind, Place};
 use super::{AUX, FUNCTION, HEADER_LEN, MAGIC, MAGIC_END, SIZES, TRAILER_LEN, VERSION};
 use crate::cursor::{Cursor, Stop};
+use crate::entry::Chunk;
 use crate::error::Error;
 use crate::item::Item;
 use crate::read_at::ReadAt;
@@ -38,6 +39,13 @@ pub struct Segment<'a> {
     pub entries: u64,
     /// The entries.
     pub bytes: &'a [u8],
+}
+
+impl Segment<'_> {
+    /// A copy that lives on without its block, which is at `place`.
+    pub fn to_chunk(&self, place: &Place) -> Chunk {
+        Chunk { db: self.db, entries: self.entries, bytes: self.bytes.to_vec(), offset: place.offset }
+    }
 }
 
 impl<R: ReadAt> File<R> {

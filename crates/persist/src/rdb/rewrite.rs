@@ -25,7 +25,7 @@ const STREAM_OF_7_2: u8 = 21;
 pub struct Rewriter {
     packer: Option<Packer>,
     // where values are built that cannot be copied
-    arena: Option<Arena>,
+    arena: Option<Box<Arena>>,
     built: Vec<u8>,
     deadlines: Vec<u8>,
 }
@@ -144,7 +144,7 @@ impl Rewriter {
     fn build(&mut self, entry: &Entry<'_>) -> Result<u8, Stop> {
         let fault = |what| Cursor::new(&[]).bad(what);
         if self.arena.is_none() {
-            self.arena = Some(Arena::new().map_err(|_| fault("no room to build a value in"))?);
+            self.arena = Some(Box::new(Arena::new().map_err(|_| fault("no room to build a value in"))?));
         }
         let arena = self.arena.as_mut().ok_or_else(|| fault("no room to build a value in"))?;
         let mut source = Source::new(entry.value);

@@ -22,7 +22,9 @@ fn file_of(shard: &Shard, options: Options) -> Vec<u8> {
             assert_eq!(writer.entries(db as u32, &entries_of(shard, db)).expect("entries"), keys);
         }
     }
-    writer.finish().expect("memory")
+    let (bytes, len) = writer.finish().expect("memory");
+    assert_eq!(bytes.len() as u64, len);
+    bytes
 }
 
 /// What a file holds besides keys, and a shard with its keys.
@@ -113,7 +115,7 @@ fn values_in_parts_are_put_together() {
     assert_eq!(contents(&loaded), contents(&whole));
     let mut writer = Writer::new(Vec::new(), Options::default());
     writer.entries(1, &written).expect("good parts");
-    let (_, again, _) = read_all(&writer.finish().expect("all parts")).expect("a good file");
+    let (_, again, _) = read_all(&writer.finish().expect("all parts").0).expect("a good file");
     assert_eq!(contents(&again), contents(&whole));
 }
 

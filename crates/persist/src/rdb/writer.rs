@@ -122,10 +122,10 @@ impl<W: Write> Writer<W> {
         self.flush_if_full()
     }
 
-    /// Ends the file and returns what it was written to, flushed.
+    /// Ends the file; returns what it was written to, flushed, and the length of the file in bytes.
     ///
     /// Errors: the disk failed, or parts of a value are missing.
-    pub fn finish(mut self) -> Result<W, Error> {
+    pub fn finish(mut self) -> Result<(W, u64), Error> {
         if let Some((db, key)) = self.gatherer.incomplete().next() {
             let key = super::reader::shown(key);
             return Err(Error::corrupt(
@@ -138,7 +138,7 @@ impl<W: Write> Writer<W> {
         let crc = self.crc.as_ref().map_or(0, Crc64::value);
         self.out.write_all(&crc.to_le_bytes())?;
         self.out.flush()?;
-        Ok(self.out)
+        Ok((self.out, self.bytes + size_of_val(&crc) as u64))
     }
 
     fn select(&mut self, db: u32) {

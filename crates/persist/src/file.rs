@@ -1,0 +1,174 @@
+//! A snapshot in whichever of the two formats: to write one, and to read one whose format its first bytes tell.
+
+use std::io::Write;
+
+use crate::error::Error;
+use crate::item::Item;
+use crate::native;
+use crate::rdb;
+use crate::read_at::{Front, ReadAt};
+use crate::storage::name::Format;
+
+/// How a snapshot is written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Options {
+    /// The format.
+    pub format: Format,
+    /// Whether it is compressed.
+    pub packs: bool,
+    /// Whether an RDB file ends with a checksum; our own format always has checksums.
+    pub has_checksum: bool,
+    /// When it is made, Unix milliseconds.
+    pub now_ms: u64,
+    /// A random number, which tells its blocks from those of other files.
+    pub id: u64,
+}
+
+/// Writes a snapshot: facts and functions first, then entries.
+#[derive(Debug)]
+pub enum Writer<W: Write> {
+    /// As an RDB file.
+    Rdb(rdb::Writer<W>),
+    /// In our own format.
+    Native(native::Writer<W>),
+}
+
+impl<W: Write> Writer<W> {
+    /// Starts a file, and says who wrote it and when.
+    ///
+    /// Errors: the disk failed.
+    pub fn new(out: W, options: Options) -> Result<Writer<W>, Error> {
+        let mut writer = match options.format {
+            Format::Rdb => Writer::Rdb(rdb::Writer::new(
+                out,
+                rdb::Options { packs: options.packs, has_checksum: options.has_checksum },
+            )),
+            Format::Native => {
+                Writer::Native(native::Writer::new(out, options.id, options.now_ms, options.packs)?)
+            }
+        };
+        let facts: [(&str, String); 4] = [
+            ("redis-ver", REDIS_VERSION.to_owned()),
+            ("redis-bits", usize::BITS.to_string()),
+            ("ctime", (options.now_ms / 1000).to_string()),
+            ("darter-ver", env!("CARGO_PKG_VERSION").to_owned()),
+        ];
+        for (name, value) in facts {
+            writer.aux(name.as_bytes(), value.as_bytes())?;
+        }
+        Ok(writer)
+    }
+
+    /// Bytes of the file so far.
+    pub fn bytes(&self) -> u64 {
+        match self {
+            Writer::Rdb(writer) => writer.bytes(),
+            Writer::Native(writer) => writer.bytes(),
+        }
+    }
+
+    /// Writes a fact about the writer.
+    pub fn aux(&mut self, name: &[u8], value: &[u8]) -> Result<(), Error> {
+        match self {
+            Writer::Rdb(writer) => writer.aux(name, value),
+            Writer::Native(writer) => writer.aux(name, value),
+        }
+    }
+
+    /// Writes a library of functions: its code.
+    pub fn function(&mut self, code: &[u8]) -> Result<(), Error> {
+        match self {
+            Writer::Rdb(writer) => writer.function(code),
+            Writer::Native(writer) => writer.function(code),
+        }
+    }
+
+    /// Says how many keys database `db` will have; before any entry.
+    pub fn sizes(&mut self, db: u32, keys: u64, expiring: u64) -> Result<(), Error> {
+        match self {
+            Writer::Rdb(writer) => writer.sizes(db, keys, expiring),
+            Writer::Native(writer) => writer.sizes(db, keys, expiring),
+        }
+    }
+
+    /// Writes the `entries` entries in `bytes`, of database `db` and from shard `shard`. Parts of lists go to
+    /// [`Writer::entries_in_order`].
+    ///
+    /// Errors: the disk failed, or the bytes are no entries.
+    pub fn entries(&mut self, db: u32, shard: u32, entries: u32, bytes: &[u8]) -> Result<(), Error> {
+        match self {
+            Writer::Rdb(writer) => writer.entries(db, bytes).map(drop),
+            Writer::Native(writer) => writer.entries(db, shard, entries, bytes),
+        }
+    }
+
+    /// The same for parts that must be read in the order in which they are written: those of lists.
+    pub fn entries_in_order(&mut self, db: u32, shard: u32, entries: u32, bytes: &[u8]) -> Result<(), Error> {
+        match self {
+            Writer::Rdb(writer) => writer.entries(db, bytes).map(drop),
+            Writer::Native(writer) => writer.entries_in_order(db, shard, entries, bytes),
+        }
+    }
+
+    /// Ends the file; returns what it was written to and the length of the file in bytes.
+    ///
+    /// Errors: the disk failed, or parts of a value are missing.
+    pub fn finish(self) -> Result<(W, u64), Error> {
+        match self {
+            Writer::Rdb(writer) => writer.finish(),
+            Writer::Native(writer) => writer.finish().map(|(out, totals)| (out, totals.bytes)),
+        }
+    }
+}
+
+/// The version of Redis that files claim to be from: one that everybody reads.
+const REDIS_VERSION: &str = "7.0.15";
+
+/// A snapshot to read.
+#[derive(Debug)]
+pub enum Reader<R: ReadAt> {
+    /// An RDB file, from front to back.
+    Rdb(Box<rdb::Reader<Front<R>>>),
+    /// Blocks in any order.
+    Native(native::File<R>),
+}
+
+impl<R: ReadAt> Reader<R> {
+    /// Opens a snapshot.
+    ///
+    /// Errors: no snapshot, or one that is damaged at its ends.
+    pub fn open(source: R) -> Result<Reader<R>, Error> {
+        let mut first = [0; native::MAGIC.len()];
+        let len = usize::try_from(source.len()?).unwrap_or(usize::MAX).min(first.len());
+        source.read_at(0, first.get_mut(..len).unwrap_or_default())?;
+        if &first == native::MAGIC {
+            return native::File::open(source).map(Reader::Native);
+        }
+        let front = Front::new(source)?;
+        rdb::Reader::new(front).map(|reader| Reader::Rdb(Box::new(reader)))
+    }
+
+    /// Shows all items to `visit`, one after another; entries as chunks.
+    ///
+    /// Errors: those of the file, and what `visit` returns.
+    pub fn each(&mut self, mut visit: impl FnMut(Item) -> Result<(), Error>) -> Result<(), Error> {
+        match self {
+            Reader::Rdb(reader) => loop {
+                match reader.next()? {
+                    Item::End => return Ok(()),
+                    item => visit(item)?,
+                }
+            },
+            Reader::Native(file) => {
+                file.facts()?.into_iter().try_for_each(&mut visit)?;
+                for place in file.places() {
+                    let block = file.read(place)?;
+                    for segment in block.segments()? {
+                        visit(Item::Entries(segment.to_chunk(place)))?;
+                    }
+                }
+                Ok(())
+            }
+        }
+    }
+}
