@@ -53,6 +53,7 @@ impl Keyed<'_> {
         if !is_same {
             return false;
         }
+        self.write_first();
         let block = self.shard.arena.tail_mut(handle);
         if let Some(ms) = meta.deadline_ms {
             if !record::overwrite_deadline(block, ms) {
@@ -71,6 +72,7 @@ impl Keyed<'_> {
     pub fn set_extras(&mut self, extras: Extras) -> Result<(), Full> {
         let (Some(slot), Some(record)) = (self.slot, self.record()) else { return Ok(()) };
         if record.extras_len() == extras.encoded_len() {
+            self.write_first();
             let handle = self.shard.dbs[self.db].index.handle(slot);
             extras.encode(record::extras_mut(self.shard.arena.tail_mut(handle)));
             return Ok(());

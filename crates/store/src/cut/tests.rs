@@ -13,7 +13,8 @@ use darter_pack::tree::{List, Zset};
 use super::*;
 use crate::change::Event;
 use crate::expiry::Sweep;
-use crate::record::{Expiry, Extras};
+use crate::extras::Extras;
+use crate::record::Expiry;
 use crate::tidy::Tidy;
 use crate::{Key, Keyed, SetValue, rdb};
 
@@ -139,7 +140,7 @@ impl Player {
                 self.shard.set_text(db, key, &value, self.now_ms, Event::NEW).expect("room");
             }
             1 => {
-                let extras = Extras { flags: 7, cas: self.shard.next_cas() };
+                let extras = Extras { flags: 7, cas: Some(self.shard.next_cas()), ..Extras::default() };
                 self.place(db, name).put_item(&value, expiry, extras).expect("room");
             }
             2 => self.place(db, name).put_float(b"1.5").expect("room"),
