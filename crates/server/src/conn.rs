@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use darter_reactor::Token;
+use darter_wire::memcache::Decoder;
 use darter_wire::{Args, Limits, OwnedArgs, Parser, ProtocolError, Reply, Span, Step};
 
 use crate::clients::ClientCard;
@@ -52,6 +53,8 @@ pub struct Conn {
     /// Since when it has taken none of its output, Unix ms; 0: it has.
     pub stuck_since_ms: u64,
     parser: Parser,
+    /// Its progress, where it speaks memcached.
+    pub decoder: Decoder,
 }
 
 /// Buffers of one thread, reused for every parse window.
@@ -81,6 +84,7 @@ impl Conn {
             over_soft_since_ms: 0,
             stuck_since_ms: 0,
             parser: Parser::new(),
+            decoder: Decoder::new(),
         }
     }
 
@@ -180,6 +184,7 @@ impl Conn {
                 self.session.is_closing = true;
                 buf.len()
             }
+            Speech::Memcached => crate::memcached::process(self, core, buf),
             _ => self.process_resp(core, window, buf),
         }
     }

@@ -210,6 +210,9 @@ pub fn run_job(core: &mut Core, grant: &mut Shards, job: &mut Job) {
             waiting::serve_ticket(core, grant, &ticket);
             pass_changes(core, grant);
         }
+        Body::Memcached(raw) => {
+            crate::memcached::run_job(core, grant, (job.client, job.token), raw, &mut job.reply);
+        }
         Body::Listen => grant.iter_mut().for_each(|part| pubsub::settle(core, part)),
         Body::Exec(_) | Body::Script { .. } | Body::Watch(_) | Body::Unwatch => {}
     }

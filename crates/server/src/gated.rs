@@ -75,7 +75,12 @@ pub fn mute(session: &mut Session, out: &mut Vec<u8>, mark: usize) {
 }
 
 /// Why a command may not run now, as an error line.
-fn refusal(core: &Core, session: &Session, entry: &Entry, args: Args<'_>) -> Option<Cow<'static, [u8]>> {
+pub(crate) fn refusal(
+    core: &Core,
+    session: &Session,
+    entry: &Entry,
+    args: Args<'_>,
+) -> Option<Cow<'static, [u8]>> {
     let flags = entry.spec.flags;
     if !entry.spec.accepts(args.len()) || entry.lacks_sub(args.len()) {
         return Some(dispatch::misuse(entry, args).into());

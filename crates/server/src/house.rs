@@ -10,6 +10,7 @@ use darter_store::tidy::Tidy;
 use crate::conn::Conn;
 use crate::core::Core;
 use crate::job::{BUDGET, Shards};
+use crate::memcached;
 use crate::output;
 use crate::report::rates::History;
 use crate::shared::{Mail, ShardCard, Shared};
@@ -71,6 +72,7 @@ impl House {
         if core.thread == 0 {
             sum_memory(core);
             tracking::keep_limit(core);
+            memcached::Flush::keep(core);
             History::sample(core.shared);
         }
     }

@@ -41,6 +41,8 @@ pub enum Body {
     Unwatch,
     /// Another look at a waiting command; runs on any thread and answers nobody itself.
     Serve(Parked),
+    /// A command of memcached: its bytes; runs on any thread.
+    Memcached(Box<[u8]>),
     /// Starts or stops keeping changes for notifications; runs on any thread and answers nobody.
     Listen,
 }
@@ -74,7 +76,7 @@ pub struct Job {
 impl Job {
     /// Whether only its home thread can run it.
     pub fn is_home_only(&self) -> bool {
-        !matches!(self.body, Body::One { .. } | Body::Serve(_) | Body::Listen)
+        !matches!(self.body, Body::One { .. } | Body::Memcached(_) | Body::Serve(_) | Body::Listen)
     }
 
     /// Whether no connection waits for it.

@@ -17,6 +17,7 @@ pub mod house;
 pub mod job;
 pub mod listening;
 pub mod logging;
+pub mod memcached;
 pub mod monitor;
 pub mod multi;
 pub mod output;

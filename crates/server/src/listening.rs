@@ -45,6 +45,12 @@ impl Listening {
     ) -> io::Result<Listening> {
         let mut listening = Listening::default();
         listening.open_tcp(reactor, live, shared, shown)?;
+        if let Some(port) = live.memcached_port {
+            for (id, at) in open_all(reactor, &live.bind, port)? {
+                listening.others.push((id, ListenerKind::Memcached));
+                shown.push(format!("{at} (memcached)"));
+            }
+        }
         if let Some(path) = &live.unixsocket {
             let address = ListenAddr::Unix { path: path.clone(), mode: live.unixsocketperm };
             reactor.listen(&address).map_err(|error| {

@@ -176,7 +176,12 @@ fn locks_of(core: &mut Core, session: &Session, body: &Body) -> LockSet {
                 set.add(router.shard_of(router.key(key).hash));
             }
         }
-        Body::Unwatch | Body::One { .. } | Body::Script { .. } | Body::Serve(_) | Body::Listen => {}
+        Body::Unwatch
+        | Body::One { .. }
+        | Body::Memcached(_)
+        | Body::Script { .. }
+        | Body::Serve(_)
+        | Body::Listen => {}
     }
     if !matches!(body, Body::Watch(_)) {
         for (_, key) in &session.watched {
@@ -218,7 +223,7 @@ pub fn run_held(
             script_run::run_held(core, session, card, grant, entry, args.args(), &mut reply);
             session.send_own_messages(out);
         }
-        Body::One { .. } | Body::Serve(_) | Body::Listen => {}
+        Body::One { .. } | Body::Memcached(_) | Body::Serve(_) | Body::Listen => {}
     }
     exec::pass_changes(core, grant);
 }

@@ -15,6 +15,7 @@ use crate::clients::ClientCard;
 use crate::config::Settings;
 use crate::job::Job;
 use crate::listening::ListenerKind;
+use crate::memcached;
 use crate::monitor::Monitors;
 use crate::pause::Pause;
 use crate::pubsub::{Directory, Message};
@@ -209,6 +210,10 @@ pub struct Shared {
     pub port: AtomicU32,
     /// All scripts.
     pub scripts: Scripts,
+    /// Which commands stand for memcached's.
+    pub verbs: memcached::Verbs,
+    /// A delayed `flush_all` of memcached.
+    pub memcached_flush: memcached::Flush,
 }
 
 impl Shared {

@@ -152,6 +152,8 @@ pub fn build(settings: Arc<Settings>, live: &Live, threads: usize) -> io::Result
     let cells = (0..shards)
         .map(|id| {
             let mut shard = Shard::new(live.dbnum as usize, seeds.next_u64(), hasher)?;
+            // a million tokens a second, and none of an earlier process comes again
+            shard.start_cas(crate::core::unix_ms() / 1000 << 20);
             shard.changes.listen(Listeners::NOTIFY, live.notify_keyspace_events != Events::NONE);
             Ok(Cell::<Part, Job>::new(id as u16, Part::new(shard)))
         })
@@ -159,6 +161,7 @@ pub fn build(settings: Arc<Settings>, live: &Live, threads: usize) -> io::Result
     let registry = Registry::build_renamed(&live.renamed_commands)
         .map_err(|fault| io::Error::new(io::ErrorKind::InvalidInput, fault))?;
     let commands = registry.entries().len();
+    let verbs = crate::memcached::Verbs::new(&registry);
     let now = crate::core::unix_ms();
     Ok(Box::leak(Box::new(Shared {
         cells: Box::leak(cells.into_boxed_slice()),
@@ -190,6 +193,8 @@ pub fn build(settings: Arc<Settings>, live: &Live, threads: usize) -> io::Result
         listen_version: AtomicU64::new(0),
         port: AtomicU32::new(0),
         scripts: Scripts::new(threads),
+        verbs,
+        memcached_flush: Default::default(),
     })))
 }
 

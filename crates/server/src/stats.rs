@@ -3,6 +3,7 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use crate::memcached;
 use crate::report::histogram::Histogram;
 
 /// A counter with one writer: an increment is a load and a store, no locked instruction.
@@ -109,6 +110,8 @@ pub struct ThreadStats {
     pub turns: Count,
     /// Nanoseconds of turns from the first event on.
     pub busy_nanos: Count,
+    /// What `stats` of memcached tells.
+    pub memcached: memcached::Counts,
 }
 
 impl ThreadStats {
@@ -126,6 +129,7 @@ impl ThreadStats {
     /// Sets what CONFIG RESETSTAT resets to zero.
     pub fn reset(&self) {
         self.commands.iter().for_each(CommandStats::reset);
+        self.memcached.reset();
         for count in [
             &self.connections,
             &self.rejected_connections,

@@ -374,7 +374,7 @@ impl Worker {
         let mut grant = std::mem::take(&mut job.grant);
         let conn = find(&mut self.conns, job.token).filter(|conn| conn.session.id == job.client);
         match (&job.body, conn) {
-            (Body::One { .. } | Body::Serve(_) | Body::Listen, _) => {
+            (Body::One { .. } | Body::Memcached(_) | Body::Serve(_) | Body::Listen, _) => {
                 crate::exec::run_job(&mut self.core, &mut grant, &mut job)
             }
             (_, None) => {}

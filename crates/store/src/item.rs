@@ -108,6 +108,11 @@ impl Keyed<'_> {
         Ok(cas)
     }
 
+    /// Keys of this shard that have expired so far: more after a lookup than before it when it found a dead one.
+    pub fn expired_count(&self) -> u64 {
+        self.shard.counters.expired
+    }
+
     /// Sets or clears marks of a key that is there.
     ///
     /// Errors: no room for the longer record.
@@ -153,7 +158,7 @@ mod tests {
                 _ => Expiry::At(NOW + 1 + rng.next_u64() % 1000),
             };
             let before = place.deadline_ms();
-            let extras = item((rng.next_u64() % 2) as u32, (rng.next_u64() % 2 == 0).then_some(n));
+            let extras = item((rng.next_u64() % 2) as u32, (rng.next_u64().is_multiple_of(2)).then_some(n));
             match rng.next_u64() % 4 {
                 0 => place.put_text(&value, expiry).expect("room"),
                 _ => {
@@ -168,7 +173,7 @@ mod tests {
                 Expiry::At(ms) => Some(ms),
             };
             assert_eq!(place.deadline_ms(), wanted);
-            if rng.next_u64() % 5 == 0 {
+            if rng.next_u64().is_multiple_of(5) {
                 place.set_extras(item(9, None)).expect("room");
                 assert_eq!(place.extras().map(|extras| extras.flags), Some(9));
                 assert!(place.text().expect("a string").expect("there").equals(&value));

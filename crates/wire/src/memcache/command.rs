@@ -122,6 +122,15 @@ pub enum Command<'a> {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Keys<'a>(Line<'a>);
 
+impl Keys<'_> {
+    /// Whether there is exactly one.
+    #[inline]
+    pub fn is_one(&self) -> bool {
+        let mut keys = self.0;
+        keys.next().is_some() && keys.next().is_none()
+    }
+}
+
 impl<'a> Iterator for Keys<'a> {
     type Item = &'a [u8];
 

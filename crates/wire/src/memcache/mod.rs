@@ -16,7 +16,7 @@ mod reply;
 pub use command::{Command, Keys, Store, Words};
 pub use error::Error;
 pub use meta::{Meta, MetaVerb, Mode};
-pub use reply::{write_key, write_stat, write_value};
+pub use reply::{write_key, write_stat, write_value, write_value_line};
 
 /// What a memcached client may send.
 #[derive(Clone, Copy, Debug)]

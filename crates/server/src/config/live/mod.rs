@@ -28,6 +28,8 @@ pub struct Live {
     pub bind: Vec<String>,
     /// Port of the memcached protocol.
     pub memcached_port: Option<u16>,
+    /// Longest value that memcached clients may store, in bytes.
+    pub memcached_item_size_max: u32,
     /// The administrators' listener.
     pub admin: Admin,
     /// Path of the Unix socket.
@@ -151,6 +153,7 @@ impl Live {
             port: v.port("port"),
             bind: v.words("bind"),
             memcached_port: v.port("memcached_port"),
+            memcached_item_size_max: v.u32("memcached_item_size_max"),
             admin: Admin::new(v),
             unixsocket: v.path("unixsocket"),
             unixsocketperm: v.permissions("unixsocketperm"),

@@ -62,8 +62,10 @@ pub(super) const ROWS: &[Setting] = &[
     Setting::int("memcached_port", 0, PORT_MAX, "0")
         .dragonfly()
         .fixed()
-        .not_yet("the memcached protocol")
         .help(Network, "port for memcached clients; 0 means none"),
+    Setting::memory("memcached_item_size_max", 1024, 1 << 30, "1mb")
+        .dragonfly()
+        .help(Network, "longest value that memcached clients may store"),
     Setting::int("admin_port", 0, PORT_MAX, "0")
         .dragonfly()
         .fixed()

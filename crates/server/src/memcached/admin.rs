@@ -1,0 +1,129 @@
+//! memcached's commands for its slabs, its LRU lists and its logs.
+//!
+//! Darter has neither slabs nor LRU lists: what would tune them is read as memcached reads it, answered as memcached
+//! answers it, and changes nothing. What would show them is refused as by a memcached that was told to.
+
+use darter_base::number;
+use darter_wire::memcache::Words;
+
+/// The answer to one of them.
+pub(super) fn reply(name: &[u8], words: Words<'_>) -> &'static [u8] {
+    let words: Vec<&[u8]> = words.filter(|word| *word != b"noreply").take(WORDS_MAX).collect();
+    match name {
+        b"slabs" => slabs(&words),
+        b"lru" => lru(&words),
+        b"lru_crawler" => crawler(&words),
+        b"shutdown" => b"ERROR: shutdown not enabled\r\n",
+        b"watch" => b"CLIENT_ERROR watch commands not allowed\r\n",
+        b"cache_memlimit" => match words.first().and_then(|word| u32_of(word)) {
+            None => ERROR,
+            Some(..8) => b"MEMLIMIT_TOO_SMALL cannot set maxbytes to less than 8m\r\n",
+            Some(1_000_000_001..) => b"MEMLIMIT_ADJUST_FAILED input value is megabytes not bytes\r\n",
+            Some(_) => b"MEMLIMIT_ADJUST_FAILED out of bounds or unable to adjust\r\n",
+        },
+        _ => ERROR,
+    }
+}
+
+fn slabs(words: &[&[u8]]) -> &'static [u8] {
+    match words {
+        [b"reassign", from, to] => match (i32_of(from), i32_of(to)) {
+            (Some(from), Some(to)) if from == to => b"SAME src and dst class are identical\r\n",
+            (Some(_), Some(_)) => b"BADCLASS invalid src or dst class id\r\n",
+            _ => BAD_FORMAT,
+        },
+        [b"automove", b"ratio", ratio, ..] => {
+            if is_ratio(ratio) {
+                OK
+            } else {
+                ERROR
+            }
+        }
+        [b"automove", b"window", window, ..] => match u32_of(window) {
+            Some(3..=1800) => OK,
+            Some(_) => b"CLIENT_ERROR automove window too low or too high\r\n",
+            None => BAD_FORMAT,
+        },
+        [b"automove", level, ..] => match u32_of(level) {
+            Some(0..=2) => OK,
+            Some(_) => ERROR,
+            None => BAD_FORMAT,
+        },
+        _ => ERROR,
+    }
+}
+
+fn lru(words: &[&[u8]]) -> &'static [u8] {
+    match words {
+        [b"tune", hot, warm, hot_factor, warm_factor, ..] => {
+            let (Some(hot), Some(warm)) = (u32_of(hot), u32_of(warm)) else { return ERROR };
+            if !is_number(hot_factor) || !is_number(warm_factor) {
+                ERROR
+            } else if hot.saturating_add(warm) > 80 {
+                b"ERROR hot and warm pcts must not exceed 80\r\n"
+            } else if !is_ratio(hot_factor) || !is_ratio(warm_factor) {
+                b"ERROR hot/warm age factors must be greater than 0\r\n"
+            } else {
+                OK
+            }
+        }
+        [b"mode", b"flat" | b"segmented", ..] => OK,
+        [b"temp_ttl", seconds, ..] => {
+            if i32_of(seconds).is_some() {
+                OK
+            } else {
+                ERROR
+            }
+        }
+        _ => ERROR,
+    }
+}
+
+fn crawler(words: &[&[u8]]) -> &'static [u8] {
+    match words {
+        [b"enable" | b"disable"] => OK,
+        [b"sleep", micros] => match u32_of(micros) {
+            Some(..=1_000_000) => OK,
+            Some(_) => b"CLIENT_ERROR sleep must be one second or less\r\n",
+            None => BAD_FORMAT,
+        },
+        [b"tocrawl", items] => {
+            if u32_of(items).is_some() {
+                OK
+            } else {
+                BAD_FORMAT
+            }
+        }
+        [b"crawl", classes] => match *classes {
+            b"all" => OK,
+            // expired items are searched for all the time, wherever they are
+            classes if classes.split(|&byte| byte == b',').all(|class| u32_of(class).is_some()) => OK,
+            _ => b"BADCLASS invalid class id\r\n",
+        },
+        [b"metadump", _] => b"ERROR metadump not allowed\r\n",
+        [b"mgdump", _] => b"ERROR mgdump not allowed\r\n",
+        _ => ERROR,
+    }
+}
+
+fn u32_of(word: &[u8]) -> Option<u32> {
+    number::parse_u64_digits(word).and_then(|value| u32::try_from(value).ok())
+}
+
+fn i32_of(word: &[u8]) -> Option<i32> {
+    number::parse_i64(word).and_then(|value| i32::try_from(value).ok())
+}
+
+fn is_number(word: &[u8]) -> bool {
+    number::parse_f64(word).is_some()
+}
+
+fn is_ratio(word: &[u8]) -> bool {
+    number::parse_f64(word).is_some_and(|value| value > 0.0)
+}
+
+const OK: &[u8] = b"OK\r\n";
+const ERROR: &[u8] = b"ERROR\r\n";
+const BAD_FORMAT: &[u8] = b"CLIENT_ERROR bad command line format\r\n";
+/// More words than any of the commands has.
+const WORDS_MAX: usize = 8;

@@ -1,0 +1,146 @@
+//! `incr`, `decr` and `ma` on one key whose shard is held.
+
+use darter_base::number;
+use darter_store::shard::Full;
+use darter_store::{Expiry, Extras, Key, Keyed, Marks, Shard};
+use darter_wire::memcache::Error;
+
+use super::run::Scene;
+use super::{COUNT_EVENT, Counter, DB, NO_ROOM};
+
+/// A number to add or subtract.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Step {
+    pub delta: u64,
+    pub decrement: bool,
+}
+
+/// What became of it.
+pub(super) enum Counted {
+    /// The number now.
+    To(u64),
+    /// Nothing is there.
+    Missing,
+    /// Another token is there.
+    Exists,
+    /// What is there is no number.
+    NonNumeric,
+    NoRoom,
+}
+
+impl From<Full> for Counted {
+    fn from(_: Full) -> Counted {
+        Counted::NoRoom
+    }
+}
+
+/// `incr` and `decr`, answered with the number.
+pub(super) fn classic(scene: &Scene, shard: &mut Shard, key: Key<'_>, step: Step, out: &mut Vec<u8>) {
+    let mut place = Keyed::find(shard, DB, key, scene.now_ms);
+    match add(scene, &mut place, step, 0, None) {
+        Counted::To(value) => {
+            number::write_u64(out, value);
+            out.extend_from_slice(b"\r\n");
+        }
+        Counted::Missing | Counted::Exists => out.extend_from_slice(b"NOT_FOUND\r\n"),
+        Counted::NonNumeric => scene.error(Error::NonNumeric, out),
+        Counted::NoRoom => out.extend_from_slice(NO_ROOM),
+    }
+}
+
+/// Changes the number that is there if it has the token `cas` (0 is any); it gets the token `new_cas` or another.
+pub(super) fn add(
+    scene: &Scene,
+    place: &mut Keyed<'_>,
+    step: Step,
+    cas: u64,
+    new_cas: Option<u64>,
+) -> Counted {
+    let (hit, miss) = match step.decrement {
+        true => (Counter::DecrHit, Counter::DecrMiss),
+        false => (Counter::IncrHit, Counter::IncrMiss),
+    };
+    if !place.exists() {
+        scene.counts.add(miss);
+        return Counted::Missing;
+    }
+    let done = add_to(scene, place, step, cas, new_cas).unwrap_or_else(Counted::from);
+    if let Counted::To(_) = done {
+        scene.counts.add(hit);
+    }
+    done
+}
+
+fn add_to(
+    scene: &Scene,
+    place: &mut Keyed<'_>,
+    step: Step,
+    cas: u64,
+    new_cas: Option<u64>,
+) -> Result<Counted, Full> {
+    let Ok(Some(text)) = place.text() else { return Ok(Counted::NonNumeric) };
+    // only long values are not kept as they are, and those are no numbers
+    let (old, old_len) = (parse(&text.range(0, DIGITS_LOOKED_AT)), text.len());
+    if old_len == 0 {
+        return Ok(Counted::NonNumeric);
+    }
+    if cas != 0 && place.cas()? != Some(cas) {
+        return Ok(Counted::Exists);
+    }
+    let Some(old) = old else { return Ok(Counted::NonNumeric) };
+    let value = match step.decrement {
+        true => old.saturating_sub(step.delta),
+        false => old.wrapping_add(step.delta),
+    };
+    let extras = place.extras().unwrap_or_default();
+    let cas = new_cas.or_else(|| extras.cas.is_some().then(|| place.next_cas()));
+    let mut text = Vec::with_capacity(old_len);
+    number::write_u64(&mut text, value);
+    // A number that got shorter keeps its length, as memcached's does.
+    if text.len() < old_len {
+        text.resize(old_len, b' ');
+    }
+    let extras =
+        Extras { cas, access_s: Some(scene.now_s()), marks: Marks(extras.marks.0), flags: extras.flags };
+    place.put_item(&text, Expiry::Keep, extras)?;
+    place.changed(COUNT_EVENT);
+    Ok(Counted::To(value))
+}
+
+/// The number that a value spells: digits, after spaces or a sign, up to its end or a space.
+fn parse(value: &[u8]) -> Option<u64> {
+    let value = value.trim_ascii_start();
+    let value = value.strip_prefix(b"+").unwrap_or(value);
+    let end = value.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(value.len());
+    let is_ended = value.get(end).is_none_or(|byte| byte.is_ascii_whitespace() || *byte == 0x0b);
+    if is_ended { number::parse_u64_digits(&value[..end]) } else { None }
+}
+
+/// Bytes of a value that may hold its number.
+const DIGITS_LOOKED_AT: usize = 4096;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_end_at_a_space() {
+        for (text, number) in [
+            ("5", Some(5)),
+            ("007", Some(7)),
+            ("99 ", Some(99)),
+            ("12 34", Some(12)),
+            (" 3", Some(3)),
+            ("+3", Some(3)),
+            ("18446744073709551615", Some(u64::MAX)),
+            ("18446744073709551616", None),
+            ("", None),
+            ("-1", None),
+            ("5x", None),
+            ("x", None),
+            ("1.5", None),
+        ] {
+            assert_eq!(parse(text.as_bytes()), number, "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! `flush_all`: every key of the database deleted, now or later.
+
+use std::sync::Mutex;
+
+use darter_latch::{Grant, acquire, drive};
+use darter_reactor::Token;
+use darter_txn::LockSet;
+use darter_wire::OwnedArgs;
+
+use super::DB;
+use super::run::queue;
+use crate::core::Core;
+use crate::exec::{self, Call, Ran};
+use crate::job::{BUDGET, Shards};
+use crate::waiting::Whose;
+use crate::worker::lock;
+
+/// A flush that is still to come; a later `flush_all` takes its place.
+#[derive(Debug, Default)]
+pub struct Flush(Mutex<Option<Due>>);
+
+#[derive(Clone, Copy, Debug)]
+struct Due {
+    at_ms: u64,
+    // Whoever asked for it, and may have gone.
+    token: Token,
+}
+
+impl Flush {
+    /// Runs the flush whose time has come, if there is one. Called by thread 0 at every tick.
+    pub fn keep(core: &mut Core) {
+        let due = {
+            let mut place = lock(&core.shared.memcached_flush.0);
+            match *place {
+                Some(due) if due.at_ms <= core.now_ms => place.take(),
+                _ => None,
+            }
+        };
+        if let Some(due) = due {
+            now(core, 0, due.token, &mut Vec::new(), true);
+        }
+    }
+}
+
+/// Longer delays are Unix time.
+const RELATIVE_SECONDS_MAX: i64 = 60 * 60 * 24 * 30;
+
+/// `flush_all`, at once or after `delay` seconds.
+pub(super) fn run(core: &mut Core, call: Call<'_>, delay: i64, is_quiet: bool) -> Ran {
+    let seconds = u64::try_from(delay).unwrap_or(0);
+    let at_ms = match seconds.saturating_mul(1000) {
+        ms if delay <= RELATIVE_SECONDS_MAX => core.now_ms.saturating_add(ms),
+        ms => ms,
+    };
+    let is_later = at_ms > core.now_ms;
+    *lock(&core.shared.memcached_flush.0) = is_later.then_some(Due { at_ms, token: call.token });
+    if !is_later {
+        return now(core, call.session.id, call.token, call.out, is_quiet);
+    }
+    if !is_quiet {
+        call.out.extend_from_slice(b"OK\r\n");
+    }
+    Ran::Done
+}
+
+/// Deletes everything with all shards held, or leaves it to a job.
+fn now(core: &mut Core, client: u64, token: Token, out: &mut Vec<u8>, is_quiet: bool) -> Ran {
+    let wanted = LockSet::all(core.shared.router.shards_len());
+    let mut grant = Grant::empty();
+    let raw: &[u8] = if is_quiet { b"flush_all noreply\r\n" } else { b"flush_all\r\n" };
+    if acquire(core.shared.cells, wanted.ids(), &mut grant, SPINS).is_err() {
+        queue(core, client, token, raw.into(), wanted, grant);
+        return Ran::Stalled;
+    }
+    granted(core, &mut grant, client, token, is_quiet, out);
+    drive(core.shared.cells, grant, core, BUDGET);
+    Ran::Done
+}
+
+/// Deletes everything, with all shards held.
+pub(super) fn granted(
+    core: &mut Core,
+    grant: &mut Shards,
+    client: u64,
+    token: Token,
+    is_quiet: bool,
+    out: &mut Vec<u8>,
+) {
+    let entry = core.shared.verbs.flush();
+    let whose = Whose { home: core.thread, token, client, db: DB, resp3: false, tracks: false };
+    let args = OwnedArgs::from_slices(&[entry.spec.name.as_bytes()]);
+    exec::run_granted(core, grant, whose, entry, args.args(), &mut Vec::new());
+    if !is_quiet {
+        out.extend_from_slice(b"OK\r\n");
+    }
+}
+
+/// Looks at a busy shard this many times before the flush is queued.
+const SPINS: u32 = 200;

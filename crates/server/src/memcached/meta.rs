@@ -1,0 +1,363 @@
+//! `mg`, `ms`, `md` and `ma` on one key whose shard is held.
+//!
+//! Flags take effect in the order they are sent, as in memcached: `t` before `T` tells the old time to live, after it
+//! the new one.
+
+use darter_base::number;
+use darter_store::shard::Full;
+use darter_store::{Expiry, Extras, Key, Keyed, Marks, Shard};
+use darter_wire::memcache::{Error, Meta, MetaVerb, Mode, write_key};
+
+use super::count::{self, Counted, Step};
+use super::life::Life;
+use super::read::{self, write_text};
+use super::run::Scene;
+use super::store::{self, Outcome, Wanted, Way};
+use super::{Counter, DB, NO_ROOM, SET_EVENT};
+
+/// Runs a meta command and answers it.
+pub(super) fn run(scene: &Scene, shard: &mut Shard, key: Key<'_>, meta: &Meta<'_>, out: &mut Vec<u8>) {
+    scene.counts.add(Counter::Meta);
+    let mark = out.len();
+    let done = match meta.verb {
+        MetaVerb::Get => get(scene, shard, key, meta, out),
+        MetaVerb::Set => set(scene, shard, key, meta, out),
+        MetaVerb::Delete => delete(scene, shard, key, meta, out),
+        MetaVerb::Count => add(scene, shard, key, meta, out),
+    };
+    match done {
+        Ok(Answer::Nominal) if meta.has(b'q') => out.truncate(mark),
+        Ok(_) => {}
+        Err(Full) => {
+            out.truncate(mark);
+            out.extend_from_slice(NO_ROOM);
+        }
+    }
+}
+
+/// What an answer says.
+enum Answer {
+    /// What was expected, which `q` keeps silent.
+    Nominal,
+    /// Anything else.
+    Other,
+}
+
+fn get(
+    scene: &Scene,
+    shard: &mut Shard,
+    key: Key<'_>,
+    meta: &Meta<'_>,
+    out: &mut Vec<u8>,
+) -> Result<Answer, Full> {
+    let mut place = read::find(scene, shard, key);
+    if meta.ttl.is_some() {
+        scene.counts.add(Counter::Touch);
+        scene.counts.add(if place.exists() { Counter::TouchHit } else { Counter::TouchMiss });
+    }
+    let is_made = !place.exists() && meta.vivify.is_some();
+    if is_made {
+        make(scene, &mut place, b"", meta.new_cas)?;
+    }
+    let Ok(Some(len)) = place.text().map(|text| text.map(|text| text.len())) else {
+        out.extend_from_slice(b"EN");
+        echo(meta, key, out);
+        return Ok(Answer::Nominal);
+    };
+    let cas = if meta.has(b'c') || meta.has(b'C') { place.cas()? } else { None };
+    let shows_value = meta.has(b'v') && (meta.cas.is_none() || cas != meta.cas);
+    if shows_value {
+        out.extend_from_slice(b"VA ");
+        number::write_u64(out, len as u64);
+    } else {
+        out.extend_from_slice(b"HD");
+    }
+    let extras = place.extras();
+    let before = Life::of_key(&place);
+    let mut view =
+        View { scene, key, len, cas, extras: extras.unwrap_or_default(), life: before, is_made, won: false };
+    for (letter, token) in meta.flags() {
+        view.apply(meta, letter, token, out);
+    }
+    let (life, won) = (view.life, view.close(out));
+    if shows_value && let Ok(Some(text)) = place.text() {
+        write_text(out, text);
+    }
+    if won {
+        place.mark(Marks::WON, true)?;
+    }
+    if !meta.has(b'u') {
+        if extras.is_none() && (meta.has(b'h') || meta.has(b'l')) {
+            // Set by another protocol: from now on its reads are noted.
+            let extras = place.extras().unwrap_or_default();
+            place.set_extras(Extras { access_s: Some(scene.now_s()), ..extras })?;
+        }
+        place.note_access(scene.now_s());
+    }
+    if life != before {
+        life.give(&mut place)?;
+    }
+    // `q` hides misses only
+    Ok(Answer::Other)
+}
+
+/// An item while the flags of `mg` go over it.
+struct View<'a> {
+    scene: &'a Scene,
+    key: Key<'a>,
+    len: usize,
+    cas: Option<u64>,
+    extras: Extras,
+    life: Life,
+    is_made: bool,
+    won: bool,
+}
+
+impl View<'_> {
+    fn apply(&mut self, meta: &Meta<'_>, letter: u8, token: &[u8], out: &mut Vec<u8>) {
+        let now_ms = self.scene.now_ms;
+        match letter {
+            b'T' => self.life = meta.ttl.map_or(self.life, |seconds| Life::of(seconds, now_ms)),
+            b'N' if self.is_made => {
+                self.life = meta.vivify.map_or(self.life, |seconds| Life::of(seconds, now_ms));
+                self.won = true;
+            }
+            b'R' => self.won |= self.is_due(meta),
+            b's' => write_number(out, letter, self.len as u64),
+            b't' => {
+                out.extend_from_slice(b" t");
+                number::write_i64(out, self.life.seconds_left(now_ms));
+            }
+            b'c' => write_number(out, letter, self.cas.unwrap_or(0)),
+            b'f' => write_number(out, letter, u64::from(self.extras.flags)),
+            b'l' => {
+                let now_s = self.scene.now_s();
+                let idle_s = now_s.saturating_sub(self.extras.access_s.unwrap_or(now_s));
+                write_number(out, letter, u64::from(idle_s));
+            }
+            b'h' => write_number(out, letter, u64::from(self.extras.marks.has(Marks::FETCHED))),
+            _ => echo_one(meta, self.key, letter, token, out),
+        }
+    }
+
+    /// Whether less time is left than `R` asks for, and nobody else was told to fetch the item anew.
+    fn is_due(&self, meta: &Meta<'_>) -> bool {
+        let now_ms = self.scene.now_ms;
+        let wanted = meta.recache.map_or(0, |seconds| Life::of(seconds, now_ms).seconds_left(now_ms));
+        let left = self.life.seconds_left(now_ms);
+        !self.is_made && !self.extras.marks.has(Marks::WON) && left >= 0 && left < wanted
+    }
+
+    /// Ends the line with what clients are told unasked; returns whether this one is to fetch the item anew.
+    fn close(&self, out: &mut Vec<u8>) -> bool {
+        let is_taken = self.extras.marks.has(Marks::WON);
+        let is_stale = self.extras.marks.has(Marks::STALE);
+        let won = self.won || is_stale && !is_taken;
+        for (letter, is_told) in [(b'Z', is_taken), (b'X', is_stale), (b'W', won)] {
+            if is_told {
+                out.extend_from_slice(&[b' ', letter]);
+            }
+        }
+        out.extend_from_slice(b"\r\n");
+        won
+    }
+}
+
+/// Puts a value where nothing is, for ever.
+fn make(scene: &Scene, place: &mut Keyed<'_>, value: &[u8], cas: Option<u64>) -> Result<(), Full> {
+    let extras = Extras { cas, access_s: Some(scene.now_s()), ..Extras::default() };
+    place.put_item(value, Expiry::None, extras)?;
+    place.changed(SET_EVENT);
+    Ok(())
+}
+
+fn set(
+    scene: &Scene,
+    shard: &mut Shard,
+    key: Key<'_>,
+    meta: &Meta<'_>,
+    out: &mut Vec<u8>,
+) -> Result<Answer, Full> {
+    let way = match meta.mode {
+        Mode::Add => Way::Add,
+        Mode::Append => Way::Append,
+        Mode::Prepend => Way::Prepend,
+        _ if meta.cas.is_some() => Way::Cas,
+        Mode::Replace => Way::Replace,
+        _ => Way::Set,
+    };
+    let life = |seconds: i64| Life::of(seconds, scene.now_ms);
+    let wanted = Wanted {
+        way,
+        value: meta.value,
+        flags: meta.client_flags.unwrap_or(0),
+        life: life(meta.ttl.unwrap_or(0)),
+        cas: meta.cas.unwrap_or(0),
+        new_cas: meta.new_cas,
+        takes_stale: meta.has(b'I'),
+        vivify: meta.vivify.map(life),
+    };
+    let mut place = Keyed::find(shard, DB, key, scene.now_ms);
+    let outcome = store::put(scene, &mut place, &wanted);
+    out.extend_from_slice(match outcome {
+        Outcome::Stored => b"HD",
+        Outcome::NotStored => b"NS",
+        Outcome::Exists => b"EX",
+        Outcome::NotFound => b"NF",
+        Outcome::NoRoom => return Err(Full),
+    });
+    let is_stored = outcome == Outcome::Stored;
+    for (letter, token) in meta.flags() {
+        match letter {
+            b'c' => {
+                let cas = if is_stored { place.cas()? } else { None };
+                write_number(out, letter, cas.unwrap_or(0));
+            }
+            b's' => {
+                let len =
+                    place.text().ok().flatten().filter(|_| is_stored).map_or(meta.value.len(), |t| t.len());
+                write_number(out, letter, len as u64);
+            }
+            _ => echo_one(meta, key, letter, token, out),
+        }
+    }
+    out.extend_from_slice(b"\r\n");
+    Ok(if is_stored { Answer::Nominal } else { Answer::Other })
+}
+
+fn delete(
+    scene: &Scene,
+    shard: &mut Shard,
+    key: Key<'_>,
+    meta: &Meta<'_>,
+    out: &mut Vec<u8>,
+) -> Result<Answer, Full> {
+    let mut place = Keyed::find(shard, DB, key, scene.now_ms);
+    let (code, answer) = if !place.exists() {
+        scene.counts.add(Counter::DeleteMiss);
+        (b"NF", Answer::Other)
+    } else if meta.cas.is_some() && place.cas()? != meta.cas {
+        scene.counts.add(Counter::DeleteMiss);
+        (b"EX", Answer::Other)
+    } else {
+        remove(scene, &mut place, meta)?;
+        (b"HD", Answer::Nominal)
+    };
+    out.extend_from_slice(code);
+    echo(meta, key, out);
+    Ok(answer)
+}
+
+/// Deletes the key that is there, or takes its value only, or marks it as stale.
+fn remove(scene: &Scene, place: &mut Keyed<'_>, meta: &Meta<'_>) -> Result<(), Full> {
+    let life = meta.ttl.map(|seconds| Life::of(seconds, scene.now_ms));
+    if meta.has(b'x') {
+        let cas = meta.new_cas.or(place.extras().and_then(|extras| extras.cas));
+        let flags = meta.client_flags.unwrap_or(0);
+        let extras = Extras { flags, cas, access_s: Some(scene.now_s()), marks: Marks::default() };
+        place.put_item(b"", Expiry::None, extras)?;
+        place.changed(SET_EVENT);
+    }
+    if meta.has(b'I') {
+        let old = place.extras().unwrap_or_default();
+        let cas = meta.new_cas.or_else(|| old.cas.map(|_| place.next_cas()));
+        let mut marks = old.marks;
+        marks.set(Marks::STALE, true);
+        marks.set(Marks::WON, false);
+        place.set_extras(Extras { cas, marks, ..old })?;
+        place.changed(SET_EVENT);
+    } else if !meta.has(b'x') {
+        read::remove(scene, place);
+        return Ok(());
+    }
+    match life {
+        Some(life) => life.give(place),
+        None => Ok(()),
+    }
+}
+
+fn add(
+    scene: &Scene,
+    shard: &mut Shard,
+    key: Key<'_>,
+    meta: &Meta<'_>,
+    out: &mut Vec<u8>,
+) -> Result<Answer, Full> {
+    let mut place = Keyed::find(shard, DB, key, scene.now_ms);
+    let step = Step { delta: meta.delta, decrement: meta.mode == Mode::Decrement };
+    let (value, is_made) = match count::add(scene, &mut place, step, meta.cas.unwrap_or(0), meta.new_cas) {
+        Counted::To(value) => (value, false),
+        Counted::Missing if meta.vivify.is_some() => {
+            make(scene, &mut place, meta.initial.to_string().as_bytes(), meta.new_cas)?;
+            (meta.initial, true)
+        }
+        Counted::NonNumeric => {
+            scene.error(Error::NonNumeric, out);
+            return Ok(Answer::Other);
+        }
+        Counted::NoRoom => return Err(Full),
+        failed @ (Counted::Missing | Counted::Exists) => {
+            out.extend_from_slice(if matches!(failed, Counted::Missing) { b"NF" } else { b"EX" });
+            echo(meta, key, out);
+            return Ok(Answer::Other);
+        }
+    };
+    let digits = value.to_string();
+    if meta.has(b'v') {
+        out.extend_from_slice(b"VA ");
+        number::write_u64(out, digits.len() as u64);
+    } else {
+        out.extend_from_slice(b"HD");
+    }
+    let before = Life::of_key(&place);
+    let mut life = before;
+    for (letter, token) in meta.flags() {
+        match letter {
+            b'c' => write_number(out, letter, place.cas()?.unwrap_or(0)),
+            b't' => {
+                out.extend_from_slice(b" t");
+                number::write_i64(out, life.seconds_left(scene.now_ms));
+            }
+            b'T' => life = meta.ttl.map_or(life, |seconds| Life::of(seconds, scene.now_ms)),
+            b'N' if is_made => life = meta.vivify.map_or(life, |seconds| Life::of(seconds, scene.now_ms)),
+            _ => echo_one(meta, key, letter, token, out),
+        }
+    }
+    out.extend_from_slice(b"\r\n");
+    if meta.has(b'v') {
+        out.extend_from_slice(digits.as_bytes());
+        out.extend_from_slice(b"\r\n");
+    }
+    if life != before {
+        life.give(&mut place)?;
+    }
+    Ok(Answer::Nominal)
+}
+
+/// Ends a line with the flags that come back as they were sent.
+fn echo(meta: &Meta<'_>, key: Key<'_>, out: &mut Vec<u8>) {
+    meta.flags().for_each(|(letter, token)| echo_one(meta, key, letter, token, out));
+    out.extend_from_slice(b"\r\n");
+}
+
+fn echo_one(meta: &Meta<'_>, key: Key<'_>, letter: u8, token: &[u8], out: &mut Vec<u8>) {
+    match letter {
+        b'O' => {
+            out.extend_from_slice(b" O");
+            out.extend_from_slice(token);
+        }
+        b'k' => {
+            out.extend_from_slice(b" k");
+            write_key(out, key.bytes, meta.has(b'b'));
+            if meta.has(b'b') {
+                out.extend_from_slice(b" b");
+            }
+        }
+        _ => {}
+    }
+}
+
+fn write_number(out: &mut Vec<u8>, letter: u8, value: u64) {
+    out.extend_from_slice(&[b' ', letter]);
+    number::write_u64(out, value);
+}

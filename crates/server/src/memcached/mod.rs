@@ -1,0 +1,42 @@
+//! The memcached door: classic and meta commands on the keys of database 0.
+//!
+//! `wire` reads the lines; `speaker` is the connection's side of it, `run` takes the shards, and the bodies (`read`,
+//! `store`, `count`, `meta`) work on one key with its shard held. Statistics and administration are in `stats` and
+//! `admin`. A collection of RESP is a miss for reads and a wrong value for what edits it; `set` and `delete` replace
+//! and delete it like any key.
+
+mod admin;
+mod auth;
+mod count;
+mod counts;
+mod flush;
+mod life;
+mod meta;
+mod read;
+mod run;
+mod speaker;
+mod stats;
+mod store;
+mod verbs;
+
+pub use counts::{Counter, Counts};
+pub use flush::Flush;
+pub use run::run_job;
+pub(crate) use speaker::process;
+pub use verbs::Verbs;
+
+use darter_store::Event;
+use darter_store::change::Class;
+
+/// The database that memcached's commands work on.
+const DB: usize = 0;
+
+const SET_EVENT: Event = Event::new(Class::STRING, "set");
+const APPEND_EVENT: Event = Event::new(Class::STRING, "append");
+const PREPEND_EVENT: Event = Event::new(Class::STRING, "prepend");
+const COUNT_EVENT: Event = Event::new(Class::STRING, "incrby");
+const EXPIRE_EVENT: Event = Event::new(Class::GENERIC, "expire");
+const PERSIST_EVENT: Event = Event::new(Class::GENERIC, "persist");
+
+/// What a server without room answers.
+const NO_ROOM: &[u8] = b"SERVER_ERROR out of memory storing object\r\n";

@@ -1,0 +1,116 @@
+//! `get`, `gets`, `gat`, `gats`, `touch`, `delete` and `me` on one key whose shard is held.
+
+use darter_store::{Event, Key, Keyed, Shard, Text};
+use darter_wire::memcache::{write_key, write_value_line};
+
+use super::life::Life;
+use super::run::Scene;
+use super::{Counter, DB, NO_ROOM};
+
+/// Finds a key for a command that reads it, and counts.
+pub(super) fn find<'k>(scene: &Scene, shard: &'k mut Shard, key: Key<'k>) -> Keyed<'k> {
+    let expired = shard.counters.expired;
+    let place = Keyed::read(shard, DB, key, scene.now_ms);
+    scene.counts.add(Counter::Get);
+    if place.exists() {
+        scene.counts.add(Counter::GetHit);
+    } else {
+        scene.counts.add(Counter::GetMiss);
+        if place.expired_count() != expired {
+            scene.counts.add(Counter::GetExpired);
+        }
+    }
+    place
+}
+
+/// Answers the value of a key, and gives it a new time to live if one comes with the command; a miss is silent.
+pub(super) fn get(
+    scene: &Scene,
+    shard: &mut Shard,
+    key: Key<'_>,
+    with_cas: bool,
+    life: Option<Life>,
+    out: &mut Vec<u8>,
+) {
+    let mut place = find(scene, shard, key);
+    if life.is_some() {
+        scene.counts.add(Counter::Touch);
+        scene.counts.add(if place.exists() { Counter::TouchHit } else { Counter::TouchMiss });
+    }
+    if !matches!(place.text(), Ok(Some(_))) {
+        return;
+    }
+    let Ok(cas) = (if with_cas { place.cas() } else { Ok(None) }) else {
+        return out.extend_from_slice(NO_ROOM);
+    };
+    if let (Ok(Some(text)), Some(record)) = (place.text(), place.record()) {
+        let flags = record.extras().map_or(0, |extras| extras.flags);
+        write_value_line(out, key.bytes, flags, cas, text.len());
+        write_text(out, text);
+    }
+    place.note_access(scene.now_s());
+    if let Some(life) = life {
+        // the value is told all the same
+        let _ = life.give(&mut place);
+    }
+}
+
+/// Appends a value and its line end.
+pub(super) fn write_text(out: &mut Vec<u8>, text: Text<'_>) {
+    text.write_to(out);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// `touch`.
+pub(super) fn touch(scene: &Scene, shard: &mut Shard, key: Key<'_>, life: Life, out: &mut Vec<u8>) {
+    let mut place = Keyed::find(shard, DB, key, scene.now_ms);
+    scene.counts.add(Counter::Touch);
+    if !place.exists() {
+        scene.counts.add(Counter::TouchMiss);
+        return out.extend_from_slice(b"NOT_FOUND\r\n");
+    }
+    scene.counts.add(Counter::TouchHit);
+    place.note_access(scene.now_s());
+    match life.give(&mut place) {
+        Ok(()) => out.extend_from_slice(b"TOUCHED\r\n"),
+        Err(_) => out.extend_from_slice(NO_ROOM),
+    }
+}
+
+/// Deletes a key that is there, and counts; returns whether it was.
+pub(super) fn remove(scene: &Scene, place: &mut Keyed<'_>) -> bool {
+    let was_there = place.remove();
+    if was_there {
+        place.changed(Event::DEL);
+    }
+    scene.counts.add(if was_there { Counter::DeleteHit } else { Counter::DeleteMiss });
+    was_there
+}
+
+/// `delete`.
+pub(super) fn delete(scene: &Scene, shard: &mut Shard, key: Key<'_>, out: &mut Vec<u8>) {
+    let mut place = Keyed::find(shard, DB, key, scene.now_ms);
+    let done = remove(scene, &mut place);
+    out.extend_from_slice(if done { b"DELETED\r\n" } else { b"NOT_FOUND\r\n" });
+}
+
+/// `me`: what is known of a key, as memcached tells it; there is one class of items, number 1.
+pub(super) fn debug(scene: &Scene, shard: &mut Shard, key: Key<'_>, base64: bool, out: &mut Vec<u8>) {
+    let mut place = Keyed::find(shard, DB, key, scene.now_ms);
+    let Ok(cas) = place.cas() else { return out.extend_from_slice(NO_ROOM) };
+    let (Some(cas), Some(bytes)) = (cas, place.memory_bytes()) else {
+        return out.extend_from_slice(b"EN\r\n");
+    };
+    let extras = place.extras().unwrap_or_default();
+    let since_expiry = match Life::of_key(&place) {
+        Life::Endless => -1,
+        life => -life.seconds_left(scene.now_ms),
+    };
+    let idle_s = extras.access_s.map_or(0, |at| scene.now_s().saturating_sub(at));
+    let was_fetched = if extras.marks.has(darter_store::Marks::FETCHED) { "yes" } else { "no" };
+    out.extend_from_slice(b"ME ");
+    write_key(out, key.bytes, base64);
+    let line =
+        format!(" exp={since_expiry} la={idle_s} cas={cas} fetch={was_fetched} cls=1 size={bytes}\r\n");
+    out.extend_from_slice(line.as_bytes());
+}

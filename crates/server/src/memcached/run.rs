@@ -1,0 +1,294 @@
+//! From a command to its shards: taken at once where they are free, else the command waits in an inbox as a job.
+
+use darter_latch::{Grant, Waiter, drive, drive_one, queue_for};
+use darter_reactor::Token;
+use darter_store::{Key, Shard};
+use darter_txn::{LockSet, ShardSet};
+use darter_wire::memcache::{Command, Decoder, Error, Limits, Step as Decoded, Store};
+use smallvec::SmallVec;
+
+use super::life::Life;
+use super::store::{Wanted, Way};
+use super::{Counts, DB, count, flush, meta, read, store};
+use crate::core::Core;
+use crate::exec::{self, Call, Ran};
+use crate::job::{BUDGET, Body, Job, Shards};
+use crate::shared::Mail;
+
+/// Looks at a busy shard this many times before the command is queued there.
+const SPINS: u32 = 200;
+/// Keys of a `get` whose memory is asked for ahead of time together.
+const KEYS_AHEAD: usize = 32;
+/// With fewer keys that is not worth it.
+const KEYS_AHEAD_MIN: usize = 4;
+
+/// What a command is run with besides its key.
+pub(super) struct Scene {
+    /// The time of the command, Unix milliseconds.
+    pub now_ms: u64,
+    /// The counters of the thread that runs it.
+    pub counts: &'static Counts,
+    /// Longest value, in bytes.
+    pub value_bytes_max: u64,
+}
+
+impl Scene {
+    fn new(core: &Core) -> Scene {
+        Scene {
+            now_ms: core.now_ms,
+            counts: &core.stats().memcached,
+            value_bytes_max: u64::from(core.live.memcached_item_size_max),
+        }
+    }
+
+    /// The time in seconds.
+    #[inline]
+    pub fn now_s(&self) -> u32 {
+        (self.now_ms / 1000) as u32
+    }
+
+    /// Answers an error.
+    pub fn error(&self, error: Error, out: &mut Vec<u8>) {
+        write_error(error, out);
+    }
+}
+
+/// Answers an error.
+pub(super) fn write_error(error: Error, out: &mut Vec<u8>) {
+    out.extend_from_slice(error.text().as_bytes());
+    out.extend_from_slice(b"\r\n");
+}
+
+/// The one key of a command, if it has exactly one.
+pub(super) fn key_of<'c>(command: &'c Command<'_>) -> Option<&'c [u8]> {
+    match command {
+        Command::Store { key, .. }
+        | Command::Delete { key, .. }
+        | Command::Count { key, .. }
+        | Command::Touch { key, .. } => Some(key),
+        Command::Meta(meta) => Some(&meta.key),
+        Command::MetaDebug { key, .. } => Some(key),
+        _ => None,
+    }
+}
+
+/// Runs a command with keys. `raw` are its bytes, `hash` that of its key if it has one.
+pub(super) fn run(
+    core: &mut Core,
+    call: Call<'_>,
+    raw: &[u8],
+    command: &Command<'_>,
+    hash: Option<u64>,
+) -> Ran {
+    if let Command::Get { keys, cas, touch } = command {
+        return get(core, call, keys.clone(), *cas, *touch);
+    }
+    let Some(bytes) = key_of(command) else { return Ran::Done };
+    let hash = hash.unwrap_or_else(|| core.shared.router.hasher().hash(bytes));
+    let key = Key { bytes, hash };
+    let id = core.shared.router.shard_of(hash);
+    let scene = Scene::new(core);
+    let done = on_shard(core, call.session.id, id, |shard| apply(&scene, shard, key, command, call.out));
+    if done { Ran::Done } else { post(core, call, raw.into(), LockSet::one(id)) }
+}
+
+/// Takes a shard, works on it, tells what changed and lets it go; false when it is busy.
+#[inline]
+fn on_shard(core: &mut Core, client: u64, id: u16, work: impl FnOnce(&mut Shard)) -> bool {
+    let Some(mut held) = core.shared.cells[usize::from(id)].take_spinning(SPINS) else { return false };
+    work(&mut held.shard);
+    if held.shard.changes.has_pending() {
+        let mut grant = Shards::from(held);
+        core.writer = client;
+        exec::pass_changes(core, &mut grant);
+        drive(core.shared.cells, grant, core, BUDGET);
+    } else {
+        drive_one(core.shared.cells, held, core, BUDGET);
+    }
+    true
+}
+
+/// `get` and its kin: key after key, each with its shard. From the first busy shard on the rest is a job.
+fn get<'k>(
+    core: &mut Core,
+    call: Call<'_>,
+    mut keys: impl Iterator<Item = &'k [u8]> + Clone,
+    with_cas: bool,
+    touch: Option<i64>,
+) -> Ran {
+    let scene = Scene::new(core);
+    let life = touch.map(|seconds| Life::of(seconds, scene.now_ms));
+    let router = core.shared.router;
+    loop {
+        let mut left = keys.clone();
+        let ahead: SmallVec<[Key<'_>; KEYS_AHEAD]> =
+            keys.by_ref().take(KEYS_AHEAD).map(|bytes| router.key(bytes)).collect();
+        if ahead.is_empty() {
+            break;
+        }
+        if ahead.len() >= KEYS_AHEAD_MIN {
+            exec::warm(core, DB, ahead.iter().map(|key| key.hash));
+        }
+        for key in ahead {
+            let out = &mut *call.out;
+            let done = on_shard(core, call.session.id, router.shard_of(key.hash), |shard| {
+                read::get(&scene, shard, key, with_cas, life, out);
+            });
+            if !done {
+                return post_get(core, call, left, with_cas, touch);
+            }
+            left.next();
+        }
+    }
+    call.out.extend_from_slice(b"END\r\n");
+    Ran::Done
+}
+
+/// Leaves the keys that a `get` has not answered yet to a job.
+#[cold]
+fn post_get<'k>(
+    core: &mut Core,
+    call: Call<'_>,
+    keys: impl Iterator<Item = &'k [u8]>,
+    with_cas: bool,
+    touch: Option<i64>,
+) -> Ran {
+    let mut line = match (touch, with_cas) {
+        (None, false) => b"get".to_vec(),
+        (None, true) => b"gets".to_vec(),
+        (Some(seconds), false) => format!("gat {seconds}").into_bytes(),
+        (Some(seconds), true) => format!("gats {seconds}").into_bytes(),
+    };
+    let (router, mut wanted) = (core.shared.router, LockSet::new());
+    for key in keys {
+        line.push(b' ');
+        line.extend_from_slice(key);
+        wanted.add(router.shard_of(router.key(key).hash));
+    }
+    wanted.seal();
+    line.extend_from_slice(b"\r\n");
+    post(core, call, line.into(), wanted)
+}
+
+/// Runs a command on its key, with the shard held.
+fn apply(scene: &Scene, shard: &mut Shard, key: Key<'_>, command: &Command<'_>, out: &mut Vec<u8>) {
+    let mark = out.len();
+    let is_quiet = match *command {
+        Command::Store { store, flags, exptime, value, noreply, .. } => {
+            let (way, cas) = match store {
+                Store::Set => (Way::Set, 0),
+                Store::Add => (Way::Add, 0),
+                Store::Replace => (Way::Replace, 0),
+                Store::Append => (Way::Append, 0),
+                Store::Prepend => (Way::Prepend, 0),
+                Store::Cas(cas) => (Way::Cas, cas),
+            };
+            let life = Life::of(exptime, scene.now_ms);
+            let wanted =
+                Wanted { way, value, flags, life, cas, new_cas: None, takes_stale: false, vivify: None };
+            store::classic(scene, shard, key, &wanted, out);
+            noreply
+        }
+        Command::Delete { noreply, .. } => {
+            read::delete(scene, shard, key, out);
+            noreply
+        }
+        Command::Count { delta, decrement, noreply, .. } => {
+            count::classic(scene, shard, key, count::Step { delta, decrement }, out);
+            noreply
+        }
+        Command::Touch { exptime, noreply, .. } => {
+            read::touch(scene, shard, key, Life::of(exptime, scene.now_ms), out);
+            noreply
+        }
+        Command::Meta(ref meta) => {
+            meta::run(scene, shard, key, meta, out);
+            false
+        }
+        Command::MetaDebug { base64, .. } => {
+            read::debug(scene, shard, key, base64, out);
+            false
+        }
+        _ => false,
+    };
+    if is_quiet {
+        out.truncate(mark);
+    }
+}
+
+/// Leaves a command in the inbox of the shards it needs.
+#[cold]
+fn post(core: &mut Core, call: Call<'_>, raw: Box<[u8]>, wanted: LockSet) -> Ran {
+    core.stats().contended.add(1);
+    queue(core, call.session.id, call.token, raw, wanted, Grant::empty());
+    Ran::Stalled
+}
+
+/// Leaves a command in the inbox of a shard it lacks, with those it has.
+pub(super) fn queue(
+    core: &mut Core,
+    client: u64,
+    token: Token,
+    raw: Box<[u8]>,
+    wanted: LockSet,
+    grant: Shards,
+) {
+    let job = Waiter::new(Job {
+        grant,
+        wanted,
+        home: core.thread,
+        token,
+        client,
+        body: Body::Memcached(raw),
+        db: DB,
+        resp3: false,
+        reply: Vec::new(),
+        tracks: false,
+        parking: None,
+    });
+    if let Some(ready) = queue_for(core.shared.cells, job, 0) {
+        core.shared.door(core.thread).send(Mail::Run(ready));
+    }
+}
+
+/// Runs a command that waited for its shards, wherever this thread is, and passes on what changed.
+pub fn run_job(
+    core: &mut Core,
+    grant: &mut Shards,
+    (client, token): (u64, Token),
+    raw: &[u8],
+    out: &mut Vec<u8>,
+) {
+    // It was within the limits when it came.
+    let limits =
+        Limits { value_bytes_max: u32::MAX, line_bytes_max: usize::MAX, get_line_bytes_max: usize::MAX };
+    let Decoded::Command { command, .. } = Decoder::new().next(raw, &limits) else { return };
+    if let Command::FlushAll { noreply, .. } = command {
+        return flush::granted(core, grant, client, token, noreply, out);
+    }
+    apply_all(core, exec::set_of(&core.shared.router, grant), &command, out);
+    core.writer = client;
+    exec::pass_changes(core, grant);
+}
+
+/// Runs a command on its keys, whose shards are all held.
+fn apply_all(core: &Core, mut set: ShardSet<'_>, command: &Command<'_>, out: &mut Vec<u8>) {
+    let scene = Scene::new(core);
+    let router = &core.shared.router;
+    match command {
+        Command::Get { keys, cas, touch } => {
+            let life = touch.map(|seconds| Life::of(seconds, scene.now_ms));
+            for bytes in keys.clone() {
+                let key = router.key(bytes);
+                read::get(&scene, &mut set.part_mut(key).shard, key, *cas, life, out);
+            }
+            out.extend_from_slice(b"END\r\n");
+        }
+        command => {
+            if let Some(bytes) = key_of(command) {
+                let key = router.key(bytes);
+                apply(&scene, &mut set.part_mut(key).shard, key, command, out);
+            }
+        }
+    }
+}

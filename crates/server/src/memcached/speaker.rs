@@ -1,0 +1,284 @@
+//! A connection that speaks memcached: its bytes as commands, run in order.
+
+use std::borrow::Cow;
+use std::time::Instant;
+
+use darter_wire::memcache::{self, Command, Decoder, Error, Limits, Step};
+use darter_wire::{Args, OwnedArgs};
+use smallvec::SmallVec;
+
+use super::run::{self, write_error};
+use super::{Counter, DB, admin, auth, flush, stats};
+use crate::conn::Conn;
+use crate::core::Core;
+use crate::exec::{self, Call, Ran};
+use crate::gated;
+use crate::monitor;
+use crate::registry::Entry;
+use crate::session::Gate;
+
+/// Commands read ahead of the one that runs.
+const WINDOW: usize = 16;
+/// Shorter windows are not worth a look ahead.
+const WARM_LEN_MIN: usize = 4;
+
+/// A command that has been read.
+struct Read<'a> {
+    command: Command<'a>,
+    /// Of its key, if it has exactly one.
+    hash: Option<u64>,
+    /// Offset of its first byte, and of the first after it.
+    start: usize,
+    end: usize,
+}
+
+/// Why reading stopped.
+enum Next<'a> {
+    /// The window is full.
+    Command,
+    /// There is no whole command.
+    More,
+    /// A line was refused; what follows it starts there.
+    Refused(Error, bool, Option<Cow<'a, [u8]>>, usize),
+    /// The connection ends.
+    Close,
+}
+
+/// Runs the complete commands at the front of `buf`; returns how many bytes they took.
+pub(crate) fn process(conn: &mut Conn, core: &mut Core, buf: &[u8]) -> usize {
+    let mut done = 0;
+    loop {
+        if conn.session.gate.has(Gate::LOGIN) && auth::is_needed(core, &conn.session) {
+            match auth::step(conn, core, &buf[done..]) {
+                0 => return done,
+                taken => done += taken,
+            }
+            if conn.is_held_back() {
+                return done;
+            }
+            continue;
+        }
+        let mut window: SmallVec<[Read<'_>; WINDOW]> = SmallVec::new();
+        let (next, read_to) = read_ahead(conn, core, buf, done, &mut window);
+        if window.len() >= WARM_LEN_MIN {
+            exec::warm(core, DB, window.iter().filter_map(|read| read.hash));
+        }
+        for read in &window {
+            if conn.is_held_back() {
+                conn.decoder = Decoder::new();
+                return done;
+            }
+            match execute(conn, core, &buf[read.start..read.end], &read.command, read.hash) {
+                Ran::Postponed => {
+                    conn.decoder = Decoder::new();
+                    return done;
+                }
+                Ran::Stalled => conn.is_stalled = true,
+                Ran::Done => {}
+            }
+            done = read.end;
+        }
+        if conn.is_held_back() {
+            conn.decoder = Decoder::new();
+            return done;
+        }
+        done = read_to;
+        match next {
+            Next::Command => {}
+            Next::More => return done,
+            Next::Refused(error, is_quiet, remove, after) => {
+                refuse(conn, core, error, is_quiet, remove);
+                done = after;
+                if conn.is_held_back() {
+                    return done;
+                }
+            }
+            Next::Close => {
+                conn.session.is_closing = true;
+                return buf.len();
+            }
+        }
+    }
+}
+
+/// Reads commands from `buf[from..]` until the window is full or there is no further one; returns where it stopped.
+fn read_ahead<'a>(
+    conn: &mut Conn,
+    core: &Core,
+    buf: &'a [u8],
+    from: usize,
+    window: &mut SmallVec<[Read<'a>; WINDOW]>,
+) -> (Next<'a>, usize) {
+    let limits = Limits { value_bytes_max: core.live.memcached_item_size_max, ..Limits::default() };
+    let mut at = from;
+    while window.len() < WINDOW {
+        match conn.decoder.next(&buf[at..], &limits) {
+            Step::Command { command, consumed } => {
+                let hash = run::key_of(&command).map(|key| {
+                    let hash = core.shared.router.hasher().hash(key);
+                    core.shared.cells[usize::from(core.shared.router.shard_of(hash))].prefetch();
+                    hash
+                });
+                window.push(Read { command, hash, start: at, end: at + consumed });
+                at += consumed;
+            }
+            // Once the rest of a refused value is dropped, what comes is a command again.
+            Step::Skipped { consumed } => {
+                at += consumed;
+                if window.is_empty() {
+                    continue;
+                }
+                return (Next::Command, at);
+            }
+            Step::More { .. } => return (Next::More, at),
+            Step::Refused { error, noreply, remove, consumed } => {
+                return (Next::Refused(error, noreply, remove, at + consumed), at);
+            }
+            Step::Close => return (Next::Close, at),
+        }
+    }
+    (Next::Command, at)
+}
+
+/// Runs one command and answers it, or leaves it to a job.
+fn execute(conn: &mut Conn, core: &mut Core, raw: &[u8], command: &Command<'_>, hash: Option<u64>) -> Ran {
+    let entry = core.shared.verbs.of(command);
+    conn.session.usage.commands += 1;
+    conn.session.usage.last_command = entry.id as u32;
+    if conn.session.gate.0 != 0 || core.is_gated {
+        match pass_gate(conn, core, entry, command) {
+            Passed::Yes => {}
+            Passed::No => return Ran::Done,
+            Passed::NotNow => {
+                conn.session.usage.commands -= 1;
+                postpone(conn, core);
+                return Ran::Postponed;
+            }
+        }
+    }
+    let calls = core.stats().commands[entry.id].calls.bump();
+    if !entry.is_timed(calls, core.times_all) {
+        return perform(conn, core, raw, command, hash);
+    }
+    let began = Instant::now();
+    let ran = perform(conn, core, raw, command, hash);
+    if ran == Ran::Done {
+        let args = args_of(entry, command);
+        crate::timing::note(core, &conn.card, entry, args.args(), began.elapsed());
+    }
+    ran
+}
+
+fn perform(conn: &mut Conn, core: &mut Core, raw: &[u8], command: &Command<'_>, hash: Option<u64>) -> Ran {
+    let out = &mut conn.output;
+    match command {
+        Command::FlushAll { delay, noreply } => {
+            core.stats().memcached.add(Counter::Flush);
+            let call = Call { session: &mut conn.session, out, token: conn.token };
+            return flush::run(core, call, *delay, *noreply);
+        }
+        Command::Verbosity { noreply } => answer(out, b"OK\r\n", *noreply),
+        Command::Version => {
+            out.extend_from_slice(b"VERSION ");
+            out.extend_from_slice(stats::VERSION.as_bytes());
+            out.extend_from_slice(b"\r\n");
+        }
+        Command::MetaNoop => out.extend_from_slice(b"MN\r\n"),
+        Command::Quit => conn.session.is_closing = true,
+        Command::Stats(words) => stats::run(core, words.clone(), out),
+        Command::Admin { name, words, noreply } => answer(out, admin::reply(name, words.clone()), *noreply),
+        _ => {
+            let call = Call { session: &mut conn.session, out, token: conn.token };
+            return run::run(core, call, raw, command, hash);
+        }
+    }
+    Ran::Done
+}
+
+fn answer(out: &mut Vec<u8>, line: &[u8], is_quiet: bool) {
+    if !is_quiet {
+        out.extend_from_slice(line);
+    }
+}
+
+/// Answers a line that is no command. A key whose new value is too large loses the old one.
+fn refuse(conn: &mut Conn, core: &mut Core, error: Error, is_quiet: bool, remove: Option<Cow<'_, [u8]>>) {
+    if error == Error::TooLarge {
+        core.stats().memcached.add(Counter::TooLarge);
+    }
+    if !is_quiet {
+        write_error(error, &mut conn.output);
+    }
+    let Some(key) = remove else { return };
+    // A value that has expired already is stored as none; nothing is answered.
+    let mut raw = b"ms ".to_vec();
+    memcache::write_key(&mut raw, &key, true);
+    raw.extend_from_slice(b" 0 b q T-1\r\n\r\n");
+    if let Step::Command { command, .. } = Decoder::new().next(&raw, &Limits::default())
+        && execute(conn, core, &raw, &command, None) == Ran::Stalled
+    {
+        conn.is_stalled = true;
+    }
+}
+
+/// Whether a command may run.
+enum Passed {
+    Yes,
+    /// It has been refused.
+    No,
+    /// It is to be tried again: CLIENT PAUSE.
+    NotNow,
+}
+
+/// What stands before a command where something may: access rights, a memory limit, a pause; MONITOR sees it.
+#[cold]
+fn pass_gate(conn: &mut Conn, core: &mut Core, entry: &'static Entry, command: &Command<'_>) -> Passed {
+    let args = args_of(entry, command);
+    if let Some(line) = gated::refusal(core, &conn.session, entry, args.args()) {
+        core.stats().commands[entry.id].rejected.add(1);
+        conn.output.extend_from_slice(match line.split(|&byte| byte == b' ').next() {
+            Some(b"OOM") => super::NO_ROOM,
+            Some(b"NOAUTH") => b"CLIENT_ERROR unauthenticated\r\n",
+            Some(b"BUSY") => b"SERVER_ERROR busy running a script\r\n",
+            Some(b"NOPERM") => b"CLIENT_ERROR permission denied\r\n",
+            _ => b"SERVER_ERROR not possible now\r\n",
+        });
+        return Passed::No;
+    }
+    if core.shared.pause.holds(core.now_ms, &conn.session, entry) {
+        return Passed::NotNow;
+    }
+    if core.shared.monitors.is_any() {
+        monitor::show(core, &conn.card, DB, entry, args.args());
+    }
+    Passed::Yes
+}
+
+#[cold]
+fn postpone(conn: &mut Conn, core: &mut Core) {
+    conn.is_postponed = true;
+    conn.card.is_postponed.store(true, std::sync::atomic::Ordering::Relaxed);
+    core.has_postponed = true;
+}
+
+/// A command as the one of Redis that stands for it, for those who look at arguments: its keys, and as many words more
+/// as it must have.
+#[cold]
+fn args_of(entry: &Entry, command: &Command<'_>) -> OwnedArgs {
+    let mut args = OwnedArgs::from_slices(&[entry.spec.name.as_bytes()]);
+    match command {
+        Command::Get { keys, .. } => keys.clone().for_each(|key| args.push(key)),
+        command => {
+            if let Some(key) = run::key_of(command) {
+                args.push(key);
+            }
+        }
+    }
+    if let Command::Store { value, .. } = command {
+        args.push(value);
+    }
+    while Args::len(&args.args()) < usize::from(entry.spec.arity.unsigned_abs()) {
+        args.push(b"0");
+    }
+    args
+}

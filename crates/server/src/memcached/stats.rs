@@ -1,0 +1,233 @@
+//! `stats` and its subcommands.
+//!
+//! Every field of memcached is there, as tools look for them by name; those of things that Darter has not got (slab
+//! moves, LRU lists, log watchers) are 0. All items are shown as one class, number 1.
+
+use std::fmt::Display;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use darter_reactor::process;
+use darter_wire::memcache::{Words, write_stat};
+
+use super::{Counter, DB};
+use crate::config::Policy;
+use crate::core::Core;
+use crate::report::{self, Report};
+use crate::shared::Shared;
+use crate::worker::lock;
+
+/// The version clients are told: the memcached whose commands these are, and who speaks.
+pub(super) const VERSION: &str = concat!("1.6.38 darter-", env!("CARGO_PKG_VERSION"));
+
+/// Runs `stats` with its words.
+pub(super) fn run(core: &Core, mut words: Words<'_>, out: &mut Vec<u8>) {
+    let mut list = List { out };
+    match words.next() {
+        None => general(core, &mut list),
+        Some(b"settings") => settings(core, &mut list),
+        Some(b"items") => items(core, &mut list),
+        Some(b"slabs") => slabs(core, &mut list),
+        Some(b"conns") => connections(core, &mut list),
+        Some(b"sizes") => list.add("sizes_status", "disabled"),
+        Some(b"reset") => {
+            report::reset(core.shared);
+            return out.extend_from_slice(b"RESET\r\n");
+        }
+        Some(b"cachedump") => return out.extend_from_slice(b"CLIENT_ERROR stats cachedump not allowed\r\n"),
+        Some(_) => return out.extend_from_slice(b"ERROR\r\n"),
+    }
+    out.extend_from_slice(b"END\r\n");
+}
+
+struct List<'a> {
+    out: &'a mut Vec<u8>,
+}
+
+impl List<'_> {
+    fn add(&mut self, name: &str, value: impl Display) {
+        write_stat(self.out, name, &value.to_string());
+    }
+
+    fn zeros(&mut self, names: &[&str]) {
+        names.iter().for_each(|name| self.add(name, 0));
+    }
+}
+
+/// How often something was counted, on all threads.
+fn total(shared: &Shared, counter: Counter) -> u64 {
+    shared.stats.iter().map(|stats| stats.memcached.get(counter)).sum()
+}
+
+fn general(core: &Core, list: &mut List<'_>) {
+    let shared = core.shared;
+    let report = Report::gather(shared);
+    let (totals, times) = (&report.totals, process::cpu_times());
+    list.add("pid", std::process::id());
+    list.add("uptime", shared.started.elapsed().as_secs());
+    list.add("time", core.now_ms / 1000);
+    list.add("version", VERSION);
+    list.add("libevent", shared.driver_name.get().unwrap_or(&"none"));
+    list.add("pointer_size", usize::BITS);
+    list.add("rusage_user", seconds(times.user));
+    list.add("rusage_system", seconds(times.system));
+    list.add("max_connections", core.live.maxclients);
+    list.add("curr_connections", report.clients.connected);
+    list.add("total_connections", totals.connections);
+    list.add("rejected_connections", totals.rejected_connections);
+    list.add("connection_structures", report.clients.connected);
+    list.add("response_obj_oom", 0);
+    list.add("response_obj_count", 0);
+    list.add("response_obj_bytes", report.clients.output_bytes);
+    list.add("read_buf_count", 0);
+    list.add("read_buf_bytes", report.clients.input_bytes);
+    list.zeros(&["read_buf_bytes_free", "read_buf_oom", "reserved_fds"]);
+    for &counter in Counter::ALL.iter().filter(|counter| **counter != Counter::Stored) {
+        list.add(counter.name(), total(shared, counter));
+        if counter == Counter::GetExpired {
+            list.add("get_flushed", 0);
+        }
+    }
+    list.add("bytes_read", totals.input_bytes);
+    list.add("bytes_written", totals.output_bytes);
+    list.add("limit_maxbytes", core.live.maxmemory);
+    list.add("accepting_conns", 1);
+    list.zeros(&["listen_disabled_num", "time_in_listen_disabled_us"]);
+    list.add("threads", shared.doors.len());
+    list.zeros(&["conn_yields", "hash_power_level"]);
+    list.add("hash_bytes", report.shards.index_bytes);
+    list.zeros(NOTHING_SUCH);
+    list.add("bytes", report.shards.used_bytes);
+    list.add("curr_items", report.shards.keys.get(DB).copied().unwrap_or(0));
+    list.add("total_items", total(shared, Counter::Stored));
+    list.zeros(&["slab_global_page_pool", "expired_unfetched", "evicted_unfetched", "evicted_active"]);
+    list.add("evictions", report.shards.counters.evicted);
+    list.add("reclaimed", report.shards.counters.expired);
+    list.zeros(NO_LISTS);
+}
+
+const NOTHING_SUCH: &[&str] = &[
+    "hash_is_expanding",
+    "slab_reassign_rescues",
+    "slab_reassign_chunk_rescues",
+    "slab_reassign_evictions_nomem",
+    "slab_reassign_inline_reclaim",
+    "slab_reassign_busy_items",
+    "slab_reassign_busy_deletes",
+    "slab_reassign_running",
+    "slabs_moved",
+    "lru_crawler_running",
+    "lru_crawler_starts",
+    "lru_maintainer_juggles",
+    "malloc_fails",
+    "log_worker_dropped",
+    "log_worker_written",
+    "log_watcher_skipped",
+    "log_watcher_sent",
+    "log_watchers",
+    "unexpected_napi_ids",
+    "round_robin_fallback",
+];
+
+const NO_LISTS: &[&str] = &[
+    "crawler_reclaimed",
+    "crawler_items_checked",
+    "lrutail_reflocked",
+    "moves_to_cold",
+    "moves_to_warm",
+    "moves_within_lru",
+    "direct_reclaims",
+    "lru_bumps_dropped",
+];
+
+fn seconds(time: Duration) -> String {
+    format!("{}.{:06}", time.as_secs(), time.subsec_micros())
+}
+
+fn settings(core: &Core, list: &mut List<'_>) {
+    let live = &core.live;
+    let on = |is_on: bool| if is_on { "yes" } else { "no" };
+    list.add("maxbytes", live.maxmemory);
+    list.add("maxconns", live.maxclients);
+    list.add("tcpport", live.memcached_port.or(live.port).unwrap_or(0));
+    list.add("udpport", 0);
+    list.add("inter", if live.bind.is_empty() { "NULL".to_owned() } else { live.bind.join(",") });
+    list.add("verbosity", 0);
+    list.add("oldest", 0);
+    list.add(
+        "evictions",
+        if live.maxmemory > 0 && live.maxmemory_policy != Policy::NoEviction { "on" } else { "off" },
+    );
+    let socket = live.unixsocket.as_ref().map_or("NULL".to_owned(), |path| path.display().to_string());
+    list.add("domain_socket", socket);
+    list.add("umask", format!("{:o}", live.unixsocketperm.unwrap_or(0)));
+    list.add("shutdown_command", "no");
+    list.add("num_threads", core.shared.doors.len());
+    list.add("stat_key_prefix", ":");
+    list.add("detail_enabled", "no");
+    list.add("cas_enabled", "yes");
+    list.add("tcp_backlog", live.tcp.backlog);
+    list.add("binding_protocol", "ascii");
+    list.add("auth_enabled_sasl", "no");
+    list.add("auth_enabled_ascii", on(!live.requirepass.is_empty()));
+    list.add("item_size_max", live.memcached_item_size_max);
+    list.add("maxconns_fast", "yes");
+    list.add("flush_enabled", "yes");
+    list.add("dump_enabled", "no");
+    list.add("idle_timeout", live.timeout_s);
+    list.add("client_flags_size", 4);
+    list.add("ssl_enabled", "no");
+}
+
+fn items(core: &Core, list: &mut List<'_>) {
+    let shards = core.shared.survey();
+    let number = shards.keys.get(DB).copied().unwrap_or(0);
+    if number == 0 {
+        return;
+    }
+    list.add("items:1:number", number);
+    list.add("items:1:mem_requested", shards.used_bytes);
+    list.add("items:1:evicted", shards.counters.evicted);
+    list.add("items:1:outofmemory", total(core.shared, Counter::NoRoom));
+    list.add("items:1:reclaimed", shards.counters.expired);
+}
+
+fn slabs(core: &Core, list: &mut List<'_>) {
+    let shards = core.shared.survey();
+    let number = shards.keys.get(DB).copied().unwrap_or(0);
+    if number > 0 {
+        list.add("1:chunk_size", shards.used_bytes / number);
+        list.add("1:used_chunks", number);
+        list.add("1:total_chunks", number);
+        list.add("1:free_chunks", 0);
+        for counter in SLAB_COUNTERS {
+            list.add(&format!("1:{}", counter.name()), total(core.shared, *counter));
+        }
+    }
+    list.add("active_slabs", u8::from(number > 0));
+    list.add("total_malloced", shards.memory_bytes);
+}
+
+const SLAB_COUNTERS: &[Counter] = &[
+    Counter::GetHit,
+    Counter::Set,
+    Counter::DeleteHit,
+    Counter::IncrHit,
+    Counter::DecrHit,
+    Counter::CasHit,
+    Counter::CasBad,
+    Counter::TouchHit,
+];
+
+fn connections(core: &Core, list: &mut List<'_>) {
+    let mut cards: Vec<_> = lock(&core.shared.clients).values().cloned().collect();
+    cards.sort_unstable_by_key(|card| card.fd);
+    for card in cards {
+        let kind = if card.is_unix { "unix" } else { "tcp" };
+        let silent_ms = core.now_ms.saturating_sub(card.active_ms.load(Relaxed));
+        list.add(&format!("{}:addr", card.fd), format_args!("{kind}:{}", card.peer));
+        list.add(&format!("{}:listen_addr", card.fd), format_args!("{kind}:{}", card.local));
+        list.add(&format!("{}:state", card.fd), "conn_new_cmd");
+        list.add(&format!("{}:secs_since_last_cmd", card.fd), silent_ms / 1000);
+    }
+}
