@@ -153,7 +153,7 @@ pub fn build(settings: Arc<Settings>, live: &Live, threads: usize) -> io::Result
         .map(|id| {
             let mut shard = Shard::new(live.dbnum as usize, seeds.next_u64(), hasher)?;
             // a million tokens a second, and none of an earlier process comes again
-            shard.start_cas(crate::core::unix_ms() / 1000 << 20);
+            shard.start_cas((crate::core::unix_ms() / 1000) << 20);
             shard.changes.listen(Listeners::NOTIFY, live.notify_keyspace_events != Events::NONE);
             Ok(Cell::<Part, Job>::new(id as u16, Part::new(shard)))
         })

@@ -96,12 +96,12 @@ fn add_to(
     let cas = new_cas.or_else(|| extras.cas.is_some().then(|| place.next_cas()));
     let mut text = Vec::with_capacity(old_len);
     number::write_u64(&mut text, value);
-    // A number that got shorter keeps its length, as memcached's does.
+    // A number that got shorter keeps its length, as memcached's does; one that got longer is a new item.
+    let marks = if text.len() > old_len { Marks::default() } else { extras.marks };
     if text.len() < old_len {
         text.resize(old_len, b' ');
     }
-    let extras =
-        Extras { cas, access_s: Some(scene.now_s()), marks: Marks(extras.marks.0), flags: extras.flags };
+    let extras = Extras { cas, access_s: Some(scene.now_s()), marks, flags: extras.flags };
     place.put_item(&text, Expiry::Keep, extras)?;
     place.changed(COUNT_EVENT);
     Ok(Counted::To(value))

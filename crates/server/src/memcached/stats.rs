@@ -195,8 +195,8 @@ fn items(core: &Core, list: &mut List<'_>) {
 fn slabs(core: &Core, list: &mut List<'_>) {
     let shards = core.shared.survey();
     let number = shards.keys.get(DB).copied().unwrap_or(0);
-    if number > 0 {
-        list.add("1:chunk_size", shards.used_bytes / number);
+    if let Some(mean_bytes) = shards.used_bytes.checked_div(number) {
+        list.add("1:chunk_size", mean_bytes);
         list.add("1:used_chunks", number);
         list.add("1:total_chunks", number);
         list.add("1:free_chunks", 0);
