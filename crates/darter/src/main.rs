@@ -1,6 +1,8 @@
 //! The binary: flags, start-up, exit codes.
 #![forbid(unsafe_code)]
 
+mod files;
+
 use std::io::Write;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -11,7 +13,11 @@ use darter_server::config::{Settings, Startup, Usage};
 static ALLOCATOR: darter_slab::global::Allocator = darter_slab::global::Allocator;
 
 fn main() -> ExitCode {
-    let (settings, notes) = match Settings::parse(std::env::args_os(), std::env::vars_os()) {
+    let args: Vec<std::ffi::OsString> = std::env::args_os().collect();
+    if let Some(code) = files::run(&args) {
+        return code;
+    }
+    let (settings, notes) = match Settings::parse(args, std::env::vars_os()) {
         Ok(Startup::Serve { settings, notes }) => (Arc::new(*settings), notes),
         Ok(Startup::Print(text)) => {
             // whoever reads may stop early, as `head` does

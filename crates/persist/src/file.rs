@@ -28,7 +28,7 @@ pub struct Options {
 #[derive(Debug)]
 pub enum Writer<W: Write> {
     /// As an RDB file.
-    Rdb(rdb::Writer<W>),
+    Rdb(Box<rdb::Writer<W>>),
     /// In our own format.
     Native(native::Writer<W>),
 }
@@ -39,10 +39,10 @@ impl<W: Write> Writer<W> {
     /// Errors: the disk failed.
     pub fn new(out: W, options: Options) -> Result<Writer<W>, Error> {
         let mut writer = match options.format {
-            Format::Rdb => Writer::Rdb(rdb::Writer::new(
+            Format::Rdb => Writer::Rdb(Box::new(rdb::Writer::new(
                 out,
                 rdb::Options { packs: options.packs, has_checksum: options.has_checksum },
-            )),
+            ))),
             Format::Native => {
                 Writer::Native(native::Writer::new(out, options.id, options.now_ms, options.packs)?)
             }

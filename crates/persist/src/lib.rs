@@ -5,6 +5,8 @@
 
 #![forbid(unsafe_code)]
 
+pub mod check;
+pub mod convert;
 pub mod cursor;
 pub mod entry;
 pub mod error;

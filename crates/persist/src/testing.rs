@@ -10,7 +10,9 @@ use darter_store::rdb as values;
 
 use crate::cursor::Cursor;
 use crate::entry::{self, Entries, Entry, Loaded};
+use crate::file::{Options, Writer};
 use crate::layout::{self, Token};
+use crate::storage::name::Format;
 
 /// The time at which tests load.
 pub const NOW: u64 = 1_800_000_000_000;
@@ -181,4 +183,19 @@ pub fn sample(seed: u64, sizes: &[u64]) -> Shard {
         }
     }
     shard
+}
+
+/// How files are written in tests.
+pub fn options(format: Format) -> Options {
+    Options { format, packs: true, has_checksum: true, now_ms: NOW, id: 77 }
+}
+
+/// The databases of a shard as a file.
+pub fn file_of(shard: &Shard, format: Format) -> Vec<u8> {
+    let mut writer = Writer::new(Vec::new(), options(format)).expect("memory");
+    for db in 0..shard.dbs_len() {
+        let keys = shard.db(db).len() as u32;
+        writer.entries(db as u32, 0, keys, &entries_of(shard, db)).expect("entries");
+    }
+    writer.finish().expect("memory").0
 }

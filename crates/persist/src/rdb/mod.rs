@@ -22,6 +22,7 @@ mod tests;
 mod writer;
 
 pub use reader::Reader;
+pub(crate) use reader::shown;
 pub use writer::{Options, Writer};
 
 /// The version that is written.

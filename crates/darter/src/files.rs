@@ -1,0 +1,92 @@
+//! `darter --check FILE` and `darter --convert IN OUT`: snapshot files without a server.
+//!
+//! Called by `main` before flags are read. Exit code 0 when the file is good, 1 when it is damaged or cannot be
+//! read, 2 for a wrong call.
+
+use std::ffi::OsString;
+use std::io::Write;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use darter_persist::check::check;
+use darter_persist::convert::convert;
+use darter_persist::file::Options;
+use darter_persist::storage::name::Format;
+use darter_persist::storage::{Directory, Local};
+
+const USAGE: u8 = 2;
+
+/// Does what the arguments ask for if they ask for work on files; `None` when they do not.
+pub fn run(args: &[OsString]) -> Option<ExitCode> {
+    let words: Vec<&OsString> = args.iter().skip(1).collect();
+    match words.as_slice() {
+        [verb, file] if *verb == "--check" => Some(check_file(Path::new(file))),
+        [verb, from, to] if *verb == "--convert" => Some(convert_file(Path::new(from), Path::new(to))),
+        [verb, ..] if *verb == "--check" || *verb == "--convert" => {
+            eprintln!("usage: darter --check FILE\n       darter --convert IN OUT.rdb|OUT.darter");
+            Some(ExitCode::from(USAGE))
+        }
+        _ => None,
+    }
+}
+
+fn check_file(path: &Path) -> ExitCode {
+    let file = match std::fs::File::open(path) {
+        Ok(file) => file,
+        Err(error) => return failed(path, &error),
+    };
+    let report = check(&file);
+    // whoever reads may stop early, as `head` does
+    let _ = write!(std::io::stdout(), "file       {}\n{report}", path.display());
+    if report.is_good() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn convert_file(from: &Path, to: &Path) -> ExitCode {
+    let name = to.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let Some(format) = Format::of_name(&name) else {
+        eprintln!("darter: {}: the name must end in .rdb or .darter", to.display());
+        return ExitCode::from(USAGE);
+    };
+    let source = match std::fs::File::open(from) {
+        Ok(file) => file,
+        Err(error) => return failed(from, &error),
+    };
+    let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
+    let id = now_ms.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ u64::from(std::process::id());
+    let options = Options { format, packs: true, has_checksum: true, now_ms, id };
+    let directory = Local::new(to.parent().unwrap_or(Path::new("")));
+    let out = match directory.create(&name) {
+        Ok(out) => out,
+        Err(fault) => return failed(to, &fault),
+    };
+    let (out, converted) = match convert(source, out, options) {
+        Ok(done) => done,
+        Err(error) => return failed(from, &error),
+    };
+    if let Err(fault) = out.finish() {
+        return failed(to, &fault);
+    }
+    for skipped in &converted.skipped {
+        eprintln!("darter: passed over {skipped}");
+    }
+    let _ = writeln!(
+        std::io::stdout(),
+        "{}: {} keys, {} bytes",
+        to.display(),
+        converted.entries,
+        converted.bytes
+    );
+    ExitCode::SUCCESS
+}
+
+fn failed(path: &Path, error: &dyn std::fmt::Display) -> ExitCode {
+    let text = error.to_string();
+    let place = path.display().to_string();
+    if text.starts_with(&place) {
+        eprintln!("darter: {text}");
+    } else {
+        eprintln!("darter: {place}: {text}");
+    }
+    ExitCode::FAILURE
+}

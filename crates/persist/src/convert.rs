@@ -1,0 +1,109 @@
+//! Turns one snapshot file into another: `darter --convert`.
+
+use std::io::Write;
+
+use crate::error::Error;
+use crate::file::{Options, Reader, Writer};
+use crate::item::Item;
+use crate::rdb::shown;
+use crate::read_at::ReadAt;
+
+/// What became of the content.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Converted {
+    /// Keys and parts of keys.
+    pub entries: u64,
+    /// Length of the new file in bytes.
+    pub bytes: u64,
+    /// What the new file does not hold, in words.
+    pub skipped: Vec<String>,
+}
+
+/// Writes all that `source` holds to `out`; returns that and what was done.
+///
+/// Memory: some megabytes, or the longest value. Errors: `source` is damaged, or one of the two failed.
+pub fn convert<R: ReadAt, W: Write>(source: R, out: W, options: Options) -> Result<(W, Converted), Error> {
+    let mut reader = Reader::open(source)?;
+    let mut writer = Writer::new(out, options)?;
+    let mut converted = Converted::default();
+    reader.each(|item| {
+        match item {
+            Item::Aux { name, value } if !is_ours(&name) => writer.aux(&name, &value)?,
+            Item::Aux { .. } | Item::End => {}
+            Item::Function(code) => writer.function(&code)?,
+            Item::Sizes { db, keys, expiring } => writer.sizes(db, keys, expiring)?,
+            Item::Skipped { db, key, what } => {
+                let whose = key.map(|key| format!(" (key {}, database {db})", shown(&key)));
+                converted.skipped.push(format!("{what}{}", whose.unwrap_or_default()));
+            }
+            Item::Entries(chunk) => {
+                converted.entries += chunk.entries;
+                let entries = u32::try_from(chunk.entries).unwrap_or(u32::MAX);
+                // in order: parts of lists stay behind each other
+                if has_parts(&chunk) {
+                    writer.entries_in_order(chunk.db, 0, entries, &chunk.bytes)?;
+                } else {
+                    writer.entries(chunk.db, 0, entries, &chunk.bytes)?;
+                }
+            }
+        }
+        Ok(())
+    })?;
+    let (out, bytes) = writer.finish()?;
+    converted.bytes = bytes;
+    Ok((out, converted))
+}
+
+/// Whether a fact is written by every writer itself.
+fn is_ours(name: &[u8]) -> bool {
+    [&b"redis-ver"[..], b"redis-bits", b"ctime", b"darter-ver", b"valkey-ver"].contains(&name)
+}
+
+fn has_parts(chunk: &crate::entry::Chunk) -> bool {
+    chunk.iter().any(|entry| entry.is_ok_and(|entry| entry.part.is_some()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::storage::name::Format;
+    use crate::testing::{self, contents};
+
+    #[test]
+    fn what_goes_there_and_back_is_the_same() {
+        let shard = testing::sample(8, &[1, 7, 300]);
+        let mut native = testing::file_of(&shard, Format::Native);
+        for format in [Format::Rdb, Format::Native, Format::Rdb, Format::Native] {
+            let options = testing::options(format);
+            let (bytes, done) = convert(&native[..], Vec::new(), options).expect("a good file");
+            assert_eq!((done.entries, done.bytes), (27, bytes.len() as u64));
+            native = bytes;
+        }
+        let mut again = testing::shard();
+        let mut reader = Reader::open(&native[..]).expect("a good file");
+        reader
+            .each(|item| {
+                if let Item::Entries(chunk) = item {
+                    testing::load_all(&mut again, chunk.db as usize, &chunk.bytes);
+                }
+                Ok(())
+            })
+            .expect("a good file");
+        let without_activity = |mut all: testing::Contents| {
+            all.retain(|(_, key), _| !key.starts_with(b"key:21"));
+            all
+        };
+        assert_eq!(without_activity(contents(&again)), without_activity(contents(&shard)));
+    }
+
+    #[test]
+    fn a_damaged_file_is_not_converted() {
+        let shard = testing::sample(8, &[7]);
+        for format in [Format::Rdb, Format::Native] {
+            let mut bytes = testing::file_of(&shard, format);
+            let middle = bytes.len() / 2;
+            bytes[middle] ^= 4;
+            assert!(convert(&bytes[..], Vec::new(), testing::options(Format::Rdb)).is_err());
+        }
+    }
+}
