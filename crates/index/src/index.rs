@@ -80,6 +80,11 @@ impl Index {
         self.len == 0
     }
 
+    /// Places for entries in all segments.
+    pub fn slots(&self) -> usize {
+        self.segments * crate::segment::LINES * crate::bucket::SLOTS
+    }
+
     /// Bytes of segments, directory and spill.
     pub fn bytes(&self) -> usize {
         self.segments * size_of::<Segment>()

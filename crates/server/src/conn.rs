@@ -10,6 +10,8 @@ use crate::clients::ClientCard;
 use crate::core::Core;
 use crate::dispatch::{self, Ready};
 use crate::exec::{Call, Ran};
+use crate::http::{self, Visit};
+use crate::listening::ListenerKind;
 use crate::session::Session;
 use crate::speech::{self, Allowed, Speech};
 
@@ -52,6 +54,8 @@ pub struct Conn {
     pub over_soft_since_ms: u64,
     /// Since when it has taken none of its output, Unix ms; 0: it has.
     pub stuck_since_ms: u64,
+    /// What it remembers between requests, when it speaks HTTP.
+    pub http: Option<Box<Visit>>,
     parser: Parser,
     /// Its progress, where it speaks memcached.
     pub decoder: Decoder,
@@ -83,6 +87,7 @@ impl Conn {
             was_active: false,
             over_soft_since_ms: 0,
             stuck_since_ms: 0,
+            http: None,
             parser: Parser::new(),
             decoder: Decoder::new(),
         }
@@ -124,6 +129,9 @@ impl Conn {
 
     /// Goes on with bytes that were kept.
     pub fn resume(&mut self, core: &mut Core, window: &mut Window) {
+        if self.http.is_some() {
+            http::go_on(self, core);
+        }
         if self.input.is_empty() || self.is_held_back() {
             return;
         }
@@ -138,6 +146,14 @@ impl Conn {
         } else {
             input.drain(..consumed);
             self.input = input;
+        }
+    }
+
+    /// Takes the reply of a command that was run elsewhere.
+    pub fn answer(&mut self, reply: &[u8]) {
+        match &mut self.http {
+            Some(visit) => visit.answer(reply),
+            None => self.output.extend_from_slice(reply),
         }
     }
 
@@ -170,7 +186,8 @@ impl Conn {
     #[inline(never)]
     fn process_other(&mut self, core: &mut Core, window: &mut Window, buf: &[u8]) -> usize {
         if self.session.speech == Speech::Unknown {
-            let Some(speech) = speech::recognise(self.session.listener, Allowed { http: false }, buf) else {
+            let http = core.live.http.enabled || self.session.listener == ListenerKind::Admin;
+            let Some(speech) = speech::recognise(self.session.listener, Allowed { http }, buf) else {
                 return 0;
             };
             self.session.speech = speech;
@@ -185,6 +202,7 @@ impl Conn {
                 buf.len()
             }
             Speech::Memcached => crate::memcached::process(self, core, buf),
+            Speech::Http => http::receive(self, core, buf),
             _ => self.process_resp(core, window, buf),
         }
     }
@@ -205,6 +223,9 @@ impl Conn {
             if window.commands.len() >= WARM_LEN_MIN {
                 let hashes = window.commands.iter().filter_map(|(ready, ..)| ready.hash);
                 crate::exec::warm(core, self.session.db, hashes);
+            }
+            if window.commands.len() > 1 {
+                core.stats().pipelined.add(window.commands.len() as u64);
             }
             for &(ready, first, end, after) in &window.commands {
                 if self.is_held_back() {
@@ -293,8 +314,9 @@ impl Conn {
         ran
     }
 
+    /// Has its next command wait for the end of CLIENT PAUSE.
     #[cold]
-    fn postpone(&mut self, core: &mut Core) {
+    pub fn postpone(&mut self, core: &mut Core) {
         self.is_postponed = true;
         self.card.is_postponed.store(true, std::sync::atomic::Ordering::Relaxed);
         core.has_postponed = true;

@@ -27,6 +27,8 @@ pub struct Core {
     pub now_ms: u64,
     /// When the turn began: when its first event came.
     pub turn_began: Instant,
+    /// Nothing arrived in this turn.
+    pub is_quiet: bool,
     /// Every command is timed one by one.
     pub times_all: bool,
     /// Commands take the long way: MONITOR, a pause, a memory limit reached.
@@ -56,6 +58,7 @@ impl Core {
             watch: Watch::new(&shared.settings),
             now_ms: unix_ms(),
             turn_began: Instant::now(),
+            is_quiet: true,
             times_all: false,
             is_gated: false,
             writer: 0,

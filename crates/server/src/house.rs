@@ -9,9 +9,11 @@ use darter_store::tidy::Tidy;
 
 use crate::conn::Conn;
 use crate::core::Core;
+use crate::http;
 use crate::job::{BUDGET, Shards};
 use crate::memcached;
 use crate::output;
+use crate::report::Clients;
 use crate::report::rates::History;
 use crate::shared::{Mail, ShardCard, Shared};
 use crate::tracking;
@@ -58,7 +60,11 @@ impl House {
     /// Does what is due: a bounded piece of it.
     pub fn keep(&mut self, core: &mut Core, conns: &mut [Option<Box<Conn>>]) {
         let now = Instant::now();
-        core.stats().busy_nanos.add(now.saturating_duration_since(core.turn_began).as_nanos() as u64);
+        let turn_nanos = now.saturating_duration_since(core.turn_began).as_nanos() as u64;
+        core.stats().busy_nanos.add(turn_nanos);
+        if !core.is_quiet {
+            core.stats().turn_times.add(turn_nanos);
+        }
         if now < self.next_tick {
             return;
         }
@@ -117,14 +123,21 @@ impl Room {
 }
 
 fn each_second(core: &mut Core, conns: &mut [Option<Box<Conn>>]) {
+    let mut clients = Clients::default();
     for conn in conns.iter_mut().flatten() {
         conn.refresh_card(core.now_ms);
+        clients.count(&conn.card);
         conn.rest();
-        if is_idle(core, conn) || output::is_over_limit(core, conn) || output::is_stuck(core, conn) {
+        if is_idle(core, conn)
+            || http::is_late(core, conn)
+            || output::is_over_limit(core, conn)
+            || output::is_stuck(core, conn)
+        {
             let kill = Mail::Kill { token: conn.token, client: conn.session.id };
             core.shared.door(core.thread).send(kill);
         }
     }
+    *lock(&core.stats().clients) = clients;
 }
 
 /// Whether a client has been silent for `timeout` seconds while it was its turn to speak.

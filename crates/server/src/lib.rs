@@ -14,6 +14,7 @@ pub mod dispatch;
 pub mod exec;
 pub mod gated;
 pub mod house;
+pub mod http;
 pub mod job;
 pub mod listening;
 pub mod logging;

@@ -22,6 +22,21 @@ pub enum ListenerKind {
     Main,
     /// Those that speak memcached's protocol.
     Memcached,
+    /// Administrators: RESP and HTTP, however many clients there are.
+    Admin,
+}
+
+impl ListenerKind {
+    /// How many kinds there are.
+    pub const LEN: usize = 3;
+
+    const fn word(self) -> &'static str {
+        match self {
+            ListenerKind::Main => "main",
+            ListenerKind::Memcached => "memcached",
+            ListenerKind::Admin => "admin",
+        }
+    }
 }
 
 /// The listeners of thread 0.
@@ -46,10 +61,7 @@ impl Listening {
         let mut listening = Listening::default();
         listening.open_tcp(reactor, live, shared, shown)?;
         if let Some(port) = live.memcached_port {
-            for (id, at) in open_all(reactor, &live.bind, port)? {
-                listening.others.push((id, ListenerKind::Memcached));
-                shown.push(format!("{at} (memcached)"));
-            }
+            listening.open_other(reactor, ListenerKind::Memcached, &live.bind, port, shown)?;
         }
         if let Some(path) = &live.unixsocket {
             let address = ListenAddr::Unix { path: path.clone(), mode: live.unixsocketperm };
@@ -58,7 +70,26 @@ impl Listening {
             })?;
             shown.push(path.display().to_string());
         }
+        if let Some(port) = live.admin.port {
+            let bind: Vec<String> = live.admin.bind.split_whitespace().map(str::to_owned).collect();
+            listening.open_other(reactor, ListenerKind::Admin, &bind, port, shown)?;
+        }
         Ok(listening)
+    }
+
+    fn open_other(
+        &mut self,
+        reactor: &mut Reactor,
+        kind: ListenerKind,
+        bind: &[String],
+        port: u16,
+        shown: &mut Vec<String>,
+    ) -> io::Result<()> {
+        for (id, at) in open_all(reactor, bind, port)? {
+            self.others.push((id, kind));
+            shown.push(format!("{at} ({})", kind.word()));
+        }
+        Ok(())
     }
 
     /// The kind of a listener.

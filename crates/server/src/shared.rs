@@ -93,11 +93,36 @@ pub struct Door {
     waker: OnceLock<Waker>,
     /// Connections the thread has.
     pub connections: AtomicUsize,
+    /// The same by kind of listener, in the order of the kinds.
+    pub by_kind: [AtomicUsize; ListenerKind::LEN],
 }
 
 impl Door {
     fn new() -> Door {
-        Door { mailbox: Mailbox::new(), waker: OnceLock::new(), connections: AtomicUsize::new(0) }
+        Door {
+            mailbox: Mailbox::new(),
+            waker: OnceLock::new(),
+            connections: AtomicUsize::new(0),
+            by_kind: Default::default(),
+        }
+    }
+
+    /// Counts a connection that the thread is given.
+    pub fn count_in(&self, kind: ListenerKind) {
+        self.connections.fetch_add(1, Ordering::Relaxed);
+        self.by_kind[kind as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts it no more.
+    pub fn count_out(&self, kind: ListenerKind) {
+        self.connections.fetch_sub(1, Ordering::Relaxed);
+        self.by_kind[kind as usize].fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Connections that count against `maxclients`: those of administrators do not.
+    pub fn counted_connections(&self) -> usize {
+        let admins = self.by_kind[ListenerKind::Admin as usize].load(Ordering::Relaxed);
+        self.connections.load(Ordering::Relaxed).saturating_sub(admins)
     }
 
     /// Tells how to wake the thread; called once by the thread itself.
@@ -132,6 +157,8 @@ pub struct ShardCard {
     pub keys: Vec<usize>,
     /// Keys with a deadline per database.
     pub expiring: Vec<usize>,
+    /// Places for keys per database.
+    pub slots: Vec<usize>,
     /// Bytes that count against `maxmemory`.
     pub memory_bytes: usize,
     /// Bytes of live records.
@@ -275,6 +302,15 @@ impl Shared {
     }
 }
 
+impl Shared {
+    /// Sums what housekeeping last saw of all shards; owns none of them, so that nobody waits.
+    pub fn glance(&self) -> ShardCard {
+        let mut sum = ShardCard::default();
+        self.cards.iter().for_each(|card| sum.add(&crate::worker::lock(card)));
+        sum
+    }
+}
+
 impl ShardCard {
     /// Looks at a part that is held.
     pub fn of(part: &Part) -> ShardCard {
@@ -282,7 +318,8 @@ impl ShardCard {
         let dbs = 0..shard.dbs_len();
         ShardCard {
             keys: dbs.clone().map(|db| shard.db(db).len()).collect(),
-            expiring: dbs.map(|db| shard.db(db).expiring()).collect(),
+            expiring: dbs.clone().map(|db| shard.db(db).expiring()).collect(),
+            slots: dbs.map(|db| shard.db(db).slots()).collect(),
             memory_bytes: shard.memory_bytes(),
             used_bytes: shard.used_bytes(),
             index_bytes: shard.index_bytes(),
@@ -296,8 +333,10 @@ impl ShardCard {
         let wider = self.keys.len().max(other.keys.len());
         self.keys.resize(wider, 0);
         self.expiring.resize(wider, 0);
+        self.slots.resize(wider, 0);
         self.keys.iter_mut().zip(&other.keys).for_each(|(a, b)| *a += b);
         self.expiring.iter_mut().zip(&other.expiring).for_each(|(a, b)| *a += b);
+        self.slots.iter_mut().zip(&other.slots).for_each(|(a, b)| *a += b);
         self.memory_bytes += other.memory_bytes;
         self.used_bytes += other.used_bytes;
         self.index_bytes += other.index_bytes;

@@ -38,10 +38,10 @@ pub fn recognise(kind: ListenerKind, allowed: Allowed, bytes: &[u8]) -> Option<S
         _ if first == BINARY_MAGIC => Some(Speech::MemcachedBinary),
         ListenerKind::Memcached => Some(Speech::Memcached),
         ListenerKind::Main if first.is_ascii_lowercase() => guess(bytes, is_memcached, Speech::Memcached),
-        ListenerKind::Main if first.is_ascii_uppercase() && allowed.http => {
+        ListenerKind::Main | ListenerKind::Admin if first.is_ascii_uppercase() && allowed.http => {
             guess(bytes, is_http, Speech::Http)
         }
-        ListenerKind::Main => Some(Speech::Resp),
+        ListenerKind::Main | ListenerKind::Admin => Some(Speech::Resp),
     }
 }
 
@@ -239,6 +239,8 @@ mod tests {
         let http = b"GET / HTTP/1.1\r\n";
         assert_eq!(recognise(ListenerKind::Main, Allowed { http: false }, http), Some(Speech::Resp));
         assert_eq!(recognise(ListenerKind::Memcached, ALL, http), Some(Speech::Memcached));
+        assert_eq!(recognise(ListenerKind::Admin, ALL, http), Some(Speech::Http));
+        assert_eq!(recognise(ListenerKind::Admin, ALL, b"mg k v\r\n"), Some(Speech::Resp));
         assert_eq!(recognise(ListenerKind::Memcached, ALL, b"get k"), Some(Speech::Memcached));
         assert_eq!(recognise(ListenerKind::Memcached, ALL, b"\x80"), Some(Speech::MemcachedBinary));
     }

@@ -1,9 +1,10 @@
 //! Counters, one set per thread: written by that thread alone, read by any.
 
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, OnceLock};
 
 use crate::memcached;
+use crate::report::Clients;
 use crate::report::histogram::Histogram;
 
 /// A counter with one writer: an increment is a load and a store, no locked instruction.
@@ -108,10 +109,18 @@ pub struct ThreadStats {
     pub input_limit_closed: Count,
     /// Loop turns.
     pub turns: Count,
+    /// Commands that came together with others.
+    pub pipelined: Count,
+    /// Requests of HTTP answered.
+    pub http_requests: Count,
     /// Nanoseconds of turns from the first event on.
     pub busy_nanos: Count,
     /// What `stats` of memcached tells.
     pub memcached: memcached::Counts,
+    /// How long each of these turns took.
+    pub turn_times: Histogram,
+    /// What the thread's clients were when it last looked, once a second.
+    pub clients: Mutex<Clients>,
 }
 
 impl ThreadStats {
@@ -140,10 +149,13 @@ impl ThreadStats {
             &self.errors,
             &self.output_limit_closed,
             &self.input_limit_closed,
+            &self.pipelined,
+            &self.http_requests,
             &self.turns,
             &self.busy_nanos,
         ] {
             count.reset();
         }
+        self.turn_times.reset();
     }
 }

@@ -11,6 +11,7 @@ use darter_latch::{Waiter, drive};
 use darter_reactor::{CloseReason, Event, Reactor, Socket, Token};
 
 use crate::clients::ClientCard;
+use crate::commands::login;
 use crate::config::Live;
 use crate::conn::{Conn, Window};
 use crate::core::Core;
@@ -21,7 +22,7 @@ use crate::multi;
 use crate::output;
 use crate::pubsub::{self, Message};
 use crate::session::Session;
-use crate::shared::{Mail, Shared};
+use crate::shared::{Door, Mail, Shared};
 use crate::tracking;
 use crate::waiting::{self, Parking};
 
@@ -123,6 +124,7 @@ impl Worker {
         if is_first {
             self.core.refresh();
         }
+        self.core.is_quiet = is_first;
         self.stats_turn();
         self.accept_all();
         self.read_mail();
@@ -158,8 +160,8 @@ impl Worker {
     fn accept_all(&mut self) {
         for (socket, kind) in std::mem::take(&mut self.accepted) {
             let doors = &self.core.shared.doors;
-            let total: usize = doors.iter().map(|door| door.connections.load(Relaxed)).sum();
-            if total >= self.core.live.maxclients as usize {
+            let counted: usize = doors.iter().map(Door::counted_connections).sum();
+            if kind != ListenerKind::Admin && counted >= self.core.live.maxclients as usize {
                 self.core.stats().rejected_connections.add(1);
                 refuse(&socket, b"-ERR max number of clients reached\r\n");
                 continue;
@@ -175,7 +177,7 @@ impl Worker {
             let fewest = (0..doors.len())
                 .min_by_key(|&t| (is_busy(t), doors[t].connections.load(Relaxed)))
                 .unwrap_or(0);
-            doors[fewest].connections.fetch_add(1, Relaxed);
+            doors[fewest].count_in(kind);
             if fewest == usize::from(self.core.thread) {
                 self.adopt(socket, kind);
             } else {
@@ -198,14 +200,14 @@ impl Worker {
         let (peer, local, fd) = (socket.peer(), socket.local(), socket.as_fd().as_raw_fd());
         let is_unix = socket.is_unix();
         let Ok(token) = self.reactor.register(socket) else {
-            self.core.shared.door(self.core.thread).connections.fetch_sub(1, Relaxed);
+            self.core.shared.door(self.core.thread).count_out(kind);
             return;
         };
         let id = self.core.shared.new_client_id();
         let place = (self.core.thread, token, fd);
         let card = Arc::new(ClientCard::new(id, place, peer, local, is_unix, self.core.now_ms));
         lock(&self.core.shared.clients).insert(id, card.clone());
-        let must_login = !self.core.live.requirepass.is_empty();
+        let must_login = login::is_wanted(&self.core, kind);
         let conn = Conn::new(token, Session::new(id, kind, must_login), card);
         let index = token.index();
         if index >= self.conns.len() {
@@ -312,7 +314,7 @@ impl Worker {
             return;
         };
         if job.parking.is_some() || !std::mem::take(&mut conn.session.drops_reply) {
-            conn.output.extend_from_slice(&job.reply);
+            conn.answer(&job.reply);
         }
         if job.parking.is_some() {
             conn.session.parking = job.parking;
@@ -334,7 +336,7 @@ impl Worker {
         }
         let Some(reply) = answer(conn) else { return };
         if !std::mem::take(&mut conn.session.drops_reply) {
-            conn.output.extend_from_slice(&reply);
+            conn.answer(&reply);
         }
         if let Some(parking) = conn.session.parking.take() {
             forget_deadline(&mut self.deadlines, conn, &parking);
@@ -441,7 +443,7 @@ impl Worker {
     fn drop_conn(&mut self, token: Token) {
         let Some(mut conn) = self.conns.get_mut(token.index()).and_then(Option::take) else { return };
         self.reactor.close(token);
-        self.core.shared.door(self.core.thread).connections.fetch_sub(1, Relaxed);
+        self.core.shared.door(self.core.thread).count_out(conn.session.listener);
         lock(&self.core.shared.clients).remove(&conn.session.id);
         if conn.session.is_monitor {
             self.core.shared.monitors.remove(conn.session.id);

@@ -29,6 +29,11 @@ impl Db {
         self.len() == 0
     }
 
+    /// Places for keys in the index as it is.
+    pub fn slots(&self) -> usize {
+        self.index.slots()
+    }
+
     /// Number of keys with a deadline.
     pub fn expiring(&self) -> usize {
         self.expiring

@@ -16,5 +16,6 @@ mod inline;
 
 pub use args::{Args, OwnedArgs, Span};
 pub use error::ProtocolError;
+pub use memcache::base64;
 pub use parser::{Limits, Parser, Step};
 pub use reply::{Deferred, Reply};

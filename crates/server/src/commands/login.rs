@@ -8,8 +8,10 @@ use darter_wire::{Args, Reply};
 use super::{ServerCommand, row};
 use crate::clients::ClientCard;
 use crate::config::ClusterMode;
+use crate::conn::Conn;
 use crate::core::{COMPAT_VERSION, Core};
 use crate::dispatch::Caller;
+use crate::listening::ListenerKind;
 use crate::session::{Gate, Session};
 use crate::worker::lock;
 
@@ -124,6 +126,28 @@ pub(super) fn word(text: &[u8]) -> Option<String> {
     if is_plain { String::from_utf8(text.to_vec()).ok() } else { None }
 }
 
+/// Whether a client of this kind of listener must log in before anything else.
+pub(crate) fn is_wanted(core: &Core, kind: ListenerKind) -> bool {
+    let is_free = kind == ListenerKind::Admin && core.live.admin.nopass;
+    !core.live.requirepass.is_empty() && !is_free
+}
+
+/// Makes a connection's user the one with this password; says whether it is right.
+pub(crate) fn try_log_in(core: &Core, conn: &mut Conn, user: &[u8], password: &[u8]) -> bool {
+    let wanted = core.live.requirepass.as_bytes();
+    let is_right = user == b"default" && !wanted.is_empty() && is_same_secret(password, wanted);
+    conn.session.gate.set(Gate::LOGIN, !is_right);
+    conn.session.was_trusted |= is_right;
+    is_right
+}
+
+/// Takes a connection's user away; says whether it may go on without one.
+pub(crate) fn as_nobody(core: &Core, conn: &mut Conn) -> bool {
+    let must_login = is_wanted(core, conn.session.listener);
+    conn.session.gate.set(Gate::LOGIN, must_login);
+    !must_login
+}
+
 fn log_in(caller: &mut Caller<'_>, user: &[u8], password: &[u8]) -> Result<(), Fault> {
     let wanted = caller.core.live.requirepass.as_bytes();
     if user != b"default" || !(wanted.is_empty() || is_same_secret(password, wanted)) {
@@ -137,7 +161,7 @@ fn log_in(caller: &mut Caller<'_>, user: &[u8], password: &[u8]) -> Result<(), F
 
 /// Makes the client a stranger again where there is a password.
 pub(super) fn log_out(core: &Core, session: &mut Session, card: &ClientCard) {
-    session.gate.set(Gate::LOGIN, !core.live.requirepass.is_empty());
+    session.gate.set(Gate::LOGIN, is_wanted(core, session.listener));
     session.user = "default".into();
     lock(&card.words).user = session.user.clone();
 }

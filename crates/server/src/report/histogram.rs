@@ -53,6 +53,31 @@ impl Sum {
         self.0.iter().sum()
     }
 
+    /// Calls of less than `2^bits` nanoseconds.
+    pub fn below(&self, bits: u32) -> u64 {
+        let nanos = 1u64.checked_shl(bits).unwrap_or(u64::MAX);
+        self.0.iter().take(place(nanos)).sum()
+    }
+
+    /// Nanoseconds of all calls of at least `2^bits` nanoseconds, at most an eighth too many.
+    pub fn nanos_from(&self, bits: u32) -> u64 {
+        let first = place(1u64.checked_shl(bits).unwrap_or(u64::MAX));
+        let of = |(at, count): (usize, &u64)| end(at).saturating_mul(*count);
+        self.0.iter().enumerate().skip(first).map(of).fold(0, u64::saturating_add)
+    }
+
+    /// The ranges that hold calls: the last nanosecond of each and the calls in it.
+    pub fn ranges(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.0.iter().enumerate().filter(|(_, count)| **count > 0).map(|(at, count)| (end(at), *count))
+    }
+
+    /// Adds the calls of another sum, each counted `times` times.
+    pub fn add_weighted(&mut self, other: &Sum, times: f64) {
+        for (sum, count) in self.0.iter_mut().zip(&other.0) {
+            *sum += (*count as f64 * times).round() as u64;
+        }
+    }
+
     /// Nanoseconds that `percent` of the calls did not exceed, as the end of a range; 0 when nothing was counted.
     pub fn percentile_nanos(&self, percent: f64) -> u64 {
         let wanted = (percent / 100.0 * self.count() as f64).ceil().max(1.0) as u64;
@@ -125,6 +150,21 @@ mod tests {
             }
         }
         panic!("the last range ends before the numbers do");
+    }
+
+    #[test]
+    fn calls_are_counted_below_a_bound_and_from_it_on() {
+        let histogram = Histogram::default();
+        [1023, 1024, 5000, 1 << 20].into_iter().for_each(|nanos| histogram.add(nanos));
+        let mut sum = Sum::default();
+        sum.add(&histogram);
+        assert_eq!([10, 11, 20, 21, 64].map(|bits| sum.below(bits)), [1, 2, 3, 4, 4]);
+        let long = sum.nanos_from(20);
+        assert!((1 << 20..=(1 << 20) * 9 / 8).contains(&long), "{long}");
+        assert_eq!(sum.ranges().map(|(_, count)| count).collect::<Vec<_>>(), [1, 1, 1, 1]);
+        let mut weighted = Sum::default();
+        weighted.add_weighted(&sum, 64.0);
+        assert_eq!(weighted.count(), 256);
     }
 
     #[test]

@@ -10,6 +10,7 @@ pub mod rates;
 
 use std::sync::atomic::Ordering::Relaxed;
 
+use crate::clients::ClientCard;
 use crate::shared::{ShardCard, Shared};
 use crate::stats::ThreadStats;
 use crate::worker::lock;
@@ -39,6 +40,8 @@ pub struct Totals {
     pub output_limit_closed: u64,
     /// Clients closed for too much input.
     pub input_limit_closed: u64,
+    /// Commands that came together with others.
+    pub pipelined: u64,
     /// Turns of the loops.
     pub turns: u64,
     /// Microseconds threads were not asleep.
@@ -65,6 +68,7 @@ impl Totals {
         self.contended += stats.contended.get();
         self.output_limit_closed += stats.output_limit_closed.get();
         self.input_limit_closed += stats.input_limit_closed.get();
+        self.pipelined += stats.pipelined.get();
         self.turns += stats.turns.get();
         self.busy_us += stats.busy_nanos.get() / 1000;
     }
@@ -148,22 +152,44 @@ impl Clients {
     /// Looks at every client's card.
     pub fn of(shared: &Shared) -> Clients {
         let mut sum = Clients::default();
-        for card in lock(&shared.clients).values() {
-            let (input, output) = (card.query_bytes.load(Relaxed), card.pending_bytes.load(Relaxed));
-            let watched = card.watched.load(Relaxed);
-            sum.connected += 1;
-            let waits = card.is_blocked.load(Relaxed) || card.is_postponed.load(Relaxed);
-            sum.blocked += usize::from(waits);
-            sum.subscribed += usize::from(card.subscriptions.iter().any(|n| n.load(Relaxed) > 0));
-            sum.watching += usize::from(watched > 0);
-            sum.monitors += usize::from(card.is_monitor.load(Relaxed));
-            sum.watched_keys += u64::from(watched);
-            sum.input_bytes += input;
-            sum.output_bytes += output;
-            sum.input_bytes_max = sum.input_bytes_max.max(input);
-            sum.output_bytes_max = sum.output_bytes_max.max(output);
+        lock(&shared.clients).values().for_each(|card| sum.count(card));
+        sum
+    }
+
+    /// What each thread last saw of its own clients, at most a second ago. Cost: one look at each thread.
+    pub fn glance(shared: &Shared) -> Clients {
+        let mut sum = Clients::default();
+        for (stats, door) in shared.stats.iter().zip(&shared.doors) {
+            let seen = lock(&stats.clients);
+            sum.connected += door.connections.load(Relaxed);
+            sum.blocked += seen.blocked;
+            sum.subscribed += seen.subscribed;
+            sum.watching += seen.watching;
+            sum.monitors += seen.monitors;
+            sum.watched_keys += seen.watched_keys;
+            sum.input_bytes += seen.input_bytes;
+            sum.output_bytes += seen.output_bytes;
+            sum.input_bytes_max = sum.input_bytes_max.max(seen.input_bytes_max);
+            sum.output_bytes_max = sum.output_bytes_max.max(seen.output_bytes_max);
         }
         sum
+    }
+
+    /// Adds a client.
+    pub fn count(&mut self, card: &ClientCard) {
+        let (input, output) = (card.query_bytes.load(Relaxed), card.pending_bytes.load(Relaxed));
+        let watched = card.watched.load(Relaxed);
+        let waits = card.is_blocked.load(Relaxed) || card.is_postponed.load(Relaxed);
+        self.connected += 1;
+        self.blocked += usize::from(waits);
+        self.subscribed += usize::from(card.subscriptions.iter().any(|n| n.load(Relaxed) > 0));
+        self.watching += usize::from(watched > 0);
+        self.monitors += usize::from(card.is_monitor.load(Relaxed));
+        self.watched_keys += u64::from(watched);
+        self.input_bytes += input;
+        self.output_bytes += output;
+        self.input_bytes_max = self.input_bytes_max.max(input);
+        self.output_bytes_max = self.output_bytes_max.max(output);
     }
 
     /// Bytes all clients take.
@@ -199,6 +225,15 @@ impl Report {
     pub fn gather(shared: &Shared) -> Report {
         let shards = shared.survey();
         let clients = Clients::of(shared);
+        let memory = memory::Usage::of(shared, &shards, &clients);
+        Report { totals: Totals::of(shared), rates: lock(&shared.history).rates(), shards, clients, memory }
+    }
+
+    /// The same from what threads noted last, without a look at any shard or client. Cost: O(shards + threads), and
+    /// two files of `/proc`.
+    pub fn glance(shared: &Shared) -> Report {
+        let shards = shared.glance();
+        let clients = Clients::glance(shared);
         let memory = memory::Usage::of(shared, &shards, &clients);
         Report { totals: Totals::of(shared), rates: lock(&shared.history).rates(), shards, clients, memory }
     }

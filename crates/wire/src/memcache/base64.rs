@@ -1,7 +1,7 @@
 //! Base64 with padding, in which meta commands carry keys of any bytes.
 
 /// The bytes that `text` stands for; `None` when it is empty, of a wrong length, or has a wrong letter or padding.
-pub(super) fn decode(text: &[u8]) -> Option<Vec<u8>> {
+pub fn decode(text: &[u8]) -> Option<Vec<u8>> {
     if text.is_empty() || !text.len().is_multiple_of(4) {
         return None;
     }
@@ -28,7 +28,7 @@ pub(super) fn decode(text: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// Appends `bytes` in base64.
-pub(super) fn encode(out: &mut Vec<u8>, bytes: &[u8]) {
+pub fn encode(out: &mut Vec<u8>, bytes: &[u8]) {
     for group in bytes.chunks(3) {
         let mut whole = [0; 4];
         whole[1..=group.len()].copy_from_slice(group);

@@ -6,7 +6,7 @@
 
 use std::borrow::Cow;
 
-mod base64;
+pub mod base64;
 mod command;
 mod error;
 mod line;

@@ -4,6 +4,7 @@ mod activity;
 mod commands;
 mod system;
 
+use std::collections::HashMap;
 use std::fmt::{Display, Write as _};
 
 use darter_command::spec::Group;
@@ -86,6 +87,19 @@ fn info(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Resul
     };
     reply.verbatim(*b"txt", render(&source, &asked).as_bytes());
     Ok(())
+}
+
+/// The fields of some sections, from numbers that were gathered before.
+pub(crate) fn fields(
+    shared: &Shared,
+    live: &Live,
+    report: &Report,
+    sections: &[&[u8]],
+) -> HashMap<String, String> {
+    let source = Source { shared, live, report: report.clone(), now_ms: crate::core::unix_ms() };
+    let text = render(&source, sections);
+    let pairs = text.lines().filter_map(|line| line.split_once(':'));
+    pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
 }
 
 fn render(source: &Source<'_>, asked: &[&[u8]]) -> String {

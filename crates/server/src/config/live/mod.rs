@@ -166,6 +166,7 @@ impl Live {
             http: Http {
                 enabled: v.bool("primary_port_http_enabled"),
                 console: v.bool("http_admin_console"),
+                api: v.bool("expose_http_api"),
             },
             requirepass: v.text("requirepass"),
             protected_mode: v.bool("protected-mode"),

@@ -74,6 +74,8 @@ pub struct Http {
     pub enabled: bool,
     /// Serve the console, not only metrics.
     pub console: bool,
+    /// Take commands of programs: `POST /api`.
+    pub api: bool,
 }
 
 /// Who may do something.

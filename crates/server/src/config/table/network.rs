@@ -69,18 +69,12 @@ pub(super) const ROWS: &[Setting] = &[
     Setting::int("admin_port", 0, PORT_MAX, "0")
         .dragonfly()
         .fixed()
-        .not_yet("the admin port")
         .help(Network, "second port for administrators, RESP and HTTP; 0 means none"),
     Setting::text("admin_bind", "")
         .dragonfly()
         .fixed()
-        .no_effect("the admin port is not there yet")
         .help(Network, "address of the admin port; empty means all"),
-    Setting::bool("admin_nopass", "false")
-        .dragonfly()
-        .fixed()
-        .no_effect("the admin port is not there yet")
-        .help(Network, "no password on the admin port"),
+    Setting::bool("admin_nopass", "false").dragonfly().fixed().help(Network, "no password on the admin port"),
     Setting::bool("primary_port_http_enabled", "true")
         .dragonfly()
         .fixed()
@@ -89,7 +83,6 @@ pub(super) const ROWS: &[Setting] = &[
     Setting::bool("expose_http_api", "false")
         .dragonfly()
         .fixed()
-        .not_yet("the HTTP command API")
         .help(Network, "take commands as JSON arrays by POST /api"),
     Setting::text("bind-source-addr", "")
         .not_yet("a source address for outgoing connections")

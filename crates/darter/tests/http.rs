@@ -1,0 +1,595 @@
+//! HTTP on the main port and the admin port: metrics, health, the console's API, and everything that must be refused.
+
+mod harness;
+
+use std::collections::{HashMap, HashSet};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use harness::{Server, Value};
+
+/// One answer.
+#[derive(Debug)]
+struct Answer {
+    status: u16,
+    headers: HashMap<String, String>,
+    body: String,
+}
+
+/// A connection that speaks HTTP.
+struct Browser {
+    reader: BufReader<TcpStream>,
+}
+
+impl Browser {
+    fn to(port: u16) -> Browser {
+        let stream = TcpStream::connect(("127.0.0.1", port)).expect("a connection");
+        stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a timeout");
+        Browser { reader: BufReader::new(stream) }
+    }
+
+    fn send(&mut self, bytes: &[u8]) {
+        // A server that has refused the beginning may be gone before the end.
+        let _ = self.reader.get_mut().write_all(bytes);
+    }
+
+    fn read(&mut self) -> Answer {
+        self.try_read(false).expect("an answer")
+    }
+
+    /// `None` when the server closes instead.
+    fn try_read(&mut self, is_head: bool) -> Option<Answer> {
+        let mut line = String::new();
+        if self.reader.read_line(&mut line).ok()? == 0 {
+            return None;
+        }
+        let status = line.strip_prefix("HTTP/1.1 ").and_then(|rest| rest.get(..3)).expect("a status line");
+        let mut headers = HashMap::new();
+        loop {
+            let mut line = String::new();
+            self.reader.read_line(&mut line).expect("a header");
+            let Some((name, value)) = line.trim_end().split_once(": ") else { break };
+            let before = headers.insert(name.to_ascii_lowercase(), value.to_owned());
+            assert!(before.is_none(), "{name} twice");
+        }
+        let length: usize = headers["content-length"].parse().expect("a length");
+        let mut body = vec![0; if is_head { 0 } else { length }];
+        self.reader.read_exact(&mut body).expect("the body");
+        let body = String::from_utf8(body).expect("text");
+        Some(Answer { status: status.parse().expect("a number"), headers, body })
+    }
+
+    fn get(&mut self, path: &str, headers: &str) -> Answer {
+        self.send(format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n{headers}\r\n").as_bytes());
+        self.read()
+    }
+
+    fn post(&mut self, path: &str, headers: &str, body: &str) -> Answer {
+        let length = body.len();
+        self.send(
+            format!(
+                "POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n{headers}\r\n{body}"
+            )
+            .as_bytes(),
+        );
+        self.read()
+    }
+
+    /// Runs commands as the console does; their replies as JSON text.
+    fn run(&mut self, commands: &str) -> String {
+        let answer = self.post("/api/command", CONSOLE, &format!(r#"{{"commands":{commands}}}"#));
+        assert_eq!(answer.status, 200, "{answer:?}");
+        let replies = answer.body.strip_prefix(r#"{"replies":"#).expect("replies");
+        replies.split_once(r#","us":"#).expect("a time").0.to_owned()
+    }
+
+    fn is_closed(&mut self) -> bool {
+        !matches!(self.reader.fill_buf(), Ok(bytes) if !bytes.is_empty())
+    }
+}
+
+const CONSOLE: &str = "X-Darter-Console: 1\r\nContent-Type: application/json\r\n";
+
+fn free_port() -> u16 {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    listener.local_addr().expect("its address").port()
+}
+
+#[test]
+fn health_and_pages_are_served_and_other_paths_are_not() {
+    let server = Server::start(&[]);
+    let mut browser = Browser::to(server.port());
+    for (path, status) in [
+        ("/healthz", 200),
+        ("/readyz", 200),
+        ("/metrics", 200),
+        ("/", 200),
+        ("/console.js", 200),
+        ("/console.css", 200),
+        ("/favicon.ico", 200),
+        ("/nothing", 404),
+        ("/api", 404),
+        ("/../etc/passwd", 404),
+        ("/api/command", 405),
+    ] {
+        let answer = browser.get(path, "");
+        assert_eq!(answer.status, status, "{path}: {answer:?}");
+        assert_eq!(answer.headers["x-content-type-options"], "nosniff");
+        assert!(answer.headers["content-security-policy"].contains("default-src 'none'"));
+    }
+    assert_eq!(browser.post("/metrics", "", "").status, 405);
+    browser.send(b"HEAD / HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    let head = browser.try_read(true).expect("an answer");
+    assert!(head.headers["content-length"].parse::<usize>().expect("a length") > 1000);
+    browser.send(b"OPTIONS /api/command HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    assert_eq!(browser.read().status, 405);
+    browser.send(b"GET /healthz HTTP/1.0\r\n\r\n");
+    assert_eq!(browser.read().body, "OK\n");
+    assert!(browser.is_closed());
+}
+
+#[test]
+fn the_page_loads_nothing_from_elsewhere() {
+    let server = Server::start(&[]);
+    let mut browser = Browser::to(server.port());
+    let parts: String =
+        ["/", "/console.js", "/console.css", "/icon.svg"].map(|path| browser.get(path, "").body).concat();
+    let urls: Vec<&str> =
+        parts.match_indices("http").map(|(at, _)| &parts[at..(at + 40).min(parts.len())]).collect();
+    let foreign: Vec<_> =
+        urls.iter().filter(|url| url.contains("://") && !url.contains("://www.w3.org/2000/svg")).collect();
+    assert!(foreign.is_empty(), "{foreign:?}");
+    let page = browser.get("/", "").body;
+    assert!(
+        !page.contains("<script>") && !page.contains("style=") && !page.contains("onclick"),
+        "the CSP forbids it"
+    );
+}
+
+#[test]
+fn requests_may_be_pipelined_and_split_anywhere() {
+    let server = Server::start(&[]);
+    let mut browser = Browser::to(server.port());
+    let body = r#"{"commands":[["INCR","n"]]}"#;
+    let post = format!(
+        "POST /api/command HTTP/1.1\r\nHost: localhost\r\n{CONSOLE}Content-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let get = "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    let all = format!("{post}{get}{post}{get}").repeat(10);
+    browser.send(all.as_bytes());
+    for n in 0..10 {
+        for round in 1..=2 {
+            assert!(browser.read().body.starts_with(&format!(r#"{{"replies":[{}]"#, n * 2 + round)));
+            assert_eq!(browser.read().body, "OK\n");
+        }
+    }
+    for at in 1..post.len() {
+        browser.send(&post.as_bytes()[..at]);
+        if at % 16 == 0 {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        browser.send(&post.as_bytes()[at..]);
+        assert_eq!(browser.read().status, 200, "split at {at}");
+    }
+}
+
+#[test]
+fn commands_run_in_order_with_their_types() {
+    let server = Server::start(&[]);
+    let mut browser = Browser::to(server.port());
+    assert_eq!(
+        browser.run(r#"[["SET","k",{"base64":"AP8="}],["GET","k"],["INCR","n"],["NOSUCH"],["GET"],["ZADD","z","1.5","m"],["ZSCORE","z","m"],["HGETALL","h"]]"#),
+        r#"[{"status":"OK"},{"base64":"AP8="},1,{"error":"ERR unknown command 'NOSUCH', with args beginning with: "},{"error":"ERR wrong number of arguments for 'get' command"},1,{"double":"1.5"},{"map":[]}]"#
+    );
+    for word in ["MULTI", "MONITOR", "SUBSCRIBE", "HELLO", "AUTH", "QUIT", "RESET", "WATCH"] {
+        let reply = browser.run(&format!(r#"[["{word}","x"]]"#));
+        assert!(reply.starts_with(r#"[{"error":"ERR "#) && reply.contains("HTTP"), "{word}: {reply}");
+    }
+    assert!(browser.run(r#"[["CLIENT","REPLY","OFF"]]"#).contains("error"));
+    // Each request begins in the database it names.
+    assert_eq!(browser.run(r#"[["SELECT","3"],["SET","x","1"]]"#), r#"[{"status":"OK"},{"status":"OK"}]"#);
+    assert_eq!(browser.run(r#"[["EXISTS","x"]]"#), "[0]");
+    let answer = browser.post("/api/command", CONSOLE, r#"{"db":3,"commands":[["EXISTS","x"]]}"#);
+    assert!(answer.body.starts_with(r#"{"replies":[1]"#), "{answer:?}");
+    for wrong in ["", "[]", "{}", r#"{"commands":[["GET",null]]}"#, r#"{"db":16,"commands":[["PING"]]}"#] {
+        assert_eq!(browser.post("/api/command", CONSOLE, wrong).status, 400, "{wrong}");
+    }
+}
+
+#[test]
+fn commands_that_wait_are_answered_when_their_time_comes() {
+    let server = Server::start(&[]);
+    let mut browser = Browser::to(server.port());
+    assert_eq!(browser.run(r#"[["BLPOP","l","0.05"],["PING"]]"#), r#"[null,{"status":"PONG"}]"#);
+    let body = r#"{"commands":[["PING"],["BLPOP","l","0"],["LLEN","l"]]}"#;
+    let head = format!(
+        "POST /api/command HTTP/1.1\r\nHost: localhost\r\n{CONSOLE}Content-Length: {}\r\n\r\n",
+        body.len()
+    );
+    browser.send(format!("{head}{body}GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").as_bytes());
+    let mut client = server.client();
+    let began = Instant::now();
+    while client.call(&["RPUSH", "l", "a"]) != Value::Int(1) || began.elapsed() < Duration::from_millis(50) {
+        client.call(&["DEL", "l"]);
+        assert!(began.elapsed() < Duration::from_secs(10));
+    }
+    let answer = browser.read();
+    assert!(answer.body.starts_with(r#"{"replies":[{"status":"PONG"},["l","a"],0]"#), "{answer:?}");
+    assert_eq!(browser.read().body, "OK\n", "the request behind it");
+    // The pause of clients holds the console too.
+    assert_eq!(client.call(&["CLIENT", "PAUSE", "150", "WRITE"]), Value::ok());
+    let began = Instant::now();
+    assert_eq!(browser.run(r#"[["SET","p","1"],["GET","p"]]"#), r#"[{"status":"OK"},"1"]"#);
+    assert!(began.elapsed() >= Duration::from_millis(100));
+}
+
+#[test]
+fn replies_of_busy_shards_find_their_way() {
+    let server = Server::start(&["--proactor_threads", "2", "--num_shards", "2"]);
+    let port = server.port();
+    let workers: Vec<_> = (0..4)
+        .map(|_| {
+            std::thread::spawn(move || {
+                let mut browser = Browser::to(port);
+                for _ in 0..50 {
+                    let reply = browser.run(r#"[["INCR","n"],["EVAL","return redis.call('GET', KEYS[1])","1","n"],["MGET","a","b"]]"#);
+                    assert!(reply.ends_with(r#"",[null,null]]"#), "{reply}");
+                }
+            })
+        })
+        .collect();
+    workers.into_iter().for_each(|worker| worker.join().expect("no failure"));
+    assert_eq!(Browser::to(port).run(r#"[["GET","n"]]"#), r#"["200"]"#);
+}
+
+#[test]
+fn a_password_is_asked_for_and_metrics_are_open() {
+    let server = Server::start(&["--requirepass", "se:cret"]);
+    let mut browser = Browser::to(server.port());
+    assert_eq!(browser.get("/metrics", "").status, 200);
+    assert_eq!(browser.get("/healthz", "").status, 200);
+    let right = "Authorization: Basic ZGVmYXVsdDpzZTpjcmV0\r\n";
+    let wrong = "Authorization: Basic ZGVmYXVsdDpzZTpjcmVU\r\n";
+    let other = "Authorization: Basic cm9vdDpzZTpjcmV0\r\n";
+    for path in ["/", "/console.js", "/api/stats"] {
+        for bad in ["", wrong, other, "Authorization: Bearer x\r\n", "Authorization: Basic !\r\n"] {
+            let answer = browser.get(path, &format!("{CONSOLE}{bad}"));
+            assert_eq!(answer.status, 401, "{path} {bad}");
+            assert!(answer.headers["www-authenticate"].starts_with("Basic realm="));
+        }
+        assert_eq!(browser.get(path, &format!("{CONSOLE}{right}")).status, 200, "{path}");
+    }
+    let body = r#"{"commands":[["PING"]]}"#;
+    assert_eq!(browser.post("/api/command", &format!("{CONSOLE}{right}"), body).status, 200);
+    // What one request brought is not lent to the next; its body is not even read.
+    assert_eq!(browser.post("/api/command", CONSOLE, body).status, 401);
+    assert!(browser.is_closed());
+    // Under a password any name will do: no other site can have it.
+    let mut browser = Browser::to(server.port());
+    browser.send(format!("GET / HTTP/1.1\r\nHost: darter.example.org\r\n{right}\r\n").as_bytes());
+    assert_eq!(browser.read().status, 200);
+}
+
+#[test]
+fn other_sites_are_refused() {
+    let server = Server::start(&[]);
+    let port = server.port();
+    let body = r#"{"commands":[["SET","owned","1"]]}"#;
+    for headers in [
+        "Content-Type: application/json\r\n",
+        "X-Darter-Console: 1\r\n",
+        "X-Darter-Console: 1\r\nContent-Type: text/plain\r\n",
+        "X-Darter-Console: 1\r\nContent-Type: application/x-www-form-urlencoded\r\n",
+        &format!("{CONSOLE}Origin: http://evil.example\r\n"),
+        &format!("{CONSOLE}Origin: null\r\n"),
+        &format!("{CONSOLE}Origin: http://localhost:1\r\n"),
+        &format!("{CONSOLE}Sec-Fetch-Site: cross-site\r\n"),
+        &format!("{CONSOLE}Sec-Fetch-Site: same-site\r\n"),
+    ] {
+        let mut browser = Browser::to(port);
+        let answer = browser.post("/api/command", headers, body);
+        assert!(matches!(answer.status, 403 | 415), "{headers}: {answer:?}");
+        assert!(browser.is_closed(), "its body was not read");
+    }
+    let mut browser = Browser::to(port);
+    assert_eq!(browser.get("/api/stats", "").status, 403, "a page elsewhere could load it as a script");
+    assert_eq!(browser.get("/", "Sec-Fetch-Site: cross-site\r\n").status, 200, "a link is fine");
+    for host in ["evil.example", "127.0.0.1.evil.example:6379", "localhost.evil.example"] {
+        browser.send(format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n").as_bytes());
+        assert_eq!(browser.read().status, 421, "{host}");
+        browser.send(format!("GET /metrics HTTP/1.1\r\nHost: {host}\r\n\r\n").as_bytes());
+        assert_eq!(browser.read().status, 200, "{host}: Prometheus may use any name");
+    }
+    assert_eq!(browser.run(r#"[["EXISTS","owned"]]"#), "[0]");
+}
+
+#[test]
+fn what_could_be_smuggled_is_refused_and_the_connection_closed() {
+    let server = Server::start(&[]);
+    let smuggled = "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n";
+    for (bytes, status) in [
+        (
+            format!(
+                "POST /api/command HTTP/1.1\r\nHost: a\r\n{CONSOLE}Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n{smuggled}"
+            ),
+            400,
+        ),
+        (
+            format!(
+                "POST /api/command HTTP/1.1\r\nHost: a\r\n{CONSOLE}Content-Length: 0\r\nContent-Length: 4\r\n\r\n{smuggled}"
+            ),
+            400,
+        ),
+        (
+            format!(
+                "POST /api/command HTTP/1.1\r\nHost: a\r\n{CONSOLE}Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n{smuggled}"
+            ),
+            501,
+        ),
+        (format!("GET /healthz HTTP/1.1\r\nHost: a\r\nX: a\r\n b\r\n\r\n{smuggled}"), 400),
+        (format!("GET /healthz HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello{smuggled}"), 400),
+        (format!("GET /healthz HTTP/1.1\r\nHost: a\r\nX : a\r\n\r\n{smuggled}"), 400),
+        (format!("GET /healthz HTTP/1.1\r\nHost: a\nX: a\r\n\r\n{smuggled}"), 400),
+        (format!("GET /healthz HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n{smuggled}"), 400),
+        (format!("GET /healthz HTTP/1.1\r\n\r\n{smuggled}"), 400),
+        (format!("GET /healthz HTTP/1.9\r\nHost: a\r\n\r\n{smuggled}"), 505),
+        (format!("POST /api/command HTTP/1.1\r\nHost: a\r\n{CONSOLE}Content-Length: 1048577\r\n\r\n"), 413),
+        (format!("GET /healthz HTTP/1.1\r\nHost: a\r\nX: {}\r\n\r\n", "a".repeat(17 << 10)), 431),
+        (format!("GET /healthz HTTP/1.1\r\nHost: a\r\n{}\r\n", "X: a\r\n".repeat(100)), 431),
+    ] {
+        let mut browser = Browser::to(server.port());
+        browser.send(bytes.as_bytes());
+        let answer = browser.read();
+        assert_eq!(answer.status, status, "{bytes:.120?}");
+        assert!(browser.is_closed(), "{bytes:.120?}");
+    }
+}
+
+#[test]
+fn endless_headers_hold_little_and_are_cut() {
+    let server = Server::start(&[]);
+    let mut browser = Browser::to(server.port());
+    browser.send(b"GET /healthz HTTP/1.1\r\nHost: a\r\n");
+    let mut sent = 0;
+    let piece = format!("X-Header: {}\r\n", "a".repeat(4000));
+    while sent < 1 << 30 && browser.reader.get_mut().write_all(piece.as_bytes()).is_ok() {
+        sent += piece.len();
+    }
+    assert!(sent < 64 << 20, "the server goes on reading");
+    assert_eq!(Browser::to(server.port()).get("/healthz", "").status, 200);
+}
+
+#[test]
+fn half_requests_are_closed_after_a_while() {
+    let server = Server::start(&[]);
+    let mut halves: Vec<Browser> = (0..3).map(|_| Browser::to(server.port())).collect();
+    halves[0].send(b"GET /healthz HTTP/1.1\r\nHost: a\r\nX: ");
+    halves[1].send(
+        format!("POST /api/command HTTP/1.1\r\nHost: a\r\n{CONSOLE}Content-Length: 1000\r\n\r\n{{")
+            .as_bytes(),
+    );
+    // A trickle is no excuse.
+    let mut trickle = halves.pop().expect("the third");
+    trickle.send(b"GET /healthz HTTP/1.1\r\nHost: a\r\n");
+    let began = Instant::now();
+    trickle.reader.get_ref().set_read_timeout(Some(Duration::from_millis(500))).expect("a timeout");
+    let mut byte = [0];
+    loop {
+        trickle.send(b"X: y\r\n");
+        match trickle.reader.read(&mut byte) {
+            Ok(0) => break,
+            Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => break,
+            _ => assert!(began.elapsed() < Duration::from_secs(16), "it may go on for ever"),
+        }
+    }
+    for half in &mut halves {
+        assert!(half.is_closed());
+    }
+    assert!(began.elapsed() >= Duration::from_secs(9));
+}
+
+#[test]
+fn switches_turn_http_off() {
+    let server = Server::start(&["--primary_port_http_enabled=false"]);
+    let mut browser = Browser::to(server.port());
+    browser.send(b"POST / HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    assert!(browser.is_closed(), "as Redis does");
+    let mut browser = Browser::to(server.port());
+    browser.send(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    let mut line = String::new();
+    browser.reader.read_line(&mut line).expect("an error");
+    assert!(line.starts_with("-ERR"), "{line}");
+
+    let server = Server::start(&["--nohttp_admin_console"]);
+    let mut browser = Browser::to(server.port());
+    assert_eq!(browser.get("/metrics", "").status, 200);
+    for path in ["/", "/console.js", "/api/stats"] {
+        assert_eq!(browser.get(path, CONSOLE).status, 404, "{path}");
+    }
+    assert_eq!(browser.post("/api/command", CONSOLE, r#"{"commands":[["PING"]]}"#).status, 404);
+}
+
+#[test]
+fn programs_may_post_a_command_when_that_is_allowed() {
+    let server = Server::start(&["--expose_http_api"]);
+    let mut browser = Browser::to(server.port());
+    assert_eq!(browser.post("/api", "", r#"["SET","k","v"]"#).body, "{\"result\":\"OK\"}\n");
+    assert_eq!(browser.post("/api", "", r#"["GET","k"]"#).body, "{\"result\":\"v\"}\n");
+    assert_eq!(
+        browser.post("/api", "", r#"["INCR","k"]"#).body,
+        "{\"error\":\"ERR value is not an integer or out of range\"}\n"
+    );
+    assert_eq!(browser.post("/api", "Origin: http://evil.example\r\n", r#"["GET","k"]"#).status, 403);
+}
+
+#[test]
+fn the_admin_port_has_room_and_rules_of_its_own() {
+    let admin = free_port();
+    let server = Server::start(&[
+        "--admin_port",
+        &admin.to_string(),
+        "--admin_bind",
+        "127.0.0.1",
+        "--admin_nopass",
+        "--requirepass",
+        "x",
+        "--maxclients",
+        "2",
+        "--primary_port_http_enabled=false",
+    ]);
+    let mut taken: Vec<_> = (0..2).map(|_| server.client()).collect();
+    let began = Instant::now();
+    // The harness' own connection may still be counted for a moment.
+    let is_in = |client: &mut harness::Client| match client.try_call(&["PING"]) {
+        Some(Value::Error(line)) => line.starts_with("NOAUTH"),
+        _ => false,
+    };
+    for place in &mut taken {
+        while !is_in(place) {
+            *place = server.client();
+            assert!(began.elapsed() < Duration::from_secs(10));
+        }
+    }
+    let mut refused = server.client();
+    assert!(matches!(refused.read(), Value::Error(line) if line.contains("max number of clients")));
+    let mut browser = Browser::to(admin);
+    assert_eq!(browser.run(r#"[["PING"]]"#), r#"[{"status":"PONG"}]"#);
+    let mut more: Vec<_> = (0..5).map(|_| Browser::to(admin)).collect();
+    for administrator in &mut more {
+        administrator.send(b"*1\r\n$4\r\nPING\r\n");
+        let mut line = String::new();
+        administrator.reader.read_line(&mut line).expect("a reply");
+        assert_eq!(line, "+PONG\r\n");
+    }
+    let metrics = browser.get("/metrics", "").body;
+    assert_eq!(sample(&metrics, r#"dragonfly_connected_clients{listener="main"}"#), 2.0);
+    assert_eq!(sample(&metrics, r#"dragonfly_connected_clients{listener="other"}"#), 6.0);
+
+    let admin = free_port();
+    let _server = Server::start(&[
+        "--admin_port",
+        &admin.to_string(),
+        "--admin_bind",
+        "127.0.0.1",
+        "--requirepass",
+        "x",
+    ]);
+    assert_eq!(Browser::to(admin).get("/", "").status, 401, "without admin_nopass the password is wanted");
+}
+
+fn sample(metrics: &str, name: &str) -> f64 {
+    let line = metrics.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    line.unwrap_or_else(|| panic!("{name} is not there")).parse().expect("a number")
+}
+
+#[test]
+fn metrics_are_well_formed_and_tell_what_happened() {
+    let server = Server::start(&[]);
+    let mut client = server.client();
+    let commands: Vec<Vec<String>> = (0..100)
+        .map(|n| vec!["SET".to_owned(), format!("k{n}"), "v".to_owned(), "EX".to_owned(), "1000".to_owned()])
+        .collect();
+    for command in &commands {
+        let words: Vec<&str> = command.iter().map(String::as_str).collect();
+        assert_eq!(client.call(&words), Value::ok());
+    }
+    client.send_all(&[&["GET", "k1"], &["GET", "nothing"], &["GET", "k2"]]);
+    (0..3).for_each(|_| drop(client.read()));
+    assert!(matches!(client.call(&["INCR", "k1"]), Value::Error(_)));
+    let mut browser = Browser::to(server.port());
+    let began = Instant::now();
+    let text = loop {
+        let text = browser.get("/metrics", "").body;
+        if sample(&text, r#"dragonfly_db_keys{db="db0"}"#) == 100.0
+            && sample(&text, r#"dragonfly_keyspace_misses_total{db="all"}"#) >= 1.0
+        {
+            break text;
+        }
+        assert!(began.elapsed() < Duration::from_secs(5), "housekeeping has not looked:\n{text}");
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    check_format(&text);
+    for (name, value) in [
+        (r#"dragonfly_db_keys_expiring{db="db0"}"#, 100.0),
+        (r#"dragonfly_commands_total{cmd="set"}"#, 100.0),
+        (r#"dragonfly_commands_total{cmd="get"}"#, 3.0),
+        (r#"dragonfly_keyspace_hits_total{db="all"}"#, 2.0),
+        (r#"darter_commands_failed_total{cmd="incr"}"#, 1.0),
+        (r#"darter_error_replies_total{error="ERR"}"#, 1.0),
+        (r#"dragonfly_version{version="0.1.0"}"#, 1.0),
+        ("dragonfly_max_clients", 64_000.0),
+        ("dragonfly_master", 1.0),
+    ] {
+        assert_eq!(sample(&text, name), value, "{name}");
+    }
+    assert!(sample(&text, r#"darter_command_duration_seconds_count{cmd="set"}"#) >= 1.0);
+    assert!(sample(&text, "dragonfly_pipeline_commands_total") >= 2.0);
+    assert!(sample(&text, r#"dragonfly_db_capacity{db="db0"}"#) >= 100.0);
+}
+
+/// Every line is a comment of the format or a sample of the family that was announced last, and nothing comes twice.
+fn check_format(text: &str) {
+    let (mut families, mut samples) = (HashSet::new(), HashSet::new());
+    let (mut family, mut kind) = (String::new(), String::new());
+    for line in text.lines() {
+        if let Some(rest) = line.strip_prefix("# HELP ") {
+            let (name, help) = rest.split_once(' ').expect("a help text");
+            assert!(families.insert(name.to_owned()) && !help.is_empty(), "{line}");
+            (family, kind) = (name.to_owned(), String::new());
+            continue;
+        }
+        if let Some(rest) = line.strip_prefix("# TYPE ") {
+            let (name, word) = rest.split_once(' ').expect("a type");
+            assert!(name == family && kind.is_empty(), "{line}");
+            assert!(["counter", "gauge", "histogram", "summary"].contains(&word), "{line}");
+            kind = word.to_owned();
+            continue;
+        }
+        let (series, value) = line.rsplit_once(' ').expect("a value");
+        let value: f64 = value.parse().expect("a number");
+        assert!(value >= 0.0 && value.is_finite(), "{line}");
+        assert!(samples.insert(series.to_owned()), "twice: {line}");
+        let name = series.split('{').next().expect("a name");
+        let suffix =
+            name.strip_prefix(family.as_str()).unwrap_or_else(|| panic!("{line} is not of {family}"));
+        let allowed: &[&str] = match kind.as_str() {
+            "histogram" => &["_bucket", "_sum", "_count"],
+            "summary" => &["", "_sum", "_count"],
+            _ => &[""],
+        };
+        assert!(allowed.contains(&suffix), "{line}");
+        if let Some(labels) = series.strip_prefix(name).filter(|labels| !labels.is_empty()) {
+            assert!(labels.starts_with('{') && labels.ends_with("\"}") && labels.contains("=\""), "{line}");
+        }
+    }
+    assert!(families.len() > 80 && samples.len() > families.len());
+}
+
+#[test]
+fn stats_are_json_with_everything_the_page_draws() {
+    let server = Server::start(&[]);
+    let mut client = server.client();
+    client.call(&["SET", "k", "v"]);
+    let mut browser = Browser::to(server.port());
+    let answer = browser.get("/api/stats", CONSOLE);
+    assert_eq!(answer.headers["content-type"], "application/json");
+    for field in [
+        "totals",
+        "clients",
+        "memory",
+        "keyspace",
+        "threads",
+        "latency",
+        "turns",
+        "commands",
+        "persistence",
+        "replication",
+        "uptime_s",
+        "version",
+        "cpu",
+    ] {
+        assert!(answer.body.contains(&format!("\"{field}\":")), "{field}");
+    }
+}

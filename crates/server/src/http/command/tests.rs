@@ -1,0 +1,60 @@
+//! What is a request of commands.
+
+use super::*;
+
+fn read(body: &str, shape: Shape) -> Result<(usize, Vec<Vec<Vec<u8>>>), String> {
+    let task = Task::read(body.as_bytes(), shape, Framing::LAST, 16)?;
+    let words = |args: &OwnedArgs| args.args().iter().map(<[u8]>::to_vec).collect();
+    Ok((task.db, task.commands.iter().map(words).collect()))
+}
+
+#[test]
+fn commands_are_read_from_json() {
+    let got = read(
+        r#"{"db":3,"commands":[["GET","k"],["SET",{"base64":"AP8="},7],["ECHO",{"base64":""}]]}"#,
+        Shape::Console,
+    );
+    let wanted: Vec<Vec<Vec<u8>>> = vec![
+        vec![b"GET".to_vec(), b"k".to_vec()],
+        vec![b"SET".to_vec(), vec![0, 255], b"7".to_vec()],
+        vec![b"ECHO".to_vec(), Vec::new()],
+    ];
+    assert_eq!(got, Ok((3, wanted)));
+    assert_eq!(read(r#"["PING"]"#, Shape::Program), Ok((0, vec![vec![b"PING".to_vec()]])));
+}
+
+#[test]
+fn other_json_is_refused() {
+    for body in [
+        "",
+        "{",
+        "[]",
+        "{}",
+        r#"{"commands":[]}"#,
+        r#"{"commands":[[]]}"#,
+        r#"{"commands":["GET"]}"#,
+        r#"{"commands":[[null]]}"#,
+        r#"{"commands":[["GET",["k"]]]}"#,
+        r#"{"commands":[["GET",{"base64":"!"}]]}"#,
+        r#"{"db":16,"commands":[["PING"]]}"#,
+        r#"{"db":-1,"commands":[["PING"]]}"#,
+        r#"{"db":"0","commands":[["PING"]]}"#,
+        r#"{"db":0,"commands":[["PING"]]} x"#,
+    ] {
+        assert!(read(body, Shape::Console).is_err(), "{body}");
+    }
+    assert!(
+        read(&format!(r#"{{"commands":[{}["PING"]]}}"#, r#"["PING"],"#.repeat(512)), Shape::Console).is_err()
+    );
+    assert!(read(&"[".repeat(100_000), Shape::Console).is_err());
+    assert!(read(r#"{"commands":[["PING"]]}"#, Shape::Program).is_err());
+}
+
+#[test]
+fn what_is_refused_exists() {
+    let registry = crate::registry::Registry::build();
+    let known = |name: &&str| registry.entries().iter().any(|entry| entry.spec.name == *name);
+    let missing: Vec<_> = REFUSED.iter().filter(|name| !known(name)).collect();
+    // Replication brings these.
+    assert!(missing.iter().all(|name| ["sync", "psync", "replconf"].contains(*name)), "{missing:?}");
+}

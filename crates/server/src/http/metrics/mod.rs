@@ -1,0 +1,151 @@
+//! `/metrics`: the server's numbers for Prometheus.
+//!
+//! Called by the routes. Names, types and labels are Dragonfly's where it has the same thing, so that its dashboards
+//! work; what is our own begins with `darter_`. Nothing is asked of a shard or a client: threads note what they see
+//! while they keep house, and this adds it up.
+
+mod own;
+mod table;
+mod text;
+
+use std::collections::HashMap;
+
+use darter_reactor::process::{self, CpuTimes};
+
+use crate::config::Live;
+use crate::report::histogram::Sum;
+use crate::report::{self, CommandTotals, Report};
+use crate::shared::Shared;
+use crate::worker::lock;
+use text::{Kind, Page, Samples};
+
+/// Everything the families are written from, looked at once.
+struct Scene<'a> {
+    shared: &'a Shared,
+    live: &'a Live,
+    report: Report,
+    /// Commands that were called, refused or failed, by id.
+    commands: Vec<(&'static str, CommandTotals)>,
+    /// How long turns of all threads took.
+    turns: Sum,
+    cpu: CpuTimes,
+    /// Fields of INFO persistence and replication.
+    info: HashMap<String, String>,
+    errors: Vec<(String, u64)>,
+}
+
+/// How a family gets its samples.
+enum Value {
+    /// Its one number.
+    Number(fn(&Scene<'_>) -> f64),
+    /// Samples with labels.
+    Many(fn(&Scene<'_>, &mut Samples<'_>)),
+    /// Zeros for what Darter does not have, one for each value of a label.
+    Zero(&'static str, &'static [&'static str]),
+}
+
+struct Family {
+    name: &'static str,
+    kind: Kind,
+    help: &'static str,
+    value: Value,
+}
+
+const fn gauge(name: &'static str, help: &'static str, value: fn(&Scene<'_>) -> f64) -> Family {
+    Family { name, kind: Kind::Gauge, help, value: Value::Number(value) }
+}
+
+const fn counter(name: &'static str, help: &'static str, value: fn(&Scene<'_>) -> f64) -> Family {
+    Family { name, kind: Kind::Counter, help, value: Value::Number(value) }
+}
+
+const fn many(
+    name: &'static str,
+    kind: Kind,
+    help: &'static str,
+    value: fn(&Scene<'_>, &mut Samples<'_>),
+) -> Family {
+    Family { name, kind, help, value: Value::Many(value) }
+}
+
+impl<'a> Scene<'a> {
+    fn look(shared: &'a Shared, live: &'a Live) -> Scene<'a> {
+        let report = Report::glance(shared);
+        let is_used = |totals: &CommandTotals| totals.calls + totals.rejected + totals.failed > 0;
+        let commands = shared
+            .registry
+            .entries()
+            .iter()
+            .map(|entry| (entry.spec.name, CommandTotals::of(shared, entry.id)))
+            .filter(|(_, totals)| is_used(totals))
+            .collect();
+        let mut turns = Sum::default();
+        shared.stats.iter().for_each(|stats| turns.add(&stats.turn_times));
+        let mut errors: Vec<_> = lock(&shared.errors).iter().map(|(word, n)| (word.clone(), *n)).collect();
+        errors.sort_unstable();
+        Scene {
+            shared,
+            live,
+            info: crate::commands::info::fields(shared, live, &report, &[b"persistence", b"replication"]),
+            report,
+            commands,
+            turns,
+            cpu: process::cpu_times(),
+            errors,
+        }
+    }
+
+    /// A number of INFO; 0 when it is not there.
+    fn number(&self, field: &str) -> f64 {
+        self.info.get(field).and_then(|text| text.parse().ok()).unwrap_or(0.0)
+    }
+}
+
+/// The whole page. Cost: every counter of every command of every thread, and two files of `/proc`.
+pub fn render(shared: &Shared, live: &Live) -> String {
+    let scene = Scene::look(shared, live);
+    let mut page = Page::new();
+    for family in table::DRAGONFLY.iter().chain(own::OWN) {
+        let mut samples = page.family(family.name, family.kind, family.help);
+        match family.value {
+            Value::Number(of) => samples.one(of(&scene)),
+            Value::Many(write) => write(&scene, &mut samples),
+            Value::Zero(_, []) => samples.one(0),
+            Value::Zero(label, texts) => texts.iter().for_each(|text| samples.with(label, text, 0)),
+        }
+    }
+    page.into_text()
+}
+
+/// How long the calls of one command took.
+pub(super) struct Timed {
+    pub(super) name: &'static str,
+    /// Calls, of which some were timed.
+    pub(super) calls: u64,
+    pub(super) times: Sum,
+    /// Nanoseconds of the timed ones.
+    pub(super) nanos: u64,
+}
+
+/// The times of the commands that were called most.
+pub(super) fn most_called(shared: &Shared) -> Vec<Timed> {
+    let calls_of = |id: usize| shared.stats.iter().map(|stats| stats.commands[id].calls.get()).sum::<u64>();
+    let entries = shared.registry.entries();
+    let mut ids: Vec<(usize, u64)> =
+        entries.iter().map(|entry| (entry.id, calls_of(entry.id))).filter(|(_, calls)| *calls > 0).collect();
+    ids.sort_unstable_by_key(|(id, calls)| (std::cmp::Reverse(*calls), *id));
+    ids.truncate((HISTOGRAMS_MAX / shared.stats.len().max(1)).max(4));
+    ids.sort_unstable();
+    let timed = |(id, _): (usize, u64)| {
+        let (times, calls) = report::times_of(shared, id)?;
+        let nanos = shared.stats.iter().map(|stats| stats.commands[id].nanos.get()).sum();
+        Some(Timed { name: entries[id].spec.name, calls, times, nanos })
+    };
+    ids.into_iter().filter_map(timed).collect()
+}
+
+/// Histograms read for one page, those of each thread counted: 2 KiB that another processor may have to hand over.
+const HISTOGRAMS_MAX: usize = 128;
+
+#[cfg(test)]
+mod tests;

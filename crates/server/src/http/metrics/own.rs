@@ -1,0 +1,93 @@
+//! Our own families: distributions, threads, errors, and what Prometheus expects of any process.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::text::seconds;
+use super::{Family, Kind, Scene, counter, gauge, many, most_called};
+use crate::pubsub;
+
+/// Every family.
+pub(super) const OWN: &[Family] = &[
+    many(
+        "darter_command_duration_seconds",
+        Kind::Histogram,
+        "Time in a command, of the commands called most; one call in 64 is timed where calls are cheap.",
+        |s, out| {
+            for timed in most_called(s.shared) {
+                out.histogram(&[("cmd", timed.name)], &timed.times, timed.nanos);
+            }
+        },
+    ),
+    counter("darter_http_requests_total", "Requests of HTTP answered.", |s| {
+        s.shared.stats.iter().map(|stats| stats.http_requests.get()).sum::<u64>() as f64
+    }),
+    many(
+        "darter_turn_duration_seconds",
+        Kind::Histogram,
+        "From the first bytes of a turn to its last reply, all threads.",
+        |s, out| out.histogram(&[], &s.turns, s.report.totals.busy_us * 1000),
+    ),
+    many("darter_thread_busy_seconds_total", Kind::Counter, "Seconds a thread was not asleep.", |s, out| {
+        each_thread(s, |thread, at| out.with("thread", thread, seconds(s.shared.stats[at].busy_nanos.get())))
+    }),
+    many("darter_thread_connections", Kind::Gauge, "Connections by thread.", |s, out| {
+        each_thread(s, |thread, at| {
+            out.with("thread", thread, s.shared.doors[at].connections.load(Relaxed));
+        })
+    }),
+    many("darter_thread_commands_total", Kind::Counter, "Commands by thread.", |s, out| {
+        each_thread(s, |thread, at| out.with("thread", thread, s.shared.stats[at].commands_run()))
+    }),
+    counter("darter_contended_commands_total", "Commands that found their shard busy and waited.", |s| {
+        s.report.totals.contended as f64
+    }),
+    many("darter_commands_rejected_total", Kind::Counter, "Calls refused before they ran.", |s, out| {
+        let refused = s.commands.iter().filter(|(_, totals)| totals.rejected > 0);
+        refused.for_each(|(name, totals)| out.with("cmd", name, totals.rejected))
+    }),
+    many("darter_commands_failed_total", Kind::Counter, "Calls that ended in an error.", |s, out| {
+        let failed = s.commands.iter().filter(|(_, totals)| totals.failed > 0);
+        failed.for_each(|(name, totals)| out.with("cmd", name, totals.failed))
+    }),
+    many("darter_error_replies_total", Kind::Counter, "Error replies by their first word.", |s, out| {
+        s.errors.iter().for_each(|(word, count)| out.with("error", word, count))
+    }),
+    counter("darter_expired_members_total", "Fields and members removed at their deadline.", |s| {
+        s.report.shards.counters.expired_members as f64
+    }),
+    gauge("darter_shards", "Parts the data is split into.", |s| s.shared.cells.len() as f64),
+    gauge("darter_subscribed_clients", "Clients with a subscription.", |s| {
+        s.report.clients.subscribed as f64
+    }),
+    gauge("darter_tracking_clients", "Clients that cache keys.", |s| s.shared.tracking.clients_len() as f64),
+    gauge("darter_pubsub_channels", "Channels with a subscriber.", |s| {
+        s.shared.pubsub.channels_len(pubsub::Kind::Channel) as f64
+    }),
+    gauge("darter_pubsub_patterns", "Patterns with a subscriber.", |s| s.shared.pubsub.patterns_len() as f64),
+    gauge("darter_slowlog_entries", "Commands in the slow log.", |s| {
+        crate::worker::lock(&s.shared.slowlog).len() as f64
+    }),
+    counter("darter_output_limit_disconnections_total", "Clients closed because they did not read.", |s| {
+        s.report.totals.output_limit_closed as f64
+    }),
+    gauge("darter_changes_since_save", "Changes that no snapshot holds yet.", |s| {
+        s.number("rdb_changes_since_last_save")
+    }),
+    gauge("darter_last_save_unix_seconds", "When the last snapshot was finished.", |s| {
+        s.number("rdb_last_save_time")
+    }),
+    gauge("darter_loading", "1 while a snapshot is loaded.", |s| s.number("loading")),
+    many("darter_cpu_seconds_total", Kind::Counter, "Processor time by mode.", |s, out| {
+        out.with("mode", "user", s.cpu.user.as_secs_f64());
+        out.with("mode", "system", s.cpu.system.as_secs_f64());
+    }),
+    counter("process_cpu_seconds_total", "Processor time.", |s| (s.cpu.user + s.cpu.system).as_secs_f64()),
+    gauge("process_resident_memory_bytes", "Resident bytes.", |s| s.report.memory.rss as f64),
+    gauge("process_start_time_seconds", "When the process started, Unix time.", |s| {
+        s.shared.started_unix_s as f64
+    }),
+];
+
+fn each_thread(s: &Scene<'_>, mut write: impl FnMut(&str, usize)) {
+    (0..s.shared.doors.len()).for_each(|at| write(&at.to_string(), at));
+}

@@ -1,0 +1,285 @@
+//! Dragonfly's families, in the order of its own page.
+//!
+//! A family that counts something Darter does not have is zero where a dashboard asks for it, and says so.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::text::seconds;
+use super::{Family, Kind, Samples, Scene, Value, counter, gauge, many};
+use crate::listening::ListenerKind;
+use crate::shared::Door;
+
+const fn zero(
+    name: &'static str,
+    kind: Kind,
+    help: &'static str,
+    label: &'static str,
+    texts: &'static [&'static str],
+) -> Family {
+    Family { name, kind, help, value: Value::Zero(label, texts) }
+}
+
+/// Turns from `2^20` nanoseconds on, a bit over a millisecond, count as long.
+const LONG_BITS: u32 = 20;
+
+/// Every family.
+pub(super) const DRAGONFLY: &[Family] = &[
+    many("dragonfly_version", Kind::Gauge, "Always 1; the version is in the label.", |_, out| {
+        out.with("version", env!("CARGO_PKG_VERSION"), 1)
+    }),
+    gauge("dragonfly_master", "1 unless this server follows another.", |s| {
+        f64::from(s.info.get("role").is_none_or(|role| role == "master"))
+    }),
+    counter("dragonfly_uptime_in_seconds", "Seconds since the start.", |s| {
+        s.shared.started.elapsed().as_secs() as f64
+    }),
+    many("dragonfly_connected_clients", Kind::Gauge, "Connected clients.", connected),
+    gauge("dragonfly_max_clients", "Clients that may be connected.", |s| f64::from(s.live.maxclients)),
+    gauge("dragonfly_blocked_clients", "Clients that wait for a key.", |s| s.report.clients.blocked as f64),
+    counter("dragonfly_connections_received_total", "Connections accepted.", |s| {
+        s.report.totals.connections as f64
+    }),
+    many("dragonfly_listener_accept_error_total", Kind::Counter, "Connections refused.", |s, out| {
+        out.with("reason", "limit_reached", s.report.totals.rejected_connections);
+        out.with("reason", "tls_error", s.number("tls_handshakes_failed"));
+    }),
+    gauge("dragonfly_connection_memory_bytes", "Bytes of connections and their buffers.", |s| {
+        s.report.memory.clients as f64
+    }),
+    gauge("dragonfly_client_read_buffer_bytes", "Bytes received and not yet understood.", |s| {
+        s.report.clients.input_bytes as f64
+    }),
+    gauge("dragonfly_dispatch_queue_bytes", "Bytes of replies that wait to be sent.", |s| {
+        s.report.clients.output_bytes as f64
+    }),
+    many("dragonfly_commands_processed_total", Kind::Counter, "Commands run.", |s, out| {
+        out.with("listener", "main", s.report.totals.commands);
+        out.with("listener", "other", 0);
+    }),
+    many("dragonfly_commands_total", Kind::Counter, "Calls by command.", |s, out| {
+        s.commands.iter().for_each(|(name, totals)| out.with("cmd", name, totals.calls))
+    }),
+    many("dragonfly_commands_duration_seconds", Kind::Counter, "Seconds in calls, by command.", |s, out| {
+        s.commands.iter().for_each(|(name, totals)| out.with("cmd", name, totals.us as f64 / 1e6))
+    }),
+    gauge("dragonfly_memory_used_bytes", "Bytes of data, clients and tables.", |s| {
+        s.report.memory.used as f64
+    }),
+    gauge("dragonfly_memory_used_peak_bytes", "The most that ever were used.", |s| {
+        s.report.memory.peak as f64
+    }),
+    gauge(
+        "dragonfly_memory_max_bytes",
+        "What maxmemory allows; the machine's limit without one.",
+        memory_max,
+    ),
+    gauge("dragonfly_used_memory_rss_bytes", "Resident bytes of the process.", |s| {
+        s.report.memory.rss as f64
+    }),
+    many("dragonfly_memory_by_class_bytes", Kind::Gauge, "Bytes by what they are for.", by_class),
+    many("dragonfly_db_keys", Kind::Gauge, "Keys by database.", |s, out| {
+        by_db(s, &s.report.shards.keys, out)
+    }),
+    many("dragonfly_db_keys_expiring", Kind::Gauge, "Keys with a deadline by database.", |s, out| {
+        by_db(s, &s.report.shards.expiring, out)
+    }),
+    many("dragonfly_db_capacity", Kind::Gauge, "Places for keys by database.", |s, out| {
+        by_db(s, &s.report.shards.slots, out)
+    }),
+    many("dragonfly_expired_keys_total", Kind::Counter, "Keys removed at their deadline.", |s, out| {
+        out.with("db", ALL_DBS, s.report.shards.counters.expired)
+    }),
+    many("dragonfly_evicted_keys_total", Kind::Counter, "Keys removed to make room.", |s, out| {
+        out.with("db", ALL_DBS, s.report.shards.counters.evicted)
+    }),
+    many("dragonfly_keyspace_hits_total", Kind::Counter, "Reads that found their key.", |s, out| {
+        out.with("db", ALL_DBS, s.report.shards.counters.hits)
+    }),
+    many("dragonfly_keyspace_misses_total", Kind::Counter, "Reads that found no key.", |s, out| {
+        out.with("db", ALL_DBS, s.report.shards.counters.misses)
+    }),
+    counter("dragonfly_keyspace_mutations_total", "Changes of keys.", |s| s.report.shards.changes as f64),
+    counter("dragonfly_net_input_bytes_total", "Bytes received.", |s| s.report.totals.input_bytes as f64),
+    counter("dragonfly_net_output_bytes_total", "Bytes sent.", |s| s.report.totals.output_bytes as f64),
+    counter("dragonfly_net_input_recv_total", "Receives.", |s| s.report.totals.reads as f64),
+    counter("dragonfly_proactor_reads_total", "Receives.", |s| s.report.totals.reads as f64),
+    zero("dragonfly_net_read_yields_total", Kind::Counter, "Always 0: a read never yields.", "", &[]),
+    counter("dragonfly_reply_total", "Sends, each with the replies of a turn.", |s| {
+        s.report.totals.writes as f64
+    }),
+    zero(
+        "dragonfly_reply_duration_seconds",
+        Kind::Counter,
+        "Always 0: sends never wait and are part of a turn.",
+        "",
+        &[],
+    ),
+    counter("dragonfly_pipeline_commands_total", "Commands that came together with others.", |s| {
+        s.report.totals.pipelined as f64
+    }),
+    counter(
+        "dragonfly_pipeline_commands_duration_seconds",
+        "Their part of the time in commands.",
+        pipelined_seconds,
+    ),
+    many(
+        "dragonfly_pipeline_latency_seconds",
+        Kind::Summary,
+        "From a turn's first bytes to its last reply.",
+        |s, out| out.summary(&[("0.95", 95.0), ("0.99", 99.0)], &s.turns, s.report.totals.busy_us * 1000),
+    ),
+    zero(
+        "dragonfly_pipeline_queue_length",
+        Kind::Gauge,
+        "Always 0: commands run when they are read.",
+        "",
+        &[],
+    ),
+    zero("dragonfly_pipeline_queue_bytes", Kind::Gauge, "Always 0: commands are not copied.", "", &[]),
+    zero("dragonfly_pipeline_cmd_cache_bytes", Kind::Gauge, "Always 0: commands are not copied.", "", &[]),
+    zero(
+        "dragonfly_pipeline_queue_wait_duration_seconds",
+        Kind::Counter,
+        "Always 0: there is no queue.",
+        "",
+        &[],
+    ),
+    zero("dragonfly_pipeline_throttle_total", Kind::Counter, "Always 0: there is no queue.", "", &[]),
+    zero("dragonfly_pipeline_dispatch_calls_total", Kind::Counter, "Always 0: there is no queue.", "", &[]),
+    zero(
+        "dragonfly_pipeline_dispatch_commands_total",
+        Kind::Counter,
+        "Always 0: there is no queue.",
+        "",
+        &[],
+    ),
+    zero(
+        "dragonfly_pipeline_dispatch_flush_duration_seconds",
+        Kind::Counter,
+        "Always 0: there is no queue.",
+        "",
+        &[],
+    ),
+    zero("dragonfly_pipeline_dispatch_flush_total", Kind::Counter, "Always 0: there is no queue.", "", &[]),
+    zero("dragonfly_cmd_squash_hop_total", Kind::Counter, "Always 0: commands do not hop.", "", &[]),
+    zero(
+        "dragonfly_cmd_squash_hop_duration_seconds",
+        Kind::Counter,
+        "Always 0: commands do not hop.",
+        "",
+        &[],
+    ),
+    zero("dragonfly_cmd_squash_hop_reply_seconds", Kind::Counter, "Always 0: commands do not hop.", "", &[]),
+    zero("dragonfly_cmd_squash_commands_total", Kind::Counter, "Always 0: commands do not hop.", "", &[]),
+    counter("dragonfly_fiber_switch_total", "Turns of the threads' loops; there are no fibers.", |s| {
+        s.report.totals.turns as f64
+    }),
+    counter("dragonfly_fiber_switch_delay_seconds_total", "Seconds in those turns.", |s| {
+        s.report.totals.busy_us as f64 / 1e6
+    }),
+    counter("dragonfly_fiber_longrun_total", "Turns of more than a millisecond.", |s| {
+        (s.turns.count() - s.turns.below(LONG_BITS)) as f64
+    }),
+    counter("dragonfly_fiber_longrun_seconds", "Seconds in those, at most an eighth too many.", |s| {
+        seconds(s.turns.nanos_from(LONG_BITS))
+    }),
+    zero("dragonfly_fibers_count", Kind::Gauge, "Always 0: there are no fibers.", "", &[]),
+    zero(
+        "dragonfly_tx_queue_len",
+        Kind::Gauge,
+        "Always 0: no transaction waits in a queue of its own.",
+        "",
+        &[],
+    ),
+    counter("dragonfly_lua_blocked_total", "Always 0: each thread has its own Lua.", |_| 0.0),
+    gauge("dragonfly_lua_interpreter_cnt", "Threads, each with its own Lua when it needs one.", |s| {
+        s.shared.doors.len() as f64
+    }),
+    gauge("dragonfly_used_memory_lua", "Bytes of scripts' texts.", |s| s.shared.scripts.size().1 as f64),
+    many("dragonfly_oom_errors_total", Kind::Counter, "Commands refused for want of memory.", |s, out| {
+        out.with("type", "cmd", s.errors.iter().find(|(word, _)| word == "OOM").map_or(0, |(_, n)| *n));
+        out.with("type", "insert", 0);
+    }),
+    counter("dragonfly_backups_total", "Snapshots written.", |s| s.number("rdb_saves")),
+    counter("dragonfly_failed_backups_total", "Snapshots that could not be written.", |s| {
+        s.number("rdb_failed_saves")
+    }),
+    gauge("dragonfly_snapshot_serialization_bytes", "Bytes a running snapshot holds.", |s| {
+        s.number("current_cow_size")
+    }),
+    gauge("dragonfly_replication_streaming_bytes", "Bytes kept for replicas.", |s| {
+        s.number("repl_backlog_histlen")
+    }),
+    zero("dragonfly_replication_full_sync_bytes", Kind::Gauge, "Bytes of full syncs under way.", "", &[]),
+    many("dragonfly_tls_handshakes_total", Kind::Counter, "TLS handshakes.", |s, out| {
+        out.with("status", "started", s.number("total_handshakes_started"));
+        out.with("status", "completed", s.number("total_handshakes_completed"));
+    }),
+    zero("dragonfly_tiered_entries", Kind::Gauge, TIERED, "", &[]),
+    zero("dragonfly_tiered_bytes", Kind::Gauge, TIERED, "type", &["used", "cold", "allocated", "capacity"]),
+    zero(
+        "dragonfly_tiered_events",
+        Kind::Counter,
+        TIERED,
+        "type",
+        &["stash", "fetch", "upload", "cancel", "delete"],
+    ),
+    zero("dragonfly_tiered_hits", Kind::Counter, TIERED, "type", &["ram", "cool", "disk"]),
+    zero(
+        "dragonfly_tiered_overload",
+        Kind::Counter,
+        TIERED,
+        "type",
+        &["client throttling", "stash overflows"],
+    ),
+];
+
+const TIERED: &str = "Always 0: no value is on disk.";
+
+/// Hits and the like are counted for all databases together.
+const ALL_DBS: &str = "all";
+
+fn connected(s: &Scene<'_>, out: &mut Samples<'_>) {
+    let main = |door: &Door| door.by_kind[ListenerKind::Main as usize].load(Relaxed);
+    let main: usize = s.shared.doors.iter().map(main).sum();
+    out.with("listener", "main", main);
+    out.with("listener", "other", s.report.clients.connected.saturating_sub(main));
+}
+
+fn memory_max(s: &Scene<'_>) -> f64 {
+    match s.live.maxmemory {
+        0 => darter_reactor::process::memory_limit_bytes().unwrap_or(0) as f64,
+        bytes => bytes as f64,
+    }
+}
+
+fn by_class(s: &Scene<'_>, out: &mut Samples<'_>) {
+    let (memory, clients) = (&s.report.memory, &s.report.clients);
+    let buffers = (clients.input_bytes + clients.output_bytes) as u64;
+    for (class, bytes) in [
+        ("object_used", memory.keyspace.saturating_sub(memory.index)),
+        ("table_used", memory.index),
+        ("connection", memory.clients.saturating_sub(buffers)),
+        ("client_read_buffer", clients.input_bytes as u64),
+        ("dispatch_queue", clients.output_bytes as u64),
+        ("used_lua", s.shared.scripts.size().1 as u64),
+        ("startup", memory.startup),
+    ] {
+        out.with("class", class, bytes);
+    }
+}
+
+/// Databases that hold a key, and the first.
+fn by_db(s: &Scene<'_>, values: &[usize], out: &mut Samples<'_>) {
+    for (db, value) in values.iter().enumerate() {
+        if db == 0 || s.report.shards.keys.get(db).is_some_and(|keys| *keys > 0) {
+            out.with("db", &format!("db{db}"), value);
+        }
+    }
+}
+
+fn pipelined_seconds(s: &Scene<'_>) -> f64 {
+    let all_us: u64 = s.commands.iter().map(|(_, totals)| totals.us).sum();
+    let totals = &s.report.totals;
+    all_us as f64 / 1e6 * totals.pipelined as f64 / totals.commands.max(1) as f64
+}

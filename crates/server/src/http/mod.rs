@@ -1,0 +1,139 @@
+//! HTTP: metrics, health, the console and its API, on the main port and the admin port.
+//!
+//! Called by a connection whose first line was a request of HTTP. Nothing here waits: a command of the console that
+//! has to wait leaves its visit stalled, and goes on when its thread has the reply.
+
+pub mod command;
+pub mod guard;
+pub mod json;
+pub mod metrics;
+pub mod request;
+pub mod response;
+pub mod route;
+pub mod stats;
+
+use crate::conn::Conn;
+use crate::core::Core;
+use crate::listening::ListenerKind;
+use command::Task;
+use request::Step;
+use response::Framing;
+
+/// What a connection that speaks HTTP remembers between its requests.
+#[derive(Default)]
+pub struct Visit {
+    /// Bytes of the input that hold no end of a head.
+    looked_at: usize,
+    /// When the request began that has not come as a whole, Unix ms; 0: there is none.
+    began_ms: u64,
+    /// Commands of the console that run.
+    task: Option<Box<Task>>,
+}
+
+impl Visit {
+    /// Takes the reply of a command that was run elsewhere.
+    pub fn answer(&mut self, reply: &[u8]) {
+        if let Some(task) = &mut self.task {
+            task.reply.extend_from_slice(reply);
+        }
+    }
+}
+
+/// Milliseconds a request may take to arrive.
+const REQUEST_MS_MAX: u64 = 10_000;
+/// Milliseconds a connection may be silent between requests.
+const SILENCE_MS_MAX: u64 = 75_000;
+
+/// Whether a connection has let its time go by: half a request for long, or none for longer.
+pub fn is_late(core: &Core, conn: &Conn) -> bool {
+    let Some(visit) = &conn.http else { return false };
+    if visit.task.is_some() || conn.sent < conn.output.len() {
+        return false;
+    }
+    let active_ms = conn.card.active_ms.load(std::sync::atomic::Ordering::Relaxed);
+    match visit.began_ms {
+        0 => core.now_ms.saturating_sub(active_ms) > SILENCE_MS_MAX,
+        began_ms => core.now_ms.saturating_sub(began_ms) > REQUEST_MS_MAX,
+    }
+}
+
+/// Answers the requests at the front of `buf`; returns how many bytes they took.
+pub fn receive(conn: &mut Conn, core: &mut Core, buf: &[u8]) -> usize {
+    let mut done = 0;
+    while !conn.is_held_back() {
+        let mut visit = conn.http.take().unwrap_or_default();
+        let before = done;
+        step(conn, core, &mut visit, buf, &mut done);
+        visit.began_ms = match () {
+            () if done > before || buf.len() == done => 0,
+            () if visit.began_ms == 0 => core.now_ms,
+            () => visit.began_ms,
+        };
+        conn.http = Some(visit);
+        if done == before {
+            break;
+        }
+    }
+    if conn.session.is_closing { buf.len() } else { done }
+}
+
+/// Looks at the front of `buf[*done..]` once.
+fn step(conn: &mut Conn, core: &mut Core, visit: &mut Visit, buf: &[u8], done: &mut usize) {
+    let rest = &buf[*done..];
+    let head = match request::parse(rest, &mut visit.looked_at) {
+        Step::More => return,
+        Step::Head(head) => head,
+        Step::Bad(status) => {
+            response::refuse(&mut conn.output, Framing::LAST, status, "");
+            conn.session.is_closing = true;
+            return;
+        }
+    };
+    let framing = Framing::of(&head);
+    let admitted = route::find(conn, core, &head).and_then(|found| {
+        // A body is kept only for those who may send one.
+        route::admit(conn, core, &head, found)?;
+        Ok(found)
+    });
+    let found = match admitted {
+        Ok(found) => found,
+        Err((status, why)) => {
+            let framing = if head.body_bytes > 0 { Framing::LAST } else { framing };
+            response::refuse(&mut conn.output, framing, status, why);
+            conn.session.is_closing |= !framing.keep_alive;
+            *done += head.head_bytes;
+            return;
+        }
+    };
+    let Some(body) = rest[head.head_bytes..].get(..head.body_bytes) else { return };
+    *done += head.head_bytes + head.body_bytes;
+    core.stats().http_requests.add(1);
+    (found.serve)(&mut route::Call { conn, core, visit, framing, body });
+    conn.session.is_closing |= !framing.keep_alive && visit.task.is_none();
+    if visit.task.is_some() {
+        run_task(conn, core, visit);
+    }
+}
+
+/// Goes on with the commands of the console that waited.
+pub fn go_on(conn: &mut Conn, core: &mut Core) {
+    let Some(mut visit) = conn.http.take() else { return };
+    if visit.task.is_some() && !conn.is_stalled && !conn.is_postponed && !conn.session.is_closing {
+        run_task(conn, core, &mut visit);
+    }
+    conn.http = Some(visit);
+}
+
+fn run_task(conn: &mut Conn, core: &mut Core, visit: &mut Visit) {
+    let Some(task) = &mut visit.task else { return };
+    if command::run(conn, core, task) {
+        task.finish(&mut conn.output);
+        conn.session.is_closing |= !task.framing.keep_alive;
+        visit.task = None;
+    }
+}
+
+/// Whether a client of this kind of listener needs a password.
+pub fn needs_password(core: &Core, kind: ListenerKind) -> bool {
+    crate::commands::login::is_wanted(core, kind)
+}

@@ -1,0 +1,211 @@
+//! One HTTP/1.x request at the front of a connection's bytes: its head, and where its body lies.
+//!
+//! Called by the HTTP connection. Pure: it answers nothing and keeps nothing but where it stopped looking. What two
+//! parsers could understand in two ways is refused, so that nothing can be smuggled past a proxy in front.
+
+use httparse::{EMPTY_HEADER, Status as Parsed};
+
+use super::response::Status;
+
+/// Bytes of a request line and its headers.
+pub const HEAD_BYTES_MAX: usize = 16 << 10;
+/// Bytes of a body.
+pub const BODY_BYTES_MAX: u64 = 1 << 20;
+/// Headers of one request.
+const HEADERS_MAX: usize = 64;
+/// Bytes of a host name with its port.
+const HOST_BYTES_MAX: usize = 255;
+
+/// What a request wants done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Method {
+    /// The thing itself.
+    Get,
+    /// Its headers alone.
+    Head,
+    /// Something done with the body.
+    Post,
+    /// Anything else, which no route takes.
+    Other,
+}
+
+/// The part of a request before its body, as far as anything here asks for it.
+#[derive(Clone, Debug)]
+pub struct Head<'a> {
+    /// What to do.
+    pub method: Method,
+    /// With what: begins with a slash, without the query.
+    pub path: &'a str,
+    /// After the question mark.
+    pub query: &'a str,
+    /// The connection goes on after the answer.
+    pub keep_alive: bool,
+    /// The name the client used for this server; empty only in HTTP/1.0.
+    pub host: &'a str,
+    /// Credentials.
+    pub authorization: Option<&'a str>,
+    /// The site whose page sent the request; set by browsers.
+    pub origin: Option<&'a str>,
+    /// How that site is related to ours, in the browser's eyes.
+    pub fetch_site: Option<&'a str>,
+    /// What the body is.
+    pub content_type: Option<&'a str>,
+    /// The header that only a page of ours can set.
+    pub is_from_console: bool,
+    /// Bytes of the head with the empty line.
+    pub head_bytes: usize,
+    /// Bytes of the body.
+    pub body_bytes: usize,
+}
+
+/// What the front of the bytes is.
+#[derive(Debug)]
+pub enum Step<'a> {
+    /// Not a whole head yet.
+    More,
+    /// A head.
+    Head(Box<Head<'a>>),
+    /// No request that may be answered; the connection is to be closed.
+    Bad(Status),
+}
+
+/// Reads the head at the front of `buf`. `looked_at` says how many of its bytes hold no end of a head, and is moved on.
+///
+/// Cost: each byte is looked at twice, however small the pieces it comes in.
+pub fn parse<'a>(buf: &'a [u8], looked_at: &mut usize) -> Step<'a> {
+    let end = match find_end(buf, *looked_at) {
+        Ok(Some(end)) if end <= HEAD_BYTES_MAX => end,
+        Ok(None) if buf.len() <= HEAD_BYTES_MAX => {
+            *looked_at = buf.len();
+            return Step::More;
+        }
+        Ok(_) => return Step::Bad(Status::HeadTooLarge),
+        Err(status) => return Step::Bad(status),
+    };
+    *looked_at = 0;
+    match read(&buf[..end]) {
+        Ok(head) => Step::Head(Box::new(head)),
+        Err(status) => Step::Bad(status),
+    }
+}
+
+/// Where the head ends, if `buf` has its end. Lines end with CR LF; another LF alone makes it no request.
+fn find_end(buf: &[u8], looked_at: usize) -> Result<Option<usize>, Status> {
+    for (at, _) in buf.iter().enumerate().skip(looked_at).filter(|(_, byte)| **byte == b'\n') {
+        let line = &buf[..=at];
+        if !line.ends_with(b"\r\n") {
+            return Err(Status::BadRequest);
+        }
+        if line.ends_with(b"\r\n\r\n") {
+            return Ok(Some(at + 1));
+        }
+    }
+    Ok(None)
+}
+
+fn read(buf: &[u8]) -> Result<Head<'_>, Status> {
+    let mut room = [EMPTY_HEADER; HEADERS_MAX];
+    let mut request = httparse::Request::new(&mut room);
+    match request.parse(buf) {
+        Ok(Parsed::Complete(bytes)) if bytes == buf.len() => {}
+        Err(httparse::Error::TooManyHeaders) => return Err(Status::HeadTooLarge),
+        Err(httparse::Error::Version) => return Err(Status::VersionNotSupported),
+        _ => return Err(Status::BadRequest),
+    }
+    let target = request.path.unwrap_or_default();
+    if !target.starts_with('/') {
+        return Err(Status::BadRequest);
+    }
+    let (path, query) = target.split_once('?').unwrap_or((target, ""));
+    let is_new = request.version == Some(1);
+    let mut head = Head {
+        method: match request.method.unwrap_or_default() {
+            "GET" => Method::Get,
+            "HEAD" => Method::Head,
+            "POST" => Method::Post,
+            _ => Method::Other,
+        },
+        path,
+        query,
+        keep_alive: is_new,
+        host: "",
+        authorization: None,
+        origin: None,
+        fetch_site: None,
+        content_type: None,
+        is_from_console: false,
+        head_bytes: buf.len(),
+        body_bytes: 0,
+    };
+    read_headers(&mut head, request.headers)?;
+    if is_new && head.host.is_empty() {
+        return Err(Status::BadRequest);
+    }
+    if head.body_bytes > 0 && head.method != Method::Post {
+        return Err(Status::BadRequest);
+    }
+    Ok(head)
+}
+
+/// Headers that may stand once only: a second one could be what another parser goes by.
+const ONCE: &[&str] = &[
+    "host",
+    "content-length",
+    "content-type",
+    "authorization",
+    "origin",
+    "sec-fetch-site",
+    "transfer-encoding",
+];
+
+fn read_headers<'a>(head: &mut Head<'a>, headers: &[httparse::Header<'a>]) -> Result<(), Status> {
+    let is = |header: &httparse::Header<'_>, name: &str| header.name.eq_ignore_ascii_case(name);
+    for name in ONCE {
+        if headers.iter().filter(|header| is(header, name)).count() > 1 {
+            return Err(Status::BadRequest);
+        }
+    }
+    let encoded = headers.iter().any(|header| is(header, "transfer-encoding"));
+    for header in headers {
+        let value = std::str::from_utf8(header.value).map_err(|_| Status::BadRequest)?.trim();
+        match header.name.to_ascii_lowercase().as_str() {
+            "host" if value.len() > HOST_BYTES_MAX => return Err(Status::BadRequest),
+            "host" => head.host = value,
+            "authorization" => head.authorization = Some(value),
+            "origin" => head.origin = Some(value),
+            "sec-fetch-site" => head.fetch_site = Some(value),
+            "content-type" => head.content_type = Some(value),
+            "x-darter-console" => head.is_from_console = true,
+            "connection" => read_connection(head, value),
+            "content-length" if encoded => return Err(Status::BadRequest),
+            "content-length" => head.body_bytes = read_length(value)?,
+            _ => {}
+        }
+    }
+    // No client of ours needs a body in chunks, and half of the known ways to smuggle do.
+    if encoded { Err(Status::NotImplemented) } else { Ok(()) }
+}
+
+fn read_connection(head: &mut Head<'_>, value: &str) {
+    for word in value.split(',').map(str::trim) {
+        if word.eq_ignore_ascii_case("close") {
+            head.keep_alive = false;
+        } else if word.eq_ignore_ascii_case("keep-alive") {
+            head.keep_alive = true;
+        }
+    }
+}
+
+/// Digits alone: a sign, a list or a space would be read otherwise elsewhere.
+fn read_length(value: &str) -> Result<usize, Status> {
+    if value.is_empty() || !value.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(Status::BadRequest);
+    }
+    match value.parse::<u64>() {
+        Ok(bytes) if bytes <= BODY_BYTES_MAX => usize::try_from(bytes).map_err(|_| Status::BodyTooLarge),
+        _ => Err(Status::BodyTooLarge),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,154 @@
+//! Answers: status lines, headers and bodies, appended to a connection's output.
+//!
+//! Called by the HTTP connection and its routes. Every answer tells browsers not to guess, not to keep and not to let
+//! other sites look.
+
+use std::io::Write;
+
+use super::request::{Head, Method};
+
+/// Statuses that are answered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Status {
+    /// 200
+    Ok,
+    /// 400: not a request, or one that could be read in two ways.
+    BadRequest,
+    /// 401: a password is wanted.
+    Unauthorized,
+    /// 403: not from there.
+    Forbidden,
+    /// 404
+    NotFound,
+    /// 405: not with this method.
+    MethodNotAllowed,
+    /// 408: the rest of the request did not come in time.
+    TimedOut,
+    /// 413
+    BodyTooLarge,
+    /// 415: the body is not JSON.
+    UnsupportedMediaType,
+    /// 421: the name in `Host` is not one of ours.
+    Misdirected,
+    /// 431
+    HeadTooLarge,
+    /// 501
+    NotImplemented,
+    /// 503: alive, but not to be asked yet.
+    Unavailable,
+    /// 505
+    VersionNotSupported,
+}
+
+impl Status {
+    /// Number and words.
+    pub const fn line(self) -> &'static str {
+        match self {
+            Status::Ok => "200 OK",
+            Status::BadRequest => "400 Bad Request",
+            Status::Unauthorized => "401 Unauthorized",
+            Status::Forbidden => "403 Forbidden",
+            Status::NotFound => "404 Not Found",
+            Status::MethodNotAllowed => "405 Method Not Allowed",
+            Status::TimedOut => "408 Request Timeout",
+            Status::BodyTooLarge => "413 Content Too Large",
+            Status::UnsupportedMediaType => "415 Unsupported Media Type",
+            Status::Misdirected => "421 Misdirected Request",
+            Status::HeadTooLarge => "431 Request Header Fields Too Large",
+            Status::NotImplemented => "501 Not Implemented",
+            Status::Unavailable => "503 Service Unavailable",
+            Status::VersionNotSupported => "505 HTTP Version Not Supported",
+        }
+    }
+}
+
+/// What a body is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// Plain text.
+    Text,
+    /// Prometheus' text format.
+    Metrics,
+    /// A page.
+    Html,
+    /// A style sheet.
+    Css,
+    /// A script.
+    Script,
+    /// A picture.
+    Svg,
+    /// JSON.
+    Json,
+}
+
+impl Kind {
+    const fn mime(self) -> &'static str {
+        match self {
+            Kind::Text => "text/plain; charset=utf-8",
+            Kind::Metrics => "text/plain; version=0.0.4; charset=utf-8",
+            Kind::Html => "text/html; charset=utf-8",
+            Kind::Css => "text/css; charset=utf-8",
+            Kind::Script => "text/javascript; charset=utf-8",
+            Kind::Svg => "image/svg+xml",
+            Kind::Json => "application/json",
+        }
+    }
+}
+
+/// How an answer goes out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Framing {
+    /// The connection goes on.
+    pub keep_alive: bool,
+    /// The body is left out (HEAD).
+    pub is_head: bool,
+}
+
+impl Framing {
+    /// The framing that a request asks for.
+    pub fn of(head: &Head<'_>) -> Framing {
+        Framing { keep_alive: head.keep_alive, is_head: head.method == Method::Head }
+    }
+
+    /// The last answer of a connection.
+    pub const LAST: Framing = Framing { keep_alive: false, is_head: false };
+}
+
+/// What a page of ours may do: nothing but load its own parts and ask its own server.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
+                      base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+/// Appends an answer to `out`.
+pub fn write(out: &mut Vec<u8>, framing: Framing, status: Status, kind: Kind, body: &[u8]) {
+    // Writing to a Vec does not fail.
+    let _ = write!(
+        out,
+        "HTTP/1.1 {}\r\nContent-Type: {}\r\nContent-Length: {}\r\nCache-Control: no-store\r\n\
+         X-Content-Type-Options: nosniff\r\nCross-Origin-Resource-Policy: same-origin\r\n\
+         Content-Security-Policy: {POLICY}\r\nReferrer-Policy: no-referrer\r\n",
+        status.line(),
+        kind.mime(),
+        body.len(),
+    );
+    match status {
+        Status::Unauthorized => {
+            out.extend_from_slice(b"WWW-Authenticate: Basic realm=\"Darter\", charset=\"UTF-8\"\r\n")
+        }
+        Status::MethodNotAllowed => out.extend_from_slice(b"Allow: GET, HEAD, POST\r\n"),
+        _ => {}
+    }
+    out.extend_from_slice(if framing.keep_alive {
+        b"Connection: keep-alive\r\n\r\n" as &[u8]
+    } else {
+        b"Connection: close\r\n\r\n"
+    });
+    if !framing.is_head {
+        out.extend_from_slice(body);
+    }
+}
+
+/// Appends an answer that consists of a status and a line that explains it.
+pub fn refuse(out: &mut Vec<u8>, framing: Framing, status: Status, why: &str) {
+    let body = if why.is_empty() { status.line() } else { why };
+    write(out, framing, status, Kind::Text, format!("{body}\n").as_bytes());
+}

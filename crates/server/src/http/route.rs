@@ -1,0 +1,150 @@
+//! The routes: which path is what, who may have it, and what it answers.
+
+use super::command::{Shape, Task};
+use super::guard;
+use super::request::{Head, Method};
+use super::response::{self, Framing, Kind, Status};
+use super::{Visit, metrics, needs_password, stats};
+use crate::commands::login;
+use crate::conn::Conn;
+use crate::core::Core;
+
+/// Who may have a path.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Access {
+    /// Everybody who can connect: probes and Prometheus have no password.
+    Open,
+    /// Who has the password. A page: a link from another site is fine.
+    Page,
+    /// Who has the password, and only for our own page.
+    Console,
+    /// Who has the password: programs.
+    Program,
+}
+
+/// One path.
+pub struct Route {
+    path: &'static str,
+    /// It takes POST; else GET and HEAD.
+    is_post: bool,
+    access: Access,
+    /// Answers, or leaves a task.
+    pub serve: fn(&mut Call<'_>),
+}
+
+/// What a route may touch.
+pub struct Call<'a> {
+    /// The connection, whose output the answer goes to.
+    pub conn: &'a mut Conn,
+    /// The thread.
+    pub core: &'a mut Core,
+    /// Where a task is left.
+    pub visit: &'a mut Visit,
+    /// How the answer goes out.
+    pub framing: Framing,
+    /// The whole body.
+    pub body: &'a [u8],
+}
+
+impl Call<'_> {
+    fn answer(&mut self, status: Status, kind: Kind, body: &[u8]) {
+        response::write(&mut self.conn.output, self.framing, status, kind, body);
+    }
+}
+
+const fn get(path: &'static str, access: Access, serve: fn(&mut Call<'_>)) -> Route {
+    Route { path, is_post: false, access, serve }
+}
+
+const fn post(path: &'static str, access: Access, serve: fn(&mut Call<'_>)) -> Route {
+    Route { path, is_post: true, access, serve }
+}
+
+/// Every path.
+const ROUTES: &[Route] = &[
+    get("/metrics", Access::Open, |call| {
+        let text = metrics::render(call.core.shared, &call.core.live);
+        call.answer(Status::Ok, Kind::Metrics, text.as_bytes());
+    }),
+    get("/healthz", Access::Open, |call| call.answer(Status::Ok, Kind::Text, b"OK\n")),
+    get("/readyz", Access::Open, ready),
+    get("/", Access::Page, |call| call.answer(Status::Ok, Kind::Html, PAGE)),
+    get("/console.css", Access::Page, |call| call.answer(Status::Ok, Kind::Css, STYLE)),
+    get("/console.js", Access::Page, |call| call.answer(Status::Ok, Kind::Script, SCRIPT)),
+    get("/icon.svg", Access::Page, |call| call.answer(Status::Ok, Kind::Svg, ICON)),
+    get("/favicon.ico", Access::Page, |call| call.answer(Status::Ok, Kind::Svg, ICON)),
+    get("/api/stats", Access::Console, |call| {
+        let text = stats::render(call.core.shared, &call.core.live).to_string();
+        call.answer(Status::Ok, Kind::Json, text.as_bytes());
+    }),
+    post("/api/command", Access::Console, |call| begin(call, Shape::Console)),
+    post("/api", Access::Program, |call| begin(call, Shape::Program)),
+];
+
+const PAGE: &[u8] = include_bytes!("console/index.html");
+const STYLE: &[u8] = include_bytes!("console/console.css");
+const SCRIPT: &[u8] = include_bytes!("console/console.js");
+const ICON: &[u8] = include_bytes!("console/icon.svg");
+
+/// The route of a request.
+///
+/// Errors: no such path here, or not with this method.
+pub fn find(conn: &Conn, core: &Core, head: &Head<'_>) -> Result<&'static Route, (Status, &'static str)> {
+    let _ = conn;
+    let http = &core.live.http;
+    let is_served = |route: &Route| match route.access {
+        Access::Open => true,
+        Access::Page | Access::Console => http.console,
+        Access::Program => http.api,
+    };
+    let found = ROUTES.iter().find(|route| route.path == head.path && is_served(route));
+    let Some(route) = found else { return Err((Status::NotFound, "")) };
+    let is_right = match head.method {
+        Method::Get | Method::Head => !route.is_post,
+        Method::Post => route.is_post,
+        Method::Other => false,
+    };
+    if is_right { Ok(route) } else { Err((Status::MethodNotAllowed, "")) }
+}
+
+/// Lets a request to its route, and makes the connection's user the one whose password it brings.
+///
+/// Errors: it comes from another site, or without the password.
+pub fn admit(
+    conn: &mut Conn,
+    core: &mut Core,
+    head: &Head<'_>,
+    route: &Route,
+) -> Result<(), (Status, &'static str)> {
+    if route.access == Access::Open {
+        return Ok(());
+    }
+    let has_password = needs_password(core, conn.session.listener);
+    guard::check_site(head, route.access == Access::Page, has_password)?;
+    if route.access == Access::Console {
+        guard::check_api(head)?;
+    }
+    let login = head.authorization.and_then(guard::credentials);
+    // Each request brings its own user; what an earlier one left is not lent to it.
+    let is_in = match login {
+        Some((user, password)) if has_password => login::try_log_in(core, conn, &user, &password),
+        _ => login::as_nobody(core, conn),
+    };
+    if is_in { Ok(()) } else { Err((Status::Unauthorized, "a user and a password are needed")) }
+}
+
+/// 200 once commands are served: the data is loaded, and nobody has asked for the end.
+fn ready(call: &mut Call<'_>) {
+    if call.core.shared.is_stopping.load(std::sync::atomic::Ordering::Relaxed) || stats::is_loading(call.core)
+    {
+        return call.answer(Status::Unavailable, Kind::Text, b"loading\n");
+    }
+    call.answer(Status::Ok, Kind::Text, b"OK\n");
+}
+
+fn begin(call: &mut Call<'_>, shape: Shape) {
+    match Task::read(call.body, shape, call.framing, call.core.live.dbnum as usize) {
+        Ok(task) => call.visit.task = Some(Box::new(task)),
+        Err(why) => response::refuse(&mut call.conn.output, call.framing, Status::BadRequest, &why),
+    }
+}

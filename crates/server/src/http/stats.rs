@@ -1,0 +1,154 @@
+//! The numbers that the console draws, as JSON: `/api/stats`.
+//!
+//! Counters are totals; the page takes differences between two looks. Nothing is asked of a shard or a client.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use darter_reactor::process;
+use serde_json::{Map, Value, json};
+
+use super::metrics::most_called;
+use crate::commands::info;
+use crate::config::Live;
+use crate::core::Core;
+use crate::report::histogram::Sum;
+use crate::report::{CommandTotals, Report};
+use crate::shared::Shared;
+use crate::worker::lock;
+
+/// Commands listed, those called most.
+const COMMANDS_SHOWN: usize = 40;
+
+/// Everything. Cost: as `/metrics`.
+pub fn render(shared: &Shared, live: &Live) -> Value {
+    let report = Report::glance(shared);
+    let cpu = process::cpu_times();
+    let fields = |section: &[u8]| -> Map<String, Value> {
+        let fields = info::fields(shared, live, &report, &[section]);
+        fields.into_iter().map(|(name, text)| (name, Value::String(text))).collect()
+    };
+    json!({
+        "now_ms": crate::core::unix_ms(),
+        "version": env!("CARGO_PKG_VERSION"),
+        "uptime_s": shared.started.elapsed().as_secs(),
+        "driver": shared.driver_name.get().unwrap_or(&"?"),
+        "port": shared.port.load(Relaxed),
+        "shards": shared.cells.len(),
+        "databases": live.dbnum,
+        "slowlog": lock(&shared.slowlog).len(),
+        "cpu": { "user_s": cpu.user.as_secs_f64(), "system_s": cpu.system.as_secs_f64() },
+        "totals": totals(&report),
+        "clients": clients(shared, live, &report),
+        "memory": memory(live, &report),
+        "keyspace": keyspace(&report),
+        "threads": threads(shared),
+        "latency": ranges(&command_times(shared)),
+        "turns": ranges(&turn_times(shared)),
+        "commands": commands(shared),
+        "persistence": fields(b"persistence"),
+        "replication": fields(b"replication"),
+    })
+}
+
+/// Whether the data is still being read from disk.
+pub fn is_loading(core: &Core) -> bool {
+    let report = Report::glance(core.shared);
+    let fields = info::fields(core.shared, &core.live, &report, &[b"persistence"]);
+    fields.get("loading").is_some_and(|loading| loading != "0")
+}
+
+fn totals(report: &Report) -> Value {
+    let (totals, counters) = (&report.totals, &report.shards.counters);
+    json!({
+        "commands": totals.commands,
+        "connections": totals.connections,
+        "rejected_connections": totals.rejected_connections,
+        "input_bytes": totals.input_bytes,
+        "output_bytes": totals.output_bytes,
+        "errors": totals.errors,
+        "contended": totals.contended,
+        "pipelined": totals.pipelined,
+        "hits": counters.hits,
+        "misses": counters.misses,
+        "expired": counters.expired,
+        "evicted": counters.evicted,
+        "changes": report.shards.changes,
+    })
+}
+
+fn clients(shared: &Shared, live: &Live, report: &Report) -> Value {
+    let clients = &report.clients;
+    json!({
+        "connected": clients.connected,
+        "max": live.maxclients,
+        "blocked": clients.blocked,
+        "subscribed": clients.subscribed,
+        "watching": clients.watching,
+        "tracking": shared.tracking.clients_len(),
+    })
+}
+
+fn memory(live: &Live, report: &Report) -> Value {
+    let memory = &report.memory;
+    json!({
+        "used": memory.used,
+        "peak": memory.peak,
+        "rss": memory.rss,
+        "max": live.maxmemory,
+        "classes": [
+            ["keys and values", memory.records],
+            ["room in pages", memory.keyspace.saturating_sub(memory.records + memory.index)],
+            ["index", memory.index],
+            ["clients", memory.clients],
+            ["tables and stacks", memory.startup],
+        ],
+    })
+}
+
+/// Databases that hold a key.
+fn keyspace(report: &Report) -> Vec<Value> {
+    let shards = &report.shards;
+    let with_keys = shards.keys.iter().zip(&shards.expiring).enumerate().filter(|(_, (keys, _))| **keys > 0);
+    with_keys.map(|(db, (keys, expiring))| json!({ "db": db, "keys": keys, "expiring": expiring })).collect()
+}
+
+fn threads(shared: &Shared) -> Vec<Value> {
+    let rows = shared.stats.iter().zip(&shared.doors);
+    rows.map(|(stats, door)| {
+        json!({
+            "busy_us": stats.busy_nanos.get() / 1000,
+            "commands": stats.commands_run(),
+            "connections": door.connections.load(Relaxed),
+        })
+    })
+    .collect()
+}
+
+/// How long commands took, all of them together; of cheap ones a sample stands for all.
+fn command_times(shared: &Shared) -> Sum {
+    let mut sum = Sum::default();
+    for timed in most_called(shared) {
+        sum.add_weighted(&timed.times, timed.calls as f64 / timed.times.count().max(1) as f64);
+    }
+    sum
+}
+
+fn turn_times(shared: &Shared) -> Sum {
+    let mut sum = Sum::default();
+    shared.stats.iter().for_each(|stats| sum.add(&stats.turn_times));
+    sum
+}
+
+fn ranges(times: &Sum) -> Vec<[u64; 2]> {
+    times.ranges().map(|(end, count)| [end, count]).collect()
+}
+
+fn commands(shared: &Shared) -> Vec<Value> {
+    let totals =
+        shared.registry.entries().iter().map(|entry| (entry.spec.name, CommandTotals::of(shared, entry.id)));
+    let mut called: Vec<_> = totals.filter(|(_, totals)| totals.calls > 0).collect();
+    called.sort_by_key(|(_, totals)| std::cmp::Reverse(totals.calls));
+    called.truncate(COMMANDS_SHOWN);
+    let row = |(name, totals): (&str, CommandTotals)| json!({ "name": name, "calls": totals.calls, "us": totals.us, "failed": totals.failed + totals.rejected });
+    called.into_iter().map(row).collect()
+}
