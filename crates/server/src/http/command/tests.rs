@@ -2,7 +2,10 @@
 
 use super::*;
 
-fn read(body: &str, shape: Shape) -> Result<(usize, Vec<Vec<Vec<u8>>>), String> {
+/// A database's number, and commands as words.
+type Read = (usize, Vec<Vec<Vec<u8>>>);
+
+fn read(body: &str, shape: Shape) -> Result<Read, String> {
     let task = Task::read(body.as_bytes(), shape, Framing::LAST, 16)?;
     let words = |args: &OwnedArgs| args.args().iter().map(<[u8]>::to_vec).collect();
     Ok((task.db, task.commands.iter().map(words).collect()))

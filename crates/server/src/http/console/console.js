@@ -589,7 +589,7 @@ async function detail() {
 }
 
 function tools(one) {
-  const seconds = el("input", { type: "number", min: "1", placeholder: "seconds to live", ariaLabel: "seconds to live" });
+  const seconds = el("input", { type: "number", min: "1", placeholder: "TTL, seconds", ariaLabel: "seconds to live" });
   const expire = el("form", {
     on: { submit: (event) => { event.preventDefault(); if (seconds.value) change(one, ["EXPIRE", one.key, seconds.value]); } },
   }, seconds, el("button", { class: "small" }, "Set"));
