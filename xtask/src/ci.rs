@@ -65,7 +65,7 @@ fn compare() -> Result<(), String> {
 
 /// Families of the differential test that must be equal.
 const COMPARED: &[&str] =
-    &["strings", "keys", "lists", "hashes", "sets", "zsets", "geo", "hll", "streams", "bitmaps"];
+    &["strings", "keys", "lists", "hashes", "sets", "zsets", "geo", "hll", "streams", "bitmaps", "memcached"];
 
 /// A fixed number of inputs for every fuzz target, where cargo-fuzz and a nightly are installed.
 fn fuzz_smoke() -> Result<(), String> {

@@ -8,6 +8,7 @@
 mod connection;
 mod form;
 mod grammar;
+mod memcached;
 mod pair;
 mod reply;
 mod rng;
@@ -33,6 +34,7 @@ fn main() -> ExitCode {
     let args = command().get_matches();
     if args.get_flag("list") {
         FAMILIES.iter().for_each(|family| println!("{}", family.name));
+        println!("memcached");
         return ExitCode::SUCCESS;
     }
     if args.get_flag("rules") {
@@ -74,6 +76,10 @@ fn command() -> Command {
         .arg(
             text("redis-bin", "the reference: a program or HOST:PORT").default_value("/usr/bin/redis-server"),
         )
+        .arg(
+            text("memcached-bin", "the reference of the family memcached")
+                .default_value("/usr/bin/memcached"),
+        )
         .arg(text("peer-bin", "the other side: a program or HOST:PORT; without it DARTER_BIN or target/"))
         .arg(many("peer-flag", "a further flag for the other side"))
         .arg(text("failures", "stop after so many").default_value("1").value_parser(value_parser!(usize)))
@@ -88,6 +94,14 @@ fn run(args: &ArgMatches) -> io::Result<usize> {
     let text = |name: &str| args.get_one::<String>(name).cloned().unwrap_or_default();
     let many = |name: &str| args.get_many::<String>(name).unwrap_or_default().cloned().collect::<Vec<_>>();
     let peer = args.get_one::<String>("peer-bin").cloned().unwrap_or_else(darter_binary);
+    if text("family") == "memcached" {
+        return memcached::compare(&memcached::Settings {
+            seed: args.get_one("seed").copied().unwrap_or(1),
+            ops: args.get_one("ops").copied().unwrap_or(20_000),
+            reference: text("memcached-bin"),
+            peer,
+        });
+    }
     let left = Server::start(&text("redis-bin"), &[], "left")?;
     let right = Server::start(&peer, &many("peer-flag"), "right")?;
     let mut pair = Pair { left: Side::new(left), right: Side::new(right) };

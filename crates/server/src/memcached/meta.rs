@@ -210,8 +210,7 @@ fn set(
     for (letter, token) in meta.flags() {
         match letter {
             b'c' => {
-                let cas = if is_stored { place.cas()? } else { None };
-                write_number(out, letter, cas.unwrap_or(0));
+                write_number(out, letter, if is_stored { token_of(&mut place, meta)? } else { 0 });
             }
             b's' => {
                 let len =
@@ -223,6 +222,12 @@ fn set(
     }
     out.extend_from_slice(b"\r\n");
     Ok(if is_stored { Answer::Nominal } else { Answer::Other })
+}
+
+/// The token of what was stored; one that had expired when it came had a token too.
+fn token_of(place: &mut Keyed<'_>, meta: &Meta<'_>) -> Result<u64, Full> {
+    let token = place.cas()?.or(meta.new_cas);
+    Ok(token.unwrap_or_else(|| place.next_cas()))
 }
 
 fn delete(
