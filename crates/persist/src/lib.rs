@@ -12,6 +12,7 @@ pub mod entry;
 pub mod error;
 pub mod file;
 pub mod item;
+pub mod journal;
 pub mod layout;
 pub mod native;
 pub mod rdb;

@@ -11,6 +11,7 @@ use crate::core::Core;
 use crate::dispatch::{self, Ready};
 use crate::exec::{Call, Ran};
 use crate::http::{self, Visit};
+use crate::journal::log::Held;
 use crate::listening::ListenerKind;
 use crate::session::Session;
 use crate::speech::{self, Allowed, Speech};
@@ -42,6 +43,8 @@ pub struct Conn {
     pub has_deadline: bool,
     /// Its next command waits for the end of CLIENT PAUSE.
     pub is_postponed: bool,
+    /// Which part of `output` waits for the journal.
+    pub held: Held,
     /// The kernel's buffer is full; a Writable event will come.
     pub awaits_writable: bool,
     /// Stands in the worker's list of connections with something to send.
@@ -81,6 +84,7 @@ impl Conn {
             is_stalled: false,
             has_deadline: false,
             is_postponed: false,
+            held: Held::default(),
             awaits_writable: false,
             is_dirty: false,
             is_paused: false,

@@ -6,6 +6,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use darter_command::Env;
 
 use crate::config::{Live, Policy, Watch};
+use crate::journal::log::ThreadLog;
 use crate::pubsub::Subscribers;
 use crate::script_run::Interpreter;
 use crate::shared::Shared;
@@ -43,6 +44,8 @@ pub struct Core {
     pub is_script_busy: bool,
     /// Its Lua.
     pub lua: Interpreter,
+    /// What it has to write to the journal.
+    pub journal: ThreadLog,
 }
 
 impl Core {
@@ -66,6 +69,7 @@ impl Core {
             subscribers: Subscribers::default(),
             is_script_busy: false,
             lua: Interpreter::default(),
+            journal: ThreadLog::new(thread),
         };
         core.refresh();
         core
@@ -101,7 +105,8 @@ impl Core {
         self.is_gated = self.is_script_busy
             || self.shared.pause.is_on(self.now_ms)
             || self.shared.monitors.is_any()
-            || self.is_over_memory();
+            || self.is_over_memory()
+            || self.shared.journal.is_failing();
     }
 
     /// Whether the data, as housekeeping last saw it, is more than `maxmemory` allows.

@@ -6,7 +6,7 @@
 use std::time::Instant;
 
 use darter_command::{Ctx, Fault, Reach, Spec, Wait};
-use darter_latch::{Grant, Waiter, acquire, drive, drive_one, queue_for};
+use darter_latch::{Grant, Held, Waiter, acquire, drive, drive_one, queue_for};
 use darter_reactor::Token;
 use darter_store::Key;
 use darter_store::change::{Change, Class, Listeners};
@@ -16,6 +16,7 @@ use darter_wire::{Args, OwnedArgs, Reply};
 
 use crate::core::Core;
 use crate::job::{BUDGET, Body, Job, Shards};
+use crate::journal::note as journal;
 use crate::pubsub;
 use crate::registry::{Entry, Run};
 use crate::session::Session;
@@ -106,17 +107,34 @@ pub fn run_single(
     let Some(mut held) = cell.take_spinning(SPINS) else {
         return post(core, call, one(entry, args), LockSet::one(id), Grant::empty());
     };
+    let mark = call.out.len();
     let set = ShardSet::one(&core.shared.router, id, &mut held);
     run_body(core, set, entry, args, call.session.db, call.session.resp3, call.out, Some(key));
     if held.shard.changes.has_pending() {
-        let mut grant = Shards::from(held);
         core.writer = call.session.id;
-        pass_changes(core, &mut grant);
-        drive(core.shared.cells, grant, core, BUDGET);
+        let reply = call.out.get(mark..).unwrap_or_default();
+        let ran = journal::Ran { entry, args, db: call.session.db, served: None, reply };
+        pass_single(core, held, ran);
     } else {
         drive_one(core.shared.cells, held, core, BUDGET);
     }
     Ran::Done
+}
+
+/// Tells the journal of a change, everybody else who listens too, and lets the shard go.
+#[inline(never)]
+fn pass_single(core: &mut Core, mut held: Held<Part, Job>, ran: journal::Ran<'_>) {
+    if held.shard.changes.is_journalled() {
+        let id = held.id();
+        journal::note(core, ShardSet::one(&core.shared.router, id, &mut held), Some(ran));
+    }
+    if !held.shard.changes.has_pending() {
+        drive_one(core.shared.cells, held, core, BUDGET);
+        return;
+    }
+    let mut grant = Shards::from(held);
+    pass_changes(core, &mut grant);
+    drive(core.shared.cells, grant, core, BUDGET);
 }
 
 /// Runs a data command over whatever shards it needs.
@@ -234,7 +252,10 @@ pub fn run_granted(
         let tracker = Tracker { thread: whose.home, token: whose.token, client: whose.client };
         tracking::remember(core, tracker, entry, args);
     }
+    let mark = out.len();
     let wait = run_body(core, set_of(&shared.router, grant), entry, args, whose.db, whose.resp3, out, None);
+    let reply = out.get(mark..).unwrap_or_default();
+    journal::note_grant(core, grant, Some(journal::Ran { entry, args, db: whose.db, served: None, reply }));
     if grant.iter_mut().any(|held| held.shard.changes.has_pending()) {
         pass_changes(core, grant);
     }
@@ -303,6 +324,7 @@ pub fn refuse(core: &Core, entry: &'static Entry, fault: &Fault, reply: &mut Rep
 /// may change more, so this goes on until nothing is left to tell.
 #[cold]
 pub fn pass_changes(core: &mut Core, grant: &mut Shards) {
+    journal::note_grant(core, grant, None);
     loop {
         let mut changes: Vec<Change> = Vec::new();
         for part in grant.iter_mut() {

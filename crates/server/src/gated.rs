@@ -97,6 +97,11 @@ pub(crate) fn refusal(
     if core.is_over_memory() && (flags.any(Flags::DENYOOM) || queued_some(session, entry, Flags::DENYOOM)) {
         return Some(Fault::OutOfMemory.line().into_owned().into_bytes().into());
     }
+    if core.shared.journal.is_failing()
+        && (flags.any(Flags::WRITE) || queued_some(session, entry, Flags::WRITE))
+    {
+        return Some(core.shared.journal.refusal().into());
+    }
     if session.gate.has(Gate::SUBSCRIBED) && !is_allowed_subscribed(entry) {
         let line = format!(
             "ERR Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in \

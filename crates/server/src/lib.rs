@@ -16,6 +16,7 @@ pub mod gated;
 pub mod house;
 pub mod http;
 pub mod job;
+pub mod journal;
 pub mod listening;
 pub mod logging;
 pub mod memcached;

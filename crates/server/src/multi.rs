@@ -18,6 +18,7 @@ use crate::core::Core;
 use crate::dispatch::Caller;
 use crate::exec::{self, Call, Ran};
 use crate::job::{BUDGET, Body, Shards};
+use crate::journal::note as journal;
 use crate::monitor;
 use crate::registry::Run;
 use crate::script_run;
@@ -275,9 +276,10 @@ fn run_queued(
     out: &mut Vec<u8>,
 ) {
     core.writer = session.id;
+    let begins = core.journal.begin_group();
     Reply::new(out, session.resp3).array(queued.len());
     for q in queued {
-        let (entry, args) = (q.entry, q.args.args());
+        let (entry, args, db) = (q.entry, q.args.args(), session.db);
         core.stats().commands[entry.id].calls.add(1);
         let mut reply = Reply::new(out, session.resp3);
         let mark = reply.len();
@@ -310,6 +312,8 @@ fn run_queued(
         if let Err(fault) = done {
             exec::refuse(core, entry, &fault, &mut reply, mark);
         }
+        let reply = out.get(mark..).unwrap_or_default();
+        journal::note_grant(core, grant, Some(journal::Ran { entry, args, db, served: None, reply }));
         crate::timing::note(core, card, entry, args, began.elapsed());
         if core.shared.tracking.is_in_use() && exec::flushes(entry) {
             tracking::invalidate_all(core);
@@ -317,6 +321,9 @@ fn run_queued(
         if core.shared.monitors.is_any() {
             monitor::show(core, card, session.db, entry, args);
         }
+    }
+    if begins {
+        core.journal.end_group(&core.shared.journal, core.now_ms);
     }
     session.send_own_messages(out);
 }

@@ -7,6 +7,7 @@ use darter_reactor::Reactor;
 use crate::config::OutputLimit;
 use crate::conn::{Conn, OUTPUT_PAUSE_BYTES};
 use crate::core::Core;
+use crate::journal::log::Held;
 use crate::session::Gate;
 
 /// Output up to this many bytes counts against no limit.
@@ -35,7 +36,18 @@ pub fn flush(core: &mut Core, reactor: &mut Reactor, conn: &mut Conn) -> Flushed
     }
     let was_full = conn.output.len() - conn.sent > OUTPUT_PAUSE_BYTES;
     if conn.sent < conn.output.len() && !conn.awaits_writable {
-        match reactor.send(conn.token, &conn.output[conn.sent..]) {
+        let end = match core.journal.holds {
+            false => conn.output.len(),
+            true => {
+                core.journal.may_send(&mut conn.held, conn.output.len(), core.shared.journal.is_failing())
+            }
+        };
+        // What the journal holds back is looked at again when it has been synced.
+        if end <= conn.sent {
+            conn.refresh_card(core.now_ms);
+            return Flushed { is_open: true, goes_on: false };
+        }
+        match reactor.send(conn.token, &conn.output[conn.sent..end]) {
             Ok(n) => {
                 core.stats().output_bytes.add(n as u64);
                 core.stats().writes.add(1);
@@ -47,11 +59,12 @@ pub fn flush(core: &mut Core, reactor: &mut Reactor, conn: &mut Conn) -> Flushed
         }
         if conn.sent == conn.output.len() {
             conn.sent = 0;
+            conn.held = Held::default();
             conn.output.clear();
             if conn.output.capacity() > OUTPUT_KEEP_BYTES {
                 conn.output = Vec::new();
             }
-        } else {
+        } else if conn.sent < end {
             conn.awaits_writable = true;
             reactor.want_writable(conn.token);
         }
@@ -103,7 +116,7 @@ pub fn is_over_limit(core: &Core, conn: &mut Conn) -> bool {
 
 /// Whether a client has taken nothing of its output for `send_timeout` seconds.
 pub fn is_stuck(core: &Core, conn: &mut Conn) -> bool {
-    if conn.sent == conn.output.len() {
+    if conn.sent == conn.output.len() || conn.held.is_waiting() {
         conn.stuck_since_ms = 0;
         return false;
     }

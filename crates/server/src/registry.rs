@@ -8,6 +8,7 @@ use darter_command::{FAMILIES, Flags, Keys, Reach, Spec};
 
 use crate::commands;
 use crate::dispatch::ServerRun;
+use crate::journal::note::{Effect, effect_of};
 use crate::multi::{self, TxnRun};
 use crate::script_run::{self, Way};
 
@@ -44,6 +45,8 @@ pub struct Entry {
     pub is_open: bool,
     /// Part of DEBUG, which a setting can keep from clients.
     pub is_debug: bool,
+    /// What the journal writes of it.
+    pub effect: Effect,
     /// So cheap that only a sample of its calls is timed.
     pub is_cheap: bool,
 }
@@ -57,6 +60,7 @@ impl Entry {
         let is_cheap = is_single && (spec.flags.any(Flags::FAST) || spec.name == "set");
         let is_letters = spec.name.bytes().all(|byte| byte.is_ascii_lowercase());
         let is_open = spec.name == "debug";
+        let effect = effect_of(spec.name, spec.flags);
         let is_debug = is_open || spec.name.starts_with("debug|");
         Entry {
             spec,
@@ -68,6 +72,7 @@ impl Entry {
             is_open,
             is_debug,
             is_letters,
+            effect,
             is_cheap,
         }
     }

@@ -22,6 +22,7 @@ use crate::core::Core;
 use crate::dispatch::{self, Caller};
 use crate::exec::{self, Call, Ran};
 use crate::job::{BUDGET, Body, Shards};
+use crate::journal::note as journal;
 use crate::monitor;
 use crate::registry::{Entry, Run};
 use crate::scripts::{Cached, Scripts};
@@ -231,7 +232,11 @@ pub fn run_held(
     if core.shared.monitors.is_any() {
         monitor::show_script(core, card, db, entry, args);
     }
+    let begins = core.journal.begin_group();
     let ended = run_script(core, session, card, grant, way, args, reply);
+    if begins {
+        core.journal.end_group(&core.shared.journal, core.now_ms);
+    }
     session.db = db;
     if let Err(line) = ended {
         reply.truncate_to(mark);
@@ -314,9 +319,15 @@ impl Host for Bridge<'_> {
             tracking::remember(self.core, tracker, entry, args);
         }
         let mut reply = Reply::new(out, resp3);
+        let db = self.session.db;
         if let Err(fault) = self.run(entry, args, &mut reply) {
             exec::refuse(self.core, entry, &fault, &mut reply, 0);
         }
+        journal::note_grant(
+            self.core,
+            self.grant,
+            Some(journal::Ran { entry, args, db, served: None, reply: out }),
+        );
         if let Some(began) = began {
             crate::timing::note(self.core, self.card, entry, args, began.elapsed());
         }
@@ -351,6 +362,9 @@ impl Bridge<'_> {
         let fills = flags.any(Flags::DENYOOM) && !self.has_written && !self.allows_oom;
         if fills && self.core.is_over_memory() {
             return Err("OOM command not allowed when used memory > 'maxmemory'.");
+        }
+        if flags.any(Flags::WRITE) && self.core.shared.journal.is_failing() {
+            return Err("MISCONF Errors writing to the AOF file");
         }
         if flags.any(Flags::WRITE) {
             self.has_written = true;

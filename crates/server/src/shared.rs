@@ -14,6 +14,7 @@ use darter_txn::{Part, Router};
 use crate::clients::ClientCard;
 use crate::config::Settings;
 use crate::job::Job;
+use crate::journal::Journal;
 use crate::listening::ListenerKind;
 use crate::memcached;
 use crate::monitor::Monitors;
@@ -54,6 +55,8 @@ pub enum Mail {
     },
     /// A published message for the subscribers this thread has.
     Publish(Arc<Message>),
+    /// More of the journal has been synced: replies may go out.
+    Durable,
     /// CLIENT PAUSE has ended before its time.
     Unpaused,
     /// Keys that a client of this thread tracks have changed.
@@ -209,6 +212,8 @@ pub struct Shared {
     pub pubsub: Directory,
     /// Which clients have read which keys.
     pub tracking: Table,
+    /// The append-only journal.
+    pub journal: Journal,
     /// Shutdown was asked for.
     pub is_stopping: AtomicBool,
     /// Dead keys are removed in the background (DEBUG SET-ACTIVE-EXPIRE).

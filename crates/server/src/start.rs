@@ -18,6 +18,7 @@ use darter_txn::{Part, Router};
 
 use crate::config::{Events, Live, Settings};
 use crate::job::Job;
+use crate::journal::Journal;
 use crate::monitor::Monitors;
 use crate::pause::Pause;
 use crate::pubsub::Directory;
@@ -45,6 +46,7 @@ pub fn serve(settings: Arc<Settings>) -> io::Result<()> {
         n => n as usize,
     };
     let shared = build(settings, &live, threads)?;
+    crate::journal::rewrite::start(shared).map_err(io::Error::other)?;
     let cores = cpu::allowed_cores();
     let mut others = Vec::new();
     for thread in 1..threads {
@@ -73,6 +75,7 @@ pub fn serve(settings: Arc<Settings>) -> io::Result<()> {
     for other in others {
         let _ = other.join();
     }
+    shared.journal.sync_all();
     ended
 }
 
@@ -179,6 +182,7 @@ pub fn build(settings: Arc<Settings>, live: &Live, threads: usize) -> io::Result
         pause: Pause::default(),
         pubsub: Directory::default(),
         tracking: Table::default(),
+        journal: Journal::new(threads),
         is_stopping: AtomicBool::new(false),
         is_sweeping: AtomicBool::new(true),
         slowlog: Mutex::new(SlowLog::default()),

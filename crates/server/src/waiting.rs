@@ -17,6 +17,7 @@ use darter_wire::{Args, OwnedArgs, Reply};
 use crate::core::Core;
 use crate::exec;
 use crate::job::{BUDGET, Job, Shards};
+use crate::journal::note as journal;
 use crate::registry::{Entry, Run};
 use crate::shared::Mail;
 
@@ -191,6 +192,13 @@ fn attempt(
     let served =
         run(core, set_with(&shared.router, grant, extra.as_mut()), waiting, args, only_key, &mut reply);
     if served {
+        let set = set_with(&shared.router, grant, extra.as_mut());
+        let (entry, db) = (waiting.entry, waiting.db);
+        journal::note(
+            core,
+            set,
+            Some(journal::Ran { entry, args, db, served: Some(only_key), reply: &reply }),
+        );
         crate::timing::note_job(core, waiting.client, waiting.entry, args, began.elapsed());
         // Before the changes are passed on, so that the client hears of its own ones after its reply.
         ticket.finish();

@@ -17,6 +17,7 @@ use crate::conn::{Conn, Window};
 use crate::core::Core;
 use crate::house::House;
 use crate::job::{BUDGET, Body, Job};
+use crate::journal;
 use crate::listening::{ListenerKind, Listening};
 use crate::multi;
 use crate::output;
@@ -40,6 +41,8 @@ pub struct Worker {
     closed: Vec<(Token, bool)>,
     writable: Vec<Token>,
     mail: Vec<Mail>,
+    /// Connections whose replies wait for the journal.
+    held: Vec<Token>,
     /// Connections whose wait ends at a time, by that time and the client's id.
     deadlines: BTreeMap<(u64, u64), Token>,
     house: House,
@@ -61,6 +64,7 @@ impl Worker {
             closed: Vec::new(),
             writable: Vec::new(),
             mail: Vec::new(),
+            held: Vec::new(),
             deadlines: BTreeMap::new(),
             house: House::new(shared, thread),
             listening: Listening::default(),
@@ -131,9 +135,11 @@ impl Worker {
         self.end_late_waits();
         self.resume_postponed();
         self.note_writable();
+        journal::log::commit(&mut self.core);
         self.flush_all();
         self.close_all();
         self.house.keep(&mut self.core, &mut self.conns);
+        journal::log::settle(&mut self.core);
         Ok(())
     }
 
@@ -248,7 +254,7 @@ impl Worker {
                     self.closed.push((token, false));
                 }
             }
-            Mail::Unpaused => {}
+            Mail::Unpaused | Mail::Durable => {}
             Mail::Invalidate(message) => {
                 let to = message.to;
                 if let Some(conn) = find(&mut self.conns, to.token).filter(|c| c.session.id == to.client)
@@ -310,6 +316,7 @@ impl Worker {
 
     /// A job of one of our connections was run: answer and go on with its pipeline.
     fn finish(&mut self, job: Job) {
+        self.core.journal.has_news = true;
         let Some(conn) = find(&mut self.conns, job.token).filter(|conn| conn.session.id == job.client) else {
             return;
         };
@@ -334,6 +341,7 @@ impl Worker {
         if conn.session.parking.is_none() {
             return;
         }
+        self.core.journal.has_news = true;
         let Some(reply) = answer(conn) else { return };
         if !std::mem::take(&mut conn.session.drops_reply) {
             conn.answer(&reply);
@@ -405,6 +413,7 @@ impl Worker {
     /// with its input once the output is out.
     fn flush_all(&mut self) {
         let mut dirty = std::mem::take(&mut self.dirty);
+        dirty.append(&mut self.held);
         let mut again = Vec::new();
         for token in dirty.drain(..) {
             let Some(conn) = find(&mut self.conns, token) else { continue };
@@ -414,6 +423,9 @@ impl Worker {
             if !is_open {
                 self.closed.push((token, false));
                 continue;
+            }
+            if conn.held.is_waiting() {
+                self.held.push(token);
             }
             if goes_on && !conn.input.is_empty() {
                 conn.resume(&mut self.core, &mut self.window);
@@ -426,6 +438,7 @@ impl Worker {
         }
         dirty.append(&mut again);
         self.dirty = dirty;
+        self.core.journal.has_news = false;
     }
 
     fn close_all(&mut self) {
@@ -462,6 +475,7 @@ impl Worker {
     }
 
     fn flush_before_end(&mut self) {
+        journal::log::commit(&mut self.core);
         let tokens: Vec<Token> = self.conns.iter().flatten().map(|conn| conn.token).collect();
         for token in tokens {
             if let Some(conn) = find(&mut self.conns, token) {

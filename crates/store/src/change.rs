@@ -109,11 +109,27 @@ impl Listeners {
     }
 }
 
+/// What the server itself took away: the journal cannot see it in the command that was running.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Loss {
+    /// Database number.
+    pub db: usize,
+    /// The key.
+    pub key: Box<[u8]>,
+    /// Only dead members of its collection went, or all of it with the last of them.
+    pub is_members: bool,
+}
+
 /// The changes of the command that runs, and how many there ever were.
 #[derive(Debug, Default)]
 pub struct ChangeLog {
     listeners: Listeners,
+    // there is something to pass on; implied by `pending` and `losses`
+    is_touched: bool,
+    // for the journal: something changed since it last asked
+    is_changed: bool,
     pending: Vec<Change>,
+    losses: Vec<Loss>,
     total: u64,
 }
 
@@ -123,13 +139,34 @@ impl ChangeLog {
     pub fn push(&mut self, db: usize, key: &[u8], event: Event) {
         self.total += 1;
         if self.listeners.0 != 0 {
+            self.hear(db, key, event);
+        }
+    }
+
+    #[inline(never)]
+    fn hear(&mut self, db: usize, key: &[u8], event: Event) {
+        if self.listeners.any(Listeners::JOURNAL) {
+            self.is_changed = true;
+            self.is_touched = true;
+            if event.class.0 & (Class::EXPIRED.0 | Class::EVICTED.0) != 0 {
+                self.losses.push(Loss { db, key: key.into(), is_members: false });
+            }
+        }
+        if self.listeners.0 & !Listeners::JOURNAL.0 != 0 {
             self.keep(db, key, event);
+        }
+    }
+
+    /// Notes that dead members of the collection at `key` were removed, for the journal.
+    pub fn lost_members(&mut self, db: usize, key: &[u8]) {
+        if self.listeners.any(Listeners::JOURNAL) {
+            self.losses.push(Loss { db, key: key.into(), is_members: true });
         }
     }
 
     /// Notes an event that changes nothing a snapshot would hold (a miss, say).
     pub fn push_uncounted(&mut self, db: usize, key: &[u8], event: Event) {
-        if self.listeners.0 != 0 {
+        if self.listeners.0 & !Listeners::JOURNAL.0 != 0 {
             self.keep(db, key, event);
         }
     }
@@ -139,6 +176,7 @@ impl ChangeLog {
         // Only what is listened to is numbered, so that shards nobody watches share nothing.
         let order = ORDER.fetch_add(1, Ordering::Relaxed);
         self.pending.push(Change { db, key: key.into(), event, order });
+        self.is_touched = true;
     }
 
     /// Number of changes since start, as `rdb_changes_since_last_save` counts them.
@@ -149,17 +187,35 @@ impl ChangeLog {
     /// Adds changes that have no key of their own (a flush of `n` keys).
     pub fn count(&mut self, n: u64) {
         self.total += n;
+        if self.listeners.any(Listeners::JOURNAL) {
+            self.is_changed = true;
+            self.is_touched = true;
+        }
     }
 
-    /// Whether changes wait to be passed on.
+    /// Whether changes wait to be passed on, be it to the journal alone.
     #[inline]
     pub fn has_pending(&self) -> bool {
-        !self.pending.is_empty()
+        self.is_touched
     }
 
-    /// Takes what waits.
+    /// Takes what waits; what the journal has not asked for yet stays with it.
     pub fn take(&mut self) -> Vec<Change> {
+        self.is_touched = false;
         std::mem::take(&mut self.pending)
+    }
+
+    /// Whether something changed that the journal has not asked for yet.
+    #[inline]
+    pub fn is_journalled(&self) -> bool {
+        self.is_changed
+    }
+
+    /// Takes what the server itself took away since the journal last asked. With that the journal knows of all changes.
+    pub fn take_losses(&mut self) -> Vec<Loss> {
+        self.is_changed = false;
+        self.is_touched = !self.pending.is_empty();
+        std::mem::take(&mut self.losses)
     }
 
     /// Who listens.
@@ -170,5 +226,9 @@ impl ChangeLog {
     /// Starts or stops keeping changes for `which`.
     pub fn listen(&mut self, which: Listeners, on: bool) {
         self.listeners.set(which, on);
+        if !self.listeners.any(Listeners::JOURNAL) {
+            self.is_changed = false;
+            self.losses.clear();
+        }
     }
 }

@@ -127,6 +127,7 @@ impl Keyed<'_> {
         shard.counters.expired_members += removed as u64;
         self.note_members(before, after);
         if removed > 0 {
+            self.shard.changes.lost_members(self.db, self.name());
             self.changed(if kind == Type::Hash { HASH_EXPIRED } else { SET_EXPIRED });
         }
         if is_gone {

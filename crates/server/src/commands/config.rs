@@ -93,6 +93,9 @@ fn set(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result
         crate::house::sum_memory(caller.core);
         caller.core.refresh_gate();
     }
+    if changes.before.persistence.appendonly && !changes.after.persistence.appendonly {
+        crate::journal::rewrite::stop(caller.core, caller.card.token);
+    }
     if changes.before.notify_keyspace_events != changes.after.notify_keyspace_events {
         crate::pubsub::listen(caller.core, caller.card.token);
     }
@@ -107,6 +110,9 @@ fn carry_out(changes: &Changes) -> Result<(), Refusal> {
             && find(name).is_some_and(|setting| setting.change == Change::Applied)
     };
     match changes.names.iter().find(is_fixed) {
+        _ if changes.after.persistence.appendonly && !changes.before.persistence.appendonly => {
+            Err(Refusal { name: "appendonly", text: "can't be switched on while the server runs".to_owned() })
+        }
         Some(name) => Err(Refusal { name, text: "can't be changed while the server runs".to_owned() }),
         None if listening::is_moved(changes) => listening::probe(changes),
         None => Ok(()),

@@ -10,7 +10,9 @@ use darter_script::Library;
 use darter_wire::{Args, Reply};
 
 use super::{ServerCommand, row};
+use crate::core::Core;
 use crate::dispatch::Caller;
+use crate::journal::note::note_functions;
 use crate::script_run;
 
 /// The family's commands.
@@ -53,7 +55,30 @@ const fn function(name: &'static str, arity: i16, syntax: &'static str, summary:
     Spec::other(name, arity).flag(Flags::NOSCRIPT).doc(Group::Scripting, "7.0.0", syntax, summary)
 }
 
+/// Runs LOAD, DELETE or FLUSH for nobody: the journal is read back.
+///
+/// Errors: what a client would be told.
+pub fn change(core: &mut Core, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    match args.at(1).to_ascii_lowercase().as_slice() {
+        b"load" => load_in(core, args, reply),
+        b"delete" => delete_in(core, args, reply),
+        _ => flush_in(core, args, reply),
+    }
+}
+
 fn load(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    load_in(caller.core, args, reply)
+}
+
+fn delete(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    delete_in(caller.core, args, reply)
+}
+
+fn flush(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    flush_in(caller.core, args, reply)
+}
+
+fn load_in(core: &mut Core, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let mut reader = Reader::new(args, 2);
     let mut replaces = false;
     while reader.left() > 1 {
@@ -64,8 +89,8 @@ fn load(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Resul
         }
         replaces = true;
     }
-    let library = script_run::load_library(caller.core, reader.bytes()?)?;
-    let mut libraries = caller.core.shared.scripts.libraries_mut();
+    let library = script_run::load_library(core, reader.bytes()?)?;
+    let mut libraries = core.shared.scripts.libraries_mut();
     if !replaces && libraries.contains_key(&library.name) {
         return Err(Fault::Text(format!("ERR Library '{}' already exists", library.name).into()));
     }
@@ -76,26 +101,31 @@ fn load(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Resul
         }
     }
     reply.bulk(library.name.as_bytes());
+    // Under the lock, and as a replacement, so that a base taken meanwhile may hold it already.
+    note_functions(core, &[b"function", b"load", b"replace", &library.source]);
     libraries.insert(library.name.clone(), Arc::new(library));
     Ok(())
 }
 
-fn delete(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+fn delete_in(core: &mut Core, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let name = String::from_utf8_lossy(args.at(2));
-    let gone = caller.core.shared.scripts.libraries_mut().remove(&*name);
-    gone.ok_or(Fault::text("ERR Library not found"))?;
+    let mut libraries = core.shared.scripts.libraries_mut();
+    libraries.remove(&*name).ok_or(Fault::text("ERR Library not found"))?;
+    note_functions(core, &[b"function", b"delete", args.at(2)]);
     reply.ok();
     Ok(())
 }
 
-fn flush(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+fn flush_in(core: &mut Core, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let is_mode = |word: &[u8]| eq_ignore_case(word, b"sync") || eq_ignore_case(word, b"async");
     match args.len() {
         2 => {}
         3 if is_mode(args.at(2)) => {}
         _ => return Err(Fault::text("ERR FUNCTION FLUSH only supports SYNC|ASYNC option")),
     }
-    caller.core.shared.scripts.libraries_mut().clear();
+    let mut libraries = core.shared.scripts.libraries_mut();
+    libraries.clear();
+    note_functions(core, &[b"function", b"flush"]);
     reply.ok();
     Ok(())
 }

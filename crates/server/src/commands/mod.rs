@@ -8,6 +8,7 @@ pub mod connection;
 pub mod debug;
 pub mod function;
 pub mod info;
+pub mod journal;
 pub mod latency;
 pub mod login;
 pub mod lolwut;
@@ -43,6 +44,7 @@ pub const FAMILIES: &[&[ServerCommand]] = &[
     slowlog::FAMILY,
     info::FAMILY,
     admin::FAMILY,
+    journal::FAMILY,
     latency::FAMILY,
     memory::FAMILY,
     lolwut::FAMILY,

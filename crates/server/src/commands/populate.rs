@@ -184,6 +184,10 @@ fn make(
     let done =
         if ctx.at(key.bytes).exists() { Ok(()) } else { fill(shared, plan, &mut ctx, key.bytes, n, rng) };
     drop(ctx);
+    if held.shard.changes.is_journalled() {
+        let set = ShardSet::one(&shared.router, id, &mut held);
+        crate::journal::note::note_foreign(shared, set, db, key.bytes);
+    }
     for change in held.shard.changes.take() {
         held.watches.touch(change.db, &change.key);
     }

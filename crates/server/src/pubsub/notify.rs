@@ -89,4 +89,5 @@ pub fn settle(core: &mut Core, part: &mut Part) {
     let is_on = core.live.notify_keyspace_events != Events::NONE;
     part.shard.changes.listen(Listeners::NOTIFY, is_on);
     part.shard.changes.listen(Listeners::TRACKING, core.shared.tracking.is_any());
+    part.shard.changes.listen(Listeners::JOURNAL, core.shared.journal.is_on());
 }

@@ -1,6 +1,7 @@
 //! INFO persistence, stats, replication, cluster, keyspace and Dragonfly's transaction and acl: what happened so far.
 
 use super::{Source, Text};
+use crate::journal::report::Figures;
 use crate::pubsub::Kind;
 use crate::report;
 
@@ -16,13 +17,32 @@ pub fn persistence(source: &Source<'_>, out: &mut Text) {
     out.field("rdb_last_bgsave_time_sec", -1);
     out.field("rdb_current_bgsave_time_sec", -1);
     out.zeros(&["rdb_saves", "rdb_last_cow_size", "rdb_last_load_keys_expired", "rdb_last_load_keys_loaded"]);
-    out.zeros(&["aof_enabled", "aof_rewrite_in_progress", "aof_rewrite_scheduled"]);
-    out.field("aof_last_rewrite_time_sec", -1);
-    out.field("aof_current_rewrite_time_sec", -1);
-    out.field("aof_last_bgrewrite_status", "ok");
-    out.zeros(&["aof_rewrites", "aof_rewrites_consecutive_failures"]);
-    out.field("aof_last_write_status", "ok");
+    journal(&source.shared.journal.figures(), out);
+}
+
+/// The fields of the append-only file.
+fn journal(journal: &Figures, out: &mut Text) {
+    let seconds =
+        |seconds: Option<u64>| seconds.map_or_else(|| "-1".to_owned(), |seconds| seconds.to_string());
+    let status = |is_ok: bool| if is_ok { "ok" } else { "err" };
+    out.field("aof_enabled", u8::from(journal.is_on));
+    out.field("aof_rewrite_in_progress", u8::from(journal.is_rewriting));
+    out.field("aof_rewrite_scheduled", u8::from(journal.is_rewrite_due));
+    out.field("aof_last_rewrite_time_sec", seconds(journal.rewrite_took_s));
+    out.field("aof_current_rewrite_time_sec", seconds(journal.rewriting_s));
+    out.field("aof_last_bgrewrite_status", status(journal.rewrite_failures == 0));
+    out.field("aof_rewrites", journal.rewrites);
+    out.field("aof_rewrites_consecutive_failures", journal.rewrite_failures);
+    out.field("aof_last_write_status", status(journal.is_write_ok));
     out.zeros(&["aof_last_cow_size", "module_fork_in_progress", "module_fork_last_cow_size"]);
+    if journal.is_on {
+        out.field("aof_current_size", journal.bytes);
+        out.field("aof_base_size", journal.base_bytes);
+        out.field("aof_pending_rewrite", u8::from(journal.is_rewrite_due));
+        out.zeros(&["aof_buffer_length"]);
+        out.field("aof_pending_bio_fsync", journal.pending_syncs);
+        out.field("aof_delayed_fsync", journal.delayed_syncs);
+    }
 }
 
 /// INFO stats.

@@ -280,6 +280,11 @@ impl Persistence {
                 "no" => Fsync::No,
                 _ => Fsync::EverySecond,
             },
+            appenddirname: v.text("appenddirname"),
+            no_appendfsync_on_rewrite: v.bool("no-appendfsync-on-rewrite"),
+            auto_aof_rewrite_percentage: v.u32("auto-aof-rewrite-percentage"),
+            auto_aof_rewrite_min_bytes: v.u64("auto-aof-rewrite-min-size"),
+            aof_load_truncated: v.bool("aof-load-truncated"),
         }
     }
 }

@@ -54,6 +54,16 @@ pub struct Persistence {
     pub appendonly: bool,
     /// When that file is synced.
     pub appendfsync: Fsync,
+    /// Folder of that file, in `dir`.
+    pub appenddirname: String,
+    /// It is not synced while it gets a new base.
+    pub no_appendfsync_on_rewrite: bool,
+    /// Growth in percent that gives it a new base; 0 = never.
+    pub auto_aof_rewrite_percentage: u32,
+    /// Bytes below which it never gets one.
+    pub auto_aof_rewrite_min_bytes: u64,
+    /// A torn end is left out rather than refused.
+    pub aof_load_truncated: bool,
 }
 
 /// The administrators' listener.

@@ -115,11 +115,8 @@ pub(super) const ROWS: &[Setting] = &[
         .dragonfly()
         .no_effect("snapshots take what time is left over")
         .help(Persistence, "snapshots at low priority"),
-    Setting::bool("appendonly", "no")
-        .not_yet("the append-only file")
-        .help(Persistence, "log every write to a file"),
+    Setting::bool("appendonly", "no").help(Persistence, "log every write to a file"),
     Setting::choice("appendfsync", &["everysec", "always", "no"], "everysec")
-        .no_effect(NO_AOF)
         .help(Persistence, "when that file is synced"),
     Setting::checked("appendfilename", "appendonly.aof", check::appendfilename)
         .fixed()
@@ -127,20 +124,15 @@ pub(super) const ROWS: &[Setting] = &[
         .help(Persistence, "its name"),
     Setting::checked("appenddirname", "appendonlydir", check::appenddirname)
         .fixed()
-        .no_effect(NO_AOF)
         .help(Persistence, "its folder"),
-    Setting::bool("no-appendfsync-on-rewrite", "no")
-        .no_effect(NO_AOF)
-        .help(Persistence, "do not sync during a rewrite"),
+    Setting::bool("no-appendfsync-on-rewrite", "no").help(Persistence, "do not sync during a rewrite"),
     Setting::int("auto-aof-rewrite-percentage", 0, I32_MAX, "100")
         .no_effect(NO_AOF)
         .help(Persistence, "growth in percent that starts a rewrite; 0 means never"),
     Setting::memory("auto-aof-rewrite-min-size", 0, BYTES_MAX, "64mb")
         .no_effect(NO_AOF)
         .help(Persistence, "size below which it never starts"),
-    Setting::bool("aof-load-truncated", "yes")
-        .no_effect(NO_AOF)
-        .help(Persistence, "load a file that was cut off"),
+    Setting::bool("aof-load-truncated", "yes").help(Persistence, "load a file that was cut off"),
     Setting::bool("aof-use-rdb-preamble", "yes")
         .no_effect(NO_AOF)
         .help(Persistence, "start the file with a snapshot"),

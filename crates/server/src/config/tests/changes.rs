@@ -160,7 +160,6 @@ fn errors_are_those_of_redis() {
         ("dir", "/tmp", "can't set protected config"),
         ("dbfilename", "a", "can't set protected config"),
         ("port", "1", "can't be changed while the server runs"),
-        ("appendonly", "yes", "the append-only file is not in this version of Darter yet"),
         ("tls", "true", "TLS is not in this version of Darter yet"),
     ];
     let settings = serve(&[]);

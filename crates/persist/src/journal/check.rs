@@ -1,0 +1,145 @@
+//! Verifying a journal without loading it, for `darter --check`.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::Damage;
+use super::folder::{self, Fault, Torn};
+use super::manifest::Manifest;
+use super::part::{Part, Parts};
+use super::segment::{FileHead, Next};
+
+/// What a journal or a segment holds.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Counts {
+    /// Records.
+    pub records: u64,
+    /// Commands in them.
+    pub commands: u64,
+    /// Keys that expired or were evicted.
+    pub gone: u64,
+    /// Bytes of records read.
+    pub bytes: u64,
+    /// Sequence of the first record; 0 without any.
+    pub first: u64,
+    /// Sequence of the last record.
+    pub last: u64,
+}
+
+/// The result of checking a folder.
+#[derive(Debug)]
+pub struct Checked {
+    /// What the manifest says.
+    pub manifest: Manifest,
+    /// What can be replayed.
+    pub counts: Counts,
+    /// What cannot.
+    pub torn: Vec<Torn>,
+    /// Records whose body makes no sense, by sequence.
+    pub senseless: Vec<(u64, Damage)>,
+    /// Old segments that nothing refers to.
+    pub left_over: Vec<PathBuf>,
+}
+
+impl Checked {
+    /// Whether everything can be replayed.
+    pub fn is_sound(&self) -> bool {
+        self.torn.is_empty() && self.senseless.is_empty()
+    }
+}
+
+impl fmt::Display for Checked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Manifest { base, generation, sequence } = &self.manifest;
+        let base = base.as_deref().unwrap_or("none");
+        writeln!(f, "journal: base {base}, generation {generation}, first sequence {sequence}")?;
+        writeln!(f, "{}", self.counts)?;
+        for torn in &self.torn {
+            writeln!(f, "left out: {torn}")?;
+        }
+        for (sequence, damage) in &self.senseless {
+            writeln!(f, "record {sequence}: {damage}")?;
+        }
+        for path in &self.left_over {
+            writeln!(f, "no longer needed: {}", path.display())?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Counts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Counts { records, commands, gone, bytes, first, last } = self;
+        write!(
+            f,
+            "{records} records ({first}..{last}), {commands} commands, {gone} keys expired or evicted, {bytes} bytes"
+        )
+    }
+}
+
+/// At most so many senseless records are listed.
+const LISTED_MAX: usize = 100;
+
+impl Counts {
+    fn add(&mut self, sequence: u64, body: &[u8]) -> Result<(), Damage> {
+        if self.records == 0 {
+            self.first = sequence;
+        }
+        self.records += 1;
+        self.last = sequence;
+        self.bytes += body.len() as u64;
+        let mut parts = Parts::new(body);
+        while let Some(part) = parts.try_next()? {
+            match part {
+                Part::Command { .. } => self.commands += 1,
+                Part::Gone { .. } | Part::Members { .. } => self.gone += 1,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Reads the whole journal in `dir`; `None` when there is none.
+///
+/// Errors: the manifest or a file cannot be read.
+pub fn check_dir(dir: &Path) -> Result<Option<Checked>, Fault> {
+    let at_dir = |error: io::Error| Fault::Io(dir.to_owned(), error);
+    let Some(mut journal) = folder::open(dir)? else { return Ok(None) };
+    let (mut counts, mut senseless) = (Counts::default(), Vec::new());
+    while let Some((head, body)) = journal.next_record().map_err(at_dir)? {
+        if let Err(damage) = counts.add(head.sequence, body)
+            && senseless.len() < LISTED_MAX
+        {
+            senseless.push((head.sequence, damage));
+        }
+    }
+    let manifest = journal.manifest.clone();
+    let torn = journal.torn().map_err(at_dir)?;
+    let old = folder::segments(dir).map_err(at_dir)?;
+    let left_over = old
+        .into_iter()
+        .filter(|found| found.generation < manifest.generation)
+        .map(|found| found.path)
+        .collect();
+    Ok(Some(Checked { manifest, counts, torn, senseless, left_over }))
+}
+
+/// Reads one segment to its end.
+///
+/// Errors: the file cannot be read or a record is damaged; the place is named.
+pub fn check_segment(path: &Path) -> Result<(FileHead, Counts), Fault> {
+    let at_path = |error: io::Error| Fault::Io(path.to_owned(), error);
+    let damaged = |damage: Damage| Fault::Damaged(path.to_owned(), damage);
+    let (_, opened) = folder::open_segment(path).map_err(at_path)?;
+    let mut segment = opened.map_err(damaged)?;
+    let mut counts = Counts::default();
+    loop {
+        match segment.next() {
+            Next::Record(head) => counts.add(head.sequence, segment.body()).map_err(damaged)?,
+            Next::End => return Ok((segment.head, counts)),
+            Next::Damaged(damage) => return Err(damaged(damage.clone())),
+        }
+        segment.advance().map_err(at_path)?;
+    }
+}

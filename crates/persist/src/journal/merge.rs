@@ -1,0 +1,73 @@
+//! All segments of a journal as one row of records, by sequence.
+//!
+//! The row ends at the first sequence that no segment has: what comes after it happened later than something that is
+//! lost, so it is not shown.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::io::{self, Read};
+
+use super::record::Head;
+use super::segment::{Next, Segment};
+
+/// The segments of a journal, read together.
+pub struct Merge<R> {
+    segments: Vec<Segment<R>>,
+    heads: BinaryHeap<Reverse<(u64, usize)>>,
+    at_hand: Option<usize>,
+    expected: u64,
+}
+
+impl<R: Read> Merge<R> {
+    /// Begins at `first`, the sequence of the first record after the base.
+    pub fn new(segments: Vec<Segment<R>>, first: u64) -> Merge<R> {
+        let heads = segments
+            .iter()
+            .enumerate()
+            .filter_map(|(at, segment)| match segment.next() {
+                Next::Record(head) => Some(Reverse((head.sequence, at))),
+                _ => None,
+            })
+            .collect();
+        Merge { segments, heads, at_hand: None, expected: first }
+    }
+
+    /// The next record and its body; `None` when no segment has the one that is next.
+    ///
+    /// Errors: of the input.
+    pub fn next_record(&mut self) -> io::Result<Option<(Head, &[u8])>> {
+        if let Some(at) = self.at_hand.take() {
+            self.segments[at].advance()?;
+            if let Next::Record(head) = self.segments[at].next() {
+                self.heads.push(Reverse((head.sequence, at)));
+            }
+        }
+        let Some(Reverse((sequence, at))) = self.heads.peek().copied() else { return Ok(None) };
+        if sequence != self.expected {
+            return Ok(None);
+        }
+        self.heads.pop();
+        self.at_hand = Some(at);
+        self.expected = self.expected.saturating_add(1);
+        let segment = &self.segments[at];
+        let Next::Record(head) = *segment.next() else { return Ok(None) };
+        Ok(Some((head, segment.body())))
+    }
+
+    /// The sequence of the record that would be next.
+    pub fn expected(&self) -> u64 {
+        self.expected
+    }
+
+    /// The segments, to be asked where they stand once the row has ended.
+    pub fn segments(&self) -> &[Segment<R>] {
+        &self.segments
+    }
+}
+
+impl<R> Merge<R> {
+    /// The segments, each where the row of records left it.
+    pub fn into_segments(self) -> Vec<Segment<R>> {
+        self.segments
+    }
+}

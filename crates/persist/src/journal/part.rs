@@ -1,0 +1,178 @@
+//! The parts of a record's body: commands as they ran, and what the server removed by itself.
+//!
+//! The body was checked against its checksum before it is taken apart; a length that does not fit is refused all the
+//! same.
+
+use darter_base::varint;
+
+use super::Damage;
+
+const COMMAND: u8 = 1;
+const SERVED: u8 = 2;
+const GONE: u8 = 3;
+const MEMBERS: u8 = 4;
+
+/// One step of a change.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Part<'a> {
+    /// A command.
+    Command {
+        /// Selected database.
+        db: u64,
+        /// The one key it looked at, when a waiting client was served.
+        only_key: Option<&'a [u8]>,
+        /// Its arguments, the name first.
+        args: ArgList<'a>,
+    },
+    /// A key that expired or was evicted.
+    Gone {
+        /// Its database.
+        db: u64,
+        /// Its name.
+        key: &'a [u8],
+    },
+    /// A collection whose dead members were removed.
+    Members {
+        /// Its database.
+        db: u64,
+        /// Its name.
+        key: &'a [u8],
+    },
+}
+
+/// Arguments whose lengths have been checked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ArgList<'a> {
+    len: usize,
+    bytes: &'a [u8],
+}
+
+impl<'a> ArgList<'a> {
+    /// Number of arguments, the name included.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there is none, not even a name.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The arguments in order.
+    pub fn iter(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+        let mut rest = self.bytes;
+        std::iter::from_fn(move || take_text(&mut rest)).take(self.len)
+    }
+}
+
+/// Appends a command of `args_len` arguments that ran in database `db`.
+pub fn write_command<'a>(
+    out: &mut Vec<u8>,
+    db: usize,
+    args_len: usize,
+    args: impl Iterator<Item = &'a [u8]>,
+) {
+    out.push(COMMAND);
+    write_args(out, db, args_len, args);
+}
+
+/// Appends a command that a waiting client had sent and that now looked at `only_key`, or at all its keys.
+pub fn write_served<'a>(
+    out: &mut Vec<u8>,
+    db: usize,
+    only_key: &[u8],
+    args_len: usize,
+    args: impl Iterator<Item = &'a [u8]>,
+) {
+    out.push(SERVED);
+    write_text(out, only_key);
+    write_args(out, db, args_len, args);
+}
+
+fn write_args<'a>(out: &mut Vec<u8>, db: usize, args_len: usize, args: impl Iterator<Item = &'a [u8]>) {
+    varint::write(out, db as u64);
+    varint::write(out, args_len as u64);
+    args.for_each(|arg| write_text(out, arg));
+}
+
+/// Appends a key that the server removed by itself.
+pub fn write_gone(out: &mut Vec<u8>, db: usize, key: &[u8]) {
+    out.push(GONE);
+    varint::write(out, db as u64);
+    write_text(out, key);
+}
+
+/// Appends a collection whose dead members the server removed by itself.
+pub fn write_members(out: &mut Vec<u8>, db: usize, key: &[u8]) {
+    out.push(MEMBERS);
+    varint::write(out, db as u64);
+    write_text(out, key);
+}
+
+fn write_text(out: &mut Vec<u8>, text: &[u8]) {
+    varint::write(out, text.len() as u64);
+    out.extend_from_slice(text);
+}
+
+fn take_text<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let len = usize::try_from(varint::take(rest)?).ok()?;
+    let (text, after) = rest.split_at_checked(len)?;
+    *rest = after;
+    Some(text)
+}
+
+/// The parts of a body, in the order they happened.
+pub struct Parts<'a> {
+    rest: &'a [u8],
+    len: usize,
+}
+
+impl<'a> Parts<'a> {
+    /// The parts of `body`.
+    pub fn new(body: &'a [u8]) -> Parts<'a> {
+        Parts { rest: body, len: body.len() }
+    }
+
+    /// The next part.
+    ///
+    /// Errors: the bytes are no part; the offset is the one in the body.
+    pub fn try_next(&mut self) -> Result<Option<Part<'a>>, Damage> {
+        if self.rest.is_empty() {
+            return Ok(None);
+        }
+        let offset = self.len.saturating_sub(self.rest.len()) as u64;
+        let part = take_part(&mut self.rest);
+        part.map(Some).ok_or(Damage { offset, what: "a record's body does not hold what it says" })
+    }
+}
+
+fn take_part<'a>(rest: &mut &'a [u8]) -> Option<Part<'a>> {
+    let (kind, after) = rest.split_first()?;
+    *rest = after;
+    match *kind {
+        COMMAND => {
+            let (db, args) = take_args(rest)?;
+            Some(Part::Command { db, only_key: None, args })
+        }
+        SERVED => {
+            let only_key = take_text(rest)?;
+            let (db, args) = take_args(rest)?;
+            Some(Part::Command { db, only_key: Some(only_key), args })
+        }
+        GONE => Some(Part::Gone { db: varint::take(rest)?, key: take_text(rest)? }),
+        MEMBERS => Some(Part::Members { db: varint::take(rest)?, key: take_text(rest)? }),
+        _ => None,
+    }
+}
+
+fn take_args<'a>(rest: &mut &'a [u8]) -> Option<(u64, ArgList<'a>)> {
+    let db = varint::take(rest)?;
+    let len = usize::try_from(varint::take(rest)?).ok()?;
+    let before = *rest;
+    // each argument takes a byte at least, so this ends however large the number is
+    for _ in 0..len {
+        take_text(rest)?;
+    }
+    let bytes = before.get(..before.len() - rest.len())?;
+    Some((db, ArgList { len, bytes }))
+}

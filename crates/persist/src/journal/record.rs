@@ -1,0 +1,75 @@
+//! A record: a head of fixed size with checksum, length, place in the order and clock, then the parts of one change.
+//!
+//! Layout, little-endian: CRC32C of all that follows (4), bytes of the body (8), sequence (8), clock as Unix
+//! milliseconds (8), body. The server writes records into a thread's buffer; [`crate::journal::segment`] reads them.
+
+use darter_base::crc::Crc32c;
+
+/// Bytes before the body.
+pub const HEAD_BYTES: usize = 28;
+
+/// A record being written at the end of a buffer.
+#[must_use = "a record that is not finished is damaged"]
+pub struct Draft {
+    start: usize,
+}
+
+impl Draft {
+    /// Begins a record in `out`; the parts of its body are appended next.
+    pub fn begin(out: &mut Vec<u8>) -> Draft {
+        let start = out.len();
+        out.extend_from_slice(&[0; HEAD_BYTES]);
+        Draft { start }
+    }
+
+    /// Ends the record: its place in the order is `sequence`, its commands ran at `clock_ms`.
+    pub fn finish(self, out: &mut [u8], sequence: u64, clock_ms: u64) {
+        let Some(record) = out.get_mut(self.start..) else { return };
+        let body_len = record.len().saturating_sub(HEAD_BYTES) as u64;
+        let Some((head, _)) = record.split_first_chunk_mut::<HEAD_BYTES>() else { return };
+        *head = head_of(0, body_len, sequence, clock_ms);
+        let crc = darter_base::crc::crc32c(record.get(4..).unwrap_or_default());
+        record.iter_mut().zip(crc.to_le_bytes()).for_each(|(byte, crc)| *byte = crc);
+    }
+}
+
+fn head_of(crc: u32, body_len: u64, sequence: u64, clock_ms: u64) -> [u8; HEAD_BYTES] {
+    let mut head = [0; HEAD_BYTES];
+    let fields = [body_len, sequence, clock_ms];
+    let bytes = crc.to_le_bytes().into_iter().chain(fields.into_iter().flat_map(u64::to_le_bytes));
+    head.iter_mut().zip(bytes).for_each(|(place, byte)| *place = byte);
+    head
+}
+
+/// The head of a record as it was read; its checksum is not known to be right yet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Head {
+    crc: u32,
+    /// Bytes of the body.
+    pub body_len: u64,
+    /// Place in the order of all changes.
+    pub sequence: u64,
+    /// The clock its commands ran with, Unix milliseconds.
+    pub clock_ms: u64,
+}
+
+impl Head {
+    /// Takes the fields apart.
+    pub fn read(bytes: &[u8; HEAD_BYTES]) -> Head {
+        let field = |at: usize| {
+            let mut field = [0; 8];
+            field.iter_mut().zip(bytes.iter().skip(at)).for_each(|(place, byte)| *place = *byte);
+            u64::from_le_bytes(field)
+        };
+        let crc = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+        Head { crc, body_len: field(4), sequence: field(12), clock_ms: field(20) }
+    }
+
+    /// Whether head and body are what was written.
+    pub fn is_sound(&self, body: &[u8]) -> bool {
+        let mut crc = Crc32c::new();
+        crc.update(&head_of(0, self.body_len, self.sequence, self.clock_ms)[4..]);
+        crc.update(body);
+        crc.value() == self.crc
+    }
+}

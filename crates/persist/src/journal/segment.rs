@@ -1,0 +1,189 @@
+//! A segment: the file one thread appends its records to during one generation.
+//!
+//! Head, little-endian: magic (8), version (2), thread (2), four zeros, generation (8), time it was made as Unix
+//! milliseconds (8), CRC32C of all that (4). Records follow without gaps, each with a larger sequence than the one
+//! before.
+
+use std::io::{self, Read};
+
+use darter_base::crc::crc32c;
+
+use super::Damage;
+use super::record::{HEAD_BYTES, Head};
+
+/// Bytes of a segment's head.
+pub const FILE_HEAD_BYTES: usize = 36;
+
+const MAGIC: &[u8; 8] = b"DARTJRNL";
+const VERSION: u16 = 1;
+
+/// What a segment says about itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FileHead {
+    /// The thread that wrote it.
+    pub thread: u16,
+    /// Counts rewrites and starts: later segments have larger numbers.
+    pub generation: u64,
+    /// When it was made, Unix milliseconds.
+    pub made_ms: u64,
+}
+
+impl FileHead {
+    /// The head as bytes.
+    pub fn to_bytes(self) -> [u8; FILE_HEAD_BYTES] {
+        let mut bytes = Vec::with_capacity(FILE_HEAD_BYTES);
+        bytes.extend_from_slice(MAGIC);
+        bytes.extend_from_slice(&VERSION.to_le_bytes());
+        bytes.extend_from_slice(&self.thread.to_le_bytes());
+        bytes.extend_from_slice(&[0; 4]);
+        bytes.extend_from_slice(&self.generation.to_le_bytes());
+        bytes.extend_from_slice(&self.made_ms.to_le_bytes());
+        bytes.extend_from_slice(&crc32c(&bytes).to_le_bytes());
+        let mut head = [0; FILE_HEAD_BYTES];
+        head.iter_mut().zip(bytes).for_each(|(place, byte)| *place = byte);
+        head
+    }
+
+    /// Reads a head.
+    ///
+    /// Errors: not a segment, damaged, or of a later version.
+    pub fn read(bytes: &[u8; FILE_HEAD_BYTES]) -> Result<FileHead, Damage> {
+        let damage = |offset, what| Err(Damage { offset, what });
+        if !bytes.starts_with(MAGIC) {
+            return damage(0, "this is no segment of a journal");
+        }
+        let (fields, crc) = bytes.split_at(FILE_HEAD_BYTES - 4);
+        if crc32c(fields).to_le_bytes() != crc {
+            return damage(0, "the head of the segment is damaged");
+        }
+        let word = |at: usize| {
+            let mut word = [0; 8];
+            word.iter_mut().zip(fields.iter().skip(at)).for_each(|(place, byte)| *place = *byte);
+            u64::from_le_bytes(word)
+        };
+        if word(8) & 0xffff != u64::from(VERSION) {
+            return damage(8, "the segment was written by a later version");
+        }
+        let thread = (word(8) >> 16 & 0xffff) as u16;
+        Ok(FileHead { thread, generation: word(16), made_ms: word(24) })
+    }
+}
+
+/// What stands next in a segment.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Next {
+    /// A record with this sequence; its body is at hand.
+    Record(Head),
+    /// Nothing more.
+    End,
+    /// Bytes that are no whole record.
+    Damaged(Damage),
+}
+
+/// A segment being read, one record at hand.
+pub struct Segment<R> {
+    input: R,
+    left: u64,
+    // offset of the record at hand
+    at: u64,
+    after: u64,
+    body: Vec<u8>,
+    next: Next,
+    /// What the segment says about itself.
+    pub head: FileHead,
+}
+
+impl<R: Read> Segment<R> {
+    /// Reads the head and the first record of a segment of `len` bytes.
+    ///
+    /// Errors: of `input` only; a head that is cut off or damaged is an `Err` inside.
+    pub fn open(mut input: R, len: u64) -> io::Result<Result<Segment<R>, Damage>> {
+        let mut bytes = [0; FILE_HEAD_BYTES];
+        if len < FILE_HEAD_BYTES as u64 || !fill(&mut input, &mut bytes)? {
+            return Ok(Err(Damage { offset: 0, what: "the head of the segment is cut off" }));
+        }
+        let head = match FileHead::read(&bytes) {
+            Ok(head) => head,
+            Err(damage) => return Ok(Err(damage)),
+        };
+        let at = FILE_HEAD_BYTES as u64;
+        let mut segment =
+            Segment { input, left: len - at, at, after: at, body: Vec::new(), next: Next::End, head };
+        segment.advance()?;
+        Ok(Ok(segment))
+    }
+
+    /// What stands next.
+    pub fn next(&self) -> &Next {
+        &self.next
+    }
+
+    /// The body of the record at hand.
+    pub fn body(&self) -> &[u8] {
+        &self.body
+    }
+
+    /// Offset of what stands next.
+    pub fn offset(&self) -> u64 {
+        self.at
+    }
+
+    /// Goes on to the next record. Cost: reads it and sums its bytes; keeps no more than one body.
+    ///
+    /// Errors: of the input.
+    pub fn advance(&mut self) -> io::Result<()> {
+        let before = match self.next {
+            Next::Record(head) => Some(head.sequence),
+            Next::End => None,
+            Next::Damaged(_) => return Ok(()),
+        };
+        self.at = self.after;
+        self.next = match self.read_record()? {
+            Next::Record(head) if before.is_some_and(|before| head.sequence <= before) => {
+                self.damaged("records are out of order")
+            }
+            next => next,
+        };
+        Ok(())
+    }
+
+    fn damaged(&self, what: &'static str) -> Next {
+        Next::Damaged(Damage { offset: self.at, what })
+    }
+
+    fn read_record(&mut self) -> io::Result<Next> {
+        if self.left == 0 {
+            return Ok(Next::End);
+        }
+        let mut bytes = [0; HEAD_BYTES];
+        if self.left < HEAD_BYTES as u64 || !fill(&mut self.input, &mut bytes)? {
+            return Ok(self.damaged("a record is cut off"));
+        }
+        let head = Head::read(&bytes);
+        let left = self.left - HEAD_BYTES as u64;
+        if head.body_len > left {
+            return Ok(self.damaged("a record is cut off or its length is wrong"));
+        }
+        self.body.clear();
+        // no more than the file has; a body of another size was read to its end
+        let read = self.input.by_ref().take(head.body_len).read_to_end(&mut self.body)?;
+        if read as u64 != head.body_len {
+            return Ok(self.damaged("a record is cut off"));
+        }
+        if !head.is_sound(&self.body) {
+            return Ok(self.damaged("the checksum of a record is wrong"));
+        }
+        self.left = left - head.body_len;
+        self.after = self.at + HEAD_BYTES as u64 + head.body_len;
+        Ok(Next::Record(head))
+    }
+}
+
+/// Fills `bytes`; false when the input ends before.
+fn fill(input: &mut impl Read, bytes: &mut [u8]) -> io::Result<bool> {
+    match input.read_exact(bytes) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
+        Err(error) => Err(error),
+    }
+}

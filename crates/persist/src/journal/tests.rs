@@ -1,0 +1,279 @@
+//! Round trips, damage of every kind, and the merge against a list that is kept beside it.
+
+use std::fs;
+use std::path::PathBuf;
+
+use darter_base::rng::Rng;
+
+use super::check::{check_dir, check_segment};
+use super::folder::{self, segment_name};
+use super::manifest::Manifest;
+use super::merge::Merge;
+use super::part::{self, Part, Parts};
+use super::record::Draft;
+use super::redis::{Commands, Role, parse_manifest};
+use super::segment::{FileHead, Next, Segment};
+
+struct Dir(PathBuf);
+
+impl Dir {
+    fn new(name: &str) -> Dir {
+        let path = std::env::temp_dir().join(format!("darter-journal-{}-{name}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir_all(&path).expect("a folder");
+        Dir(path)
+    }
+
+    fn store(&self, manifest: &Manifest) {
+        manifest.store(&self.0).expect("a manifest");
+    }
+
+    fn write(&self, generation: u64, thread: u16, bytes: &[u8]) {
+        fs::write(self.0.join(segment_name(generation, thread)), bytes).expect("a segment");
+    }
+
+    /// The words that a replay would see, and the sequence it ends at.
+    fn replay(&self) -> (Vec<Vec<u8>>, u64) {
+        let mut journal = folder::open(&self.0).expect("readable").expect("a journal");
+        let mut words = Vec::new();
+        while let Some((head, body)) = journal.next_record().expect("readable") {
+            assert_eq!(head.clock_ms, head.sequence * 10);
+            let Ok(Some(Part::Command { args, .. })) = Parts::new(body).try_next() else {
+                panic!("a command")
+            };
+            words.push(args.iter().nth(1).expect("a word").to_vec());
+        }
+        (words, journal.sequence())
+    }
+}
+
+impl Drop for Dir {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn head(generation: u64, thread: u16) -> Vec<u8> {
+    FileHead { thread, generation, made_ms: 7 }.to_bytes().to_vec()
+}
+
+fn push(out: &mut Vec<u8>, sequence: u64, word: &[u8]) {
+    let draft = Draft::begin(out);
+    part::write_command(out, 0, 2, [b"set".as_slice(), word].into_iter());
+    draft.finish(out, sequence, sequence * 10);
+}
+
+/// `records` records dealt out to `threads` segments; the words in order.
+fn deal(dir: &Dir, records: u64, threads: u16, rng: &mut Rng) -> Vec<Vec<u8>> {
+    let mut files: Vec<Vec<u8>> = (0..threads).map(|thread| head(1, thread)).collect();
+    let words: Vec<Vec<u8>> = (0..records)
+        .map(|n| format!("word{n}:{}", "x".repeat(rng.below(40) as usize)).into_bytes())
+        .collect();
+    for (word, sequence) in words.iter().zip(1..) {
+        push(&mut files[rng.below(u64::from(threads)) as usize], sequence, word);
+    }
+    files.iter().zip(0..).for_each(|(bytes, thread)| dir.write(1, thread, bytes));
+    dir.store(&Manifest { base: None, generation: 1, sequence: 1 });
+    words
+}
+
+#[test]
+fn parts_are_read_as_they_were_written() {
+    let mut body = Vec::new();
+    part::write_command(&mut body, 3, 3, [b"set".as_slice(), b"", &[0xff; 300]].into_iter());
+    part::write_served(&mut body, 0, b"key", 2, [b"blpop".as_slice(), b"key"].into_iter());
+    part::write_gone(&mut body, 1, b"gone");
+    part::write_members(&mut body, 2, b"members");
+    let mut parts = Parts::new(&body);
+    let Ok(Some(Part::Command { db: 3, only_key: None, args })) = parts.try_next() else { panic!() };
+    assert_eq!(
+        (args.len(), args.iter().collect::<Vec<_>>()),
+        (3, vec![b"set".as_slice(), b"", &[0xff; 300]])
+    );
+    let Ok(Some(Part::Command { db: 0, only_key: Some(b"key"), args })) = parts.try_next() else { panic!() };
+    assert_eq!(args.len(), 2);
+    assert_eq!(parts.try_next(), Ok(Some(Part::Gone { db: 1, key: b"gone" })));
+    assert_eq!(parts.try_next(), Ok(Some(Part::Members { db: 2, key: b"members" })));
+    assert_eq!(parts.try_next(), Ok(None));
+    for len in 1..body.len() {
+        let mut parts = Parts::new(&body[..len]);
+        while let Ok(Some(_)) = parts.try_next() {}
+    }
+    assert!(Parts::new(&[9]).try_next().is_err());
+    // a number of arguments that nothing could hold
+    assert!(Parts::new(&[1, 0, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f]).try_next().is_err());
+}
+
+#[test]
+fn segments_are_merged_by_sequence() {
+    let dir = Dir::new("merged");
+    let words = deal(&dir, 500, 4, &mut Rng::new(1));
+    assert_eq!(dir.replay(), (words, 501));
+    let checked = check_dir(&dir.0).expect("readable").expect("a journal");
+    assert!(checked.is_sound() && checked.counts.records == 500 && checked.counts.last == 500);
+}
+
+#[test]
+fn generations_before_the_base_are_not_read() {
+    let dir = Dir::new("generations");
+    let (mut old, mut new) = (head(1, 0), head(2, 0));
+    (1..10).for_each(|n| push(&mut old, n, b"old"));
+    (10..15).for_each(|n| push(&mut new, n, b"new"));
+    dir.write(1, 0, &old);
+    dir.write(2, 0, &new);
+    dir.store(&Manifest { base: Some("base.2.rdb".to_owned()), generation: 2, sequence: 10 });
+    assert_eq!(dir.replay(), (vec![b"new".to_vec(); 5], 15));
+    let checked = check_dir(&dir.0).expect("readable").expect("a journal");
+    assert_eq!(checked.left_over.len(), 1);
+}
+
+#[test]
+fn a_torn_end_is_set_aside_and_the_rest_goes_on() {
+    let dir = Dir::new("torn");
+    let words = deal(&dir, 300, 3, &mut Rng::new(2));
+    let path = dir.0.join(segment_name(1, 1));
+    let bytes = fs::read(&path).expect("a segment");
+    fs::write(&path, &bytes[..bytes.len() - 5]).expect("a segment");
+    let (read, sequence) = dir.replay();
+    assert!(read.len() < 300 && words.starts_with(&read));
+    let mut journal = folder::open(&dir.0).expect("readable").expect("a journal");
+    while journal.next_record().expect("readable").is_some() {}
+    let torn = journal.torn().expect("readable");
+    assert!(!torn.is_empty() && torn.iter().any(|torn| torn.damage.is_some()));
+    for torn in &torn {
+        let aside = torn.set_aside().expect("room");
+        assert_eq!(fs::metadata(aside).expect("a copy").len(), torn.bytes);
+    }
+    assert_eq!(dir.replay(), (read, sequence));
+    assert!(check_dir(&dir.0).expect("readable").expect("a journal").is_sound());
+}
+
+/// Whatever happens to the bytes, what is read is a prefix of what was written, and what is missing is told.
+#[test]
+fn ten_thousand_mutations_of_segments_give_a_prefix_and_a_report() {
+    let rounds = std::env::var("DARTER_MUTATIONS").ok().and_then(|n| n.parse().ok()).unwrap_or(10_000);
+    let dir = Dir::new("mutations");
+    let mut rng = Rng::new(3);
+    let words = deal(&dir, 60, 2, &mut rng);
+    let files: Vec<Vec<u8>> =
+        (0..2).map(|thread| fs::read(dir.0.join(segment_name(1, thread))).expect("a segment")).collect();
+    for round in 0..rounds {
+        let which = rng.below(2) as u16;
+        let mut bytes = files[usize::from(which)].clone();
+        let at = rng.below(bytes.len() as u64) as usize;
+        match rng.below(4) {
+            0 => bytes.truncate(at),
+            1 => bytes[at] ^= 1 << rng.below(8),
+            2 => {
+                let end = (at + 1 + rng.below(64) as usize).min(bytes.len());
+                bytes[at..end].iter_mut().for_each(|byte| *byte = rng.below(256) as u8);
+            }
+            _ => {
+                bytes.drain(at..(at + 1 + rng.below(20) as usize).min(bytes.len()));
+            }
+        }
+        if bytes == files[usize::from(which)] {
+            continue;
+        }
+        let mut both = files.clone();
+        both[usize::from(which)] = bytes;
+        let (read, is_told) = merged(&both);
+        assert!(words.starts_with(&read), "round {round}");
+        assert!(read.len() < words.len(), "round {round}: damage was not seen");
+        // a cut between two records at the very end leaves nothing that could tell
+        let is_clean_cut = files[usize::from(which)].starts_with(&both[usize::from(which)]);
+        assert!(is_told || is_clean_cut, "round {round}: damage was not told");
+        if round % 100 == 0 {
+            dir.write(1, which, &both[usize::from(which)]);
+            assert_eq!(dir.replay().0, read);
+            let checked = check_dir(&dir.0).expect("readable").expect("a journal");
+            assert_eq!(checked.is_sound(), !is_told);
+            let _ = check_segment(&dir.0.join(segment_name(1, which)));
+            dir.write(1, which, &files[usize::from(which)]);
+        }
+    }
+}
+
+/// The words of segments in memory, and whether anything is left out.
+fn merged(files: &[Vec<u8>]) -> (Vec<Vec<u8>>, bool) {
+    let opened: Vec<_> = files
+        .iter()
+        .map(|bytes| Segment::open(bytes.as_slice(), bytes.len() as u64).expect("memory"))
+        .collect();
+    let is_headless = files.iter().zip(&opened).any(|(bytes, segment)| !bytes.is_empty() && segment.is_err());
+    let mut merge = Merge::new(opened.into_iter().flatten().collect(), 1);
+    let mut words = Vec::new();
+    while let Some((_, body)) = merge.next_record().expect("memory") {
+        let Ok(Some(Part::Command { args, .. })) = Parts::new(body).try_next() else { panic!("a command") };
+        words.push(args.iter().nth(1).expect("a word").to_vec());
+    }
+    (words, is_headless || merge.segments().iter().any(|segment| *segment.next() != Next::End))
+}
+
+#[test]
+fn a_manifest_is_whole_or_refused() {
+    let manifest = Manifest { base: Some("base.3.dfs".to_owned()), generation: 3, sequence: u64::MAX };
+    let text = manifest.to_text();
+    assert_eq!(Manifest::parse(text.as_bytes()), Ok(manifest));
+    for len in 0..text.len() {
+        assert!(Manifest::parse(&text.as_bytes()[..len]).is_err(), "{len} bytes");
+    }
+    for at in 0..text.len() {
+        for bit in 0..8 {
+            let mut bytes = text.clone().into_bytes();
+            bytes[at] ^= 1 << bit;
+            assert!(Manifest::parse(&bytes).is_err(), "byte {at}, bit {bit}");
+        }
+    }
+    for name in ["../x", "a/b", "", "a b", ".x"] {
+        let manifest = Manifest { base: Some(name.to_owned()), generation: 1, sequence: 1 };
+        assert!(Manifest::parse(manifest.to_text().as_bytes()).is_err(), "{name:?}");
+    }
+}
+
+#[test]
+fn manifests_of_redis_are_read_in_the_order_of_loading() {
+    let text =
+        b"file a.2.incr.aof seq 2 type i\nfile a.1.base.rdb seq 1 type b\nfile a.1.incr.aof seq 1 type i\n\
+                 file a.0.incr.aof seq 0 type h\n";
+    let files = parse_manifest(text).expect("a manifest");
+    let names: Vec<&str> = files.iter().map(|file| file.name.as_str()).collect();
+    assert_eq!(names, ["a.1.base.rdb", "a.1.incr.aof", "a.2.incr.aof"]);
+    assert_eq!(files[0].role, Role::Base);
+    for wrong in ["file ../x seq 1 type b", "file x seq y type b", "file x seq 1", "file x seq 1 type q"] {
+        assert!(parse_manifest(wrong.as_bytes()).is_err(), "{wrong}");
+    }
+}
+
+#[test]
+fn commands_of_redis_are_read_one_by_one() {
+    let text = b"#TS:1700000000\r\n*2\r\n$6\r\nSELECT\r\n$1\r\n0\r\n*3\r\n$3\r\nSET\r\n$1\r\na\r\n$0\r\n\r\n";
+    let mut commands = Commands::new(text.as_slice(), text.len() as u64, 0);
+    let first = commands.next_command().expect("memory").expect("a command").expect("sound");
+    assert_eq!(first, [b"SELECT".to_vec(), b"0".to_vec()]);
+    let second = commands.next_command().expect("memory").expect("a command").expect("sound");
+    assert_eq!(second.len(), 3);
+    assert!(commands.next_command().expect("memory").is_none());
+    let mut rng = Rng::new(4);
+    for _ in 0..5_000 {
+        let mut bytes = text.to_vec();
+        let at = rng.below(bytes.len() as u64) as usize;
+        match rng.below(3) {
+            0 => bytes.truncate(at),
+            1 => bytes[at] = rng.below(256) as u8,
+            _ => bytes[at] ^= 1 << rng.below(8),
+        }
+        let mut commands = Commands::new(bytes.as_slice(), bytes.len() as u64, 0);
+        let mut seen = 0;
+        while let Some(Ok(args)) = commands.next_command().expect("memory") {
+            seen += args.len();
+        }
+        assert!(seen <= 5);
+    }
+    for wrong in
+        ["*99999999999\r\n", "*1\r\n$99999999\r\na\r\n", "PING\r\n", "*0\r\n", "*-1\r\n", "*1\r\n$1\r\naXX"]
+    {
+        let mut commands = Commands::new(wrong.as_bytes(), wrong.len() as u64, 0);
+        assert!(matches!(commands.next_command(), Ok(Some(Err(_)))), "{wrong:?}");
+    }
+}

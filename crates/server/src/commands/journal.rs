@@ -1,0 +1,56 @@
+//! WAITAOF, BGREWRITEAOF: the append-only journal as clients see it.
+
+use darter_command::spec::Group;
+use darter_command::{Fault, Flags, Spec, reader};
+use darter_wire::{Args, Reply};
+
+use super::{ServerCommand, row};
+use crate::dispatch::Caller;
+use crate::journal::waitaof::write_reply;
+use crate::waiting::{Parking, TimeUp};
+
+/// The family's commands.
+pub const FAMILY: &[ServerCommand] = &[row(
+    Spec::other("waitaof", 4).flag(Flags::BLOCKING).doc(
+        Group::Generic,
+        "7.2.0",
+        "numlocal numreplicas timeout",
+        "Blocks until all of the preceding write commands sent by the connection are written to the append-only file of the master and/or replicas.",
+    ),
+    waitaof,
+)];
+
+fn waitaof(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let local = reader::int(args.at(1))?;
+    if !(0..=1).contains(&local) {
+        return Err(Fault::text("ERR value is out of range, value must between 0 and 1"));
+    }
+    let replicas = reader::int(args.at(2))?;
+    if replicas < 0 {
+        return Err(Fault::text("ERR value is out of range, must be positive"));
+    }
+    let timeout_ms =
+        reader::int(args.at(3)).map_err(|_| Fault::text("ERR timeout is not an integer or out of range"))?;
+    let timeout_ms = u64::try_from(timeout_ms).map_err(|_| Fault::text("ERR timeout is negative"))?;
+    let journal = &caller.core.shared.journal;
+    if local > 0 && !journal.is_on() {
+        return Err(Fault::text(
+            "ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled.",
+        ));
+    }
+    let before = journal.end();
+    let is_synced = journal.is_on() && journal.durable_before() >= before;
+    let is_local_enough = local == 0 || is_synced;
+    if is_local_enough && replicas == 0 || !caller.may_wait {
+        write_reply(reply, is_synced);
+        return Ok(());
+    }
+    let (token, client, resp3) = (caller.card.token, caller.card.id, caller.session.resp3);
+    let deadline_ms = (timeout_ms > 0).then(|| caller.core.now_ms.saturating_add(timeout_ms));
+    let mut late = Vec::new();
+    write_reply(&mut Reply::new(&mut late, resp3), is_synced);
+    // There are no replicas: to wait for one is to wait for the timeout.
+    let ticket = (replicas == 0).then(|| journal.wait_for_sync(caller.core, token, client, resp3, before));
+    caller.session.parking = Some(Parking { ticket, deadline_ms, on_timeout: TimeUp::Reply(late) });
+    Ok(())
+}

@@ -1,0 +1,295 @@
+//! A thread's side of the journal: records gathered in a buffer, written to its segment once a turn.
+
+use std::collections::VecDeque;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::time::{Duration, Instant};
+
+use darter_persist::journal::folder;
+use darter_persist::journal::record::Draft;
+use darter_persist::journal::segment::FileHead;
+
+use super::{Journal, NONE};
+use crate::config::Fsync;
+use crate::core::{Core, unix_ms};
+use crate::worker::lock;
+
+/// A thread's records that are not in its file yet, and that file.
+pub struct ThreadLog {
+    slot: u16,
+    /// Where the buffer's records belong.
+    generation: u64,
+    buffer: Vec<u8>,
+    /// Records of earlier generations, oldest first.
+    older: VecDeque<(u64, Vec<u8>)>,
+    /// Sequence of the last record.
+    last: u64,
+    segment: Option<Segment>,
+    /// The body of a transaction or script that is running: one record.
+    group: Option<Vec<u8>>,
+    /// Replies are held back until what they tell of is synced.
+    pub holds: bool,
+    /// What has been executed when the last turn ended: replies of that turn wait for all below.
+    pub mark: u64,
+    /// What was durable then.
+    pub durable: u64,
+    /// Something was noted, or answered by another thread, since replies last went out.
+    pub has_news: bool,
+    retry_at: Option<Instant>,
+}
+
+struct Segment {
+    generation: u64,
+    file: Arc<File>,
+    len: u64,
+}
+
+/// Buffers up to this size are kept for reuse.
+const BUFFER_KEEP_BYTES: usize = 1 << 20;
+/// Time between two attempts to write what could not be written.
+const RETRY: Duration = Duration::from_millis(100);
+
+impl ThreadLog {
+    /// The log of the thread with this slot.
+    pub fn new(slot: u16) -> ThreadLog {
+        ThreadLog {
+            slot,
+            generation: 0,
+            buffer: Vec::new(),
+            older: VecDeque::new(),
+            last: 0,
+            segment: None,
+            group: None,
+            holds: false,
+            mark: 0,
+            durable: 0,
+            has_news: false,
+            retry_at: None,
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.buffer.is_empty() && self.older.is_empty()
+    }
+
+    /// Begins what is to be one record; false when it has begun already.
+    pub fn begin_group(&mut self) -> bool {
+        let begins = self.group.is_none();
+        self.group.get_or_insert_with(Vec::new);
+        begins
+    }
+
+    /// Ends it. The shards of all its commands are still held.
+    pub fn end_group(&mut self, journal: &Journal, clock_ms: u64) {
+        if let Some(body) = self.group.take()
+            && !body.is_empty()
+        {
+            self.append(journal, clock_ms, |out| out.extend_from_slice(&body));
+        }
+    }
+
+    /// Adds to the record that is open, or makes one. The shards of what is told are held, so that records about the
+    /// same keys have sequences in the order of what they tell.
+    pub fn append(&mut self, journal: &Journal, clock_ms: u64, write: impl FnOnce(&mut Vec<u8>)) {
+        if let Some(body) = &mut self.group {
+            return write(body);
+        }
+        let generation = journal.generation.load(Relaxed);
+        if generation != self.generation {
+            self.turn_over(generation);
+        }
+        if self.is_empty() {
+            let unwritten = &journal.slots[usize::from(self.slot)].unwritten;
+            unwritten.store(journal.next.load(SeqCst), SeqCst);
+        }
+        let draft = Draft::begin(&mut self.buffer);
+        write(&mut self.buffer);
+        let sequence = journal.next.fetch_add(1, SeqCst);
+        draft.finish(&mut self.buffer, sequence, clock_ms);
+        self.last = sequence;
+        self.has_news = true;
+    }
+
+    #[cold]
+    fn turn_over(&mut self, generation: u64) {
+        if !self.buffer.is_empty() {
+            self.older.push_back((self.generation, std::mem::take(&mut self.buffer)));
+        }
+        self.generation = generation;
+    }
+
+    /// Writes all records to their files and, with `always`, syncs them.
+    fn write_out(&mut self, journal: &Journal, fsync: Fsync) -> io::Result<()> {
+        let slot = &journal.slots[usize::from(self.slot)];
+        while let Some((generation, records)) = self.older.pop_front() {
+            // What a complete base holds need not be written any more.
+            let is_needed = generation >= journal.base_generation.load(SeqCst);
+            if is_needed && let Err(error) = self.write(journal, generation, &records) {
+                self.older.push_front((generation, records));
+                return Err(error);
+            }
+        }
+        if !self.buffer.is_empty() {
+            let mut records = std::mem::take(&mut self.buffer);
+            let written = self.write(journal, self.generation, &records);
+            if written.is_ok() {
+                records.clear();
+                records.shrink_to(BUFFER_KEEP_BYTES);
+            }
+            self.buffer = records;
+            written?;
+        }
+        slot.written.store(self.last, SeqCst);
+        slot.unwritten.store(NONE, SeqCst);
+        if fsync == Fsync::Always {
+            journal.sync_slot(slot);
+        }
+        Ok(())
+    }
+
+    /// Appends to the segment of a generation. What was written in part is cut off again when it fails.
+    fn write(&mut self, journal: &Journal, generation: u64, records: &[u8]) -> io::Result<()> {
+        let segment = match &mut self.segment {
+            Some(segment) if segment.generation == generation => segment,
+            none => none.insert(open(journal, self.slot, generation)?),
+        };
+        match (&*segment.file).write_all(records) {
+            Ok(()) => {
+                segment.len += records.len() as u64;
+                journal.bytes.fetch_add(records.len() as u64, Relaxed);
+                Ok(())
+            }
+            Err(error) => {
+                // A torn record in the middle would hide all that follow it.
+                if segment.file.set_len(segment.len).is_err() {
+                    let cause = cause_of(&error);
+                    journal.note_trouble(|trouble| trouble.syncing = Some(cause));
+                }
+                Err(error)
+            }
+        }
+    }
+}
+
+/// Makes the segment of a thread for a generation.
+fn open(journal: &Journal, slot: u16, generation: u64) -> io::Result<Segment> {
+    let dir = journal.dir.get().ok_or(io::ErrorKind::NotFound)?;
+    let path = dir.join(folder::segment_name(generation, slot));
+    let mut file = OpenOptions::new().create_new(true).append(true).open(&path)?;
+    let head = FileHead { thread: slot, generation, made_ms: unix_ms() }.to_bytes();
+    if let Err(error) = file.write_all(&head).and_then(|()| folder::sync_dir(dir)) {
+        // So that the next attempt can make it.
+        let _ = std::fs::remove_file(&path);
+        return Err(error);
+    }
+    let file = Arc::new(file);
+    lock(&journal.slots[usize::from(slot)].files).push(file.clone());
+    journal.bytes.fetch_add(head.len() as u64, Relaxed);
+    Ok(Segment { generation, file, len: head.len() as u64 })
+}
+
+/// Writes what was noted after the replies had gone out, so that no other thread waits for it while this one sleeps.
+pub fn settle(core: &mut Core) {
+    if !core.journal.is_empty() {
+        commit(core);
+    }
+}
+
+/// Ends a turn: writes what was noted, before any reply of the turn goes out.
+pub fn commit(core: &mut Core) {
+    let journal = &core.shared.journal;
+    let fsync = core.live.persistence.appendfsync;
+    let log = &mut core.journal;
+    log.holds = fsync == Fsync::Always && journal.is_on();
+    if log.is_empty() && !log.holds {
+        return;
+    }
+    log.mark = journal.next.load(SeqCst);
+    if !log.is_empty() {
+        log.try_write(journal, fsync);
+        if fsync == Fsync::Always {
+            journal.announce(core.shared);
+        }
+    }
+    let log = &mut core.journal;
+    if log.holds {
+        log.durable = journal.durable_before();
+        if log.durable < log.mark {
+            journal.slots[usize::from(log.slot)].is_holding.store(true, SeqCst);
+            log.durable = journal.durable_before();
+        }
+    }
+}
+
+impl ThreadLog {
+    /// Writes what was noted on a thread that has no turns.
+    pub fn write_now(&mut self, journal: &Journal, fsync: Fsync) {
+        self.try_write(journal, fsync);
+    }
+
+    fn try_write(&mut self, journal: &Journal, fsync: Fsync) {
+        let now = Instant::now();
+        if self.retry_at.is_some_and(|at| now < at) {
+            return;
+        }
+        let slot = usize::from(self.slot);
+        match self.write_out(journal, fsync) {
+            Ok(()) if self.retry_at.is_none() => {}
+            Ok(()) => {
+                self.retry_at = None;
+                journal.note_trouble(|trouble| trouble.writing.retain(|(at, _)| *at != slot));
+                tracing::warn!("the journal can be written again");
+            }
+            Err(error) => {
+                if self.retry_at.is_none() {
+                    tracing::error!(
+                        "the journal cannot be written: {error}; writes are refused until it can"
+                    );
+                    journal.note_trouble(|trouble| trouble.writing.push((slot, cause_of(&error))));
+                }
+                self.retry_at = Some(now + RETRY);
+            }
+        }
+    }
+
+    /// How many bytes of a connection's output may go out now. `held` is what waits there, see [`Held`].
+    pub fn may_send(&self, held: &mut Held, output_len: usize, is_failing: bool) -> usize {
+        if held.before != 0 && self.durable >= held.before {
+            *held = Held { before: 0, end: 0, free: held.end };
+        }
+        if held.before == 0 && output_len > held.free {
+            // While nothing can be written, writes are refused: what is said now tells of nothing that waits.
+            let waits_for_nothing = is_failing && !self.has_news;
+            if self.durable >= self.mark || waits_for_nothing {
+                held.free = output_len;
+            } else {
+                *held = Held { before: self.mark, end: output_len, free: held.free };
+            }
+        }
+        held.free.min(output_len)
+    }
+}
+
+/// Which part of a connection's output waits for the journal.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Held {
+    // 0: nothing waits; else the bytes free..end wait for all records with smaller sequences
+    before: u64,
+    end: usize,
+    free: usize,
+}
+
+impl Held {
+    /// Whether something waits.
+    pub fn is_waiting(self) -> bool {
+        self.before != 0
+    }
+}
+
+/// What the system says, as Redis prints it: without the number.
+fn cause_of(error: &io::Error) -> String {
+    let text = error.to_string();
+    text.split(" (os error").next().unwrap_or(&text).to_owned()
+}

@@ -1,0 +1,161 @@
+//! The append-only journal: every change, in one order, on disk before its reply (or a second later).
+//!
+//! A command that changed something is noted by the executor while its shards are still held: that is when it gets
+//! its place in the order of all changes. Each thread gathers records in a buffer and writes them to a segment of its
+//! own once a turn, before replies go out. `log` holds a thread's side, `note` says what of a command is written,
+//! `sync` is the thread that syncs once a second, `replay` reads it all back at start.
+
+pub mod log;
+pub mod note;
+pub mod replay;
+pub mod report;
+pub mod rewrite;
+pub mod sync;
+pub mod waitaof;
+
+use std::fs::File;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, OnceLock};
+
+use crate::shared::Shared;
+use crate::worker::lock;
+
+use self::log::ThreadLog;
+use self::rewrite::Rewrite;
+
+/// What all threads share of the journal.
+pub struct Journal {
+    /// Sequence of the next record.
+    next: AtomicU64,
+    /// Where records go that are written from now on; changes only while all shards are held.
+    generation: AtomicU64,
+    /// Earlier generations are in a base that is complete.
+    base_generation: AtomicU64,
+    /// Changes are written down.
+    is_on: AtomicBool,
+    /// One for each thread, and one for work on threads that serve nobody.
+    slots: Vec<Slot>,
+    foreign: Mutex<ThreadLog>,
+    dir: OnceLock<PathBuf>,
+    trouble: Mutex<Trouble>,
+    /// Something could not be written or synced: writes are refused.
+    is_failing: AtomicBool,
+    wishes: Mutex<sync::Wishes>,
+    wake: Condvar,
+    rewrite: Mutex<Rewrite>,
+    waiting: Mutex<Vec<waitaof::Waiting>>,
+    bytes: AtomicU64,
+    base_bytes: AtomicU64,
+    delayed_syncs: AtomicU64,
+    pending_syncs: AtomicU64,
+}
+
+/// How far one thread's records have come. Each has cache lines of its own.
+#[repr(align(128))]
+#[derive(Default)]
+struct Slot {
+    /// No record of this thread that is not in its file has a smaller sequence; `NONE` when all are there.
+    unwritten: AtomicU64,
+    /// The last one that is in its file.
+    written: AtomicU64,
+    /// The last one that is known to survive a loss of power.
+    synced: AtomicU64,
+    /// The thread holds replies back until others have synced.
+    is_holding: AtomicBool,
+    /// Its files with records that are perhaps not synced; the last is the one it appends to.
+    files: Mutex<Vec<Arc<File>>>,
+}
+
+/// No record waits.
+const NONE: u64 = u64::MAX;
+
+/// What goes wrong with the files, and where.
+#[derive(Default)]
+struct Trouble {
+    /// Threads that cannot write, by their slot.
+    writing: Vec<(usize, String)>,
+    /// A sync failed. What it covered may be lost though the file looks whole, so only a new base ends this.
+    syncing: Option<String>,
+}
+
+impl Journal {
+    /// The journal of a process with `threads` threads, switched off.
+    pub fn new(threads: usize) -> Journal {
+        let slot = |_| Slot { unwritten: AtomicU64::new(NONE), ..Slot::default() };
+        Journal {
+            next: AtomicU64::new(1),
+            generation: AtomicU64::new(0),
+            base_generation: AtomicU64::new(0),
+            is_on: AtomicBool::new(false),
+            slots: (0..=threads).map(slot).collect(),
+            foreign: Mutex::new(ThreadLog::new(threads as u16)),
+            dir: OnceLock::new(),
+            trouble: Mutex::default(),
+            is_failing: AtomicBool::new(false),
+            wishes: Mutex::default(),
+            wake: Condvar::new(),
+            rewrite: Mutex::default(),
+            waiting: Mutex::default(),
+            bytes: AtomicU64::new(0),
+            base_bytes: AtomicU64::new(0),
+            delayed_syncs: AtomicU64::new(0),
+            pending_syncs: AtomicU64::new(0),
+        }
+    }
+
+    /// Whether changes are written down.
+    pub fn is_on(&self) -> bool {
+        self.is_on.load(Ordering::Acquire)
+    }
+
+    /// Whether writes are to be refused because they could not be written down.
+    #[inline]
+    pub fn is_failing(&self) -> bool {
+        self.is_failing.load(Ordering::Relaxed)
+    }
+
+    /// Why, as Redis words it.
+    pub fn refusal(&self) -> Vec<u8> {
+        let trouble = lock(&self.trouble);
+        let cause = trouble.syncing.as_ref().or_else(|| trouble.writing.first().map(|(_, cause)| cause));
+        format!("MISCONF Errors writing to the AOF file: {}", cause.map_or("unknown", String::as_str))
+            .into_bytes()
+    }
+
+    /// Every record with a smaller sequence than this has survived, whatever happens now.
+    ///
+    /// A thread says what it is about to hold before it takes a sequence, so a record below the end that is read
+    /// first is seen in one place or another.
+    pub fn durable_before(&self) -> u64 {
+        let end = self.next.load(Ordering::SeqCst);
+        self.slots.iter().map(Slot::unsynced_from).fold(end, u64::min)
+    }
+
+    /// Tells threads that hold replies back that more is durable.
+    fn announce(&self, shared: &Shared) {
+        for (slot, door) in self.slots.iter().zip(&shared.doors) {
+            if slot.is_holding.swap(false, Ordering::SeqCst) {
+                door.send(crate::shared::Mail::Durable);
+            }
+        }
+        self.answer_waiting(shared);
+    }
+
+    fn note_trouble(&self, change: impl FnOnce(&mut Trouble)) {
+        let mut trouble = lock(&self.trouble);
+        change(&mut trouble);
+        let is_failing = trouble.syncing.is_some() || !trouble.writing.is_empty();
+        self.is_failing.store(is_failing, Ordering::Relaxed);
+    }
+}
+
+impl Slot {
+    fn unsynced_from(&self) -> u64 {
+        // In this order: a record leaves `unwritten` only once `written` covers it.
+        let unwritten = self.unwritten.load(Ordering::SeqCst);
+        let written = self.written.load(Ordering::SeqCst);
+        let synced = self.synced.load(Ordering::SeqCst);
+        if written > synced { synced + 1 } else { unwritten }
+    }
+}

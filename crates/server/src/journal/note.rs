@@ -1,0 +1,231 @@
+//! What of a command is written down: itself, or its effect where it depends on chance or on how values lie in memory.
+//!
+//! Called by the executor with the shards of the command still held.
+
+use darter_command::Flags;
+use darter_persist::journal::part;
+use darter_store::change::Loss;
+use darter_store::stream_value::Stream;
+use darter_store::{Keyed, rdb};
+use darter_txn::ShardSet;
+use darter_wire::value::{self, DecodeLimits, Value};
+use darter_wire::{Args, OwnedArgs};
+
+use crate::core::Core;
+use crate::exec;
+use crate::job::Shards;
+use crate::registry::Entry;
+use crate::shared::Shared;
+use crate::worker::lock;
+
+/// What is written of a command that changed something.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Effect {
+    /// Itself: run again with the same clock it does the same.
+    Itself,
+    /// Nothing: what it changes is no data.
+    Nothing,
+    /// The removal of the members it answered (SPOP).
+    Removal,
+    /// Itself with an exact number of entries to keep: an approximate one depends on how they lie (XADD, XTRIM).
+    Trim,
+    /// The value it stored, as RESTORE or DEL: the order of what it reads, or which part, is nobody's choice (SORT).
+    Value,
+}
+
+/// The commands of which something else than themselves is written.
+const EFFECTS: &[(&str, Effect)] = &[
+    ("spop", Effect::Removal),
+    ("xadd", Effect::Trim),
+    ("xtrim", Effect::Trim),
+    ("sort", Effect::Value),
+    ("geosearchstore", Effect::Value),
+    ("georadius", Effect::Value),
+    ("georadiusbymember", Effect::Value),
+];
+
+/// What is written of the command with these flags and this name.
+pub fn effect_of(name: &str, flags: Flags) -> Effect {
+    match EFFECTS.iter().find(|(own, _)| *own == name) {
+        Some((_, effect)) => *effect,
+        None if flags.any(Flags::WRITE) => Effect::Itself,
+        None => Effect::Nothing,
+    }
+}
+
+/// A command that has just run.
+#[derive(Clone, Copy)]
+pub struct Ran<'a> {
+    /// Which.
+    pub entry: &'static Entry,
+    /// With which arguments.
+    pub args: Args<'a>,
+    /// In which database.
+    pub db: usize,
+    /// A waiting client's command that looked at this key only, or at all of its keys.
+    pub served: Option<Option<&'a [u8]>>,
+    /// Its reply.
+    pub reply: &'a [u8],
+}
+
+/// Notes what a command over granted shards changed, and what expired meanwhile; `None`: nothing but the latter.
+pub fn note_grant(core: &mut Core, grant: &mut Shards, ran: Option<Ran<'_>>) {
+    if grant.iter_mut().any(|held| held.shard.changes.is_journalled()) {
+        note(core, exec::set_of(&core.shared.router, grant), ran);
+    }
+}
+
+/// The same over a set of shards some of which have changed.
+#[inline(never)]
+pub fn note(core: &mut Core, mut set: ShardSet<'_>, ran: Option<Ran<'_>>) {
+    let mut losses: Vec<Loss> = Vec::new();
+    set.each_mut(|_, part| {
+        if part.shard.changes.is_journalled() {
+            losses.append(&mut part.shard.changes.take_losses());
+        }
+    });
+    let ran = ran.filter(|ran| ran.entry.effect != Effect::Nothing);
+    if losses.is_empty() && ran.is_none() {
+        return;
+    }
+    let (clock_ms, journal) = (core.now_ms, &core.shared.journal);
+    core.journal.append(journal, clock_ms, |out| {
+        // What was dead was dead before the command began.
+        for loss in &losses {
+            if loss.is_members {
+                part::write_members(out, loss.db, &loss.key);
+            } else {
+                part::write_gone(out, loss.db, &loss.key);
+            }
+        }
+        if let Some(ran) = ran {
+            write_effect(out, &mut set, ran, clock_ms);
+        }
+    });
+}
+
+fn write_effect(out: &mut Vec<u8>, set: &mut ShardSet<'_>, ran: Ran<'_>, now_ms: u64) {
+    let Ran { args, db, .. } = ran;
+    match ran.entry.effect {
+        Effect::Nothing => {}
+        Effect::Itself => write_itself(out, ran),
+        Effect::Removal => match popped(ran.reply) {
+            Some(members) if !members.is_empty() => {
+                let words = [b"srem".as_slice(), args.at(1)].into_iter();
+                let members = members.iter().filter_map(Value::as_bytes);
+                part::write_command(out, db, 2 + members.clone().count(), words.chain(members));
+            }
+            _ => {}
+        },
+        Effect::Trim => match exact_trim(set, ran, now_ms) {
+            Some(owned) => part::write_command(out, db, owned.args().len(), owned.args().iter()),
+            None => write_itself(out, ran),
+        },
+        Effect::Value => {
+            let mut dest = 1;
+            ran.entry.spec.each_key(args, &mut |at| dest = at);
+            if ran.entry.spec.name == "geosearchstore" {
+                dest = 1;
+            }
+            write_value(out, set, db, args.at(dest), now_ms);
+        }
+    }
+}
+
+/// Writes a command under the name of its row, so that `rename-command` does not matter when it is read.
+fn write_itself(out: &mut Vec<u8>, ran: Ran<'_>) {
+    let name = ran.entry.spec.name;
+    let name = name.split_once('|').map_or(name, |(container, _)| container);
+    let words = std::iter::once(name.as_bytes()).chain(ran.args.iter().skip(1));
+    match ran.served {
+        Some(Some(only_key)) => part::write_served(out, ran.db, only_key, ran.args.len(), words),
+        _ => part::write_command(out, ran.db, ran.args.len(), words),
+    }
+}
+
+/// The members in a reply of SPOP.
+fn popped(reply: &[u8]) -> Option<Vec<Value>> {
+    let limits = DecodeLimits { bulk_bytes_max: u64::MAX, ..DecodeLimits::default() };
+    match value::decode(reply, &limits).ok().flatten()?.0 {
+        Value::Array(members) | Value::Set(members) => Some(members),
+        member => Some(vec![member]),
+    }
+}
+
+/// The arguments with `MAXLEN = n` in place of an approximate limit, `n` being what was left.
+fn exact_trim(set: &mut ShardSet<'_>, ran: Ran<'_>, now_ms: u64) -> Option<OwnedArgs> {
+    let args = ran.args;
+    let at = approximate_at(ran.entry.spec.name, args)?;
+    let key = set.router().key(args.at(1));
+    let left = {
+        let shard = &set.part(key).shard;
+        shard
+            .peek(ran.db, key, now_ms)
+            .and_then(|record| shard.view_of::<Stream>(record).ok().map(|stream| stream.root.len()))
+    };
+    let mut exact = OwnedArgs::with_capacity(args.len(), args.bytes_len() + 20);
+    let has_limit = args.at(at + 2).eq_ignore_ascii_case(b"limit");
+    for (index, arg) in args.iter().enumerate() {
+        match index {
+            _ if index == at - 1 => exact.push(b"maxlen"),
+            _ if index == at => exact.push(b"="),
+            _ if index == at + 1 => exact.push(left.unwrap_or(0).to_string().as_bytes()),
+            _ if has_limit && (index == at + 2 || index == at + 3) => {}
+            _ => exact.push(arg),
+        }
+    }
+    Some(exact)
+}
+
+/// Where the `~` of an approximate limit stands.
+fn approximate_at(name: &str, args: Args<'_>) -> Option<usize> {
+    let is = |at: usize, words: &[&str]| {
+        words.iter().any(|word| args.at(at).eq_ignore_ascii_case(word.as_bytes()))
+    };
+    let mut at = 2;
+    // Of XADD's words behind the id none is an option.
+    while name == "xadd" && is(at, &["nomkstream", "keepref", "delref", "acked"]) {
+        at += 1;
+    }
+    (is(at, &["maxlen", "minid"]) && args.at(at + 1) == b"~").then_some(at + 1)
+}
+
+/// Writes what is at a key now, as the command that makes it.
+fn write_value(out: &mut Vec<u8>, set: &mut ShardSet<'_>, db: usize, name: &[u8], now_ms: u64) {
+    let key = set.router().key(name);
+    let place = Keyed::find(&mut set.part_mut(key).shard, db, key, now_ms);
+    let mut payload = Vec::new();
+    if let Some((object, arena)) = place.object() {
+        payload.push(rdb::type_of(object));
+        rdb::write_object(object, arena, &mut payload);
+    } else if let Ok(Some(text)) = place.text() {
+        payload.push(rdb::TYPE_STRING);
+        rdb::write_text(&mut payload, &text.bytes());
+    } else {
+        return part::write_command(out, db, 2, [b"del".as_slice(), name].into_iter());
+    }
+    rdb::seal(&mut payload);
+    let deadline = place.deadline_ms().unwrap_or(0).to_string();
+    let words: [&[u8]; 6] = [b"restore", name, deadline.as_bytes(), &payload, b"replace", b"absttl"];
+    part::write_command(out, db, words.len(), words.into_iter());
+}
+
+/// Notes what is at a key now, for work on a thread that serves nobody; the key's shard is held.
+pub fn note_foreign(shared: &Shared, mut set: ShardSet<'_>, db: usize, name: &[u8]) {
+    let now_ms = crate::core::unix_ms();
+    set.each_mut(|_, part| drop(part.shard.changes.take_losses()));
+    let mut log = lock(&shared.journal.foreign);
+    log.append(&shared.journal, now_ms, |out| write_value(out, &mut set, db, name, now_ms));
+    log.write_now(&shared.journal, shared.settings.live().persistence.appendfsync);
+}
+
+/// Notes a change of the libraries of functions; the caller holds them.
+pub fn note_functions(core: &mut Core, args: &[&[u8]]) {
+    let journal = &core.shared.journal;
+    if journal.is_on() {
+        let clock_ms = core.now_ms;
+        core.journal.append(journal, clock_ms, |out| {
+            part::write_command(out, 0, args.len(), args.iter().copied());
+        });
+    }
+}

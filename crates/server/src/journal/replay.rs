@@ -1,0 +1,269 @@
+//! Reading the journal back at start: every record's parts run again, with the clock they ran with.
+//!
+//! Runs before any client is served, on one thread that holds all shards.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use darter_command::{Ctx, Fault};
+use darter_latch::{Grant, acquire, drive};
+use darter_persist::journal::folder::{self, Journal as Files, Torn};
+use darter_persist::journal::part::{ArgList, Part, Parts};
+use darter_store::Keyed;
+use darter_store::change::Class;
+use darter_txn::ShardSet;
+use darter_wire::{Args, OwnedArgs, Reply};
+
+use crate::core::Core;
+use crate::exec;
+use crate::job::{BUDGET, Shards};
+use crate::registry::{Entry, Run};
+use crate::shared::Shared;
+
+/// Runs commands again over all shards.
+pub struct Player {
+    core: Core,
+    grant: Shards,
+    by_name: HashMap<&'static str, &'static Entry>,
+    reply: Vec<u8>,
+    /// What was done.
+    pub done: Done,
+}
+
+/// What a replay did.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Done {
+    /// Records.
+    pub records: u64,
+    /// Commands in them.
+    pub commands: u64,
+    /// Commands that were refused though they had not been when they first ran.
+    pub refused: u64,
+}
+
+/// Refusals that are logged one by one.
+const REFUSALS_SHOWN: u64 = 10;
+/// Time between two lines of progress.
+const PROGRESS: Duration = Duration::from_secs(2);
+
+impl Player {
+    /// Takes all shards, which must be free.
+    pub fn new(shared: &'static Shared) -> Option<Player> {
+        let all: Vec<u16> = (0..shared.router.shards_len()).collect();
+        let mut grant = Grant::empty();
+        acquire(shared.cells, &all, &mut grant, u32::MAX).ok()?;
+        let by_name = shared.registry.entries().iter().map(|entry| (entry.spec.name, *entry)).collect();
+        Some(Player { core: Core::new(shared, 0), grant, by_name, reply: Vec::new(), done: Done::default() })
+    }
+
+    /// Lets the shards go.
+    pub fn finish(mut self) -> Done {
+        for part in self.grant.iter_mut() {
+            part.shard.changes.take();
+        }
+        drive(self.core.shared.cells, self.grant, &mut self.core, BUDGET);
+        self.done
+    }
+
+    /// Does what a record's body says, at the clock it was done first.
+    pub fn play(&mut self, clock_ms: u64, body: &[u8]) -> Result<(), Unplayable> {
+        self.core.now_ms = clock_ms;
+        self.done.records += 1;
+        let mut parts = Parts::new(body);
+        while let Some(part) = parts.try_next().map_err(|damage| Unplayable(damage.to_string()))? {
+            match part {
+                Part::Command { db, only_key, args } => {
+                    let owned = owned(args);
+                    self.command(db, only_key, owned.args())?;
+                }
+                Part::Gone { db, key } => {
+                    self.at(db, key, |place| {
+                        place.remove();
+                    })?;
+                }
+                Part::Members { db, key } => {
+                    self.at(db, key, |place| while place.expire_members(usize::MAX) > 0 {})?
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn at(&mut self, db: u64, name: &[u8], act: impl FnOnce(&mut Keyed<'_>)) -> Result<(), Unplayable> {
+        let db = self.db(db)?;
+        let key = self.core.shared.router.key(name);
+        let id = self.core.shared.router.shard_of(key.hash);
+        if let Some(part) = self.grant.get_mut(id) {
+            act(&mut Keyed::find(&mut part.shard, db, key, self.core.now_ms));
+        }
+        Ok(())
+    }
+
+    fn db(&self, db: u64) -> Result<usize, Unplayable> {
+        usize::try_from(db).ok().filter(|db| *db < self.core.live.dbnum as usize).ok_or_else(|| {
+            Unplayable(format!(
+                "it needs database {db}, and there are only {} (databases)",
+                self.core.live.dbnum
+            ))
+        })
+    }
+
+    /// Runs one command; one that is refused now is counted and told.
+    pub fn command(&mut self, db: u64, only_key: Option<&[u8]>, args: Args<'_>) -> Result<(), Unplayable> {
+        let db = self.db(db)?;
+        let Some(entry) = self.find(args) else {
+            let name = String::from_utf8_lossy(args.at(0)).into_owned();
+            return Err(Unplayable(format!(
+                "it needs command '{}', which there is not",
+                name.escape_debug()
+            )));
+        };
+        self.done.commands += 1;
+        self.reply.clear();
+        let mut reply = Reply::new(&mut self.reply, false);
+        let ended = match entry.run {
+            _ if !entry.spec.accepts(args.len()) => Err(Fault::Syntax),
+            Run::Data(run) => {
+                let shared = self.core.shared;
+                let router = &shared.router;
+                let first = entry.is_single.then(|| router.key(args.at(1)));
+                let set = match first {
+                    Some(key) => match self.grant.get_mut(router.shard_of(key.hash)) {
+                        Some(part) => ShardSet::one(router, router.shard_of(key.hash), part),
+                        None => return Ok(()),
+                    },
+                    None => exec::set_of(router, &mut self.grant),
+                };
+                let dbs_len = self.core.live.dbnum as usize;
+                let mut ctx = Ctx::new(set, &self.core.env, db, dbs_len, self.core.now_ms, first);
+                ctx.may_wait = false;
+                ctx.only_key = only_key;
+                run(&mut ctx, args, &mut reply)
+            }
+            Run::Server(_) if entry.spec.name.starts_with("function|") => {
+                crate::commands::function::change(&mut self.core, args, &mut reply)
+            }
+            _ => Err(Fault::text("ERR this is no command of a journal")),
+        };
+        if let Err(fault) = ended {
+            self.done.refused += 1;
+            if self.done.refused <= REFUSALS_SHOWN {
+                let at = self.done.records;
+                tracing::error!(
+                    "record {at} of the journal: {} is refused: {}",
+                    entry.spec.name,
+                    fault.line()
+                );
+            }
+        }
+        Ok(())
+    }
+
+    fn find(&self, args: Args<'_>) -> Option<&'static Entry> {
+        let name = args.at(0).to_ascii_lowercase();
+        let entry = *self.by_name.get(std::str::from_utf8(&name).ok()?)?;
+        if entry.subs.is_empty() { Some(entry) } else { entry.sub(args.at(1)) }
+    }
+}
+
+fn owned(args: ArgList<'_>) -> OwnedArgs {
+    let mut owned = OwnedArgs::with_capacity(args.len().min(64), 64);
+    args.iter().for_each(|arg| owned.push(arg));
+    owned
+}
+
+/// Why a record that is whole cannot be done again: this server lacks something.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Unplayable(pub String);
+
+impl fmt::Display for Unplayable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// What was read back.
+pub struct Loaded {
+    /// Sequence of the next record to be written.
+    pub sequence: u64,
+    /// A generation that no file has yet.
+    pub generation: u64,
+    /// The first generation that is needed.
+    pub base_generation: u64,
+    /// Bytes of the segments.
+    pub bytes: u64,
+}
+
+/// Reads the journal in `dir` back, its base first; `None` when there is none.
+///
+/// Errors: what an operator has to know; nothing is to be served then. A torn end is no error unless
+/// `aof-load-truncated` says so: it is set aside and told of.
+pub fn load(shared: &'static Shared, dir: &Path) -> Result<Option<Loaded>, String> {
+    let Some(mut files) = folder::open(dir).map_err(|fault| fault.to_string())? else { return Ok(None) };
+    let began = Instant::now();
+    if let Some(base) = &files.manifest.base {
+        super::rewrite::load_base(shared, &dir.join(base))?;
+    }
+    let at_dir = |error: std::io::Error| format!("{}: {error}", dir.display());
+    let mut player = Player::new(shared).ok_or("shards are busy before anything runs")?;
+    let mut told = began;
+    let (bytes, generation_max) = (files.bytes, files.generation_max);
+    while let Some((head, body)) = files.next_record().map_err(at_dir)? {
+        let played = player.play(head.clock_ms, body);
+        played.map_err(|cause| {
+            format!("record {} of the journal cannot be done again: {cause}", head.sequence)
+        })?;
+        if told.elapsed() > PROGRESS {
+            told = Instant::now();
+            progress(&files, &player.done, began);
+        }
+    }
+    let sequence = files.sequence();
+    let base_generation = files.manifest.generation;
+    let done = player.finish();
+    let torn = files.torn().map_err(at_dir)?;
+    tracing::info!(
+        "journal: {} commands of {} records in {:.3} s",
+        done.commands,
+        done.records,
+        began.elapsed().as_secs_f64()
+    );
+    if done.refused > 0 {
+        tracing::error!("journal: {} commands were refused that were not when they first ran", done.refused);
+    }
+    set_aside(shared, &torn, sequence)?;
+    let kept = bytes.saturating_sub(torn.iter().map(|torn| torn.bytes).sum());
+    Ok(Some(Loaded { sequence, generation: generation_max + 1, base_generation, bytes: kept }))
+}
+
+fn progress(files: &Files, done: &Done, began: Instant) {
+    let (read, all) = (files.bytes_read() as f64, files.bytes.max(1) as f64);
+    let share = read / all;
+    let left_s = began.elapsed().as_secs_f64() * (1.0 - share) / share.max(1e-6);
+    tracing::info!("journal: {:.0} % read, {} commands, {left_s:.0} s left", share * 100.0, done.commands);
+}
+
+/// Puts what comes after the first gap beside the segments.
+fn set_aside(shared: &Shared, torn: &[Torn], sequence: u64) -> Result<(), String> {
+    if torn.is_empty() {
+        return Ok(());
+    }
+    let records: u64 = torn.iter().map(|torn| torn.records).sum();
+    let bytes: u64 = torn.iter().map(|torn| torn.bytes).sum();
+    tracing::warn!(
+        "journal: record {sequence} is missing or damaged; {bytes} bytes after it ({records} whole records) are left out"
+    );
+    if !shared.settings.live().persistence.aof_load_truncated {
+        let places: Vec<String> = torn.iter().map(Torn::to_string).collect();
+        return Err(format!("the journal is damaged and aof-load-truncated is no: {}", places.join("; ")));
+    }
+    for torn in torn {
+        let aside = torn.set_aside().map_err(|error| format!("{}: {error}", torn.path.display()))?;
+        tracing::warn!("journal: left out {torn}; kept in {}", aside.display());
+    }
+    Ok(())
+}
+
+const _: () = assert!(Class::EXPIRED.0 != 0);

@@ -1,0 +1,71 @@
+//! Clients that wait for a sync (WAITAOF).
+
+use darter_reactor::Token;
+use darter_txn::waiters::{Parked, Ticket};
+use darter_wire::Reply;
+
+use super::Journal;
+use crate::core::Core;
+use crate::shared::{Mail, Shared};
+use crate::worker::lock;
+
+/// A client that waits until its writes have been synced.
+pub struct Waiting {
+    before: u64,
+    home: u16,
+    token: Token,
+    client: u64,
+    resp3: bool,
+    ticket: Parked,
+}
+
+/// The reply of WAITAOF: whether this server has synced, and how many replicas have.
+pub fn write_reply(reply: &mut Reply<'_>, is_local: bool) {
+    reply.array(2);
+    reply.int(i64::from(is_local));
+    reply.int(0);
+}
+
+impl Journal {
+    /// Makes a client wait until everything written so far is synced; the ticket is to be parked.
+    pub fn wait_for_sync(&self, core: &Core, token: Token, client: u64, resp3: bool, before: u64) -> Parked {
+        let ticket: Parked = Ticket::new(());
+        let waiting = Waiting { before, home: core.thread, token, client, resp3, ticket: ticket.clone() };
+        lock(&self.waiting).push(waiting);
+        self.ask_for_sync();
+        ticket
+    }
+
+    /// The sequence after everything written so far.
+    pub fn end(&self) -> u64 {
+        self.next.load(std::sync::atomic::Ordering::SeqCst)
+    }
+
+    /// Answers those whose writes have been synced by now.
+    pub(super) fn answer_waiting(&self, shared: &Shared) {
+        let mut waiting = lock(&self.waiting);
+        if waiting.is_empty() {
+            return;
+        }
+        let durable = self.durable_before();
+        waiting.retain(|one| {
+            if one.ticket.is_done() {
+                return false;
+            }
+            if one.before > durable || !one.ticket.begin() {
+                return true;
+            }
+            one.ticket.finish();
+            let mut reply = Vec::new();
+            write_reply(&mut Reply::new(&mut reply, one.resp3), true);
+            let (token, client) = (one.token, one.client);
+            shared.door(one.home).send(Mail::Served { token, client, reply });
+            false
+        });
+    }
+
+    /// Whether somebody waits for a sync.
+    pub(super) fn has_waiting(&self) -> bool {
+        !lock(&self.waiting).is_empty()
+    }
+}
