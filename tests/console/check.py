@@ -69,7 +69,7 @@ class Browser:
             if not url.startswith(self.allowed):
                 self.complaints.append("asked for " + url)
 
-    allowed = ("http://127.0.0.1", "about:", "data:")
+    allowed = ("http://127.0.0.1:", "http://default:", "about:", "data:")
 
     def js(self, text):
         result = self.call("Runtime.evaluate", expression=text, awaitPromise=True, returnByValue=True)

@@ -20,7 +20,18 @@ pub fn run() -> Result<(), String> {
     cargo("release build", &["build", "--release", "-p", "darter"])?;
     fuzz_smoke()?;
     compare()?;
-    clients()
+    clients()?;
+    watched("the dashboard on a real Prometheus", "prometheus", "tests/monitoring/check.py")?;
+    watched("the console in a real Chromium", "chromium", "tests/console/check.py")
+}
+
+/// A script that starts the server itself and looks at it through another program, where that is installed.
+fn watched(name: &str, program: &str, script: &str) -> Result<(), String> {
+    if !Command::new(program).arg("--version").output().is_ok_and(|out| out.status.success()) {
+        println!("== {name}: {program} is not installed, skipped");
+        return Ok(());
+    }
+    step(name, Command::new("python3").args([script, "target/release/darter"]))
 }
 
 /// Client libraries from their registries, against a server on a free port.

@@ -61,7 +61,10 @@ pub fn is_late(core: &Core, conn: &Conn) -> bool {
 pub fn receive(conn: &mut Conn, core: &mut Core, buf: &[u8]) -> usize {
     let mut done = 0;
     while !conn.is_held_back() {
-        let mut visit = conn.http.take().unwrap_or_default();
+        let mut visit = conn.http.take().unwrap_or_else(|| {
+            crate::worker::lock(&conn.card.words).lib_name = "http".to_owned();
+            Box::default()
+        });
         let before = done;
         step(conn, core, &mut visit, buf, &mut done);
         visit.began_ms = match () {

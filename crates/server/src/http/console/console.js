@@ -94,7 +94,6 @@ async function run(commands, db = 0) {
 }
 
 const isError = (reply) => reply !== null && typeof reply === "object" && "error" in reply;
-const pairsOf = (reply) => (reply && reply.map) || [];
 const itemsOf = (reply) => (Array.isArray(reply) ? reply : (reply && reply.set) || []);
 
 // Bytes of a reply as something to read: what is no text is shown in escapes.
@@ -317,7 +316,7 @@ function draw(now) {
 function tiles(now, ops, p50, p99, p999) {
   const { totals, memory: m } = now;
   $("ops").textContent = count(ops);
-  $("ops-note").textContent = `${exact(totals.commands)} so far · ${count(totals.errors)} errors`;
+  $("ops-note").textContent = `${exact(totals.commands)} so far · ${count(totals.errors)} error${totals.errors === 1 ? "" : "s"}`;
   $("p99").textContent = nanos(p99);
   $("p99-note").textContent = p99 === null ? "no commands right now" : `p50 ${nanos(p50)} · p99.9 ${nanos(p999)}`;
   $("used").textContent = bytes(m.used);
@@ -692,7 +691,7 @@ function print(out, reply, indent) {
   if (reply.int !== undefined) return put(`(integer) ${reply.int}\n`, "i");
   if (reply.double !== undefined) return put(`(double) ${reply.double}\n`, "i");
   if (reply.base64 !== undefined) return put(`"${show(reply)}"\n`, "s");
-  const pairs = reply.map;
+  const pairs = Array.isArray(reply) ? null : reply.map;
   const rows = pairs || itemsOf(reply);
   if (!rows.length) return put(pairs ? "(empty map)\n" : "(empty array)\n", "z");
   const width = String(rows.length).length;
@@ -716,7 +715,8 @@ async function enter(line) {
   if (line.trim() === "clear") return fill("log");
   shell.history = [...shell.history.filter((old) => old !== line), line].slice(-200);
   localStorage.setItem("history", JSON.stringify(shell.history));
-  const entry = el("div", {}, el("div", { class: "in" }, `${shell.db}> `, el("b", {}, line)));
+  const took = el("span", { class: "us" });
+  const entry = el("div", {}, el("div", { class: "in" }, el("span", {}, `${shell.db}> `, el("b", {}, line)), took));
   log.append(entry);
   const out = el("div");
   entry.append(out);
@@ -725,7 +725,7 @@ async function enter(line) {
     if (!command.length) return;
     const { replies: [reply], us } = await run([command], shell.db);
     printReply(out, reply);
-    out.append(el("span", { class: "us" }, us < 1000 ? `${us} µs` : nanos(us * 1000)));
+    took.textContent = us < 1000 ? `${us} µs` : nanos(us * 1000);
     if (String(command[0]).toLowerCase() === "select" && !isError(reply)) {
       shell.db = Number(command[1]);
       $("ps").textContent = shell.db + ">";
@@ -805,8 +805,9 @@ function view() {
   const name = location.hash.slice(1) in VIEWS ? location.hash.slice(1) : "overview";
   for (const other of Object.keys(VIEWS)) $(other).hidden = other !== name;
   document.querySelectorAll("nav a").forEach((link) => {
-    if (link.hash === "#" + name) link.setAttribute("aria-current", "page");
-    else link.removeAttribute("aria-current");
+    if (link.hash !== "#" + name) return link.removeAttribute("aria-current");
+    link.setAttribute("aria-current", "page");
+    link.parentElement.scrollLeft = link.offsetLeft - 60;
   });
   clearInterval(timer);
   const show = async () => { try { await (VIEWS[name] && VIEWS[name]()); } catch (error) { toast(error.message); } };

@@ -1,0 +1,121 @@
+#!/usr/bin/env python3
+"""The dashboard on a real Prometheus: tests/monitoring/check.py DARTER
+
+Has Debian's prometheus scrape a DARTER under load each second, with our prometheus.yml but for the address, and asks it
+for every panel of our Grafana dashboard. Exits non-zero when a query fails or returns nothing.
+"""
+import json, pathlib, re, shutil, socket, subprocess, sys, tempfile, threading, time, urllib.parse, urllib.request
+
+HERE = pathlib.Path(__file__).resolve().parents[2] / "tools/local/monitoring"
+DASHBOARD = HERE / "grafana/provisioning/dashboards/dashboard.json"
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def await_port(port, what):
+    for _ in range(400):
+        try:
+            return socket.create_connection(("127.0.0.1", port)).close()
+        except OSError:
+            time.sleep(0.05)
+    sys.exit(what + " does not listen")
+
+
+def resp(*words):
+    return b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%s\r\n" % (len(str(w)), str(w).encode()) for w in words)
+
+
+def load(port, done):
+    link = socket.create_connection(("127.0.0.1", port))
+    beat = 0
+    while not done.wait(0.02):
+        beat += 1
+        link.sendall(b"".join(resp(*words) for words in [
+            ("SET", f"k{beat % 500}", "v" * 100, "PX", 2000), ("GET", f"k{beat % 700}"), ("INCR", "n"),
+            ("LPUSH", "n", "x"), ("HSET", "h", f"f{beat % 50}", beat), ("NOSUCH",)]))
+        link.recv(1 << 16)
+    link.close()
+
+
+def get(url):
+    with urllib.request.urlopen(url, timeout=10) as answer:
+        return answer.read().decode()
+
+
+def ask(prometheus, query):
+    answer = json.loads(get(f"http://127.0.0.1:{prometheus}/api/v1/query?" + urllib.parse.urlencode({"query": query})))
+    return answer["data"]["result"]
+
+
+def check_panels(prometheus, instance):
+    dashboard = json.loads(DASHBOARD.read_text())
+    wrong, asked = [], 0
+    for variable in dashboard["templating"]["list"]:
+        metric, label = re.fullmatch(r"label_values\((\w+), (\w+)\)", variable["definition"]).groups()
+        if {row["metric"].get(label) for row in ask(prometheus, metric)} != {instance}:
+            wrong.append(f"variable {variable['name']}")
+    for panel in dashboard["panels"]:
+        for target in panel.get("targets", []):
+            query = target["expr"].replace("$__rate_interval", "8s").replace("$instance", instance)
+            asked += 1
+            try:
+                rows = ask(prometheus, query)
+            except OSError as error:
+                wrong.append(f"{panel['title']}: {query}: {error}")
+                continue
+            if not any(row["value"][1] != "NaN" for row in rows):
+                wrong.append(f"{panel['title']}: no data: {query}")
+    return wrong, asked
+
+
+def main():
+    for program in ("prometheus", "promtool"):
+        if not shutil.which(program):
+            sys.exit(f"no {program}")
+    port, prometheus = free_port(), free_port()
+    instance = f"127.0.0.1:{port}"
+    done = threading.Event()
+    worker = threading.Thread(target=load, args=(port, done))
+    with tempfile.TemporaryDirectory() as folder:
+        config = (HERE / "prometheus.yml").read_text()
+        config = config.replace("host.docker.internal:6379", instance).replace("scrape_interval: 5s", "scrape_interval: 1s")
+        (pathlib.Path(folder) / "prometheus.yml").write_text(config)
+        server = subprocess.Popen([sys.argv[1], "--bind", "127.0.0.1", "--port", str(port), "--save", ""],
+                                  stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        await_port(port, "the server")
+        worker.start()
+        scraper = subprocess.Popen(["prometheus", f"--config.file={folder}/prometheus.yml", f"--storage.tsdb.path={folder}/data",
+                                    f"--web.listen-address=127.0.0.1:{prometheus}"],
+                                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            await_port(prometheus, "prometheus")
+            page = get(f"http://{instance}/metrics")
+            linted = subprocess.run(["promtool", "check", "metrics"], input=page, text=True, capture_output=True)
+            # 3 means that a name is not to its taste; Dragonfly's names are not ours to change.
+            wrong = [] if linted.returncode in (0, 3) else [f"promtool: {linted.stderr}"]
+            wrong += [f"promtool: {line}" for line in linted.stderr.splitlines() if line.startswith(("darter_", "process_"))]
+            end = time.time() + 60
+            while True:
+                time.sleep(2)
+                found, asked = check_panels(prometheus, instance)
+                if not found or time.time() > end:
+                    break
+            wrong += found
+            took = ask(prometheus, "max_over_time(scrape_duration_seconds[20s])")
+            print(f"slowest scrape: {float(took[0]['value'][1]) * 1000:.1f} ms, {page.count(chr(10))} lines")
+        finally:
+            done.set()
+            worker.join()
+            for process in (scraper, server):
+                process.terminate()
+                process.wait()
+    print("".join(f"FAILED  {line}\n" for line in wrong) + f"monitoring: {asked} queries, {len(wrong)} failures")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
