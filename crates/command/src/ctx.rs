@@ -25,6 +25,8 @@ pub struct Env {
     pub hll_sparse_max_bytes: u64,
     /// `OBJECT FREQ` answers only under an LFU policy, `OBJECT IDLETIME` only without one.
     pub policy_is_lfu: bool,
+    /// A cluster is emulated.
+    pub is_cluster: bool,
 }
 
 impl Default for Env {
@@ -44,6 +46,7 @@ impl Default for Env {
             stream_node_max_entries: 100,
             hll_sparse_max_bytes: 3000,
             policy_is_lfu: false,
+            is_cluster: false,
         }
     }
 }

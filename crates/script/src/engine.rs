@@ -171,6 +171,17 @@ impl Engine {
                 let (host, scratch) = &mut *way.borrow_mut();
                 reply::to_lua(lua, invoke(*host, &words, resp3.get(), scratch))
             })?;
+            let check = scope.create_function(|_, words: MultiValue| {
+                let (host, scratch) = &mut *way.borrow_mut();
+                let raise = |line: &[u8]| Error::external(Raised(line.trim_ascii_end().into()));
+                if words.is_empty() {
+                    return Err(raise(b"ERR Please specify at least one argument for this redis lib call"));
+                }
+                read_words(&words, scratch).map_err(|line| raise(line.strip_prefix(b"-").unwrap_or(line)))?;
+                let allowed = host.allows(Args::new(&scratch.bytes, &scratch.spans));
+                allowed.ok_or_else(|| raise(b"ERR Invalid command passed to redis.acl_check_cmd()"))
+            })?;
+            self.redis.raw_set("acl_check_cmd", check)?;
             self.redis.raw_set("call", call)?;
             self.redis.raw_set("pcall", pcall)?;
             self.run.call::<(bool, Value)>((body, passed.0, passed.1))
@@ -219,27 +230,35 @@ struct Scratch {
 
 /// Runs one command for `redis.call`; returns its reply.
 fn invoke<'a>(host: &mut dyn Host, words: &MultiValue, resp3: bool, scratch: &'a mut Scratch) -> &'a [u8] {
-    scratch.bytes.clear();
-    scratch.spans.clear();
     scratch.out.clear();
     if words.is_empty() {
         return b"-ERR Please specify at least one argument for this redis.call() call\r\n";
     }
+    if let Err(line) = read_words(words, scratch) {
+        return line;
+    }
+    host.call(Args::new(&scratch.bytes, &scratch.spans), resp3, &mut scratch.out);
+    &scratch.out
+}
+
+/// Takes a command's words as arguments. Errors: the error reply.
+fn read_words(words: &MultiValue, scratch: &mut Scratch) -> std::result::Result<(), &'static [u8]> {
+    scratch.bytes.clear();
+    scratch.spans.clear();
     for word in words {
         let start = scratch.bytes.len();
         match word {
             Value::String(text) => scratch.bytes.extend_from_slice(&text.as_bytes()),
             Value::Integer(value) => number::write_i64(&mut scratch.bytes, *value),
             Value::Number(value) => number::write_f64(&mut scratch.bytes, *value),
-            _ => return b"-ERR Lua redis lib command arguments must be strings or integers\r\n",
+            _ => return Err(b"-ERR Lua redis lib command arguments must be strings or integers\r\n"),
         }
         let (Ok(start), Ok(len)) = (u32::try_from(start), u32::try_from(scratch.bytes.len() - start)) else {
-            return b"-ERR the arguments of one command are longer than 4 GB\r\n";
+            return Err(b"-ERR the arguments of one command are longer than 4 GB\r\n");
         };
         scratch.spans.push(Span { start, len });
     }
-    host.call(Args::new(&scratch.bytes, &scratch.spans), resp3, &mut scratch.out);
-    &scratch.out
+    Ok(())
 }
 
 /// What made a script fail.

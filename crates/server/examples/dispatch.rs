@@ -36,7 +36,8 @@ fn main() {
         reactor.register(Socket::from_unix(end).expect("non-blocking")).expect("room for a connection");
     let mut core = Core::new(shared, 0);
     let card = Arc::new(ClientCard::new(1, (0, token, 0), String::new(), String::new(), false, 0));
-    let mut conn = Conn::new(token, Session::new(1, ListenerKind::Main, false), card);
+    let mut conn =
+        Conn::new(token, Session::new(1, ListenerKind::Main, false, shared.acl.default_user()), card);
     let mut window = Window::default();
 
     let pipelines = |verb: &str| -> Vec<Vec<u8>> {

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize
 
 use darter_reactor::Token;
 
+use crate::pubsub::Subscriptions;
 use crate::session::Session;
 use crate::tracking::Mode;
 use crate::worker::lock;
@@ -80,6 +81,7 @@ pub struct ClientCard {
     pub is_redirect_broken: AtomicBool,
     /// Channels, patterns and shard channels subscribed to.
     pub subscriptions: [AtomicU32; 3],
+    subscribed: Mutex<Option<Subscriptions>>,
     /// Name, library and user, which change rarely.
     pub words: Mutex<ClientWords>,
 }
@@ -142,6 +144,7 @@ impl ClientCard {
             is_broadcast: AtomicBool::new(false),
             is_redirect_broken: AtomicBool::new(false),
             subscriptions: Default::default(),
+            subscribed: Mutex::default(),
             words: Mutex::new(ClientWords { user: "default".into(), ..ClientWords::default() }),
         }
     }
@@ -177,6 +180,16 @@ impl ClientCard {
     /// Subscriptions of all kinds.
     pub fn subscriptions_len(&self) -> u64 {
         self.subscriptions.iter().map(|n| u64::from(n.load(Relaxed))).sum()
+    }
+
+    /// What it is subscribed to, if to anything.
+    pub fn subscribed(&self) -> Option<Subscriptions> {
+        lock(&self.subscribed).clone()
+    }
+
+    /// Shows what it is subscribed to; its own thread calls this.
+    pub fn show_subscribed(&self, names: Option<Subscriptions>) {
+        *lock(&self.subscribed) = names;
     }
 
     /// Its texts. Cost: a copy of four strings.

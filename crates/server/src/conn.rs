@@ -180,6 +180,9 @@ impl Conn {
     /// Runs the complete commands at the front of `buf`; returns how many bytes they took.
     #[inline]
     fn process(&mut self, core: &mut Core, window: &mut Window, buf: &[u8]) -> usize {
+        if self.session.is_user_stale(&core.shared.acl) {
+            self.session.settle_user(&core.shared.acl);
+        }
         if self.session.speech == Speech::Resp {
             return self.process_resp(core, window, buf);
         }

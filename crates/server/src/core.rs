@@ -5,7 +5,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use darter_command::Env;
 
-use crate::config::{Live, Policy, Watch};
+use crate::config::{ClusterMode, Live, Policy, Watch};
 use crate::journal::log::ThreadLog;
 use crate::pubsub::Subscribers;
 use crate::script_run::Interpreter;
@@ -145,6 +145,7 @@ fn env_of(live: &Live) -> Env {
         stream_node_max_bytes: e.stream_node_max_bytes,
         stream_node_max_entries: e.stream_node_max_entries,
         hll_sparse_max_bytes: e.hll_sparse_max_bytes,
+        is_cluster: live.cluster.mode != ClusterMode::Off,
         policy_is_lfu: matches!(live.maxmemory_policy, Policy::AllKeysLfu | Policy::VolatileLfu),
     }
 }

@@ -151,6 +151,7 @@ pub fn run_multi(core: &mut Core, call: Call<'_>, entry: &'static Entry, args: A
         db: call.session.db,
         resp3: call.session.resp3,
         tracks: tracking::applies(call.session, entry),
+        acl_version: call.session.acl_version,
     };
     call.session.parking = run_granted(core, &mut grant, whose, entry, args, call.out);
     drive(core.shared.cells, grant, core, BUDGET);
@@ -177,6 +178,7 @@ pub fn post(core: &mut Core, call: Call<'_>, body: Body, wanted: LockSet, grant:
         resp3: call.session.resp3,
         reply: Vec::new(),
         tracks,
+        acl_version: call.session.acl_version,
         parking: None,
     });
     if let Some(ready) = queue_for(core.shared.cells, job, 0) {
@@ -198,6 +200,7 @@ pub fn post_ticket(core: &mut Core, whose: Whose, ticket: Parked, wanted: LockSe
         resp3: whose.resp3,
         reply: Vec::new(),
         tracks: false,
+        acl_version: whose.acl_version,
         parking: None,
     });
     if let Some(ready) = queue_for(core.shared.cells, job, 0) {
@@ -216,6 +219,7 @@ pub fn run_job(core: &mut Core, grant: &mut Shards, job: &mut Job) {
                 db: job.db,
                 resp3: job.resp3,
                 tracks: job.tracks,
+                acl_version: job.acl_version,
             };
             let began = Instant::now();
             job.parking = run_granted(core, grant, whose, entry, args.args(), &mut job.reply);

@@ -8,6 +8,7 @@ use std::borrow::Cow;
 use darter_command::{Fault, Flags};
 use darter_wire::{Args, Reply};
 
+use crate::acl::guard;
 use crate::clients::ClientCard;
 use crate::core::Core;
 use crate::dispatch::{self, Ready};
@@ -29,7 +30,7 @@ pub fn execute(
 ) -> Ran {
     let gate = call.session.gate;
     let mark = call.out.len();
-    if let Some(line) = refusal(core, call.session, entry, args) {
+    if let Some(line) = refusal(core, call.session, card, entry, args) {
         refuse(core, &mut call, entry, &line);
     } else if core.shared.pause.holds(core.now_ms, call.session, entry) {
         call.session.usage.commands -= 1;
@@ -78,18 +79,22 @@ pub fn mute(session: &mut Session, out: &mut Vec<u8>, mark: usize) {
 pub(crate) fn refusal(
     core: &Core,
     session: &Session,
-    entry: &Entry,
+    card: &ClientCard,
+    entry: &'static Entry,
     args: Args<'_>,
 ) -> Option<Cow<'static, [u8]>> {
     let flags = entry.spec.flags;
     if !entry.spec.accepts(args.len()) || entry.lacks_sub(args.len()) {
         return Some(dispatch::misuse(entry, args).into());
     }
-    if session.gate.has(Gate::LOGIN) && !flags.any(Flags::NO_AUTH) && !core.live.requirepass.is_empty() {
+    if session.gate.has(Gate::LOGIN) && !flags.any(Flags::NO_AUTH) && core.shared.acl.default_needs_login() {
         return Some(b"NOAUTH Authentication required.".into());
     }
     if session.gate.has(Gate::MULTI) && flags.any(Flags::NO_MULTI) {
         return Some(b"ERR Command not allowed inside a transaction".into());
+    }
+    if let Err(line) = guard::check(core, session, card, entry, args) {
+        return Some(line.into());
     }
     if core.is_script_busy && !flags.any(Flags::ALLOW_BUSY) {
         return Some(BUSY.into());

@@ -4,6 +4,8 @@
 //! below it get them as arguments.
 #![forbid(unsafe_code)]
 
+pub mod acl;
+pub mod call_keys;
 pub mod clients;
 pub mod commands;
 pub mod config;

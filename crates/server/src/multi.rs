@@ -12,6 +12,7 @@ use darter_txn::LockSet;
 use darter_txn::watch::WatchFlag;
 use darter_wire::{Args, Reply};
 
+use crate::acl::guard;
 use crate::clients::ClientCard;
 use crate::commands::debug;
 use crate::core::Core;
@@ -286,6 +287,12 @@ fn run_queued(
         if tracking::applies(session, entry) {
             let tracker = Tracker { thread: core.thread, token: card.token, client: card.id };
             tracking::remember(core, tracker, entry, args);
+        }
+        if let Err(line) = guard::check_in_exec(core, session, card, entry, args) {
+            reply.error(&line);
+            core.stats().commands[entry.id].rejected.add(1);
+            core.count_error("NOPERM");
+            continue;
         }
         let began = Instant::now();
         let done = match entry.run {

@@ -128,7 +128,7 @@ pub fn is_stuck(core: &Core, conn: &mut Conn) -> bool {
 }
 
 fn is_stranger(core: &Core, conn: &Conn) -> bool {
-    conn.session.gate.has(Gate::LOGIN) && !conn.session.was_trusted && !core.live.requirepass.is_empty()
+    conn.session.gate.has(Gate::LOGIN) && !conn.session.was_trusted && core.shared.acl.default_needs_login()
 }
 
 fn class_of(core: &Core, conn: &Conn) -> OutputLimit {

@@ -3,6 +3,7 @@
 //! A script whose source shows that it touches only declared keys takes their shards; any other takes them all, so
 //! that no key can turn up whose shard is not held, no run has to begin again, and none waits while it holds.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -16,6 +17,8 @@ use darter_script::{Engine, Host, Library, Script, Watch};
 use darter_txn::LockSet;
 use darter_wire::{Args, Reply};
 
+use crate::acl::commands::find_command;
+use crate::acl::{CheckedCall, guard};
 use crate::clients::ClientCard;
 use crate::contained::is_contained;
 use crate::core::Core;
@@ -298,12 +301,16 @@ struct Bridge<'a> {
 }
 
 impl Host for Bridge<'_> {
+    fn allows(&mut self, args: Args<'_>) -> Option<bool> {
+        self.may_run(args)
+    }
+
     fn call(&mut self, args: Args<'_>, resp3: bool, out: &mut Vec<u8>) {
         let entry = match self.allowed(args) {
             Ok(entry) => entry,
             Err(line) => {
-                Reply::new(out, resp3).error(line);
-                self.core.count_error(line);
+                Reply::new(out, resp3).error(&*line);
+                self.core.count_error(&line);
                 return;
             }
         };
@@ -338,38 +345,41 @@ impl Host for Bridge<'_> {
 }
 
 impl Bridge<'_> {
+    /// Whether the user may run a command; `None`: there is no such command.
+    fn may_run(&self, args: Args<'_>) -> Option<bool> {
+        let shared = self.core.shared;
+        let entry = find_command(&shared.registry, args)?;
+        let call = CheckedCall { entry, args, db: self.session.db };
+        Some(self.session.user.check(shared.acl.catalog(), call).is_ok())
+    }
+
     /// The command, if a script may run it now. The order of the checks is Redis'.
-    fn allowed(&mut self, args: Args<'_>) -> Result<&'static Entry, &'static str> {
+    fn allowed(&mut self, args: Args<'_>) -> Result<&'static Entry, Cow<'static, str>> {
         const UNKNOWN: &str = "ERR Unknown Redis command called from script";
-        let mut entry = self.core.shared.registry.find(args.at(0)).ok_or(UNKNOWN)?;
-        if !entry.subs.is_empty() && args.len() > 1 {
-            entry = match entry.sub(args.at(1)) {
-                Some(sub) => sub,
-                None if entry.is_open => entry,
-                None => return Err(UNKNOWN),
-            };
-        }
+        let entry = find_command(&self.core.shared.registry, args).ok_or(UNKNOWN)?;
         let flags = entry.spec.flags;
         if !entry.spec.accepts(args.len()) {
-            return Err("ERR Wrong number of args calling Redis command from script");
+            return Err("ERR Wrong number of args calling Redis command from script".into());
         }
         if flags.any(Flags::NOSCRIPT) {
-            return Err("ERR This Redis command is not allowed from script");
+            return Err("ERR This Redis command is not allowed from script".into());
         }
+        let refused = guard::check_in_script(self.core, self.session, self.card, entry, args);
+        refused.map_err(|line| String::from_utf8_lossy(&line).into_owned())?;
         if flags.any(Flags::WRITE) && !self.may_write {
-            return Err("ERR Write commands are not allowed from read-only scripts.");
+            return Err("ERR Write commands are not allowed from read-only scripts.".into());
         }
         let fills = flags.any(Flags::DENYOOM) && !self.has_written && !self.allows_oom;
         if fills && self.core.is_over_memory() {
-            return Err("OOM command not allowed when used memory > 'maxmemory'.");
+            return Err("OOM command not allowed when used memory > 'maxmemory'.".into());
         }
         if flags.any(Flags::WRITE) && self.core.shared.journal.is_failing() {
-            return Err("MISCONF Errors writing to the AOF file");
+            return Err("MISCONF Errors writing to the AOF file".into());
         }
         if flags.any(Flags::WRITE) {
             self.has_written = true;
             if !self.watch.note_write() {
-                return Err(KILLED);
+                return Err(KILLED.into());
             }
         }
         Ok(entry)

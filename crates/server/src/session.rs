@@ -1,8 +1,11 @@
 //! What the server remembers about a connection between commands.
 
+use std::sync::Arc;
+
 use darter_txn::watch::WatchFlag;
 use darter_wire::OwnedArgs;
 
+use crate::acl::User;
 use crate::listening::ListenerKind;
 use crate::pubsub::Subscriptions;
 use crate::registry::Entry;
@@ -118,8 +121,10 @@ pub struct Session {
     pub reply_mode: ReplyMode,
     /// Close once the replies are sent.
     pub is_closing: bool,
-    /// Name of the logged-in user.
-    pub user: String,
+    /// Whom it acts as: `default` until it logs in.
+    pub user: Arc<User>,
+    /// The version of the users that `user` is of; 0 is none.
+    pub acl_version: u64,
     /// Has logged in at some time, or needed not to.
     pub was_trusted: bool,
     /// CLIENT NO-EVICT.
@@ -143,10 +148,11 @@ pub struct Session {
 }
 
 impl Session {
-    /// A new connection's state. `must_login` when a password is set.
-    pub fn new(id: u64, listener: ListenerKind, must_login: bool) -> Session {
+    /// A new connection's state: `user` is the default one. `must_login` when that needs a password.
+    pub fn new(id: u64, listener: ListenerKind, must_login: bool, user: Arc<User>) -> Session {
         let mut gate = Gate::default();
         gate.set(Gate::LOGIN, must_login);
+        gate.set(Gate::ACL, !user.is_unlimited());
         Session {
             id,
             listener,
@@ -159,7 +165,8 @@ impl Session {
             watch_flag: WatchFlag::default(),
             reply_mode: ReplyMode::On,
             is_closing: false,
-            user: "default".into(),
+            user,
+            acl_version: 0,
             was_trusted: !must_login,
             no_evict: false,
             no_touch: false,

@@ -11,6 +11,7 @@ use darter_latch::{Cell, Mailbox};
 use darter_reactor::{Socket, Token, Waker};
 use darter_txn::{Part, Router};
 
+use crate::acl::Acl;
 use crate::clients::ClientCard;
 use crate::config::Settings;
 use crate::job::Job;
@@ -242,6 +243,8 @@ pub struct Shared {
     pub port: AtomicU32,
     /// All scripts.
     pub scripts: Scripts,
+    /// Users and what they may do.
+    pub acl: Acl,
     /// Which commands stand for memcached's.
     pub verbs: memcached::Verbs,
     /// A delayed `flush_all` of memcached.

@@ -16,6 +16,7 @@ use darter_store::Shard;
 use darter_store::change::Listeners;
 use darter_txn::{Part, Router};
 
+use crate::acl::Acl;
 use crate::config::{Events, Live, Settings};
 use crate::job::Job;
 use crate::journal::Journal;
@@ -163,6 +164,8 @@ pub fn build(settings: Arc<Settings>, live: &Live, threads: usize) -> io::Result
         .collect::<io::Result<Vec<_>>>()?;
     let registry = Registry::build_renamed(&live.renamed_commands)
         .map_err(|fault| io::Error::new(io::ErrorKind::InvalidInput, fault))?;
+    let acl =
+        Acl::start(&registry, live).map_err(|fault| io::Error::new(io::ErrorKind::InvalidInput, fault))?;
     let commands = registry.entries().len();
     let verbs = crate::memcached::Verbs::new(&registry);
     let now = crate::core::unix_ms();
@@ -197,6 +200,7 @@ pub fn build(settings: Arc<Settings>, live: &Live, threads: usize) -> io::Result
         listen_version: AtomicU64::new(0),
         port: AtomicU32::new(0),
         scripts: Scripts::new(threads),
+        acl,
         verbs,
         memcached_flush: Default::default(),
     })))

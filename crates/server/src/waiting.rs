@@ -14,6 +14,7 @@ use darter_txn::waiters::{Missed, Parked, Ticket};
 use darter_txn::{Part, Router, ShardSet};
 use darter_wire::{Args, OwnedArgs, Reply};
 
+use crate::acl::guard;
 use crate::core::Core;
 use crate::exec;
 use crate::job::{BUDGET, Job, Shards};
@@ -32,6 +33,7 @@ pub struct Waiting {
     dest: usize,
     db: usize,
     resp3: bool,
+    acl_version: u64,
 }
 
 impl Waiting {
@@ -75,6 +77,8 @@ pub struct Whose {
     pub resp3: bool,
     /// Whether the keys are remembered for the client's cache.
     pub tracks: bool,
+    /// The version of the users that it was let through by.
+    pub acl_version: u64,
 }
 
 /// Puts a command into the queues of its keys, whose shards are held.
@@ -102,6 +106,7 @@ pub fn park(
         dest: wait.dest,
         db: whose.db,
         resp3: whose.resp3,
+        acl_version: whose.acl_version,
     });
     let router = &core.shared.router;
     for name in waiting_of(&ticket).into_iter().flat_map(Waiting::names) {
@@ -177,6 +182,9 @@ fn attempt(
 ) -> Attempt {
     let shared = core.shared;
     let args = waiting.args.args();
+    if waiting.acl_version != shared.acl.version() && refuse(core, ticket, waiting, args) {
+        return Attempt::Served;
+    }
     let mut extra: Option<Held<Part, Job>> = None;
     if waiting.dest != 0 {
         let id = shared.router.shard_of(shared.router.key(args.at(waiting.dest)).hash);
@@ -216,6 +224,20 @@ fn attempt(
         }
     }
     if served { Attempt::Served } else { Attempt::Nothing }
+}
+
+/// Ends the wait with an error if the client's user may not run the command any more.
+#[cold]
+fn refuse(core: &Core, ticket: &Parked, waiting: &Waiting, args: Args<'_>) -> bool {
+    let (entry, client, token) = (waiting.entry, waiting.client, waiting.token);
+    let Err(line) = guard::check_after_wait(core, client, entry, args, waiting.db) else { return false };
+    let mut reply = Vec::new();
+    Reply::new(&mut reply, waiting.resp3).error(&line);
+    core.stats().commands[entry.id].rejected.add(1);
+    core.count_error("NOPERM");
+    ticket.finish();
+    core.shared.door(waiting.home).send(Mail::Served { token, client, reply });
+    true
 }
 
 fn set_with<'a>(
@@ -264,6 +286,7 @@ fn look_again_later(core: &mut Core, waiting: &Waiting, ticket: &Parked) {
         db: waiting.db,
         resp3: waiting.resp3,
         tracks: false,
+        acl_version: waiting.acl_version,
     };
     exec::post_ticket(core, whose, ticket.clone(), wanted);
 }

@@ -214,7 +214,8 @@ impl Worker {
         let card = Arc::new(ClientCard::new(id, place, peer, local, is_unix, self.core.now_ms));
         lock(&self.core.shared.clients).insert(id, card.clone());
         let must_login = login::is_wanted(&self.core, kind);
-        let conn = Conn::new(token, Session::new(id, kind, must_login), card);
+        let user = self.core.shared.acl.default_user();
+        let conn = Conn::new(token, Session::new(id, kind, must_login, user), card);
         let index = token.index();
         if index >= self.conns.len() {
             self.conns.resize_with(index + 1, || None);
@@ -526,7 +527,7 @@ fn refuse(socket: &Socket, line: &[u8]) {
 /// Whether `protected-mode` keeps a client out: there is no password and it is on another machine.
 fn is_unprotected(core: &Core, socket: &Socket) -> bool {
     let is_local = socket.peer_address().is_none_or(|peer| peer.ip().to_canonical().is_loopback());
-    !is_local && core.live.protected_mode && core.live.requirepass.is_empty()
+    !is_local && core.live.protected_mode && !core.shared.acl.default_has_password()
 }
 
 /// The first words are Redis'; clients and tools look for `-DENIED`.

@@ -110,6 +110,9 @@ fn parse_token(token: &'static str) -> Result<Vec<Piece>, String> {
 fn expand(nodes: &[Node], rng: &mut Rng, args: &mut Vec<Vec<u8>>) {
     for node in nodes {
         match node {
+            Node::Token(pieces) if matches!(pieces[..], [Piece::Drawn("call")]) => {
+                args.extend(words::call(rng));
+            }
             Node::Token(pieces) => {
                 let mut arg = Vec::new();
                 for piece in pieces {

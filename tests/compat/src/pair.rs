@@ -65,7 +65,13 @@ impl Side {
     fn try_reset(&mut self, connections: usize, version: u8) -> io::Result<()> {
         self.connections.clear();
         let mut admin = Connection::open(self.server.address())?;
-        for command in [&["FLUSHALL"][..], &["SCRIPT", "FLUSH"], &["FUNCTION", "FLUSH"]] {
+        for command in [
+            &["FLUSHALL"][..],
+            &["SCRIPT", "FLUSH"],
+            &["FUNCTION", "FLUSH"],
+            &["ACL", "DELUSER", "u0", "u1", "u2"],
+            &["ACL", "LOG", "RESET"],
+        ] {
             // A server without scripts answers with an error, and has nothing to forget.
             admin.ask(command)?;
         }

@@ -28,6 +28,12 @@ pub enum Compare {
     ErrorWord,
     /// Byte for byte, or an error of one side where the other saw no reason for one.
     OrError,
+    /// As the words of access rules are shown since Redis 7.2: what is said of commands and of sanitizing is left out.
+    Rules,
+    /// Texts from these words on.
+    From(&'static str),
+    /// Lists of maps, of which only these names count.
+    OnlyPairs(&'static [&'static str]),
     /// Byte for byte but for these words, of which the reference says the first and the other side the second.
     Renamed(&'static [(&'static str, &'static str)]),
 }
@@ -58,8 +64,20 @@ const CLOCK: &str = "the two servers read the clock at different moments";
 const CLAIMERS: &str = "since Redis 7.2 who claims becomes a consumer even if there is nothing to claim";
 const OWN: &str = "describes the server itself";
 
+const RULES_SHOWN: &str =
+    "since Redis 7.2 rules about commands are shown as they were given, and sanitize-payload always is";
+
 /// The table; the first line that fits counts.
 pub const RULES: &[Rule] = &[
+    rule("ACL LIST", Compare::Rules, RULES_SHOWN),
+    rule("ACL GETUSER", Compare::Rules, RULES_SHOWN),
+    rule("ACL DRYRUN", Compare::From(" has no permissions "), "since Redis 7.2 the user is named"),
+    rule(
+        "ACL LOG",
+        Compare::OnlyPairs(&["count", "reason", "context", "object", "username"]),
+        "entries have more fields since Redis 7.2; the rest describes clients and times",
+    ),
+    rule("ACL GENPASS", Compare::Kind, CHANCE),
     rule("KEYS", Compare::Unordered, HASHED),
     rule("SMEMBERS", Compare::Unordered, HASHED),
     rule("SINTER", Compare::Unordered, HASHED),
@@ -175,6 +193,10 @@ pub fn same(args: &[Vec<u8>], left: &Reply, right: &Reply) -> bool {
     if left == right || (gives_doubles(args) && same_but_digits(left, right)) {
         return true;
     }
+    if first_word(left) == Some(b"NOPERM") && first_word(right) == Some(b"NOPERM") {
+        // Since Redis 7.2 the text names the user.
+        return left.is_error() && right.is_error();
+    }
     let Some(rule) = find(args) else { return false };
     if (left.is_error() || right.is_error()) && !matches!(rule.compare, Compare::ErrorWord | Compare::OrError)
     {
@@ -195,6 +217,9 @@ pub fn same(args: &[Vec<u8>], left: &Reply, right: &Reply) -> bool {
             .iter()
             .any(|(l, r)| left.bytes() == Some(l.as_bytes()) && right.bytes() == Some(r.as_bytes())),
         Compare::PairsExcept(names) => same_pairs_except(left, right, names),
+        Compare::Rules => without_commands(left) == without_commands(right),
+        Compare::From(words) => same_from(left, right, words),
+        Compare::OnlyPairs(names) => only_pairs(left, names) == only_pairs(right, names),
         Compare::ErrorWord => left.is_error() && right.is_error() && first_word(left) == first_word(right),
     }
 }
@@ -280,6 +305,40 @@ fn same_pairs_except(left: &Reply, right: &Reply, names: &[&str]) -> bool {
     left.kind() == right.kind()
         && mine.len() == theirs.len()
         && mine.chunks(2).zip(theirs.chunks(2)).all(|(m, t)| m == t || (m[0] == t[0] && is_free(&m[0])))
+}
+
+/// A reply about users without what it says of commands and of `sanitize-payload`.
+fn without_commands(reply: &Reply) -> Reply {
+    match reply {
+        Reply::List(kind, items) => {
+            let is_shown = |item: &&Reply| item.bytes() != Some(b"sanitize-payload");
+            Reply::List(*kind, items.iter().filter(is_shown).map(without_commands).collect())
+        }
+        Reply::Text(kind, text) => {
+            let is_shown = |word: &&[u8]| {
+                *word != b"sanitize-payload" && !word.starts_with(b"+") && !word.starts_with(b"-")
+            };
+            let words: Vec<&[u8]> = text.split(|byte| *byte == b' ').filter(is_shown).collect();
+            Reply::Text(*kind, words.join(&b' '))
+        }
+        Reply::Line(..) => reply.clone(),
+    }
+}
+
+fn same_from(left: &Reply, right: &Reply, words: &str) -> bool {
+    let tail = |reply: &Reply| {
+        let text = String::from_utf8_lossy(reply.bytes()?).into_owned();
+        text.find(words).map(|at| text[at..].to_owned())
+    };
+    left.kind() == right.kind() && tail(left).is_some() && tail(left) == tail(right)
+}
+
+/// The pairs with these names of each map in a list.
+fn only_pairs<'a>(reply: &'a Reply, names: &[&str]) -> Option<Vec<Vec<&'a [Reply]>>> {
+    let is_wanted =
+        |pair: &&[Reply]| pair[0].bytes().is_some_and(|n| names.iter().any(|w| w.as_bytes() == n));
+    let pairs = |map: &'a Reply| Some(map.items()?.chunks(2).filter(is_wanted).collect());
+    reply.items()?.iter().map(pairs).collect()
 }
 
 fn first_word(reply: &Reply) -> Option<&[u8]> {

@@ -8,6 +8,7 @@ pub mod expire;
 pub mod object;
 pub mod rename;
 pub mod scan;
+pub mod slot;
 pub mod sort;
 #[cfg(test)]
 mod tests;
@@ -29,6 +30,8 @@ pub const FAMILY: &[DataCommand] = &[
     expire::EXPIREAT,
     ttl::EXPIRETIME,
     scan::KEYS,
+    slot::COUNTKEYSINSLOT,
+    slot::GETKEYSINSLOT,
     copy::MOVE,
     object::OBJECT,
     object::ENCODING,

@@ -16,9 +16,15 @@ pub struct Server {
 impl Server {
     /// Starts a server with `flags` and waits until it listens.
     pub fn start(flags: &[&str]) -> Server {
+        Server::start_with_file(None, flags)
+    }
+
+    /// As [`Server::start`], with a configuration file.
+    pub fn start_with_file(file: Option<&str>, flags: &[&str]) -> Server {
         for _ in 0..5 {
             let port = free_port();
             let mut process = Command::new(env!("CARGO_BIN_EXE_darter"))
+                .args(file)
                 .args(["--bind", "127.0.0.1", "--save", "", "--port", &port.to_string()])
                 .args(flags)
                 .stdout(Stdio::null())

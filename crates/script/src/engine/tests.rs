@@ -12,6 +12,10 @@ use crate::watch::{Killing, Watch};
 struct Echo;
 
 impl Host for Echo {
+    fn allows(&mut self, args: Args<'_>) -> Option<bool> {
+        (args.at(0) != b"nosuch").then(|| args.at(0) != b"forbidden")
+    }
+
     fn call(&mut self, args: Args<'_>, resp3: bool, out: &mut Vec<u8>) {
         let mut reply = Reply::new(out, resp3);
         match args.at(0) {
@@ -306,5 +310,18 @@ fn what_is_no_library_is_refused() {
             .load_library(source.as_bytes())
             .map(|library| library.name);
         assert!(line.as_ref().is_err_and(|line| line.contains(part)), "{source}: {line:?}");
+    }
+}
+
+#[test]
+fn a_script_can_ask_what_its_user_may_run() {
+    for (call, reply) in [
+        ("return redis.acl_check_cmd('get', 'k')", ":1|"),
+        ("return redis.acl_check_cmd('forbidden')", "$-1|"),
+        ("return redis.acl_check_cmd('nosuch')", "Invalid command passed to redis.acl_check_cmd()"),
+        ("return redis.acl_check_cmd()", "Please specify at least one argument for this redis lib call"),
+    ] {
+        let answer = run(call);
+        assert!(answer.contains(reply), "{call}: {answer}");
     }
 }

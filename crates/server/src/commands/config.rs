@@ -79,6 +79,10 @@ fn set(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result
     let place = super::place_of(caller);
     let changes =
         shared.settings.config_set_with(&pairs, place, carry_out).map_err(|e| Fault::Text(e.into()))?;
+    if changes.before.requirepass != changes.after.requirepass {
+        shared.acl.set_default_password(changes.after.requirepass.as_bytes());
+        caller.session.settle_user(&shared.acl);
+    }
     if listening::is_moved(&changes) {
         listening::move_all(caller.core, changes.after.version);
     }
@@ -131,7 +135,9 @@ fn resetstat(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Res
 }
 
 fn rewrite(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    caller.core.shared.settings.rewrite().map_err(|error| Fault::Text(error.into()))?;
+    let (shared, live) = (caller.core.shared, &caller.core.live);
+    let users = live.aclfile.is_none().then(|| shared.acl.config_lines(&live.requirepass));
+    shared.settings.rewrite(users.as_deref()).map_err(|error| Fault::Text(error.into()))?;
     reply.ok();
     Ok(())
 }

@@ -117,7 +117,7 @@ fn reset(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<
     session.no_evict = false;
     session.no_touch = false;
     session.settle_subscribed();
-    super::login::log_out(core, session, card);
+    crate::acl::log_out(core, session, card);
     lock(&card.words).name.clear();
     reply.status("RESET");
     Ok(())

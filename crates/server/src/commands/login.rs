@@ -6,13 +6,13 @@ use darter_command::{Fault, Flags, Reader, Spec};
 use darter_wire::{Args, Reply};
 
 use super::{ServerCommand, row};
-use crate::clients::ClientCard;
+use crate::acl::{self, guard};
 use crate::config::ClusterMode;
 use crate::conn::Conn;
 use crate::core::{COMPAT_VERSION, Core};
 use crate::dispatch::Caller;
 use crate::listening::ListenerKind;
-use crate::session::{Gate, Session};
+use crate::session::Gate;
 use crate::worker::lock;
 
 const BEFORE_LOGIN: Flags =
@@ -42,12 +42,12 @@ pub const FAMILY: &[ServerCommand] = &[
 
 fn auth(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let (user, password) = match args.len() {
-        2 if caller.core.live.requirepass.is_empty() => return Err(NO_PASSWORD_SET),
-        2 => (b"default" as &[u8], args.at(1)),
+        2 if !caller.core.shared.acl.default_has_password() => return Err(NO_PASSWORD_SET),
+        2 => (acl::DEFAULT.as_bytes(), args.at(1)),
         3 => (args.at(1), args.at(2)),
         _ => return Err(Fault::Syntax),
     };
-    log_in(caller, user, password)?;
+    log_in(caller, args.at(0), user, password)?;
     reply.ok();
     Ok(())
 }
@@ -75,9 +75,9 @@ fn hello(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Resu
         }
     }
     if let Some((user, password)) = login {
-        log_in(caller, user, password)?;
+        log_in(caller, args.at(0), user, password)?;
     }
-    if caller.session.gate.has(Gate::LOGIN) && !caller.core.live.requirepass.is_empty() {
+    if caller.session.gate.has(Gate::LOGIN) && caller.core.shared.acl.default_needs_login() {
         return Err(HELLO_WITHOUT_LOGIN);
     }
     if let Some(name) = name {
@@ -129,51 +129,37 @@ pub(super) fn word(text: &[u8]) -> Option<String> {
 /// Whether a client of this kind of listener must log in before anything else.
 pub(crate) fn is_wanted(core: &Core, kind: ListenerKind) -> bool {
     let is_free = kind == ListenerKind::Admin && core.live.admin.nopass;
-    !core.live.requirepass.is_empty() && !is_free
+    core.shared.acl.default_needs_login() && !is_free
 }
 
 /// Makes a connection's user the one with this password; says whether it is right.
 pub(crate) fn try_log_in(core: &Core, conn: &mut Conn, user: &[u8], password: &[u8]) -> bool {
-    let wanted = core.live.requirepass.as_bytes();
-    let is_right = user == b"default" && !wanted.is_empty() && is_same_secret(password, wanted);
-    conn.session.gate.set(Gate::LOGIN, !is_right);
-    conn.session.was_trusted |= is_right;
+    let found = core.shared.acl.login(user, password);
+    let is_right = found.is_some();
+    match found {
+        Some(user) => acl::log_in(&mut conn.session, &conn.card, user),
+        None => {
+            guard::note_failed_login(core, &conn.session, &conn.card, b"HTTP", user);
+            acl::log_out(core, &mut conn.session, &conn.card);
+            conn.session.gate.set(Gate::LOGIN, true);
+        }
+    }
     is_right
 }
 
 /// Takes a connection's user away; says whether it may go on without one.
 pub(crate) fn as_nobody(core: &Core, conn: &mut Conn) -> bool {
-    let must_login = is_wanted(core, conn.session.listener);
-    conn.session.gate.set(Gate::LOGIN, must_login);
-    !must_login
+    acl::log_out(core, &mut conn.session, &conn.card);
+    !conn.session.gate.has(Gate::LOGIN)
 }
 
-fn log_in(caller: &mut Caller<'_>, user: &[u8], password: &[u8]) -> Result<(), Fault> {
-    let wanted = caller.core.live.requirepass.as_bytes();
-    if user != b"default" || !(wanted.is_empty() || is_same_secret(password, wanted)) {
+fn log_in(caller: &mut Caller<'_>, word: &[u8], user: &[u8], password: &[u8]) -> Result<(), Fault> {
+    let Some(user) = caller.core.shared.acl.login(user, password) else {
+        guard::note_failed_login(caller.core, caller.session, caller.card, word, user);
         return Err(Fault::text("WRONGPASS invalid username-password pair or user is disabled."));
-    }
-    caller.session.gate.set(Gate::LOGIN, false);
-    caller.session.was_trusted = true;
-    caller.session.user = "default".into();
+    };
+    acl::log_in(caller.session, caller.card, user);
     Ok(())
-}
-
-/// Makes the client a stranger again where there is a password.
-pub(super) fn log_out(core: &Core, session: &mut Session, card: &ClientCard) {
-    session.gate.set(Gate::LOGIN, is_wanted(core, session.listener));
-    session.user = "default".into();
-    lock(&card.words).user = session.user.clone();
-}
-
-/// Compares in a time that tells only the length of what was given.
-fn is_same_secret(given: &[u8], wanted: &[u8]) -> bool {
-    let mut differs = given.len() ^ wanted.len();
-    for (at, byte) in given.iter().enumerate() {
-        // An empty `wanted` never comes here.
-        differs |= usize::from(byte ^ wanted[at % wanted.len()]);
-    }
-    differs == 0
 }
 
 const NO_PASSWORD_SET: Fault = Fault::text(
@@ -189,15 +175,6 @@ const HELLO_WITHOUT_LOGIN: Fault = Fault::text(
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn secrets_are_equal_as_a_whole_or_not_at_all() {
-        for (given, same) in
-            [("secret", true), ("secre", false), ("secretsecret", false), ("", false), ("Secret", false)]
-        {
-            assert_eq!(is_same_secret(given.as_bytes(), b"secret"), same, "{given}");
-        }
-    }
 
     #[test]
     fn names_hold_no_spaces() {

@@ -2,6 +2,7 @@
 
 pub mod admin;
 pub mod client;
+pub mod cluster;
 pub mod command;
 pub mod config;
 pub mod connection;
@@ -34,9 +35,11 @@ pub type ServerCommand = Command<ServerRun>;
 pub const FAMILIES: &[&[ServerCommand]] = &[
     connection::FAMILY,
     login::FAMILY,
+    crate::acl::commands::FAMILY,
     client::FAMILY,
     monitor::FAMILY,
     pubsub::FAMILY,
+    cluster::FAMILY,
     command::FAMILY,
     config::FAMILY,
     scripting::FAMILY,
@@ -51,7 +54,7 @@ pub const FAMILIES: &[&[ServerCommand]] = &[
     debug::FAMILY,
 ];
 
-const fn row(spec: Spec, run: ServerRun) -> ServerCommand {
+pub(crate) const fn row(spec: Spec, run: ServerRun) -> ServerCommand {
     ServerCommand { spec, run }
 }
 
@@ -66,7 +69,7 @@ const fn help_row(name: &'static str, since: &'static str) -> Spec {
 }
 
 /// Answers HELP of a container of subcommands; `lines` without its first and last ones.
-fn help(reply: &mut Reply<'_>, container: &str, lines: &[&str]) {
+pub(crate) fn help(reply: &mut Reply<'_>, container: &str, lines: &[&str]) {
     reply.array(lines.len() + 3);
     reply.status(format!("{container} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:"));
     lines.iter().for_each(|line| reply.status(line));
@@ -75,7 +78,7 @@ fn help(reply: &mut Reply<'_>, container: &str, lines: &[&str]) {
 }
 
 /// The body of a container, which runs only when its arity lets it be called without a subcommand.
-fn no_subcommand(_: &mut Caller<'_>, args: Args<'_>, _: &mut Reply<'_>) -> Result<(), Fault> {
+pub(crate) fn no_subcommand(_: &mut Caller<'_>, args: Args<'_>, _: &mut Reply<'_>) -> Result<(), Fault> {
     Err(Fault::Arity(String::from_utf8_lossy(args.at(0)).to_lowercase()))
 }
 

@@ -5,6 +5,7 @@ use darter_command::{Fault, Flags, Spec};
 use darter_wire::{Args, Reply};
 
 use super::{ServerCommand, help, row};
+use crate::acl::disconnect;
 use crate::dispatch::Caller;
 use crate::pubsub::{self, Kind};
 
@@ -164,6 +165,7 @@ fn begin(caller: &mut Caller<'_>, kind: Kind, args: Args<'_>, reply: &mut Reply<
         pubsub::subscribe(caller.core, caller.session, caller.card, kind, name);
         tell(caller, ["subscribe", "psubscribe", "ssubscribe"][kind.index()], kind, Some(name), reply);
     }
+    disconnect::check_subscribed(caller, kind, args.tail(1));
     Ok(())
 }
 
@@ -179,7 +181,7 @@ fn end(caller: &mut Caller<'_>, kind: Kind, args: Args<'_>, reply: &mut Reply<'_
         return Ok(());
     }
     let own = caller.session.subscriptions.as_ref();
-    let names: Vec<Box<[u8]>> = own.map_or(Vec::new(), |own| own.names(kind).map(Box::from).collect());
+    let names: Vec<Box<[u8]>> = own.map_or(Vec::new(), |own| own.names(kind));
     if names.is_empty() {
         end_one(caller, None);
     }

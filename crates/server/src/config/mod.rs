@@ -20,8 +20,8 @@ mod words;
 pub use compound::{Events, OutputLimit, OutputLimits, SavePoint};
 pub use help::reference;
 pub use live::{
-    Admin, Allowed, Caller, Cluster, ClusterMode, Encoding, Fsync, Http, Lazyfree, Live, Log, LogLevel,
-    OnSignal, Persistence, Policy, Replication, Shutdown, Slowlog, Tcp, Tls,
+    Admin, Allowed, Caller, Cluster, ClusterMode, Encoding, Endpoint, Fsync, Http, Lazyfree, Live, Log,
+    LogLevel, OnSignal, Persistence, Policy, Replication, Shutdown, Slowlog, Tcp, Tls,
 };
 pub use load::{Startup, Usage};
 pub use setting::{Change, Group, Kind, Secrecy, Setting, Spelling, Status, Visibility};
@@ -32,6 +32,9 @@ use std::ffi::OsString;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use table::{Id, Values};
+
+/// Stands between the words of a user in [`Live::users`], as words may hold spaces.
+pub const USER_SEPARATOR: char = '\u{1f}';
 
 /// The configuration of a running server.
 #[derive(Debug)]
@@ -204,13 +207,14 @@ impl Settings {
         Ok(changes)
     }
 
-    /// CONFIG REWRITE: brings the file the server was started with up to date, keeping its comments and order.
+    /// CONFIG REWRITE: brings the file the server was started with up to date, keeping its comments and order. `users`
+    /// are the lines that take the place of its `user` lines; none leaves those alone.
     ///
     /// Errors: the error reply, starting with `ERR`; the file is then as before.
-    pub fn rewrite(&self) -> Result<(), String> {
+    pub fn rewrite(&self, users: Option<&[String]>) -> Result<(), String> {
         let state = self.state();
         let file = state.file.as_ref().ok_or("ERR The server is running without a config file")?;
-        file.rewrite(&state.values).map_err(|error| format!("ERR Rewriting config file: {error}"))
+        file.rewrite(&state.values, users).map_err(|error| format!("ERR Rewriting config file: {error}"))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -309,7 +313,10 @@ fn refuse_missing_feature(id: Id, value: &value::Value) -> Result<(), String> {
         Status::NotYet(feature) if value != table::default_of(id) => {
             Err(format!("{feature} is not in this version of Darter yet"))
         }
-        Status::NotYet(_) | Status::NoEffect(_) | Status::Works => Ok(()),
+        Status::NotYetFor(refused, feature) if value.print(table::setting(id).spelling) == refused => {
+            Err(format!("{feature} is not in this version of Darter yet"))
+        }
+        Status::NotYet(_) | Status::NotYetFor(..) | Status::NoEffect(_) | Status::Works => Ok(()),
     }
 }
 

@@ -35,13 +35,15 @@ impl File {
         &self.path
     }
 
-    /// Writes `values` into it: all of it, or nothing on an error.
-    pub(super) fn rewrite(&self, values: &Values) -> io::Result<()> {
+    /// Writes `values` into it, and `users` in the place of its `user` lines: all of it, or nothing on an error.
+    pub(super) fn rewrite(&self, values: &Values, users: Option<&[String]>) -> io::Result<()> {
         let old = match std::fs::read_to_string(&self.path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
             read => read?,
         };
-        replace(&self.path, self.style.rewritten(&old, values)?.as_bytes())
+        let text = self.style.rewritten(&old, values)?;
+        let text = users.map_or(text.clone(), |users| self.style.with_users(&text, users));
+        replace(&self.path, text.as_bytes())
     }
 }
 
@@ -86,6 +88,26 @@ impl Style {
         lines.append(&mut added);
         lines.push(String::new());
         Ok(lines.join("\n"))
+    }
+
+    /// `text` with these users instead of those it has: each a line, where the first one stood or at the end.
+    fn with_users(self, text: &str, users: &[String]) -> String {
+        let mark = if self == Style::Flags { "--user=" } else { "user " };
+        let mut new = users.iter().map(|line| match self {
+            Style::Directives => line.clone(),
+            Style::Flags => format!("{mark}{}", line.trim_start_matches("user ")),
+        });
+        let mut lines: Vec<String> = Vec::new();
+        for line in text.lines() {
+            if line.trim_start().get(..mark.len()).is_some_and(|head| head.eq_ignore_ascii_case(mark)) {
+                lines.extend(&mut new);
+            } else {
+                lines.push(line.to_owned());
+            }
+        }
+        lines.extend(new);
+        lines.push(String::new());
+        lines.join("\n")
     }
 
     /// The setting that `line` gives, and its value where one line holds all of it.

@@ -10,16 +10,14 @@ use crate::conn::Conn;
 use crate::core::Core;
 use crate::dispatch;
 use crate::exec::Call;
-use crate::session::Session;
+use crate::session::{Gate, Session};
 
 /// Bytes of a line before login, and of what it sends.
 const BYTES_MAX: usize = 2048;
 
-/// Whether a connection whose gate says so must still log in.
+/// Whether a connection must still log in.
 pub(super) fn is_needed(core: &Core, session: &Session) -> bool {
-    let entry = core.shared.verbs.any();
-    let args = OwnedArgs::from_slices(&[entry.spec.name.as_bytes(), b""]);
-    crate::gated::refusal(core, session, entry, args.args()).is_some_and(|line| line.starts_with(b"NOAUTH"))
+    session.gate.has(Gate::LOGIN) && core.shared.acl.default_needs_login()
 }
 
 /// Reads one login, or refuses one line; returns how many bytes it took, 0 when more must come.

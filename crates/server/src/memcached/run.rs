@@ -244,6 +244,7 @@ pub(super) fn queue(
         resp3: false,
         reply: Vec::new(),
         tracks: false,
+        acl_version: 0,
         parking: None,
     });
     if let Some(ready) = queue_for(core.shared.cells, job, 0) {

@@ -15,7 +15,6 @@ use crate::exec::{self, Call, Ran};
 use crate::gated;
 use crate::monitor;
 use crate::registry::Entry;
-use crate::session::Gate;
 
 /// Commands read ahead of the one that runs.
 const WINDOW: usize = 16;
@@ -48,7 +47,7 @@ enum Next<'a> {
 pub(crate) fn process(conn: &mut Conn, core: &mut Core, buf: &[u8]) -> usize {
     let mut done = 0;
     loop {
-        if conn.session.gate.has(Gate::LOGIN) && auth::is_needed(core, &conn.session) {
+        if auth::is_needed(core, &conn.session) {
             match auth::step(conn, core, &buf[done..]) {
                 0 => return done,
                 taken => done += taken,
@@ -234,7 +233,7 @@ enum Passed {
 #[cold]
 fn pass_gate(conn: &mut Conn, core: &mut Core, entry: &'static Entry, command: &Command<'_>) -> Passed {
     let args = args_of(entry, command);
-    if let Some(line) = gated::refusal(core, &conn.session, entry, args.args()) {
+    if let Some(line) = gated::refusal(core, &conn.session, &conn.card, entry, args.args()) {
         core.stats().commands[entry.id].rejected.add(1);
         conn.output.extend_from_slice(match line.split(|&byte| byte == b' ').next() {
             Some(b"OOM") => super::NO_ROOM,

@@ -169,7 +169,7 @@ fn settings(core: &Core, list: &mut List<'_>) {
     list.add("tcp_backlog", live.tcp.backlog);
     list.add("binding_protocol", "ascii");
     list.add("auth_enabled_sasl", "no");
-    list.add("auth_enabled_ascii", on(!live.requirepass.is_empty()));
+    list.add("auth_enabled_ascii", on(core.shared.acl.default_has_password()));
     list.add("item_size_max", live.memcached_item_size_max);
     list.add("maxconns_fast", "yes");
     list.add("flush_enabled", "yes");

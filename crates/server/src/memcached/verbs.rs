@@ -51,11 +51,6 @@ impl Verbs {
         self.flush
     }
 
-    /// One that may not be run before login.
-    pub(super) fn any(&self) -> &'static Entry {
-        self.get
-    }
-
     /// The command that stands for `command`.
     #[inline]
     pub(super) fn of(&self, command: &Command<'_>) -> &'static Entry {

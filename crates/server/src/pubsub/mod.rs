@@ -95,7 +95,7 @@ pub fn subscribe(core: &mut Core, session: &mut Session, card: &ClientCard, kind
     }
     let since = core.shared.pubsub.add(kind, name, core.thread);
     core.subscribers.add(kind, name, card.token, card.id, since);
-    own.count_on(card);
+    own.show_on(card);
     session.settle_subscribed();
     true
 }
@@ -114,7 +114,7 @@ pub fn unsubscribe(
     }
     core.shared.pubsub.remove(kind, name, core.thread);
     core.subscribers.remove(kind, name, card.id);
-    own.count_on(card);
+    own.show_on(card);
     if own.is_empty() {
         session.subscriptions = None;
     }
@@ -127,11 +127,11 @@ pub fn unsubscribe_all(core: &mut Core, session: &mut Session, card: &ClientCard
     let Some(own) = session.subscriptions.take() else { return };
     for kind in [Kind::Channel, Kind::Pattern, Kind::Shard] {
         for name in own.names(kind) {
-            core.shared.pubsub.remove(kind, name, core.thread);
-            core.subscribers.remove(kind, name, card.id);
+            core.shared.pubsub.remove(kind, &name, core.thread);
+            core.subscribers.remove(kind, &name, card.id);
         }
     }
-    Subscriptions::default().count_on(card);
+    Subscriptions::default().show_on(card);
     session.settle_subscribed();
 }
 

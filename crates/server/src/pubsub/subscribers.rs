@@ -2,54 +2,67 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex};
 
 use darter_reactor::Token;
 
 use super::{Kind, Message};
 use crate::clients::ClientCard;
+use crate::worker::lock;
 
-/// What one connection is subscribed to.
-#[derive(Debug, Default)]
+type Names = BTreeSet<Box<[u8]>>;
+
+/// What one connection is subscribed to. Its own thread changes it; others may look, when rights are withdrawn.
+#[derive(Clone, Debug, Default)]
 pub struct Subscriptions {
-    names: [BTreeSet<Box<[u8]>>; 3],
+    names: Arc<Mutex<[Names; 3]>>,
 }
 
 impl Subscriptions {
     /// Adds a name; false when it is there already.
     pub fn add(&mut self, kind: Kind, name: &[u8]) -> bool {
-        !self.has(kind, name) && self.names[kind.index()].insert(name.into())
+        let names = &mut lock(&self.names)[kind.index()];
+        !names.contains(name) && names.insert(name.into())
     }
 
     /// Removes a name; false when it is not there.
     pub fn remove(&mut self, kind: Kind, name: &[u8]) -> bool {
-        self.names[kind.index()].remove(name)
+        lock(&self.names)[kind.index()].remove(name)
     }
 
     /// Whether a name is there.
     pub fn has(&self, kind: Kind, name: &[u8]) -> bool {
-        self.names[kind.index()].contains(name)
+        lock(&self.names)[kind.index()].contains(name)
     }
 
-    /// All names of a kind.
-    pub fn names(&self, kind: Kind) -> impl Iterator<Item = &[u8]> {
-        self.names[kind.index()].iter().map(|name| &**name)
+    /// All names of a kind. Cost: a copy of them.
+    pub fn names(&self, kind: Kind) -> Vec<Box<[u8]>> {
+        lock(&self.names)[kind.index()].iter().cloned().collect()
+    }
+
+    /// Whether `is_so` for every name of a kind.
+    pub fn all(&self, kind: Kind, is_so: impl Fn(&[u8]) -> bool) -> bool {
+        lock(&self.names)[kind.index()].iter().all(|name| is_so(name))
     }
 
     /// Number of names of a kind.
     pub fn len(&self, kind: Kind) -> usize {
-        self.names[kind.index()].len()
+        lock(&self.names)[kind.index()].len()
     }
 
     /// Whether there are none at all.
     pub fn is_empty(&self) -> bool {
-        self.names.iter().all(BTreeSet::is_empty)
+        lock(&self.names).iter().all(BTreeSet::is_empty)
     }
 
-    /// Shows the numbers to other threads.
-    pub fn count_on(&self, card: &ClientCard) {
-        for (shown, names) in card.subscriptions.iter().zip(&self.names) {
+    /// Shows them and their numbers to other threads.
+    pub fn show_on(&self, card: &ClientCard) {
+        let mut is_empty = true;
+        for (shown, names) in card.subscriptions.iter().zip(&*lock(&self.names)) {
             shown.store(names.len() as u32, Relaxed);
+            is_empty &= names.is_empty();
         }
+        card.show_subscribed((!is_empty).then(|| self.clone()));
     }
 }
 

@@ -248,6 +248,7 @@ impl Report {
 pub fn reset(shared: &Shared) {
     shared.stats.iter().for_each(ThreadStats::reset);
     lock(&shared.errors).clear();
+    shared.acl.reset_denials();
     *lock(&shared.history) = rates::History::default();
     shared.memory_peak_bytes.store(0, Relaxed);
     shared.reset_shard_counters();

@@ -3,6 +3,7 @@
 //! Forms are what Debian's Redis 7.0 knows, because that is what answers on the other side. Nothing here blocks without
 //! end, stops a server, or makes it allocate much.
 
+mod acl;
 mod bitmaps;
 mod blocking;
 mod connection;
@@ -75,6 +76,7 @@ pub const FAMILIES: &[Family] = &[
     scripting::FAMILY,
     pubsub::FAMILY,
     blocking::FAMILY,
+    acl::FAMILY,
 ];
 
 /// Added to every family on data, so that keys come and go.

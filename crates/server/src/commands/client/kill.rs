@@ -10,6 +10,7 @@ use darter_wire::{Args, Reply};
 
 use super::list::ClientType;
 use super::wrong_use;
+use crate::acl::Acl;
 use crate::clients::ClientCard;
 use crate::core::unix_ms;
 use crate::dispatch::Caller;
@@ -34,7 +35,7 @@ pub fn kill(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> R
     let filter = if is_old_form {
         Filter { addr: Some(args.at(2)), ..Filter::default() }
     } else {
-        Filter::parse(args)?
+        Filter::parse(args, &caller.core.shared.acl)?
     };
     let now_ms = unix_ms();
     let shared = caller.core.shared;
@@ -56,13 +57,13 @@ pub fn kill(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> R
 }
 
 /// Closes a client; from here on nobody can find it.
-fn close(shared: &Shared, card: &ClientCard) {
+pub(crate) fn close(shared: &Shared, card: &ClientCard) {
     lock(&shared.clients).remove(&card.id);
     shared.door(card.thread).send(Mail::Kill { token: card.token, client: card.id });
 }
 
 impl<'a> Filter<'a> {
-    fn parse(args: Args<'a>) -> Result<Filter<'a>, Fault> {
+    fn parse(args: Args<'a>, acl: &Acl) -> Result<Filter<'a>, Fault> {
         let mut filter = Filter { spares_caller: true, ..Filter::default() };
         let mut reader = Reader::new(args, 2);
         while !reader.is_done() {
@@ -82,7 +83,7 @@ impl<'a> Filter<'a> {
                 filter.laddr = Some(reader.bytes()?);
             } else if reader.take_with("USER", 1) {
                 let name = reader.bytes()?;
-                if name != b"default" {
+                if !std::str::from_utf8(name).is_ok_and(|name| acl.user(name).is_some()) {
                     let shown = String::from_utf8_lossy(name);
                     return Err(Fault::Text(format!("ERR No such user '{shown}'").into()));
                 }

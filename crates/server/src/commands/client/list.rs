@@ -102,6 +102,14 @@ fn refresh_own(caller: &Caller<'_>) {
     caller.card.active_ms.store(caller.core.now_ms, Relaxed);
 }
 
+/// A client's line, without the end of it.
+pub(crate) fn line_of(shared: &Shared, card: &ClientCard, now_ms: u64) -> String {
+    let mut line = String::new();
+    describe(shared, card, now_ms, &mut line);
+    line.truncate(line.trim_end().len());
+    line
+}
+
 /// Appends a client's line.
 fn describe(shared: &Shared, card: &ClientCard, now_ms: u64, out: &mut String) {
     let words = card.words();

@@ -10,6 +10,9 @@ use darter_command::spec::Group;
 use darter_command::{Fault, Flags, Spec};
 use darter_wire::{Args, Reply};
 
+pub(crate) use kill::close;
+pub(crate) use list::line_of;
+
 use super::{ServerCommand, help, row};
 use crate::dispatch::{Caller, ServerRun};
 

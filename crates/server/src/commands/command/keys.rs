@@ -1,9 +1,9 @@
 //! COMMAND GETKEYS and GETKEYSANDFLAGS: the keys of a command given as arguments.
 
-use darter_command::keyspec::{Begin, Find, KeySpec};
 use darter_command::{Fault, Flags, Keys, Spec};
 use darter_wire::{Args, Reply};
 
+use crate::call_keys;
 use crate::dispatch::Caller;
 use crate::registry::Entry;
 
@@ -25,8 +25,7 @@ pub fn getkeysandflags(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Repl
     let groups = spec.key_specs();
     reply.array(keys.len());
     for at in keys {
-        let group = groups.iter().find(|group| covers(group, at, asked)).or(groups.last());
-        let access = group.map_or("RW access update", |group| access_of(group, &spec, asked));
+        let access = call_keys::access_at(&groups, &spec, asked, at);
         reply.array(2);
         reply.bulk(asked.at(at));
         let flags = access.split(' ');
@@ -34,18 +33,6 @@ pub fn getkeysandflags(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Repl
         flags.for_each(|flag| reply.status(flag));
     }
     Ok(())
-}
-
-/// What a call does to its keys, where the arguments decide it.
-fn access_of(group: &KeySpec, spec: &Spec, asked: Args<'_>) -> &'static str {
-    let has = |word: &str| asked.iter().skip(2).any(|arg| arg.eq_ignore_ascii_case(word.as_bytes()));
-    match spec.name {
-        "set" if !has("get") => "OW update",
-        "set" => "RW access update",
-        "bitfield" if has("set") || has("incrby") => "RW access update",
-        "bitfield" => "RO access",
-        _ => group.access,
-    }
 }
 
 fn spec_of(caller: &Caller<'_>, asked: Args<'_>) -> Result<Spec, Fault> {
@@ -69,20 +56,4 @@ fn keys_of(spec: &Spec, asked: Args<'_>) -> Result<Vec<usize>, Fault> {
         return Err(Fault::text("ERR Invalid arguments specified for command"));
     }
     Ok(keys)
-}
-
-/// Whether the key at `at` belongs to `group`.
-fn covers(group: &KeySpec, at: usize, asked: Args<'_>) -> bool {
-    match (group.begin, group.find) {
-        (Begin::Index(first), Find::Range { last, .. }) => {
-            let first = usize::from(first);
-            at >= first && (last < 0 || at <= first.saturating_add(last.unsigned_abs().into()))
-        }
-        (Begin::Index(first), Find::Count { .. }) => at > usize::from(first),
-        (Begin::Keyword(word, _), Find::Range { last: 0, .. }) => {
-            at > 0 && asked.at(at - 1).eq_ignore_ascii_case(word.as_bytes())
-        }
-        (Begin::Keyword(..), _) => true,
-        _ => false,
-    }
 }

@@ -83,8 +83,10 @@ pub fn stats(source: &Source<'_>, out: &mut Text) {
     out.field("eventloop_duration_cmd_sum", report::command_us(source.shared));
     out.field("instantaneous_eventloop_cycles_per_sec", rates.turns.round() as u64);
     out.field("instantaneous_eventloop_duration_usec", rates.turn_us.round() as u64);
-    out.zeros(&["acl_access_denied_auth", "acl_access_denied_cmd"]);
-    out.zeros(&["acl_access_denied_key", "acl_access_denied_channel"]);
+    for (reason, count) in source.shared.acl.denials() {
+        let reason = if reason == "command" { "cmd" } else { reason };
+        out.field(&format!("acl_access_denied_{reason}"), count);
+    }
 }
 
 /// The part of INFO stats about keys and channels.
@@ -120,8 +122,9 @@ pub fn replication(source: &Source<'_>, out: &mut Text) {
 }
 
 /// INFO cluster.
-pub fn cluster(_: &Source<'_>, out: &mut Text) {
-    out.zeros(&["cluster_enabled", "migration_errors_total", "total_migrated_keys"]);
+pub fn cluster(source: &Source<'_>, out: &mut Text) {
+    out.field("cluster_enabled", u8::from(source.live.cluster.mode != crate::config::ClusterMode::Off));
+    out.zeros(&["migration_errors_total", "total_migrated_keys"]);
 }
 
 /// INFO keyspace: databases that hold a key.
@@ -167,8 +170,13 @@ pub fn search(_: &Source<'_>, out: &mut Text) {
     out.zeros(&["search_memory", "search_num_indices", "search_num_entries"]);
 }
 
-/// INFO acl: the default user alone.
+/// INFO acl: how many users and rules there are.
 pub fn acl(source: &Source<'_>, out: &mut Text) {
-    out.field("acl_num_users", 1);
-    out.field("acl_num_passwords", u8::from(!source.live.requirepass.is_empty()));
+    let users = source.shared.acl.all();
+    let channels = |selector: &crate::acl::Selector| selector.channels().len();
+    let selectors = || users.values().flat_map(|user| user.selectors());
+    out.field("acl_num_users", users.len());
+    out.field("acl_num_passwords", users.values().map(|user| user.passwords.len()).sum::<usize>());
+    out.field("acl_num_key_globs", selectors().map(|selector| selector.keys_len()).sum::<usize>());
+    out.field("acl_num_pubsub_globs", selectors().map(channels).sum::<usize>());
 }

@@ -19,7 +19,8 @@ pub fn server(source: &Source<'_>, out: &mut Text) {
     out.field("redis_git_sha1", "00000000");
     out.field("redis_git_dirty", 0);
     out.field("redis_build_id", env!("CARGO_PKG_VERSION"));
-    out.field("redis_mode", "standalone");
+    let is_cluster = source.live.cluster.mode != crate::config::ClusterMode::Off;
+    out.field("redis_mode", if is_cluster { "cluster" } else { "standalone" });
     if !hides_machine {
         out.field("os", os());
     }

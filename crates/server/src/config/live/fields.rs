@@ -4,8 +4,8 @@
 //! the program that the first `Live` brings to light, so it panics.
 
 use super::parts::{
-    Admin, Allowed, Cluster, ClusterMode, Encoding, Fsync, Lazyfree, Log, LogLevel, OnSignal, Persistence,
-    Policy, Replication, Shutdown, Slowlog, Tcp, Tls,
+    Admin, Allowed, Cluster, ClusterMode, Encoding, Endpoint, Fsync, Lazyfree, Log, LogLevel, OnSignal,
+    Persistence, Policy, Replication, Shutdown, Slowlog, Tcp, Tls,
 };
 use crate::config::compound::{Events, OutputLimits};
 use crate::config::table::{self, Values};
@@ -84,6 +84,12 @@ impl Fields<'_> {
     pub(super) fn path(&self, name: &str) -> Option<PathBuf> {
         let text = self.text(name);
         (!text.is_empty()).then(|| PathBuf::from(text))
+    }
+
+    /// A path as seen from the folder of snapshots.
+    pub(super) fn in_dir(&self, path: PathBuf) -> PathBuf {
+        let Value::Dir(dir) = self.get("dir") else { panic!("dir is no folder") };
+        absolute(dir).join(path)
     }
 
     pub(super) fn choice(&self, name: &str) -> &'static str {
@@ -349,13 +355,18 @@ impl Cluster {
         Cluster {
             mode: match v.choice("cluster_mode") {
                 "emulated" => ClusterMode::Emulated,
-                "yes" => ClusterMode::Yes,
-                _ if v.bool("cluster-enabled") => ClusterMode::Yes,
+                _ if v.bool("cluster-enabled") => ClusterMode::Emulated,
                 _ => ClusterMode::Off,
             },
             announce_ip: v.text("cluster-announce-ip"),
             announce_port: port.unwrap_or(0),
+            announce_bus_port: v.port("cluster-announce-bus-port").or(v.port("cluster-port")).unwrap_or(0),
             announce_hostname: v.text("cluster-announce-hostname"),
+            endpoint: match v.choice("cluster-preferred-endpoint-type") {
+                "hostname" => Endpoint::Hostname,
+                "unknown-endpoint" => Endpoint::Unknown,
+                _ => Endpoint::Ip,
+            },
             node_id: v.text("cluster_node_id"),
         }
     }

@@ -7,8 +7,8 @@ mod fields;
 mod parts;
 
 pub use parts::{
-    Admin, Allowed, Caller, Cluster, ClusterMode, Encoding, Fsync, Http, Lazyfree, Log, LogLevel, OnSignal,
-    Persistence, Policy, Replication, Shutdown, Slowlog, Tcp, Tls,
+    Admin, Allowed, Caller, Cluster, ClusterMode, Encoding, Endpoint, Fsync, Http, Lazyfree, Log, LogLevel,
+    OnSignal, Persistence, Policy, Replication, Shutdown, Slowlog, Tcp, Tls,
 };
 
 use super::compound::{Events, OutputLimits};
@@ -63,6 +63,10 @@ pub struct Live {
     pub enable_protected_configs: Allowed,
     /// Commands that go by another name: old and new; an empty new name disables the command.
     pub renamed_commands: Vec<(String, String)>,
+    /// File of the users, absolute.
+    pub aclfile: Option<PathBuf>,
+    /// Users of the configuration, one each, their words joined by `USER_SEPARATOR`.
+    pub users: Vec<String>,
     /// Entries of ACL LOG.
     pub acllog_max_len: u64,
     /// New ACL users may use all channels.
@@ -174,6 +178,8 @@ impl Live {
             enable_module_command: v.allowed("enable-module-command"),
             enable_protected_configs: v.allowed("enable-protected-configs"),
             renamed_commands: v.pairs("rename-command"),
+            aclfile: v.path("aclfile").map(|path| v.in_dir(path)),
+            users: v.words("user").into_iter().filter(|line| !line.is_empty()).collect(),
             acllog_max_len: v.u64("acllog-max-len"),
             acl_pubsub_all: v.choice("acl-pubsub-default") == "allchannels",
             dbnum: v.u32("dbnum"),

@@ -305,6 +305,17 @@ pub struct Replication {
     pub min_replicas_max_lag_s: u32,
 }
 
+/// What cluster clients are told to connect to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Endpoint {
+    /// The address.
+    Ip,
+    /// The host name.
+    Hostname,
+    /// Nothing: where they are connected already.
+    Unknown,
+}
+
 /// Cluster mode.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cluster {
@@ -314,8 +325,12 @@ pub struct Cluster {
     pub announce_ip: String,
     /// Port told to clients, 0 = the real one.
     pub announce_port: u16,
+    /// Port of the bus told to clients, 0 = 10,000 more than the port.
+    pub announce_bus_port: u16,
     /// Host name told to clients; empty = none.
     pub announce_hostname: String,
+    /// What clients are told to connect to.
+    pub endpoint: Endpoint,
     /// Id of this node; empty = chosen by the server.
     pub node_id: String,
 }
@@ -327,6 +342,4 @@ pub enum ClusterMode {
     Off,
     /// One server that cluster clients can use.
     Emulated,
-    /// One of several servers.
-    Yes,
 }

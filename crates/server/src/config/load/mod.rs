@@ -8,7 +8,7 @@ use super::rewrite::File;
 use super::setting::{Kind, Status};
 use super::table::{self, Id, Values};
 use super::value::Value;
-use super::{Settings, help, refuse_missing_feature};
+use super::{Settings, USER_SEPARATOR, help, refuse_missing_feature};
 use std::collections::HashSet;
 use std::ffi::OsString;
 
@@ -111,6 +111,8 @@ impl Loader {
     fn give(&mut self, id: Id, words: &[&str]) -> Result<(), String> {
         let setting = table::setting(id);
         let first = self.given.insert(id);
+        let joined = words.join(USER_SEPARATOR.encode_utf8(&mut [0; 4]));
+        let words = if setting.name == "user" { &[joined.as_str()] } else { words };
         let value = setting.parse(words, Some(self.values.get(id)))?;
         refuse_missing_feature(id, &value)?;
         let value = match (value, self.values.get(id)) {
@@ -118,7 +120,9 @@ impl Loader {
             (Value::Save(more), Value::Save(sofar)) if !first && !more.is_empty() => {
                 Value::Save([sofar.as_slice(), &more].concat())
             }
-            (Value::Words(more), Value::Words(sofar)) if !first && setting.name == "rename-command" => {
+            (Value::Words(more), Value::Words(sofar))
+                if !first && matches!(setting.name, "rename-command" | "user") =>
+            {
                 Value::Words([sofar.as_slice(), &more].concat())
             }
             (value, _) => value,
@@ -155,7 +159,7 @@ impl Loader {
             Status::NoEffect(reason) if !self.values.is_default(id) => {
                 Some(format!("{} has no effect: {reason}", table::setting(id).name))
             }
-            Status::NoEffect(_) | Status::NotYet(_) | Status::Works => None,
+            Status::NoEffect(_) | Status::NotYet(_) | Status::NotYetFor(..) | Status::Works => None,
         });
         let notes = notes.collect();
         Ok(Startup::Serve { settings: Box::new(Settings::new(self.values, self.file)), notes })

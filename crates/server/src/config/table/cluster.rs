@@ -4,20 +4,16 @@ use super::{BYTES_MAX, I32_MAX, PORT_MAX, U32_MAX};
 use crate::config::check;
 use crate::config::setting::{Group::Cluster, Kind, Setting};
 
-const NO_CLUSTER: &str = "cluster mode is not there yet";
+const NO_CLUSTER: &str = "one server is the whole cluster";
 
 pub(super) const ROWS: &[Setting] = &[
     Setting::choice("cluster_mode", &["", "emulated", "yes"], "")
         .dragonfly()
         .fixed()
-        .not_yet("cluster mode")
+        .not_yet_for("yes", "a cluster of several servers")
         .help(Cluster, "emulated: one server that cluster clients can use; yes: one of several"),
-    Setting::bool("cluster-enabled", "no")
-        .fixed()
-        .not_yet("cluster mode")
-        .help(Cluster, "the same as cluster_mode yes"),
+    Setting::bool("cluster-enabled", "no").fixed().help(Cluster, "the same as cluster_mode emulated"),
     Setting::checked("cluster-announce-ip", "", check::printable)
-        .no_effect(NO_CLUSTER)
         .help(Cluster, "address told to cluster clients"),
     Setting::checked("cluster-announce-client-ipv4", "", check::ipv4)
         .no_effect(NO_CLUSTER)
@@ -26,32 +22,25 @@ pub(super) const ROWS: &[Setting] = &[
         .no_effect(NO_CLUSTER)
         .help(Cluster, "IPv6 address told to cluster clients"),
     Setting::int("cluster-announce-port", 0, PORT_MAX, "0")
-        .no_effect(NO_CLUSTER)
         .help(Cluster, "port told to cluster clients; 0 means the real one"),
     Setting::int("cluster-announce-tls-port", 0, PORT_MAX, "0")
         .no_effect(NO_CLUSTER)
         .help(Cluster, "TLS port told to cluster clients"),
-    Setting::int("cluster-announce-bus-port", 0, PORT_MAX, "0")
-        .no_effect(NO_CLUSTER)
-        .help(Cluster, "bus port told to nodes"),
+    Setting::int("cluster-announce-bus-port", 0, PORT_MAX, "0").help(Cluster, "bus port told to nodes"),
     Setting::checked("cluster-announce-hostname", "", check::hostname)
-        .no_effect(NO_CLUSTER)
         .help(Cluster, "host name told to cluster clients"),
     Setting::checked("cluster-announce-human-nodename", "", check::nodename)
         .no_effect(NO_CLUSTER)
         .help(Cluster, "name of this node in logs"),
     Setting::choice("cluster-preferred-endpoint-type", &["ip", "hostname", "unknown-endpoint"], "ip")
-        .no_effect(NO_CLUSTER)
         .help(Cluster, "what cluster clients are told first"),
     Setting::checked("cluster_node_id", "", check::printable)
         .dragonfly()
         .fixed()
-        .no_effect(NO_CLUSTER)
         .help(Cluster, "id of this node; empty means the replication id"),
     Setting::int("cluster-port", 0, PORT_MAX, "0")
         .fixed()
-        .no_effect(NO_CLUSTER)
-        .help(Cluster, "port of the bus"),
+        .help(Cluster, "port of the bus that cluster clients are told; there is no bus"),
     Setting::checked("cluster-config-file", "nodes.conf", check::cluster_config_file)
         .fixed()
         .no_effect(NO_CLUSTER)

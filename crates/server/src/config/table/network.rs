@@ -125,18 +125,14 @@ pub(super) const ROWS: &[Setting] = &[
     Setting::choice("enable-protected-configs", LOCAL_ACTIONS, "no")
         .fixed()
         .help(Security, "who may change dir and dbfilename by CONFIG SET"),
-    Setting::text("aclfile", "").fixed().not_yet("ACL files").help(Security, "file of ACL users"),
-    Setting::int("acllog-max-len", 0, i64::MAX, "128")
-        .no_effect("ACL is not there yet")
-        .help(Security, "entries of ACL LOG"),
+    Setting::text("aclfile", "").fixed().help(Security, "file of ACL users"),
+    Setting::int("acllog-max-len", 0, i64::MAX, "128").help(Security, "entries of ACL LOG"),
     Setting::choice("acl-pubsub-default", &["allchannels", "resetchannels"], "resetchannels")
-        .no_effect("ACL is not there yet")
         .help(Security, "channels a new ACL user may use"),
     Setting::new("user", Kind::Words(1024), "")
         .directive()
         .secret()
-        .not_yet("naming a user here, be it an ACL user or one to drop privileges to")
-        .help(Security, "an ACL user and its rules, or a system user to run as"),
+        .help(Security, "an ACL user and its rules; may be given for several users"),
     Setting::new("rename-command", Kind::Words(1024), "")
         .directive()
         .help(Security, "give a command another name, or none: NAME NEW"),

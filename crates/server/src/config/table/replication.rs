@@ -28,7 +28,6 @@ pub(super) const ROWS: &[Setting] = &[
         .help(Replication, "address told to the master"),
     Setting::int("replica-announce-port", 0, PORT_MAX, "0")
         .alias(&["slave-announce-port", "announce_port"])
-        .no_effect(NO_REPLICATION)
         .help(Replication, "port told to the master and to cluster clients; 0 means the real one"),
     Setting::bool("replica-announced", "yes")
         .no_effect(NO_REPLICATION)

@@ -1,0 +1,187 @@
+//! Whether a user may make a call. Read-only and without locks: the user is held by the connection.
+
+use darter_wire::Args;
+
+use super::catalog::{Catalog, Channels};
+use super::selector::Selector;
+use super::user::User;
+use crate::registry::Entry;
+
+/// Why a user may not make a call. The order is Redis': of what several selectors object to, the last is told.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Denied {
+    /// The command.
+    Command,
+    /// The database, or another one that the call reaches.
+    Database,
+    /// The key at this argument.
+    Key(usize),
+    /// The channel at this argument.
+    Channel(usize),
+}
+
+impl Denied {
+    /// The argument that decided: the command's name where it is not a key or channel.
+    pub fn at(self) -> usize {
+        match self {
+            Denied::Command | Denied::Database => 0,
+            Denied::Key(at) | Denied::Channel(at) => at,
+        }
+    }
+
+    /// The word ACL LOG has for it.
+    pub fn reason(self) -> &'static str {
+        match self {
+            Denied::Command => "command",
+            Denied::Database => "database",
+            Denied::Key(_) => "key",
+            Denied::Channel(_) => "channel",
+        }
+    }
+
+    /// The error text, without code; it names no key and no channel.
+    pub fn text(self, user: &User, command: &str) -> String {
+        match self {
+            Denied::Command => {
+                format!("User {} has no permissions to run the '{command}' command", user.name)
+            }
+            Denied::Database => "No permissions to access a database".to_owned(),
+            Denied::Key(_) => "No permissions to access a key".to_owned(),
+            Denied::Channel(_) => "No permissions to access a channel".to_owned(),
+        }
+    }
+
+    /// The same for ACL DRYRUN, which names what was refused.
+    pub fn long_text(self, user: &User, command: &str, call: Args<'_>) -> Vec<u8> {
+        let (name, kind) = match self {
+            Denied::Command => return self.text(user, command).into_bytes(),
+            Denied::Database => {
+                return format!("User {} has no permissions to access the database", user.name).into_bytes();
+            }
+            Denied::Key(at) => (call.at(at), "key"),
+            Denied::Channel(at) => (call.at(at), "channel"),
+        };
+        let head = format!("User {} has no permissions to access the '", user.name);
+        [head.as_bytes(), name, b"' ", kind.as_bytes()].concat()
+    }
+
+    /// What EXEC gives as the reason when rights were taken after MULTI.
+    pub fn exec_text(self) -> &'static str {
+        match self {
+            Denied::Command => "no permission to execute the command or subcommand",
+            Denied::Database => "no permission to access the database",
+            Denied::Key(_) => "no permission to touch the specified keys",
+            Denied::Channel(_) => {
+                "no permission to access one of the channels used as arguments to the command"
+            }
+        }
+    }
+}
+
+/// A call to be checked.
+#[derive(Clone, Copy)]
+pub struct CheckedCall<'a> {
+    /// The command.
+    pub entry: &'static Entry,
+    /// Its arguments, the name first.
+    pub args: Args<'a>,
+    /// The selected database.
+    pub db: usize,
+}
+
+impl User {
+    /// Whether the user may make a call.
+    pub fn check(&self, catalog: &Catalog, call: CheckedCall<'_>) -> Result<(), Denied> {
+        let mut worst = Denied::Command;
+        for selector in self.selectors() {
+            match selector.check(catalog, call) {
+                Ok(()) => return Ok(()),
+                Err(denied) => worst = worst.max(denied),
+            }
+        }
+        Err(worst)
+    }
+
+    /// Whether the user may make a call by a selector that lets every key be read (patterns of SORT).
+    pub fn may_read_everything(&self, catalog: &Catalog, call: CheckedCall<'_>) -> bool {
+        let may =
+            |selector: &Selector| selector.may_read_everything() && selector.check(catalog, call).is_ok();
+        self.selectors().iter().any(may)
+    }
+
+    /// What an allowed SORT is still refused for: its patterns name keys that no rule can be asked about.
+    pub fn check_sort(&self, catalog: &Catalog, call: CheckedCall<'_>) -> Result<(), &'static str> {
+        let args = call.args;
+        let mut at = 2;
+        while let Some(word) = args.get(at) {
+            let is = |known: &str| word.eq_ignore_ascii_case(known.as_bytes());
+            let value = args.get(at + 1);
+            let reads = is("get") || (is("by") && value.is_some_and(|by| by.contains(&b'*')));
+            if reads && value.is_some() && !self.may_read_everything(catalog, call) {
+                return Err(if is("get") { SORT_GET } else { SORT_BY });
+            }
+            at += match () {
+                () if is("limit") => 3,
+                () if is("get") || is("by") || is("store") => 2,
+                () => 1,
+            };
+        }
+        Ok(())
+    }
+}
+
+const SORT_BY: &str = "ERR BY option of SORT denied due to insufficient ACL permissions.";
+const SORT_GET: &str = "ERR GET option of SORT denied due to insufficient ACL permissions.";
+
+impl Selector {
+    #[inline]
+    fn check(&self, catalog: &Catalog, call: CheckedCall<'_>) -> Result<(), Denied> {
+        let CheckedCall { entry, args, db } = call;
+        let is_sub = entry.spec.name.contains('|') && !entry.is_debug;
+        let is_free = entry.spec.flags.any(darter_command::Flags::NO_AUTH);
+        if !is_free && !self.allows_command(catalog.place(entry), args.get(1 + usize::from(is_sub))) {
+            return Err(Denied::Command);
+        }
+        let row = catalog.row(entry);
+        if !self.has_all_databases() && !self.allows_reach(entry, row.is_data, args, db) {
+            return Err(Denied::Database);
+        }
+        if !self.has_all_keys() {
+            let mut refused = None;
+            row.needs.each(&entry.spec, args, |at, access| {
+                if !self.allows_key(args.at(at), access) {
+                    refused = Some(at);
+                }
+                refused.is_none()
+            });
+            if let Some(at) = refused {
+                return Err(Denied::Key(at));
+            }
+        }
+        if row.channels != Channels::None && !self.has_all_channels() {
+            let end = if row.channels == Channels::First { 2.min(args.len()) } else { args.len() };
+            let is_pattern = row.channels == Channels::Patterns;
+            let refused = (1..end).find(|&at| !self.allows_channel(args.at(at), is_pattern));
+            return refused.map_or(Ok(()), |at| Err(Denied::Channel(at)));
+        }
+        Ok(())
+    }
+
+    /// Whether every database a call touches is allowed.
+    fn allows_reach(&self, entry: &Entry, is_data: bool, args: Args<'_>, db: usize) -> bool {
+        let is_allowed = |arg: &[u8]| {
+            let number = std::str::from_utf8(arg).ok().and_then(|text| text.parse().ok());
+            // What is no database is the command's to refuse.
+            number.is_none_or(|db| self.allows_database(db))
+        };
+        match entry.spec.name {
+            "select" => is_allowed(args.at(1)),
+            "move" | "swapdb" | "flushall" => false,
+            "copy" => {
+                let after = |at: &usize| args.at(*at - 1).eq_ignore_ascii_case(b"db");
+                self.allows_database(db) && (4..args.len()).filter(after).all(|at| is_allowed(args.at(at)))
+            }
+            _ => !is_data || self.allows_database(db),
+        }
+    }
+}

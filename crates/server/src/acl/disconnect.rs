@@ -1,0 +1,81 @@
+//! Closing clients whose user has gone, or may no longer hear what they are subscribed to.
+
+use std::sync::Arc;
+
+use darter_wire::Args;
+
+use super::user::User;
+use crate::clients::ClientCard;
+use crate::commands::client;
+use crate::dispatch::Caller;
+use crate::pubsub::Kind;
+use crate::session::Session;
+use crate::shared::Shared;
+use crate::worker::lock;
+
+/// Closes the clients of users that have been removed.
+pub fn close_clients_of(shared: &Shared, own: &mut Session, removed: &[Arc<User>]) {
+    let is_of = |card: &ClientCard| {
+        let user = &lock(&card.words).user;
+        removed.iter().any(|removed| *removed.name == **user)
+    };
+    close_where(shared, own, is_of);
+}
+
+/// Closes the subscribers that a change of their user has taken a channel from.
+pub fn close_subscribers(shared: &Shared, own: &mut Session, before: &User, after: &User) {
+    if !loses_channels(before, after) {
+        return;
+    }
+    let hears_too_much = |card: &ClientCard| {
+        card.subscriptions_len() > 0 && lock(&card.words).user == *after.name && !may_listen(after, card)
+    };
+    close_where(shared, own, hears_too_much);
+}
+
+/// Looks again at what a client has just subscribed to, should its user have changed meanwhile: whoever changed it may
+/// have looked before the subscription could be seen.
+pub fn check_subscribed(caller: &mut Caller<'_>, kind: Kind, names: Args<'_>) {
+    let acl = &caller.core.shared.acl;
+    if !caller.session.is_user_stale(acl) {
+        return;
+    }
+    caller.session.settle_user(acl);
+    let user = caller.session.user.clone();
+    if !names.iter().all(|name| allows(&user, kind, name)) {
+        caller.session.is_closing = true;
+    }
+}
+
+fn allows(user: &User, kind: Kind, name: &[u8]) -> bool {
+    user.selectors().iter().any(|selector| selector.allows_channel(name, kind == Kind::Pattern))
+}
+
+/// Whether some channel allowed before may not be now: a pattern that is not there any more.
+fn loses_channels(before: &User, after: &User) -> bool {
+    if after.selectors().iter().any(|selector| selector.has_all_channels()) {
+        return false;
+    }
+    let had_all = before.selectors().iter().any(|selector| selector.has_all_channels());
+    let mut old = before.selectors().iter().flat_map(|selector| selector.channels());
+    let is_kept = |pattern| after.selectors().iter().any(|selector| selector.channels().contains(pattern));
+    had_all || !old.all(is_kept)
+}
+
+fn may_listen(user: &User, card: &ClientCard) -> bool {
+    let Some(names) = card.subscribed() else { return true };
+    let kinds = [Kind::Channel, Kind::Pattern, Kind::Shard];
+    kinds.into_iter().all(|kind| names.all(kind, |name| allows(user, kind, name)))
+}
+
+fn close_where(shared: &Shared, own: &mut Session, is_meant: impl Fn(&ClientCard) -> bool) {
+    let meant: Vec<Arc<ClientCard>> =
+        lock(&shared.clients).values().filter(|card| is_meant(card)).cloned().collect();
+    for card in meant {
+        if card.id == own.id {
+            own.is_closing = true;
+        } else {
+            client::close(shared, &card);
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! The checks on a command's way: when it comes, when EXEC runs it, from a script, and when its wait ends. Each refusal
+//! is counted and logged here.
+
+use darter_wire::Args;
+
+use super::{CheckedCall, Context, Denied, Refusal, User};
+use crate::clients::ClientCard;
+use crate::commands::client;
+use crate::core::{Core, unix_ms};
+use crate::registry::Entry;
+use crate::session::{Gate, Session};
+use crate::worker::lock;
+
+/// Whether the connection's user may run a command that has come. Errors: the error line.
+pub fn check(
+    core: &Core,
+    session: &Session,
+    card: &ClientCard,
+    entry: &'static Entry,
+    args: Args<'_>,
+) -> Result<(), Vec<u8>> {
+    if !session.gate.has(Gate::ACL) {
+        return Ok(());
+    }
+    let acl = &core.shared.acl;
+    let call = CheckedCall { entry, args, db: session.db };
+    if let Err(denied) = session.user.check(acl.catalog(), call) {
+        let context = if session.multi.is_some() { Context::Multi } else { Context::TopLevel };
+        note(core, Some(session), card, &session.user, denied, context, call);
+        let text = denied.text(&session.user, acl.catalog().name_of(entry));
+        return Err(format!("NOPERM {text}").into_bytes());
+    }
+    // In a transaction EXEC says so.
+    if session.multi.is_none() { check_sort(core, &session.user, call) } else { Ok(()) }
+}
+
+/// Whether a transaction's command may still run. Errors: the error line.
+pub fn check_in_exec(
+    core: &Core,
+    session: &mut Session,
+    card: &ClientCard,
+    entry: &'static Entry,
+    args: Args<'_>,
+) -> Result<(), Vec<u8>> {
+    let acl = &core.shared.acl;
+    if session.is_user_stale(acl) {
+        session.settle_user(acl);
+    }
+    if !session.gate.has(Gate::ACL) {
+        return Ok(());
+    }
+    let call = CheckedCall { entry, args, db: session.db };
+    let Err(denied) = session.user.check(acl.catalog(), call) else {
+        return check_sort(core, &session.user, call);
+    };
+    note(core, Some(session), card, &session.user, denied, Context::Multi, call);
+    Err(format!(
+        "NOPERM ACLs rules changed between the moment the transaction was accumulated and the EXEC call. This command \
+         is no longer allowed for the following reason: {}",
+        denied.exec_text()
+    )
+    .into_bytes())
+}
+
+/// Whether a script's command may run. Errors: the error line.
+pub fn check_in_script(
+    core: &Core,
+    session: &Session,
+    card: &ClientCard,
+    entry: &'static Entry,
+    args: Args<'_>,
+) -> Result<(), Vec<u8>> {
+    if !session.gate.has(Gate::ACL) {
+        return Ok(());
+    }
+    let acl = &core.shared.acl;
+    let call = CheckedCall { entry, args, db: session.db };
+    let Err(denied) = session.user.check(acl.catalog(), call) else {
+        return check_sort(core, &session.user, call);
+    };
+    note(core, Some(session), card, &session.user, denied, Context::Lua, call);
+    let text = denied.text(&session.user, acl.catalog().name_of(entry));
+    Err(format!("ERR ACL failure in script: {text}").into_bytes())
+}
+
+/// Whether a command may run that began to wait under other rights. Errors: the error line.
+pub fn check_after_wait(
+    core: &Core,
+    client: u64,
+    entry: &'static Entry,
+    args: Args<'_>,
+    db: usize,
+) -> Result<(), Vec<u8>> {
+    let Some(card) = lock(&core.shared.clients).get(&client).cloned() else { return Ok(()) };
+    let acl = &core.shared.acl;
+    let name = lock(&card.words).user.clone();
+    let Some(user) = acl.user(&name) else { return Ok(()) };
+    let call = CheckedCall { entry, args, db };
+    let Err(denied) = user.check(acl.catalog(), call) else { return Ok(()) };
+    note(core, None, &card, &user, denied, Context::TopLevel, call);
+    let text = denied.text(&user, acl.catalog().name_of(entry));
+    Err(format!("NOPERM {text}").into_bytes())
+}
+
+/// Counts and logs a failed login; `word` is the command as it was sent, `name` the user that was given.
+pub fn note_failed_login(core: &Core, session: &Session, card: &ClientCard, word: &[u8], name: &[u8]) {
+    let context = if session.multi.is_some() { Context::Multi } else { Context::TopLevel };
+    let user = String::from_utf8_lossy(name).into_owned();
+    let refusal = Refusal { reason: "auth", context, object: word.to_vec(), user };
+    log(core, Some(session), card, refusal);
+}
+
+/// SORT's own part: what its patterns reach.
+fn check_sort(core: &Core, user: &User, call: CheckedCall<'_>) -> Result<(), Vec<u8>> {
+    if !matches!(call.entry.spec.name, "sort" | "sort_ro") {
+        return Ok(());
+    }
+    user.check_sort(core.shared.acl.catalog(), call).map_err(|line| line.as_bytes().to_vec())
+}
+
+fn note(
+    core: &Core,
+    session: Option<&Session>,
+    card: &ClientCard,
+    user: &User,
+    denied: Denied,
+    context: Context,
+    call: CheckedCall<'_>,
+) {
+    let object = match denied {
+        Denied::Command | Denied::Database => core.shared.acl.catalog().name_of(call.entry).as_bytes(),
+        Denied::Key(at) | Denied::Channel(at) => call.args.at(at),
+    };
+    let refusal =
+        Refusal { reason: denied.reason(), context, object: object.to_vec(), user: user.name.to_string() };
+    log(core, session, card, refusal);
+}
+
+fn log(core: &Core, session: Option<&Session>, card: &ClientCard, refusal: Refusal) {
+    let acl = &core.shared.acl;
+    acl.count_denial(refusal.reason);
+    if let Some(session) = session {
+        card.update(session);
+    }
+    let now_ms = unix_ms();
+    let client = client::line_of(core.shared, card, now_ms);
+    acl.log().add(refusal, client, now_ms, core.live.acllog_max_len);
+}

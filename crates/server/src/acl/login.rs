@@ -1,0 +1,54 @@
+//! Becoming a user and ceasing to be one.
+
+use std::sync::Arc;
+
+use super::{Acl, User};
+use crate::clients::ClientCard;
+use crate::commands::login::is_wanted;
+use crate::core::Core;
+use crate::session::{Gate, Session};
+use crate::worker::lock;
+
+/// Makes a connection act as `user`, who has been let in.
+pub fn log_in(session: &mut Session, card: &ClientCard, user: Arc<User>) {
+    lock(&card.words).user = user.name.to_string();
+    session.gate.set(Gate::LOGIN, false);
+    session.was_trusted = true;
+    session.become_user(user);
+}
+
+/// Makes the client a stranger again, who acts as the default user if that needs no password.
+pub fn log_out(core: &Core, session: &mut Session, card: &ClientCard) {
+    session.gate.set(Gate::LOGIN, is_wanted(core, session.listener));
+    session.become_user(core.shared.acl.default_user());
+    lock(&card.words).user = session.user.name.to_string();
+}
+
+impl Session {
+    /// Acts as `user` from the next command on. Rights taken meanwhile are found out with the next bytes.
+    fn become_user(&mut self, user: Arc<User>) {
+        self.gate.set(Gate::ACL, !user.is_unlimited());
+        self.user = user;
+        self.acl_version = 0;
+    }
+
+    /// Catches up with changes of its user; a connection whose user has gone is closed. Cost: a shared lock.
+    #[cold]
+    pub fn settle_user(&mut self, acl: &Acl) {
+        // Looked at first: a change in between is then found next time.
+        let version = acl.version();
+        match acl.user(&self.user.name) {
+            Some(user) => {
+                self.become_user(user);
+                self.acl_version = version;
+            }
+            None => self.is_closing = true,
+        }
+    }
+
+    /// Whether its user may have changed since the last look.
+    #[inline]
+    pub fn is_user_stale(&self, acl: &Acl) -> bool {
+        self.acl_version != acl.version()
+    }
+}

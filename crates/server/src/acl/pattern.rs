@@ -1,0 +1,76 @@
+//! Patterns of keys and channels, sorted by how much work it is to match them. Selectors hold them; nothing here
+//! knows users.
+
+use darter_base::glob;
+
+/// A glob pattern, ready to be matched often.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pattern {
+    text: Box<[u8]>,
+    shape: Shape,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Shape {
+    /// `*`
+    Anything,
+    /// No special character.
+    Literal,
+    /// Literal but for one `*` at the end.
+    Prefix,
+    /// Whatever else.
+    Glob,
+}
+
+impl Pattern {
+    /// The pattern `text`.
+    pub fn new(text: &[u8]) -> Pattern {
+        let literal_len = glob::literal_prefix(text).len();
+        let shape = match text {
+            b"*" => Shape::Anything,
+            _ if literal_len == text.len() => Shape::Literal,
+            [head @ .., b'*'] if literal_len == head.len() => Shape::Prefix,
+            _ => Shape::Glob,
+        };
+        Pattern { text: text.into(), shape }
+    }
+
+    /// How it was written.
+    pub fn text(&self) -> &[u8] {
+        &self.text
+    }
+
+    /// Whether it is `*`.
+    pub fn is_anything(&self) -> bool {
+        self.shape == Shape::Anything
+    }
+
+    /// Whether `name` matches. Cost: a comparison, or O(pattern x name) for patterns with stars inside.
+    #[inline]
+    pub fn matches(&self, name: &[u8]) -> bool {
+        match self.shape {
+            // As the glob has it.
+            Shape::Anything => !name.is_empty(),
+            Shape::Literal => *self.text == *name,
+            Shape::Prefix => name.starts_with(&self.text[..self.text.len() - 1]),
+            Shape::Glob => glob::matches(&self.text, name, false),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_shape_matches_what_the_glob_matches() {
+        let patterns = ["*", "", "a", "a*", "a?", "a*b", "[ab]*", "a\\*", "a**", "\\a*", "abc"];
+        for pattern in patterns {
+            for name in ["", "a", "ab", "abc", "b", "a*", "*", "xab", "\\a"] {
+                let (pattern, name) = (pattern.as_bytes(), name.as_bytes());
+                let wanted = glob::matches(pattern, name, false);
+                assert_eq!(Pattern::new(pattern).matches(name), wanted, "{pattern:?} {name:?}");
+            }
+        }
+    }
+}
