@@ -18,6 +18,7 @@ mod segment;
 mod sweep;
 #[cfg(test)]
 mod tests;
+mod victim;
 
 pub use index::{Index, Slot};
 pub use scan::Position;

@@ -51,6 +51,8 @@ pub struct ClientCard {
     pub pending_bytes: AtomicUsize,
     /// Bytes allocated for output.
     pub output_room: AtomicUsize,
+    /// Bytes it takes in all, as its thread last counted them.
+    pub memory_bytes: AtomicUsize,
     /// The kernel's buffer for it is full.
     pub awaits_writable: AtomicBool,
     /// Commands queued by MULTI, or -1 (as `u32::MAX`) outside.
@@ -129,6 +131,7 @@ impl ClientCard {
             query_room: AtomicUsize::new(0),
             pending_bytes: AtomicUsize::new(0),
             output_room: AtomicUsize::new(0),
+            memory_bytes: AtomicUsize::new(0),
             awaits_writable: AtomicBool::new(false),
             multi: AtomicU32::new(u32::MAX),
             multi_bytes: AtomicUsize::new(0),

@@ -12,6 +12,7 @@ use crate::dispatch::{self, Ready};
 use crate::exec::{Call, Ran};
 use crate::http::{self, Visit};
 use crate::journal::log::Held;
+use crate::limit::clients::CLIENT_BYTES;
 use crate::listening::ListenerKind;
 use crate::session::Session;
 use crate::speech::{self, Allowed, Speech};
@@ -357,12 +358,18 @@ impl Conn {
         self.session.subscriptions.is_some()
     }
 
+    /// Books that it takes `bytes` of memory now; 0 when it goes.
+    pub fn count_bytes(&mut self, core: &Core, bytes: usize) {
+        let before = self.card.memory_bytes.swap(bytes, std::sync::atomic::Ordering::Relaxed);
+        core.stats().client_bytes.add((bytes as u64).wrapping_sub(before as u64));
+    }
+
     /// Brings what other threads see of it up to date.
-    pub fn refresh_card(&mut self, now_ms: u64) {
+    pub fn refresh_card(&mut self, core: &Core) {
         use std::sync::atomic::Ordering::Relaxed;
         let card = &*self.card;
         if std::mem::take(&mut self.was_active) {
-            card.active_ms.store(now_ms, Relaxed);
+            card.active_ms.store(core.now_ms, Relaxed);
         }
         card.update(&self.session);
         card.query_bytes.store(self.input.len(), Relaxed);
@@ -370,5 +377,8 @@ impl Conn {
         card.pending_bytes.store(self.output.len() - self.sent, Relaxed);
         card.output_room.store(self.output.capacity(), Relaxed);
         card.awaits_writable.store(self.awaits_writable, Relaxed);
+        let multi_bytes = card.multi_bytes.load(Relaxed);
+        let bytes = CLIENT_BYTES + self.input.capacity() + self.output.capacity() + multi_bytes;
+        self.count_bytes(core, bytes);
     }
 }

@@ -3,10 +3,12 @@
 use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
+use darter_base::rng::Rng;
 use darter_command::Env;
 
 use crate::config::{ClusterMode, Live, Policy, Watch};
 use crate::journal::log::ThreadLog;
+use crate::limit;
 use crate::pubsub::Subscribers;
 use crate::script_run::Interpreter;
 use crate::shared::Shared;
@@ -46,6 +48,14 @@ pub struct Core {
     pub lua: Interpreter,
     /// What it has to write to the journal.
     pub journal: ThreadLog,
+    /// Keys may be evicted by the settings in force.
+    pub evicts: bool,
+    /// Bytes that all clients may take together, 0 = anything.
+    pub client_bytes_max: u64,
+    /// When this thread last counted the memory of all shards.
+    pub recounted: Instant,
+    /// Chance for what no shard does.
+    pub rng: Rng,
 }
 
 impl Core {
@@ -70,7 +80,12 @@ impl Core {
             is_script_busy: false,
             lua: Interpreter::default(),
             journal: ThreadLog::new(thread),
+            evicts: false,
+            client_bytes_max: 0,
+            recounted: Instant::now(),
+            rng: Rng::new(u64::from(thread)),
         };
+        core.settle_settings();
         core.refresh();
         core
     }
@@ -95,7 +110,13 @@ impl Core {
         if self.watch.refresh(&self.shared.settings) {
             self.live = self.watch.live().clone();
             self.env = env_of(&self.live);
+            self.settle_settings();
         }
+    }
+
+    fn settle_settings(&mut self) {
+        self.evicts = limit::rule(&self.live).is_some();
+        self.client_bytes_max = limit::clients::max_bytes(self);
     }
 
     /// Finds out whether commands must take the long way.
@@ -107,13 +128,6 @@ impl Core {
             || self.shared.monitors.is_any()
             || self.is_over_memory()
             || self.shared.journal.is_failing();
-    }
-
-    /// Whether the data, as housekeeping last saw it, is more than `maxmemory` allows.
-    pub fn is_over_memory(&self) -> bool {
-        use std::sync::atomic::Ordering::Relaxed;
-        // A process without a key uses some memory too.
-        self.live.maxmemory > 0 && self.shared.memory_bytes.load(Relaxed).max(1) >= self.live.maxmemory
     }
 
     /// Microseconds since the server started.

@@ -17,6 +17,7 @@ use darter_wire::{Args, OwnedArgs, Reply};
 use crate::core::Core;
 use crate::job::{BUDGET, Body, Job, Shards};
 use crate::journal::note as journal;
+use crate::limit::relief;
 use crate::pubsub;
 use crate::registry::{Entry, Run};
 use crate::session::Session;
@@ -110,7 +111,7 @@ pub fn run_single(
     let mark = call.out.len();
     let set = ShardSet::one(&core.shared.router, id, &mut held);
     run_body(core, set, entry, args, call.session.db, call.session.resp3, call.out, Some(key));
-    if held.shard.changes.has_pending() {
+    if held.shard.changes.has_pending() || held.shard.is_pressed() {
         core.writer = call.session.id;
         let reply = call.out.get(mark..).unwrap_or_default();
         let ran = journal::Ran { entry, args, db: call.session.db, served: None, reply };
@@ -121,12 +122,16 @@ pub fn run_single(
     Ran::Done
 }
 
-/// Tells the journal of a change, everybody else who listens too, and lets the shard go.
+/// Tells the journal of a change, makes room if need be, tells everybody else who listens, and lets the shard go.
 #[inline(never)]
 fn pass_single(core: &mut Core, mut held: Held<Part, Job>, ran: journal::Ran<'_>) {
     if held.shard.changes.is_journalled() {
         let id = held.id();
         journal::note(core, ShardSet::one(&core.shared.router, id, &mut held), Some(ran));
+    }
+    if held.shard.is_pressed() {
+        let id = held.id();
+        relief::settle(core, &mut held, id);
     }
     if !held.shard.changes.has_pending() {
         drive_one(core.shared.cells, held, core, BUDGET);
@@ -260,6 +265,7 @@ pub fn run_granted(
     let wait = run_body(core, set_of(&shared.router, grant), entry, args, whose.db, whose.resp3, out, None);
     let reply = out.get(mark..).unwrap_or_default();
     journal::note_grant(core, grant, Some(journal::Ran { entry, args, db: whose.db, served: None, reply }));
+    relief::settle_all(core, grant);
     if grant.iter_mut().any(|held| held.shard.changes.has_pending()) {
         pass_changes(core, grant);
     }

@@ -13,6 +13,7 @@ use crate::clients::ClientCard;
 use crate::core::Core;
 use crate::dispatch::{self, Ready};
 use crate::exec::{Call, Ran};
+use crate::limit::relief;
 use crate::monitor;
 use crate::multi;
 use crate::registry::Entry;
@@ -30,7 +31,7 @@ pub fn execute(
 ) -> Ran {
     let gate = call.session.gate;
     let mark = call.out.len();
-    if let Some(line) = refusal(core, call.session, card, entry, args) {
+    if let Some(line) = refusal_after_relief(core, call.session, card, entry, args) {
         refuse(core, &mut call, entry, &line);
     } else if core.shared.pause.holds(core.now_ms, call.session, entry) {
         call.session.usage.commands -= 1;
@@ -75,6 +76,21 @@ pub fn mute(session: &mut Session, out: &mut Vec<u8>, mark: usize) {
     }
 }
 
+/// [`refusal`], where a lack of memory is one only if no room can be made.
+pub(crate) fn refusal_after_relief(
+    core: &mut Core,
+    session: &Session,
+    card: &ClientCard,
+    entry: &'static Entry,
+    args: Args<'_>,
+) -> Option<Cow<'static, [u8]>> {
+    let line = refusal(core, session, card, entry, args)?;
+    if line.starts_with(b"OOM ") && !relief::refuses(core) {
+        return refusal(core, session, card, entry, args);
+    }
+    Some(line)
+}
+
 /// Why a command may not run now, as an error line.
 pub(crate) fn refusal(
     core: &Core,
@@ -99,7 +115,7 @@ pub(crate) fn refusal(
     if core.is_script_busy && !flags.any(Flags::ALLOW_BUSY) {
         return Some(BUSY.into());
     }
-    if core.is_over_memory() && (flags.any(Flags::DENYOOM) || queued_some(session, entry, Flags::DENYOOM)) {
+    if (flags.any(Flags::DENYOOM) || queued_some(session, entry, Flags::DENYOOM)) && core.is_over_memory() {
         return Some(Fault::OutOfMemory.line().into_owned().into_bytes().into());
     }
     if core.shared.journal.is_failing()

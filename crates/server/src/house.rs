@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 
 use darter_latch::drive;
 use darter_store::expiry::Sweep;
-use darter_store::tidy::Tidy;
 
 use crate::conn::Conn;
 use crate::core::Core;
 use crate::http;
 use crate::job::{BUDGET, Shards};
+use crate::limit::relief;
 use crate::memcached;
 use crate::output;
 use crate::report::Clients;
@@ -38,7 +38,6 @@ pub struct House {
 struct Room {
     id: u16,
     sweep: Sweep,
-    tidy: Tidy,
 }
 
 impl House {
@@ -47,7 +46,7 @@ impl House {
         let now = Instant::now();
         let rooms = (0..shared.router.shards_len())
             .filter(|&id| shared.home_of(id) == thread)
-            .map(|id| Room { id, sweep: Sweep::default(), tidy: Tidy::default() })
+            .map(|id| Room { id, sweep: Sweep::default() })
             .collect();
         House { rooms, next_room: 0, next_tick: now, next_second: now }
     }
@@ -76,7 +75,7 @@ impl House {
             each_second(core, conns);
         }
         if core.thread == 0 {
-            sum_memory(core);
+            core.shared.memory_peak_bytes.fetch_max(core.shared.limit.keyspace_bytes(), Relaxed);
             tracking::keep_limit(core);
             memcached::Flush::keep(core);
             History::sample(core.shared);
@@ -113,7 +112,9 @@ impl Room {
         }
         let began = Instant::now();
         while !part.shard.bury(BLOCKS_PER_STEP) && began.elapsed() < VISIT_TIME_MAX {}
-        while part.shard.tidy(&mut self.tidy, LINES_PER_VISIT) && began.elapsed() < VISIT_TIME_MAX {}
+        let may_move = core.live.activedefrag;
+        while part.shard.tidy(LINES_PER_VISIT, may_move) && began.elapsed() < VISIT_TIME_MAX {}
+        relief::keep(core, &mut part, self.id, Instant::now() + VISIT_TIME_MAX);
         *lock(&shared.cards[usize::from(self.id)]) = ShardCard::of(&part);
         let mut grant = Shards::from(part);
         core.writer = 0;
@@ -125,7 +126,7 @@ impl Room {
 fn each_second(core: &mut Core, conns: &mut [Option<Box<Conn>>]) {
     let mut clients = Clients::default();
     for conn in conns.iter_mut().flatten() {
-        conn.refresh_card(core.now_ms);
+        conn.refresh_card(core);
         clients.count(&conn.card);
         conn.rest();
         if is_idle(core, conn)
@@ -146,12 +147,4 @@ fn is_idle(core: &Core, conn: &Conn) -> bool {
     let idle_ms = core.now_ms.saturating_sub(conn.card.active_ms.load(Relaxed));
     let only_listens = conn.is_subscriber() || conn.session.is_monitor;
     timeout_ms > 0 && idle_ms > timeout_ms && !conn.is_stalled && !conn.is_postponed && !only_listens
-}
-
-/// Adds up the shards' memory.
-pub fn sum_memory(core: &Core) {
-    let shared = core.shared;
-    let bytes: usize = shared.cards.iter().map(|card| lock(card).memory_bytes).sum();
-    shared.memory_bytes.store(bytes as u64, Relaxed);
-    shared.memory_peak_bytes.fetch_max(bytes as u64, Relaxed);
 }

@@ -19,6 +19,7 @@ pub mod house;
 pub mod http;
 pub mod job;
 pub mod journal;
+pub mod limit;
 pub mod listening;
 pub mod logging;
 pub mod memcached;

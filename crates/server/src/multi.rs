@@ -20,6 +20,7 @@ use crate::dispatch::Caller;
 use crate::exec::{self, Call, Ran};
 use crate::job::{BUDGET, Body, Shards};
 use crate::journal::note as journal;
+use crate::limit::relief;
 use crate::monitor;
 use crate::registry::Run;
 use crate::script_run;
@@ -227,6 +228,7 @@ pub fn run_held(
         }
         Body::One { .. } | Body::Memcached(_) | Body::Serve(_) | Body::Listen => {}
     }
+    relief::settle_all(core, grant);
     exec::pass_changes(core, grant);
 }
 

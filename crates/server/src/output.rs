@@ -44,7 +44,7 @@ pub fn flush(core: &mut Core, reactor: &mut Reactor, conn: &mut Conn) -> Flushed
         };
         // What the journal holds back is looked at again when it has been synced.
         if end <= conn.sent {
-            conn.refresh_card(core.now_ms);
+            conn.refresh_card(core);
             return Flushed { is_open: true, goes_on: false };
         }
         match reactor.send(conn.token, &conn.output[conn.sent..end]) {
@@ -74,7 +74,7 @@ pub fn flush(core: &mut Core, reactor: &mut Reactor, conn: &mut Conn) -> Flushed
         reactor.shutdown_write(conn.token);
         return CLOSED;
     }
-    conn.refresh_card(core.now_ms);
+    conn.refresh_card(core);
     Flushed { is_open: true, goes_on: was_full && !conn.is_held_back() }
 }
 

@@ -26,6 +26,7 @@ use crate::dispatch::{self, Caller};
 use crate::exec::{self, Call, Ran};
 use crate::job::{BUDGET, Body, Shards};
 use crate::journal::note as journal;
+use crate::limit::relief;
 use crate::monitor;
 use crate::registry::{Entry, Run};
 use crate::scripts::{Cached, Scripts};
@@ -213,6 +214,7 @@ pub fn start(
     core.writer = call.session.id;
     let mut reply = Reply::new(call.out, call.session.resp3);
     run_held(core, call.session, card, &mut grant, entry, args, &mut reply);
+    relief::settle_all(core, &mut grant);
     exec::pass_changes(core, &mut grant);
     drive(core.shared.cells, grant, core, BUDGET);
     call.session.send_own_messages(call.out);

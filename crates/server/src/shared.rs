@@ -16,6 +16,7 @@ use crate::clients::ClientCard;
 use crate::config::Settings;
 use crate::job::Job;
 use crate::journal::Journal;
+use crate::limit::Limit;
 use crate::listening::ListenerKind;
 use crate::memcached;
 use crate::monitor::Monitors;
@@ -201,9 +202,9 @@ pub struct Shared {
     pub next_client_id: AtomicU64,
     /// Last sight of each shard.
     pub cards: Vec<Mutex<ShardCard>>,
-    /// Bytes of all shards, as of the last housekeeping.
-    pub memory_bytes: AtomicU64,
-    /// The highest that ever was.
+    /// How much memory there may be.
+    pub limit: Limit,
+    /// The most bytes of all shards together that housekeeping ever saw.
     pub memory_peak_bytes: AtomicU64,
     /// Clients that see every command.
     pub monitors: Monitors,
@@ -302,6 +303,7 @@ impl Shared {
             let mut card = card.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
             if let Some(held) = cell.take_spinning(2000) {
                 *card = ShardCard::of(&held);
+                self.limit.tell(held.id(), &held.shard);
                 crate::job::let_go_quietly(self, held);
             }
             sum.add(&card);

@@ -20,6 +20,7 @@ use crate::acl::Acl;
 use crate::config::{Events, Live, Settings};
 use crate::job::Job;
 use crate::journal::Journal;
+use crate::limit::Limit;
 use crate::monitor::Monitors;
 use crate::pause::Pause;
 use crate::pubsub::Directory;
@@ -35,6 +36,8 @@ use crate::worker::Worker;
 const SHARDS_PER_THREAD: usize = 8;
 const SHARDS_MIN: usize = 16;
 const SHARDS_MAX: usize = 1024;
+/// A shard has less than this only where the threads need more shards: its pages serve each size on their own.
+const SHARD_BYTES_MIN: u64 = 16 << 20;
 
 /// Serves until a signal or SHUTDOWN ends it.
 ///
@@ -148,7 +151,7 @@ fn reactor_config(shared: &Shared) -> darter_reactor::Config {
 /// Everything threads share, for `threads` threads. Lives as long as the process.
 pub fn build(settings: Arc<Settings>, live: &Live, threads: usize) -> io::Result<&'static Shared> {
     let shards = match live.shards {
-        0 => (threads * SHARDS_PER_THREAD).next_power_of_two().clamp(SHARDS_MIN, SHARDS_MAX),
+        0 => shards_for(threads, live.maxmemory),
         n => (n as usize).next_power_of_two().clamp(2, SHARDS_MAX),
     };
     let hasher = KeyHasher::random();
@@ -179,7 +182,7 @@ pub fn build(settings: Arc<Settings>, live: &Live, threads: usize) -> io::Result
         clients: Mutex::new(HashMap::new()),
         next_client_id: AtomicU64::new(1),
         cards: (0..shards).map(|_| Mutex::new(ShardCard::default())).collect(),
-        memory_bytes: AtomicU64::new(0),
+        limit: Limit::new(shards),
         memory_peak_bytes: AtomicU64::new(0),
         monitors: Monitors::default(),
         pause: Pause::default(),
@@ -204,6 +207,17 @@ pub fn build(settings: Arc<Settings>, live: &Live, threads: usize) -> io::Result
         verbs,
         memcached_flush: Default::default(),
     })))
+}
+
+/// Shards for so many threads, fewer when `maxmemory` (0: as it comes) is small.
+fn shards_for(threads: usize, maxmemory: u64) -> usize {
+    let wanted = (threads * SHARDS_PER_THREAD).next_power_of_two().clamp(SHARDS_MIN, SHARDS_MAX);
+    let filled = match maxmemory {
+        0 => wanted,
+        bytes => usize::try_from(bytes / SHARD_BYTES_MIN).unwrap_or(wanted),
+    };
+    let enough = (threads * 2).next_power_of_two().min(wanted);
+    filled.next_power_of_two().clamp(enough, wanted)
 }
 
 fn hex(rng: &mut Rng, digits: usize) -> String {

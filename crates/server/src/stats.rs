@@ -107,6 +107,10 @@ pub struct ThreadStats {
     pub output_limit_closed: Count,
     /// Clients closed because their input grew too large.
     pub input_limit_closed: Count,
+    /// Clients closed because all together took too much.
+    pub clients_evicted: Count,
+    /// Bytes of this thread's clients with their buffers.
+    pub client_bytes: Count,
     /// Loop turns.
     pub turns: Count,
     /// Commands that came together with others.
@@ -151,6 +155,7 @@ impl ThreadStats {
             &self.input_limit_closed,
             &self.pipelined,
             &self.http_requests,
+            &self.clients_evicted,
             &self.turns,
             &self.busy_nanos,
         ] {

@@ -18,6 +18,7 @@ use crate::core::Core;
 use crate::house::House;
 use crate::job::{BUDGET, Body, Job};
 use crate::journal;
+use crate::limit;
 use crate::listening::{ListenerKind, Listening};
 use crate::multi;
 use crate::output;
@@ -137,6 +138,9 @@ impl Worker {
         self.note_writable();
         journal::log::commit(&mut self.core);
         self.flush_all();
+        if limit::clients::is_over(&self.core) {
+            limit::clients::evict(&self.core);
+        }
         self.close_all();
         self.house.keep(&mut self.core, &mut self.conns);
         journal::log::settle(&mut self.core);
@@ -462,6 +466,7 @@ impl Worker {
         if conn.session.is_monitor {
             self.core.shared.monitors.remove(conn.session.id);
         }
+        conn.count_bytes(&self.core, 0);
         pubsub::unsubscribe_all(&mut self.core, &mut conn.session, &conn.card);
         tracking::end(&self.core, &mut conn.session);
         conn.session.watched.clear();

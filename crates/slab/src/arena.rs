@@ -201,6 +201,17 @@ impl Arena {
         self.committed_units * UNIT_BYTES
     }
 
+    /// Bytes of pages that the kernel holds for the arena: those with blocks and the empty ones not given back yet.
+    #[inline]
+    pub fn occupied_bytes(&self) -> usize {
+        (self.committed_units + self.runs.dirty_units() as usize) * UNIT_BYTES
+    }
+
+    /// Bytes of what is known about the pages up to the highest one in use.
+    pub fn page_record_bytes(&self) -> usize {
+        (self.runs.top() as usize - 1) * size_of::<Page>()
+    }
+
     /// Bytes of empty pages that are still resident: what [`Arena::release_empty`] can give back.
     #[inline]
     pub fn empty_bytes(&self) -> usize {

@@ -12,11 +12,13 @@ use darter_slab::{Arena, Handle};
 use crate::change::{ChangeLog, Event};
 use crate::cut::Cut;
 use crate::db::Db;
+use crate::evict::Pressure;
 use crate::folded::Scratch;
 use crate::keyed::{View, WrongType};
 use crate::object::{Collection, Object};
 use crate::record::{self, Expiry, Kind, Meta, Payload, Record};
 use crate::slots::Slots;
+use crate::tidy::{Tidy, TidyCounters};
 
 /// A key and its hash, computed once per command.
 #[derive(Clone, Copy, Debug)]
@@ -61,6 +63,10 @@ pub struct Shard {
     pub counters: Counters,
     /// Randomness for sampling.
     pub rng: Rng,
+    /// What moving records together has come to.
+    pub tidied: TidyCounters,
+    pub(crate) pressure: Pressure,
+    pub(crate) tidy: Tidy,
     graves: Vec<Object>,
     // Databases that were emptied and are freed bit by bit.
     pub(crate) ruins: Vec<Db>,
@@ -86,6 +92,9 @@ impl Shard {
             changes: ChangeLog::default(),
             counters: Counters::default(),
             rng: Rng::new(seed),
+            tidied: TidyCounters::default(),
+            pressure: Pressure::default(),
+            tidy: Tidy::default(),
             graves: Vec::new(),
             ruins: Vec::new(),
             cut: None,
@@ -105,7 +114,10 @@ impl Shard {
 
     /// Bytes of indexes, records and objects: what `maxmemory` is compared with.
     pub fn memory_bytes(&self) -> usize {
-        self.arena.committed_bytes() + self.index_bytes() + self.objects.bytes()
+        self.arena.occupied_bytes()
+            + self.arena.page_record_bytes()
+            + self.index_bytes()
+            + self.objects.bytes()
     }
 
     /// Bytes of the indexes alone.
@@ -367,6 +379,7 @@ impl Shard {
             self.set_aside(old);
         } else if self.dbs.iter().all(Db::is_empty) {
             self.arena.clear();
+            self.tidy = Tidy::default();
             self.objects = Slots::default();
             self.graves.clear();
             self.ruins.clear();

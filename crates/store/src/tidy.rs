@@ -11,11 +11,24 @@ use crate::shard::Shard;
 
 /// Where a shard's tidying goes on.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Tidy {
+pub(crate) struct Tidy {
     /// The pass over the records, while one is under way.
     pass: Option<(usize, Position)>,
     /// Live bytes when the last pass ended: none starts until they have changed by a sixteenth.
     used_at_end: usize,
+    /// Bytes of free blocks that the last pass could not turn into empty pages.
+    stuck_bytes: usize,
+}
+
+/// What a shard's tidying has done since the start.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct TidyCounters {
+    /// Records looked at.
+    pub misses: u64,
+    /// Records moved.
+    pub hits: u64,
+    /// Passes ended.
+    pub passes: u64,
 }
 
 /// Waste below this is left alone.
@@ -25,10 +38,11 @@ const EMPTY_KEEP_BYTES: usize = 64 << 10;
 
 impl Shard {
     /// One short piece of tidying over at most `lines_max` index lines; returns whether there is more to do.
-    pub fn tidy(&mut self, tidy: &mut Tidy, lines_max: usize) -> bool {
-        let more = match tidy.pass {
-            Some((db, at)) => self.move_some(tidy, db, at, lines_max),
-            None => self.start_pass(tidy),
+    /// Records are moved if `may_move`; merging and giving back cost little and are always done.
+    pub fn tidy(&mut self, lines_max: usize, may_move: bool) -> bool {
+        let more = match self.tidy.pass {
+            Some((db, at)) => self.move_some(db, at, lines_max),
+            None => may_move && self.is_worth_a_pass() && self.start_pass(),
         };
         let merged = self.merge_segments();
         let empty = self.arena.empty_bytes();
@@ -38,36 +52,79 @@ impl Shard {
         more || merged || empty > EMPTY_KEEP_BYTES
     }
 
-    fn start_pass(&mut self, tidy: &mut Tidy) -> bool {
+    /// One short piece of a pass, whatever has changed since the last one; returns whether there is more to do.
+    pub fn squeeze(&mut self, lines_max: usize) -> bool {
+        let more = match self.tidy.pass {
+            Some((db, at)) => self.move_some(db, at, lines_max),
+            None => self.start_pass(),
+        };
+        self.arena.release_empty(PAGES_PER_STEP);
+        more
+    }
+
+    /// Gives all empty pages back to the kernel, merges what index segments it can; returns the bytes given back.
+    pub fn purge(&mut self) -> usize {
+        while self.merge_segments() {}
+        self.arena.release_empty(usize::MAX)
+    }
+
+    /// Whether records are being moved together.
+    pub fn is_tidying(&self) -> bool {
+        self.tidy.pass.is_some()
+    }
+
+    /// Free bytes in pages that also hold live blocks, as far as a pass could change that.
+    pub(crate) fn movable_waste_bytes(&self) -> usize {
+        let waste = self.arena.committed_bytes().saturating_sub(self.arena.used_bytes());
+        waste.saturating_sub(self.tidy.stuck_bytes)
+    }
+
+    fn is_worth_a_pass(&self) -> bool {
         let (used, committed) = (self.arena.used_bytes(), self.arena.committed_bytes());
         let is_sparse = committed > used + used / 16 + WASTE_MIN_BYTES;
-        if !is_sparse || used.abs_diff(tidy.used_at_end) < tidy.used_at_end / 16 {
-            return false;
-        }
+        is_sparse && used.abs_diff(self.tidy.used_at_end) >= self.tidy.used_at_end / 16
+    }
+
+    fn start_pass(&mut self) -> bool {
         if self.arena.start_compaction() == 0 {
-            tidy.used_at_end = used;
+            self.end_pass();
             return false;
         }
-        tidy.pass = Some((0, Position::default()));
+        self.tidy.pass = Some((0, Position::default()));
         true
     }
 
-    fn move_some(&mut self, tidy: &mut Tidy, db: usize, at: Position, lines_max: usize) -> bool {
-        let arena = &mut self.arena;
-        let (next, _) = self.dbs[db].index.move_records(at, lines_max, |handle| arena.compact(handle));
-        tidy.pass = if next != Position::default() {
+    fn end_pass(&mut self) {
+        let used = self.arena.used_bytes();
+        self.tidy = Tidy {
+            pass: None,
+            used_at_end: used,
+            stuck_bytes: self.arena.committed_bytes().saturating_sub(used),
+        };
+    }
+
+    fn move_some(&mut self, db: usize, at: Position, lines_max: usize) -> bool {
+        let (arena, counters) = (&mut self.arena, &mut self.tidied);
+        let (next, _) = self.dbs[db].index.move_records(at, lines_max, |handle| {
+            let moved = arena.compact(handle);
+            counters.hits += u64::from(moved.is_some());
+            counters.misses += u64::from(moved.is_none());
+            moved
+        });
+        self.tidy.pass = if next != Position::default() {
             Some((db, next))
         } else if db + 1 < self.dbs.len() {
             Some((db + 1, Position::default()))
         } else {
             self.arena.end_compaction();
-            tidy.used_at_end = self.arena.used_bytes();
+            self.end_pass();
+            self.tidied.passes += 1;
             None
         };
-        tidy.pass.is_some()
+        self.tidy.pass.is_some()
     }
 
-    fn merge_segments(&mut self) -> bool {
+    pub(crate) fn merge_segments(&mut self) -> bool {
         let (arena, hasher) = (&self.arena, self.hasher);
         let mut merged = false;
         for db in &mut self.dbs {
@@ -107,9 +164,8 @@ mod tests {
             let key = Key { bytes: name.as_bytes(), hash: hasher.hash(name.as_bytes()) };
             assert!(Keyed::find(&mut shard, n as usize % 2, key, 1).remove());
         }
-        let mut tidy = Tidy::default();
         for _ in 0..5000 {
-            shard.tidy(&mut tidy, 64);
+            shard.tidy(64, true);
         }
         let (used, committed) = (shard.arena.used_bytes(), shard.arena.committed_bytes());
         assert!(committed < used + used / 10 + WASTE_MIN_BYTES, "{committed} bytes for {used}");

@@ -94,7 +94,6 @@ fn set(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result
     }
     caller.core.refresh();
     if changes.before.maxmemory != changes.after.maxmemory {
-        crate::house::sum_memory(caller.core);
         caller.core.refresh_gate();
     }
     if changes.before.persistence.appendonly && !changes.after.persistence.appendonly {

@@ -6,6 +6,7 @@ use darter_wire::{Args, Reply};
 
 use super::{ServerCommand, row};
 use crate::dispatch::Caller;
+use crate::limit::relief;
 use crate::report::Report;
 
 /// The family's commands.
@@ -22,6 +23,7 @@ pub const FAMILY: &[ServerCommand] = &[
     row(plain("memory|doctor", "Outputs a memory problems report."), doctor),
     row(plain("memory|malloc-stats", "Returns the allocator statistics."), malloc_stats),
     row(plain("memory|purge", "Asks the allocator to release memory."), purge),
+    row(plain("memory|defragment", "Moves values together until no page can be freed that way."), defragment),
     row(plain("memory|stats", "Returns details about memory usage."), stats),
     row(super::help_row("memory|help", "4.0.0"), help),
 ];
@@ -162,17 +164,33 @@ fn malloc_stats(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> 
     Ok(())
 }
 
-fn purge(_: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    // emptied pages go back to the kernel while threads keep house; there is nothing to hurry
+fn purge(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    relief::each_shard(caller.core, |shard| {
+        shard.purge();
+    });
     reply.ok();
     Ok(())
 }
+
+/// MEMORY DEFRAGMENT starts a pass in every shard; housekeeping goes on with it.
+fn defragment(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    relief::each_shard(caller.core, |shard| {
+        shard.squeeze(DEFRAGMENT_LINES);
+    });
+    reply.ok();
+    Ok(())
+}
+
+/// Index lines of a shard looked at by the command itself.
+const DEFRAGMENT_LINES: usize = 1024;
 
 fn help(_: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     super::help(
         reply,
         "MEMORY",
         &[
+            "DEFRAGMENT",
+            "    Start moving values together to free pages.",
             "DOCTOR",
             "    Return memory problems reports.",
             "MALLOC-STATS",

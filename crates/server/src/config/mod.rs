@@ -21,7 +21,7 @@ pub use compound::{Events, OutputLimit, OutputLimits, SavePoint};
 pub use help::reference;
 pub use live::{
     Admin, Allowed, Caller, Cluster, ClusterMode, Encoding, Endpoint, Fsync, Http, Lazyfree, Live, Log,
-    LogLevel, OnSignal, Persistence, Policy, Replication, Shutdown, Slowlog, Tcp, Tls,
+    LogLevel, OnSignal, Persistence, Policy, Replication, Share, Shutdown, Slowlog, Tcp, Tls,
 };
 pub use load::{Startup, Usage};
 pub use setting::{Change, Group, Kind, Secrecy, Setting, Spelling, Status, Visibility};

@@ -97,6 +97,9 @@ pub(super) fn run(
 fn on_shard(core: &mut Core, client: u64, id: u16, work: impl FnOnce(&mut Shard)) -> bool {
     let Some(mut held) = core.shared.cells[usize::from(id)].take_spinning(SPINS) else { return false };
     work(&mut held.shard);
+    if held.shard.is_pressed() {
+        crate::limit::relief::settle(core, &mut held, id);
+    }
     if held.shard.changes.has_pending() {
         let mut grant = Shards::from(held);
         core.writer = client;

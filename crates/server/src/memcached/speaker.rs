@@ -233,7 +233,7 @@ enum Passed {
 #[cold]
 fn pass_gate(conn: &mut Conn, core: &mut Core, entry: &'static Entry, command: &Command<'_>) -> Passed {
     let args = args_of(entry, command);
-    if let Some(line) = gated::refusal(core, &conn.session, &conn.card, entry, args.args()) {
+    if let Some(line) = gated::refusal_after_relief(core, &conn.session, &conn.card, entry, args.args()) {
         core.stats().commands[entry.id].rejected.add(1);
         conn.output.extend_from_slice(match line.split(|&byte| byte == b' ').next() {
             Some(b"OOM") => super::NO_ROOM,

@@ -5,7 +5,6 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use darter_reactor::process;
 
-use super::Clients;
 use crate::shared::{ShardCard, Shared};
 
 /// Bytes by what they are for.
@@ -23,7 +22,7 @@ pub struct Usage {
     pub dataset: u64,
     /// Clients with their buffers.
     pub clients: u64,
-    /// What `maxmemory` is compared with: the shards.
+    /// The shards.
     pub keyspace: u64,
     /// Live records alone.
     pub records: u64,
@@ -37,11 +36,11 @@ pub struct Usage {
 
 impl Usage {
     /// Adds up what is known, and asks the kernel for the rest.
-    pub fn of(shared: &Shared, shards: &ShardCard, clients: &Clients) -> Usage {
+    pub fn of(shared: &Shared, shards: &ShardCard) -> Usage {
         let process = process::memory();
         let startup = shared.startup_bytes.load(Relaxed);
         let keyspace = shards.memory_bytes as u64;
-        let clients = clients.memory_bytes() as u64;
+        let clients = crate::limit::client_bytes(shared);
         let index = shards.index_bytes as u64;
         let used = startup + keyspace + clients;
         let overhead = startup + clients + index;

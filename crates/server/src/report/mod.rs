@@ -42,6 +42,8 @@ pub struct Totals {
     pub input_limit_closed: u64,
     /// Commands that came together with others.
     pub pipelined: u64,
+    /// Clients closed because all together took too much.
+    pub clients_evicted: u64,
     /// Turns of the loops.
     pub turns: u64,
     /// Microseconds threads were not asleep.
@@ -69,6 +71,7 @@ impl Totals {
         self.output_limit_closed += stats.output_limit_closed.get();
         self.input_limit_closed += stats.input_limit_closed.get();
         self.pipelined += stats.pipelined.get();
+        self.clients_evicted += stats.clients_evicted.get();
         self.turns += stats.turns.get();
         self.busy_us += stats.busy_nanos.get() / 1000;
     }
@@ -145,9 +148,6 @@ pub struct Clients {
     pub output_bytes_max: usize,
 }
 
-/// Bytes a client takes beside its buffers: its state, its card, its place in the tables.
-const CLIENT_BYTES: usize = size_of::<crate::conn::Conn>() + size_of::<crate::clients::ClientCard>() + 256;
-
 impl Clients {
     /// Looks at every client's card.
     pub fn of(shared: &Shared) -> Clients {
@@ -191,11 +191,6 @@ impl Clients {
         self.input_bytes_max = self.input_bytes_max.max(input);
         self.output_bytes_max = self.output_bytes_max.max(output);
     }
-
-    /// Bytes all clients take.
-    pub fn memory_bytes(&self) -> usize {
-        self.connected * CLIENT_BYTES + self.input_bytes + self.output_bytes
-    }
 }
 
 /// Everything at one moment.
@@ -225,7 +220,7 @@ impl Report {
     pub fn gather(shared: &Shared) -> Report {
         let shards = shared.survey();
         let clients = Clients::of(shared);
-        let memory = memory::Usage::of(shared, &shards, &clients);
+        let memory = memory::Usage::of(shared, &shards);
         Report { totals: Totals::of(shared), rates: lock(&shared.history).rates(), shards, clients, memory }
     }
 
@@ -234,7 +229,7 @@ impl Report {
     pub fn glance(shared: &Shared) -> Report {
         let shards = shared.glance();
         let clients = Clients::glance(shared);
-        let memory = memory::Usage::of(shared, &shards, &clients);
+        let memory = memory::Usage::of(shared, &shards);
         Report { totals: Totals::of(shared), rates: lock(&shared.history).rates(), shards, clients, memory }
     }
 

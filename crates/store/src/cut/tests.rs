@@ -15,7 +15,6 @@ use crate::change::Event;
 use crate::expiry::Sweep;
 use crate::extras::Extras;
 use crate::record::Expiry;
-use crate::tidy::Tidy;
 use crate::{Key, Keyed, SetValue, rdb};
 
 const NOW: u64 = 1_700_000_000_000;
@@ -66,15 +65,14 @@ struct Player {
     now_ms: u64,
     names: u64,
     sweep: Sweep,
-    tidy: Tidy,
 }
 
 impl Player {
     fn new(seed: u64, names: u64) -> Player {
         let hasher = KeyHasher::new(seed);
         let shard = Shard::new(DBS, seed, hasher).expect("address space");
-        let (sweep, tidy) = (Sweep::default(), Tidy::default());
-        Player { shard, rng: Rng::new(seed), hasher, now_ms: NOW, names, sweep, tidy }
+        let sweep = Sweep::default();
+        Player { shard, rng: Rng::new(seed), hasher, now_ms: NOW, names, sweep }
     }
 
     fn name(&mut self) -> Vec<u8> {
@@ -117,7 +115,7 @@ impl Player {
             32..35 => self.play_move(db, &name),
             35 => self.now_ms += self.rng.below(3000),
             36 => drop(self.shard.sweep(&mut self.sweep, self.now_ms, 256)),
-            37 => drop(self.shard.tidy(&mut self.tidy, 64)),
+            37 => drop(self.shard.tidy(64, true)),
             38 => drop(self.shard.bury(8)),
             _ => match self.rng.below(60) {
                 0 => drop(self.shard.flush_db(db)),

@@ -97,7 +97,8 @@ fn keys(source: &Source<'_>, out: &mut Text) {
     out.field("expired_stale_perc", "0.00");
     out.zeros(&["expired_time_cap_reached_count", "expire_cycle_cpu_milliseconds"]);
     out.field("evicted_keys", counters.evicted);
-    out.zeros(&["evicted_clients", "evicted_scripts"]);
+    out.field("evicted_clients", source.report.totals.clients_evicted);
+    out.zeros(&["evicted_scripts"]);
     out.zeros(&["total_eviction_exceeded_time", "current_eviction_exceeded_time"]);
     out.field("keyspace_hits", counters.hits);
     out.field("keyspace_misses", counters.misses);

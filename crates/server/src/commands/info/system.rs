@@ -114,7 +114,7 @@ pub fn memory(source: &Source<'_>, out: &mut Text) {
         out.bytes("total_system_memory", usage::machine_memory_bytes().unwrap_or(0));
     }
     lua(source, out);
-    out.bytes("maxmemory", source.live.maxmemory);
+    out.bytes("maxmemory", source.shared.limit.max_bytes(source.live));
     out.field("maxmemory_policy", policy(source.live.maxmemory_policy));
     out.field("cache_mode", if source.live.cache_mode { "cache" } else { "store" });
     let apart = memory.rss.cast_signed().wrapping_sub(memory.used.cast_signed());
@@ -172,6 +172,8 @@ fn policy(policy: Policy) -> &'static str {
         Policy::VolatileLfu => "volatile-lfu",
         Policy::VolatileRandom => "volatile-random",
         Policy::VolatileTtl => "volatile-ttl",
+        Policy::AllKeysLrm => "allkeys-lrm",
+        Policy::VolatileLrm => "volatile-lrm",
     }
 }
 

@@ -5,7 +5,7 @@
 
 use super::parts::{
     Admin, Allowed, Cluster, ClusterMode, Encoding, Endpoint, Fsync, Lazyfree, Log, LogLevel, OnSignal,
-    Persistence, Policy, Replication, Shutdown, Slowlog, Tcp, Tls,
+    Persistence, Policy, Replication, Share, Shutdown, Slowlog, Tcp, Tls,
 };
 use crate::config::compound::{Events, OutputLimits};
 use crate::config::table::{self, Values};
@@ -141,6 +141,14 @@ impl Fields<'_> {
         }
     }
 
+    pub(super) fn share(&self, name: &str) -> Share {
+        match self.get(name) {
+            Value::Percent(percent) => Share::Percent(*percent),
+            Value::Bytes(bytes) => Share::Bytes(*bytes),
+            other => panic!("{name} is {other:?}"),
+        }
+    }
+
     pub(super) fn policy(&self, name: &str) -> Policy {
         match self.choice(name) {
             "allkeys-lru" => Policy::AllKeysLru,
@@ -150,6 +158,8 @@ impl Fields<'_> {
             "volatile-lfu" => Policy::VolatileLfu,
             "volatile-random" => Policy::VolatileRandom,
             "volatile-ttl" => Policy::VolatileTtl,
+            "allkeys-lrm" => Policy::AllKeysLrm,
+            "volatile-lrm" => Policy::VolatileLrm,
             _ => Policy::NoEviction,
         }
     }

@@ -8,7 +8,7 @@ mod parts;
 
 pub use parts::{
     Admin, Allowed, Caller, Cluster, ClusterMode, Encoding, Endpoint, Fsync, Http, Lazyfree, Log, LogLevel,
-    OnSignal, Persistence, Policy, Replication, Shutdown, Slowlog, Tcp, Tls,
+    OnSignal, Persistence, Policy, Replication, Share, Shutdown, Slowlog, Tcp, Tls,
 };
 
 use super::compound::{Events, OutputLimits};
@@ -95,6 +95,10 @@ pub struct Live {
     pub maxmemory: u64,
     /// What goes at the limit.
     pub maxmemory_policy: Policy,
+    /// What all clients may take together, 0 = anything.
+    pub maxmemory_clients: Share,
+    /// Move values together to free pages.
+    pub activedefrag: bool,
     /// Drop what is least likely to be read instead of refusing writes.
     pub cache_mode: bool,
     /// Refuse growing writes above `maxmemory` times this, by resident memory.
@@ -193,6 +197,8 @@ impl Live {
             busy_reply_threshold_ms: v.u64("busy-reply-threshold"),
             maxmemory: v.u64("maxmemory"),
             maxmemory_policy: v.policy("maxmemory-policy"),
+            maxmemory_clients: v.share("maxmemory-clients"),
+            activedefrag: v.bool("activedefrag"),
             cache_mode: v.bool("cache_mode"),
             rss_oom_deny_ratio: v.real("rss_oom_deny_ratio"),
             hz: v.u32("hz"),

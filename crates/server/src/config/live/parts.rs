@@ -138,6 +138,19 @@ pub enum Policy {
     VolatileRandom,
     /// What expires soonest.
     VolatileTtl,
+    /// What was written longest ago.
+    AllKeysLrm,
+    /// What was written longest ago among what expires.
+    VolatileLrm,
+}
+
+/// An amount of memory, or a part of `maxmemory`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Share {
+    /// So many bytes.
+    Bytes(u64),
+    /// So many percent.
+    Percent(u8),
 }
 
 /// When the append-only file is synced.

@@ -29,9 +29,10 @@ pub(super) const ROWS: &[Setting] = &[
         Limits,
         "class, hard and soft bytes, seconds above soft: clients that do not read are closed there",
     ),
-    Setting::new("maxmemory-clients", Kind::MemoryOrPercent, "0")
-        .no_effect("clients are bounded one by one")
-        .help(Limits, "bytes of all client buffers together"),
+    Setting::new("maxmemory-clients", Kind::MemoryOrPercent, "0").help(
+        Limits,
+        "bytes of all clients together, or percent of maxmemory: the fattest are closed; 0 is no limit",
+    ),
     Setting::memory("max_client_iobuf_len", 1024, BYTES_MAX, "32kb")
         .dragonfly()
         .fixed()

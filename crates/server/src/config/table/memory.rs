@@ -11,12 +11,14 @@ const POLICIES: &[&str] = &[
     "allkeys-lru",
     "allkeys-lfu",
     "allkeys-random",
+    "allkeys-lrm",
+    "volatile-lrm",
     "noeviction",
 ];
 
 const COUNTED_OTHERWISE: &str = "uses of a key are not counted by factor and decay";
 const FREED_AT_ONCE: &str = "large values are freed in small steps by the thread that owns them";
-const NO_DEFRAG: &str = "active defragmentation";
+const NO_DEFRAG: &str = "values are moved when it frees pages, within the time of housekeeping";
 const OWN_EVICTION: &str = "eviction runs in the write that needs the memory";
 
 pub(super) const ROWS: &[Setting] = &[
@@ -24,10 +26,10 @@ pub(super) const ROWS: &[Setting] = &[
         .help(Memory, "memory limit, as in 100mb or 12gb; 0 decides by what the machine has"),
     Setting::choice("maxmemory-policy", POLICIES, "noeviction")
         .help(Memory, "what goes when the limit is reached"),
-    Setting::bool("cache_mode", "false").dragonfly().fixed().no_effect("nothing is evicted yet").help(
-        Memory,
-        "near the limit, drop what is least likely to be read again instead of refusing writes",
-    ),
+    Setting::bool("cache_mode", "false")
+        .dragonfly()
+        .fixed()
+        .help(Memory, "at the limit, drop what is least likely to be read again instead of refusing writes"),
     Setting::int("maxmemory-samples", 1, I32_MAX, "5")
         .no_effect("eviction does not sample")
         .help(Memory, "keys Redis samples for eviction"),
@@ -90,7 +92,10 @@ pub(super) const ROWS: &[Setting] = &[
     Setting::bool("lazyfree-lazy-user-del", "no").no_effect(FREED_AT_ONCE).help(Memory, "DEL as UNLINK"),
     Setting::bool("lazyfree-lazy-user-flush", "no")
         .help(Memory, "FLUSHALL and FLUSHDB as ASYNC unless they say SYNC"),
-    Setting::bool("activedefrag", "no").not_yet(NO_DEFRAG).help(Memory, "move values together to free pages"),
+    Setting::bool("activedefrag", "yes").help(
+        Memory,
+        "move values together to free pages while there is time; at the limit it is done anyway",
+    ),
     Setting::memory("active-defrag-ignore-bytes", 1, BYTES_MAX, "100mb")
         .no_effect(NO_DEFRAG)
         .help(Memory, "waste that starts defragmentation"),

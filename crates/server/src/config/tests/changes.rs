@@ -101,7 +101,7 @@ fn errors_are_those_of_redis() {
     };
     let unknown = |name: &str| format!("ERR Unknown option or number of arguments for CONFIG SET - '{name}'");
     let policies = "argument(s) must be one of the following: volatile-lru, volatile-lfu, volatile-random, \
-                    volatile-ttl, allkeys-lru, allkeys-lfu, allkeys-random, noeviction";
+                    volatile-ttl, allkeys-lru, allkeys-lfu, allkeys-random, allkeys-lrm, volatile-lrm, noeviction";
     let signals = "argument(s) must be one of the following: default, save, nosave, now, force";
     let class = "Invalid client class specified in buffer limit configuration.";
     let limit = "Error in hard, soft or soft_seconds setting in buffer limit configuration.";

@@ -1,0 +1,237 @@
+//! The memory limit of a real server: refusal, eviction by every policy, events, a limit that is lowered, clients.
+
+mod harness;
+
+use std::io::Write;
+use std::time::{Duration, Instant};
+
+use harness::{Client, Server, Value};
+
+const OOM: &str = "OOM command not allowed when used memory > 'maxmemory'.";
+
+/// A number of INFO.
+fn info(client: &mut Client, name: &str) -> i64 {
+    let Value::Text(text) = client.call(&["INFO", "everything"]) else { panic!("no text") };
+    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    line.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("no number {name}"))
+}
+
+fn set_config(client: &mut Client, name: &str, value: &str) {
+    assert_eq!(client.call(&["CONFIG", "SET", name, value]), Value::ok());
+}
+
+/// Resident bytes of a process without its code.
+fn rss_bytes(server: &Server) -> i64 {
+    let text = std::fs::read_to_string(format!("/proc/{}/status", server.pid())).expect("it runs");
+    let line = text.lines().find_map(|line| line.strip_prefix("RssAnon:")).expect("a line");
+    line.trim().trim_end_matches(" kB").parse::<i64>().expect("a number") * 1024
+}
+
+/// Writes `count` keys of `len` bytes in pipelines; returns how many writes were refused.
+fn fill(client: &mut Client, prefix: &str, count: usize, len: impl Fn(usize) -> usize) -> usize {
+    let mut refused = 0;
+    for first in (0..count).step_by(50) {
+        let last = count.min(first + 50);
+        let mut bytes = Vec::new();
+        for n in first..last {
+            let (key, len) = (format!("{prefix}{n}"), len(n));
+            bytes.extend_from_slice(
+                format!("*3\r\n$3\r\nSET\r\n${}\r\n{key}\r\n${len}\r\n", key.len()).as_bytes(),
+            );
+            // Not text, so that it takes what it says.
+            bytes.resize(bytes.len() + len, 0xe5);
+            bytes.extend_from_slice(b"\r\n");
+        }
+        client.stream().write_all(&bytes).expect("sent");
+        for _ in first..last {
+            match client.read() {
+                Value::Error(line) => {
+                    assert_eq!(line, OOM);
+                    refused += 1;
+                }
+                other => assert_eq!(other, Value::ok()),
+            }
+        }
+    }
+    refused
+}
+
+#[test]
+fn without_eviction_writes_are_refused_and_room_made_by_hand_is_used_at_once() {
+    let server = Server::start(&[]);
+    let mut client = server.client();
+    let used = info(&mut client, "used_memory");
+    set_config(&mut client, "maxmemory", &(used + (4 << 20)).to_string());
+    let refused = fill(&mut client, "key:", 10_000, |_| 1000);
+    assert!((5500..6800).contains(&refused), "{refused} of 10,000 refused");
+    assert!(info(&mut client, "used_memory") < used + (4 << 20) + (300 << 10));
+    assert_eq!(client.call(&["LPUSH", "l", "x"]), Value::Error(OOM.to_owned()));
+    assert_eq!(client.call(&["EXISTS", "key:1"]), Value::Int(1));
+    assert_eq!(info(&mut client, "evicted_keys"), 0);
+    let keys: Vec<String> = (0..2000).map(|n| format!("key:{n}")).collect();
+    let del: Vec<&str> = ["DEL"].into_iter().chain(keys.iter().map(String::as_str)).collect();
+    client.send_all(&[&del, &["LPUSH", "l", "x"]]);
+    assert!(matches!(client.read(), Value::Int(n) if n > 500));
+    assert_eq!(client.read(), Value::Int(1));
+    client.send_all(&[&["CONFIG", "SET", "maxmemory", "1"], &["SET", "a", "1"], &["GET", "a"]]);
+    assert_eq!(client.read(), Value::ok());
+    assert_eq!(client.read(), Value::Error(OOM.to_owned()));
+    assert_eq!(client.read(), Value::Null);
+}
+
+#[test]
+fn every_policy_keeps_the_limit_and_what_it_must_not_evict() {
+    for policy in [
+        "allkeys-lru",
+        "allkeys-lfu",
+        "allkeys-lrm",
+        "allkeys-random",
+        "volatile-lru",
+        "volatile-lfu",
+        "volatile-lrm",
+        "volatile-random",
+        "volatile-ttl",
+    ] {
+        let server = Server::start(&["--maxmemory-policy", policy]);
+        let mut client = server.client();
+        let limit = info(&mut client, "used_memory") + (3 << 20);
+        set_config(&mut client, "maxmemory", &limit.to_string());
+        assert_eq!(fill(&mut client, "stays:", 500, |_| 1000), 0);
+        for n in 0..20_000 {
+            let value = "v".repeat(100 + n % 300);
+            let key = format!("goes:{n}");
+            client.send_all(&[&["SET", &key, &value, "EX", "10000"]]);
+            if n % 50 == 49 {
+                (0..50).for_each(|_| assert_eq!(client.read(), Value::ok(), "{policy}"));
+            }
+        }
+        assert!(info(&mut client, "evicted_keys") > 8000, "{policy}");
+        let used = info(&mut client, "used_memory");
+        assert!(used < limit + (100 << 10), "{policy}: {used} of {limit}");
+        let left =
+            (0..500).filter(|n| client.call(&["EXISTS", &format!("stays:{n}")]) == Value::Int(1)).count();
+        if policy.starts_with("volatile") {
+            assert_eq!(left, 500, "{policy}");
+            // Nothing that expires is left in the end: then writes are refused.
+            assert!(fill(&mut client, "more:", 5000, |_| 1000) > 500, "{policy}");
+        } else {
+            assert!(left < 400, "{policy}: {left} left");
+        }
+    }
+}
+
+#[test]
+fn full_speed_writes_of_mixed_sizes_stay_within_the_limit_and_none_is_refused() {
+    let server = Server::start(&["--cache_mode", "--maxmemory", "64mb"]);
+    let mut worst = 0;
+    std::thread::scope(|scope| {
+        let writers: Vec<_> = (0..3)
+            .map(|w| {
+                let mut client = server.client();
+                scope.spawn(move || {
+                    let size = move |n: usize| (64 << (n * 7919 % 11)) | (n % 64);
+                    fill(&mut client, &format!("w{w}:"), 20_000, size)
+                })
+            })
+            .collect();
+        while writers.iter().any(|writer| !writer.is_finished()) {
+            worst = worst.max(rss_bytes(&server));
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        for writer in writers {
+            assert_eq!(writer.join().expect("it ends"), 0);
+        }
+    });
+    // Input buffers of megabytes come and go between two looks at them. The soak test of tools/bench is stricter.
+    assert!(worst < (64 << 20) + (64 << 20) / 20 + (16 << 20), "{worst} bytes resident");
+    let mut client = server.client();
+    let used = info(&mut client, "used_memory");
+    assert!(used < (64 << 20) + (1 << 20), "{used} used");
+    assert!(used > (64 << 20) * 8 / 10, "{used} used");
+}
+
+#[test]
+fn a_lowered_limit_is_reached_step_by_step_without_a_write() {
+    let server = Server::start(&["--maxmemory-policy", "allkeys-lru"]);
+    let mut client = server.client();
+    fill(&mut client, "key:", 30_000, |_| 1000);
+    assert_eq!(client.call(&["SADD", "big", "x"]), Value::Int(1));
+    for first in (0..20_000).step_by(1000) {
+        let members: Vec<String> = (first..first + 1000).map(|n| format!("member:{n}")).collect();
+        let command: Vec<&str> =
+            ["SADD", "big"].into_iter().chain(members.iter().map(String::as_str)).collect();
+        assert_eq!(client.call(&command), Value::Int(1000));
+    }
+    let limit = info(&mut client, "used_memory_startup") + (8 << 20);
+    set_config(&mut client, "maxmemory", &limit.to_string());
+    let began = Instant::now();
+    while info(&mut client, "used_memory") > limit {
+        assert!(began.elapsed() < Duration::from_secs(20), "it takes too long");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert!(info(&mut client, "evicted_keys") > 15_000);
+}
+
+#[test]
+fn what_is_evicted_is_told_to_those_who_asked() {
+    let server = Server::start(&["--maxmemory-policy", "allkeys-random", "--notify-keyspace-events", "Ee"]);
+    let mut client = server.client();
+    let mut subscriber = server.client();
+    let mut watcher = server.client();
+    let mut tracker = server.client();
+    assert_eq!(client.call(&["SET", "only", "1"]), Value::ok());
+    subscriber.call(&["SUBSCRIBE", "__keyevent@0__:evicted"]);
+    assert_eq!(watcher.call(&["WATCH", "only"]), Value::ok());
+    tracker.call(&["HELLO", "3"]);
+    assert_eq!(tracker.call(&["CLIENT", "TRACKING", "ON"]), Value::ok());
+    assert_eq!(tracker.call(&["GET", "only"]), Value::Text("1".to_owned()));
+    set_config(&mut client, "maxmemory", "1");
+    let message = Value::array(&["message", "__keyevent@0__:evicted", "only"]);
+    assert_eq!(subscriber.read(), message);
+    assert_eq!(
+        tracker.read(),
+        Value::Array(vec![Value::Text("invalidate".to_owned()), Value::array(&["only"])])
+    );
+    set_config(&mut client, "maxmemory", "0");
+    watcher.send_all(&[&["MULTI"], &["PING"], &["EXEC"]]);
+    assert_eq!(watcher.read(), Value::ok());
+    assert_eq!(watcher.read(), Value::Status("QUEUED".to_owned()));
+    assert_eq!(watcher.read(), Value::Null);
+}
+
+#[test]
+fn sticky_keys_stay_in_cache_mode() {
+    let server = Server::start(&["--cache_mode"]);
+    let mut client = server.client();
+    let limit = info(&mut client, "used_memory") + (3 << 20);
+    set_config(&mut client, "maxmemory", &limit.to_string());
+    fill(&mut client, "kept:", 300, |_| 1000);
+    for n in 0..300 {
+        assert_eq!(client.call(&["STICK", &format!("kept:{n}")]), Value::Int(1));
+    }
+    assert_eq!(fill(&mut client, "goes:", 10_000, |_| 1000), 0);
+    let left = (0..300).filter(|n| client.call(&["EXISTS", &format!("kept:{n}")]) == Value::Int(1)).count();
+    assert_eq!(left, 300);
+}
+
+#[test]
+fn the_fattest_client_goes_when_all_take_too_much() {
+    let server = Server::start(&["--maxmemory-clients", "4mb"]);
+    let mut client = server.client();
+    let (mut fat, mut protected) = (server.client(), server.client());
+    assert_eq!(protected.call(&["CLIENT", "NO-EVICT", "ON"]), Value::ok());
+    for (writer, len) in [(&mut protected, 1_000_000), (&mut fat, 3_900_000)] {
+        // A command that never ends.
+        let mut bytes = b"*2\r\n$3\r\nGET\r\n$4000000\r\n".to_vec();
+        bytes.resize(len, b'x');
+        let _ = writer.stream().write_all(&bytes);
+    }
+    let began = Instant::now();
+    while info(&mut client, "evicted_clients") == 0 {
+        assert!(began.elapsed() < Duration::from_secs(20), "nobody was closed");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert_eq!(client.call(&["PING"]), Value::Status("PONG".to_owned()));
+    assert_eq!(info(&mut client, "evicted_clients"), 1);
+    assert_eq!(info(&mut client, "connected_clients"), 2);
+}

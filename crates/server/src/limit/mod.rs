@@ -1,0 +1,116 @@
+//! The memory limit: what the process takes, what it may take, and who is to give some back.
+//!
+//! Every shard tells its bytes when it grows past what it was last allowed, and whenever house is kept; the sum is one
+//! atomic number, so that no write waits for another. What counts is what `used_memory` shows: the process before its
+//! first key, the shards with their free room, clients with their buffers.
+
+pub mod clients;
+pub mod relief;
+
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+
+use darter_reactor::process;
+use darter_store::Shard;
+use darter_store::evict::{Order, Rule};
+
+use crate::config::{Live, Policy};
+use crate::shared::Shared;
+
+/// What is known of memory as a whole.
+pub struct Limit {
+    // Each shard when it last told.
+    shares: Box<[Share]>,
+    // The sum of their bytes.
+    keyspace_bytes: AtomicU64,
+    /// Eviction is on and has found nothing to evict although there is too much.
+    pub is_stuck: AtomicBool,
+    // What `maxmemory 0` means.
+    automatic_bytes: u64,
+}
+
+#[derive(Default)]
+struct Share {
+    bytes: AtomicUsize,
+    keys: AtomicUsize,
+    expiring: AtomicUsize,
+}
+
+/// Of the memory that the machine or the container has, this much may be used when `maxmemory` is 0, in percent.
+const AUTOMATIC_PERCENT: u64 = 80;
+/// The most that a shard may grow before it asks again.
+const GROWTH_BYTES_MAX: usize = 256 << 10;
+/// Near the limit, within this part of it, keys go as fast as others come.
+const NEAR_PART: u64 = 128;
+
+impl Limit {
+    /// Of `shards` empty shards, on this machine.
+    pub fn new(shards: usize) -> Limit {
+        let memory = process::memory_limit_bytes();
+        Limit {
+            shares: (0..shards).map(|_| Share::default()).collect(),
+            keyspace_bytes: AtomicU64::new(0),
+            is_stuck: AtomicBool::new(false),
+            automatic_bytes: memory.map_or(u64::MAX, |bytes| bytes / 100 * AUTOMATIC_PERCENT),
+        }
+    }
+
+    /// The bytes that may be used: `maxmemory`, or what stands for 0.
+    pub fn max_bytes(&self, live: &Live) -> u64 {
+        if live.maxmemory == 0 { self.automatic_bytes } else { live.maxmemory }
+    }
+
+    /// Notes what shard `id` takes now; whoever holds it tells.
+    pub fn tell(&self, id: u16, shard: &Shard) {
+        let share = &self.shares[usize::from(id)];
+        let bytes = shard.memory_bytes();
+        let before = share.bytes.swap(bytes, Relaxed);
+        share.keys.store(shard.keys_len(), Relaxed);
+        share.expiring.store(shard.expiring(), Relaxed);
+        self.keyspace_bytes.fetch_add((bytes as u64).wrapping_sub(before as u64), Relaxed);
+    }
+
+    /// Bytes of all shards, as they last told.
+    pub fn keyspace_bytes(&self) -> u64 {
+        self.keyspace_bytes.load(Relaxed)
+    }
+
+    fn share(&self, id: u16) -> usize {
+        self.shares.get(usize::from(id)).map_or(0, |share| share.bytes.load(Relaxed))
+    }
+
+    /// Whether some shard, as far as is known, has a key that may go by `rule`.
+    fn may_evict(&self, rule: Rule) -> bool {
+        let keys = |share: &Share| {
+            if rule.only_expiring { share.expiring.load(Relaxed) } else { share.keys.load(Relaxed) }
+        };
+        self.shares.iter().any(|share| keys(share) > 0)
+    }
+
+    fn fair_share(&self) -> usize {
+        self.keyspace_bytes() as usize / self.shares.len().max(1)
+    }
+}
+
+/// Bytes that count against the limit. Cost: a load per thread.
+pub fn used_bytes(shared: &Shared) -> u64 {
+    shared.startup_bytes.load(Relaxed) + client_bytes(shared) + shared.limit.keyspace_bytes()
+}
+
+/// Bytes of all clients with their buffers, as their threads last counted them.
+pub fn client_bytes(shared: &Shared) -> u64 {
+    shared.stats.iter().map(|stats| stats.client_bytes.get()).sum()
+}
+
+/// What may be evicted by these settings; `None`: nothing.
+pub fn rule(live: &Live) -> Option<Rule> {
+    let (order, only_expiring) = match live.maxmemory_policy {
+        Policy::NoEviction if live.cache_mode => (Order::LeastUsed, false),
+        Policy::NoEviction => return None,
+        Policy::AllKeysLru | Policy::AllKeysLfu | Policy::AllKeysLrm => (Order::LeastUsed, false),
+        Policy::AllKeysRandom => (Order::Random, false),
+        Policy::VolatileLru | Policy::VolatileLfu | Policy::VolatileLrm => (Order::LeastUsed, true),
+        Policy::VolatileRandom => (Order::Random, true),
+        Policy::VolatileTtl => (Order::SoonestExpiry, true),
+    };
+    Some(Rule { order, only_expiring })
+}

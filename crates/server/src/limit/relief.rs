@@ -1,0 +1,236 @@
+//! Making room: what happens when a shard has grown past what it was allowed.
+//!
+//! Called after a command with its shard still held, and by housekeeping. A write pays at once for what it took, by
+//! evicting as much, most often from its own shard; what one write cannot pay the next ones and housekeeping do.
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+use darter_latch::drive;
+use darter_store::Shard;
+use darter_store::evict::{Effort, Rule};
+use darter_txn::{Part, ShardSet};
+
+use super::{GROWTH_BYTES_MAX, Limit, NEAR_PART, rule, used_bytes};
+use crate::core::Core;
+use crate::job::{Shards, let_go_quietly};
+use crate::journal::note as journal;
+
+/// What one write does at most: some tens of microseconds.
+const WRITE_EFFORT: Effort = Effort { keys_max: 32, lines_max: 128 };
+/// What one step of housekeeping does at most.
+const HOUSE_EFFORT: Effort = Effort { keys_max: 256, lines_max: 512 };
+/// What one call frees at most, so that a limit that was lowered is reached step by step.
+const STEP_BYTES_MAX: usize = 1 << 20;
+/// Shards looked at for one that has more than its share.
+const SHARES_LOOKED_AT: usize = 4;
+/// Shards tried before a command is refused.
+const SHARDS_TRIED: usize = 64;
+/// How long a thread goes without counting all shards again before it refuses a command.
+const RECOUNT_EVERY: Duration = Duration::from_micros(100);
+
+/// Where the process stands against its limit.
+struct Stand {
+    /// Too much by this.
+    over_bytes: usize,
+    /// Nothing more may come without something else going.
+    is_near: bool,
+    /// What may still come before that.
+    free_bytes: u64,
+}
+
+impl Stand {
+    fn of(core: &Core) -> Stand {
+        let max = core.shared.limit.max_bytes(&core.live);
+        let used = used_bytes(core.shared);
+        // Without eviction there is nothing to hold back for.
+        let margin = if core.evicts { max / NEAR_PART } else { 0 };
+        let free_bytes = max.saturating_sub(margin).saturating_sub(used);
+        Stand { over_bytes: used.saturating_sub(max) as usize, is_near: free_bytes == 0, free_bytes }
+    }
+
+    /// What one of the shards may grow.
+    fn growth_bytes(&self, limit: &Limit) -> usize {
+        let part = self.free_bytes / (2 * limit.shares.len() as u64);
+        usize::try_from(part).unwrap_or(usize::MAX).min(GROWTH_BYTES_MAX)
+    }
+}
+
+/// Settles with a shard that has grown past what it was allowed: allows it more, or makes room, here or elsewhere.
+#[cold]
+#[inline(never)]
+pub fn settle(core: &mut Core, part: &mut Part, id: u16) {
+    settle_with(core, part, id, WRITE_EFFORT);
+}
+
+/// Settles with every shard of a grant.
+pub fn settle_all(core: &mut Core, grant: &mut Shards) {
+    for held in grant.iter_mut() {
+        if held.shard.is_pressed() {
+            let id = held.id();
+            settle(core, held, id);
+        }
+    }
+}
+
+/// What housekeeping does for a shard that it holds, whether it has grown or not, until `ends`.
+pub fn keep(core: &mut Core, part: &mut Part, id: u16, ends: Instant) {
+    loop {
+        let is_over = settle_with(core, part, id, HOUSE_EFFORT);
+        if !is_over || !core.evicts || Instant::now() >= ends {
+            return;
+        }
+    }
+}
+
+/// As [`settle`]; returns whether there is still too much.
+fn settle_with(core: &mut Core, part: &mut Part, id: u16, effort: Effort) -> bool {
+    let limit = &core.shared.limit;
+    limit.tell(id, &part.shard);
+    let stand = Stand::of(core);
+    if !stand.is_near {
+        part.shard.allow_growth(stand.growth_bytes(limit));
+        limit.is_stuck.store(false, Relaxed);
+        return false;
+    }
+    let rule = rule(&core.live);
+    let is_small = limit.share(id) < limit.fair_share() / 4 * 3;
+    let mut evicted = 0;
+    if !(stand.over_bytes > 0 && is_small && rule.is_some()) {
+        evicted = relieve(core, part, id, rule, stand.over_bytes, effort);
+    }
+    let mut over_bytes = Stand::of(core).over_bytes;
+    if over_bytes > 0
+        && evicted == 0
+        && let Some(rule) = rule
+        && !part.shard.is_tidying()
+        && part.shard.graves_len() == 0
+    {
+        evicted = elsewhere(core, id, rule, over_bytes, effort);
+        if evicted == 0 {
+            evicted = relieve(core, part, id, Some(rule), over_bytes, effort);
+        }
+        over_bytes = Stand::of(core).over_bytes;
+    }
+    if over_bytes == 0 {
+        limit.is_stuck.store(false, Relaxed);
+        part.shard.hold_growth();
+        return false;
+    }
+    part.shard.allow_nothing();
+    if evicted > 0 {
+        limit.is_stuck.store(false, Relaxed);
+    } else if rule.is_none_or(|rule| !limit.may_evict(rule)) {
+        limit.is_stuck.store(true, Relaxed);
+        core.is_gated = true;
+    }
+    true
+}
+
+fn relieve(
+    core: &mut Core,
+    part: &mut Part,
+    id: u16,
+    rule: Option<Rule>,
+    over: usize,
+    effort: Effort,
+) -> usize {
+    let evicted = part.shard.relieve(rule, over.min(STEP_BYTES_MAX), core.now_ms, effort);
+    core.shared.limit.tell(id, &part.shard);
+    if part.shard.changes.is_journalled() {
+        // What a command did before it is in the journal already.
+        journal::note(core, ShardSet::one(&core.shared.router, id, part), None);
+    }
+    evicted
+}
+
+/// Evicts in a shard that has more than others, if one is free. The caller may hold shard `but`.
+fn elsewhere(core: &mut Core, but: u16, rule: Rule, over_bytes: usize, effort: Effort) -> usize {
+    let limit = &core.shared.limit;
+    let shards = limit.shares.len() as u64;
+    let fullest = (0..SHARES_LOOKED_AT)
+        .map(|_| core.rng.below(shards) as u16)
+        .filter(|&id| id != but)
+        .max_by_key(|&id| limit.share(id));
+    fullest.map_or(0, |id| evict_in(core, id, rule, over_bytes, effort))
+}
+
+/// Evicts in shard `id` if it is free, and tells of it. Returns the keys that went.
+fn evict_in(core: &mut Core, id: u16, rule: Rule, over_bytes: usize, effort: Effort) -> usize {
+    let shared = core.shared;
+    let Some(mut held) = shared.cells[usize::from(id)].try_take() else { return 0 };
+    let evicted = relieve(core, &mut held, id, Some(rule), over_bytes, effort);
+    if !held.shard.changes.has_pending() {
+        let_go_quietly(shared, held);
+        return evicted;
+    }
+    let mut grant = Shards::from(held);
+    let writer = std::mem::replace(&mut core.writer, 0);
+    crate::exec::pass_changes(core, &mut grant);
+    core.writer = writer;
+    // Nobody's command is run in between: the caller may hold another shard.
+    drive(shared.cells, grant, core, 0);
+    evicted
+}
+
+/// Whether a command that needs memory must be refused: there is too much, and nothing can go. Tries to make room
+/// before it says so. The caller holds no shard.
+#[cold]
+pub fn refuses(core: &mut Core) -> bool {
+    if !core.is_over_memory() {
+        return false;
+    }
+    let Some(rule) = rule(&core.live) else {
+        recount(core);
+        return core.is_over_memory();
+    };
+    let shards = core.shared.limit.shares.len();
+    let first = core.rng.below(shards as u64) as usize;
+    let mut evicted = 0;
+    for step in 0..shards.min(SHARDS_TRIED) {
+        let over_bytes = Stand::of(core).over_bytes;
+        if over_bytes == 0 || evicted >= WRITE_EFFORT.keys_max {
+            break;
+        }
+        evicted += evict_in(core, ((first + step) % shards) as u16, rule, over_bytes, WRITE_EFFORT);
+    }
+    if evicted > 0 {
+        core.shared.limit.is_stuck.store(false, Relaxed);
+    }
+    core.refresh_gate();
+    core.is_over_memory()
+}
+
+/// Counts the memory of all shards that are free, unless this thread has just done so.
+fn recount(core: &mut Core) {
+    if core.recounted.elapsed() < RECOUNT_EVERY {
+        return;
+    }
+    each_shard(core, |shard| {
+        shard.purge();
+    });
+    core.recounted = Instant::now();
+}
+
+/// Shows `visit` every shard that is free, and counts its memory afterwards. The caller holds no shard.
+pub fn each_shard(core: &Core, mut visit: impl FnMut(&mut Shard)) {
+    let shared = core.shared;
+    for cell in shared.cells {
+        let Some(mut held) = cell.take_spinning(SPINS) else { continue };
+        visit(&mut held.shard);
+        shared.limit.tell(held.id(), &held.shard);
+        let_go_quietly(shared, held);
+    }
+}
+
+/// Looks at a busy shard before it is left out.
+const SPINS: u32 = 2000;
+
+impl Core {
+    /// Whether commands that need memory are refused, as far as is known: more is used than `maxmemory` allows, and
+    /// nothing can be evicted.
+    pub fn is_over_memory(&self) -> bool {
+        let max = self.shared.limit.max_bytes(&self.live);
+        used_bytes(self.shared) > max && (!self.evicts || self.shared.limit.is_stuck.load(Relaxed))
+    }
+}

@@ -1,0 +1,114 @@
+use super::*;
+use crate::record::Expiry;
+use crate::{Keyed, Shard};
+use darter_base::hash::KeyHasher;
+use darter_base::rng::Rng;
+
+const NOW: u64 = 1_700_000_000_000;
+const EFFORT: Effort = Effort { keys_max: 32, lines_max: 64 };
+
+fn shard() -> Shard {
+    Shard::new(2, 1, KeyHasher::new(5)).expect("address space")
+}
+
+fn put(shard: &mut Shard, db: usize, name: &str, len: usize, expiry: Expiry) {
+    let key = Key { bytes: name.as_bytes(), hash: shard.hasher.hash(name.as_bytes()) };
+    Keyed::find(shard, db, key, NOW).put_text(&vec![7; len], expiry).expect("room");
+}
+
+fn has(shard: &mut Shard, db: usize, name: &str) -> bool {
+    let key = Key { bytes: name.as_bytes(), hash: shard.hasher.hash(name.as_bytes()) };
+    Keyed::find(shard, db, key, NOW).exists()
+}
+
+/// Evicts until a whole round finds nothing; returns the keys that went.
+fn evict_all(shard: &mut Shard, rule: Rule) -> usize {
+    let mut keys = 0;
+    loop {
+        let calls = shard.evict_calls_max();
+        let round: usize = (0..calls).map(|_| shard.evict(rule, NOW, usize::MAX, 10).keys).sum();
+        keys += round;
+        if round == 0 {
+            return keys;
+        }
+    }
+}
+
+#[test]
+fn every_rule_evicts_what_it_may_and_nothing_else() {
+    for order in [Order::LeastUsed, Order::Random, Order::SoonestExpiry] {
+        for only_expiring in [false, true] {
+            let mut shard = shard();
+            for n in 0..3000 {
+                let expiry = if n % 3 == 0 { Expiry::At(NOW + 1000 + n) } else { Expiry::None };
+                put(&mut shard, n as usize % 2, &format!("k{n}"), n as usize % 90, expiry);
+            }
+            for n in [3, 4, 5] {
+                let name = format!("k{n}");
+                let key = Key { bytes: name.as_bytes(), hash: shard.hasher.hash(name.as_bytes()) };
+                assert!(Keyed::find(&mut shard, n % 2, key, NOW).set_sticky(true));
+            }
+            let went = evict_all(&mut shard, Rule { order, only_expiring });
+            assert_eq!(went, if only_expiring { 999 } else { 2997 }, "{order:?} {only_expiring}");
+            assert_eq!(shard.keys_len() + went, 3000);
+            assert_eq!(shard.counters.evicted, went as u64);
+            for n in [3, 4, 5] {
+                assert!(has(&mut shard, n % 2, &format!("k{n}")));
+            }
+        }
+    }
+}
+
+#[test]
+fn the_dead_go_first_and_the_soonest_before_the_others() {
+    let mut shard = shard();
+    for n in 0..1000 {
+        put(&mut shard, 0, &format!("k{n}"), 20, Expiry::At(NOW + 1000 * n));
+    }
+    let rule = Rule { order: Order::SoonestExpiry, only_expiring: true };
+    let went: usize = (0..100).map(|_| shard.evict(rule, NOW + 50_000, usize::MAX, 5).keys).sum();
+    assert!(went == 500, "{went}");
+    assert!(shard.counters.expired >= 45, "{:?}", shard.counters);
+    let early = (0..500).filter(|n| has(&mut shard, 0, &format!("k{n}"))).count();
+    let late = (500..1000).filter(|n| has(&mut shard, 0, &format!("k{n}"))).count();
+    assert!(late > 3 * early, "{early} early and {late} late keys are left");
+}
+
+#[test]
+fn memory_stays_at_its_limit_whatever_the_sizes_are() {
+    for (seed, sizes) in [(1, [64, 64]), (2, [64, 65_536]), (3, [16, 300]), (4, [4000, 9000])] {
+        let mut shard = shard();
+        let mut rng = Rng::new(seed);
+        let limit = 12 << 20;
+        let rule = Rule { order: Order::LeastUsed, only_expiring: false };
+        let (mut worst, mut written) = (0, 0);
+        let mut n = 0;
+        while written < 6 * limit {
+            // Twice the sizes change.
+            let scale = if written > 4 * limit { 8 } else { 1 };
+            let len = (sizes[0] + rng.below((sizes[1] - sizes[0] + 1) as u64) as usize) / scale;
+            put(&mut shard, 0, &format!("key:{n}"), len, Expiry::None);
+            n += 1;
+            written += len + 30;
+            if !shard.is_pressed() && n > 1 {
+                continue;
+            }
+            let over = shard.memory_bytes().saturating_sub(limit);
+            worst = worst.max(over);
+            if shard.memory_bytes() + limit / 100 < limit {
+                shard.allow_growth(32 << 10);
+                continue;
+            }
+            shard.relieve(Some(rule), over, NOW, EFFORT);
+            if shard.memory_bytes() > limit { shard.allow_nothing() } else { shard.hold_growth() }
+        }
+        let (used, memory) = (shard.used_bytes(), shard.memory_bytes());
+        eprintln!(
+            "sizes {sizes:?}: {worst} over, {used} + {} of {memory}, {:?}",
+            shard.index_bytes(),
+            shard.tidied
+        );
+        assert!(worst < limit / 25, "sizes {sizes:?}: {worst} bytes over");
+        assert!(used + shard.index_bytes() > memory * 8 / 10, "sizes {sizes:?}: {used} of {memory} used");
+    }
+}
