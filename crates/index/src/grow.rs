@@ -18,6 +18,10 @@ const MERGED_ENTRIES_MAX: usize = LINES * SLOTS * 2 / 5;
 const SPLIT_ENTRIES_MIN: usize = LINES * SLOTS / 4;
 /// The directory may have this many entries per segment, so that keys that share a long prefix cannot blow it up.
 const DIRECTORY_PER_SEGMENT_MAX: usize = 16;
+/// Entries that a reserved segment is meant for: three quarters of what it holds.
+const RESERVED_PER_SEGMENT: usize = LINES * SLOTS * 3 / 4;
+/// No more than this many bits of segments are reserved: a billion entries.
+const RESERVED_DEPTH_MAX: u32 = 21;
 /// Segments looked at by one `merge_step`.
 const MERGE_SEGMENTS_MAX: usize = 8;
 
@@ -42,6 +46,21 @@ impl Index {
             self.merge_at = end as u32;
         }
         false
+    }
+
+    /// Makes segments for about `entries` entries at once; does nothing unless the index is new.
+    ///
+    /// For loading: no segment splits on the way, and entries may come in the order of their hashes, which would look
+    /// like an attack to the guards against it. Cost: what that many entries would take anyway, about 14 bytes each.
+    pub fn reserve(&mut self, entries: usize) {
+        let wanted = entries.div_ceil(RESERVED_PER_SEGMENT).max(1);
+        let depth = wanted.next_power_of_two().trailing_zeros();
+        if !self.directory.is_empty() || self.epoch > 0 || depth == 0 || depth > RESERVED_DEPTH_MAX {
+            return;
+        }
+        let segments = 1 << depth;
+        self.directory = (0..segments).map(|_| leak(Box::new(Segment::new(depth as u8)))).collect();
+        (self.shift, self.segments, self.deepest) = (32 - depth as u8, segments, segments);
     }
 
     /// Adds an entry whose segment is full or does not exist yet.

@@ -487,3 +487,31 @@ fn a_sweep_reports_again_what_was_not_removed() {
         assert_eq!(due.len(), 1 + ((now_ms - 1_000_000) / 10_000) as usize);
     }
 }
+
+#[test]
+fn a_reserved_index_takes_entries_in_the_order_of_their_hashes() {
+    for keys in [0, 1, 400, 481, 5_000, 100_000] {
+        let mut first = Index::new();
+        (0..keys).for_each(|n| _ = insert(&mut first, random_hash, key(n)));
+        // as a snapshot has them
+        let mut ordered = Vec::new();
+        first.each(|h| ordered.push(h));
+        let mut second = Index::new();
+        second.reserve(keys);
+        let reserved = second.segments;
+        ordered.iter().for_each(|&h| _ = insert(&mut second, random_hash, h));
+        check(&second, random_hash, &ordered.into_iter().collect());
+        assert!(second.spill.is_empty() && second.segments <= reserved.max(1) + reserved / 8, "{keys} keys");
+        assert!(second.bytes() <= first.bytes().max(4200) * 2, "{keys} keys");
+        // an index that has entries is left alone
+        let before = second.bytes();
+        second.reserve(1 << 20);
+        assert!(keys == 0 || second.bytes() == before);
+        while second.merge_step(random_hash) {}
+        for n in 0..keys {
+            remove(&mut second, random_hash, key(n));
+        }
+        while second.merge_step(random_hash) {}
+        assert!(keys == 0 || second.bytes() == 0);
+    }
+}

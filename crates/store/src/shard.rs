@@ -141,6 +141,14 @@ impl Shard {
         self.cas = last;
     }
 
+    /// Makes room for about `keys` keys in a database that has none yet: before a snapshot is loaded. The number is
+    /// bounded by the caller, who should not believe a file.
+    pub fn reserve(&mut self, db: usize, keys: usize) {
+        if let Some(db) = self.dbs.get_mut(db) {
+            db.index.reserve(keys);
+        }
+    }
+
     /// Asks for the index line that finding a key of this hash will look at.
     #[inline]
     pub fn prefetch_line(&self, db: usize, hash: u64) {
