@@ -2,6 +2,8 @@
 //!
 //! A file appears under its name only when it is whole, and stays when the machine fails right after.
 
+#[cfg(feature = "cloud")]
+mod cloud;
 mod local;
 pub mod name;
 #[cfg(test)]
@@ -139,8 +141,13 @@ pub fn directory(address: &str, cloud: &CloudOptions) -> Result<Box<dyn Director
     if !is_cloud(address) {
         return Ok(Box::new(Local::new(address)));
     }
-    let _ = cloud;
-    Err(Fault::bad_name(address, "this program was built without clouds"))
+    #[cfg(feature = "cloud")]
+    return cloud::Cloud::open(address, cloud).map(|cloud| Box::new(cloud) as Box<dyn Directory>);
+    #[cfg(not(feature = "cloud"))]
+    {
+        let _ = cloud;
+        Err(Fault::bad_name(address, "this program was built without the feature `cloud`"))
+    }
 }
 
 /// Whether `address` is one in a cloud, not a path.
