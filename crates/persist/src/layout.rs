@@ -72,6 +72,9 @@ const GROUPS: Piece = Many(&[Text, Number, Number, PENDING, CONSUMERS]);
 const GROUPS_READ: Piece = Many(&[Text, Number, Number, Number, PENDING, CONSUMERS]);
 const GROUPS_ACTIVE: Piece = Many(&[Text, Number, Number, Number, PENDING, CONSUMERS_ACTIVE]);
 
+const GROUPS_GIVEN_BACK: Piece = Many(&[Text, Number, Number, Number, PENDING, CONSUMERS_ACTIVE, IDS]);
+const PRODUCERS: Piece = Many(&[Text, Many(&[Text, Number, Number])]);
+
 const LAYOUTS: &[Layout] = &[
     layout(0, "string", &[Text]),
     layout(1, "list", &[Many(&[Text])]),
@@ -104,7 +107,50 @@ const LAYOUTS: &[Layout] = &[
     layout(23, "hash", &[Text]),
     layout(HASH_WITH_TTL, "hash", &[Bytes(8), Many(&[Number, Text, Text])]),
     layout(25, "hash", &[Bytes(8), Text]),
+    layout(
+        26,
+        "stream",
+        &[
+            NODES,
+            Number,
+            Number,
+            Number,
+            Number,
+            Number,
+            Number,
+            Number,
+            Number,
+            GROUPS_ACTIVE,
+            Number,
+            Number,
+            PRODUCERS,
+            Number,
+            Number,
+        ],
+    ),
+    layout(
+        27,
+        "stream",
+        &[
+            NODES,
+            Number,
+            Number,
+            Number,
+            Number,
+            Number,
+            Number,
+            Number,
+            Number,
+            GROUPS_GIVEN_BACK,
+            Number,
+            Number,
+            PRODUCERS,
+            Number,
+            Number,
+        ],
+    ),
     layout(SET_WITH_TTL, "set", &[Many(&[Text, Number])]),
+    layout(foreign::RATE_LIMITER, "rate limiter", &[Number]),
     layout(foreign::VALKEY_HASH, "hash", &[Many(&[Text, Text, Bytes(8)])]),
 ];
 

@@ -180,3 +180,102 @@ fn parts_that_do_not_fit_are_refused() {
     assert_eq!(entry.part, Some(Part { start: 2, total: 4 }));
     assert!(entry.load(&mut shard, 0, 1, 0).is_err());
 }
+
+/// A file of the given head and body, without a checksum.
+fn raw(head: &[u8], parts: &[&[u8]]) -> Vec<u8> {
+    let mut bytes = head.to_vec();
+    parts.iter().for_each(|part| bytes.extend_from_slice(part));
+    bytes.push(0xff);
+    bytes.extend_from_slice(&[0; 8]);
+    bytes
+}
+
+#[test]
+fn old_and_foreign_forms_are_read() {
+    let ms = (testing::NOW + 5000).to_le_bytes();
+    let forever = (-1i64).to_le_bytes();
+    // Redis 2.4: seconds, a zipmap, no checksum
+    let secs = 2_000_000_000i32.to_le_bytes();
+    let mut oldest = raw(b"REDIS0002", &[b"\xfe\x01\xfd", &secs, b"\x09\x01h\x06\x01\x01a\x01\x00b\xff"]);
+    // the length of the zipmap, and no checksum
+    oldest[9 + 2 + 1 + 4 + 3] = 7;
+    oldest.truncate(oldest.len() - 8);
+    let (_, shard, is_checked) = read_all(&oldest).expect("a good file");
+    let [value] = contents(&shard).into_values().collect::<Vec<_>>().try_into().expect("one key");
+    assert!(value.contains("[97], [98]") && value.contains("Some(2000000000000)") && !is_checked, "{value}");
+    // Valkey 9: its magic, slots that mean nothing here, its hashes with deadlines
+    let hash = [&b"\x16\x01h\x02\x01a\x01b"[..], &ms, b"\x01c\x01d", &forever].concat();
+    let slots = b"\xf4\x05\x01\x00\xf3\x04name\x01\x01\x02";
+    let (_, shard, _) = read_all(&raw(b"VALKEY080", &[slots, &hash])).expect("a good file");
+    let values: Vec<String> = contents(&shard).into_values().collect();
+    assert!(values[0].starts_with("(24,") && values[0].contains("[97], [98]"), "{values:?}");
+    // the same number in a file of Redis: deadlines in front
+    let hash = [&b"\x16\x01h\x01\x81"[..], &(testing::NOW + 5000).to_be_bytes(), b"\x01a\x01b"].concat();
+    let (_, shard, _) = read_all(&raw(b"REDIS0012", &[&hash])).expect("a good file");
+    assert!(contents(&shard).into_values().all(|value| value.starts_with("(24,")));
+}
+
+#[test]
+fn what_has_no_place_here_is_passed_over_and_named() {
+    // number 0 is module AAAAAAAAA
+    let module = b"\x07\x03mod\x00\x02\x05\x05\x02hi\x00";
+    let notes = b"\xf7\x00\x02\x01\x01\x07\x00";
+    let facts = b"\xf3\x01\x00\x00\x00\x00\x02\x05\x00";
+    let array = b"\x1c\x03arr\x02\x01\x07\x00\x00\x01a\x05\x01\x01\x00\x00\x00\x00\x00\x00\x00";
+    let string = b"\x00\x01k\x01v";
+    let bytes = raw(b"REDIS0014", &[notes, module, facts, string, array, string]);
+    let mut reader = Reader::new(&bytes[..]).expect("a good file");
+    let mut seen = Vec::new();
+    loop {
+        match reader.next().expect("a good file") {
+            Item::End => break,
+            Item::Skipped { key, what, .. } => seen.push((key.unwrap_or_default(), what)),
+            Item::Entries(chunk) => seen.push((b"entries".to_vec(), chunk.entries.to_string())),
+            _ => {}
+        }
+    }
+    let seen: Vec<(String, String)> =
+        seen.into_iter().map(|(key, what)| (String::from_utf8_lossy(&key).into_owned(), what)).collect();
+    let expected = [
+        ("", "notes of module AAAAAAAAA"),
+        ("mod", "a value of module AAAAAAAAA"),
+        ("entries", "1"),
+        ("arr", "an array"),
+        ("entries", "1"),
+    ];
+    assert_eq!(seen, expected.map(|(key, what)| (key.to_owned(), what.to_owned())));
+    for (head, body) in
+        [(&b"REDIS0014"[..], &b"\x1d\x01k\x01v"[..]), (b"REDIS0009", b"\x06\x01k"), (b"REDIS0009", b"\xf0")]
+    {
+        let error = read_all(&raw(head, &[body])).err().expect("not known");
+        assert!(error.to_string().contains("byte 9"), "{error}");
+    }
+    for head in [&b"REDIS0017"[..], b"REDIS0000", b"VALKEY079", b"REDISabcd", b"DARTERDB1"] {
+        assert!(Reader::new(&raw(head, &[])[..]).is_err());
+    }
+}
+
+#[test]
+fn functions_of_release_candidates_get_their_head() {
+    let body = b"\xf6\x03lib\x03LUA\x01\x04text\x04code";
+    let (items, _, _) = read_all(&raw(b"REDIS0010", &[body])).expect("a good file");
+    assert_eq!(items, [Item::Function(b"#!lua name=lib\ncode".to_vec())]);
+}
+
+#[test]
+fn streams_of_newer_servers_are_read() {
+    let mut rng = Rng::new(4);
+    let older = testing::value(21, 10, &mut rng);
+    let key = b"\x01s";
+    // limits, one producer with one entry, counters
+    let producers = b"\x0a\x14\x01\x01p\x01\x01i\x05\x00\x01\x00";
+    let of = |kind: u8, value: &[u8]| raw(b"REDIS0014", &[&[kind], key, value]);
+    let (_, plain, _) = read_all(&of(21, &older)).expect("a good file");
+    let newer = [&older[..], producers].concat();
+    let (_, shard, _) = read_all(&of(26, &newer)).expect("a good file");
+    assert_eq!(contents(&shard), contents(&plain));
+    // the only group ends the value: nothing was given back
+    let newest = [&older[..], b"\x00", producers].concat();
+    let (_, shard, _) = read_all(&of(27, &newest)).expect("a good file");
+    assert_eq!(contents(&shard), contents(&plain));
+}

@@ -79,9 +79,11 @@ pub fn read_object(
                 read_hash(kind, table, source, arena, hasher)
             })
         }
-        stream::TYPE_STREAM | stream::TYPE_STREAM_2 | stream::TYPE_STREAM_3 => {
-            stream::read(kind, source, arena)
-        }
+        stream::TYPE_STREAM
+        | stream::TYPE_STREAM_2
+        | stream::TYPE_STREAM_3
+        | stream::TYPE_STREAM_4
+        | stream::TYPE_STREAM_5 => stream::read(kind, source, arena),
         _ => compact::read(kind, source, arena, hasher),
     }
 }

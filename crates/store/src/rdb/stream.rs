@@ -25,6 +25,12 @@ pub const TYPE_STREAM: u8 = 15;
 pub const TYPE_STREAM_2: u8 = 19;
 /// Redis 7.2: with the time a consumer was last active.
 pub const TYPE_STREAM_3: u8 = 21;
+/// Redis 8.6: with what producers sent once, for as long as it is remembered. Only read, and that not kept.
+pub const TYPE_STREAM_4: u8 = 26;
+/// Redis 8.8: with pending entries that consumers gave back. Only read.
+pub const TYPE_STREAM_5: u8 = 27;
+/// The consumer that gets what others gave back, so that it is pending still and can be claimed.
+const GIVEN_BACK_TO: &[u8] = b"nacked";
 
 /// Entries and bytes of a node, as Redis has them by default.
 const NODE_ENTRIES_MAX: u64 = 100;
@@ -238,8 +244,25 @@ pub fn read(kind: u8, source: &mut Source<'_>, arena: &mut Arena) -> Result<Obje
         for _ in 0..source.count()? {
             read_group(kind, stream, arena, source)?;
         }
-        Ok(())
+        if kind >= TYPE_STREAM_4 { pass_producers(source) } else { Ok(()) }
     })
+}
+
+/// Passes over limits, the producers with the names and ids of their entries, and two counters.
+fn pass_producers(source: &mut Source<'_>) -> Result<(), Corrupt> {
+    source.count()?;
+    source.count()?;
+    for _ in 0..source.count()? {
+        source.text()?;
+        for _ in 0..source.count()? {
+            source.text()?;
+            source.count()?;
+            source.count()?;
+        }
+    }
+    source.count()?;
+    source.count()?;
+    Ok(())
 }
 
 fn read_ids(
@@ -388,8 +411,28 @@ fn read_group(
     for _ in 0..source.count()? {
         read_consumer(kind, group, arena, source, &mut pending)?;
     }
+    if kind >= TYPE_STREAM_5 {
+        read_given_back(group, arena, source, &mut pending)?;
+    }
     // every pending entry has a consumer, and only one
     if pending.is_empty() { Ok(()) } else { Err(Corrupt) }
+}
+
+/// Pending entries without a consumer.
+fn read_given_back(
+    group: &mut Group,
+    arena: &mut Arena,
+    source: &mut Source<'_>,
+    pending: &mut BTreeMap<StreamId, (u64, u64)>,
+) -> Result<(), Corrupt> {
+    for _ in 0..source.count()? {
+        let id = read_id_of(source.take(16)?)?;
+        let (delivered_ms, deliveries) = pending.remove(&id).ok_or(Corrupt)?;
+        let (consumer, _) = group.find_or_create(GIVEN_BACK_TO, delivered_ms);
+        let entry = Pending { consumer, delivered_ms, deliveries };
+        group.give(arena, id, entry).map_err(|_| Corrupt)?;
+    }
+    Ok(())
 }
 
 fn read_consumer(
@@ -402,7 +445,7 @@ fn read_consumer(
     let name = source.text()?;
     let seen_ms = read_ms(source)?.unwrap_or(0);
     let (number, is_new) = group.find_or_create(&name, seen_ms);
-    let active_ms = if kind == TYPE_STREAM_3 { read_ms(source)? } else { Some(seen_ms) };
+    let active_ms = if kind >= TYPE_STREAM_3 { read_ms(source)? } else { Some(seen_ms) };
     let consumer = group.consumer_mut(number).filter(|_| is_new).ok_or(Corrupt)?;
     consumer.active_ms = active_ms;
     for _ in 0..source.count()? {
