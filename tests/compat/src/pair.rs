@@ -99,12 +99,19 @@ impl Side {
     /// Reads the reply to `op`, following a scan to its end.
     fn answer(&mut self, op: &Op) -> Answer {
         let connection = &mut self.connections[op.connection];
-        let reply = connection.next().map_err(|e| format!("(no reply: {})", e.kind()))?;
+        let reply = connection.next().map_err(|e| format!("(no reply: {})", why(e.kind())))?;
         if is_scan(&op.args) && reply.items().is_some_and(|items| items.len() == 2) {
             return follow_scan(connection, op, reply).map_err(|e| format!("(scan broke off: {})", e.kind()));
         }
         Ok(reply)
     }
+}
+
+/// Why there is no reply; how a closed connection shows is chance.
+fn why(kind: io::ErrorKind) -> io::ErrorKind {
+    use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
+    let is_closed = matches!(kind, BrokenPipe | ConnectionAborted | ConnectionReset | UnexpectedEof);
+    if is_closed { UnexpectedEof } else { kind }
 }
 
 impl Pair {

@@ -193,9 +193,9 @@ pub fn same(args: &[Vec<u8>], left: &Reply, right: &Reply) -> bool {
     if left == right || (gives_doubles(args) && same_but_digits(left, right)) {
         return true;
     }
-    if first_word(left) == Some(b"NOPERM") && first_word(right) == Some(b"NOPERM") {
+    if is_refusal(left) && is_refusal(right) {
         // Since Redis 7.2 the text names the user.
-        return left.is_error() && right.is_error();
+        return true;
     }
     let Some(rule) = find(args) else { return false };
     if (left.is_error() || right.is_error()) && !matches!(rule.compare, Compare::ErrorWord | Compare::OrError)
@@ -339,6 +339,13 @@ fn only_pairs<'a>(reply: &'a Reply, names: &[&str]) -> Option<Vec<Vec<&'a [Reply
         |pair: &&[Reply]| pair[0].bytes().is_some_and(|n| names.iter().any(|w| w.as_bytes() == n));
     let pairs = |map: &'a Reply| Some(map.items()?.chunks(2).filter(is_wanted).collect());
     reply.items()?.iter().map(pairs).collect()
+}
+
+/// Whether a reply says that the user may not, itself or as the reason why EXEC runs nothing.
+fn is_refusal(reply: &Reply) -> bool {
+    let aborted: &[u8] = b"EXECABORT Transaction discarded because of: ";
+    let text = reply.bytes().map(|text| text.strip_prefix(aborted).unwrap_or(text));
+    reply.is_error() && text.is_some_and(|text| text.starts_with(b"NOPERM "))
 }
 
 fn first_word(reply: &Reply) -> Option<&[u8]> {
