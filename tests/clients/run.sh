@@ -1,5 +1,6 @@
 #!/bin/sh
 # Runs real clients against a server: tests/clients/run.sh HOST PORT [CLIENT...]
+# NAME-cluster is the library's cluster client, against a server of its own with --cluster_mode=emulated ($DARTER_BIN).
 # Libraries go to $DARTER_CLIENTS_CACHE (default ~/.cache/darter-clients). Exits non-zero when a client fails.
 set -u
 
@@ -11,28 +12,81 @@ cache=${DARTER_CLIENTS_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/darter-clients}
 mkdir -p "$cache"
 limit="timeout 120"
 
+# Starts a server that emulates a cluster, unless one runs; its port is then in $cluster_port.
+cluster_server() {
+    [ -z "${cluster_pid:-}" ] || return 0
+    root=$here/../..
+    bin=${DARTER_BIN:-$root/target/release/darter}
+    [ -x "$bin" ] || bin=$root/target/debug/darter
+    cluster_port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])') || return
+    "$bin" --bind 127.0.0.1 --port "$cluster_port" --save "" --cluster_mode=emulated >"$cache/cluster.log" 2>&1 &
+    cluster_pid=$!
+    trap 'kill "$cluster_pid" 2>/dev/null' EXIT
+    for _ in 1 2 3 4 5 6 7 8 9 10; do
+        redis-cli -p "$cluster_port" ping >/dev/null 2>&1 && return 0
+        sleep 0.5
+    done
+    echo "no cluster server: $(tail -1 "$cache/cluster.log")" >&2
+    return 1
+}
+
+# The cluster client of a library; its own check has installed it.
+cluster() {
+    cluster_server || return
+    case $1 in
+    redis-py) install_redis_py && $limit "$cache/redis-py/venv/bin/python" "$here/redis-py/cluster.py" 127.0.0.1 "$cluster_port" ;;
+    ioredis) install_npm ioredis && CLIENT_DIR="$cache/ioredis" $limit node "$here/ioredis/cluster.js" 127.0.0.1 "$cluster_port" ;;
+    go-redis) install_go_redis && $limit "$cache/go-redis/check" 127.0.0.1 "$cluster_port" cluster ;;
+    jedis) install_jedis && $limit java -cp "$cache/jedis/jars/*" "$here/jedis/Cluster.java" 127.0.0.1 "$cluster_port" ;;
+    redis-cli) redis_cli_cluster ;;
+    esac
+}
+
+# redis-cli that follows redirections, and its look at a cluster.
+redis_cli_cluster() {
+    answer=$(printf 'SET foo 1\nSET bar 2\nMGET foo bar\nCLUSTER KEYSLOT foo\n' | $limit redis-cli -c -p "$cluster_port" | tr '\n' ' ')
+    [ "$answer" = "OK OK 1 2 12182 " ] || { echo "redis-cli -c: got $answer" >&2; return 1; }
+    $limit redis-cli --cluster check "127.0.0.1:$cluster_port" | grep -q 'All 16384 slots covered'
+}
+
 # Each function installs what its check needs, once, and then runs it; a new version in the folder installs anew.
-redis_py() {
+install_redis_py() {
     fresh redis-py requirements.txt || { python3 -m venv "$cache/redis-py/venv" &&
-        "$cache/redis-py/venv/bin/pip" -q install -r "$here/redis-py/requirements.txt" && done_with redis-py requirements.txt; } || return
+        "$cache/redis-py/venv/bin/pip" -q install -r "$here/redis-py/requirements.txt" && done_with redis-py requirements.txt; }
+}
+
+redis_py() {
+    install_redis_py || return
     $limit "$cache/redis-py/venv/bin/python" "$here/redis-py/check.py" "$host" "$port"
 }
 
-npm_client() {
+install_npm() {
     fresh "$1" package.json || { cp "$here/$1/package.json" "$cache/$1/" &&
-        npm install --silent --no-audit --no-fund --prefix "$cache/$1" && done_with "$1" package.json; } || return
+        npm install --silent --no-audit --no-fund --prefix "$cache/$1" && done_with "$1" package.json; }
+}
+
+npm_client() {
+    install_npm "$1" || return
     CLIENT_DIR="$cache/$1" $limit node "$here/$1/check.js" "$host" "$port"
 }
 
-go_redis() {
+install_go_redis() {
     fresh go-redis check.go || { cp "$here/go-redis/go.mod" "$here/go-redis/check.go" "$cache/go-redis/" &&
-        (cd "$cache/go-redis" && GOFLAGS=-mod=mod go mod tidy && go build -o check .) && done_with go-redis check.go; } || return
+        (cd "$cache/go-redis" && GOFLAGS=-mod=mod go mod tidy && go build -o check .) && done_with go-redis check.go; }
+}
+
+go_redis() {
+    install_go_redis || return
     $limit "$cache/go-redis/check" "$host" "$port"
 }
 
-jedis() {
+install_jedis() {
     fresh jedis pom.xml || { mvn -q -f "$here/jedis/pom.xml" dependency:copy-dependencies \
-        -DoutputDirectory="$cache/jedis/jars" && done_with jedis pom.xml; } || return
+        -DoutputDirectory="$cache/jedis/jars" && done_with jedis pom.xml; }
+}
+
+jedis() {
+    install_jedis || return
     $limit java -cp "$cache/jedis/jars/*" "$here/jedis/Check.java" "$host" "$port"
 }
 
@@ -70,6 +124,11 @@ run() {
     redis-rs) tool=cargo check=redis_rs ;;
     redis-cli) tool=redis-cli check=redis_cli ;;
     redis-benchmark) tool=redis-benchmark check=redis_benchmark ;;
+    redis-py-cluster) tool=python3 check="cluster redis-py" ;;
+    ioredis-cluster) tool=npm check="cluster ioredis" ;;
+    go-redis-cluster) tool=go check="cluster go-redis" ;;
+    jedis-cluster) tool=mvn check="cluster jedis" ;;
+    redis-cli-cluster) tool=redis-cli check="cluster redis-cli" ;;
     *) echo "no client $1" >&2; return 1 ;;
     esac
     if ! command -v $tool >/dev/null; then
@@ -81,7 +140,8 @@ run() {
 }
 
 failed=0
-for client in ${*:-redis-py ioredis node-redis go-redis jedis redis-rs redis-cli redis-benchmark}; do
+for client in ${*:-redis-py ioredis node-redis go-redis jedis redis-rs redis-cli redis-benchmark \
+    redis-py-cluster ioredis-cluster go-redis-cluster jedis-cluster redis-cli-cluster}; do
     run "$client" || failed=$((failed + 1))
 done
 exit "$failed"

@@ -57,6 +57,34 @@ func texts(r *redis.Client) {
 	expectError("unknown", r.Do(ctx, "NOSUCH").Err(), "unknown command")
 }
 
+// What a cluster client does against a server with --cluster_mode=emulated.
+func cluster(address string, protocol int) {
+	r := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{address}, Protocol: protocol})
+	defer r.Close()
+	must(r.FlushDB(ctx).Result())
+	for i := range 200 {
+		name := fmt.Sprint("key:", i)
+		expect("cluster set", must(r.Set(ctx, name, name, 0).Result()), "OK")
+		expect("cluster get", must(r.Get(ctx, name).Result()), name)
+	}
+	expect("cluster dbsize", must(r.DBSize(ctx).Result()), int64(200))
+	masters := 0
+	must(0, r.ForEachMaster(ctx, func(ctx context.Context, one *redis.Client) error {
+		masters++
+		return one.Ping(ctx).Err()
+	}))
+	expect("cluster masters", masters, 1)
+	expect("cluster mset of a slot", must(r.MSet(ctx, "{t}a", "1", "{t}b", "2").Result()), "OK")
+	expect("cluster mget of a slot", must(r.MGet(ctx, "{t}a", "{t}b").Result()), []any{"1", "2"})
+	pipe := r.Pipeline()
+	for i := range 50 {
+		pipe.Append(ctx, fmt.Sprint("key:", i), "!")
+	}
+	expect("cluster pipeline", len(must(pipe.Exec(ctx))), 50)
+	expect("cluster keyslot", must(r.ClusterKeySlot(ctx, "foo").Result()), int64(12182))
+	expect("cluster shards", len(must(r.ClusterShards(ctx).Result())), 1)
+}
+
 func keys(r *redis.Client) {
 	r.FlushDB(ctx)
 	wanted := map[string]bool{}
@@ -181,6 +209,10 @@ func reconnect(r, other *redis.Client) {
 func main() {
 	address := os.Args[1] + ":" + os.Args[2]
 	for _, protocol := range []int{2, 3} {
+		if len(os.Args) > 3 && os.Args[3] == "cluster" {
+			cluster(address, protocol)
+			continue
+		}
 		r, other := connect(address, protocol), connect(address, protocol)
 		expect("ping", must(r.Ping(ctx).Result()), "PONG")
 		must(r.FlushDB(ctx).Result())
