@@ -494,6 +494,11 @@ impl<'a> Keyed<'a> {
         }
     }
 
+    /// Counts a change that nobody is told of, but the journal.
+    pub fn counted(&mut self) {
+        self.shard.changes.count(1);
+    }
+
     /// Hits counted since the key came or was last passed over by eviction: 0 to 3.
     pub fn hits(&self) -> u8 {
         self.slot.map_or(0, |slot| self.shard.dbs[self.db].index.hits(slot))

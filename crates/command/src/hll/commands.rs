@@ -139,6 +139,8 @@ fn pfcount_one(ctx: &mut Ctx<'_>, key: &[u8], reply: &mut Reply<'_>) -> Result<(
             let counted = count(&registers);
             format::cache_count(&mut bytes, counted);
             put_raw(&mut place, &bytes, Expiry::Keep)?;
+            // Nobody is told, but the bytes are others now: Redis counts that too.
+            place.counted();
             counted
         }
     };

@@ -38,6 +38,8 @@ const EFFECTS: &[(&str, Effect)] = &[
     ("spop", Effect::Removal),
     ("xadd", Effect::Trim),
     ("xtrim", Effect::Trim),
+    // It keeps what it has counted in the value.
+    ("pfcount", Effect::Itself),
     ("sort", Effect::Value),
     ("geosearchstore", Effect::Value),
     ("georadius", Effect::Value),
