@@ -92,7 +92,7 @@ impl Counts {
         let mut parts = Parts::new(body);
         while let Some(part) = parts.try_next()? {
             match part {
-                Part::Command { .. } => self.commands += 1,
+                Part::Command { .. } | Part::Value { .. } => self.commands += 1,
                 Part::Gone { .. } | Part::Members { .. } => self.gone += 1,
             }
         }

@@ -11,6 +11,7 @@ const COMMAND: u8 = 1;
 const SERVED: u8 = 2;
 const GONE: u8 = 3;
 const MEMBERS: u8 = 4;
+const VALUE: u8 = 5;
 
 /// One step of a change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -30,6 +31,13 @@ pub enum Part<'a> {
         db: u64,
         /// Its name.
         key: &'a [u8],
+    },
+    /// A key as it was afterwards, whatever was there before.
+    Value {
+        /// Its database.
+        db: u64,
+        /// The key, as snapshots hold it ([`crate::entry`]).
+        entry: &'a [u8],
     },
     /// A collection whose dead members were removed.
     Members {
@@ -102,6 +110,13 @@ pub fn write_gone(out: &mut Vec<u8>, db: usize, key: &[u8]) {
     write_text(out, key);
 }
 
+/// Appends a key as it is now, as an entry of a snapshot.
+pub fn write_value(out: &mut Vec<u8>, db: usize, entry: &[u8]) {
+    out.push(VALUE);
+    varint::write(out, db as u64);
+    write_text(out, entry);
+}
+
 /// Appends a collection whose dead members the server removed by itself.
 pub fn write_members(out: &mut Vec<u8>, db: usize, key: &[u8]) {
     out.push(MEMBERS);
@@ -160,6 +175,7 @@ fn take_part<'a>(rest: &mut &'a [u8]) -> Option<Part<'a>> {
             Some(Part::Command { db, only_key: Some(only_key), args })
         }
         GONE => Some(Part::Gone { db: varint::take(rest)?, key: take_text(rest)? }),
+        VALUE => Some(Part::Value { db: varint::take(rest)?, entry: take_text(rest)? }),
         MEMBERS => Some(Part::Members { db: varint::take(rest)?, key: take_text(rest)? }),
         _ => None,
     }

@@ -3,10 +3,10 @@
 //! Called by the executor with the shards of the command still held.
 
 use darter_command::Flags;
+use darter_persist::entry;
 use darter_persist::journal::part;
 use darter_store::change::Loss;
 use darter_store::stream_value::Stream;
-use darter_store::{Keyed, rdb};
 use darter_txn::ShardSet;
 use darter_wire::value::{self, DecodeLimits, Value};
 use darter_wire::{Args, OwnedArgs};
@@ -29,7 +29,7 @@ pub enum Effect {
     Removal,
     /// Itself with an exact number of entries to keep: an approximate one depends on how they lie (XADD, XTRIM).
     Trim,
-    /// The value it stored, as RESTORE or DEL: the order of what it reads, or which part, is nobody's choice (SORT).
+    /// The value it stored, as it is afterwards: the order of what it reads, or which part, is nobody's choice (SORT).
     Value,
 }
 
@@ -192,24 +192,37 @@ fn approximate_at(name: &str, args: Args<'_>) -> Option<usize> {
     (is(at, &["maxlen", "minid"]) && args.at(at + 1) == b"~").then_some(at + 1)
 }
 
-/// Writes what is at a key now, as the command that makes it.
-fn write_value(out: &mut Vec<u8>, set: &mut ShardSet<'_>, db: usize, name: &[u8], now_ms: u64) {
+/// Writes what is at a key now.
+fn write_value(out: &mut Vec<u8>, set: &ShardSet<'_>, db: usize, name: &[u8], now_ms: u64) {
     let key = set.router().key(name);
-    let place = Keyed::find(&mut set.part_mut(key).shard, db, key, now_ms);
-    let mut payload = Vec::new();
-    if let Some((object, arena)) = place.object() {
-        payload.push(rdb::type_of(object));
-        rdb::write_object(object, arena, &mut payload);
-    } else if let Ok(Some(text)) = place.text() {
-        payload.push(rdb::TYPE_STRING);
-        rdb::write_text(&mut payload, &text.bytes());
-    } else {
-        return part::write_command(out, db, 2, [b"del".as_slice(), name].into_iter());
+    let shard = &set.part(key).shard;
+    match shard.peek(db, key, now_ms) {
+        None => part::write_gone(out, db, name),
+        Some(record) => {
+            let mut value = Vec::new();
+            entry::write(shard, record, &mut value);
+            part::write_value(out, db, &value);
+        }
     }
-    rdb::seal(&mut payload);
-    let deadline = place.deadline_ms().unwrap_or(0).to_string();
-    let words: [&[u8]; 6] = [b"restore", name, deadline.as_bytes(), &payload, b"replace", b"absttl"];
-    part::write_command(out, db, words.len(), words.into_iter());
+}
+
+/// Notes the keys of `names` that changed as what they are now: for protocols whose commands are none of ours. Their
+/// shards are held.
+pub fn note_values<'k>(
+    core: &mut Core,
+    grant: &mut Shards,
+    db: usize,
+    names: impl Iterator<Item = &'k [u8]>,
+) {
+    if !grant.iter_mut().any(|held| held.shard.changes.is_journalled()) {
+        return;
+    }
+    let mut set = exec::set_of(&core.shared.router, grant);
+    set.each_mut(|_, part| drop(part.shard.changes.take_losses()));
+    let (clock_ms, journal) = (core.now_ms, &core.shared.journal);
+    core.journal.append(journal, clock_ms, |out| {
+        names.for_each(|name| write_value(out, &set, db, name, clock_ms));
+    });
 }
 
 /// Notes what is at a key now, for work on a thread that serves nobody; the key's shard is held.
@@ -217,7 +230,7 @@ pub fn note_foreign(shared: &Shared, mut set: ShardSet<'_>, db: usize, name: &[u
     let now_ms = crate::core::unix_ms();
     set.each_mut(|_, part| drop(part.shard.changes.take_losses()));
     let mut log = lock(&shared.journal.foreign);
-    log.append(&shared.journal, now_ms, |out| write_value(out, &mut set, db, name, now_ms));
+    log.append(&shared.journal, now_ms, |out| write_value(out, &set, db, name, now_ms));
     log.write_now(&shared.journal, shared.settings.live().persistence.appendfsync);
 }
 

@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 
 use darter_command::{Ctx, Fault};
 use darter_latch::{Grant, acquire, drive};
+use darter_persist::entry::Entries;
 use darter_persist::journal::folder::{self, Journal as Files, Torn};
 use darter_persist::journal::part::{ArgList, Part, Parts};
 use darter_store::Keyed;
-use darter_store::change::Class;
 use darter_txn::ShardSet;
 use darter_wire::{Args, OwnedArgs, Reply};
 
@@ -83,6 +83,7 @@ impl Player {
                         place.remove();
                     })?;
                 }
+                Part::Value { db, entry } => self.put(db, clock_ms, entry)?,
                 Part::Members { db, key } => {
                     self.at(db, key, |place| while place.expire_members(usize::MAX) > 0 {})?
                 }
@@ -99,6 +100,22 @@ impl Player {
             act(&mut Keyed::find(&mut part.shard, db, key, self.core.now_ms));
         }
         Ok(())
+    }
+
+    /// Puts a key in the place of whatever is there.
+    fn put(&mut self, db: u64, clock_ms: u64, bytes: &[u8]) -> Result<(), Unplayable> {
+        let damaged = || Unplayable("a value in it is damaged".to_owned());
+        let entry = Entries::new(bytes).next().ok_or_else(damaged)?.map_err(|_| damaged())?;
+        self.at(db, &entry.key, |place| {
+            place.remove();
+        })?;
+        let (db, key) = (self.db(db)?, self.core.shared.router.key(&entry.key));
+        let Some(part) = self.grant.get_mut(self.core.shared.router.shard_of(key.hash)) else {
+            return Ok(());
+        };
+        let made = entry.load(&mut part.shard, db, key.hash, clock_ms);
+        made.map(drop)
+            .map_err(|refused| Unplayable(format!("a value in it cannot be made: {}", refused.what())))
     }
 
     fn db(&self, db: u64) -> Result<usize, Unplayable> {
@@ -265,5 +282,3 @@ fn set_aside(shared: &Shared, torn: &[Torn], sequence: u64) -> Result<(), String
     }
     Ok(())
 }
-
-const _: () = assert!(Class::EXPIRED.0 != 0);

@@ -13,6 +13,7 @@ use super::{Counts, DB, count, flush, meta, read, store};
 use crate::core::Core;
 use crate::exec::{self, Call, Ran};
 use crate::job::{BUDGET, Body, Job, Shards};
+use crate::journal::note::note_values;
 use crate::shared::Mail;
 
 /// Looks at a busy shard this many times before the command is queued there.
@@ -88,13 +89,14 @@ pub(super) fn run(
     let key = Key { bytes, hash };
     let id = core.shared.router.shard_of(hash);
     let scene = Scene::new(core);
-    let done = on_shard(core, call.session.id, id, |shard| apply(&scene, shard, key, command, call.out));
+    let done = on_shard(core, call.session.id, key, |shard| apply(&scene, shard, key, command, call.out));
     if done { Ran::Done } else { post(core, call, raw.into(), LockSet::one(id)) }
 }
 
 /// Takes a shard, works on it, tells what changed and lets it go; false when it is busy.
 #[inline]
-fn on_shard(core: &mut Core, client: u64, id: u16, work: impl FnOnce(&mut Shard)) -> bool {
+fn on_shard(core: &mut Core, client: u64, key: Key<'_>, work: impl FnOnce(&mut Shard)) -> bool {
+    let id = core.shared.router.shard_of(key.hash);
     let Some(mut held) = core.shared.cells[usize::from(id)].take_spinning(SPINS) else { return false };
     work(&mut held.shard);
     if held.shard.is_pressed() {
@@ -103,6 +105,7 @@ fn on_shard(core: &mut Core, client: u64, id: u16, work: impl FnOnce(&mut Shard)
     if held.shard.changes.has_pending() {
         let mut grant = Shards::from(held);
         core.writer = client;
+        note_values(core, &mut grant, DB, std::iter::once(key.bytes));
         exec::pass_changes(core, &mut grant);
         drive(core.shared.cells, grant, core, BUDGET);
     } else {
@@ -134,7 +137,7 @@ fn get<'k>(
         }
         for key in ahead {
             let out = &mut *call.out;
-            let done = on_shard(core, call.session.id, router.shard_of(key.hash), |shard| {
+            let done = on_shard(core, call.session.id, key, |shard| {
                 read::get(&scene, shard, key, with_cas, life, out);
             });
             if !done {
@@ -272,6 +275,10 @@ pub fn run_job(
     }
     apply_all(core, exec::set_of(&core.shared.router, grant), &command, out);
     core.writer = client;
+    match &command {
+        Command::Get { keys, .. } => note_values(core, grant, DB, keys.clone()),
+        command => note_values(core, grant, DB, key_of(command).into_iter()),
+    }
     exec::pass_changes(core, grant);
 }
 
