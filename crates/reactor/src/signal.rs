@@ -1,4 +1,4 @@
-//! Signals as flags: SIGTERM, SIGINT and SIGHUP are counted and wake one reactor; SIGPIPE is ignored.
+//! Signals as flags: SIGTERM, SIGINT and SIGHUP are counted and wake one reactor; SIGPIPE and SIGXFSZ are ignored.
 //!
 //! The handler does what async-signal-safety allows, an atomic add and a write to an eventfd, and nothing else.
 
@@ -37,6 +37,8 @@ impl Signals {
             set_action(number, handle as extern "C" fn(libc::c_int) as libc::sighandler_t)?;
         }
         set_action(libc::SIGPIPE, libc::SIG_IGN)?;
+        // A file that grows past `ulimit -f` is an error of the write, as a full disk is.
+        set_action(libc::SIGXFSZ, libc::SIG_IGN)?;
         Ok(Signals { seen })
     }
 

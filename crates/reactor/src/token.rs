@@ -11,6 +11,9 @@ pub struct Token(pub(crate) u64);
 pub struct ListenerId(pub(crate) u64);
 
 impl Token {
+    /// The name of no connection.
+    pub const NOBODY: Token = Token(NAME_MASK);
+
     /// Slot of the connection: small, dense and unique among the live ones, so a caller may index an array with it.
     #[inline]
     pub fn index(self) -> usize {

@@ -12,6 +12,7 @@ use crate::limit;
 use crate::pubsub::Subscribers;
 use crate::script_run::Interpreter;
 use crate::shared::Shared;
+use crate::snapshot::schedule;
 use crate::stats::ThreadStats;
 
 /// A thread's own copy of what commands read, refreshed each turn.
@@ -127,7 +128,17 @@ impl Core {
             || self.shared.pause.is_on(self.now_ms)
             || self.shared.monitors.is_any()
             || self.is_over_memory()
-            || self.shared.journal.is_failing();
+            || self.shared.journal.is_failing()
+            || self.shared.snapshots.loading.is_on()
+            || self.shared.snapshots.holds_writers()
+            || self.refuses_writes();
+    }
+
+    /// Whether a snapshot has failed, and nothing may be written until one does not.
+    pub fn refuses_writes(&self) -> bool {
+        self.shared.snapshots.has_failed()
+            && self.live.persistence.stop_writes_on_bgsave_error
+            && schedule::is_automatic(&self.live)
     }
 
     /// Microseconds since the server started.

@@ -21,6 +21,7 @@ use crate::limit::relief;
 use crate::pubsub;
 use crate::registry::{Entry, Run};
 use crate::session::Session;
+use crate::snapshot;
 use crate::tracking::{self, Tracker};
 use crate::waiting::{self, Parking, Whose};
 
@@ -241,6 +242,7 @@ pub fn run_job(core: &mut Core, grant: &mut Shards, job: &mut Job) {
             crate::memcached::run_job(core, grant, (job.client, job.token), raw, &mut job.reply);
         }
         Body::Listen => grant.iter_mut().for_each(|part| pubsub::settle(core, part)),
+        Body::Cut(run) => snapshot::cut(core, grant, run),
         Body::Exec(_) | Body::Script { .. } | Body::Watch(_) | Body::Unwatch => {}
     }
 }
@@ -269,6 +271,7 @@ pub fn run_granted(
     if grant.iter_mut().any(|held| held.shard.changes.has_pending()) {
         pass_changes(core, grant);
     }
+    snapshot::note_run(shared, entry);
     if shared.tracking.is_in_use() && flushes(entry) {
         tracking::invalidate_all(core);
     }

@@ -16,6 +16,7 @@ use crate::exec::{Call, Ran};
 use crate::limit::relief;
 use crate::monitor;
 use crate::multi;
+use crate::pause::may_write;
 use crate::registry::Entry;
 use crate::session::{Gate, Queued, ReplyMode, Session};
 
@@ -33,7 +34,9 @@ pub fn execute(
     let mark = call.out.len();
     if let Some(line) = refusal_after_relief(core, call.session, card, entry, args) {
         refuse(core, &mut call, entry, &line);
-    } else if core.shared.pause.holds(core.now_ms, call.session, entry) {
+    } else if core.shared.pause.holds(core.now_ms, call.session, entry)
+        || core.shared.snapshots.holds_writers() && may_write(call.session, entry)
+    {
         call.session.usage.commands -= 1;
         return Ran::Postponed;
     } else if gate.has(Gate::MULTI) && !is_run_inside_multi(entry) {
@@ -115,6 +118,12 @@ pub(crate) fn refusal(
     if core.is_script_busy && !flags.any(Flags::ALLOW_BUSY) {
         return Some(BUSY.into());
     }
+    if core.shared.snapshots.loading.is_on() && !flags.any(Flags::LOADING) {
+        return Some(LOADING.into());
+    }
+    if core.refuses_writes() && (entry.spec.name == "ping" || writes(session, entry)) {
+        return Some(MISCONF.as_bytes().into());
+    }
     if (flags.any(Flags::DENYOOM) || queued_some(session, entry, Flags::DENYOOM)) && core.is_over_memory() {
         return Some(Fault::OutOfMemory.line().into_owned().into_bytes().into());
     }
@@ -134,6 +143,18 @@ pub(crate) fn refusal(
     None
 }
 
+/// Whether a command changes data; EXEC does when one of its commands does.
+fn writes(session: &Session, entry: &Entry) -> bool {
+    entry.spec.flags.any(Flags::WRITE) || queued_some(session, entry, Flags::WRITE)
+}
+
+/// Why nothing runs while a snapshot is loading.
+const LOADING: &[u8] = b"LOADING Redis is loading the dataset in memory";
+/// Why nothing is written after a snapshot has failed.
+pub const MISCONF: &str = "MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to \
+disk. Commands that may modify the data set are disabled, because this instance is configured to report errors during \
+writes if RDB snapshotting fails (stop-writes-on-bgsave-error option). Please check the Redis logs for details about the \
+RDB error.";
 const BUSY: &[u8] = b"BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.";
 
 /// Whether `entry` is EXEC and one of the commands it would run has one of `flags`.

@@ -16,6 +16,9 @@ use crate::output;
 use crate::report::Clients;
 use crate::report::rates::History;
 use crate::shared::{Mail, ShardCard, Shared};
+use crate::snapshot::ending;
+use crate::snapshot::schedule::Schedule;
+use crate::snapshot::walk::Walker;
 use crate::tracking;
 use crate::worker::lock;
 
@@ -33,6 +36,8 @@ pub struct House {
     next_room: usize,
     next_tick: Instant,
     next_second: Instant,
+    walker: Walker,
+    schedule: Schedule,
 }
 
 struct Room {
@@ -48,12 +53,21 @@ impl House {
             .filter(|&id| shared.home_of(id) == thread)
             .map(|id| Room { id, sweep: Sweep::default() })
             .collect();
-        House { rooms, next_room: 0, next_tick: now, next_second: now }
+        House {
+            rooms,
+            next_room: 0,
+            next_tick: now,
+            next_second: now,
+            walker: Walker::default(),
+            schedule: Schedule::default(),
+        }
     }
 
     /// How long the thread may sleep before there is something to do.
     pub fn sleep(&self, _core: &Core) -> Duration {
-        self.next_tick.saturating_duration_since(Instant::now())
+        let now = Instant::now();
+        let tick = self.next_tick.saturating_duration_since(now);
+        self.walker.sleep(now).map_or(tick, |walk| walk.min(tick))
     }
 
     /// Does what is due: a bounded piece of it.
@@ -64,6 +78,10 @@ impl House {
         if !core.is_quiet {
             core.stats().turn_times.add(turn_nanos);
         }
+        self.walker.step(core, self.rooms.iter().map(|room| room.id));
+        if core.thread == 0 {
+            ending::step(core);
+        }
         if now < self.next_tick {
             return;
         }
@@ -73,6 +91,9 @@ impl House {
         if now >= self.next_second {
             self.next_second = now + Duration::from_secs(1);
             each_second(core, conns);
+            if core.thread == 0 {
+                self.schedule.step(core);
+            }
         }
         if core.thread == 0 {
             core.shared.memory_peak_bytes.fetch_max(core.shared.limit.keyspace_bytes(), Relaxed);

@@ -1,6 +1,8 @@
 //! A command that could not be run at once: it waits in a shard's inbox with its arguments copied,
 //! and whoever lets the shard go runs it.
 
+use std::sync::Arc;
+
 use darter_latch::{Grant, Held, Runner, Waiter, drive_one};
 use darter_reactor::Token;
 use darter_txn::waiters::Parked;
@@ -12,6 +14,7 @@ use crate::exec;
 use crate::registry::Entry;
 use crate::session::Queued;
 use crate::shared::{Mail, Shared};
+use crate::snapshot::Run;
 use crate::waiting::Parking;
 
 /// Shards held for a job or an inline command.
@@ -45,6 +48,8 @@ pub enum Body {
     Memcached(Box<[u8]>),
     /// Starts or stops keeping changes for notifications; runs on any thread and answers nobody.
     Listen,
+    /// The cut of a snapshot; runs on any thread and answers nobody.
+    Cut(Arc<Run>),
 }
 
 /// Something to do once its shards are free.
@@ -78,12 +83,15 @@ pub struct Job {
 impl Job {
     /// Whether only its home thread can run it.
     pub fn is_home_only(&self) -> bool {
-        !matches!(self.body, Body::One { .. } | Body::Memcached(_) | Body::Serve(_) | Body::Listen)
+        !matches!(
+            self.body,
+            Body::One { .. } | Body::Memcached(_) | Body::Serve(_) | Body::Listen | Body::Cut(_)
+        )
     }
 
     /// Whether no connection waits for it.
     pub fn is_for_nobody(&self) -> bool {
-        matches!(self.body, Body::Serve(_) | Body::Listen)
+        matches!(self.body, Body::Serve(_) | Body::Listen | Body::Cut(_))
     }
 }
 

@@ -36,6 +36,7 @@ pub mod scripts;
 pub mod session;
 pub mod shared;
 pub mod slowlog;
+pub mod snapshot;
 pub mod speech;
 pub mod start;
 pub mod stats;

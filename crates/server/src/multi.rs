@@ -25,6 +25,7 @@ use crate::monitor;
 use crate::registry::Run;
 use crate::script_run;
 use crate::session::{Gate, Multi, Queued, Session};
+use crate::snapshot;
 use crate::tracking::{self, Tracker};
 
 /// The body of a command that starts or ends a transaction.
@@ -184,7 +185,8 @@ fn locks_of(core: &mut Core, session: &Session, body: &Body) -> LockSet {
         | Body::Memcached(_)
         | Body::Script { .. }
         | Body::Serve(_)
-        | Body::Listen => {}
+        | Body::Listen
+        | Body::Cut(_) => {}
     }
     if !matches!(body, Body::Watch(_)) {
         for (_, key) in &session.watched {
@@ -226,7 +228,7 @@ pub fn run_held(
             script_run::run_held(core, session, card, grant, entry, args.args(), &mut reply);
             session.send_own_messages(out);
         }
-        Body::One { .. } | Body::Memcached(_) | Body::Serve(_) | Body::Listen => {}
+        Body::One { .. } | Body::Memcached(_) | Body::Serve(_) | Body::Listen | Body::Cut(_) => {}
     }
     relief::settle_all(core, grant);
     exec::pass_changes(core, grant);
@@ -324,6 +326,7 @@ fn run_queued(
         let reply = out.get(mark..).unwrap_or_default();
         journal::note_grant(core, grant, Some(journal::Ran { entry, args, db, served: None, reply }));
         crate::timing::note(core, card, entry, args, began.elapsed());
+        snapshot::note_run(core.shared, entry);
         if core.shared.tracking.is_in_use() && exec::flushes(entry) {
             tracking::invalidate_all(core);
         }

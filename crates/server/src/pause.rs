@@ -58,7 +58,7 @@ impl Pause {
 }
 
 /// Whether a command may change data or reach replicas; EXEC may when one of its commands may.
-fn may_write(session: &Session, entry: &Entry) -> bool {
+pub fn may_write(session: &Session, entry: &Entry) -> bool {
     const WRITES: Flags = Flags::WRITE.with(Flags::MAY_REPLICATE);
     entry.spec.flags.any(WRITES) || gated::queued_some(session, entry, WRITES)
 }

@@ -24,6 +24,7 @@ use crate::contained::is_contained;
 use crate::core::Core;
 use crate::dispatch::{self, Caller};
 use crate::exec::{self, Call, Ran};
+use crate::gated;
 use crate::job::{BUDGET, Body, Shards};
 use crate::journal::note as journal;
 use crate::limit::relief;
@@ -31,6 +32,7 @@ use crate::monitor;
 use crate::registry::{Entry, Run};
 use crate::scripts::{Cached, Scripts};
 use crate::session::Session;
+use crate::snapshot;
 use crate::tracking::{self, Tracker};
 
 /// How a script is named, and whether it may write.
@@ -121,6 +123,18 @@ pub fn learn(core: &mut Core, source: &[u8], by_eval: bool) -> Result<Arc<Cached
 pub fn load_library(core: &mut Core, source: &[u8]) -> Result<Library, Fault> {
     let engine = core.lua.ready(&core.shared.scripts, core.thread)?;
     engine.load_library(source).map_err(|line| Fault::Text(line.into()))
+}
+
+/// Replaces all libraries by those of a snapshot. One that cannot be loaded is left out, and the log says so.
+pub fn know_libraries(core: &mut Core, codes: &[Vec<u8>]) {
+    let mut known = std::collections::BTreeMap::new();
+    for code in codes {
+        match load_library(core, code) {
+            Ok(library) => drop(known.insert(library.name.clone(), Arc::new(library))),
+            Err(fault) => tracing::error!("a library of functions is left out: {}", fault.line()),
+        }
+    }
+    *core.shared.scripts.libraries_mut() = known;
 }
 
 /// What can be run, and how its words divide.
@@ -340,6 +354,7 @@ impl Host for Bridge<'_> {
         if let Some(began) = began {
             crate::timing::note(self.core, self.card, entry, args, began.elapsed());
         }
+        snapshot::note_run(self.core.shared, entry);
         if self.core.shared.tracking.is_any() && exec::flushes(entry) {
             tracking::invalidate_all(self.core);
         }
@@ -377,6 +392,9 @@ impl Bridge<'_> {
         }
         if flags.any(Flags::WRITE) && self.core.shared.journal.is_failing() {
             return Err("MISCONF Errors writing to the AOF file".into());
+        }
+        if flags.any(Flags::WRITE) && !self.has_written && self.core.refuses_writes() {
+            return Err(gated::MISCONF.into());
         }
         if flags.any(Flags::WRITE) {
             self.has_written = true;

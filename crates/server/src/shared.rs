@@ -24,6 +24,7 @@ use crate::pause::Pause;
 use crate::pubsub::{Directory, Message};
 use crate::registry::Registry;
 use crate::scripts::Scripts;
+use crate::snapshot::Snapshots;
 use crate::stats::ThreadStats;
 use crate::tracking::{Invalidation, Table};
 
@@ -61,6 +62,10 @@ pub enum Mail {
     Durable,
     /// CLIENT PAUSE has ended before its time.
     Unpaused,
+    /// A snapshot has begun or ended.
+    Snapshot,
+    /// A load has brought these libraries of functions: their code.
+    Libraries(Vec<Vec<u8>>),
     /// Keys that a client of this thread tracks have changed.
     Invalidate(Box<Invalidation>),
     /// Keys that another client tracks have changed, and it wants this one to be told.
@@ -250,6 +255,8 @@ pub struct Shared {
     pub verbs: memcached::Verbs,
     /// A delayed `flush_all` of memcached.
     pub memcached_flush: memcached::Flush,
+    /// What is known about snapshots.
+    pub snapshots: Snapshots,
 }
 
 impl Shared {

@@ -28,6 +28,8 @@ use crate::registry::Registry;
 use crate::scripts::Scripts;
 use crate::shared::{Mail, ShardCard, Shared};
 use crate::slowlog::SlowLog;
+use crate::snapshot::naming::Source;
+use crate::snapshot::{Snapshots, ending, load};
 use crate::stats::ThreadStats;
 use crate::tracking::Table;
 use crate::worker::Worker;
@@ -51,6 +53,7 @@ pub fn serve(settings: Arc<Settings>) -> io::Result<()> {
     };
     let shared = build(settings, &live, threads)?;
     crate::journal::rewrite::start(shared).map_err(io::Error::other)?;
+    let source = if shared.journal.is_on() { None } else { load::find(shared, &live)? };
     let cores = cpu::allowed_cores();
     let mut others = Vec::new();
     for thread in 1..threads {
@@ -72,7 +75,7 @@ pub fn serve(settings: Arc<Settings>) -> io::Result<()> {
     {
         let _ = cpu::pin_thread(core);
     }
-    let ended = serve_first(shared, &live);
+    let ended = serve_first(shared, &live, source);
     for thread in 1..threads {
         shared.door(thread as u16).send(Mail::Stop);
     }
@@ -84,7 +87,7 @@ pub fn serve(settings: Arc<Settings>) -> io::Result<()> {
 }
 
 /// Thread 0: listens, accepts, looks at signals.
-fn serve_first(shared: &'static Shared, live: &Live) -> io::Result<()> {
+fn serve_first(shared: &'static Shared, live: &Live, source: Option<Source>) -> io::Result<()> {
     let reactor = Reactor::new(driver(shared), &reactor_config(shared))?;
     let _ = shared.driver_name.set(reactor.driver_name());
     if let Some(note) = reactor.driver_note() {
@@ -96,18 +99,22 @@ fn serve_first(shared: &'static Shared, live: &Live) -> io::Result<()> {
     crate::report::memory::note_startup(shared);
     let pidfile = PidFile::write(live);
     banner(shared, live, &addresses);
-    worker.run(move |shared| {
+    if let Some(source) = source {
+        load::at_start(shared, source)?;
+    }
+    worker.run(move |core| {
         while let Some(signal) = signals.take() {
             match signal {
-                Signal::Terminate | Signal::Interrupt => {
-                    tracing::info!("signal received, shutting down");
-                    shared.door(0).send(Mail::Stop);
-                }
+                Signal::Terminate => ending::on_signal(core, core.live.shutdown.on_sigterm),
+                Signal::Interrupt => ending::on_signal(core, core.live.shutdown.on_sigint),
                 Signal::HangUp => crate::logging::reopen(),
             }
         }
     });
     drop(pidfile);
+    if let Some(why) = shared.snapshots.loading.failure() {
+        return Err(io::Error::other(why));
+    }
     tracing::info!("bye");
     Ok(())
 }
@@ -206,6 +213,7 @@ pub fn build(settings: Arc<Settings>, live: &Live, threads: usize) -> io::Result
         acl,
         verbs,
         memcached_flush: Default::default(),
+        snapshots: Snapshots::default(),
     })))
 }
 

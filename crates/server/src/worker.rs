@@ -31,6 +31,9 @@ use crate::waiting::{self, Parking};
 /// The longest sleep of an idle thread.
 const TURN_MAX: Duration = Duration::from_millis(100);
 
+/// Sleep while clients wait for a snapshot's buffers.
+const HELD_BACK: Duration = Duration::from_millis(1);
+
 /// One I/O thread.
 pub struct Worker {
     core: Core,
@@ -83,13 +86,13 @@ impl Worker {
     }
 
     /// Serves until told to stop. `on_turn` runs once a turn; thread 0 looks at signals there.
-    pub fn run(&mut self, mut on_turn: impl FnMut(&'static Shared)) {
+    pub fn run(&mut self, mut on_turn: impl FnMut(&mut Core)) {
         while !self.is_stopping {
             let sleep = if self.dirty.is_empty() { self.sleep_max() } else { Duration::ZERO };
             if let Err(error) = self.turn(sleep) {
                 tracing::error!("event loop: {error}");
             }
-            on_turn(self.core.shared);
+            on_turn(&mut self.core);
         }
         self.flush_before_end();
     }
@@ -150,7 +153,9 @@ impl Worker {
     /// How long nothing has to be done unless something arrives.
     fn sleep_max(&self) -> Duration {
         let mut housekeeping = self.house.sleep(&self.core).min(TURN_MAX);
-        if self.core.has_postponed {
+        if self.core.has_postponed && self.core.shared.snapshots.holds_writers() {
+            housekeeping = housekeeping.min(HELD_BACK);
+        } else if self.core.has_postponed {
             let left_ms = self.core.shared.pause.until_ms().saturating_sub(crate::core::unix_ms() as i64);
             housekeeping = housekeeping.min(Duration::from_millis(left_ms.max(0) as u64));
         }
@@ -259,7 +264,8 @@ impl Worker {
                     self.closed.push((token, false));
                 }
             }
-            Mail::Unpaused | Mail::Durable => {}
+            Mail::Unpaused | Mail::Durable | Mail::Snapshot => {}
+            Mail::Libraries(codes) => crate::script_run::know_libraries(&mut self.core, &codes),
             Mail::Invalidate(message) => {
                 let to = message.to;
                 if let Some(conn) = find(&mut self.conns, to.token).filter(|c| c.session.id == to.client)
@@ -306,7 +312,8 @@ impl Worker {
     /// Goes on with the connections that waited for the end of CLIENT PAUSE, as far as they may.
     fn resume_postponed(&mut self) {
         let Worker { core, conns, dirty, window, .. } = self;
-        if !core.has_postponed || core.shared.pause.is_on(core.now_ms) {
+        let shared = core.shared;
+        if !core.has_postponed || shared.pause.is_on(core.now_ms) || shared.snapshots.holds_writers() {
             return;
         }
         core.has_postponed = false;
@@ -389,7 +396,7 @@ impl Worker {
         let mut grant = std::mem::take(&mut job.grant);
         let conn = find(&mut self.conns, job.token).filter(|conn| conn.session.id == job.client);
         match (&job.body, conn) {
-            (Body::One { .. } | Body::Memcached(_) | Body::Serve(_) | Body::Listen, _) => {
+            (Body::One { .. } | Body::Memcached(_) | Body::Serve(_) | Body::Listen | Body::Cut(_), _) => {
                 crate::exec::run_job(&mut self.core, &mut grant, &mut job)
             }
             (_, None) => {}

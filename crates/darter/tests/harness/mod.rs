@@ -25,7 +25,7 @@ impl Server {
             let port = free_port();
             let mut process = Command::new(env!("CARGO_BIN_EXE_darter"))
                 .args(file)
-                .args(["--bind", "127.0.0.1", "--save", "", "--port", &port.to_string()])
+                .args(["--bind", "127.0.0.1", "--save", "", "--dbfilename", "", "--port", &port.to_string()])
                 .args(flags)
                 .stdout(Stdio::null())
                 .stderr(Stdio::null())
@@ -49,10 +49,7 @@ impl Server {
 
     /// A new connection.
     pub fn client(&self) -> Client {
-        let stream = TcpStream::connect(("127.0.0.1", self.port)).expect("a connection");
-        stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a timeout");
-        stream.set_nodelay(true).expect("an option");
-        Client { reader: BufReader::new(stream) }
+        Client::connect(self.port)
     }
 
     /// Its port.
@@ -134,6 +131,14 @@ pub struct Client {
 }
 
 impl Client {
+    /// A connection to a server on `port`.
+    pub fn connect(port: u16) -> Client {
+        let stream = TcpStream::connect(("127.0.0.1", port)).expect("a connection");
+        stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a timeout");
+        stream.set_nodelay(true).expect("an option");
+        Client { reader: BufReader::new(stream) }
+    }
+
     /// The socket, to write to it.
     pub fn stream(&mut self) -> &mut TcpStream {
         self.reader.get_mut()

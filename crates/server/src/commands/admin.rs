@@ -1,15 +1,14 @@
-//! TIME, LASTSAVE, ROLE, REPLICAOF, WAIT, MODULE, SHUTDOWN: the server as an administrator sees it.
+//! TIME, ROLE, REPLICAOF, WAIT, MODULE: the server as an administrator sees it.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use darter_base::number;
 use darter_command::spec::Group;
-use darter_command::{Fault, Flags, Reader, Spec, reader};
+use darter_command::{Fault, Flags, Spec, reader};
 use darter_wire::{Args, Reply};
 
 use super::{ServerCommand, row};
 use crate::dispatch::Caller;
-use crate::shared::Mail;
 use crate::waiting::{Parking, TimeUp};
 
 /// The family's commands.
@@ -22,15 +21,6 @@ pub const FAMILY: &[ServerCommand] = &[
             "Returns the server time.",
         ),
         time,
-    ),
-    row(
-        Spec::other("lastsave", 1).flag(Flags::LOADING.with(Flags::STALE)).fast().doc(
-            Group::Server,
-            "1.0.0",
-            "",
-            "Returns the Unix timestamp of the last successful save to disk.",
-        ),
-        lastsave,
     ),
     row(
         Spec::other("role", 1).flag(Flags::NOSCRIPT.with(Flags::LOADING).with(Flags::STALE)).fast().doc(
@@ -51,19 +41,6 @@ pub const FAMILY: &[ServerCommand] = &[
             "Blocks until the asynchronous replication of all preceding write commands sent by the connection is completed.",
         ),
         wait,
-    ),
-    row(
-        Spec::other("shutdown", -1)
-            .flag(Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE))
-            .flag(Flags::NO_MULTI.with(Flags::ALLOW_BUSY))
-            .cost("O(N) when saving, where N is the total number of keys in all databases when saving data, otherwise O(1)")
-            .doc(
-                Group::Server,
-                "1.0.0",
-                "[NOSAVE | SAVE] [NOW] [FORCE] [ABORT]",
-                "Synchronously saves the database(s) to disk and shuts down the server.",
-            ),
-        shutdown,
     ),
     row(
         Spec::other("module", -2).doc(Group::Server, "4.0.0", "", "A container for module commands."),
@@ -110,12 +87,6 @@ fn time(_: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fa
     Ok(())
 }
 
-fn lastsave(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    // nothing is saved yet; Redis too answers the time it started until it has saved
-    reply.int(caller.core.shared.started_unix_s.cast_signed());
-    Ok(())
-}
-
 fn role(_: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     reply.array(3);
     reply.bulk(b"master");
@@ -147,42 +118,6 @@ fn wait(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Resul
     let deadline_ms = (timeout_ms > 0).then(|| caller.core.now_ms.saturating_add(timeout_ms));
     let on_timeout = TimeUp::Reply(b":0\r\n".to_vec());
     caller.session.parking = Some(Parking { ticket: None, deadline_ms, on_timeout });
-    Ok(())
-}
-
-fn shutdown(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    let mut reader = Reader::new(args, 1);
-    let (mut saves, mut nosave, mut others, mut aborts) = (false, false, false, false);
-    while !reader.is_done() {
-        if reader.take("save") {
-            saves = true;
-        } else if reader.take("nosave") {
-            nosave = true;
-        } else if reader.take("now") || reader.take("force") {
-            others = true;
-        } else if reader.take("abort") {
-            aborts = true;
-        } else {
-            return Err(Fault::Syntax);
-        }
-    }
-    if (saves && nosave) || (aborts && (saves || nosave || others)) {
-        return Err(Fault::Syntax);
-    }
-    if aborts {
-        return Err(Fault::text("ERR No shutdown in progress."));
-    }
-    if saves {
-        return Err(Fault::text(
-            "ERR SHUTDOWN SAVE is not possible: snapshots are not in this version of Darter yet",
-        ));
-    }
-    tracing::info!("shutdown asked for by {}", caller.card.peer);
-    let shared = caller.core.shared;
-    shared.is_stopping.store(true, std::sync::atomic::Ordering::Relaxed);
-    shared.door(0).send(Mail::Stop);
-    caller.session.is_closing = true;
-    let _ = reply;
     Ok(())
 }
 

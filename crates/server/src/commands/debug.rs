@@ -42,8 +42,8 @@ const SUBS: &[Sub] = &[
     ("change-repl-id", 2, accept),
     ("stringmatch-len", 4, stringmatch_len),
     ("populate", 0, super::populate::populate),
-    ("reload", 0, no_snapshots),
-    ("loadaof", 2, no_snapshots),
+    ("reload", 0, super::persistence::reload),
+    ("loadaof", 2, no_journal),
     ("htstats", 3, htstats),
     ("segfault", 2, no_crash),
     ("panic", 2, no_crash),
@@ -112,8 +112,8 @@ fn stringmatch_len(_: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) ->
     Ok(())
 }
 
-fn no_snapshots(_: &mut Caller<'_>, _: Args<'_>, _: &mut Reply<'_>) -> Result<(), Fault> {
-    Err(Fault::text("ERR snapshots are not in this version of Darter yet"))
+fn no_journal(_: &mut Caller<'_>, _: Args<'_>, _: &mut Reply<'_>) -> Result<(), Fault> {
+    Err(Fault::text("ERR the append-only file is not in this version of Darter yet"))
 }
 
 fn no_crash(_: &mut Caller<'_>, _: Args<'_>, _: &mut Reply<'_>) -> Result<(), Fault> {
@@ -213,6 +213,8 @@ fn help(_: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fa
             "    Reply with a test value of the specified type. <type> can be: string,",
             "    integer, double, bignum, null, array, set, map, attrib, push, verbatim,",
             "    true, false.",
+            "RELOAD [option ...]",
+            "    Save a snapshot, empty all databases and load it. Options: NOSAVE, NOFLUSH, MERGE.",
             "SET-ACTIVE-EXPIRE <0|1>",
             "    0 keeps dead keys until they are looked at, 1 removes them in the background.",
             "SLEEP <seconds>",

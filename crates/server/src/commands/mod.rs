@@ -15,6 +15,7 @@ pub mod login;
 pub mod lolwut;
 pub mod memory;
 pub mod monitor;
+pub mod persistence;
 pub mod populate;
 pub mod pubsub;
 pub mod scripting;
@@ -48,6 +49,7 @@ pub const FAMILIES: &[&[ServerCommand]] = &[
     info::FAMILY,
     admin::FAMILY,
     journal::FAMILY,
+    persistence::FAMILY,
     latency::FAMILY,
     memory::FAMILY,
     lolwut::FAMILY,

@@ -1,23 +1,45 @@
 //! INFO persistence, stats, replication, cluster, keyspace and Dragonfly's transaction and acl: what happened so far.
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use super::{Source, Text};
 use crate::journal::report::Figures;
 use crate::pubsub::Kind;
 use crate::report;
+use crate::worker::lock;
 
-/// INFO persistence: nothing is saved yet, so every change since the start waits.
+/// INFO persistence.
 pub fn persistence(source: &Source<'_>, out: &mut Text) {
-    out.zeros(&["loading", "async_loading", "current_cow_peak", "current_cow_size", "current_cow_size_age"]);
-    out.field("current_fork_perc", "0.00");
-    out.zeros(&["current_save_keys_processed", "current_save_keys_total"]);
-    out.field("rdb_changes_since_last_save", source.report.shards.changes);
-    out.field("rdb_bgsave_in_progress", 0);
-    out.field("rdb_last_save_time", source.shared.started_unix_s);
-    out.field("rdb_last_bgsave_status", "ok");
-    out.field("rdb_last_bgsave_time_sec", -1);
-    out.field("rdb_current_bgsave_time_sec", -1);
-    out.zeros(&["rdb_saves", "rdb_last_cow_size", "rdb_last_load_keys_expired", "rdb_last_load_keys_loaded"]);
+    let snapshots = &source.shared.snapshots;
+    let (run, history) = (snapshots.current(), lock(&snapshots.history).clone());
+    let (run, base) = (run.as_ref().filter(|run| !run.is_base), run.as_ref());
+    loading(source, out);
+    let waiting = base.map_or(0, |run| run.pipe.waiting_bytes());
+    out.field("current_cow_peak", history.waiting_bytes_max.max(waiting));
+    out.field("current_cow_size", waiting);
+    out.field("current_cow_size_age", base.map_or(0, |run| run.began.elapsed().as_secs()));
+    let (done, total) = base.map_or((0, 0), |run| (run.keys_done(), run.keys_total()));
+    out.field("current_fork_perc", format_args!("{:.2}", done as f64 * 100.0 / total.max(1) as f64));
+    out.field("current_save_keys_processed", done);
+    out.field("current_save_keys_total", total);
+    out.field("rdb_changes_since_last_save", source.report.shards.changes.saturating_sub(history.changes));
+    out.field("rdb_bgsave_in_progress", u8::from(run.is_some()));
+    let saved_s = if history.saved_s > 0 { history.saved_s } else { source.shared.started_unix_s };
+    out.field("rdb_last_save_time", saved_s);
+    out.field("rdb_last_bgsave_status", if history.error.is_some() { "err" } else { "ok" });
+    out.field("rdb_last_bgsave_time_sec", history.took_s.map_or(-1, u64::cast_signed));
+    out.field(
+        "rdb_current_bgsave_time_sec",
+        run.map_or(-1, |run| run.began.elapsed().as_secs().cast_signed()),
+    );
+    out.field("rdb_saves", history.saves);
+    out.field("rdb_last_cow_size", history.waiting_bytes_max);
+    out.field("rdb_last_load_keys_expired", snapshots.loading.keys_expired.load(Relaxed));
+    out.field("rdb_last_load_keys_loaded", snapshots.loading.keys.load(Relaxed));
     journal(&source.shared.journal.figures(), out);
+    out.field("last_saved_file", &history.name);
+    out.field("last_save_keys_written_early", history.keys_early);
+    out.field("saving", u8::from(base.is_some()));
 }
 
 /// The fields of the append-only file.
@@ -43,6 +65,23 @@ fn journal(journal: &Figures, out: &mut Text) {
         out.field("aof_pending_bio_fsync", journal.pending_syncs);
         out.field("aof_delayed_fsync", journal.delayed_syncs);
     }
+}
+
+/// The part of INFO persistence about a load that is under way.
+fn loading(source: &Source<'_>, out: &mut Text) {
+    let loading = &source.shared.snapshots.loading;
+    out.field("loading", u8::from(loading.is_on()));
+    out.field("async_loading", 0);
+    if !loading.is_on() {
+        return;
+    }
+    let (percent, left_s) = loading.progress(source.now_ms);
+    out.field("loading_start_time", loading.began_s.load(Relaxed));
+    out.field("loading_total_bytes", loading.total_bytes.load(Relaxed));
+    out.field("loading_rdb_used_mem", 0);
+    out.field("loading_loaded_bytes", loading.loaded_bytes.load(Relaxed));
+    out.field("loading_loaded_perc", format_args!("{percent:.2}"));
+    out.field("loading_eta_seconds", left_s);
 }
 
 /// INFO stats.

@@ -23,6 +23,11 @@ impl Fields<'_> {
         }
     }
 
+    /// Whether the setting was ever set.
+    fn is_given(&self, name: &str) -> bool {
+        table::find_id(name).is_some_and(|id| self.0.is_given(id))
+    }
+
     pub(super) fn bool(&self, name: &str) -> bool {
         match self.get(name) {
             Value::Bool(on) => *on,
@@ -287,7 +292,10 @@ impl Persistence {
             snapshot_cron: v.text("snapshot_cron"),
             save_schedule: v.text("save_schedule"),
             save: save.clone(),
+            never_saves: save.is_empty() && v.is_given("save"),
+            egress_bytes_per_s_max: v.u64("snapshot_egress_limit_bytes"),
             stop_writes_on_bgsave_error: v.bool("stop-writes-on-bgsave-error"),
+            native_compression: v.u64("compression_mode") > 0,
             rdbcompression: v.bool("rdbcompression"),
             rdbchecksum: v.bool("rdbchecksum"),
             appendonly: v.bool("appendonly"),

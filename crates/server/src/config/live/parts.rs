@@ -44,8 +44,14 @@ pub struct Persistence {
     pub save_schedule: String,
     /// Schedule by count of changes.
     pub save: Vec<SavePoint>,
+    /// `save ""` was said: no snapshot unless one is asked for, not at the end either.
+    pub never_saves: bool,
+    /// Bytes per second and thread that a snapshot may grow, 0 = as fast as it can.
+    pub egress_bytes_per_s_max: u64,
     /// Refuse writes after a failed snapshot.
     pub stop_writes_on_bgsave_error: bool,
+    /// Compress native files.
+    pub native_compression: bool,
     /// Compress strings in `.rdb` files.
     pub rdbcompression: bool,
     /// Close `.rdb` files with a checksum.

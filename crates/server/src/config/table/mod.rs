@@ -68,22 +68,31 @@ pub(super) fn nearest(name: &str) -> Option<&'static str> {
 
 /// A value per setting.
 #[derive(Debug, Clone)]
-pub(super) struct Values(Vec<Value>);
+pub(super) struct Values {
+    all: Vec<Value>,
+    given: Vec<bool>,
+}
 
 impl Values {
     /// The defaults.
     pub(super) fn defaults() -> Values {
-        Values(TABLE.defaults.clone())
+        Values { all: TABLE.defaults.clone(), given: vec![false; TABLE.defaults.len()] }
     }
 
     /// The value at `id`.
     pub(super) fn get(&self, id: Id) -> &Value {
-        &self.0[id.0]
+        &self.all[id.0]
     }
 
     /// Replaces the value at `id`.
     pub(super) fn set(&mut self, id: Id, value: Value) {
-        self.0[id.0] = value;
+        self.all[id.0] = value;
+        self.given[id.0] = true;
+    }
+
+    /// Whether the value at `id` was ever set, be it to the default.
+    pub(super) fn is_given(&self, id: Id) -> bool {
+        self.given[id.0]
     }
 
     /// Whether the value at `id` is the default.

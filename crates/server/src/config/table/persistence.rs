@@ -8,48 +8,32 @@ const NO_AOF: &str = "the append-only file is not there yet";
 const NO_CLOUD: &str = "snapshots in object stores";
 const NO_FORK: &str = "snapshots do not fork";
 
-const NO_SNAPSHOTS: &str = "snapshots are not there yet";
-
 pub(super) const ROWS: &[Setting] = &[
     Setting::new("dir", Kind::Dir, "")
         .change(Change::Protected)
-        .no_effect(NO_SNAPSHOTS)
         .help(Persistence, "folder of snapshots; empty means where the server was started"),
-    Setting::checked("dbfilename", "dump", check::dbfilename)
-        .change(Change::Protected)
-        .no_effect(NO_SNAPSHOTS)
-        .help(
-            Persistence,
-            "name of snapshots, {timestamp} and strftime macros allowed; empty turns saving off",
-        ),
+    Setting::checked("dbfilename", "dump", check::dbfilename).change(Change::Protected).help(
+        Persistence,
+        "name of snapshots, {timestamp} and strftime macros allowed; empty turns saving off",
+    ),
     Setting::bool("df_snapshot_format", "true")
         .dragonfly()
         .fixed()
-        .no_effect(NO_SNAPSHOTS)
         .help(Persistence, "native snapshot files instead of one .rdb file"),
     Setting::new("save", Kind::Save, "")
-        .no_effect("snapshots by count of changes are not there yet")
         .help(Persistence, "snapshot when so many changes happened in so many seconds; \"\" means never"),
     Setting::checked("snapshot_cron", "", check::cron)
         .dragonfly()
         .fixed()
-        .not_yet("scheduled snapshots")
         .help(Persistence, "when to take snapshots, five fields of cron"),
     Setting::checked("save_schedule", "", check::save_schedule)
         .dragonfly()
         .fixed()
-        .not_yet("scheduled snapshots")
         .help(Persistence, "when to take snapshots, HH:MM in UTC, * for any; snapshot_cron replaces it"),
     Setting::bool("stop-writes-on-bgsave-error", "yes")
-        .no_effect(NO_SNAPSHOTS)
         .help(Persistence, "refuse writes after a failed snapshot"),
-    Setting::bool("rdbcompression", "yes")
-        .no_effect(NO_SNAPSHOTS)
-        .help(Persistence, "compress strings in .rdb files"),
-    Setting::bool("rdbchecksum", "yes")
-        .fixed()
-        .no_effect(NO_SNAPSHOTS)
-        .help(Persistence, "close .rdb files with a checksum"),
+    Setting::bool("rdbcompression", "yes").help(Persistence, "compress strings in .rdb files"),
+    Setting::bool("rdbchecksum", "yes").fixed().help(Persistence, "close .rdb files with a checksum"),
     Setting::bool("rdb-save-incremental-fsync", "yes")
         .no_effect("snapshots are synced as they are written")
         .help(Persistence, "sync while writing"),
@@ -84,17 +68,16 @@ pub(super) const ROWS: &[Setting] = &[
         .no_effect("filters are always written in chunks")
         .help(Persistence, "write Bloom filters in chunks"),
     Setting::choice("rdb-version-check", &["strict", "relaxed"], "strict")
-        .no_effect(NO_SNAPSHOTS)
+        .no_effect("versions that are not known are always refused")
         .help(Persistence, "whether newer .rdb versions are refused"),
     Setting::int("compression_mode", 0, 3, "3")
         .dragonfly()
         .fixed()
-        .no_effect(NO_SNAPSHOTS)
-        .help(Persistence, "of native snapshots: 0 none, 1 by value, 2 and 3 by block"),
+        .help(Persistence, "of native snapshots: 0 none, 1 to 3 by block"),
     Setting::int("compression_level", 0, 22, "2")
         .dragonfly()
         .fixed()
-        .no_effect(NO_SNAPSHOTS)
+        .no_effect("blocks are compressed with LZ4, which has no levels")
         .help(Persistence, "effort of that compression"),
     Setting::memory("serialization_max_chunk_size", 0, BYTES_MAX, "64kb")
         .dragonfly()
@@ -109,7 +92,6 @@ pub(super) const ROWS: &[Setting] = &[
     Setting::memory("snapshot_egress_limit_bytes", 0, BYTES_MAX, "0")
         .dragonfly()
         .fixed()
-        .not_yet("a limit on snapshot bandwidth")
         .help(Persistence, "bytes of snapshot per second and thread; 0 means no limit"),
     Setting::bool("background_snapshotting", "false")
         .dragonfly()

@@ -1,0 +1,292 @@
+//! SAVE, BGSAVE, LASTSAVE, SHUTDOWN: snapshots as an administrator asks for them. DEBUG RELOAD is here too.
+
+use darter_command::spec::Group;
+use darter_command::{Fault, Flags, Reader, Spec};
+use darter_persist::storage::name::Format;
+use darter_wire::{Args, Reply};
+
+use super::{ServerCommand, row};
+use crate::config::Live;
+use crate::dispatch::Caller;
+use crate::shared::{Mail, Shared};
+use crate::snapshot::ending::{self, Asking};
+use crate::snapshot::{self, Order, Refused, load, naming, schedule};
+use crate::waiting::{Parking, TimeUp};
+use crate::worker::lock;
+
+/// The family's commands.
+pub const FAMILY: &[ServerCommand] = &[
+    row(
+        Spec::other("save", -1)
+            .flag(Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::NO_ASYNC_LOADING).with(Flags::NO_MULTI))
+            .cost("O(N) where N is the total number of keys in all databases")
+            .doc(
+                Group::Server,
+                "1.0.0",
+                "[DF | RDB] [basename]",
+                "Synchronously saves the database(s) to disk.",
+            ),
+        save,
+    ),
+    row(
+        Spec::other("bgsave", -1)
+            .flag(Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::NO_ASYNC_LOADING))
+            .cost("O(1)")
+            .doc(
+                Group::Server,
+                "1.0.0",
+                "[SCHEDULE | CANCEL | DF | RDB] [basename]",
+                "Asynchronously saves the database(s) to disk.",
+            ),
+        bgsave,
+    ),
+    row(
+        Spec::other("lastsave", 1).flag(Flags::LOADING.with(Flags::STALE)).fast().doc(
+            Group::Server,
+            "1.0.0",
+            "",
+            "Returns the Unix timestamp of the last successful save to disk.",
+        ),
+        lastsave,
+    ),
+    row(
+        Spec::other("shutdown", -1)
+            .flag(Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE))
+            .flag(Flags::NO_MULTI.with(Flags::ALLOW_BUSY))
+            .cost("O(N) when saving, where N is the total number of keys in all databases when saving data, otherwise O(1)")
+            .doc(
+                Group::Server,
+                "1.0.0",
+                "[NOSAVE | SAVE] [NOW] [FORCE] [ABORT]",
+                "Synchronously saves the database(s) to disk and shuts down the server.",
+            ),
+        shutdown,
+    ),
+];
+
+const IN_PROGRESS: Fault = Fault::text("ERR Background save already in progress");
+const BASE_IN_PROGRESS: Fault = Fault::text(
+    "ERR Another child process is active (AOF?): can't BGSAVE right now. Use BGSAVE SCHEDULE in order to schedule a \
+     BGSAVE whenever possible.",
+);
+const IS_LOADING: Fault = Fault::text("LOADING Redis is loading the dataset in memory");
+
+/// What SAVE and BGSAVE may be told.
+#[derive(Default)]
+struct Wish<'a> {
+    format: Option<Format>,
+    name: Option<&'a str>,
+}
+
+impl<'a> Wish<'a> {
+    fn parse(reader: &mut Reader<'a>) -> Result<Wish<'a>, Fault> {
+        let mut wish = Wish::default();
+        if reader.take("df") {
+            wish.format = Some(Format::Native);
+        } else if reader.take("rdb") {
+            wish.format = Some(Format::Rdb);
+        }
+        if !reader.is_done() {
+            let name = std::str::from_utf8(reader.bytes()?).map_err(|_| Fault::Syntax)?;
+            if name.is_empty() || name.contains('/') {
+                return Err(Fault::text("ERR the name of a snapshot can't be a path, just a filename"));
+            }
+            wish.name = Some(name);
+        }
+        if reader.is_done() { Ok(wish) } else { Err(Fault::Syntax) }
+    }
+
+    fn order(&self, caller: &Caller<'_>) -> Result<Order, Fault> {
+        let live = &caller.core.live;
+        let name = self.name.unwrap_or(&live.persistence.dbfilename);
+        if name.is_empty() {
+            return Err(Fault::text("ERR snapshots are turned off: dbfilename is empty"));
+        }
+        Order::named(live, name, self.format).map_err(|why| Fault::Text(format!("ERR {why}").into()))
+    }
+}
+
+/// Begins a snapshot, or says why not.
+fn begin(caller: &mut Caller<'_>, order: Order) -> Result<(), Fault> {
+    if caller.core.shared.snapshots.loading.is_on() {
+        return Err(IS_LOADING);
+    }
+    match snapshot::start(caller.core, order) {
+        Ok(_) => Ok(()),
+        Err(Refused::Busy) if caller.core.shared.snapshots.current().is_some_and(|run| run.is_base) => {
+            Err(BASE_IN_PROGRESS)
+        }
+        Err(Refused::Busy) => Err(IN_PROGRESS),
+        Err(Refused::NoThread(error)) => Err(Fault::Text(format!("ERR {error}").into())),
+    }
+}
+
+/// The client that calls, for an answer that comes later.
+fn asking(caller: &Caller<'_>) -> Asking {
+    Asking { thread: caller.card.thread, token: caller.card.token, client: caller.session.id }
+}
+
+/// Answers a client that waits.
+fn answer(shared: &Shared, to: Asking, outcome: Result<(), &str>) {
+    let mut reply = Vec::new();
+    match outcome {
+        Ok(()) => Reply::new(&mut reply, false).ok(),
+        Err(why) => Reply::new(&mut reply, false).error(format!("ERR {why}").as_bytes()),
+    }
+    shared.door(to.thread).send(Mail::Served { token: to.token, client: to.client, reply });
+}
+
+/// Has the caller wait until somebody answers it.
+fn wait(caller: &mut Caller<'_>) {
+    let on_timeout = TimeUp::Reply(b"-ERR the wait was ended\r\n".to_vec());
+    caller.session.parking = Some(Parking { ticket: None, deadline_ms: None, on_timeout });
+}
+
+fn save(caller: &mut Caller<'_>, args: Args<'_>, _: &mut Reply<'_>) -> Result<(), Fault> {
+    let mut order = Wish::parse(&mut Reader::new(args, 1))?.order(caller)?;
+    let to = asking(caller);
+    order.then.push(Box::new(move |shared, outcome| {
+        answer(shared, to, outcome.as_ref().map(|_| ()).map_err(|why| why.as_str()));
+    }));
+    begin(caller, order)?;
+    wait(caller);
+    Ok(())
+}
+
+fn bgsave(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let mut reader = Reader::new(args, 1);
+    if reader.take("cancel") {
+        return if reader.is_done() { cancel(caller, reply) } else { Err(Fault::Syntax) };
+    }
+    let schedules = reader.take("schedule");
+    let order = Wish::parse(&mut reader)?.order(caller)?;
+    let snapshots = &caller.core.shared.snapshots;
+    let has_base = snapshots.current().is_some_and(|run| run.is_base);
+    // Within a transaction shards are held: the cut has to wait.
+    if !caller.may_wait || schedules && has_base {
+        if snapshots.current().is_some() && !has_base {
+            return Err(IN_PROGRESS);
+        }
+        snapshots.schedule(order);
+        reply.status("Background saving scheduled");
+        return Ok(());
+    }
+    begin(caller, order)?;
+    reply.status("Background saving started");
+    Ok(())
+}
+
+fn cancel(caller: &mut Caller<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let snapshots = &caller.core.shared.snapshots;
+    if snapshots.unschedule() {
+        reply.status("Scheduled background saving cancelled");
+    } else if snapshots.cancel() {
+        reply.status("Background saving cancelled");
+    } else {
+        return Err(Fault::text("ERR Background saving is currently not in progress or scheduled"));
+    }
+    Ok(())
+}
+
+fn lastsave(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let shared = caller.core.shared;
+    let saved_s = lock(&shared.snapshots.history).saved_s;
+    // Redis too answers the time it started until it has saved.
+    reply.int((if saved_s > 0 { saved_s } else { shared.started_unix_s }).cast_signed());
+    Ok(())
+}
+
+fn shutdown(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let mut reader = Reader::new(args, 1);
+    let (mut saves, mut nosave, mut now, mut force, mut aborts) = (false, false, false, false, false);
+    while !reader.is_done() {
+        if reader.take("save") {
+            saves = true;
+        } else if reader.take("nosave") {
+            nosave = true;
+        } else if reader.take("now") {
+            now = true;
+        } else if reader.take("force") {
+            force = true;
+        } else if reader.take("abort") {
+            aborts = true;
+        } else {
+            return Err(Fault::Syntax);
+        }
+    }
+    if (saves && nosave) || (aborts && (saves || nosave || now || force)) {
+        return Err(Fault::Syntax);
+    }
+    let shared = caller.core.shared;
+    if aborts {
+        if !ending::abort(shared) {
+            return Err(Fault::text("ERR No shutdown in progress."));
+        }
+        reply.ok();
+        return Ok(());
+    }
+    tracing::info!("shutdown asked for by {}", caller.card.peer);
+    let live = &caller.core.live;
+    let has_name = !live.persistence.dbfilename.is_empty();
+    let is_loading = shared.snapshots.loading.is_on();
+    if !nosave && has_name && !is_loading && (saves || schedule::saves_at_end(live)) {
+        let to = asking(caller);
+        ending::save_and_stop(caller.core, force, Some(to));
+        wait(caller);
+    } else {
+        ending::stop(shared);
+        caller.session.is_closing = true;
+    }
+    Ok(())
+}
+
+/// DEBUG RELOAD [NOSAVE] [MERGE] [NOFLUSH]: saves, empties everything and loads what was saved.
+pub(super) fn reload(caller: &mut Caller<'_>, args: Args<'_>, _: &mut Reply<'_>) -> Result<(), Fault> {
+    let mut reader = Reader::new(args, 2);
+    let (mut saves, mut empties) = (true, true);
+    while !reader.is_done() {
+        if reader.take("nosave") {
+            saves = false;
+        } else if reader.take("noflush") {
+            empties = false;
+        } else if !reader.take("merge") {
+            return Err(Fault::text("ERR DEBUG RELOAD only supports the MERGE, NOFLUSH and NOSAVE options."));
+        }
+    }
+    let to = asking(caller);
+    if saves {
+        let mut order = Wish::default().order(caller)?;
+        let live = caller.core.live.clone();
+        order.then.push(Box::new(move |shared, outcome| match outcome {
+            Ok(_) => reload_newest(shared, &live, empties, to),
+            Err(why) => answer(shared, to, Err(why)),
+        }));
+        begin(caller, order)?;
+    } else {
+        reload_newest(caller.core.shared, &caller.core.live.clone(), empties, to);
+    }
+    wait(caller);
+    Ok(())
+}
+
+fn reload_newest(shared: &'static Shared, live: &Live, empties: bool, to: Asking) {
+    const FAILED: &str = "Error trying to load the RDB dump, check server logs.";
+    let source = match naming::newest(live) {
+        Ok(Some(source)) => source,
+        Ok(None) => return answer(shared, to, Err(FAILED)),
+        Err(fault) => return answer(shared, to, Err(&fault.to_string())),
+    };
+    let loading = &shared.snapshots.loading;
+    loading.begin(source.1.len);
+    let then: load::Then = Box::new(move |shared, outcome| {
+        shared.snapshots.note_loaded(shared);
+        if let Err(why) = outcome {
+            tracing::error!("{why}");
+        }
+        answer(shared, to, if outcome.is_ok() { Ok(()) } else { Err(FAILED) });
+    });
+    if let Err(error) = load::spawn(shared, source, empties, then) {
+        loading.end();
+        answer(shared, to, Err(&error.to_string()));
+    }
+}

@@ -1,0 +1,153 @@
+//! The end of the server: at once, or after a last snapshot that holds everything that was acknowledged.
+//!
+//! For that, writing commands are held back as CLIENT PAUSE does, every thread is given a turn to notice, and only then
+//! is the cut made. If the snapshot fails the server goes on, unless it was told to end in any case.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use darter_reactor::Token;
+use darter_wire::Reply;
+
+use crate::config::OnSignal;
+use crate::core::Core;
+use crate::shared::{Mail, Shared};
+use crate::worker::lock;
+
+use super::run::{Order, Saved};
+use super::schedule;
+
+/// A client that asked for the end and hears of it only if it does not come.
+#[derive(Clone, Copy, Debug)]
+pub struct Asking {
+    /// Its thread.
+    pub thread: u16,
+    /// Its connection there.
+    pub token: Token,
+    /// Its id.
+    pub client: u64,
+}
+
+/// An end that is under way.
+#[derive(Debug, Default)]
+pub struct Ending {
+    is_on: AtomicBool,
+    state: Mutex<Option<State>>,
+}
+
+#[derive(Debug)]
+struct State {
+    // turns of each thread when writers were held back; none once the snapshot has begun
+    turns: Option<Vec<u64>>,
+    is_forced: bool,
+    asking: Vec<Asking>,
+}
+
+/// What a client is told when the end does not come.
+const NO_END: &[u8] = b"ERR Errors trying to SHUTDOWN. Check logs.";
+
+impl Ending {
+    /// Whether an end is under way.
+    #[inline]
+    pub fn is_on(&self) -> bool {
+        self.is_on.load(Relaxed)
+    }
+}
+
+/// Ends the server now.
+pub fn stop(shared: &'static Shared) {
+    shared.is_stopping.store(true, Relaxed);
+    shared.door(0).send(Mail::Stop);
+}
+
+/// Ends the server because of a signal; a second one ends it without a snapshot.
+pub fn on_signal(core: &mut Core, how: OnSignal) {
+    tracing::info!("signal received, shutting down");
+    let saves = how.save.unwrap_or_else(|| schedule::saves_at_end(&core.live));
+    let is_loading = core.shared.snapshots.loading.is_on();
+    if !saves || is_loading || !save_and_stop(core, how.force, None) {
+        stop(core.shared);
+    }
+}
+
+/// Ends the server after a snapshot; returns false when the end is under way already, which `asking` then waits for.
+pub fn save_and_stop(core: &mut Core, is_forced: bool, asking: Option<Asking>) -> bool {
+    let shared = core.shared;
+    let mut state = lock(&shared.snapshots.ending.state);
+    if let Some(state) = &mut *state {
+        state.asking.extend(asking);
+        return false;
+    }
+    let turns = shared.stats.iter().map(|stats| stats.turns.get()).collect();
+    *state = Some(State { turns: Some(turns), is_forced, asking: asking.into_iter().collect() });
+    shared.snapshots.ending.is_on.store(true, Relaxed);
+    drop(state);
+    shared.pause.begin(core.now_ms, i64::MAX, false);
+    core.refresh_gate();
+    shared.snapshots.unschedule();
+    shared.snapshots.cancel();
+    wake(shared);
+    true
+}
+
+/// Goes on with an end that is under way; called by thread 0 once a turn.
+pub fn step(core: &mut Core) {
+    let shared = core.shared;
+    if !shared.snapshots.ending.is_on() {
+        return;
+    }
+    {
+        let mut state = lock(&shared.snapshots.ending.state);
+        let Some(State { turns: Some(turns), .. }) = &*state else { return };
+        let has_turned = shared.stats.iter().zip(turns).all(|(stats, then)| stats.turns.get() != *then);
+        if !has_turned || shared.snapshots.current().is_some() {
+            return wake(shared);
+        }
+        if let Some(state) = &mut *state {
+            state.turns = None;
+        }
+    }
+    let order = Order::of(&core.live).unwrap_or_else(|| Err("dbfilename is empty".to_owned()));
+    let mut order = match order {
+        Ok(order) => order,
+        Err(why) => return finish(shared, &Err(why)),
+    };
+    order.then.push(Box::new(finish));
+    if let Err(refused) = super::start(core, order) {
+        finish(shared, &Err(format!("{refused:?}")));
+    }
+}
+
+/// What becomes of the end now that the snapshot is written, or not.
+fn finish(shared: &'static Shared, outcome: &Result<Saved, String>) {
+    let Some(state) = lock(&shared.snapshots.ending.state).take() else { return };
+    if outcome.is_ok() || state.is_forced {
+        return stop(shared);
+    }
+    let why = outcome.as_ref().err().map_or("", String::as_str);
+    tracing::error!("the last snapshot could not be written, so the server goes on: {why}");
+    resume(shared, state);
+}
+
+/// Takes an end back; false when none is under way.
+pub fn abort(shared: &'static Shared) -> bool {
+    let Some(state) = lock(&shared.snapshots.ending.state).take() else { return false };
+    shared.snapshots.cancel();
+    resume(shared, state);
+    true
+}
+
+fn resume(shared: &'static Shared, state: State) {
+    shared.snapshots.ending.is_on.store(false, Relaxed);
+    shared.pause.end();
+    let mut reply = Vec::new();
+    Reply::new(&mut reply, false).error(NO_END);
+    for Asking { thread, token, client } in state.asking {
+        shared.door(thread).send(Mail::Served { token, client, reply: reply.clone() });
+    }
+    wake(shared);
+}
+
+fn wake(shared: &Shared) {
+    shared.doors.iter().for_each(|door| door.send(Mail::Unpaused));
+}

@@ -1,0 +1,51 @@
+//! What became of snapshots: what LASTSAVE and INFO tell, and what the schedule goes by.
+
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use super::run::{Run, Saved};
+
+/// The snapshots since the start, summed up.
+#[derive(Clone, Debug, Default)]
+pub struct History {
+    /// When the last one was written, Unix seconds; 0: none.
+    pub saved_s: u64,
+    /// When the last one ended, written or not, Unix seconds; 0: none.
+    pub tried_s: u64,
+    /// How many were written.
+    pub saves: u64,
+    /// Why the last one was not.
+    pub error: Option<String>,
+    /// How long the last one took, in seconds.
+    pub took_s: Option<u64>,
+    /// Changes since the start that the last one written holds.
+    pub changes: u64,
+    /// Keys that the last one wrote before they changed.
+    pub keys_early: u64,
+    /// The most bytes of the last one that waited in memory to be written.
+    pub waiting_bytes_max: u64,
+    /// What the last one is called.
+    pub name: String,
+}
+
+impl History {
+    /// Takes in the end of a run.
+    pub(super) fn note(&mut self, run: &Arc<Run>, outcome: &Result<Saved, String>) {
+        self.tried_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        self.took_s = Some(run.began.elapsed().as_secs());
+        self.keys_early = run.keys_early();
+        self.waiting_bytes_max = run.pipe.waiting_bytes_max();
+        match outcome {
+            Ok(saved) => {
+                self.saved_s = self.tried_s;
+                self.saves += 1;
+                self.error = None;
+                self.changes = run.changes_at_cut();
+                self.name.clone_from(&saved.name);
+            }
+            // One that was called off says nothing about the disk.
+            Err(_) if run.is_cancelled() => {}
+            Err(error) => self.error = Some(error.clone()),
+        }
+    }
+}

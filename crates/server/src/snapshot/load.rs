@@ -1,0 +1,393 @@
+//! Loading a snapshot while the server answers everybody that it is loading.
+//!
+//! One thread reads the file; as many others as serve build the values: each takes a piece of the file, sorts its keys
+//! by shard, and takes one shard after the other. No client can reach a shard meanwhile.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use darter_latch::Held;
+use darter_persist::entry::{Entries, Loaded as Made};
+use darter_persist::file::Reader;
+use darter_persist::native::{self, Place};
+use darter_persist::read_at::Front;
+use darter_persist::storage::Directory;
+use darter_persist::{Chunk, Item, ReadAt, rdb};
+use darter_txn::Part;
+
+use crate::config::Live;
+use crate::core::unix_ms;
+use crate::job::{Job, let_go_quietly};
+use crate::shared::{Mail, Shared};
+use crate::worker::lock;
+
+use super::ending;
+use super::naming::{self, Source};
+
+/// Pieces of the file that wait for a thread, per thread.
+const PIECES_AHEAD: usize = 4;
+/// Time between two lines in the log.
+const REPORT_EVERY: Duration = Duration::from_secs(2);
+
+/// A load that is under way, or the last one.
+#[derive(Debug, Default)]
+pub struct Loading {
+    is_on: AtomicBool,
+    /// When it began, Unix seconds.
+    pub began_s: AtomicU64,
+    /// Bytes of the file.
+    pub total_bytes: AtomicU64,
+    /// Bytes of it that are read.
+    pub loaded_bytes: AtomicU64,
+    /// Keys made.
+    pub keys: AtomicU64,
+    /// Keys left out because their time was up.
+    pub keys_expired: AtomicU64,
+    failure: Mutex<Option<String>>,
+}
+
+/// What is done when a load ends, on the thread that read the file.
+pub type Then = Box<dyn FnOnce(&'static Shared, &Result<(), String>) + Send>;
+
+impl Loading {
+    /// Whether clients are told to wait.
+    #[inline]
+    pub fn is_on(&self) -> bool {
+        self.is_on.load(Relaxed)
+    }
+
+    /// Begins: from each thread's next turn on, clients are told to wait.
+    pub fn begin(&self, total_bytes: u64) {
+        self.began_s.store(unix_ms() / 1000, Relaxed);
+        self.total_bytes.store(total_bytes, Relaxed);
+        for count in [&self.loaded_bytes, &self.keys, &self.keys_expired] {
+            count.store(0, Relaxed);
+        }
+        self.is_on.store(true, Relaxed);
+    }
+
+    /// Ends: clients are served.
+    pub fn end(&self) {
+        self.is_on.store(false, Relaxed);
+    }
+
+    /// Why the server cannot go on.
+    pub fn fail(&self, why: String) {
+        *lock(&self.failure) = Some(why);
+    }
+
+    /// Takes what [`Loading::fail`] was told.
+    pub fn failure(&self) -> Option<String> {
+        lock(&self.failure).take()
+    }
+
+    /// Per cent done, and seconds left at this speed.
+    pub fn progress(&self, now_ms: u64) -> (f64, u64) {
+        let (total, done) = (self.total_bytes.load(Relaxed), self.loaded_bytes.load(Relaxed));
+        let took_s = (now_ms / 1000).saturating_sub(self.began_s.load(Relaxed));
+        let left_s = match done {
+            0 => 1,
+            _ => (u128::from(took_s) * u128::from(total.saturating_sub(done)) / u128::from(done)) as u64,
+        };
+        (done as f64 * 100.0 / total.max(1) as f64, left_s)
+    }
+}
+
+/// The snapshot that the server starts with, if there is one; begins its load, so that no client is served before.
+///
+/// Errors: the folder cannot be read.
+pub fn find(shared: &'static Shared, live: &Live) -> io::Result<Option<Source>> {
+    if !live.persistence.dbfilename.is_empty() {
+        naming::directory(live)?.sweep()?;
+    }
+    let found = naming::newest(live)?;
+    if let Some((_, facts)) = &found {
+        shared.snapshots.loading.begin(facts.len);
+    }
+    Ok(found)
+}
+
+/// Loads what [`find`] found. A file that cannot be loaded ends the server: to serve without the data, or with a part
+/// of it, would be worse.
+///
+/// Errors: there can be no more threads.
+pub fn at_start(shared: &'static Shared, source: Source) -> io::Result<()> {
+    let then: Then = Box::new(|shared, outcome| match outcome {
+        Ok(()) => shared.snapshots.note_loaded(shared),
+        Err(why) => {
+            tracing::error!("the snapshot cannot be loaded, so the server does not start: {why}");
+            shared.snapshots.loading.fail(format!("cannot load {why}"));
+            ending::stop(shared);
+        }
+    });
+    spawn(shared, source, false, then)
+}
+
+/// Loads a file on threads of its own, after emptying all databases if it is to; `then` is told of the end. The caller
+/// has begun the load.
+///
+/// Errors: there can be no more threads.
+pub fn spawn(shared: &'static Shared, source: Source, empties: bool, then: Then) -> io::Result<()> {
+    let body = move || {
+        let (dir, facts) = source;
+        let outcome = load(shared, &*dir, &facts.name, empties);
+        then(shared, &outcome.map_err(|error| format!("{}: {error}", facts.name)));
+    };
+    thread::Builder::new().name("darter-load".to_owned()).spawn(body).map(drop)
+}
+
+/// Takes a shard for a thread that serves nobody: it may wait.
+fn take(shared: &'static Shared, id: u16) -> Held<Part, Job> {
+    loop {
+        if let Some(held) = shared.cells[usize::from(id)].take_spinning(1000) {
+            return held;
+        }
+        thread::sleep(Duration::from_micros(20));
+    }
+}
+
+/// Loads the file `name`.
+fn load(shared: &'static Shared, dir: &dyn Directory, name: &str, empties: bool) -> Result<(), String> {
+    let began = Instant::now();
+    let file = dir.open(name).map_err(|fault| fault.cause.to_string())?;
+    if empties {
+        for id in 0..shared.router.shards_len() {
+            let mut held = take(shared, id);
+            (0..held.shard.dbs_len()).for_each(|db| {
+                held.shard.flush_db(db);
+            });
+            let_go_quietly(shared, held);
+        }
+    }
+    let functions = match Reader::open(Counted { file, shared }).map_err(|error| error.to_string())? {
+        Reader::Rdb(mut reader) => read_rdb(shared, &mut reader),
+        Reader::Native(file) => read_native(shared, &file),
+    }?;
+    if !functions.is_empty() || empties {
+        shared.door(0).send(Mail::Libraries(functions));
+    }
+    let loading = &shared.snapshots.loading;
+    tracing::info!(
+        "loaded {name}: {} keys ({} expired) in {:.2} s",
+        loading.keys.load(Relaxed),
+        loading.keys_expired.load(Relaxed),
+        began.elapsed().as_secs_f64()
+    );
+    Ok(())
+}
+
+/// Reads an RDB file front to back and has its keys made by other threads; returns the code of its functions.
+fn read_rdb(
+    shared: &'static Shared,
+    reader: &mut rdb::Reader<Front<Counted>>,
+) -> Result<Vec<Vec<u8>>, String> {
+    let builders = shared.doors.len();
+    let (sender, receiver) = sync_channel::<Chunk>(builders * PIECES_AHEAD);
+    let receiver = Arc::new(Mutex::new(receiver));
+    let fault = Mutex::new(None::<String>);
+    let functions = thread::scope(|scope| {
+        for _ in 0..builders {
+            let receiver = receiver.clone();
+            scope.spawn(|| build(shared, receiver, &fault));
+        }
+        // The builders alone keep it, so that reading ends when they have.
+        drop(receiver);
+        feed(shared, reader, sender)
+    });
+    fault.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner()).map_or(functions, Err)
+}
+
+/// Reads pieces and hands them on until the file ends or nobody takes them.
+fn feed(
+    shared: &'static Shared,
+    reader: &mut rdb::Reader<Front<Counted>>,
+    sender: SyncSender<Chunk>,
+) -> Result<Vec<Vec<u8>>, String> {
+    let mut functions = Vec::new();
+    let mut next_report = Instant::now() + REPORT_EVERY;
+    loop {
+        match reader.next().map_err(|error| error.to_string())? {
+            Item::Entries(chunk) => {
+                if sender.send(chunk).is_err() {
+                    return Ok(functions);
+                }
+            }
+            Item::End => return Ok(functions),
+            other => functions.extend(function_of(other)),
+        }
+        report_at(shared, &mut next_report);
+    }
+}
+
+/// The code of a library of functions; says in the log what is left out.
+fn function_of(item: Item) -> Option<Vec<u8>> {
+    match item {
+        Item::Function(code) => return Some(code),
+        Item::Skipped { db, key: Some(key), what } => {
+            tracing::warn!("key '{}' of database {db} is left out: {what}", key.escape_ascii());
+        }
+        Item::Skipped { key: None, what, .. } => tracing::warn!("left out: {what}"),
+        Item::Aux { .. } | Item::Sizes { .. } | Item::Entries(_) | Item::End => {}
+    }
+    None
+}
+
+/// Reads blocks side by side; returns the code of the functions.
+fn read_native(shared: &'static Shared, file: &native::File<Counted>) -> Result<Vec<Vec<u8>>, String> {
+    let facts = file.facts().map_err(|error| error.to_string())?;
+    let functions = facts.into_iter().filter_map(function_of).collect();
+    let (ordered, free): (Vec<Place>, Vec<Place>) = file.places().iter().partition(|place| place.is_ordered);
+    let next = AtomicUsize::new(0);
+    let fault = Mutex::new(None::<String>);
+    let take_block = |place: &Place| {
+        let done = read_block(shared, file, place);
+        if let Err(error) = done {
+            lock(&fault).get_or_insert(error);
+            return false;
+        }
+        true
+    };
+    thread::scope(|scope| {
+        for builder in 0..shared.doors.len() {
+            let (ordered, free, next, take_block, fault) = (&ordered, &free, &next, &take_block, &fault);
+            scope.spawn(move || {
+                let mut next_report = Instant::now() + REPORT_EVERY;
+                if builder == 0 && !ordered.iter().all(take_block) {
+                    return;
+                }
+                while let Some(place) = free.get(next.fetch_add(1, Relaxed)) {
+                    if !take_block(place) || lock(fault).is_some() {
+                        return;
+                    }
+                    if builder == 0 {
+                        report_at(shared, &mut next_report);
+                    }
+                }
+            });
+        }
+    });
+    fault.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner()).map_or(Ok(functions), Err)
+}
+
+fn read_block(shared: &'static Shared, file: &native::File<Counted>, place: &Place) -> Result<(), String> {
+    let block = file.read(place).map_err(|error| error.to_string())?;
+    for segment in block.segments().map_err(|error| error.to_string())? {
+        make(
+            shared,
+            &Piece { db: segment.db, entries: segment.entries, bytes: segment.bytes, offset: place.offset },
+        )?;
+    }
+    Ok(())
+}
+
+fn report_at(shared: &Shared, next: &mut Instant) {
+    if Instant::now() >= *next {
+        *next = Instant::now() + REPORT_EVERY;
+        report(shared);
+    }
+}
+
+/// A line about how far the load is.
+fn report(shared: &Shared) {
+    let loading = &shared.snapshots.loading;
+    let now_ms = unix_ms();
+    let (percent, left_s) = loading.progress(now_ms);
+    let keys = loading.keys.load(Relaxed);
+    let took_s = (now_ms / 1000).saturating_sub(loading.began_s.load(Relaxed)).max(1);
+    tracing::info!("loading: {percent:.0} %, {keys} keys, {} keys/s, {left_s} s left", keys / took_s);
+}
+
+/// Makes the keys of pieces until there are no more, or one is bad.
+fn build(shared: &'static Shared, receiver: Arc<Mutex<Receiver<Chunk>>>, fault: &Mutex<Option<String>>) {
+    loop {
+        let piece = lock(&receiver).recv();
+        let Ok(chunk) = piece else { return };
+        let Chunk { db, entries, bytes, offset } = &chunk;
+        let piece = Piece { db: *db, entries: *entries, bytes, offset: *offset };
+        if let Err(error) = make(shared, &piece) {
+            lock(fault).get_or_insert(error);
+            return;
+        }
+    }
+}
+
+/// Entries of one database, and where in the file they are.
+struct Piece<'a> {
+    db: u32,
+    entries: u64,
+    bytes: &'a [u8],
+    offset: u64,
+}
+
+/// Makes the keys of one piece.
+fn make(shared: &'static Shared, chunk: &Piece<'_>) -> Result<(), String> {
+    let db = chunk.db as usize;
+    let databases = shared.settings.live().dbnum;
+    if chunk.db >= databases {
+        return Err(format!("it has a database {db}, and there are {databases} here (see --dbnum)"));
+    }
+    let mut sorted = Vec::with_capacity(chunk.entries as usize);
+    for entry in Entries::new(chunk.bytes) {
+        let entry = entry.map_err(|fault| {
+            format!("damaged at byte {}: {}", chunk.offset.saturating_add(fault.at as u64), fault.what)
+        })?;
+        let hash = shared.router.hasher().hash(&entry.key);
+        sorted.push((shared.router.shard_of(hash), hash, entry));
+    }
+    // Stable: parts of one value stay in order.
+    sorted.sort_by_key(|(shard, ..)| *shard);
+    let now_ms = unix_ms();
+    let (mut made, mut expired) = (0, 0);
+    for group in sorted.chunk_by(|(a, ..), (b, ..)| a == b) {
+        let Some((id, ..)) = group.first() else { continue };
+        let mut held = take(shared, *id);
+        let mut refused = None;
+        for (_, hash, entry) in group {
+            match entry.load(&mut held.shard, db, *hash, now_ms) {
+                Ok(Made::Key) => made += 1,
+                Ok(Made::Dead) => expired += 1,
+                Ok(Made::Part | Made::Empty) => {}
+                Err(why) => {
+                    let name = entry.key.get(..100).unwrap_or(&entry.key).escape_ascii().to_string();
+                    refused = Some(format!(
+                        "near byte {}: {} (key '{name}', database {db})",
+                        chunk.offset,
+                        why.what()
+                    ));
+                    break;
+                }
+            }
+        }
+        held.shard.changes.take();
+        let_go_quietly(shared, held);
+        if let Some(refused) = refused {
+            return Err(refused);
+        }
+    }
+    let loading = &shared.snapshots.loading;
+    loading.keys.fetch_add(made, Relaxed);
+    loading.keys_expired.fetch_add(expired, Relaxed);
+    Ok(())
+}
+
+/// A file that tells how far it is read.
+struct Counted {
+    file: Box<dyn ReadAt>,
+    shared: &'static Shared,
+}
+
+impl ReadAt for Counted {
+    fn read_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        self.file.read_at(offset, out)?;
+        self.shared.snapshots.loading.loaded_bytes.fetch_add(out.len() as u64, Relaxed);
+        Ok(())
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        self.file.len()
+    }
+}

@@ -1,0 +1,246 @@
+//! Snapshots: the point in time they show, the threads' part in writing them, and what became of each.
+//!
+//! A snapshot begins with a cut, for which all shards are held for some microseconds. Then every thread writes the
+//! keys of its shards between commands ([`walk`]), changes write what they are about to change first (`store::cut`),
+//! and a thread of its own puts the bytes into a file ([`writer`]). Nothing forks and no client waits, unless the disk
+//! is so slow that buffers are full. Called by the commands SAVE, BGSAVE, SHUTDOWN and the like, by the schedule, and
+//! by the journal, whose base is a snapshot.
+
+pub mod collector;
+pub mod ending;
+pub mod history;
+pub mod load;
+pub mod naming;
+pub mod pipe;
+pub mod run;
+pub mod schedule;
+pub mod walk;
+mod writer;
+
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use darter_latch::{Grant, Waiter, acquire, drive, queue_for};
+use darter_reactor::Token;
+use darter_txn::LockSet;
+
+use crate::core::Core;
+use crate::job::{BUDGET, Body, Job, Shards};
+use crate::registry::Entry;
+use crate::shared::{Mail, Shared};
+use crate::worker::lock;
+
+use collector::Collector;
+use ending::Ending;
+use history::History;
+use load::Loading;
+pub use run::{AtCut, Order, Run, Saved, Then};
+
+/// What is known about snapshots; one for the process.
+#[derive(Default)]
+pub struct Snapshots {
+    current: Mutex<Option<Arc<Run>>>,
+    // counts changes of `current`
+    generation: AtomicU64,
+    epoch: AtomicU16,
+    // to be taken when the one under way has ended
+    scheduled: Mutex<Option<Order>>,
+    /// What became of those before.
+    pub history: Mutex<History>,
+    has_failed: AtomicBool,
+    /// The load at the start, or one asked for later.
+    pub loading: Loading,
+    /// A shutdown that saves first.
+    pub ending: Ending,
+}
+
+/// Why a snapshot was not begun.
+#[derive(Debug)]
+pub enum Refused {
+    /// One is being taken already.
+    Busy,
+    /// There is no thread for it.
+    NoThread(std::io::Error),
+}
+
+impl Snapshots {
+    /// The snapshot that is being taken.
+    pub fn current(&self) -> Option<Arc<Run>> {
+        lock(&self.current).clone()
+    }
+
+    /// Changes whenever [`Snapshots::current`] does.
+    #[inline]
+    pub fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+
+    /// Whether a snapshot is being taken, and so much waits to be written that clients must not write more.
+    pub fn holds_writers(&self) -> bool {
+        self.generation() % 2 == 1 && self.current().is_some_and(|run| run.pipe.is_full())
+    }
+
+    /// Whether the last snapshot could not be written.
+    #[inline]
+    pub fn has_failed(&self) -> bool {
+        self.has_failed.load(Ordering::Relaxed)
+    }
+
+    /// Takes the snapshot of `order` when the one under way has ended.
+    pub fn schedule(&self, order: Order) {
+        *lock(&self.scheduled) = Some(order);
+    }
+
+    /// Whether one is to be taken later.
+    pub fn is_scheduled(&self) -> bool {
+        lock(&self.scheduled).is_some()
+    }
+
+    fn take_scheduled(&self) -> Option<Order> {
+        lock(&self.scheduled).take()
+    }
+
+    /// Forgets the one that was to be taken later; returns whether there was one.
+    pub fn unschedule(&self) -> bool {
+        lock(&self.scheduled).take().is_some()
+    }
+
+    /// Gives up the snapshot under way, unless it is the base of a journal; returns whether there was one.
+    pub fn cancel(&self) -> bool {
+        let run = self.current().filter(|run| !run.is_base);
+        if let Some(run) = &run {
+            run.cancel();
+        }
+        run.is_some()
+    }
+
+    /// A load has ended: what it made is on disk, and clients are served.
+    pub fn note_loaded(&self, shared: &Shared) {
+        let changes = shared.survey().changes;
+        lock(&self.history).changes = changes;
+        self.loading.end();
+    }
+
+    fn set_current(&self, run: Option<Arc<Run>>) {
+        let mut current = lock(&self.current);
+        if run.is_some() != current.is_some() {
+            // odd while there is one
+            self.generation.fetch_add(1, Ordering::Release);
+        }
+        *current = run;
+    }
+
+    fn next_epoch(&self) -> u16 {
+        match self.epoch.fetch_add(1, Ordering::Relaxed).wrapping_add(1) {
+            0 => self.next_epoch(),
+            epoch => epoch,
+        }
+    }
+}
+
+/// Changes since the start, as housekeeping last saw them.
+pub fn changes_of(shared: &Shared) -> u64 {
+    shared.cards.iter().map(|card| lock(card).changes).sum()
+}
+
+/// Begins the snapshot of `order`. The cut has been made when this returns, or is made as soon as the shards are free.
+///
+/// The caller must hold no shard.  Errors: `order` is dropped, and nobody is told of its end.
+pub fn start(core: &mut Core, mut order: Order) -> Result<Arc<Run>, Refused> {
+    let shared = core.shared;
+    let snapshots = &shared.snapshots;
+    let run = {
+        let mut current = lock(&snapshots.current);
+        if current.is_some() {
+            return Err(Refused::Busy);
+        }
+        let run = Arc::new(Run::new(snapshots.next_epoch(), &mut order, shared.cells.len()));
+        writer::spawn(shared, run.clone(), order).map_err(Refused::NoThread)?;
+        *current = Some(run.clone());
+        snapshots.generation.fetch_add(1, Ordering::Release);
+        run
+    };
+    let mut wanted = LockSet::new();
+    (0..shared.router.shards_len()).for_each(|id| wanted.add(id));
+    wanted.seal();
+    let mut grant = Grant::empty();
+    if acquire(shared.cells, wanted.ids(), &mut grant, SPINS).is_ok() {
+        cut(core, &mut grant, &run);
+        drive(shared.cells, grant, core, BUDGET);
+    } else {
+        post(core, run.clone(), wanted, grant);
+    }
+    Ok(run)
+}
+
+/// Looks at a busy shard this many times: longer than most commands take.
+const SPINS: u32 = 5000;
+
+/// Leaves the cut to whoever has the shards.
+fn post(core: &mut Core, run: Arc<Run>, wanted: LockSet, grant: Shards) {
+    let job = Waiter::new(Job {
+        grant,
+        wanted,
+        home: core.thread,
+        token: Token::NOBODY,
+        client: 0,
+        body: Body::Cut(run),
+        db: 0,
+        resp3: false,
+        reply: Vec::new(),
+        tracks: false,
+        acl_version: 0,
+        parking: None,
+    });
+    if let Some(ready) = queue_for(core.shared.cells, job, 0) {
+        core.shared.door(core.thread).send(Mail::Run(ready));
+    }
+}
+
+/// FLUSHALL makes a snapshot of what there was pointless: it is given up, as in Redis.
+#[inline]
+pub fn note_run(shared: &Shared, entry: &Entry) {
+    if shared.snapshots.generation() % 2 == 1 && entry.spec.name == "flushall" {
+        shared.snapshots.cancel();
+    }
+}
+
+/// Makes the cut, with all shards held.
+pub fn cut(core: &mut Core, grant: &mut Shards, run: &Arc<Run>) {
+    let (mut keys, mut changes) = (0, 0);
+    for part in grant.iter_mut() {
+        let id = part.id();
+        let shard = &mut part.shard;
+        keys += (0..shard.dbs_len()).map(|db| shard.db(db).len() as u64).sum::<u64>();
+        changes += shard.changes.total();
+        debug_assert!(!shard.has_cut(), "the one before has ended");
+        shard.begin_cut(run.epoch, Box::new(Collector::new(run.clone(), id)));
+    }
+    let functions = core.shared.scripts.libraries().values().map(|library| library.source.to_vec()).collect();
+    if let Some(at_cut) = run.take_at_cut() {
+        at_cut(core);
+    }
+    run.note_cut(keys, changes, functions);
+    for door in &core.shared.doors {
+        door.send(Mail::Snapshot);
+    }
+}
+
+/// Ends a run on the thread that wrote its file.
+fn end(shared: &'static Shared, run: &Arc<Run>, outcome: Result<Saved, String>) {
+    let snapshots = &shared.snapshots;
+    if !run.is_base {
+        lock(&snapshots.history).note(run, &outcome);
+        if !run.is_cancelled() {
+            snapshots.has_failed.store(outcome.is_err(), Ordering::Relaxed);
+        }
+    }
+    let then = run.take_then();
+    snapshots.set_current(None);
+    for told in then {
+        told(shared, &outcome);
+    }
+    for door in &shared.doors {
+        door.send(Mail::Snapshot);
+    }
+}

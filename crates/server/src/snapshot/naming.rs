@@ -1,0 +1,73 @@
+//! What the settings say about snapshots: where they are, what they are called, how they are written.
+
+use darter_persist::storage::name::{Format, Pattern};
+use darter_persist::storage::{self, CloudOptions, Directory, Facts, Fault};
+
+use crate::config::Live;
+use crate::core::unix_ms;
+
+use super::run::Order;
+
+impl Order {
+    /// A snapshot as the settings describe it. `None`: `dbfilename` is empty, so none is wanted.
+    pub fn of(live: &Live) -> Option<Result<Order, String>> {
+        let name = &live.persistence.dbfilename;
+        (!name.is_empty()).then(|| Order::named(live, name, None))
+    }
+
+    /// The same under another name, which may hold macros, and in another format.
+    ///
+    /// Errors: the name says another format, or the folder is none.
+    pub fn named(live: &Live, name: &str, format: Option<Format>) -> Result<Order, String> {
+        let persistence = &live.persistence;
+        let pattern = Pattern::new(name).ok_or("a snapshot must have a name")?;
+        let format = match (format, pattern.format()) {
+            (Some(asked), Some(said)) if asked != said => {
+                return Err(format!("the name '{name}' is not that of a file in this format"));
+            }
+            (asked, said) => asked.or(said).unwrap_or(default_format(live)),
+        };
+        let dir = directory(live).map_err(|fault| fault.to_string())?;
+        let threads = if live.threads > 0 { live.threads } else { 1 };
+        Ok(Order {
+            dir,
+            name: pattern.file_name(format, unix_ms()),
+            format,
+            packs: match format {
+                Format::Rdb => persistence.rdbcompression,
+                Format::Native => persistence.native_compression,
+            },
+            has_checksum: persistence.rdbchecksum,
+            bytes_per_s_max: persistence.egress_bytes_per_s_max.saturating_mul(u64::from(threads)),
+            is_base: false,
+            at_cut: None,
+            then: Vec::new(),
+        })
+    }
+}
+
+fn default_format(live: &Live) -> Format {
+    if live.persistence.df_snapshot_format { Format::Native } else { Format::Rdb }
+}
+
+/// The folder of snapshots.
+///
+/// Errors: an address that is not understood.
+pub fn directory(live: &Live) -> Result<Box<dyn Directory>, Fault> {
+    storage::directory(&live.persistence.dir.display().to_string(), &CloudOptions::default())
+}
+
+/// A file to load: its folder and what is known of it.
+pub type Source = (Box<dyn Directory>, Facts);
+
+/// The newest snapshot that the settings name, and the folder it is in; `None` when there is none, or `dbfilename` is
+/// empty.
+///
+/// Errors: the folder cannot be read.
+pub fn newest(live: &Live) -> Result<Option<Source>, Fault> {
+    let Some(pattern) = Pattern::new(&live.persistence.dbfilename) else { return Ok(None) };
+    let dir = directory(live)?;
+    let files = dir.list()?;
+    let found = pattern.newest(&files).map(|(facts, _)| facts.clone());
+    Ok(found.map(|facts| (dir, facts)))
+}

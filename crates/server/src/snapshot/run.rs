@@ -1,0 +1,182 @@
+//! One snapshot from its order to its end.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use darter_persist::storage::Directory;
+use darter_persist::storage::name::Format;
+
+use crate::core::Core;
+use crate::shared::Shared;
+
+use super::pipe::Pipe;
+
+/// Called with all shards held, at the point in time that the snapshot shows.
+pub type AtCut = Box<dyn FnOnce(&mut Core) + Send>;
+
+/// Called at the end, on the thread that wrote the file.
+pub type Then = Box<dyn FnOnce(&'static Shared, &Result<Saved, String>) + Send>;
+
+/// What is to be saved, and where to.
+pub struct Order {
+    /// The folder.
+    pub dir: Box<dyn Directory>,
+    /// The file's name there, without macros.
+    pub name: String,
+    /// How it is written.
+    pub format: Format,
+    /// Whether it is compressed.
+    pub packs: bool,
+    /// `.rdb` files: they end with a checksum.
+    pub has_checksum: bool,
+    /// Bytes per second that the file may grow; 0: as fast as it can.
+    pub bytes_per_s_max: u64,
+    /// It is the base of the journal rather than a snapshot of its own: it does not count as one.
+    pub is_base: bool,
+    /// What else happens at the cut.
+    pub at_cut: Option<AtCut>,
+    /// Who is told of the end.
+    pub then: Vec<Then>,
+}
+
+/// A snapshot that was written.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Saved {
+    /// The file's name.
+    pub name: String,
+    /// Its length in bytes.
+    pub bytes: u64,
+    /// Keys in it.
+    pub keys: u64,
+}
+
+/// A snapshot that is being taken.
+pub struct Run {
+    /// The number that tells its marks from those of others.
+    pub epoch: u16,
+    /// The way to the file.
+    pub pipe: Pipe,
+    /// When it began.
+    pub began: Instant,
+    /// The same as Unix time in seconds.
+    pub began_s: u64,
+    /// Whether it is the base of a journal.
+    pub is_base: bool,
+    at_cut: Mutex<Option<AtCut>>,
+    then: Mutex<Vec<Then>>,
+    is_cut: AtomicBool,
+    is_cancelled: AtomicBool,
+    // shards that are not all written yet
+    shards_left: AtomicUsize,
+    keys_total: AtomicU64,
+    keys_done: AtomicU64,
+    keys_early: AtomicU64,
+    changes_at_cut: AtomicU64,
+    functions: Mutex<Vec<Vec<u8>>>,
+}
+
+impl Run {
+    /// A run for `order`, whose parts that concern the file the caller keeps, over so many shards.
+    pub fn new(epoch: u16, order: &mut Order, shards: usize) -> Run {
+        Run {
+            epoch,
+            pipe: Pipe::default(),
+            began: Instant::now(),
+            began_s: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
+            is_base: order.is_base,
+            at_cut: Mutex::new(order.at_cut.take()),
+            then: Mutex::new(std::mem::take(&mut order.then)),
+            is_cut: AtomicBool::new(false),
+            is_cancelled: AtomicBool::new(false),
+            shards_left: AtomicUsize::new(shards),
+            keys_total: AtomicU64::new(0),
+            keys_done: AtomicU64::new(0),
+            keys_early: AtomicU64::new(0),
+            changes_at_cut: AtomicU64::new(0),
+            functions: Mutex::default(),
+        }
+    }
+
+    /// Whether the shards have been cut.
+    pub fn is_cut(&self) -> bool {
+        self.is_cut.load(Ordering::Acquire)
+    }
+
+    /// Books the cut: so many keys are there, after so many changes since the start, and these libraries of functions.
+    pub fn note_cut(&self, keys: u64, changes: u64, functions: Vec<Vec<u8>>) {
+        *crate::worker::lock(&self.functions) = functions;
+        self.keys_total.store(keys, Ordering::Relaxed);
+        self.changes_at_cut.store(changes, Ordering::Relaxed);
+        self.is_cut.store(true, Ordering::Release);
+    }
+
+    /// What else is to happen at the cut.
+    pub fn take_at_cut(&self) -> Option<AtCut> {
+        crate::worker::lock(&self.at_cut).take()
+    }
+
+    /// Tells `then` of the end too.
+    pub fn add_then(&self, then: Then) {
+        crate::worker::lock(&self.then).push(then);
+    }
+
+    /// The libraries of functions at the cut.
+    pub fn take_functions(&self) -> Vec<Vec<u8>> {
+        std::mem::take(&mut *crate::worker::lock(&self.functions))
+    }
+
+    /// Who is to be told of the end.
+    pub fn take_then(&self) -> Vec<Then> {
+        std::mem::take(&mut *crate::worker::lock(&self.then))
+    }
+
+    /// Gives it up: nothing more is written, and the file is not kept.
+    pub fn cancel(&self) {
+        self.is_cancelled.store(true, Ordering::Relaxed);
+        self.pipe.break_off();
+    }
+
+    /// Whether it was given up.
+    pub fn is_cancelled(&self) -> bool {
+        self.is_cancelled.load(Ordering::Relaxed)
+    }
+
+    /// Books that one shard is written, `early` of its keys before they changed; the last one closes the pipe.
+    pub fn end_shard(&self, early: u64) {
+        self.keys_early.fetch_add(early, Ordering::Relaxed);
+        if self.shards_left.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.pipe.close();
+        }
+    }
+
+    /// Whether every shard is written.
+    pub fn is_walked(&self) -> bool {
+        self.shards_left.load(Ordering::Acquire) == 0
+    }
+
+    /// Books keys on their way to the file.
+    pub fn count_keys(&self, keys: u64) {
+        self.keys_done.fetch_add(keys, Ordering::Relaxed);
+    }
+
+    /// Keys at the cut.
+    pub fn keys_total(&self) -> u64 {
+        self.keys_total.load(Ordering::Relaxed)
+    }
+
+    /// Keys on their way to the file.
+    pub fn keys_done(&self) -> u64 {
+        self.keys_done.load(Ordering::Relaxed)
+    }
+
+    /// Keys that were written because they, or others of their index line, were about to change.
+    pub fn keys_early(&self) -> u64 {
+        self.keys_early.load(Ordering::Relaxed)
+    }
+
+    /// Changes since the start of the server, at the cut.
+    pub fn changes_at_cut(&self) -> u64 {
+        self.changes_at_cut.load(Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,146 @@
+//! When snapshots are taken without being asked for: after so many changes in so much time, or by the clock.
+
+use std::str::FromStr;
+use std::time::SystemTime;
+
+use chrono::{DateTime, Timelike, Utc};
+use croner::Cron;
+
+use crate::config::Live;
+use crate::core::Core;
+use crate::worker::lock;
+
+use super::run::Order;
+
+/// Seconds between a snapshot that failed and the next attempt by count of changes.
+const RETRY_S: u64 = 5;
+
+/// The clock's side of it, kept by thread 0.
+#[derive(Default)]
+pub struct Schedule {
+    // the settings it was made from
+    version: u64,
+    cron: Option<Cron>,
+    // the minute that was looked at last
+    minute: i64,
+}
+
+impl Schedule {
+    /// Begins what is due; called by thread 0 once a second.
+    pub fn step(&mut self, core: &mut Core) {
+        let snapshots = &core.shared.snapshots;
+        if snapshots.current().is_some() || snapshots.loading.is_on() || snapshots.ending.is_on() {
+            return;
+        }
+        let scheduled = snapshots.take_scheduled();
+        let why = match () {
+            _ if scheduled.is_some() => "asked for while another was taken",
+            _ if self.is_time(core) => "by the clock",
+            _ if is_changed_enough(core) => "by count of changes",
+            _ => return,
+        };
+        let Some(order) = scheduled.map(Ok).or_else(|| Order::of(&core.live)) else { return };
+        tracing::info!("taking a snapshot: {why}");
+        let begun = order.map(|order| super::start(core, order).map_err(|refused| format!("{refused:?}")));
+        if let Err(why) | Ok(Err(why)) = begun {
+            tracing::warn!("the snapshot was not begun: {why}");
+        }
+    }
+
+    /// Whether the clock says so; true once a minute at most.
+    fn is_time(&mut self, core: &Core) -> bool {
+        let now = DateTime::<Utc>::from(SystemTime::now());
+        let minute = now.timestamp() / 60;
+        if self.version != core.live.version {
+            self.version = core.live.version;
+            self.cron = cron_of(&core.live);
+        }
+        if std::mem::replace(&mut self.minute, minute) == minute {
+            return false;
+        }
+        let persistence = &core.live.persistence;
+        match &self.cron {
+            Some(cron) => cron.is_time_matching(&start_of_minute(now)).unwrap_or(false),
+            None => is_scheduled(&persistence.save_schedule, now),
+        }
+    }
+}
+
+/// Whether snapshots are taken without being asked for.
+pub fn is_automatic(live: &Live) -> bool {
+    let persistence = &live.persistence;
+    !persistence.save.is_empty()
+        || !persistence.snapshot_cron.is_empty()
+        || !persistence.save_schedule.is_empty()
+}
+
+/// Whether one is taken before the server ends.
+pub fn saves_at_end(live: &Live) -> bool {
+    !live.persistence.dbfilename.is_empty() && !live.persistence.never_saves
+}
+
+fn cron_of(live: &Live) -> Option<Cron> {
+    let text = &live.persistence.snapshot_cron;
+    if text.is_empty() {
+        return None;
+    }
+    Cron::from_str(text).map_err(|error| tracing::error!("snapshot_cron '{text}': {error}")).ok()
+}
+
+fn start_of_minute(now: DateTime<Utc>) -> DateTime<Utc> {
+    now.with_second(0).and_then(|now| now.with_nanosecond(0)).unwrap_or(now)
+}
+
+/// Whether `pattern`, HH:MM with `*` for any, matches.
+fn is_scheduled(pattern: &str, now: DateTime<Utc>) -> bool {
+    let Some((hours, minutes)) = pattern.split_once(':') else { return false };
+    let fits = |field: &str, value: u32| field == "*" || field.parse() == Ok(value);
+    fits(hours, now.hour()) && fits(minutes, now.minute())
+}
+
+/// Whether one of the `save` rules is met.
+fn is_changed_enough(core: &Core) -> bool {
+    let points = &core.live.persistence.save;
+    if points.is_empty() {
+        return false;
+    }
+    let shared = core.shared;
+    let now_s = core.now_ms / 1000;
+    let history = lock(&shared.snapshots.history).clone();
+    if history.error.is_some() && now_s < history.tried_s + RETRY_S {
+        return false;
+    }
+    let changes = super::changes_of(shared).saturating_sub(history.changes);
+    let since_s = now_s.saturating_sub(history.saved_s.max(shared.started_unix_s));
+    points.iter().any(|point| changes >= point.changes && since_s > point.seconds && changes > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(text: &str) -> DateTime<Utc> {
+        DateTime::parse_from_rfc3339(text).expect("a time").with_timezone(&Utc)
+    }
+
+    #[test]
+    fn hours_and_minutes_match_by_pattern() {
+        let now = at("2026-11-21T23:05:59Z");
+        for (pattern, fits) in
+            [("*:*", true), ("23:*", true), ("*:05", true), ("*:5", true), ("23:06", false), ("", false)]
+        {
+            assert_eq!(is_scheduled(pattern, now), fits, "{pattern}");
+        }
+    }
+
+    #[test]
+    fn cron_is_looked_at_by_the_minute() {
+        for (pattern, fits) in
+            [("*/5 * * * *", true), ("5 23 * * sat", true), ("6 * * * *", false), ("5 23 22 * *", false)]
+        {
+            let cron = Cron::from_str(pattern).expect("a pattern");
+            let now = start_of_minute(at("2026-11-21T23:05:59Z"));
+            assert_eq!(cron.is_time_matching(&now).unwrap_or(false), fits, "{pattern}");
+        }
+    }
+}

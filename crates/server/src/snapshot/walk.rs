@@ -1,0 +1,113 @@
+//! The part of housekeeping that writes what no change has written: each thread goes over the shards it is home to.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use darter_latch::{Held, drive_one};
+use darter_txn::Part;
+
+use crate::core::Core;
+use crate::job::{BUDGET, Job};
+
+use super::run::Run;
+
+/// Index lines written between two looks at the clock: some microseconds.
+const HOMES_PER_STEP: usize = 4;
+/// One visit to a shard while clients are served, and the rest after it, as a multiple.
+const VISIT_MAX: Duration = Duration::from_micros(80);
+const REST: u32 = 2;
+/// One visit when nobody is.
+const IDLE_VISIT_MAX: Duration = Duration::from_micros(500);
+/// Rest while the file is behind.
+const CROWDED_REST: Duration = Duration::from_micros(500);
+
+/// One thread's walk over its shards.
+#[derive(Default)]
+pub struct Walker {
+    run: Option<Arc<Run>>,
+    generation: u64,
+    // shards that are not written yet
+    left: Vec<u16>,
+    next_at: Option<Instant>,
+}
+
+impl Walker {
+    /// How long the thread may sleep before the walk goes on; `None` when there is none.
+    pub fn sleep(&self, now: Instant) -> Option<Duration> {
+        self.next_at.map(|at| at.saturating_duration_since(now))
+    }
+
+    /// Goes on for one visit if it is time.
+    pub fn step(&mut self, core: &mut Core, rooms: impl Iterator<Item = u16>) {
+        let generation = core.shared.snapshots.generation();
+        if generation == self.generation && self.run.is_none() {
+            return;
+        }
+        if generation != self.generation {
+            self.generation = generation;
+            self.run = core.shared.snapshots.current();
+            self.left = if self.run.is_some() { rooms.collect() } else { Vec::new() };
+        }
+        let Some(run) = self.run.clone() else {
+            self.next_at = None;
+            return;
+        };
+        let (now, was_idle) = (Instant::now(), core.is_quiet);
+        if self.next_at.is_some_and(|at| at > now) && !run.is_cancelled() {
+            return;
+        }
+        if !run.is_cut() || run.pipe.is_crowded() {
+            self.next_at = Some(now + CROWDED_REST);
+            return;
+        }
+        let budget = if was_idle { IDLE_VISIT_MAX } else { VISIT_MAX };
+        self.visit(core, &run, now + budget);
+        if self.left.is_empty() {
+            self.run = None;
+            self.next_at = None;
+        } else {
+            let ended = Instant::now();
+            self.next_at = Some(if was_idle { ended } else { ended + (ended - now) * REST });
+        }
+    }
+
+    /// Writes keys of one shard, or of several small ones, until the time is up.
+    fn visit(&mut self, core: &mut Core, run: &Arc<Run>, until: Instant) {
+        for _ in 0..self.left.len() {
+            let Some(id) = self.left.pop() else { return };
+            let Some(mut part) = core.shared.cells[usize::from(id)].try_take() else {
+                self.left.insert(0, id);
+                continue;
+            };
+            let is_done = walk(&mut part, run, until);
+            if is_done {
+                end(&mut part, run);
+            } else {
+                self.left.push(id);
+            }
+            drive_one(core.shared.cells, part, core, BUDGET);
+            if !is_done || Instant::now() >= until {
+                return;
+            }
+        }
+    }
+}
+
+/// Walks over one shard; true when all of it is written, or needs not be.
+fn walk(part: &mut Held<Part, Job>, run: &Run, until: Instant) -> bool {
+    loop {
+        if run.pipe.is_broken() || part.shard.walk_cut(HOMES_PER_STEP) {
+            return true;
+        }
+        if Instant::now() >= until || run.pipe.is_crowded() {
+            return false;
+        }
+    }
+}
+
+fn end(part: &mut Held<Part, Job>, run: &Run) {
+    let Some((keeper, early)) = part.shard.end_cut() else { return };
+    // It sends what it still has.
+    drop(keeper);
+    run.end_shard(early);
+}

@@ -1,0 +1,104 @@
+//! The thread that puts a snapshot into its file.
+
+use std::io;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use darter_base::rng::Rng;
+use darter_persist::Error;
+use darter_persist::file::{Options, Writer};
+
+use crate::core::unix_ms;
+use crate::shared::Shared;
+
+use super::pipe::Batch;
+use super::run::{Order, Run, Saved};
+
+/// Starts the thread, which ends the run.
+///
+/// Errors: there can be no more threads.
+pub(super) fn spawn(shared: &'static Shared, run: Arc<Run>, order: Order) -> io::Result<()> {
+    let body = move || {
+        let outcome = write(shared, &run, &order);
+        match &outcome {
+            Ok(saved) => tracing::info!(
+                "snapshot saved: {}, {} keys, {} bytes in {:.2} s",
+                saved.name,
+                saved.keys,
+                saved.bytes,
+                run.began.elapsed().as_secs_f64(),
+            ),
+            Err(_) if run.is_cancelled() => tracing::info!("snapshot called off"),
+            Err(error) => tracing::error!("snapshot failed: {error}"),
+        }
+        // No other may begin before every shard has ended this one.
+        run.pipe.break_off();
+        while run.pipe.take().is_some() {}
+        super::end(shared, &run, outcome);
+    };
+    thread::Builder::new().name("darter-save".to_owned()).spawn(body).map(drop)
+}
+
+fn write(shared: &'static Shared, run: &Run, order: &Order) -> Result<Saved, String> {
+    let new = order.dir.create(&order.name).map_err(|fault| fault.to_string())?;
+    let failed = |error: Error| format!("{}: {error}", order.name);
+    let now_ms = unix_ms();
+    // Not a secret: it tells blocks of this file from those of others.
+    let id = Rng::new(now_ms ^ u64::from(run.epoch) << 48 ^ u64::from(std::process::id()) << 20).next_u64();
+    let options =
+        Options { format: order.format, packs: order.packs, has_checksum: order.has_checksum, now_ms, id };
+    let mut writer = Writer::new(new, options).map_err(failed)?;
+    fill(shared, run, order, &mut writer).map_err(failed)?;
+    if run.pipe.is_broken() {
+        return Err("called off".to_owned());
+    }
+    let (new, bytes) = writer.finish().map_err(failed)?;
+    new.finish().map_err(|fault| fault.to_string())?;
+    Ok(Saved { name: order.name.clone(), bytes, keys: run.keys_total() })
+}
+
+fn fill<W: io::Write>(
+    shared: &'static Shared,
+    run: &Run,
+    order: &Order,
+    writer: &mut Writer<W>,
+) -> Result<(), Error> {
+    let used = crate::limit::used_bytes(shared);
+    writer.aux(b"used-mem", used.to_string().as_bytes())?;
+    writer.aux(b"aof-base", if run.is_base { b"1" } else { b"0" })?;
+    let throttle = Throttle { began: Instant::now(), bytes_per_s_max: order.bytes_per_s_max };
+    // What is known at the cut is known when the first batch comes.
+    let mut first = run.pipe.take();
+    for code in run.take_functions() {
+        writer.function(&code)?;
+    }
+    while let Some(batch) = first.take().or_else(|| run.pipe.take()) {
+        let Batch { db, shard, entries, is_ordered, bytes } = batch;
+        if is_ordered {
+            writer.entries_in_order(db, u32::from(shard), entries, &bytes)?;
+        } else {
+            writer.entries(db, u32::from(shard), entries, &bytes)?;
+        }
+        run.pipe.written(bytes);
+        throttle.wait(writer.bytes());
+    }
+    Ok(())
+}
+
+/// Keeps the speed of writing under a limit.
+struct Throttle {
+    began: Instant,
+    bytes_per_s_max: u64,
+}
+
+impl Throttle {
+    /// Sleeps until so many bytes may have been written.
+    fn wait(&self, bytes: u64) {
+        if self.bytes_per_s_max == 0 {
+            return;
+        }
+        let due = Duration::from_secs_f64(bytes as f64 / self.bytes_per_s_max as f64);
+        thread::sleep(due.saturating_sub(self.began.elapsed()));
+    }
+}
