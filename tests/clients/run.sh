@@ -1,7 +1,7 @@
 #!/bin/sh
 # Runs real clients against a server: tests/clients/run.sh HOST PORT [CLIENT...]
 # NAME-cluster is the library's cluster client, against a server of its own with --cluster_mode=emulated ($DARTER_BIN).
-# Libraries go to $DARTER_CLIENTS_CACHE (default ~/.cache/darter-clients). Exits non-zero when a client fails.
+# With MEMCACHED_PORT those of memcached too. Libraries go to $DARTER_CLIENTS_CACHE (default ~/.cache/darter-clients). Exits non-zero when a client fails.
 set -u
 
 host=${1:?usage: run.sh HOST PORT [CLIENT...]}
@@ -98,6 +98,24 @@ redis_rs() {
     $limit "$cache/redis-rs/target/debug/darter-check-redis-rs" "$host" "$port"
 }
 
+pymemcache() {
+    fresh pymemcache requirements.txt || { python3 -m venv "$cache/pymemcache/venv" &&
+        "$cache/pymemcache/venv/bin/pip" -q install -r "$here/pymemcache/requirements.txt" && done_with pymemcache requirements.txt; } || return
+    $limit "$cache/pymemcache/venv/bin/python" "$here/pymemcache/check.py" "$host" "$MEMCACHED_PORT"
+}
+
+gomemcache() {
+    fresh gomemcache check.go || { cp "$here/gomemcache/go.mod" "$here/gomemcache/check.go" "$cache/gomemcache/" &&
+        (cd "$cache/gomemcache" && GOFLAGS=-mod=mod go mod tidy && go build -o check .) && done_with gomemcache check.go; } || return
+    $limit "$cache/gomemcache/check" "$host" "$MEMCACHED_PORT"
+}
+
+# libmemcached's own check of the text protocol.
+memccapable_text() {
+    out=$($limit memccapable -h "$host" -p "$MEMCACHED_PORT" -a 2>&1) || { echo "$out" | grep -v pass >&2; return 1; }
+    case $out in *FAIL*) echo "$out" | grep FAIL >&2; return 1 ;; esac
+}
+
 # redis-cli from a pipe, as a script uses it.
 redis_cli() {
     answer=$(printf 'SELECT 9\nFLUSHDB\nSET k v\nGET k\nINCR n\nPING\nDEL k n\n' | $limit redis-cli -h "$host" -p "$port" | tr '\n' ' ')
@@ -122,6 +140,9 @@ run() {
     go-redis) tool=go check=go_redis ;;
     jedis) tool=mvn check=jedis ;;
     redis-rs) tool=cargo check=redis_rs ;;
+    pymemcache) tool=python3 check=pymemcache ;;
+    gomemcache) tool=go check=gomemcache ;;
+    memccapable) tool=memccapable check=memccapable_text ;;
     redis-cli) tool=redis-cli check=redis_cli ;;
     redis-benchmark) tool=redis-benchmark check=redis_benchmark ;;
     redis-py-cluster) tool=python3 check="cluster redis-py" ;;
@@ -140,8 +161,10 @@ run() {
 }
 
 failed=0
-for client in ${*:-redis-py ioredis node-redis go-redis jedis redis-rs redis-cli redis-benchmark \
-    redis-py-cluster ioredis-cluster go-redis-cluster jedis-cluster redis-cli-cluster}; do
+all="redis-py ioredis node-redis go-redis jedis redis-rs redis-cli redis-benchmark"
+all="$all redis-py-cluster ioredis-cluster go-redis-cluster jedis-cluster redis-cli-cluster"
+[ -z "${MEMCACHED_PORT:-}" ] || all="$all pymemcache gomemcache memccapable"
+for client in ${*:-$all}; do
     run "$client" || failed=$((failed + 1))
 done
 exit "$failed"

@@ -36,20 +36,35 @@ fn watched(name: &str, program: &str, script: &str) -> Result<(), String> {
 
 /// Client libraries from their registries, against a server on a free port.
 fn clients() -> Result<(), String> {
-    let port = TcpListener::bind("127.0.0.1:0")
-        .and_then(|listener| listener.local_addr())
-        .map_err(|error| format!("no free port: {error}"))?
-        .port()
-        .to_string();
+    let (port, memcached_port) = (free_port()?, free_port()?);
     let mut server = Command::new("target/release/darter")
-        .args(["--bind", "127.0.0.1", "--port", &port, "--dbfilename", ""])
+        .args([
+            "--bind",
+            "127.0.0.1",
+            "--port",
+            &port,
+            "--memcached_port",
+            &memcached_port,
+            "--dbfilename",
+            "",
+        ])
         .spawn()
         .map_err(|error| format!("target/release/darter: {error}"))?;
     std::thread::sleep(Duration::from_millis(500));
-    let done = step("real clients", Command::new("tests/clients/run.sh").args(["127.0.0.1", &port]));
+    let done = step(
+        "real clients",
+        Command::new("tests/clients/run.sh")
+            .env("MEMCACHED_PORT", &memcached_port)
+            .args(["127.0.0.1", &port]),
+    );
     let _ = server.kill();
     let _ = server.wait();
     done
+}
+
+fn free_port() -> Result<String, String> {
+    let address = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
+    Ok(address.map_err(|error| format!("no free port: {error}"))?.port().to_string())
 }
 
 /// Random command streams, the same to Darter and to a real server.

@@ -10,6 +10,8 @@ pub enum Suite {
     Engine,
     /// The collections.
     Types,
+    /// The memcached door.
+    Memcached,
     /// Collections of 25 million members; gigabytes, and minutes.
     Large,
 }
@@ -26,6 +28,7 @@ pub fn run(suite: Suite, filter: &str, setting: &Setting) {
     let speed_rows = match suite {
         Suite::Engine => speed::engine_rows(),
         Suite::Types => speed::type_rows(),
+        Suite::Memcached => speed::memcached_rows(),
         Suite::Large => Vec::new(),
     };
     print_table(report::speed_head(), speed_rows.iter().filter(|row| wanted(row.name)), |row| {
@@ -35,6 +38,7 @@ pub fn run(suite: Suite, filter: &str, setting: &Setting) {
     let memory_rows = match suite {
         Suite::Engine => memory::engine_rows(),
         Suite::Types => memory::type_rows(),
+        Suite::Memcached => Vec::new(),
         Suite::Large => memory::large_rows(),
     };
     print_table(report::memory_head(), memory_rows.iter().filter(|row| wanted(row.name)), |row| {

@@ -64,7 +64,7 @@ fn command() -> Command {
     let number = |name, default, help| text(name, default, help).value_parser(value_parser!(u64));
     let compare = Command::new("compare")
         .about("Compare Redis, memcached, the echo floor and Darter on loopback")
-        .arg(text("suite", "engine", "engine, types or large"))
+        .arg(text("suite", "engine", "engine, types, memcached or large"))
         .arg(number("rounds", "5", "rounds of each speed row"))
         .arg(text("rows", "", "only rows whose name contains this; also: start, expiry, growth"))
         .arg(text("scale", "1", "operations are multiplied by this").value_parser(value_parser!(f64)))
@@ -140,9 +140,12 @@ fn run_compare(args: &ArgMatches) -> io::Result<()> {
     let suite = match string(args, "suite").as_str() {
         "engine" => Suite::Engine,
         "types" => Suite::Types,
+        "memcached" => Suite::Memcached,
         "large" => Suite::Large,
         other => {
-            return Err(io::Error::other(format!("unknown suite {other:?}; known: engine, types, large")));
+            return Err(io::Error::other(format!(
+                "unknown suite {other:?}; known: engine, types, memcached, large"
+            )));
         }
     };
     compare::run(suite, &string(args, "rows"), &setting);

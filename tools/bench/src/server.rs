@@ -35,6 +35,8 @@ pub enum Program {
         threads: usize,
         /// Further flags.
         flags: Vec<String>,
+        /// Which of its doors is used.
+        protocol: Protocol,
     },
     /// The reactor with a fixed reply: the least an answer can cost here.
     EchoFloor {
@@ -64,6 +66,7 @@ impl Program {
     pub fn protocol(&self) -> Protocol {
         match self {
             Self::Memcached { .. } => Protocol::Memcached,
+            Self::Darter { protocol, .. } => *protocol,
             _ => Protocol::Resp,
         }
     }
@@ -100,12 +103,15 @@ impl Program {
             Self::Memcached { threads, .. } => {
                 format!("-l 127.0.0.1 -p {port} -U 0 -t {threads} -m 8192 -c 4096 -u root")
             }
-            Self::Darter { threads, flags, .. } => {
-                let mut line: Vec<String> =
-                    format!("--port {port} --proactor_threads {threads} --bind 127.0.0.1")
-                        .split(' ')
-                        .map(str::to_owned)
-                        .collect();
+            Self::Darter { threads, flags, protocol, .. } => {
+                let door = match protocol {
+                    Protocol::Resp => format!("--port {port}"),
+                    Protocol::Memcached => format!("--port 0 --memcached_port {port}"),
+                };
+                let mut line: Vec<String> = format!("{door} --proactor_threads {threads} --bind 127.0.0.1")
+                    .split(' ')
+                    .map(str::to_owned)
+                    .collect();
                 line.extend(["--dbfilename".to_owned(), String::new()]);
                 line.extend(flags.iter().cloned());
                 return line;
@@ -199,8 +205,8 @@ impl Server {
 
     fn wait_until_it_answers(&mut self, program: &Program, begin: Instant) -> io::Result<()> {
         let ping: &[u8] = match program {
-            Program::Memcached { .. } => b"version\r\n",
             Program::EchoFloor { request_bytes, .. } => &vec![b'x'; *request_bytes],
+            _ if program.protocol() == Protocol::Memcached => b"version\r\n",
             _ => b"*1\r\n$4\r\nPING\r\n",
         };
         while begin.elapsed() < Duration::from_secs(10) {

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::cores;
+use crate::replies::Protocol;
 use crate::server::Program;
 
 /// The setting of a comparison.
@@ -60,7 +61,13 @@ impl Setting {
 
     /// Darter.
     pub fn darter(&self, threads: usize) -> Program {
-        Program::Darter { path: self.darter_path.clone(), threads, flags: self.darter_flags.clone() }
+        self.darter_by(Protocol::Resp, threads)
+    }
+
+    /// Darter, spoken to in `protocol`.
+    pub fn darter_by(&self, protocol: Protocol, threads: usize) -> Program {
+        let (path, flags) = (self.darter_path.clone(), self.darter_flags.clone());
+        Program::Darter { path, threads, flags, protocol }
     }
 
     /// The echo floor for these sizes; `None` when there is no binary.

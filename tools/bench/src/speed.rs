@@ -60,6 +60,8 @@ pub struct Row {
     pub ops: u64,
     /// Server and client on the cores.
     pub placement: Placement,
+    /// What is spoken: in that of memcached there is nobody but memcached to compare with.
+    pub protocol: Protocol,
 }
 
 /// The rows of the engine's table.
@@ -75,6 +77,7 @@ pub fn engine_rows() -> Vec<Row> {
         pipeline,
         ops: if pipeline == 1 { 150_000 } else { 2_000_000 },
         placement,
+        protocol: Protocol::Resp,
     };
     vec![
         row("GET 256 B, pipeline 30", "get", 30, Placement::Apart),
@@ -99,6 +102,7 @@ pub fn type_rows() -> Vec<Row> {
         pipeline: 30,
         ops,
         placement: Placement::Apart,
+        protocol: Protocol::Resp,
     };
     let fill = |workload, count| Prepare::Fill { workload, count };
     vec![
@@ -111,6 +115,29 @@ pub fn type_rows() -> Vec<Row> {
         row("MGET 8 keys", fill("set", KEYS), "mget", KEYS, 400_000),
         row("ZRANGE 100 of 1M", fill("zadd-fill", MILLION), "zrange", 899_000, 100_000),
         row("LRANGE 100 of 1M", fill("lrange-fill", MILLION), "lrange", 899_000, 100_000),
+    ]
+}
+
+/// The rows of memcached's table.
+pub fn memcached_rows() -> Vec<Row> {
+    let row = |name, workload, pipeline, ops| Row {
+        name,
+        prepare: Prepare::Fill { workload: "set", count: KEYS },
+        workload,
+        keys: KEYS,
+        value_bytes: 256,
+        reply_bytes: 0,
+        pipeline,
+        ops,
+        placement: Placement::Apart,
+        protocol: Protocol::Memcached,
+    };
+    vec![
+        row("get 256 B, depth 1", "get", 1, 150_000),
+        row("set 256 B, depth 1", "set", 1, 150_000),
+        row("get of 24 keys, 256 B, depth 1", "mget", 1, 50_000),
+        row("get 256 B, pipeline 30", "get", 30, 2_000_000),
+        row("set 256 B, pipeline 30", "set", 30, 2_000_000),
     ]
 }
 
@@ -142,8 +169,15 @@ pub fn run(row: &Row, setting: &Setting) -> Vec<Series> {
 }
 
 fn contenders(row: &Row, setting: &Setting) -> Vec<(String, Program)> {
-    let mut programs = vec![("redis".to_owned(), setting.redis())];
+    let mut programs = match row.protocol {
+        Protocol::Resp => vec![("redis".to_owned(), setting.redis())],
+        Protocol::Memcached => vec![
+            ("memcached".to_owned(), setting.memcached(1)),
+            ("darter".to_owned(), setting.darter_by(Protocol::Memcached, 1)),
+        ],
+    };
     match row.placement {
+        _ if row.protocol == Protocol::Memcached => {}
         Placement::Apart => {
             if matches!(row.workload, "get" | "set") {
                 programs.push(("memcached".into(), setting.memcached(1)));

@@ -43,7 +43,15 @@ impl Workload {
                 let set = Template::set(protocol, "key:", value_bytes);
                 return Ok(Self::new(protocol, vec![(9, get), (1, set)], keys));
             }
-            _ if protocol == Protocol::Memcached => return Err("memcached knows get, set and mixed".into()),
+            "mget" if protocol == Protocol::Memcached => {
+                let keys = (0..MEMCACHED_KEYS).flat_map(|_| [fixed(" "), Part::key("key:")]);
+                let parts: Vec<Part> =
+                    std::iter::once(fixed("get")).chain(keys).chain([fixed("\r\n")]).collect();
+                Template::plain(&parts)
+            }
+            _ if protocol == Protocol::Memcached => {
+                return Err("memcached knows get, set, mget and mixed".into());
+            }
             "ping" => Template::resp(&[fixed("PING")]),
             "hset" => Template::resp(&[fixed("HSET"), fixed("h"), Part::id8(true), Part::number10(false)]),
             "zadd" => Template::resp(&[fixed("ZADD"), fixed("z"), Part::number10(true), Part::id8(true)]),
@@ -80,6 +88,9 @@ impl Workload {
         self.templates.iter().all(|(_, t)| t.len() == len).then_some(len)
     }
 }
+
+/// Keys of a `get` of many.
+const MEMCACHED_KEYS: usize = 24;
 
 /// Names that `by_name` knows.
 pub const NAMES: &str =

@@ -241,9 +241,10 @@ fn other<'a>(name: &'a [u8], mut words: Line<'a>) -> Result<Command<'a>, Stop<'a
             };
             Ok(Command::FlushAll { delay, noreply })
         }
-        b"verbosity" => match words.next() {
-            None => Err(refused(Error::Unknown)),
-            Some(_) => Ok(Command::Verbosity { noreply }),
+        b"verbosity" => match (words.next(), words.next(), words.next()) {
+            (None, ..) | (.., Some(_)) => Err(Stop::refused(Error::Unknown)),
+            (Some(level), ..) if parse_u32(level).is_none() => Err(refused(Error::BadFormat)),
+            _ => Ok(Command::Verbosity { noreply }),
         },
         b"stats" => Ok(Command::Stats(Words(all))),
         b"version" => Ok(Command::Version),
