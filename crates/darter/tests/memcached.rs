@@ -441,6 +441,44 @@ fn numbers_tell_what_happened() {
 }
 
 #[test]
+fn items_survive_a_restart() {
+    let dir = std::env::temp_dir().join(format!("darter-memcached-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&dir);
+    std::fs::create_dir_all(&dir).expect("a directory");
+    let path = dir.to_str().expect("text").to_owned();
+    let flags = ["--dir", &path, "--appendonly", "yes", "--appendfsync", "always", "--proactor_threads", "2"];
+    let server = Server::start(&flags);
+    let mut speaker = Speaker::new(&server);
+    speaker.check(&[
+        ("set k 4294967295 5000 3\r\nabc\r\nappend k 0 0 1\r\n!\r\n", "STORED\r\nSTORED\r\n"),
+        (
+            "set n 0 0 2\r\n99\r\nincr n 1\r\nset gone 0 0 1\r\nx\r\ndelete gone\r\n",
+            "STORED\r\n100\r\nSTORED\r\nDELETED\r\n",
+        ),
+        (
+            "ms old 3\r\nold\r\nmd old I\r\nset late 1 0 1\r\nx\r\ngat 1 late\r\n",
+            "HD\r\nHD\r\nSTORED\r\nVALUE late 1 1\r\nx\r\nEND\r\n",
+        ),
+        ("ms c 1 E1234\r\nx\r\nms c 1 C1234 E99\r\ny\r\n", "HD\r\nHD\r\n"),
+    ]);
+    let token = speaker.cas("n");
+    drop(server);
+    std::thread::sleep(Duration::from_millis(1100));
+    let server = Server::start(&flags);
+    let mut speaker = Speaker::new(&server);
+    speaker.check(&[
+        (
+            "get k\r\nget n gone late\r\n",
+            "VALUE k 4294967295 4\r\nabc!\r\nEND\r\nVALUE n 0 3\r\n100\r\nEND\r\n",
+        ),
+        ("mg old v\r\nmg c v c\r\n", "VA 3 X W\r\nold\r\nVA 1 c99\r\ny\r\n"),
+    ]);
+    assert!(speaker.cas("n") > token, "tokens go on after a restart");
+    drop(server);
+    let _ = std::fs::remove_dir_all(&dir);
+}
+
+#[test]
 fn a_pause_and_a_memory_limit_hold_for_all() {
     let server = Server::start(&[]);
     let (mut speaker, mut redis) = (Speaker::new(&server), server.client());

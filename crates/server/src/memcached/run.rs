@@ -14,6 +14,7 @@ use crate::core::Core;
 use crate::exec::{self, Call, Ran};
 use crate::job::{BUDGET, Body, Job, Shards};
 use crate::journal::note::note_values;
+use crate::limit::relief;
 use crate::shared::Mail;
 
 /// Looks at a busy shard this many times before the command is queued there.
@@ -99,13 +100,12 @@ fn on_shard(core: &mut Core, client: u64, key: Key<'_>, work: impl FnOnce(&mut S
     let id = core.shared.router.shard_of(key.hash);
     let Some(mut held) = core.shared.cells[usize::from(id)].take_spinning(SPINS) else { return false };
     work(&mut held.shard);
-    if held.shard.is_pressed() {
-        crate::limit::relief::settle(core, &mut held, id);
-    }
-    if held.shard.changes.has_pending() {
+    if held.shard.changes.has_pending() || held.shard.is_pressed() {
         let mut grant = Shards::from(held);
         core.writer = client;
+        // Before room is made: what is evicted then is told to the journal on its own.
         note_values(core, &mut grant, DB, std::iter::once(key.bytes));
+        relief::settle_all(core, &mut grant);
         exec::pass_changes(core, &mut grant);
         drive(core.shared.cells, grant, core, BUDGET);
     } else {
@@ -279,6 +279,7 @@ pub fn run_job(
         Command::Get { keys, .. } => note_values(core, grant, DB, keys.clone()),
         command => note_values(core, grant, DB, key_of(command).into_iter()),
     }
+    relief::settle_all(core, grant);
     exec::pass_changes(core, grant);
 }
 
