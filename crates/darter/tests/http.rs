@@ -592,4 +592,9 @@ fn stats_are_json_with_everything_the_page_draws() {
     ] {
         assert!(answer.body.contains(&format!("\"{field}\":")), "{field}");
     }
+    let began = Instant::now();
+    while browser.get("/api/history", CONSOLE).body == r#"{"seconds":[]}"# {
+        assert!(began.elapsed() < Duration::from_secs(10), "no second was noted");
+        std::thread::sleep(Duration::from_millis(100));
+    }
 }

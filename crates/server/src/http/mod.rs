@@ -93,7 +93,7 @@ fn step(conn: &mut Conn, core: &mut Core, visit: &mut Visit, buf: &[u8], done: &
         }
     };
     let framing = Framing::of(&head);
-    let admitted = route::find(conn, core, &head).and_then(|found| {
+    let admitted = route::find(core, &head).and_then(|found| {
         // A body is kept only for those who may send one.
         route::admit(conn, core, &head, found)?;
         Ok(found)

@@ -77,6 +77,10 @@ const ROUTES: &[Route] = &[
         let text = stats::render(call.core.shared, &call.core.live).to_string();
         call.answer(Status::Ok, Kind::Json, text.as_bytes());
     }),
+    get("/api/history", Access::Console, |call| {
+        let text = stats::history(call.core.shared).to_string();
+        call.answer(Status::Ok, Kind::Json, text.as_bytes());
+    }),
     post("/api/command", Access::Console, |call| begin(call, Shape::Console)),
     post("/api", Access::Program, |call| begin(call, Shape::Program)),
 ];
@@ -89,8 +93,7 @@ const ICON: &[u8] = include_bytes!("console/icon.svg");
 /// The route of a request.
 ///
 /// Errors: no such path here, or not with this method.
-pub fn find(conn: &Conn, core: &Core, head: &Head<'_>) -> Result<&'static Route, (Status, &'static str)> {
-    let _ = conn;
+pub fn find(core: &Core, head: &Head<'_>) -> Result<&'static Route, (Status, &'static str)> {
     let http = &core.live.http;
     let is_served = |route: &Route| match route.access {
         Access::Open => true,

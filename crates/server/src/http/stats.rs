@@ -12,12 +12,25 @@ use crate::commands::info;
 use crate::config::Live;
 use crate::core::Core;
 use crate::report::histogram::Sum;
+use crate::report::rates::Second;
 use crate::report::{CommandTotals, Report};
 use crate::shared::Shared;
 use crate::worker::lock;
 
 /// Commands listed, those called most.
 const COMMANDS_SHOWN: usize = 40;
+
+/// The last minutes second by second: commands, bytes in, bytes out, bytes used.
+pub fn history(shared: &Shared) -> Value {
+    let startup = shared.startup_bytes.load(Relaxed);
+    let history = lock(&shared.history);
+    let row = |second: &Second| {
+        let rates = [second.commands, second.input_bytes, second.output_bytes];
+        let [commands, input, output] = rates.map(|rate| rate.round() as u64);
+        [commands, input, output, startup + second.data_bytes]
+    };
+    json!({ "seconds": history.seconds().map(row).collect::<Vec<_>>() })
+}
 
 /// Everything. Cost: as `/metrics`.
 pub fn render(shared: &Shared, live: &Live) -> Value {

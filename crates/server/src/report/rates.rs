@@ -1,5 +1,7 @@
 //! Rates per second over the last one and a half seconds, sampled by thread 0 while it keeps house.
 
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use super::Totals;
@@ -26,12 +28,30 @@ pub struct Rates {
     pub turn_us: f64,
 }
 
+/// One second of the last minutes, for those who begin to look later.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Second {
+    /// Commands per second.
+    pub commands: f64,
+    /// Bytes received per second.
+    pub input_bytes: f64,
+    /// Bytes sent per second.
+    pub output_bytes: f64,
+    /// Bytes of data.
+    pub data_bytes: u64,
+}
+
+/// Seconds remembered.
+const SECONDS: usize = 180;
+
 /// The last samples.
 #[derive(Debug, Default)]
 pub struct History {
     before: Option<(Instant, Totals)>,
     samples: Vec<Rates>,
     next: usize,
+    second_began: Option<(Instant, Totals)>,
+    seconds: VecDeque<Second>,
 }
 
 impl History {
@@ -40,8 +60,38 @@ impl History {
         let mut history = lock(&shared.history);
         let now = Instant::now();
         if history.before.as_ref().is_none_or(|(at, _)| now.duration_since(*at) >= PERIOD) {
-            history.add(now, Totals::of(shared));
+            let totals = Totals::of(shared);
+            history.add_second(now, &totals, shared.memory_bytes.load(Relaxed));
+            history.add(now, totals);
         }
+    }
+
+    fn add_second(&mut self, now: Instant, totals: &Totals, data_bytes: u64) {
+        let Some((began, before)) = &self.second_began else {
+            self.second_began = Some((now, totals.clone()));
+            return;
+        };
+        let seconds = now.duration_since(*began).as_secs_f64();
+        if seconds < 1.0 {
+            return;
+        }
+        let per_second = |now: u64, before: u64| now.saturating_sub(before) as f64 / seconds;
+        let second = Second {
+            commands: per_second(totals.commands, before.commands),
+            input_bytes: per_second(totals.input_bytes, before.input_bytes),
+            output_bytes: per_second(totals.output_bytes, before.output_bytes),
+            data_bytes,
+        };
+        if self.seconds.len() == SECONDS {
+            self.seconds.pop_front();
+        }
+        self.seconds.push_back(second);
+        self.second_began = Some((now, totals.clone()));
+    }
+
+    /// The last minutes second by second, oldest first.
+    pub fn seconds(&self) -> impl ExactSizeIterator<Item = &Second> {
+        self.seconds.iter()
     }
 
     fn add(&mut self, now: Instant, totals: Totals) {
@@ -83,6 +133,19 @@ impl History {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_last_minutes_are_kept_second_by_second() {
+        let mut history = History::default();
+        let start = Instant::now();
+        for n in 0..2500u64 {
+            let totals = Totals { commands: n * 50, ..Totals::default() };
+            history.add_second(start + Duration::from_millis(100 * n), &totals, n);
+        }
+        assert_eq!(history.seconds().len(), SECONDS);
+        assert!(history.seconds().all(|second| (second.commands - 500.0).abs() < 1.0));
+        assert_eq!(history.seconds().last().map(|second| second.data_bytes), Some(2490));
+    }
 
     #[test]
     fn rates_are_averages_and_forget() {

@@ -446,7 +446,22 @@ async function look() {
   }
 }
 
+// What the server remembers of the minutes before this page was opened.
+async function past() {
+  try {
+    const answer = await fetch(location.origin + "/api/history", { headers: HEADERS });
+    const { seconds } = await answer.json();
+    for (const [ops, input, output, used] of seconds) {
+      charts.ops.points.push([ops]);
+      charts.latency.points.push([null, null, null]);
+      charts.net.points.push([input, output]);
+      charts.memory.points.push([used, null]);
+    }
+  } catch { /* the charts begin empty then */ }
+}
+
 async function clock() {
+  await past();
   for (;;) {
     const began = performance.now();
     if (!document.hidden) await look();

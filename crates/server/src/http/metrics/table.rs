@@ -2,12 +2,14 @@
 //!
 //! A family that counts something Darter does not have is zero where a dashboard asks for it, and says so.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::text::seconds;
 use super::{Family, Kind, Samples, Scene, Value, counter, gauge, many};
 use crate::listening::ListenerKind;
 use crate::shared::Door;
+use crate::worker::lock;
 
 const fn zero(
     name: &'static str,
@@ -215,6 +217,36 @@ pub(super) const DRAGONFLY: &[Family] = &[
         out.with("status", "started", s.number("total_handshakes_started"));
         out.with("status", "completed", s.number("total_handshakes_completed"));
     }),
+    many("dragonfly_connections_libs", Kind::Gauge, "Clients by library, of at most 1000.", libraries),
+    zero("dragonfly_blocked_tasks", Kind::Gauge, "Always 0: there are no tasks.", "", &[]),
+    zero("dragonfly_memory_fiberstack_vms_bytes", Kind::Gauge, "Always 0: there are no fibers.", "", &[]),
+    zero(
+        "dragonfly_commands_squashing_replies_bytes",
+        Kind::Gauge,
+        "Always 0: replies are not copied.",
+        "",
+        &[],
+    ),
+    zero(
+        "dragonfly_pipeline_blocking_commands_total",
+        Kind::Counter,
+        "Always 0: there is no queue.",
+        "",
+        &[],
+    ),
+    zero(
+        "dragonfly_huffman_tables_built",
+        Kind::Counter,
+        "Always 0: text is packed without tables.",
+        "",
+        &[],
+    ),
+    zero("dragonfly_interned_string_entries", Kind::Gauge, INTERNED, "", &[]),
+    zero("dragonfly_interned_string_hits_total", Kind::Counter, INTERNED, "", &[]),
+    zero("dragonfly_interned_string_misses_total", Kind::Counter, INTERNED, "", &[]),
+    zero("dragonfly_migration_errors_total", Kind::Gauge, SLOTS, "num", &["migration errors"]),
+    zero("dragonfly_moved_errors_total", Kind::Counter, SLOTS, "num", &["moved errors"]),
+    zero("dragonfly_tiered_list_events", Kind::Counter, TIERED, "type", &["offload", "onload"]),
     zero("dragonfly_tiered_entries", Kind::Gauge, TIERED, "", &[]),
     zero("dragonfly_tiered_bytes", Kind::Gauge, TIERED, "type", &["used", "cold", "allocated", "capacity"]),
     zero(
@@ -234,6 +266,8 @@ pub(super) const DRAGONFLY: &[Family] = &[
     ),
 ];
 
+const INTERNED: &str = "Always 0: no string is shared.";
+const SLOTS: &str = "Always 0: no slot moves.";
 const TIERED: &str = "Always 0: no value is on disk.";
 
 /// Hits and the like are counted for all databases together.
@@ -244,6 +278,20 @@ fn connected(s: &Scene<'_>, out: &mut Samples<'_>) {
     let main: usize = s.shared.doors.iter().map(main).sum();
     out.with("listener", "main", main);
     out.with("listener", "other", s.report.clients.connected.saturating_sub(main));
+}
+
+/// Clients looked at one by one for their libraries.
+const LIBRARY_CLIENTS_MAX: usize = 1000;
+
+fn libraries(s: &Scene<'_>, out: &mut Samples<'_>) {
+    let mut counts: BTreeMap<String, u64> = BTreeMap::new();
+    for card in lock(&s.shared.clients).values().take(LIBRARY_CLIENTS_MAX) {
+        let words = lock(&card.words);
+        if !words.lib_name.is_empty() {
+            *counts.entry(format!("{}:{}", words.lib_name, words.lib_ver)).or_default() += 1;
+        }
+    }
+    counts.iter().for_each(|(library, count)| out.with("lib", library, count));
 }
 
 fn memory_max(s: &Scene<'_>) -> f64 {

@@ -80,6 +80,28 @@ fn what_could_be_read_in_two_ways_is_refused() {
 }
 
 #[test]
+fn no_bytes_do_harm() {
+    let whole = b"POST /api/command?x HTTP/1.1\r\nHost: [::1]:1\r\nContent-Type: a\r\nContent-Length: 12\r\nAuthorization: Basic x\r\n\r\n";
+    let odd = b"\r\n\0:; ,/?\xff\x80\t0[";
+    let mut rng = darter_base::rng::Rng::new(7);
+    for _ in 0..200_000 {
+        let mut bytes = whole.to_vec();
+        for _ in 0..=rng.below(4) {
+            let at = rng.below(bytes.len() as u64) as usize;
+            match rng.below(3) {
+                0 => bytes[at] = odd[rng.below(odd.len() as u64) as usize],
+                1 => bytes.insert(at, odd[rng.below(odd.len() as u64) as usize]),
+                _ => drop(bytes.remove(at)),
+            }
+        }
+        if let Step::Head(head) = parse(&bytes, &mut 0) {
+            assert!(head.head_bytes <= bytes.len() && head.body_bytes as u64 <= BODY_BYTES_MAX);
+            assert!(head.path.starts_with('/'));
+        }
+    }
+}
+
+#[test]
 fn sizes_are_limited() {
     let long = format!("GET /{} HTTP/1.1\r\nHost: a\r\n\r\n", "a".repeat(HEAD_BYTES_MAX));
     assert_eq!(status_of(&long), Some(Status::HeadTooLarge));
