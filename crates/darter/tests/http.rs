@@ -211,10 +211,12 @@ fn commands_that_wait_are_answered_when_their_time_comes() {
     browser.send(format!("{head}{body}GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").as_bytes());
     let mut client = server.client();
     let began = Instant::now();
-    while client.call(&["RPUSH", "l", "a"]) != Value::Int(1) || began.elapsed() < Duration::from_millis(50) {
-        client.call(&["DEL", "l"]);
+    while !matches!(client.call(&["INFO", "clients"]), Value::Text(text) if text.contains("blocked_clients:1\r\n"))
+    {
         assert!(began.elapsed() < Duration::from_secs(10));
+        std::thread::sleep(Duration::from_millis(5));
     }
+    assert_eq!(client.call(&["RPUSH", "l", "a"]), Value::Int(1));
     let answer = browser.read();
     assert!(answer.body.starts_with(r#"{"replies":[{"status":"PONG"},["l","a"],0]"#), "{answer:?}");
     assert_eq!(browser.read().body, "OK\n", "the request behind it");
@@ -270,6 +272,25 @@ fn a_password_is_asked_for_and_metrics_are_open() {
     let mut browser = Browser::to(server.port());
     browser.send(format!("GET / HTTP/1.1\r\nHost: darter.example.org\r\n{right}\r\n").as_bytes());
     assert_eq!(browser.read().status, 200);
+}
+
+#[test]
+fn access_rules_hold_for_what_comes_by_http() {
+    let server = Server::start(&[]);
+    let mut client = server.client();
+    let reader = ["ACL", "SETUSER", "reader", "on", ">pw", "~app:*", "+get", "+info"];
+    assert_eq!(client.call(&reader), Value::ok());
+    assert_eq!(client.call(&["SET", "app:1", "v"]), Value::ok());
+    let mut browser = Browser::to(server.port());
+    let as_reader = format!("{CONSOLE}Authorization: Basic cmVhZGVyOnB3\r\n");
+    let body = r#"{"commands":[["GET","app:1"],["GET","other"],["SET","app:1","x"],["ACL","WHOAMI"]]}"#;
+    let answer = browser.post("/api/command", &as_reader, body);
+    assert!(answer.body.starts_with(r#"{"replies":["v",{"error":"NOPERM "#), "{answer:?}");
+    assert_eq!(answer.body.matches("NOPERM").count(), 3, "{answer:?}");
+    // The next request on the same connection is the default user's again.
+    assert_eq!(browser.run(r#"[["ACL","WHOAMI"]]"#), r#"["default"]"#);
+    let wrong = format!("{CONSOLE}Authorization: Basic cmVhZGVyOnB4\r\n");
+    assert_eq!(browser.post("/api/command", &wrong, body).status, 401);
 }
 
 #[test]

@@ -130,8 +130,8 @@ pub fn admit(
     let login = head.authorization.and_then(guard::credentials);
     // Each request brings its own user; what an earlier one left is not lent to it.
     let is_in = match login {
-        Some((user, password)) if has_password => login::try_log_in(core, conn, &user, &password),
-        _ => login::as_nobody(core, conn),
+        Some((user, password)) => login::try_log_in(core, conn, &user, &password),
+        None => login::as_nobody(core, conn),
     };
     if is_in { Ok(()) } else { Err((Status::Unauthorized, "a user and a password are needed")) }
 }
