@@ -713,3 +713,21 @@ fn a_full_disk_refuses_writes_until_there_is_room() {
         assert_eq!(client.call(&["GET", "after"]), Value::Text("1".to_owned()));
     }
 }
+
+#[test]
+fn without_a_journal_nothing_is_written_for_a_client_that_waited() {
+    let server = Server::start(&[]);
+    let (mut waiter, mut client) = (server.client(), server.client());
+    waiter.send_all(&[&["BLPOP", "l", "0"]]);
+    let is_waiting = |client: &mut harness::Client| match client.call(&["INFO", "clients"]) {
+        Value::Text(text) => text.contains("blocked_clients:1\r\n"),
+        _ => false,
+    };
+    while !is_waiting(&mut client) {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(client.call(&["RPUSH", "l", "a"]), Value::Int(1));
+    assert_eq!(waiter.read(), Value::array(&["l", "a"]));
+    std::thread::sleep(Duration::from_millis(50));
+    assert_eq!(client.call(&["SET", "k", "v"]), Value::ok());
+}

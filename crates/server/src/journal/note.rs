@@ -81,11 +81,17 @@ pub fn note_grant(core: &mut Core, grant: &mut Shards, ran: Option<Ran<'_>>) {
 #[inline(never)]
 pub fn note(core: &mut Core, mut set: ShardSet<'_>, ran: Option<Ran<'_>>) {
     let mut losses: Vec<Loss> = Vec::new();
+    let mut is_asked_for = false;
     set.each_mut(|_, part| {
         if part.shard.changes.is_journalled() {
+            is_asked_for = true;
             losses.append(&mut part.shard.changes.take_losses());
         }
     });
+    // A client that waited is served without that look, with the journal switched off too.
+    if !is_asked_for {
+        return;
+    }
     let ran = ran.filter(|ran| ran.entry.effect != Effect::Nothing);
     if losses.is_empty() && ran.is_none() {
         return;
