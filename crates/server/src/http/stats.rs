@@ -52,7 +52,7 @@ pub fn render(shared: &Shared, live: &Live) -> Value {
         "cpu": { "user_s": cpu.user.as_secs_f64(), "system_s": cpu.system.as_secs_f64() },
         "totals": totals(&report),
         "clients": clients(shared, live, &report),
-        "memory": memory(live, &report),
+        "memory": memory(shared, live, &report),
         "keyspace": keyspace(&report),
         "threads": threads(shared),
         "latency": ranges(&command_times(shared)),
@@ -101,13 +101,14 @@ fn clients(shared: &Shared, live: &Live, report: &Report) -> Value {
     })
 }
 
-fn memory(live: &Live, report: &Report) -> Value {
+fn memory(shared: &Shared, live: &Live, report: &Report) -> Value {
     let memory = &report.memory;
+    let max_bytes = shared.limit.max_bytes(live);
     json!({
         "used": memory.used,
         "peak": memory.peak,
         "rss": memory.rss,
-        "max": live.maxmemory,
+        "max": if max_bytes == u64::MAX { 0 } else { max_bytes },
         "classes": [
             ["keys and values", memory.records],
             ["room in pages", memory.keyspace.saturating_sub(memory.records + memory.index)],

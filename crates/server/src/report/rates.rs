@@ -1,7 +1,6 @@
 //! Rates per second over the last one and a half seconds, sampled by thread 0 while it keeps house.
 
 use std::collections::VecDeque;
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use super::Totals;
@@ -61,7 +60,7 @@ impl History {
         let now = Instant::now();
         if history.before.as_ref().is_none_or(|(at, _)| now.duration_since(*at) >= PERIOD) {
             let totals = Totals::of(shared);
-            history.add_second(now, &totals, shared.memory_bytes.load(Relaxed));
+            history.add_second(now, &totals, shared.limit.keyspace_bytes());
             history.add(now, totals);
         }
     }

@@ -72,7 +72,7 @@ pub(super) const DRAGONFLY: &[Family] = &[
     }),
     gauge(
         "dragonfly_memory_max_bytes",
-        "What maxmemory allows; the machine's limit without one.",
+        "Bytes that may be used: maxmemory, or what stands for 0.",
         memory_max,
     ),
     gauge("dragonfly_used_memory_rss_bytes", "Resident bytes of the process.", |s| {
@@ -295,10 +295,7 @@ fn libraries(s: &Scene<'_>, out: &mut Samples<'_>) {
 }
 
 fn memory_max(s: &Scene<'_>) -> f64 {
-    match s.live.maxmemory {
-        0 => darter_reactor::process::memory_limit_bytes().unwrap_or(0) as f64,
-        bytes => bytes as f64,
-    }
+    s.shared.limit.max_bytes(s.live) as f64
 }
 
 fn by_class(s: &Scene<'_>, out: &mut Samples<'_>) {
