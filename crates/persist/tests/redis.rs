@@ -11,10 +11,11 @@ use darter_base::hash::KeyHasher;
 use darter_persist::Item;
 use darter_persist::check::check;
 use darter_persist::convert::convert;
-use darter_persist::entry::{self, Loaded};
+use darter_persist::entry::{self, Entries, Loaded};
 use darter_persist::file::{Options, Reader, Writer};
 use darter_persist::storage::name::Format;
 use darter_store::Shard;
+use darter_store::rdb::{write_length, write_text};
 
 /// A server in a directory of its own, which goes with it.
 struct Redis {
@@ -262,4 +263,73 @@ fn what_redis_saves_comes_back_to_it_through_us() {
             assert!(info.contains(&format!("pending :{pending}")), "{info}");
         }
     }
+}
+
+/// Entries that only we write: deadlines of fields and members, a sticky key, memcached's part.
+fn entries_of_ours() -> Vec<u8> {
+    let far = 4_102_444_800_000u64;
+    let mut out = vec![24];
+    write_text(&mut out, b"hash");
+    out.extend_from_slice(&far.to_le_bytes());
+    write_length(&mut out, 2);
+    for (ttl, field) in [(1, "timed"), (0, "plain")] {
+        write_length(&mut out, ttl);
+        write_text(&mut out, field.as_bytes());
+        write_text(&mut out, b"value");
+    }
+    out.push(0xfc);
+    out.extend_from_slice(&far.to_le_bytes());
+    out.push(32);
+    write_text(&mut out, b"set");
+    write_length(&mut out, 2);
+    for (deadline, member) in [(far, "timed"), (0, "plain")] {
+        write_text(&mut out, member.as_bytes());
+        write_length(&mut out, deadline);
+    }
+    // memcached's flags 7; sticky
+    out.extend_from_slice(&[0xd0, 2, 7, 0, 0, 0, 0xd1, 0]);
+    write_text(&mut out, b"item");
+    write_text(&mut out, b"text");
+    out
+}
+
+#[test]
+fn redis_passes_over_what_it_has_no_form_for_and_we_read_it_back() {
+    let mut writer = Writer::new(Vec::new(), options(Format::Rdb, true)).expect("memory");
+    writer.entries(0, 0, 3, &entries_of_ours()).expect("good entries");
+    let ours = writer.finish().expect("memory").0;
+    let hasher = KeyHasher::new(3);
+    let mut shard = Shard::new(1, 1, hasher).expect("address space");
+    let mut reader = Reader::open(&ours[..]).expect("a good file");
+    let loading = reader.each(|item| {
+        let Item::Entries(chunk) = item else { return Ok(()) };
+        for entry in chunk.iter() {
+            let entry = entry.expect("a good entry");
+            assert_eq!(entry.load(&mut shard, 0, hasher.hash(&entry.key), 1), Ok(Loaded::Key));
+        }
+        Ok(())
+    });
+    loading.expect("a good file");
+    let sorted = |bytes: &[u8]| {
+        let mut all: Vec<String> =
+            Entries::new(bytes).map(|entry| format!("{:?}", entry.expect("a good entry"))).collect();
+        all.sort();
+        all
+    };
+    let mut again = Vec::new();
+    shard.each(0, |record| entry::write(&shard, record, &mut again));
+    let (before, after) = (sorted(&entries_of_ours()), sorted(&again));
+    // members come in an order of their own
+    let lens = |all: &[String]| all.iter().map(String::len).collect::<Vec<_>>();
+    assert_eq!(lens(&after), lens(&before));
+    assert_eq!(after[1], before[1]);
+
+    let Some(mut redis) = Redis::start("ours", Some(&ours)) else { return };
+    redis_check(&redis.directory, &ours);
+    assert_eq!(redis.must(&["HGET", "hash", "timed"]), "value");
+    assert_eq!(redis.must(&["HLEN", "hash"]), ":2");
+    assert_eq!(redis.must(&["PEXPIRETIME", "hash"]), ":-1");
+    assert_eq!(redis.must(&["SCARD", "set"]), ":2");
+    assert_eq!(redis.must(&["PEXPIRETIME", "set"]), ":4102444800000");
+    assert_eq!(redis.must(&["GET", "item"]), "text");
 }
