@@ -20,6 +20,9 @@ const SPLIT_ENTRIES_MIN: usize = LINES * SLOTS / 4;
 const DIRECTORY_PER_SEGMENT_MAX: usize = 16;
 /// Entries that a reserved segment is meant for: three quarters of what it holds.
 const RESERVED_PER_SEGMENT: usize = LINES * SLOTS * 3 / 4;
+/// It may have this many in any case, 32 KiB: a snapshot loaded with the seed it was written with brings keys in the
+/// order of their hashes, so that some segments are as deep as they will be while the others are not there yet.
+const DIRECTORY_ALWAYS: usize = 4096;
 /// No more than this many bits of segments are reserved: a billion entries.
 const RESERVED_DEPTH_MAX: u32 = 21;
 /// Segments looked at by one `merge_step`.
@@ -124,7 +127,8 @@ impl Index {
         if depth < 32 - self.shift {
             return true;
         }
-        if self.shift == 0 || self.directory.len() * 2 > DIRECTORY_PER_SEGMENT_MAX * (self.segments + 1) {
+        let most = DIRECTORY_ALWAYS.max(DIRECTORY_PER_SEGMENT_MAX * (self.segments + 1));
+        if self.shift == 0 || self.directory.len() * 2 > most {
             return false;
         }
         self.directory = self.directory.iter().flat_map(|&segment| [segment, segment]).collect();

@@ -489,6 +489,19 @@ fn a_sweep_reports_again_what_was_not_removed() {
 }
 
 #[test]
+fn entries_in_the_order_of_their_hashes_spill_nothing() {
+    let mut first = Index::new();
+    (0..300_000).for_each(|n| _ = insert(&mut first, random_hash, key(n)));
+    let mut second = Index::new();
+    first.each(|h| {
+        insert(&mut second, random_hash, h);
+        assert!(second.spill.len() < 100);
+    });
+    assert!(second.spill.is_empty() && second.len() == first.len());
+    assert!(second.bytes() < first.bytes() * 2, "{} and {}", second.bytes(), first.bytes());
+}
+
+#[test]
 fn a_reserved_index_takes_entries_in_the_order_of_their_hashes() {
     for keys in [0, 1, 400, 481, 5_000, 100_000] {
         let mut first = Index::new();

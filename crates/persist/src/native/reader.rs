@@ -281,6 +281,10 @@ fn read_segment<'a>(cursor: &mut Cursor<'a>) -> Result<Segment<'a>, Stop> {
     let db = u32::try_from(cursor.number()?).map_err(|_| cursor.bad("a database past 2^32"))?;
     let entries = cursor.number()?;
     let len = usize::try_from(cursor.number()?).map_err(|_| Stop::More)?;
+    // so that whoever makes room for so many entries makes no more than there is content
+    if entries > len as u64 {
+        return Err(cursor.bad("more entries than bytes"));
+    }
     Ok(Segment { db, entries, bytes: cursor.take(len)? })
 }
 
