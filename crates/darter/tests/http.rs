@@ -130,6 +130,31 @@ fn health_and_pages_are_served_and_other_paths_are_not() {
 }
 
 #[test]
+fn a_server_that_loads_lives_but_is_not_ready() {
+    let folder = std::env::temp_dir().join(format!("darter-http-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let dir = folder.to_str().expect("a plain name");
+    let flags = ["--dir", dir, "--dbfilename", "dump", "--enable_debug_command", "yes"];
+    let server = Server::start(&flags);
+    let mut client = server.client();
+    assert_eq!(client.call(&["DEBUG", "POPULATE", "400000", "key", "50"]), Value::ok());
+    assert_eq!(client.call(&["SAVE"]), Value::ok());
+    drop(server);
+    let server = Server::start(&flags);
+    let mut browser = Browser::to(server.port());
+    let (mut seen, began) = (Vec::new(), Instant::now());
+    while seen.last() != Some(&200) {
+        assert!(began.elapsed() < Duration::from_secs(60));
+        seen.push(browser.get("/readyz", "").status);
+        assert_eq!(browser.get("/healthz", "").status, 200);
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(seen[0], 503, "{seen:?}");
+    assert_eq!(server.client().call(&["DBSIZE"]), Value::Int(400_000));
+    let _ = std::fs::remove_dir_all(&folder);
+}
+
+#[test]
 fn the_page_loads_nothing_from_elsewhere() {
     let server = Server::start(&[]);
     let mut browser = Browser::to(server.port());

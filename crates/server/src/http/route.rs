@@ -138,8 +138,8 @@ pub fn admit(
 
 /// 200 once commands are served: the data is loaded, and nobody has asked for the end.
 fn ready(call: &mut Call<'_>) {
-    if call.core.shared.is_stopping.load(std::sync::atomic::Ordering::Relaxed) || stats::is_loading(call.core)
-    {
+    let shared = call.core.shared;
+    if shared.is_stopping.load(std::sync::atomic::Ordering::Relaxed) || shared.snapshots.loading.is_on() {
         return call.answer(Status::Unavailable, Kind::Text, b"loading\n");
     }
     call.answer(Status::Ok, Kind::Text, b"OK\n");

@@ -10,7 +10,6 @@ use serde_json::{Map, Value, json};
 use super::metrics::most_called;
 use crate::commands::info;
 use crate::config::Live;
-use crate::core::Core;
 use crate::report::histogram::Sum;
 use crate::report::rates::Second;
 use crate::report::{CommandTotals, Report};
@@ -61,13 +60,6 @@ pub fn render(shared: &Shared, live: &Live) -> Value {
         "persistence": fields(b"persistence"),
         "replication": fields(b"replication"),
     })
-}
-
-/// Whether the data is still being read from disk.
-pub fn is_loading(core: &Core) -> bool {
-    let report = Report::glance(core.shared);
-    let fields = info::fields(core.shared, &core.live, &report, &[b"persistence"]);
-    fields.get("loading").is_some_and(|loading| loading != "0")
 }
 
 fn totals(report: &Report) -> Value {

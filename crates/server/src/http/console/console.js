@@ -413,7 +413,8 @@ function facts(now) {
   const ago = (name) => (Number(p[name]) > 0 ? span(now.now_ms / 1000 - Number(p[name])) + " ago" : "never");
   const on = (name) => p[name] === "1";
   const state = on("loading") ? [`loading, ${p.loading_loaded_perc || "0"} %`, "bad"]
-    : on("rdb_bgsave_in_progress") ? ["saving", "good"] : ["idle", ""];
+    : on("saving") || on("rdb_bgsave_in_progress") ? [`saving, ${Math.round(Number(p.current_fork_perc || 0))} %`, "good"]
+    : on("aof_rewrite_in_progress") ? ["rewriting the journal", "good"] : ["idle", ""];
   const status = (name) => [p[name] || "–", p[name] === "ok" ? "good" : "bad"];
   const size = Number(p.aof_current_size || 0);
   list("persistence", [
@@ -421,6 +422,7 @@ function facts(now) {
     ["Changes since the last snapshot", exact(p.rdb_changes_since_last_save || 0)],
     ["Snapshots written", exact(p.rdb_saves || 0)],
     Number(p.rdb_saves) > 0 ? ["Last snapshot", ago("rdb_last_save_time")] : null,
+    p.last_saved_file ? ["Its name", p.last_saved_file] : null,
     ["Last snapshot's outcome", ...status("rdb_last_bgsave_status")],
     ["Journal", on("aof_enabled") ? "on" : "off"],
     on("aof_enabled") ? ["Journal's last write", ...status("aof_last_write_status")] : null,

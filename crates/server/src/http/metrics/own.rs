@@ -76,6 +76,9 @@ pub(super) const OWN: &[Family] = &[
     gauge("darter_last_save_unix_seconds", "When the last snapshot was finished.", |s| {
         s.number("rdb_last_save_time")
     }),
+    gauge("darter_last_save_failed", "1 if the last snapshot could not be written.", |s| {
+        f64::from(s.info.get("rdb_last_bgsave_status").is_some_and(|status| status != "ok"))
+    }),
     gauge("darter_loading", "1 while a snapshot is loaded.", |s| s.number("loading")),
     many("darter_cpu_seconds_total", Kind::Counter, "Processor time by mode.", |s, out| {
         out.with("mode", "user", s.cpu.user.as_secs_f64());

@@ -43,7 +43,7 @@ pub(super) const DRAGONFLY: &[Family] = &[
     }),
     many("dragonfly_listener_accept_error_total", Kind::Counter, "Connections refused.", |s, out| {
         out.with("reason", "limit_reached", s.report.totals.rejected_connections);
-        out.with("reason", "tls_error", s.number("tls_handshakes_failed"));
+        out.with("reason", "tls_error", 0);
     }),
     gauge("dragonfly_connection_memory_bytes", "Bytes of connections and their buffers.", |s| {
         s.report.memory.clients as f64
@@ -203,9 +203,6 @@ pub(super) const DRAGONFLY: &[Family] = &[
         out.with("type", "insert", 0);
     }),
     counter("dragonfly_backups_total", "Snapshots written.", |s| s.number("rdb_saves")),
-    counter("dragonfly_failed_backups_total", "Snapshots that could not be written.", |s| {
-        s.number("rdb_failed_saves")
-    }),
     gauge("dragonfly_snapshot_serialization_bytes", "Bytes a running snapshot holds.", |s| {
         s.number("current_cow_size")
     }),
@@ -213,10 +210,13 @@ pub(super) const DRAGONFLY: &[Family] = &[
         s.number("repl_backlog_histlen")
     }),
     zero("dragonfly_replication_full_sync_bytes", Kind::Gauge, "Bytes of full syncs under way.", "", &[]),
-    many("dragonfly_tls_handshakes_total", Kind::Counter, "TLS handshakes.", |s, out| {
-        out.with("status", "started", s.number("total_handshakes_started"));
-        out.with("status", "completed", s.number("total_handshakes_completed"));
-    }),
+    zero(
+        "dragonfly_tls_handshakes_total",
+        Kind::Counter,
+        "Always 0: TLS is not served.",
+        "status",
+        &["started", "completed"],
+    ),
     many("dragonfly_connections_libs", Kind::Gauge, "Clients by library, of at most 1000.", libraries),
     zero("dragonfly_blocked_tasks", Kind::Gauge, "Always 0: there are no tasks.", "", &[]),
     zero("dragonfly_memory_fiberstack_vms_bytes", Kind::Gauge, "Always 0: there are no fibers.", "", &[]),
