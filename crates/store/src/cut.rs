@@ -4,11 +4,15 @@
 //! change first writes the home line of its key, some ten keys at most, unless it is written already; between
 //! changes the server walks over the rest in short steps. Nothing is copied aside and nothing is written twice.
 
+mod pieces;
+
+use darter_base::hash::KeyHasher;
 use darter_index::Position;
 use darter_slab::{Arena, Handle};
 
 use crate::db::Db;
 use crate::object::Object;
+use crate::rdb;
 use crate::record::{Record, Value};
 use crate::shard::Shard;
 use crate::slots::Slots;
@@ -38,6 +42,16 @@ pub enum Body<'a> {
 pub trait Keeper: Send {
     /// Takes one key; each comes once, in no order.
     fn keep(&mut self, entry: Entry<'_>);
+    /// Takes the key of a value that is too large for one go; its `total` members follow in pieces, written under type
+    /// byte `kind`.
+    fn keep_in_pieces(&mut self, db: usize, record: Record<'_>, kind: u8, total: u64)
+    -> Box<dyn PieceKeeper>;
+}
+
+/// Takes the pieces of one large value, with the shard held.
+pub trait PieceKeeper: Send {
+    /// Takes a piece: a value of its own in the format of RDB, without type byte.
+    fn keep(&mut self, piece: &[u8]);
 }
 
 /// A cut that is under way in one shard.
@@ -50,6 +64,10 @@ pub(crate) struct Cut {
     emptied: Vec<Db>,
     // Keys written because they, or others of their line, were about to change.
     early: u64,
+    // Large values that are being written in pieces, by their numbers.
+    guarded: Vec<u32>,
+    // The same that belong to no key any more.
+    orphans: Vec<Object>,
 }
 
 /// The number at the cut of a database that is younger than the cut.
@@ -65,7 +83,15 @@ impl Shard {
             db.cut_number = number as u16;
         }
         let (db, at) = (0, Position::START);
-        self.cut = Some(Box::new(Cut { keeper, db, at, emptied: Vec::new(), early: 0 }));
+        self.cut = Some(Box::new(Cut {
+            keeper,
+            db,
+            at,
+            emptied: Vec::new(),
+            early: 0,
+            guarded: Vec::new(),
+            orphans: Vec::new(),
+        }));
     }
 
     /// Whether a cut is under way.
@@ -77,35 +103,70 @@ impl Shard {
     /// Writes keys of up to `homes_max` index lines that are not written yet; true when all are. Cost: some
     /// microseconds a line, or as long as its largest value takes.
     pub fn walk_cut(&mut self, homes_max: usize) -> bool {
+        let mut left = homes_max;
+        while left > 0 && self.has_pieces() {
+            self.write_pieces();
+            left -= 1;
+        }
         let Shard { dbs, cut, arena, objects, hasher, .. } = self;
         let Some(cut) = cut else { return true };
         let hash_of = |h: Handle| hasher.hash(Record { tail: arena.tail(h) }.key());
-        let mut left = homes_max;
         while cut.db < dbs.len() {
             let number = cut.db;
-            let mut all = dbs.iter_mut().chain(&mut cut.emptied);
+            let Cut { keeper, guarded, emptied, db: cut_db, at: cut_at, .. } = &mut **cut;
+            let mut writer = Writer { keeper: &mut **keeper, guarded, objects, arena, hasher: *hasher };
+            let mut all = dbs.iter_mut().chain(emptied);
             let Some(db) = all.find(|db| usize::from(db.cut_number) == number) else {
-                (cut.db, cut.at) = (number + 1, Position::START);
+                (*cut_db, *cut_at) = (number + 1, Position::START);
                 continue;
             };
-            let mut at = Some(cut.at);
+            let mut at = Some(*cut_at);
             while let Some(position) = at {
                 if left == 0 {
-                    cut.at = position;
+                    *cut_at = position;
                     return false;
                 }
                 left -= 1;
-                let keeper = &mut cut.keeper;
-                at = db.index.mark_next(position, hash_of, |h| {
-                    tell(&mut **keeper, number, arena.tail(h), objects, arena);
-                });
+                at = db.index.mark_next(position, hash_of, |h| writer.write(number, h));
                 if let Some(next) = at {
                     db.index.each_in_line(next, |h| arena.prefetch(h));
                 }
             }
-            (cut.db, cut.at) = (number + 1, Position::START);
+            (*cut_db, *cut_at) = (number + 1, Position::START);
         }
-        true
+        !self.has_pieces()
+    }
+
+    fn has_pieces(&self) -> bool {
+        self.cut.as_ref().is_some_and(|cut| !cut.guarded.is_empty() || !cut.orphans.is_empty())
+    }
+
+    /// Writes a bit of one large value.
+    fn write_pieces(&mut self) {
+        let Shard { cut: Some(cut), arena, objects, .. } = self else { return };
+        if let Some(object) = cut.orphans.last_mut() {
+            if object.write_piece(arena)
+                && let Some(object) = cut.orphans.pop()
+            {
+                self.discard(object);
+            }
+        } else if let Some(&id) = cut.guarded.last()
+            && objects.get_mut(id).write_piece(arena)
+        {
+            cut.guarded.pop();
+        }
+    }
+
+    /// Keeps a large value that is not all written, and whose key is going; gives others back.
+    pub(crate) fn orphan(&mut self, id: u32, object: Object) -> Option<Object> {
+        if let Some(cut) = &mut self.cut
+            && let Some(at) = cut.guarded.iter().position(|guarded| *guarded == id)
+        {
+            cut.guarded.swap_remove(at);
+            cut.orphans.push(object);
+            return None;
+        }
+        Some(object)
     }
 
     /// Ends a cut, whether all is written or not; returns who kept it and how many keys were written early.
@@ -116,6 +177,13 @@ impl Shard {
             db.cut_number = YOUNGER;
         }
         self.ruins.extend(cut.emptied);
+        for id in cut.guarded {
+            self.objects.get_mut(id).unguard();
+        }
+        for mut object in cut.orphans {
+            object.unguard();
+            self.discard(object);
+        }
         Some((cut.keeper, cut.early))
     }
 
@@ -136,10 +204,11 @@ impl Shard {
             return;
         }
         let hash_of = |h: Handle| hasher.hash(Record { tail: arena.tail(h) }.key());
-        let Cut { keeper, early, .. } = &mut **cut;
+        let Cut { keeper, early, guarded, .. } = &mut **cut;
+        let mut writer = Writer { keeper: &mut **keeper, guarded, objects, arena, hasher: *hasher };
         db.index.each_like(hash, hash_of, |h| {
             *early += 1;
-            tell(&mut **keeper, usize::from(db.cut_number), arena.tail(h), objects, arena);
+            writer.write(usize::from(db.cut_number), h);
         });
         db.index.mark(hash);
     }
@@ -182,20 +251,38 @@ impl Shard {
     }
 }
 
-/// Hands a record and its value to `keeper`.
-fn tell(keeper: &mut dyn Keeper, db: usize, tail: &[u8], objects: &Slots<Object>, arena: &Arena) {
-    let record = Record { tail };
-    match record.value() {
-        Value::Text(bytes) => keeper.keep(Entry { db, record, value: Body::Text(Text::Plain(bytes)) }),
-        Value::Packed(packed, len) => {
-            keeper.keep(Entry { db, record, value: Body::Text(Text::Packed(packed, len)) });
-        }
-        Value::Object(_, id) => {
-            keeper.keep(Entry { db, record, value: Body::Object(objects.get(id), arena) });
-        }
-        Value::Folded(kind, block) => {
-            let object = Object::unfold(kind, block, arena);
-            keeper.keep(Entry { db, record, value: Body::Object(&object, arena) });
+/// What hands records and their values to a keeper.
+pub(crate) struct Writer<'a> {
+    keeper: &'a mut dyn Keeper,
+    guarded: &'a mut Vec<u32>,
+    objects: &'a mut Slots<Object>,
+    arena: &'a Arena,
+    hasher: KeyHasher,
+}
+
+impl Writer<'_> {
+    fn write(&mut self, db: usize, handle: Handle) {
+        let (keeper, arena) = (&mut *self.keeper, self.arena);
+        let record = Record { tail: arena.tail(handle) };
+        match record.value() {
+            Value::Text(bytes) => keeper.keep(Entry { db, record, value: Body::Text(Text::Plain(bytes)) }),
+            Value::Packed(packed, len) => {
+                keeper.keep(Entry { db, record, value: Body::Text(Text::Packed(packed, len)) });
+            }
+            Value::Object(_, id) => {
+                let object = self.objects.get_mut(id);
+                if pieces::is_large(object) {
+                    let (kind, total) = (rdb::type_of(object), object.elements());
+                    pieces::guard(object, arena, self.hasher, keeper.keep_in_pieces(db, record, kind, total));
+                    self.guarded.push(id);
+                } else {
+                    keeper.keep(Entry { db, record, value: Body::Object(object, arena) });
+                }
+            }
+            Value::Folded(kind, block) => {
+                let object = Object::unfold(kind, block, arena);
+                keeper.keep(Entry { db, record, value: Body::Object(&object, arena) });
+            }
         }
     }
 }

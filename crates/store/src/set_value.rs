@@ -282,6 +282,15 @@ impl SetValue {
         }
     }
 
+    /// The table of members kept as texts, to be written in pieces.
+    pub(crate) fn guarded_texts_mut(&mut self) -> Option<&mut Table> {
+        match &mut self.body {
+            Body::Ints(_) => None,
+            Body::Texts(texts) => Some(texts),
+            Body::Both(both) => Some(&mut both.texts),
+        }
+    }
+
     fn texts_mut(&mut self) -> &mut Table {
         if let Body::Ints(ints) = &mut self.body {
             let texts = Table::new(Kind::Keys);

@@ -218,7 +218,9 @@ impl Shard {
         match record.value() {
             record::Value::Object(_, id) => {
                 let object = self.objects.remove(id);
-                self.discard(object);
+                if let Some(object) = self.orphan(id, object) {
+                    self.discard(object);
+                }
             }
             record::Value::Folded(kind, block) => {
                 let object = Object::unfold(kind, block, &self.arena);

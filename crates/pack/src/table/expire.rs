@@ -103,6 +103,7 @@ impl Table {
         if pack.min_expiry_ms() > now_ms {
             return (0, pack.min_expiry_ms());
         }
+        self.before_pack_changes(arena, x);
         let (mut removed, mut bound_ms) = (0, u64::MAX);
         let mut index = 0;
         while index < Pack::open(arena, h).head().len() {

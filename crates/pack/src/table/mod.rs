@@ -12,6 +12,7 @@
 mod directory;
 mod expire;
 mod growth;
+mod guard;
 mod scan;
 #[cfg(test)]
 mod tests;
@@ -21,6 +22,7 @@ use darter_slab::{Arena, Handle};
 
 pub use crate::pack::{EntryRef, Full, Kind};
 pub use expire::Expired;
+pub use guard::Guarding;
 pub use scan::Iter;
 
 use crate::entry::{Coded, EXPIRY_MS_MAX, Item};
@@ -28,6 +30,7 @@ use crate::pack::Pack;
 use crate::spill::Spill;
 use directory::{Bytes, Directory};
 use expire::Times;
+use guard::Guard;
 
 /// A table of packs. Empty, it holds no arena block; dropping a table that is not empty leaks its blocks
 /// until the arena is cleared, so the owner calls [`Table::clear`] or [`Table::free_step`] first.
@@ -41,6 +44,8 @@ pub struct Table {
     spill: Spill,
     // Present while an entry may have an expiry time.
     times: Option<Box<Times>>,
+    // Present while a snapshot writes the table.
+    guard: Option<Box<Guard>>,
 }
 
 /// What to do with the expiry time of an entry that is written.
@@ -66,7 +71,15 @@ pub enum Inserted {
 impl Table {
     /// An empty table. Costs nothing.
     pub const fn new(kind: Kind) -> Table {
-        Table { directory: Directory::EMPTY, kind, len: 0, granules: 0, spill: Spill::new(), times: None }
+        Table {
+            directory: Directory::EMPTY,
+            kind,
+            len: 0,
+            granules: 0,
+            spill: Spill::new(),
+            times: None,
+            guard: None,
+        }
     }
 
     /// What its entries consist of.
@@ -144,6 +157,7 @@ impl Table {
         hasher: &impl Fn(&[u8]) -> u64,
     ) -> Result<Inserted, Full> {
         let x = place_of(hash);
+        self.before_change(arena, x);
         let key = Coded::of(key);
         let value = match self.kind {
             Kind::Keys => Coded::of_item(Item::Int(0)),
@@ -176,6 +190,7 @@ impl Table {
     /// Removes `key`; whether it was there.
     pub fn remove(&mut self, arena: &mut Arena, hash: u64, key: &[u8]) -> bool {
         let x = place_of(hash);
+        self.before_change(arena, x);
         let h = self.directory.find(arena, x);
         if h.is_none() {
             return false;
@@ -199,6 +214,7 @@ impl Table {
         expiry_ms: Option<u64>,
     ) -> Result<bool, Full> {
         let x = place_of(hash);
+        self.before_change(arena, x);
         let h = self.directory.find(arena, x);
         if h.is_none() {
             return Ok(false);
@@ -238,7 +254,7 @@ impl Table {
     #[inline]
     pub fn fold(&self, arena: &Arena) -> Option<Handle> {
         let root = self.directory.root;
-        if self.directory.level != 0 || root.is_none() || self.times.is_some() {
+        if self.directory.level != 0 || root.is_none() || self.times.is_some() || self.guard.is_some() {
             return None;
         }
         let head = Pack::open(arena, root).head();
@@ -257,6 +273,7 @@ impl Table {
             granules,
             spill: Spill::new(),
             times: None,
+            guard: None,
         }
     }
 

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use darter_persist::entry;
-use darter_store::cut::{Body, Entry, Keeper};
-use darter_store::{Text, rdb};
+use darter_persist::entry::{self, Part};
+use darter_store::cut::{Body, Entry, Keeper, PieceKeeper};
+use darter_store::{Record, Text, rdb};
 
 use super::pipe::Batch;
 use super::run::Run;
@@ -62,6 +62,42 @@ impl Keeper for Collector {
                 rdb::write_object(object, arena, out);
             }
         }
+    }
+
+    fn keep_in_pieces(
+        &mut self,
+        db: usize,
+        record: Record<'_>,
+        kind: u8,
+        total: u64,
+    ) -> Box<dyn PieceKeeper> {
+        let mut head = Vec::new();
+        entry::write_head(record, kind, Some(Part { start: 0, total }), &mut head);
+        self.run.count_keys(1);
+        Box::new(Pieces { run: self.run.clone(), db: db as u32, shard: self.batch.shard, head })
+    }
+}
+
+/// The way of one large value's pieces.
+struct Pieces {
+    run: Arc<Run>,
+    db: u32,
+    shard: u16,
+    // what every piece begins with
+    head: Vec<u8>,
+}
+
+impl PieceKeeper for Pieces {
+    fn keep(&mut self, piece: &[u8]) {
+        let bytes = [&self.head, piece].concat();
+        let spare = self.run.pipe.send(Batch {
+            db: self.db,
+            shard: self.shard,
+            entries: 1,
+            is_ordered: false,
+            bytes,
+        });
+        self.run.pipe.give_back(spare);
     }
 }
 

@@ -115,6 +115,14 @@ impl Pipe {
         }
     }
 
+    /// Takes an empty buffer back.
+    pub fn give_back(&self, bytes: Vec<u8>) {
+        let mut queue = self.lock();
+        if bytes.capacity() > 0 && queue.spare.len() < SPARE_MAX {
+            queue.spare.push(bytes);
+        }
+    }
+
     /// Takes back the buffer of a batch that has been written.
     pub fn written(&self, mut bytes: Vec<u8>) {
         let len = bytes.len();

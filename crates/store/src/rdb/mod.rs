@@ -15,7 +15,10 @@ mod text;
 
 use darter_base::crc::crc64;
 
-pub use object::{Pieces, TYPE_VALKEY_HASH, read_object, type_of, write_object};
+pub use object::{
+    Pieces, TYPE_HASH, TYPE_HASH_WITH_TTL, TYPE_VALKEY_HASH, read_object, type_of, write_member,
+    write_members_head, write_object,
+};
 pub use source::{Length, Source};
 pub use text::{write_length, write_text};
 

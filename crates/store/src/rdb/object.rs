@@ -13,11 +13,12 @@ use crate::set_value::SetValue;
 
 const TYPE_LIST: u8 = 1;
 const TYPE_SET: u8 = 2;
-const TYPE_HASH: u8 = 4;
+/// A hash.
+pub const TYPE_HASH: u8 = 4;
 /// A sorted set with scores as eight bytes each.
 const TYPE_ZSET: u8 = 5;
 /// A hash with a deadline per field, as Redis 7.4 writes it.
-const TYPE_HASH_WITH_TTL: u8 = 24;
+pub const TYPE_HASH_WITH_TTL: u8 = 24;
 /// The same before Redis 7.4 was released: deadlines in full, the earliest not in front.
 const TYPE_HASH_WITH_FULL_TTL: u8 = 22;
 /// A set with a deadline per member: ours alone, after Dragonfly's number for one.
@@ -149,21 +150,48 @@ fn write_item(out: &mut Vec<u8>, item: Item<'_>) {
     text::write_text(out, item.text(&mut darter_pack::decimal::Digits::new()));
 }
 
+/// Appends what stands before `count` members of a hash or a set of type byte `kind`. `earliest_ms`: no member expires
+/// before.
+pub fn write_members_head(kind: u8, earliest_ms: Option<u64>, count: u64, out: &mut Vec<u8>) {
+    if kind == TYPE_HASH_WITH_TTL {
+        out.extend_from_slice(&earliest_ms.unwrap_or(0).to_le_bytes());
+    }
+    text::write_length(out, count);
+}
+
+/// Appends one member of a hash or a set, with the value if it is a field, and when it expires.
+pub fn write_member(
+    kind: u8,
+    earliest_ms: Option<u64>,
+    key: Item<'_>,
+    value: Option<Item<'_>>,
+    expiry_ms: Option<u64>,
+    out: &mut Vec<u8>,
+) {
+    if kind == TYPE_HASH_WITH_TTL {
+        // 0: lives for ever; else one more than the distance to the earliest
+        let ttl = expiry_ms.map_or(0, |ms| ms.saturating_sub(earliest_ms.unwrap_or(0)) + 1);
+        text::write_length(out, ttl);
+    }
+    write_item(out, key);
+    if let Some(value) = value {
+        write_item(out, value);
+    }
+    if kind == TYPE_SET_WITH_TTL {
+        text::write_length(out, expiry_ms.unwrap_or(0));
+    }
+}
+
 fn write_set(set: &SetValue, arena: &Arena, out: &mut Vec<u8>) {
-    text::write_length(out, set.len());
-    let has_ttl = set.next_expiry_ms().is_some();
+    let earliest_ms = set.next_expiry_ms();
+    let kind = if earliest_ms.is_some() { TYPE_SET_WITH_TTL } else { TYPE_SET };
+    write_members_head(kind, earliest_ms, set.len(), out);
     let ints = set.ints().map(|ints| ints.iter(arena, 0, Direction::Up));
     for value in ints.into_iter().flatten() {
-        write_item(out, Item::Int(value));
-        if has_ttl {
-            text::write_length(out, 0);
-        }
+        write_member(kind, earliest_ms, Item::Int(value), None, None, out);
     }
     for entry in set.texts().map(|texts| texts.iter(arena)).into_iter().flatten() {
-        write_item(out, entry.key());
-        if has_ttl {
-            text::write_length(out, entry.expiry_ms().unwrap_or(0));
-        }
+        write_member(kind, earliest_ms, entry.key(), None, entry.expiry_ms(), out);
     }
 }
 
@@ -193,19 +221,11 @@ fn read_set(
 }
 
 fn write_hash(table: &Table, arena: &Arena, out: &mut Vec<u8>) {
-    let earliest = table.min_expiry_ms();
-    if let Some(ms) = earliest {
-        out.extend_from_slice(&ms.to_le_bytes());
-    }
-    text::write_length(out, table.len() as u64);
+    let earliest_ms = table.min_expiry_ms();
+    let kind = if earliest_ms.is_some() { TYPE_HASH_WITH_TTL } else { TYPE_HASH };
+    write_members_head(kind, earliest_ms, table.len() as u64, out);
     for entry in table.iter(arena) {
-        if let Some(earliest) = earliest {
-            // 0: lives for ever; else one more than the distance to the earliest
-            let ttl = entry.expiry_ms().map_or(0, |ms| ms.saturating_sub(earliest) + 1);
-            text::write_length(out, ttl);
-        }
-        write_item(out, entry.key());
-        write_item(out, entry.value());
+        write_member(kind, earliest_ms, entry.key(), Some(entry.value()), entry.expiry_ms(), out);
     }
 }
 

@@ -1,0 +1,162 @@
+//! Writing a large table piece by piece while it goes on changing, as it stood when that began.
+//!
+//! A guard knows which part of hash space is written: all before a place that moves on, and the packs that were
+//! written early because they were about to change. Splits and merges of packs do not disturb it, as it goes by the
+//! places of keys. Called by the store for snapshots; a table without a guard pays one look at a null pointer.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use darter_slab::Arena;
+
+use super::scan::place_after;
+use super::{EntryRef, Table, place_of};
+use crate::pack::Pack;
+
+/// Takes the entries of a guarded table, each once.
+pub trait Guarding: Send {
+    /// The hash of a key, as the table's owner computes it.
+    fn hash(&self, key: &[u8]) -> u64;
+    /// Takes an entry.
+    fn keep(&mut self, entry: EntryRef<'_>);
+}
+
+/// What of a table is written.
+pub(super) struct Guard {
+    // Everything before this place is; `None` is the end of hash space.
+    next: Option<u64>,
+    // Ranges beyond it that are, by first and last place; none overlap.
+    early: BTreeMap<u64, u64>,
+    keeper: Box<dyn Guarding>,
+}
+
+impl Guard {
+    fn is_written(&self, x: u64) -> bool {
+        self.next.is_none_or(|next| x < next) || self.is_early(x)
+    }
+
+    fn is_early(&self, x: u64) -> bool {
+        self.early.range(..=x).next_back().is_some_and(|(_, &last)| x <= last)
+    }
+
+    /// Whether all places from `first` to `last` are written.
+    fn covers(&self, first: u64, last: u64) -> bool {
+        self.next.is_none_or(|next| last < next)
+            || self.early.range(..=first).next_back().is_some_and(|(_, &end)| end >= last)
+    }
+
+    /// Whether a place from `first` to `last` is written, and others may be too.
+    fn touches(&self, first: u64, last: u64) -> bool {
+        self.next.is_none_or(|next| first < next)
+            || self.early.range(..=last).next_back().is_some_and(|(_, &end)| end >= first)
+    }
+
+    /// Notes that all places from `first` to `last` are written.
+    fn add(&mut self, first: u64, last: u64) {
+        let (mut first, mut last) = (first, last);
+        while let Some((&start, &end)) =
+            self.early.range(..=last).next_back().filter(|(_, end)| **end >= first)
+        {
+            self.early.remove(&start);
+            (first, last) = (first.min(start), last.max(end));
+        }
+        self.early.insert(first, last);
+    }
+}
+
+impl fmt::Debug for Guard {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Guard").field("next", &self.next).field("early", &self.early.len()).finish()
+    }
+}
+
+impl Table {
+    /// Has `keeper` take every entry that is there now, as it is now, in steps and before it changes. The table is
+    /// unguarded.
+    pub fn guard(&mut self, keeper: Box<dyn Guarding>) {
+        debug_assert!(self.guard.is_none());
+        self.guard = Some(Box::new(Guard { next: Some(0), early: BTreeMap::new(), keeper }));
+    }
+
+    /// Whether the table is guarded.
+    pub fn is_guarded(&self) -> bool {
+        self.guard.is_some()
+    }
+
+    /// Hands out entries of up to `packs_max` packs; true when all have been. Cost: some microseconds a pack.
+    pub fn guard_step(&mut self, arena: &Arena, packs_max: usize) -> bool {
+        let Some(mut guard) = self.guard.take() else { return true };
+        for _ in 0..packs_max {
+            let Some(x) = guard.next.filter(|_| !self.is_empty()) else { break };
+            let (_, last) = self.hand_out(&mut guard, arena, x);
+            guard.next = last.checked_add(1);
+            // What was written early before this place is told by the place alone.
+            while let Some(first) = guard.early.first_entry().filter(|entry| *entry.get() <= last) {
+                first.remove();
+            }
+        }
+        let is_done = guard.next.is_none() || self.is_empty();
+        self.guard = Some(guard);
+        is_done
+    }
+
+    /// Ends guarding; returns who took the entries.
+    pub fn unguard(&mut self) -> Option<Box<dyn Guarding>> {
+        self.guard.take().map(|guard| guard.keeper)
+    }
+
+    /// To be called before the entry at place `x` changes.
+    #[inline]
+    pub(super) fn before_change(&mut self, arena: &Arena, x: u64) {
+        if self.guard.is_some() {
+            self.hand_out_first(arena, x, false);
+        }
+    }
+
+    /// To be called before any entry of the pack that holds `x` changes.
+    #[inline]
+    pub(super) fn before_pack_changes(&mut self, arena: &Arena, x: u64) {
+        if self.guard.is_some() {
+            self.hand_out_first(arena, x, true);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn hand_out_first(&mut self, arena: &Arena, x: u64, whole_pack: bool) {
+        let Some(mut guard) = self.guard.take() else { return };
+        if self.is_empty() {
+            // Whatever comes is younger than the guard.
+            guard.next = None;
+        } else if whole_pack || !guard.is_written(x) {
+            let (first, last) = self.hand_out(&mut guard, arena, x);
+            guard.add(first, last);
+        }
+        self.guard = Some(guard);
+    }
+
+    /// Hands out what is not yet of the pack that holds `x`; returns the pack's first and last place.
+    fn hand_out(&self, guard: &mut Guard, arena: &Arena, x: u64) -> (u64, u64) {
+        let pack = Pack::open(arena, self.directory.find(arena, x));
+        let depth = pack.head().depth();
+        let last = place_after(x, depth).map_or(u64::MAX, |after| after - 1);
+        let first = x & !u64::MAX.checked_shr(depth).unwrap_or(0);
+        if guard.covers(first, last) {
+            return (first, last);
+        }
+        let has_written = guard.touches(first, last);
+        let mut at = pack.first_at();
+        for _ in 0..pack.head().len() {
+            let entry = pack.entry(at, self.kind, arena, &self.spill);
+            at += pack.entry_len(at, self.kind);
+            if has_written {
+                let mut digits = crate::decimal::Digits::new();
+                if guard.is_written(place_of(guard.keeper.hash(entry.key().text(&mut digits)))) {
+                    continue;
+                }
+            }
+            guard.keeper.keep(entry);
+        }
+        (first, last)
+    }
+}
