@@ -471,6 +471,55 @@ fn programs_may_post_a_command_when_that_is_allowed() {
 }
 
 #[test]
+fn the_console_does_what_its_user_may() {
+    let server = Server::start(&["--requirepass", "x"]);
+    let mut admin = server.client();
+    admin.call(&["AUTH", "x"]);
+    admin.call(&["ACL", "SETUSER", "u", "on", ">y", "+get", "~a*"]);
+    let mut browser = Browser::to(server.port());
+    // u:y
+    let login = format!("{CONSOLE}Authorization: Basic dTp5\r\n");
+    let answer =
+        browser.post("/api/command", &login, r#"{"commands":[["GET","a"],["GET","b"],["SET","a","x"]]}"#);
+    let wanted = r#"[null,{"error":"NOPERM No permissions to access a key"},{"error":"NOPERM User u has no permissions to run the 'set' command"}]"#;
+    assert!(answer.body.contains(wanted), "{}", answer.body);
+    assert_eq!(browser.get("/api/stats", &login).status, 403);
+    admin.call(&["ACL", "SETUSER", "u", "+info", "+slowlog|get", "+client|list"]);
+    assert_eq!(browser.get("/api/stats", &login).status, 200);
+    admin.call(&["ACL", "DELUSER", "u"]);
+    let gone = Browser::to(server.port()).post("/api/command", &login, r#"{"commands":[["GET","a"]]}"#);
+    assert_eq!(gone.status, 401);
+}
+
+#[test]
+fn restricted_commands_run_on_the_admin_port_only() {
+    let admin = free_port();
+    let server = Server::start(&[
+        "--admin_port",
+        &admin.to_string(),
+        "--admin_bind",
+        "127.0.0.1",
+        "--restricted_commands=FLUSHALL,config",
+    ]);
+    let mut client = server.client();
+    let refused = Value::Error("ERR Cannot execute restricted command (admin only)".to_owned());
+    assert_eq!(client.call(&["FLUSHALL"]), refused);
+    assert_eq!(client.call(&["CONFIG", "GET", "port"]), refused);
+    assert_eq!(client.call(&["SET", "k", "v"]), Value::ok());
+    assert_eq!(client.call(&["MULTI"]), Value::ok());
+    assert_eq!(client.call(&["FLUSHALL"]), refused);
+    assert!(matches!(client.call(&["EXEC"]), Value::Error(_)));
+    let script = client.call(&["EVAL", "return redis.call('flushall')", "0"]);
+    assert!(matches!(script, Value::Error(line) if line.contains("restricted command")));
+    assert_eq!(client.call(&["GET", "k"]), Value::Text("v".to_owned()));
+    let mut administrator = Browser::to(admin);
+    administrator.send(b"*1\r\n$8\r\nFLUSHALL\r\n");
+    let mut line = String::new();
+    administrator.reader.read_line(&mut line).expect("a reply");
+    assert_eq!(line, "+OK\r\n");
+}
+
+#[test]
 fn the_admin_port_has_room_and_rules_of_its_own() {
     let admin = free_port();
     let server = Server::start(&[

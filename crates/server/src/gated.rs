@@ -109,6 +109,9 @@ pub(crate) fn refusal(
     if session.gate.has(Gate::LOGIN) && !flags.any(Flags::NO_AUTH) && core.shared.acl.default_needs_login() {
         return Some(b"NOAUTH Authentication required.".into());
     }
+    if session.gate.has(Gate::RESTRICTED) && entry.is_restricted {
+        return Some(RESTRICTED.as_bytes().into());
+    }
     if session.gate.has(Gate::MULTI) && flags.any(Flags::NO_MULTI) {
         return Some(b"ERR Command not allowed inside a transaction".into());
     }
@@ -155,6 +158,8 @@ pub const MISCONF: &str = "MISCONF Redis is configured to save RDB snapshots, bu
 disk. Commands that may modify the data set are disabled, because this instance is configured to report errors during \
 writes if RDB snapshotting fails (stop-writes-on-bgsave-error option). Please check the Redis logs for details about the \
 RDB error.";
+/// What a command of `restricted_commands` is answered elsewhere than on the admin port.
+pub const RESTRICTED: &str = "ERR Cannot execute restricted command (admin only)";
 const BUSY: &[u8] = b"BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.";
 
 /// Whether `entry` is EXEC and one of the commands it would run has one of `flags`.

@@ -47,6 +47,8 @@ pub struct Entry {
     pub is_debug: bool,
     /// What the journal writes of it.
     pub effect: Effect,
+    /// Only administrators' connections may run it (`restricted_commands`).
+    pub is_restricted: bool,
     /// So cheap that only a sample of its calls is timed.
     pub is_cheap: bool,
 }
@@ -71,6 +73,7 @@ impl Entry {
             is_single,
             is_open,
             is_debug,
+            is_restricted: false,
             is_letters,
             effect,
             is_cheap,
@@ -167,6 +170,12 @@ impl Registry {
     /// As [`Registry::build`], with commands called otherwise: pairs of old and new name, a command with an empty new
     /// name has none. Errors: one line about a name that is not there, or is there already.
     pub fn build_renamed(renamed: &[(String, String)]) -> Result<Registry, String> {
+        Registry::build_with(renamed, &[])
+    }
+
+    /// As [`Registry::build_renamed`], with commands and subcommands (`container|sub`) that only administrators'
+    /// connections may run, by the names of their rows.
+    pub fn build_with(renamed: &[(String, String)], restricted: &[String]) -> Result<Registry, String> {
         let mut rows: Vec<(Spec, Run)> = Vec::new();
         for family in FAMILIES {
             rows.extend(family.iter().map(|c| (c.spec, Run::Data(c.run))));
@@ -184,14 +193,17 @@ impl Registry {
         };
         let mut subs: HashMap<&str, Vec<&'static Entry>> = HashMap::new();
         for (id, (spec, run)) in rows.iter().enumerate().filter(|(_, (spec, _))| spec.name.contains('|')) {
-            let entry: &'static Entry = Box::leak(Box::new(Entry::new(id, *spec, *run, Vec::new())));
+            let mut entry = Entry::new(id, *spec, *run, Vec::new());
             let container = spec.name.split_once('|').map_or("", |(container, _)| container);
+            entry.is_restricted = is_named(restricted, spec.name) || is_named(restricted, container);
+            let entry: &'static Entry = Box::leak(Box::new(entry));
             subs.entry(container).or_default().push(entry);
             registry.entries.push(entry);
         }
         for (id, (spec, run)) in rows.iter().enumerate().filter(|(_, (spec, _))| !spec.name.contains('|')) {
             let subs = subs.remove(spec.name).unwrap_or_default();
             let mut entry = Entry::new(id, *spec, *run, subs);
+            entry.is_restricted = is_named(restricted, spec.name);
             if let Some(name) = new_name(renamed, spec.name) {
                 entry.called = name.into();
                 entry.is_letters = name.bytes().all(|byte| byte.is_ascii_alphabetic());
@@ -201,6 +213,9 @@ impl Registry {
         assert!(subs.is_empty(), "subcommands without a container: {:?}", subs.keys());
         registry.entries.sort_by_key(|entry| entry.id);
         let is_known = |old: &str| registry.entries.iter().any(|e| e.spec.name.eq_ignore_ascii_case(old));
+        if let Some(name) = restricted.iter().find(|name| !is_known(name)) {
+            return Err(format!("restricted_commands: no such command {name}"));
+        }
         match renamed.iter().find(|(old, _)| !is_known(old)) {
             Some((old, _)) => Err(format!("rename-command: no such command {old}")),
             None => Ok(registry),
@@ -264,6 +279,10 @@ impl Registry {
     }
 }
 
+fn is_named(names: &[String], name: &str) -> bool {
+    names.iter().any(|known| known.eq_ignore_ascii_case(name))
+}
+
 /// What `renamed` makes of `name`; the last word counts.
 fn new_name<'a>(renamed: &'a [(String, String)], name: &str) -> Option<&'a str> {
     renamed.iter().rev().find(|(old, _)| old.eq_ignore_ascii_case(name)).map(|(_, new)| new.as_str())
@@ -305,5 +324,20 @@ mod tests {
         assert_eq!((named("AveryveryverylongName"), named("ping")), (Some("ping"), None));
         assert!(Registry::build_renamed(&pairs(&[("nosuch", "x")])).is_err());
         assert!(Registry::build_renamed(&pairs(&[("set", "get")])).is_err());
+    }
+
+    #[test]
+    fn restricted_commands_are_marked_with_what_they_contain() {
+        let names = |list: &[&str]| -> Vec<String> { list.iter().map(|name| (*name).to_owned()).collect() };
+        let registry = Registry::build_with(&[], &names(&["FLUSHALL", "config", "client|kill"]))
+            .expect("names that exist");
+        let marked =
+            registry.entries().iter().filter(|entry| entry.is_restricted).map(|entry| entry.spec.name);
+        let mut marked: Vec<&str> = marked.filter(|name| !name.starts_with("config|")).collect();
+        marked.sort_unstable();
+        assert_eq!(marked, ["client|kill", "config", "flushall"]);
+        let config = registry.find(b"config").expect("CONFIG");
+        assert!(config.subs.iter().all(|sub| sub.is_restricted));
+        assert!(Registry::build_with(&[], &names(&["nosuch"])).is_err());
     }
 }

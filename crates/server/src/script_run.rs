@@ -31,7 +31,7 @@ use crate::limit::relief;
 use crate::monitor;
 use crate::registry::{Entry, Run};
 use crate::scripts::{Cached, Scripts};
-use crate::session::Session;
+use crate::session::{Gate, Session};
 use crate::snapshot;
 use crate::tracking::{self, Tracker};
 
@@ -380,6 +380,9 @@ impl Bridge<'_> {
         }
         if flags.any(Flags::NOSCRIPT) {
             return Err("ERR This Redis command is not allowed from script".into());
+        }
+        if self.session.gate.has(Gate::RESTRICTED) && entry.is_restricted {
+            return Err(gated::RESTRICTED.into());
         }
         let refused = guard::check_in_script(self.core, self.session, self.card, entry, args);
         refused.map_err(|line| String::from_utf8_lossy(&line).into_owned())?;

@@ -28,6 +28,8 @@ impl Gate {
     pub const REPLY: Gate = Gate(1 << 3);
     /// Its user may not run everything.
     pub const ACL: Gate = Gate(1 << 4);
+    /// Some commands are for administrators' connections only, and this is none.
+    pub const RESTRICTED: Gate = Gate(1 << 6);
     /// Tracks keys for a client-side cache.
     pub const TRACKING: Gate = Gate(1 << 5);
 

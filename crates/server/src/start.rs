@@ -172,7 +172,7 @@ pub fn build(settings: Arc<Settings>, live: &Live, threads: usize) -> io::Result
             Ok(Cell::<Part, Job>::new(id as u16, Part::new(shard)))
         })
         .collect::<io::Result<Vec<_>>>()?;
-    let registry = Registry::build_renamed(&live.renamed_commands)
+    let registry = Registry::build_with(&live.renamed_commands, &live.restricted_commands)
         .map_err(|fault| io::Error::new(io::ErrorKind::InvalidInput, fault))?;
     let acl =
         Acl::start(&registry, live).map_err(|fault| io::Error::new(io::ErrorKind::InvalidInput, fault))?;

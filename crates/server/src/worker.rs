@@ -23,7 +23,7 @@ use crate::listening::{ListenerKind, Listening};
 use crate::multi;
 use crate::output;
 use crate::pubsub::{self, Message};
-use crate::session::Session;
+use crate::session::{Gate, Session};
 use crate::shared::{Door, Mail, Shared};
 use crate::tracking;
 use crate::waiting::{self, Parking};
@@ -224,7 +224,10 @@ impl Worker {
         lock(&self.core.shared.clients).insert(id, card.clone());
         let must_login = login::is_wanted(&self.core, kind);
         let user = self.core.shared.acl.default_user();
-        let conn = Conn::new(token, Session::new(id, kind, must_login, user), card);
+        let mut session = Session::new(id, kind, must_login, user);
+        let is_restricted = kind != ListenerKind::Admin && !self.core.live.restricted_commands.is_empty();
+        session.gate.set(Gate::RESTRICTED, is_restricted);
+        let conn = Conn::new(token, session, card);
         let index = token.index();
         if index >= self.conns.len() {
             self.conns.resize_with(index + 1, || None);

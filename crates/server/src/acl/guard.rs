@@ -102,6 +102,19 @@ pub fn check_after_wait(
     Err(format!("NOPERM {text}").into_bytes())
 }
 
+/// Whether the connection's user may see what others do: what INFO, SLOWLOG GET and CLIENT LIST answer.
+pub fn may_observe(core: &Core, session: &Session) -> bool {
+    let acl = &core.shared.acl;
+    let may_run = |name: &str| {
+        let Some(entry) = acl.catalog().find(name) else { return false };
+        session
+            .user
+            .check(acl.catalog(), CheckedCall { entry, args: Args::new(&[], &[]), db: session.db })
+            .is_ok()
+    };
+    !session.gate.has(Gate::ACL) || ["info", "slowlog|get", "client|list"].into_iter().all(may_run)
+}
+
 /// Counts and logs a failed login; `word` is the command as it was sent, `name` the user that was given.
 pub fn note_failed_login(core: &Core, session: &Session, card: &ClientCard, word: &[u8], name: &[u8]) {
     let context = if session.multi.is_some() { Context::Multi } else { Context::TopLevel };

@@ -5,6 +5,7 @@ use super::guard;
 use super::request::{Head, Method};
 use super::response::{self, Framing, Kind, Status};
 use super::{Visit, metrics, needs_password, stats};
+use crate::acl::guard::may_observe;
 use crate::commands::login;
 use crate::conn::Conn;
 use crate::core::Core;
@@ -74,6 +75,9 @@ const ROUTES: &[Route] = &[
     get("/icon.svg", Access::Page, |call| call.answer(Status::Ok, Kind::Svg, ICON)),
     get("/favicon.ico", Access::Page, |call| call.answer(Status::Ok, Kind::Svg, ICON)),
     get("/api/stats", Access::Console, |call| {
+        if !may_observe(call.core, &call.conn.session) {
+            return call.answer(Status::Forbidden, Kind::Text, b"this user may not see what others do\n");
+        }
         let text = stats::render(call.core.shared, &call.core.live).to_string();
         call.answer(Status::Ok, Kind::Json, text.as_bytes());
     }),

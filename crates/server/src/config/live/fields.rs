@@ -111,6 +111,13 @@ impl Fields<'_> {
         }
     }
 
+    /// Words, each of which may be several with commas.
+    pub(super) fn names(&self, name: &str) -> Vec<String> {
+        let words = self.words(name);
+        let names = words.iter().flat_map(|word| word.split(',')).map(str::trim);
+        names.filter(|name| !name.is_empty()).map(str::to_owned).collect()
+    }
+
     pub(super) fn pairs(&self, name: &str) -> Vec<(String, String)> {
         let words = self.words(name);
         let (pairs, _) = words.as_chunks::<2>();

@@ -63,6 +63,8 @@ pub struct Live {
     pub enable_protected_configs: Allowed,
     /// Commands that go by another name: old and new; an empty new name disables the command.
     pub renamed_commands: Vec<(String, String)>,
+    /// Commands that only the admin port takes.
+    pub restricted_commands: Vec<String>,
     /// File of the users, absolute.
     pub aclfile: Option<PathBuf>,
     /// Users of the configuration, one each, their words joined by `USER_SEPARATOR`.
@@ -182,6 +184,7 @@ impl Live {
             enable_module_command: v.allowed("enable-module-command"),
             enable_protected_configs: v.allowed("enable-protected-configs"),
             renamed_commands: v.pairs("rename-command"),
+            restricted_commands: v.names("restricted_commands"),
             aclfile: v.path("aclfile").map(|path| v.in_dir(path)),
             users: v.words("user").into_iter().filter(|line| !line.is_empty()).collect(),
             acllog_max_len: v.u64("acllog-max-len"),

@@ -144,7 +144,6 @@ pub(super) const ROWS: &[Setting] = &[
     Setting::new("restricted_commands", Kind::Words(1024), "")
         .dragonfly()
         .fixed()
-        .not_yet("the admin port")
         .help(Security, "commands that only the admin port takes"),
     Setting::new("loadmodule", Kind::Words(1024), "")
         .directive()
