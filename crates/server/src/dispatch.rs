@@ -6,6 +6,7 @@ use darter_command::Fault;
 use darter_store::Key;
 use darter_wire::{Args, Reply};
 
+use crate::acl::guard;
 use crate::clients::ClientCard;
 use crate::commands;
 use crate::core::Core;
@@ -13,7 +14,7 @@ use crate::exec::{self, Call, Ran};
 use crate::gated;
 use crate::registry::{Entry, Run};
 use crate::script_run;
-use crate::session::Session;
+use crate::session::{Gate, Session};
 
 /// The body of a command about the connection or the server.
 pub type ServerRun = fn(&mut Caller<'_>, Args<'_>, &mut Reply<'_>) -> Result<(), Fault>;
@@ -69,7 +70,10 @@ pub fn execute(core: &mut Core, mut call: Call<'_>, card: &ClientCard, ready: Re
     let usage = &mut call.session.usage;
     usage.commands += 1;
     usage.last_command = entry.id as u32;
-    if call.session.gate.0 != 0 || core.is_gated {
+    let gate = call.session.gate;
+    let is_shut = gate.0 != 0 || core.is_gated;
+    let only_rights = gate == Gate::ACL && !core.is_gated;
+    if is_shut && !(only_rights && guard::lets_through(core, call.session, entry, args)) {
         return gated::execute(core, call, card, entry, ready, args);
     }
     run_checked(core, call, card, entry, ready, args)
