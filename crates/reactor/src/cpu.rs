@@ -30,14 +30,28 @@ pub fn allowed_cores() -> Vec<usize> {
 
 /// Keeps the calling thread on one core. Errors: `InvalidInput` for a core that is not allowed.
 pub fn pin_thread(core: usize) -> io::Result<()> {
+    keep_thread_on(&[core])
+}
+
+/// Lets the calling thread, and those it starts, run on any of `cores`: a thread inherits the one core of the thread
+/// that started it. Errors: `InvalidInput` when none of them is allowed.
+pub fn keep_thread_on(cores: &[usize]) -> io::Result<()> {
     let mut mask = [0_u64; MASK_WORDS];
-    let word = mask.get_mut(core / 64).ok_or(io::ErrorKind::InvalidInput)?;
-    *word = 1 << (core % 64);
+    for core in cores {
+        let word = mask.get_mut(core / 64).ok_or(io::ErrorKind::InvalidInput)?;
+        *word |= 1 << (core % 64);
+    }
     // SAFETY: the kernel reads `size_of_val(&mask)` bytes of `mask`.
     sys::check(unsafe {
         libc::sched_setaffinity(0, size_of_val(&mask), mask.as_ptr().cast::<libc::cpu_set_t>())
     })
     .map(drop)
+}
+
+/// Has the calling thread step back when others want its core: `nice` is 1..=19. Errors: the kernel refuses.
+pub fn step_back(nice: i32) -> io::Result<()> {
+    // SAFETY: plain numbers; on Linux the priority is that of the calling thread.
+    sys::check(unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, nice) }).map(drop)
 }
 
 // 8,192 cores, the kernel's own limit.

@@ -213,7 +213,7 @@ pub fn build(settings: Arc<Settings>, live: &Live, threads: usize) -> io::Result
         acl,
         verbs,
         memcached_flush: Default::default(),
-        snapshots: Snapshots::default(),
+        snapshots: Snapshots::new(),
     })))
 }
 

@@ -11,7 +11,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use darter_latch::Held;
-use darter_persist::entry::{Entries, Loaded as Made};
+use darter_persist::cursor::Cursor;
+use darter_persist::entry::{Entries, Entry, Loaded as Made};
 use darter_persist::file::Reader;
 use darter_persist::native::{self, Place};
 use darter_persist::read_at::Front;
@@ -30,6 +31,8 @@ use super::naming::{self, Source};
 
 /// Pieces of the file that wait for a thread, per thread.
 const PIECES_AHEAD: usize = 4;
+/// The fewest bytes of a file that a key takes, compressed: room is made by it.
+const KEY_BYTES_MIN: u64 = 4;
 /// Time between two lines in the log.
 const REPORT_EVERY: Duration = Duration::from_secs(2);
 
@@ -133,6 +136,7 @@ pub fn at_start(shared: &'static Shared, source: Source) -> io::Result<()> {
 /// Errors: there can be no more threads.
 pub fn spawn(shared: &'static Shared, source: Source, empties: bool, then: Then) -> io::Result<()> {
     let body = move || {
+        shared.snapshots.roam();
         let (dir, facts) = source;
         let outcome = load(shared, &*dir, &facts.name, empties);
         then(shared, &outcome.map_err(|error| format!("{}: {error}", facts.name)));
@@ -217,21 +221,34 @@ fn feed(
                 }
             }
             Item::End => return Ok(functions),
-            other => functions.extend(function_of(other)),
+            other => functions.extend(take_fact(shared, other)),
         }
         report_at(shared, &mut next_report);
     }
 }
 
-/// The code of a library of functions; says in the log what is left out.
-fn function_of(item: Item) -> Option<Vec<u8>> {
+/// The code of a library of functions, if `item` is one. Makes room for the keys that are said to come, and says in the
+/// log what is left out.
+fn take_fact(shared: &'static Shared, item: Item) -> Option<Vec<u8>> {
     match item {
         Item::Function(code) => return Some(code),
+        Item::Sizes { db, keys, .. } => {
+            // A file cannot claim more than it has room for.
+            let room = shared.snapshots.loading.total_bytes.load(Relaxed) / KEY_BYTES_MIN;
+            let each = keys.min(room) / shared.cells.len() as u64;
+            for id in 0..shared.router.shards_len() {
+                let mut held = take(shared, id);
+                if (db as usize) < held.shard.dbs_len() {
+                    held.shard.reserve(db as usize, each as usize);
+                }
+                let_go_quietly(shared, held);
+            }
+        }
         Item::Skipped { db, key: Some(key), what } => {
             tracing::warn!("key '{}' of database {db} is left out: {what}", key.escape_ascii());
         }
         Item::Skipped { key: None, what, .. } => tracing::warn!("left out: {what}"),
-        Item::Aux { .. } | Item::Sizes { .. } | Item::Entries(_) | Item::End => {}
+        Item::Aux { .. } | Item::Entries(_) | Item::End => {}
     }
     None
 }
@@ -239,12 +256,12 @@ fn function_of(item: Item) -> Option<Vec<u8>> {
 /// Reads blocks side by side; returns the code of the functions.
 fn read_native(shared: &'static Shared, file: &native::File<Counted>) -> Result<Vec<Vec<u8>>, String> {
     let facts = file.facts().map_err(|error| error.to_string())?;
-    let functions = facts.into_iter().filter_map(function_of).collect();
+    let functions = facts.into_iter().filter_map(|item| take_fact(shared, item)).collect();
     let (ordered, free): (Vec<Place>, Vec<Place>) = file.places().iter().partition(|place| place.is_ordered);
     let next = AtomicUsize::new(0);
     let fault = Mutex::new(None::<String>);
-    let take_block = |place: &Place| {
-        let done = read_block(shared, file, place);
+    let take_block = |groups: &mut Groups, place: &Place| {
+        let done = read_block(shared, file, groups, place);
         if let Err(error) = done {
             lock(&fault).get_or_insert(error);
             return false;
@@ -256,11 +273,12 @@ fn read_native(shared: &'static Shared, file: &native::File<Counted>) -> Result<
             let (ordered, free, next, take_block, fault) = (&ordered, &free, &next, &take_block, &fault);
             scope.spawn(move || {
                 let mut next_report = Instant::now() + REPORT_EVERY;
-                if builder == 0 && !ordered.iter().all(take_block) {
+                let mut groups = groups(shared);
+                if builder == 0 && !ordered.iter().all(|place| take_block(&mut groups, place)) {
                     return;
                 }
                 while let Some(place) = free.get(next.fetch_add(1, Relaxed)) {
-                    if !take_block(place) || lock(fault).is_some() {
+                    if !take_block(&mut groups, place) || lock(fault).is_some() {
                         return;
                     }
                     if builder == 0 {
@@ -273,13 +291,15 @@ fn read_native(shared: &'static Shared, file: &native::File<Counted>) -> Result<
     fault.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner()).map_or(Ok(functions), Err)
 }
 
-fn read_block(shared: &'static Shared, file: &native::File<Counted>, place: &Place) -> Result<(), String> {
+fn read_block(
+    shared: &'static Shared,
+    file: &native::File<Counted>,
+    groups: &mut Groups,
+    place: &Place,
+) -> Result<(), String> {
     let block = file.read(place).map_err(|error| error.to_string())?;
     for segment in block.segments().map_err(|error| error.to_string())? {
-        make(
-            shared,
-            &Piece { db: segment.db, entries: segment.entries, bytes: segment.bytes, offset: place.offset },
-        )?;
+        make(shared, groups, &Piece { db: segment.db, bytes: segment.bytes, offset: place.offset })?;
     }
     Ok(())
 }
@@ -303,51 +323,70 @@ fn report(shared: &Shared) {
 
 /// Makes the keys of pieces until there are no more, or one is bad.
 fn build(shared: &'static Shared, receiver: Arc<Mutex<Receiver<Chunk>>>, fault: &Mutex<Option<String>>) {
+    let mut groups = groups(shared);
     loop {
         let piece = lock(&receiver).recv();
         let Ok(chunk) = piece else { return };
-        let Chunk { db, entries, bytes, offset } = &chunk;
-        let piece = Piece { db: *db, entries: *entries, bytes, offset: *offset };
-        if let Err(error) = make(shared, &piece) {
+        let piece = Piece { db: chunk.db, bytes: &chunk.bytes, offset: chunk.offset };
+        if let Err(error) = make(shared, &mut groups, &piece) {
             lock(fault).get_or_insert(error);
             return;
         }
     }
 }
 
+/// Entries by shard: hash of the key, and place in the piece. Each thread has its own and uses it again.
+type Groups = Vec<Vec<(u64, usize)>>;
+
+fn groups(shared: &Shared) -> Groups {
+    vec![Vec::new(); shared.cells.len()]
+}
+
+/// Index lines asked for ahead of the entry that is made.
+const LOOK_AHEAD: usize = 6;
+
 /// Entries of one database, and where in the file they are.
 struct Piece<'a> {
     db: u32,
-    entries: u64,
     bytes: &'a [u8],
     offset: u64,
 }
 
 /// Makes the keys of one piece.
-fn make(shared: &'static Shared, chunk: &Piece<'_>) -> Result<(), String> {
+fn make(shared: &'static Shared, by_shard: &mut Groups, chunk: &Piece<'_>) -> Result<(), String> {
     let db = chunk.db as usize;
     let databases = shared.settings.live().dbnum;
     if chunk.db >= databases {
         return Err(format!("it has a database {db}, and there are {databases} here (see --dbnum)"));
     }
-    let mut sorted = Vec::with_capacity(chunk.entries as usize);
-    for entry in Entries::new(chunk.bytes) {
+    for group in by_shard.iter_mut() {
+        group.clear();
+    }
+    let mut entries = Entries::new(chunk.bytes);
+    loop {
+        let at = entries.at();
+        let Some(entry) = entries.next() else { break };
         let entry = entry.map_err(|fault| {
             format!("damaged at byte {}: {}", chunk.offset.saturating_add(fault.at as u64), fault.what)
         })?;
         let hash = shared.router.hasher().hash(&entry.key);
-        sorted.push((shared.router.shard_of(hash), hash, entry));
+        if let Some(group) = by_shard.get_mut(usize::from(shared.router.shard_of(hash))) {
+            group.push((hash, at));
+        }
     }
-    // Stable: parts of one value stay in order.
-    sorted.sort_by_key(|(shard, ..)| *shard);
     let now_ms = unix_ms();
     let (mut made, mut expired) = (0, 0);
-    for group in sorted.chunk_by(|(a, ..), (b, ..)| a == b) {
-        let Some((id, ..)) = group.first() else { continue };
-        let mut held = take(shared, *id);
+    for (id, group) in by_shard.iter().enumerate().filter(|(_, group)| !group.is_empty()) {
+        let mut held = take(shared, id as u16);
         let mut refused = None;
-        for (_, hash, entry) in group {
-            match entry.load(&mut held.shard, db, *hash, now_ms) {
+        for (n, &(hash, at)) in group.iter().enumerate() {
+            if let Some(&(later, _)) = group.get(n + LOOK_AHEAD) {
+                held.shard.prefetch_line(db, later);
+            }
+            // Read a second time: cheaper than to keep what was read the first time.
+            let entry = Entry::read(&mut Cursor::new(chunk.bytes.get(at..).unwrap_or_default()));
+            let Ok(entry) = entry else { continue };
+            match entry.load(&mut held.shard, db, hash, now_ms) {
                 Ok(Made::Key) => made += 1,
                 Ok(Made::Dead) => expired += 1,
                 Ok(Made::Part | Made::Empty) => {}

@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use darter_latch::{Grant, Waiter, acquire, drive, queue_for};
-use darter_reactor::Token;
+use darter_reactor::{Token, cpu};
 use darter_txn::LockSet;
 
 use crate::core::Core;
@@ -34,11 +34,13 @@ use collector::Collector;
 use ending::Ending;
 use history::History;
 use load::Loading;
-pub use run::{AtCut, Order, Run, Saved, Then};
+pub use run::{AtCut, Facts, Order, Run, Saved, Then};
 
 /// What is known about snapshots; one for the process.
 #[derive(Default)]
 pub struct Snapshots {
+    // where the threads that read and write files may run
+    cores: Vec<usize>,
     current: Mutex<Option<Arc<Run>>>,
     // counts changes of `current`
     generation: AtomicU64,
@@ -64,6 +66,16 @@ pub enum Refused {
 }
 
 impl Snapshots {
+    /// None yet. To be called before the calling thread is kept on one core.
+    pub fn new() -> Snapshots {
+        Snapshots { cores: cpu::allowed_cores(), ..Snapshots::default() }
+    }
+
+    /// Frees the calling thread, which reads or writes files, from the core of the thread that started it.
+    fn roam(&self) {
+        let _ = cpu::keep_thread_on(&self.cores);
+    }
+
     /// The snapshot that is being taken.
     pub fn current(&self) -> Option<Arc<Run>> {
         lock(&self.current).clone()
@@ -207,11 +219,15 @@ pub fn note_run(shared: &Shared, entry: &Entry) {
 
 /// Makes the cut, with all shards held.
 pub fn cut(core: &mut Core, grant: &mut Shards, run: &Arc<Run>) {
-    let (mut keys, mut changes) = (0, 0);
+    let (mut sizes, mut changes) = (Vec::new(), 0);
     for part in grant.iter_mut() {
         let id = part.id();
         let shard = &mut part.shard;
-        keys += (0..shard.dbs_len()).map(|db| shard.db(db).len() as u64).sum::<u64>();
+        sizes.resize(shard.dbs_len(), (0, 0));
+        for (db, (keys, expiring)) in sizes.iter_mut().enumerate() {
+            *keys += shard.db(db).len() as u64;
+            *expiring += shard.db(db).expiring() as u64;
+        }
         changes += shard.changes.total();
         debug_assert!(!shard.has_cut(), "the one before has ended");
         shard.begin_cut(run.epoch, Box::new(Collector::new(run.clone(), id)));
@@ -220,7 +236,7 @@ pub fn cut(core: &mut Core, grant: &mut Shards, run: &Arc<Run>) {
     if let Some(at_cut) = run.take_at_cut() {
         at_cut(core);
     }
-    run.note_cut(keys, changes, functions);
+    run.note_cut(Facts { sizes, functions }, changes);
     for door in &core.shared.doors {
         door.send(Mail::Snapshot);
     }

@@ -51,6 +51,15 @@ pub struct Saved {
     pub keys: u64,
 }
 
+/// What is written before the keys.
+#[derive(Clone, Debug, Default)]
+pub struct Facts {
+    /// Keys, and keys with a deadline, of each database.
+    pub sizes: Vec<(u64, u64)>,
+    /// The code of the libraries of functions.
+    pub functions: Vec<Vec<u8>>,
+}
+
 /// A snapshot that is being taken.
 pub struct Run {
     /// The number that tells its marks from those of others.
@@ -73,7 +82,7 @@ pub struct Run {
     keys_done: AtomicU64,
     keys_early: AtomicU64,
     changes_at_cut: AtomicU64,
-    functions: Mutex<Vec<Vec<u8>>>,
+    facts: Mutex<Facts>,
 }
 
 impl Run {
@@ -94,7 +103,7 @@ impl Run {
             keys_done: AtomicU64::new(0),
             keys_early: AtomicU64::new(0),
             changes_at_cut: AtomicU64::new(0),
-            functions: Mutex::default(),
+            facts: Mutex::default(),
         }
     }
 
@@ -103,9 +112,10 @@ impl Run {
         self.is_cut.load(Ordering::Acquire)
     }
 
-    /// Books the cut: so many keys are there, after so many changes since the start, and these libraries of functions.
-    pub fn note_cut(&self, keys: u64, changes: u64, functions: Vec<Vec<u8>>) {
-        *crate::worker::lock(&self.functions) = functions;
+    /// Books the cut: what is there besides keys, and how many changes there were since the start.
+    pub fn note_cut(&self, facts: Facts, changes: u64) {
+        let keys = facts.sizes.iter().map(|(keys, _)| keys).sum();
+        *crate::worker::lock(&self.facts) = facts;
         self.keys_total.store(keys, Ordering::Relaxed);
         self.changes_at_cut.store(changes, Ordering::Relaxed);
         self.is_cut.store(true, Ordering::Release);
@@ -121,9 +131,9 @@ impl Run {
         crate::worker::lock(&self.then).push(then);
     }
 
-    /// The libraries of functions at the cut.
-    pub fn take_functions(&self) -> Vec<Vec<u8>> {
-        std::mem::take(&mut *crate::worker::lock(&self.functions))
+    /// What was there besides keys at the cut.
+    pub fn take_facts(&self) -> Facts {
+        std::mem::take(&mut *crate::worker::lock(&self.facts))
     }
 
     /// Who is to be told of the end.

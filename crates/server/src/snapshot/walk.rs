@@ -14,10 +14,11 @@ use super::run::Run;
 /// Index lines written between two looks at the clock: some microseconds.
 const HOMES_PER_STEP: usize = 4;
 /// One visit to a shard while clients are served, and the rest after it, as a multiple.
-const VISIT_MAX: Duration = Duration::from_micros(80);
-const REST: u32 = 2;
-/// One visit when nobody is.
-const IDLE_VISIT_MAX: Duration = Duration::from_micros(500);
+const VISIT_MAX: Duration = Duration::from_micros(50);
+const REST: u32 = 3;
+/// One visit when the thread serves nobody; others on its core get a chance after it.
+const IDLE_VISIT_MAX: Duration = Duration::from_micros(200);
+const IDLE_REST: Duration = Duration::from_micros(50);
 /// Rest while the file is behind.
 const CROWDED_REST: Duration = Duration::from_micros(500);
 
@@ -67,7 +68,7 @@ impl Walker {
             self.next_at = None;
         } else {
             let ended = Instant::now();
-            self.next_at = Some(if was_idle { ended } else { ended + (ended - now) * REST });
+            self.next_at = Some(if was_idle { ended + IDLE_REST } else { ended + (ended - now) * REST });
         }
     }
 

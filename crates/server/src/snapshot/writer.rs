@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use darter_base::rng::Rng;
 use darter_persist::Error;
 use darter_persist::file::{Options, Writer};
+use darter_reactor::cpu;
 
 use crate::core::unix_ms;
 use crate::shared::Shared;
@@ -15,11 +16,16 @@ use crate::shared::Shared;
 use super::pipe::Batch;
 use super::run::{Order, Run, Saved};
 
+/// How far the thread steps back behind those that serve: at the same time they get twice as much of a core.
+const NICE: i32 = 3;
+
 /// Starts the thread, which ends the run.
 ///
 /// Errors: there can be no more threads.
 pub(super) fn spawn(shared: &'static Shared, run: Arc<Run>, order: Order) -> io::Result<()> {
     let body = move || {
+        shared.snapshots.roam();
+        let _ = cpu::step_back(NICE);
         let outcome = write(shared, &run, &order);
         match &outcome {
             Ok(saved) => tracing::info!(
@@ -70,8 +76,12 @@ fn fill<W: io::Write>(
     let throttle = Throttle { began: Instant::now(), bytes_per_s_max: order.bytes_per_s_max };
     // What is known at the cut is known when the first batch comes.
     let mut first = run.pipe.take();
-    for code in run.take_functions() {
-        writer.function(&code)?;
+    let facts = run.take_facts();
+    for code in &facts.functions {
+        writer.function(code)?;
+    }
+    for (db, &(keys, expiring)) in facts.sizes.iter().enumerate().filter(|(_, (keys, _))| *keys > 0) {
+        writer.sizes(db as u32, keys, expiring)?;
     }
     while let Some(batch) = first.take().or_else(|| run.pipe.take()) {
         let Batch { db, shard, entries, is_ordered, bytes } = batch;
