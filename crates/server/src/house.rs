@@ -134,7 +134,9 @@ impl Room {
         let began = Instant::now();
         while !part.shard.bury(BLOCKS_PER_STEP) && began.elapsed() < VISIT_TIME_MAX {}
         let may_move = core.live.activedefrag;
-        while part.shard.tidy(LINES_PER_VISIT, may_move) && began.elapsed() < VISIT_TIME_MAX {}
+        // Room that was made for a load looks like memory to give back.
+        let may_tidy = !shared.snapshots.loading.is_on();
+        while may_tidy && part.shard.tidy(LINES_PER_VISIT, may_move) && began.elapsed() < VISIT_TIME_MAX {}
         relief::keep(core, &mut part, self.id, Instant::now() + VISIT_TIME_MAX);
         *lock(&shared.cards[usize::from(self.id)]) = ShardCard::of(&part);
         let mut grant = Shards::from(part);
