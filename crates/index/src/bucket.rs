@@ -7,6 +7,8 @@ use darter_slab::Handle;
 pub(crate) const SLOTS: usize = 10;
 /// Bits of a slot's flags: how often the entry was hit, saturating.
 pub(crate) const FREQUENCY: u8 = 0b0011;
+/// Bit of a slot's flags: the entry is in the main part, no longer on probation.
+pub(crate) const MAIN: u8 = 0b0100;
 /// Bit of a slot's flags: the entry sits in the line after its home.
 pub(crate) const DISPLACED: u8 = 0b1000;
 /// Bits of `overflow`: which of the four stash lines may hold entries of this home.
@@ -26,7 +28,7 @@ const ALL_DISPLACED: u64 = 0x88_8888_8888;
 #[repr(C, align(64))]
 pub(crate) struct Bucket {
     tags: [u8; SLOTS],
-    // Four bits a slot, low half first: frequency, one bit for `store`'s eviction, `DISPLACED`.
+    // Four bits a slot, low half first: `FREQUENCY`, `MAIN`, `DISPLACED`.
     flags: [u8; SLOTS / 2],
     /// Where else entries of this home are. In the stash: see `Segment`.
     pub overflow: u8,
@@ -35,8 +37,8 @@ pub(crate) struct Bucket {
     pub due: Due,
     /// The last snapshot that has written the entries whose home this line is; 0 is none.
     pub written: u16,
-    // Fills the line.
-    spare: [u16; 2],
+    // Three bits a slot: the generation that the entry came with.
+    ages: [u16; 2],
 }
 
 const _: () = assert!(size_of::<Bucket>() == 64);
@@ -66,6 +68,7 @@ pub(crate) struct Entry {
     pub due: Due,
     pub tag: u8,
     pub flags: u8,
+    pub age: u8,
 }
 
 impl Bucket {
@@ -76,7 +79,7 @@ impl Bucket {
         handles: [Handle::NONE; SLOTS],
         due: Due::NEVER,
         written: 0,
-        spare: [0; 2],
+        ages: [0; 2],
     };
 
     /// The slots whose tag is `tag`, as bits.
@@ -136,6 +139,23 @@ impl Bucket {
         u64::from_le_bytes([a, b, c, d, e, 0, 0, 0]) & ALL_DISPLACED
     }
 
+    /// The slots of entries in the main part, as bits.
+    pub(crate) fn main(&self) -> u32 {
+        (0..SLOTS).fold(0, |bits, i| bits | u32::from(self.flags(i) & MAIN != 0) << i)
+    }
+
+    /// The generation that the entry of slot `i` came with, 0..8.
+    #[inline]
+    pub(crate) fn age(&self, i: usize) -> u8 {
+        (self.ages[i / 5] >> (i % 5 * 3) & 7) as u8
+    }
+
+    #[inline]
+    fn set_age(&mut self, i: usize, age: u8) {
+        let (five, shift) = (&mut self.ages[i / 5], i % 5 * 3);
+        *five = *five & !(7 << shift) | u16::from(age) << shift;
+    }
+
     #[inline]
     pub(crate) fn handle(&self, i: usize) -> Handle {
         self.handles[i]
@@ -166,7 +186,13 @@ impl Bucket {
     /// The entry of slot `i` with the line's bound, which is at most its own.
     #[inline]
     pub(crate) fn entry(&self, i: usize) -> Entry {
-        Entry { handle: self.handles[i], due: self.due, tag: self.tags[i], flags: self.flags(i) }
+        Entry {
+            handle: self.handles[i],
+            due: self.due,
+            tag: self.tags[i],
+            flags: self.flags(i),
+            age: self.age(i),
+        }
     }
 
     /// Fills the empty slot `i`; `now` orders the bounds.
@@ -177,6 +203,7 @@ impl Bucket {
         self.handles[i] = entry.handle;
         // The flags of an empty slot are zero.
         self.flags[i / 2] |= entry.flags << ((i & 1) * 4);
+        self.set_age(i, entry.age);
         if entry.due != Due::NEVER {
             self.due = self.due.earlier(entry.due, now);
         }

@@ -105,11 +105,16 @@ impl Index {
         // All hashes first: independent loads of 600 records overlap, and nothing has changed if `hash_of` panics.
         let mut hashes = Vec::with_capacity(LINES * SLOTS);
         let Some(segment) = self.segment(place) else { return false };
+        let past_id = segment.past_id();
         segment.each(|_, entry| hashes.push(hash_of(entry.handle)));
         let now = self.now;
         let bit = 31 - depth;
         let mut upper = Box::new(Segment::new(depth + 1));
         upper.copy_marks(segment);
+        upper.copy_clock(segment);
+        if let Some(past) = &mut self.past {
+            upper.set_past_id(past.copy(past_id));
+        }
         let Some(lower) = self.segment_mut(place) else { return false };
         let homeless = lower.divide(&mut upper, bit, &hashes, now);
         self.point((place >> bit | 1) << bit, depth + 1, leak(upper));
@@ -154,6 +159,9 @@ impl Index {
         }
         let mut merged = Box::new(Segment::new(depth - 1));
         merged.copy_marks(lower);
+        merged.copy_clock(lower);
+        merged.set_past_id(lower.past_id());
+        let past_id = upper.past_id();
         let mut fits = true;
         for segment in [lower, upper] {
             segment.each(|home, entry| {
@@ -163,6 +171,9 @@ impl Index {
         }
         if !fits {
             return false;
+        }
+        if let Some(past) = &mut self.past {
+            past.drop(past_id);
         }
         let (lower, upper) = (self.entry_of(start), self.entry_of(upper_start));
         self.point(start, depth - 1, leak(merged));

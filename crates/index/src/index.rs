@@ -3,6 +3,7 @@
 use crate::bucket::{Entry, FREQUENCY, NEXT, SATURATED, STASHED};
 use crate::due::Due;
 use crate::hash;
+use crate::past::Past;
 use crate::segment::{HOMES, Segment, Spot, after};
 use darter_slab::Handle;
 use std::ptr::NonNull;
@@ -27,6 +28,8 @@ pub struct Index {
     pub(crate) merge_at: u32,
     // The snapshot that marks homes it has written, 0 when there is none.
     pub(crate) epoch: u16,
+    // What has gone lately, while eviction goes by use.
+    pub(crate) past: Option<Past>,
 }
 
 /// The place of an entry, valid until the next call that inserts, removes or merges. A stale one names some other
@@ -65,6 +68,7 @@ impl Index {
             now: Due::NEVER,
             merge_at: 0,
             epoch: 0,
+            past: None,
         }
     }
 
@@ -87,7 +91,8 @@ impl Index {
 
     /// Bytes of segments, directory and spill.
     pub fn bytes(&self) -> usize {
-        self.segments * size_of::<Segment>()
+        self.past.as_ref().map_or(0, Past::bytes)
+            + self.segments * size_of::<Segment>()
             + self.directory.capacity() * size_of::<NonNull<Segment>>()
             + self.spill.capacity() * size_of::<Spilled>()
     }
@@ -164,7 +169,10 @@ impl Index {
     pub fn insert(&mut self, hash: u64, h: Handle, hash_of: impl FnMut(Handle) -> u64) -> Slot {
         debug_assert!(!h.is_none());
         let place = hash::place(hash);
-        let entry = Entry { handle: h, due: Due::NEVER, tag: hash::tag(hash), flags: 0 };
+        let mut entry = Entry { handle: h, due: Due::NEVER, tag: hash::tag(hash), flags: 0, age: 0 };
+        if self.past.is_some() {
+            self.stamp(hash, &mut entry);
+        }
         let now = self.now;
         self.len += 1;
         if let Some(segment) = self.segment_mut(place)
@@ -229,6 +237,7 @@ impl Index {
             at += 1 << (32 - self.shift - segment.depth());
         }
         self.spill = Vec::new();
+        self.past = self.past.take().map(|_| Past::default());
         (self.shift, self.len, self.segments, self.deepest, self.merge_at) = (32, 0, 0, 0, 0);
     }
 

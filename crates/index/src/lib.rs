@@ -13,6 +13,7 @@ mod grow;
 mod hash;
 mod index;
 mod mark;
+mod past;
 mod scan;
 mod segment;
 mod sweep;

@@ -31,6 +31,11 @@ impl Shard {
             return Ok(None);
         }
         self.counters.hits += 1;
+        if let Some(slot) = found
+            && self.counts_uses
+        {
+            self.dbs[db].index.touch(slot);
+        }
         Record { tail: self.arena.tail(handle) }.text().map(Some).ok_or(WrongType)
     }
 
@@ -61,6 +66,11 @@ impl Shard {
             handle = h;
             record::is_of(arena.tail(h), key.bytes)
         });
+        if let Some(slot) = found
+            && self.counts_uses
+        {
+            self.dbs[db].index.touch(slot);
+        }
         match found {
             Some(_) if self.overwrite_plain(handle, value) => {}
             _ => self.set_text_slow(db, key, value, now_ms)?,

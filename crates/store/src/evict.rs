@@ -110,6 +110,16 @@ impl Shard {
         self.pressure.resident_max = 0;
     }
 
+    /// Starts or stops counting uses of keys and remembering those that were evicted, which [`Order::LeastUsed`] goes
+    /// by. Cost: a look at each index segment when that changes.
+    pub fn remember_uses(&mut self, on: bool) {
+        if self.remembers != on {
+            self.remembers = on;
+            self.counts_uses = on;
+            self.dbs.iter_mut().for_each(|db| db.index.remember(on));
+        }
+    }
+
     /// Gives memory back while the whole process has `over_bytes` too many, or 0 when it just may not grow: pages that
     /// are empty, then what this shard has gained since it was last asked, then, where free blocks are spread over
     /// pages that hold others, by moving records together, else by evicting more.
@@ -188,7 +198,7 @@ impl Shard {
                 let record = Record { tail: arena.tail(handle) };
                 !record.is_sticky() && (!rule.only_expiring || record.deadline_ms().is_some())
             };
-            place.index.choose(at, self.rng.next_u64(), may_go, &mut chosen)
+            place.index.choose(at, may_go, &mut chosen)
         };
         self.pressure.at = next;
         if next == Position::START {
@@ -252,6 +262,7 @@ impl Shard {
         if is_dead {
             self.expire(db, key, slot);
         } else {
+            self.dbs[db].index.note_eviction(slot, key.hash);
             self.remove_at(db, key, slot);
             self.counters.evicted += 1;
             self.changes.push(db, &name, Event::EVICTED);

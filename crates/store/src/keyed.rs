@@ -89,7 +89,12 @@ impl<'a> Keyed<'a> {
     pub fn read(shard: &'a mut Shard, db: usize, key: Key<'a>, now_ms: u64) -> Keyed<'a> {
         let keyed = Keyed::find(shard, db, key, now_ms);
         match keyed.slot {
-            Some(_) => keyed.shard.counters.hits += 1,
+            Some(slot) => {
+                keyed.shard.counters.hits += 1;
+                if keyed.shard.counts_uses {
+                    keyed.shard.dbs[db].index.touch(slot);
+                }
+            }
             None => {
                 const MISS: Event = Event::new(Class::KEY_MISS, "keymiss");
                 keyed.shard.counters.misses += 1;
@@ -323,6 +328,7 @@ impl<'a> Keyed<'a> {
             _ => return Err(WrongType),
         };
         self.write_first();
+        self.touch();
         let shard = &mut *self.shard;
         let root = T::of_mut(shard.objects.get_mut(id)).ok_or(WrongType)?;
         let before = root.next_expiry_ms();
@@ -497,6 +503,16 @@ impl<'a> Keyed<'a> {
     /// Counts a change that nobody is told of, but the journal.
     pub fn counted(&mut self) {
         self.shard.changes.count(1);
+    }
+
+    /// Counts a use of the key, where uses are counted.
+    #[inline]
+    pub fn touch(&mut self) {
+        if let Some(slot) = self.slot
+            && self.shard.counts_uses
+        {
+            self.shard.dbs[self.db].index.touch(slot);
+        }
     }
 
     /// Hits counted since the key came or was last passed over by eviction: 0 to 3.

@@ -65,6 +65,9 @@ pub struct Shard {
     pub rng: Rng,
     /// What moving records together has come to.
     pub tidied: TidyCounters,
+    // Uses of keys are counted, for eviction.
+    pub(crate) counts_uses: bool,
+    pub(crate) remembers: bool,
     pub(crate) pressure: Pressure,
     pub(crate) tidy: Tidy,
     graves: Vec<Object>,
@@ -93,6 +96,8 @@ impl Shard {
             counters: Counters::default(),
             rng: Rng::new(seed),
             tidied: TidyCounters::default(),
+            counts_uses: false,
+            remembers: false,
             pressure: Pressure::default(),
             tidy: Tidy::default(),
             graves: Vec::new(),
@@ -349,6 +354,9 @@ impl Shard {
         now_ms: u64,
     ) -> Result<(), Full> {
         self.write_first(db, key.hash);
+        if self.counts_uses {
+            self.dbs[db].index.touch(slot);
+        }
         let handle = self.dbs[db].index.handle(slot);
         let record = Record { tail: self.arena.tail(handle) };
         let payload = Payload::of_text(value);
@@ -383,7 +391,9 @@ impl Shard {
 
     /// Empties one database; returns how many keys it had.
     pub fn flush_db(&mut self, db: usize) -> usize {
-        let old = std::mem::replace(&mut self.dbs[db], Db::new());
+        let mut empty = Db::new();
+        empty.index.remember(self.remembers);
+        let old = std::mem::replace(&mut self.dbs[db], empty);
         let keys = old.len();
         if self.cut.is_some() {
             self.set_aside(old);

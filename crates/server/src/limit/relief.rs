@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use darter_latch::drive;
 use darter_store::Shard;
-use darter_store::evict::{Effort, Rule};
+use darter_store::evict::{Effort, Order, Rule};
 use darter_txn::{Part, ShardSet};
 
 use super::{GROWTH_BYTES_MAX, Limit, NEAR_PART, rule, used_bytes};
@@ -86,6 +86,8 @@ pub fn keep(core: &mut Core, part: &mut Part, id: u16, ends: Instant) {
 /// As [`settle`]; returns whether there is still too much.
 fn settle_with(core: &mut Core, part: &mut Part, id: u16, effort: Effort) -> bool {
     let limit = &core.shared.limit;
+    let rule = rule(&core.live);
+    part.shard.remember_uses(rule.is_some_and(|rule| rule.order == Order::LeastUsed));
     limit.tell(id, &part.shard);
     let stand = Stand::of(core);
     if !stand.is_near {
@@ -93,7 +95,6 @@ fn settle_with(core: &mut Core, part: &mut Part, id: u16, effort: Effort) -> boo
         limit.is_stuck.store(false, Relaxed);
         return false;
     }
-    let rule = rule(&core.live);
     let is_small = limit.share(id) < limit.fair_share() / 4 * 3;
     let mut evicted = 0;
     if !(stand.over_bytes > 0 && is_small && rule.is_some()) {
