@@ -93,6 +93,7 @@ impl House {
             each_second(core, conns);
             if core.thread == 0 {
                 self.schedule.step(core);
+                keep_journal(core);
             }
         }
         if core.thread == 0 {
@@ -143,6 +144,12 @@ impl Room {
         core.writer = 0;
         crate::exec::pass_changes(core, &mut grant);
         drive(shared.cells, grant, core, BUDGET);
+    }
+}
+
+fn keep_journal(core: &mut Core) {
+    if let Err(why) = crate::journal::rewrite::keep(core) {
+        tracing::error!("the journal cannot be switched on: {why}");
     }
 }
 

@@ -51,7 +51,7 @@ impl Checked {
 
 impl fmt::Display for Checked {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Manifest { base, generation, sequence } = &self.manifest;
+        let Manifest { base, generation, sequence, .. } = &self.manifest;
         let base = base.as_deref().unwrap_or("none");
         writeln!(f, "journal: base {base}, generation {generation}, first sequence {sequence}")?;
         writeln!(f, "{}", self.counts)?;

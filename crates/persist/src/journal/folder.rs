@@ -46,6 +46,12 @@ pub fn base_name(generation: u64, suffix: &str) -> String {
     format!("base.{generation}.{suffix}")
 }
 
+/// Whether a file name is that of a base.
+pub fn is_base(name: &str) -> bool {
+    let generation = name.strip_prefix("base.").and_then(|rest| rest.split('.').next());
+    generation.is_some_and(|digits| digits.parse::<u64>().is_ok())
+}
+
 /// A segment in a folder.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Found {

@@ -7,6 +7,7 @@
 //! base base.3.dfs
 //! generation 3
 //! sequence 1234
+//! clock 1700000000000
 //! check 5b6f0c1e
 //! ```
 //!
@@ -36,6 +37,8 @@ pub struct Manifest {
     pub generation: u64,
     /// Sequence of the first record after the base.
     pub sequence: u64,
+    /// When the base was what it shows, Unix milliseconds: what was alive then is alive in it.
+    pub clock_ms: u64,
 }
 
 impl Manifest {
@@ -43,8 +46,8 @@ impl Manifest {
     pub fn to_text(&self) -> String {
         let base = self.base.as_deref().unwrap_or("-");
         let body = format!(
-            "{FIRST_LINE}\nbase {base}\ngeneration {}\nsequence {}\n",
-            self.generation, self.sequence
+            "{FIRST_LINE}\nbase {base}\ngeneration {}\nsequence {}\nclock {}\n",
+            self.generation, self.sequence, self.clock_ms
         );
         let check = crc32c(body.as_bytes());
         format!("{body}check {check:08x}\n")
@@ -59,7 +62,7 @@ impl Manifest {
         let mut offset = 0;
         let mut fields = Vec::new();
         for (line, name) in
-            text.split_inclusive('\n').zip(["", "base ", "generation ", "sequence ", "check "])
+            text.split_inclusive('\n').zip(["", "base ", "generation ", "sequence ", "clock ", "check "])
         {
             let value = line.strip_suffix('\n').and_then(|line| line.strip_prefix(name));
             let value = value.ok_or(damage(offset, "a line of the manifest is not what it should be"))?;
@@ -71,6 +74,7 @@ impl Manifest {
             (base_at, base),
             (generation_at, generation),
             (sequence_at, sequence),
+            (clock_at, clock),
             (check_at, check),
         ] = fields[..]
         else {
@@ -91,7 +95,7 @@ impl Manifest {
             _ => return Err(damage(base_at, "the base is no plain file name")),
         };
         let (generation, sequence) = (number(generation, generation_at)?, number(sequence, sequence_at)?);
-        Ok(Manifest { base, generation, sequence })
+        Ok(Manifest { base, generation, sequence, clock_ms: number(clock, clock_at)? })
     }
 
     /// The manifest of the journal in `dir`; `None` when there is no journal.

@@ -75,6 +75,8 @@ pub struct Commands<R> {
     input: R,
     left: u64,
     at: u64,
+    // a length said that more follows than there is
+    is_short: bool,
 }
 
 /// The longest line that says a number.
@@ -85,12 +87,17 @@ const NOTE_BYTES_MAX: u64 = 1024;
 impl<R: BufRead> Commands<R> {
     /// Reads from `input`, which has `len` bytes to its end; the first stands at `offset` of the file.
     pub fn new(input: R, len: u64, offset: u64) -> Commands<R> {
-        Commands { input, left: len, at: offset }
+        Commands { input, left: len, at: offset, is_short: false }
     }
 
     /// Offset of what is read next.
     pub fn offset(&self) -> u64 {
         self.at
+    }
+
+    /// Whether everything has been read, or too little is left to tell what it was.
+    pub fn is_at_end(&self) -> bool {
+        self.left == 0 || self.is_short
     }
 
     /// The next command's arguments; `None` at the end.
@@ -140,6 +147,7 @@ impl<R: BufRead> Commands<R> {
     fn argument(&mut self) -> io::Result<Option<Vec<u8>>> {
         let Some(len) = self.number(b'$')? else { return Ok(None) };
         if len.saturating_add(2) > self.left {
+            self.is_short = true;
             return Ok(None);
         }
         let mut arg = Vec::new();

@@ -73,7 +73,7 @@ fn deal(dir: &Dir, records: u64, threads: u16, rng: &mut Rng) -> Vec<Vec<u8>> {
         push(&mut files[rng.below(u64::from(threads)) as usize], sequence, word);
     }
     files.iter().zip(0..).for_each(|(bytes, thread)| dir.write(1, thread, bytes));
-    dir.store(&Manifest { base: None, generation: 1, sequence: 1 });
+    dir.store(&Manifest { base: None, generation: 1, sequence: 1, clock_ms: 5 });
     words
 }
 
@@ -121,7 +121,7 @@ fn generations_before_the_base_are_not_read() {
     (10..15).for_each(|n| push(&mut new, n, b"new"));
     dir.write(1, 0, &old);
     dir.write(2, 0, &new);
-    dir.store(&Manifest { base: Some("base.2.rdb".to_owned()), generation: 2, sequence: 10 });
+    dir.store(&Manifest { base: Some("base.2.rdb".to_owned()), generation: 2, sequence: 10, clock_ms: 5 });
     assert_eq!(dir.replay(), (vec![b"new".to_vec(); 5], 15));
     let checked = check_dir(&dir.0).expect("readable").expect("a journal");
     assert_eq!(checked.left_over.len(), 1);
@@ -212,7 +212,8 @@ fn merged(files: &[Vec<u8>]) -> (Vec<Vec<u8>>, bool) {
 
 #[test]
 fn a_manifest_is_whole_or_refused() {
-    let manifest = Manifest { base: Some("base.3.dfs".to_owned()), generation: 3, sequence: u64::MAX };
+    let manifest =
+        Manifest { base: Some("base.3.dfs".to_owned()), generation: 3, sequence: u64::MAX, clock_ms: 5 };
     let text = manifest.to_text();
     assert_eq!(Manifest::parse(text.as_bytes()), Ok(manifest));
     for len in 0..text.len() {
@@ -226,7 +227,7 @@ fn a_manifest_is_whole_or_refused() {
         }
     }
     for name in ["../x", "a/b", "", "a b", ".x"] {
-        let manifest = Manifest { base: Some(name.to_owned()), generation: 1, sequence: 1 };
+        let manifest = Manifest { base: Some(name.to_owned()), generation: 1, sequence: 1, clock_ms: 5 };
         assert!(Manifest::parse(manifest.to_text().as_bytes()).is_err(), "{name:?}");
     }
 }

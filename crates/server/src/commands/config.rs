@@ -96,8 +96,9 @@ fn set(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result
     if changes.before.maxmemory != changes.after.maxmemory {
         caller.core.refresh_gate();
     }
-    if changes.before.persistence.appendonly && !changes.after.persistence.appendonly {
-        crate::journal::rewrite::stop(caller.core, caller.card.token);
+    if changes.before.persistence.appendonly != changes.after.persistence.appendonly && caller.may_wait {
+        // It could be used when it was tried; in a transaction housekeeping does it.
+        crate::journal::rewrite::keep(caller.core).map_err(|why| Fault::Text(format!("ERR {why}").into()))?;
     }
     if changes.before.notify_keyspace_events != changes.after.notify_keyspace_events {
         crate::pubsub::listen(caller.core, caller.card.token);
@@ -114,7 +115,9 @@ fn carry_out(changes: &Changes) -> Result<(), Refusal> {
     };
     match changes.names.iter().find(is_fixed) {
         _ if changes.after.persistence.appendonly && !changes.before.persistence.appendonly => {
-            Err(Refusal { name: "appendonly", text: "can't be switched on while the server runs".to_owned() })
+            let dir = crate::journal::rewrite::dir_of(&changes.after);
+            let made = std::fs::create_dir_all(&dir);
+            made.map_err(|error| Refusal { name: "appendonly", text: format!("{}: {error}", dir.display()) })
         }
         Some(name) => Err(Refusal { name, text: "can't be changed while the server runs".to_owned() }),
         None if listening::is_moved(changes) => listening::probe(changes),

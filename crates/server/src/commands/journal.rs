@@ -6,19 +6,28 @@ use darter_wire::{Args, Reply};
 
 use super::{ServerCommand, row};
 use crate::dispatch::Caller;
+use crate::journal::rewrite::{self, Begun};
 use crate::journal::waitaof::write_reply;
 use crate::waiting::{Parking, TimeUp};
 
 /// The family's commands.
-pub const FAMILY: &[ServerCommand] = &[row(
-    Spec::other("waitaof", 4).flag(Flags::BLOCKING).doc(
-        Group::Generic,
-        "7.2.0",
-        "numlocal numreplicas timeout",
-        "Blocks until all of the preceding write commands sent by the connection are written to the append-only file of the master and/or replicas.",
+pub const FAMILY: &[ServerCommand] = &[
+    row(
+        Spec::other("waitaof", 4).flag(Flags::BLOCKING).doc(
+            Group::Generic,
+            "7.2.0",
+            "numlocal numreplicas timeout",
+            "Blocks until all of the preceding write commands sent by the connection are written to the append-only file of the master and/or replicas.",
+        ),
+        waitaof,
     ),
-    waitaof,
-)];
+    row(
+        Spec::other("bgrewriteaof", 1)
+            .flag(Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::NO_ASYNC_LOADING))
+            .doc(Group::Server, "1.0.0", "", "Asynchronously rewrites the append-only file to disk."),
+        bgrewriteaof,
+    ),
+];
 
 fn waitaof(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let local = reader::int(args.at(1))?;
@@ -52,5 +61,27 @@ fn waitaof(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Re
     // There are no replicas: to wait for one is to wait for the timeout.
     let ticket = (replicas == 0).then(|| journal.wait_for_sync(caller.core, token, client, resp3, before));
     caller.session.parking = Some(Parking { ticket, deadline_ms, on_timeout: TimeUp::Reply(late) });
+    Ok(())
+}
+
+fn bgrewriteaof(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let journal = &caller.core.shared.journal;
+    if !journal.is_on() {
+        return Err(Fault::text("ERR the append-only file is disabled: there is nothing to rewrite"));
+    }
+    let begun = if caller.may_wait {
+        rewrite::begin(caller.core)
+    } else {
+        // The shards of a transaction are held: housekeeping begins it.
+        journal.ask_for_base();
+        Begun::Later
+    };
+    match begun {
+        Begun::Now => reply.status("Background append only file rewriting started"),
+        Begun::Later => reply.status("Background append only file rewriting scheduled"),
+        Begun::Already => {
+            return Err(Fault::text("ERR Background append only file rewriting already in progress"));
+        }
+    }
     Ok(())
 }

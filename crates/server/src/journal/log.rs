@@ -81,6 +81,16 @@ impl ThreadLog {
         begins
     }
 
+    /// What is noted next is no part of the open record, if one is open.
+    pub fn set_group_aside(&mut self) -> Option<Vec<u8>> {
+        self.group.take()
+    }
+
+    /// Goes on with the record that was set aside.
+    pub fn resume_group(&mut self, group: Option<Vec<u8>>) {
+        self.group = group;
+    }
+
     /// Ends it. The shards of all its commands are still held.
     pub fn end_group(&mut self, journal: &Journal, clock_ms: u64) {
         if let Some(body) = self.group.take()

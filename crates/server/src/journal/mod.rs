@@ -7,6 +7,7 @@
 
 pub mod log;
 pub mod note;
+pub mod redis;
 pub mod replay;
 pub mod report;
 pub mod rewrite;

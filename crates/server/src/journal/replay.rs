@@ -19,6 +19,7 @@ use darter_wire::{Args, OwnedArgs, Reply};
 use crate::core::Core;
 use crate::exec;
 use crate::job::{BUDGET, Shards};
+use crate::journal::rewrite;
 use crate::registry::{Entry, Run};
 use crate::shared::Shared;
 
@@ -50,21 +51,27 @@ const PROGRESS: Duration = Duration::from_secs(2);
 
 impl Player {
     /// Takes all shards, which must be free.
-    pub fn new(shared: &'static Shared) -> Option<Player> {
+    pub fn new(core: Core) -> Option<Player> {
+        let shared = core.shared;
         let all: Vec<u16> = (0..shared.router.shards_len()).collect();
         let mut grant = Grant::empty();
         acquire(shared.cells, &all, &mut grant, u32::MAX).ok()?;
         let by_name = shared.registry.entries().iter().map(|entry| (entry.spec.name, *entry)).collect();
-        Some(Player { core: Core::new(shared, 0), grant, by_name, reply: Vec::new(), done: Done::default() })
+        Some(Player { core, grant, by_name, reply: Vec::new(), done: Done::default() })
     }
 
     /// Lets the shards go.
-    pub fn finish(mut self) -> Done {
+    pub fn finish(mut self) -> Core {
         for part in self.grant.iter_mut() {
             part.shard.changes.take();
         }
         drive(self.core.shared.cells, self.grant, &mut self.core, BUDGET);
-        self.done
+        self.core
+    }
+
+    /// What runs from now on runs at this time, Unix milliseconds.
+    pub fn set_clock(&mut self, clock_ms: u64) {
+        self.core.now_ms = clock_ms;
     }
 
     /// Does what a record's body says, at the clock it was done first.
@@ -209,8 +216,10 @@ pub struct Loaded {
     pub generation: u64,
     /// The first generation that is needed.
     pub base_generation: u64,
-    /// Bytes of the segments.
+    /// Bytes of the base and the segments.
     pub bytes: u64,
+    /// Bytes of the base.
+    pub base_bytes: u64,
 }
 
 /// Reads the journal in `dir` back, its base first; `None` when there is none.
@@ -220,11 +229,13 @@ pub struct Loaded {
 pub fn load(shared: &'static Shared, dir: &Path) -> Result<Option<Loaded>, String> {
     let Some(mut files) = folder::open(dir).map_err(|fault| fault.to_string())? else { return Ok(None) };
     let began = Instant::now();
+    let mut core = Core::new(shared, 0);
+    let mut base_bytes = 0;
     if let Some(base) = &files.manifest.base {
-        super::rewrite::load_base(shared, &dir.join(base))?;
+        base_bytes = rewrite::load_base(shared, &mut core, dir, base, files.manifest.clock_ms)?;
     }
     let at_dir = |error: std::io::Error| format!("{}: {error}", dir.display());
-    let mut player = Player::new(shared).ok_or("shards are busy before anything runs")?;
+    let mut player = Player::new(core).ok_or("shards are busy before anything runs")?;
     let mut told = began;
     let (bytes, generation_max) = (files.bytes, files.generation_max);
     while let Some((head, body)) = files.next_record().map_err(at_dir)? {
@@ -239,7 +250,8 @@ pub fn load(shared: &'static Shared, dir: &Path) -> Result<Option<Loaded>, Strin
     }
     let sequence = files.sequence();
     let base_generation = files.manifest.generation;
-    let done = player.finish();
+    let done = player.done;
+    player.finish();
     let torn = files.torn().map_err(at_dir)?;
     tracing::info!(
         "journal: {} commands of {} records in {:.3} s",
@@ -252,7 +264,13 @@ pub fn load(shared: &'static Shared, dir: &Path) -> Result<Option<Loaded>, Strin
     }
     set_aside(shared, &torn, sequence)?;
     let kept = bytes.saturating_sub(torn.iter().map(|torn| torn.bytes).sum());
-    Ok(Some(Loaded { sequence, generation: generation_max + 1, base_generation, bytes: kept }))
+    Ok(Some(Loaded {
+        sequence,
+        generation: generation_max + 1,
+        base_generation,
+        bytes: kept + base_bytes,
+        base_bytes,
+    }))
 }
 
 fn progress(files: &Files, done: &Done, began: Instant) {

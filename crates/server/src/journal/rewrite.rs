@@ -1,18 +1,29 @@
 //! Switching the journal on and off, and giving it a new base.
+//!
+//! A base is a snapshot. At its cut, while all shards are held, a new generation of segments begins; when the base is
+//! on disk the manifest names it, and what came before is deleted. Until then the old base and all segments hold
+//! everything.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering::{Release, SeqCst};
-use std::time::Instant;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{Relaxed, Release, SeqCst};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use darter_persist::journal::folder;
 use darter_persist::journal::manifest::Manifest;
+use darter_persist::storage::name::Format;
+use darter_persist::storage::{self, CloudOptions};
 use darter_reactor::Token;
 use darter_store::change::Listeners;
 
-use super::{Journal, replay, sync};
+use super::{Journal, redis, replay, sync};
 use crate::config::Live;
 use crate::core::Core;
 use crate::shared::Shared;
+use crate::snapshot::run::Saved;
+use crate::snapshot::{self, Order, Refused, load, naming};
+use crate::worker::lock;
 
 /// What is known of rewrites.
 #[derive(Default)]
@@ -27,6 +38,7 @@ pub struct Rewrite {
     pub is_due: bool,
     /// Rewrites since start.
     pub count: u64,
+    retry_at: Option<Instant>,
 }
 
 /// The folder of the journal.
@@ -34,7 +46,8 @@ pub fn dir_of(live: &Live) -> PathBuf {
     live.persistence.dir.join(&live.persistence.appenddirname)
 }
 
-/// Reads the journal back and switches it on, if the settings say so; to be called before anything is served.
+/// Reads the journal back and switches it on, if the settings say so; to be called before anything is served. With
+/// no journal there, but a snapshot, that is loaded first and [`keep`] switches the journal on afterwards.
 ///
 /// Errors: what an operator has to know; the process must not serve then.
 pub fn start(shared: &'static Shared) -> Result<(), String> {
@@ -43,26 +56,28 @@ pub fn start(shared: &'static Shared) -> Result<(), String> {
         return Ok(());
     }
     let dir = dir_of(&live);
-    let at_dir =
-        |error: std::io::Error| format!("cannot use the journal's folder {}: {error}", dir.display());
-    std::fs::create_dir_all(&dir).map_err(at_dir)?;
     let journal = &shared.journal;
-    match replay::load(shared, &dir)? {
-        Some(loaded) => {
-            journal.next.store(loaded.sequence, SeqCst);
-            journal.generation.store(loaded.generation, SeqCst);
-            journal.base_generation.store(loaded.base_generation, SeqCst);
-            journal.bytes.store(loaded.bytes, SeqCst);
-            journal.base_bytes.store(loaded.bytes, SeqCst);
+    if let Some(loaded) = replay::load(shared, &dir)? {
+        journal.next.store(loaded.sequence, SeqCst);
+        journal.generation.store(loaded.generation, SeqCst);
+        journal.base_generation.store(loaded.base_generation, SeqCst);
+        journal.bytes.store(loaded.bytes, SeqCst);
+        journal.base_bytes.store(loaded.base_bytes, SeqCst);
+    } else {
+        let is_taken_over = redis::load(shared, &live)?;
+        if !is_taken_over && naming::newest(&live).map_err(|fault| fault.to_string())?.is_some() {
+            return Ok(());
         }
-        None => {
-            let old = folder::segments(&dir).map_err(at_dir)?;
-            let generation = old.iter().map(|found| found.generation).fold(0, u64::max) + 1;
-            let manifest = Manifest { base: None, generation, sequence: 1 };
-            manifest.store(&dir).map_err(at_dir)?;
-            journal.generation.store(generation, SeqCst);
-            journal.base_generation.store(generation, SeqCst);
+        let generation = free_generation(&dir)?;
+        let manifest = Manifest { base: None, generation, sequence: 1, clock_ms: 0 };
+        if is_taken_over {
+            // Until there is a base the files that were taken over are what there is.
+            lock(&journal.rewrite).is_due = true;
+        } else {
+            manifest.store(&dir).map_err(|error| at_dir(&dir, &error))?;
         }
+        journal.generation.store(generation, SeqCst);
+        journal.base_generation.store(generation, SeqCst);
     }
     let _ = journal.dir.set(dir);
     journal.is_on.store(true, Release);
@@ -75,26 +90,252 @@ pub fn start(shared: &'static Shared) -> Result<(), String> {
     sync::start(shared).map_err(|error| format!("cannot start the journal's thread: {error}"))
 }
 
+fn at_dir(dir: &Path, error: &std::io::Error) -> String {
+    format!("cannot use the journal's folder {}: {error}", dir.display())
+}
+
+/// Makes the folder if need be; returns a generation that no file there has.
+fn free_generation(dir: &Path) -> Result<u64, String> {
+    std::fs::create_dir_all(dir).map_err(|error| at_dir(dir, &error))?;
+    let old = folder::segments(dir).map_err(|error| at_dir(dir, &error))?;
+    Ok(old.iter().map(|found| found.generation).fold(0, u64::max) + 1)
+}
+
+/// Switches the journal on while the server runs; a base follows as soon as it can be taken.
+///
+/// Errors: the folder cannot be used.
+fn switch_on(core: &mut Core) -> Result<(), String> {
+    let (shared, dir) = (core.shared, dir_of(&core.live));
+    let journal = &shared.journal;
+    let generation = free_generation(&dir)?.max(journal.generation.load(SeqCst) + 1);
+    let _ = journal.dir.set(dir);
+    sync::start(shared).map_err(|error| format!("cannot start the journal's thread: {error}"))?;
+    journal.generation.store(generation, SeqCst);
+    journal.base_generation.store(generation, SeqCst);
+    // What happened while it was off is in no file: after this gap nothing is taken for a continuation.
+    journal.next.fetch_max(core.now_ms << SEQUENCES_PER_MS, SeqCst);
+    journal.is_on.store(true, Release);
+    crate::pubsub::listen(core, Token::NOBODY);
+    lock(&journal.rewrite).is_due = true;
+    tracing::info!("the journal is switched on");
+    Ok(())
+}
+
+/// Far more changes than there can be, as a power of two.
+const SEQUENCES_PER_MS: u32 = 20;
+
 /// Switches the journal off. Its files stay; what changes from now on is not in them.
-pub fn stop(core: &mut Core, token: Token) {
+fn switch_off(core: &mut Core) {
     let journal = &core.shared.journal;
     journal.is_on.store(false, Release);
-    crate::pubsub::listen(core, token);
+    crate::pubsub::listen(core, Token::NOBODY);
+    lock(&journal.rewrite).is_due = false;
     journal.ask_for_sync();
     tracing::info!("the journal is switched off");
+}
+
+/// Does what the settings say and what is due; called once a second on thread 0, and when the settings change. The
+/// caller holds no shard.
+///
+/// Errors: the journal was to be switched on and cannot be.
+pub fn keep(core: &mut Core) -> Result<(), String> {
+    let shared = core.shared;
+    let journal = &shared.journal;
+    if shared.snapshots.loading.is_on() {
+        return Ok(());
+    }
+    match (core.live.persistence.appendonly, journal.is_on()) {
+        (true, false) => switch_on(core)?,
+        (false, true) => switch_off(core),
+        _ => {}
+    }
+    if journal.is_on() && journal.is_base_due(&core.live) {
+        begin(core);
+    }
+    Ok(())
+}
+
+/// What became of a wish for a new base.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Begun {
+    /// It is being written.
+    Now,
+    /// It will be, after the snapshot that is being taken.
+    Later,
+    /// One is being written already.
+    Already,
+}
+
+/// Begins a new base. The caller holds no shard.
+pub fn begin(core: &mut Core) -> Begun {
+    let shared = core.shared;
+    let journal = &shared.journal;
+    if journal.is_rewriting() {
+        return Begun::Already;
+    }
+    lock(&journal.rewrite).is_due = true;
+    let Some(dir) = journal.dir.get() else { return Begun::Later };
+    let Ok(folder) = storage::directory(&dir.display().to_string(), &CloudOptions::default()) else {
+        return Begun::Later;
+    };
+    let generation = journal.generation.load(SeqCst) + 1;
+    let cut = Arc::new(Cut::default());
+    let noted = cut.clone();
+    let order = Order {
+        dir: folder,
+        name: folder::base_name(generation, "dfs"),
+        format: Format::Native,
+        packs: core.live.persistence.native_compression,
+        has_checksum: true,
+        bytes_per_s_max: 0,
+        is_base: true,
+        at_cut: Some(Box::new(move |core: &mut Core| {
+            let journal = &core.shared.journal;
+            journal.generation.store(generation, SeqCst);
+            noted.sequence.store(journal.next.load(SeqCst), Relaxed);
+            // Clocks of threads differ a little.
+            noted.clock_ms.store(core.now_ms.saturating_sub(CLOCKS_APART_MS), Relaxed);
+        })),
+        then: vec![Box::new(move |shared, outcome| end(shared, generation, &cut, outcome))],
+    };
+    lock(&journal.rewrite).since = Some(Instant::now());
+    match snapshot::start(core, order) {
+        Ok(_) => Begun::Now,
+        Err(refused) => {
+            let mut rewrite = lock(&journal.rewrite);
+            rewrite.since = None;
+            if !matches!(refused, Refused::Busy) {
+                rewrite.failures += 1;
+                rewrite.retry_at = Some(Instant::now() + RETRY);
+            }
+            Begun::Later
+        }
+    }
+}
+
+/// More than clocks of two threads can differ by.
+const CLOCKS_APART_MS: u64 = 5_000;
+/// Time after a failure until the next attempt.
+const RETRY: Duration = Duration::from_secs(10);
+
+/// Where the segments of a new base begin.
+#[derive(Default)]
+struct Cut {
+    sequence: AtomicU64,
+    clock_ms: AtomicU64,
+}
+
+/// Makes a base that is written the one that counts; runs on the thread that wrote it.
+fn end(shared: &'static Shared, generation: u64, cut: &Cut, outcome: &Result<Saved, String>) {
+    let journal = &shared.journal;
+    let sequence = cut.sequence.load(Relaxed);
+    let stored = outcome.as_ref().map_err(String::clone).and_then(|saved| {
+        let manifest = Manifest {
+            base: Some(saved.name.clone()),
+            generation,
+            sequence,
+            clock_ms: cut.clock_ms.load(Relaxed),
+        };
+        let dir = journal.dir.get().ok_or("there is no folder")?;
+        manifest.store(dir).map_err(|error| at_dir(dir, &error))?;
+        Ok((dir, saved))
+    });
+    let mut rewrite = lock(&journal.rewrite);
+    let took_s = rewrite.since.take().map(|since| since.elapsed().as_secs());
+    rewrite.took_s = took_s;
+    match stored {
+        Ok((dir, saved)) => {
+            rewrite.count += 1;
+            rewrite.failures = 0;
+            rewrite.is_due = false;
+            rewrite.retry_at = None;
+            drop(rewrite);
+            journal.base_generation.store(generation, SeqCst);
+            for slot in &journal.slots {
+                slot.synced.fetch_max(sequence.saturating_sub(1), SeqCst);
+            }
+            journal.note_trouble(|trouble| trouble.syncing = None);
+            clean_up(dir, generation, &saved.name);
+            let bytes = saved.bytes + bytes_of(dir);
+            journal.bytes.store(bytes, SeqCst);
+            journal.base_bytes.store(bytes, SeqCst);
+            journal.announce(shared);
+            tracing::info!("the journal has a new base: {} keys, {} bytes", saved.keys, saved.bytes);
+        }
+        Err(error) => {
+            rewrite.failures += 1;
+            rewrite.retry_at = Some(Instant::now() + RETRY);
+            tracing::error!("the journal gets no new base: {error}");
+        }
+    }
+}
+
+/// Deletes what the base of `generation` has made superfluous. A file that cannot be deleted is no harm.
+fn clean_up(dir: &Path, generation: u64, base: &str) {
+    for found in folder::segments(dir).unwrap_or_default() {
+        if found.generation < generation {
+            let _ = std::fs::remove_file(found.path);
+        }
+    }
+    for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let is_old = name.to_str().is_some_and(|name| folder::is_base(name) && name != base);
+        if is_old {
+            let _ = std::fs::remove_file(entry.path());
+        }
+    }
+}
+
+fn bytes_of(dir: &Path) -> u64 {
+    let found = folder::segments(dir).unwrap_or_default();
+    found.iter().filter_map(|found| std::fs::metadata(&found.path).ok()).map(|metadata| metadata.len()).sum()
 }
 
 impl Journal {
     /// Whether a new base is being written.
     pub fn is_rewriting(&self) -> bool {
-        crate::worker::lock(&self.rewrite).since.is_some()
+        lock(&self.rewrite).since.is_some()
+    }
+
+    /// Asks for a new base: the data has become other than the records tell.
+    pub fn ask_for_base(&self) {
+        lock(&self.rewrite).is_due = self.is_on();
+    }
+
+    fn is_base_due(&self, live: &Live) -> bool {
+        let is_broken = lock(&self.trouble).syncing.is_some();
+        let rewrite = lock(&self.rewrite);
+        if rewrite.since.is_some() || rewrite.retry_at.is_some_and(|at| Instant::now() < at) {
+            return false;
+        }
+        let persistence = &live.persistence;
+        let (bytes, base) = (self.bytes.load(Relaxed), self.base_bytes.load(Relaxed));
+        let growth = u64::from(persistence.auto_aof_rewrite_percentage);
+        let limit = base.saturating_add((base / 100).saturating_mul(growth));
+        let has_grown = growth > 0 && bytes > persistence.auto_aof_rewrite_min_bytes && bytes > limit;
+        rewrite.is_due || is_broken || has_grown
     }
 }
 
-/// Starts a rewrite when the journal has grown as much as the settings say.
-pub fn start_if_due(_shared: &'static Shared) {}
-
-/// Loads the base of a journal.
-pub fn load_base(_shared: &'static Shared, path: &Path) -> Result<(), String> {
-    Err(format!("{}: bases cannot be read yet", path.display()))
+/// Loads the base of a journal as of its cut, and its functions.
+///
+/// Errors: what is wrong with it.
+pub fn load_base(
+    shared: &'static Shared,
+    core: &mut Core,
+    dir: &Path,
+    name: &str,
+    as_of_ms: u64,
+) -> Result<u64, String> {
+    let folder = storage::directory(&dir.display().to_string(), &CloudOptions::default());
+    let folder = folder.map_err(|fault| fault.to_string())?;
+    let functions = load::base(shared, &*folder, name, as_of_ms)?;
+    crate::script_run::know_libraries(core, &functions);
+    Ok(std::fs::metadata(dir.join(name)).map_or(0, |metadata| metadata.len()))
 }
+
+/// What several threads may do to a rewrite.
+const _: () = {
+    const fn is_sync<T: Sync>() {}
+    is_sync::<Mutex<Rewrite>>();
+};

@@ -53,7 +53,6 @@ fn run(shared: &'static Shared) {
             journal.sync_all();
             journal.announce(shared);
         }
-        super::rewrite::start_if_due(shared);
     }
 }
 

@@ -160,8 +160,11 @@ fn elsewhere(core: &mut Core, but: u16, rule: Rule, over_bytes: usize, effort: E
 fn evict_in(core: &mut Core, id: u16, rule: Rule, over_bytes: usize, effort: Effort) -> usize {
     let shared = core.shared;
     let Some(mut held) = shared.cells[usize::from(id)].try_take() else { return 0 };
+    // This shard is let go before a transaction that runs meanwhile ends: what happens here is no part of it.
+    let group = core.journal.set_group_aside();
     let evicted = relieve(core, &mut held, id, Some(rule), over_bytes, effort);
     if !held.shard.changes.has_pending() {
+        core.journal.resume_group(group);
         let_go_quietly(shared, held);
         return evicted;
     }
@@ -169,6 +172,7 @@ fn evict_in(core: &mut Core, id: u16, rule: Rule, over_bytes: usize, effort: Eff
     let writer = std::mem::replace(&mut core.writer, 0);
     crate::exec::pass_changes(core, &mut grant);
     core.writer = writer;
+    core.journal.resume_group(group);
     // Nobody's command is run in between: the caller may hold another shard.
     drive(shared.cells, grant, core, 0);
     evicted

@@ -46,6 +46,8 @@ pub struct Loading {
     pub total_bytes: AtomicU64,
     /// Bytes of it that are read.
     pub loaded_bytes: AtomicU64,
+    /// The time by which keys are dead, Unix milliseconds; 0: now. The base of a journal is read as of its cut.
+    as_of_ms: AtomicU64,
     /// Keys made.
     pub keys: AtomicU64,
     /// Keys left out because their time was up.
@@ -167,10 +169,7 @@ fn load(shared: &'static Shared, dir: &dyn Directory, name: &str, empties: bool)
             let_go_quietly(shared, held);
         }
     }
-    let functions = match Reader::open(Counted { file, shared }).map_err(|error| error.to_string())? {
-        Reader::Rdb(mut reader) => read_rdb(shared, &mut reader),
-        Reader::Native(file) => read_native(shared, &file),
-    }?;
+    let functions = read(shared, file)?;
     if !functions.is_empty() || empties {
         shared.door(0).send(Mail::Libraries(functions));
     }
@@ -182,6 +181,31 @@ fn load(shared: &'static Shared, dir: &dyn Directory, name: &str, empties: bool)
         began.elapsed().as_secs_f64()
     );
     Ok(())
+}
+
+/// Loads a file before anything is served, as of `as_of_ms` (0 is now); returns the code of its functions.
+///
+/// Errors: what is wrong with it, and where.
+pub fn base(
+    shared: &'static Shared,
+    dir: &dyn Directory,
+    name: &str,
+    as_of_ms: u64,
+) -> Result<Vec<Vec<u8>>, String> {
+    let file = dir.open(name).map_err(|fault| fault.cause.to_string())?;
+    let loading = &shared.snapshots.loading;
+    loading.as_of_ms.store(as_of_ms, Relaxed);
+    let functions = read(shared, file);
+    loading.as_of_ms.store(0, Relaxed);
+    functions.map_err(|error| format!("{name}: {error}"))
+}
+
+/// Makes the keys of a file; returns the code of its functions.
+fn read(shared: &'static Shared, file: Box<dyn ReadAt>) -> Result<Vec<Vec<u8>>, String> {
+    match Reader::open(Counted { file, shared }).map_err(|error| error.to_string())? {
+        Reader::Rdb(mut reader) => read_rdb(shared, &mut reader),
+        Reader::Native(file) => read_native(shared, &file),
+    }
 }
 
 /// Reads an RDB file front to back and has its keys made by other threads; returns the code of its functions.
@@ -374,7 +398,10 @@ fn make(shared: &'static Shared, by_shard: &mut Groups, chunk: &Piece<'_>) -> Re
             group.push((hash, at));
         }
     }
-    let now_ms = unix_ms();
+    let now_ms = match shared.snapshots.loading.as_of_ms.load(Relaxed) {
+        0 => unix_ms(),
+        then => then,
+    };
     let (mut made, mut expired) = (0, 0);
     for (id, group) in by_shard.iter().enumerate().filter(|(_, group)| !group.is_empty()) {
         let mut held = take(shared, id as u16);

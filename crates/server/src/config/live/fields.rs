@@ -311,6 +311,7 @@ impl Persistence {
                 "no" => Fsync::No,
                 _ => Fsync::EverySecond,
             },
+            appendfilename: v.text("appendfilename"),
             appenddirname: v.text("appenddirname"),
             no_appendfsync_on_rewrite: v.bool("no-appendfsync-on-rewrite"),
             auto_aof_rewrite_percentage: v.u32("auto-aof-rewrite-percentage"),

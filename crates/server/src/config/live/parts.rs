@@ -60,6 +60,8 @@ pub struct Persistence {
     pub appendonly: bool,
     /// When that file is synced.
     pub appendfsync: Fsync,
+    /// Name of that file where Redis wrote it.
+    pub appendfilename: String,
     /// Folder of that file, in `dir`.
     pub appenddirname: String,
     /// It is not synced while it gets a new base.
