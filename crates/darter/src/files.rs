@@ -12,6 +12,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use darter_persist::check::check;
 use darter_persist::convert::convert;
 use darter_persist::file::Options;
+use darter_persist::journal::check as journal;
 use darter_persist::storage::name::Format;
 use darter_persist::storage::{Directory, Local};
 
@@ -24,7 +25,7 @@ pub fn run(args: &[OsString]) -> Option<ExitCode> {
         [verb, file] if *verb == "--check" => Some(check_file(Path::new(file))),
         [verb, from, to] if *verb == "--convert" => Some(convert_file(Path::new(from), Path::new(to))),
         [verb, ..] if *verb == "--check" || *verb == "--convert" => {
-            eprintln!("usage: darter --check FILE\n       darter --convert IN OUT.rdb|OUT.darter");
+            eprintln!("usage: darter --check FILE|FOLDER\n       darter --convert IN OUT.rdb|OUT.darter");
             Some(ExitCode::from(USAGE))
         }
         _ => None,
@@ -32,6 +33,12 @@ pub fn run(args: &[OsString]) -> Option<ExitCode> {
 }
 
 fn check_file(path: &Path) -> ExitCode {
+    if path.is_dir() {
+        return check_journal(path);
+    }
+    if path.extension().is_some_and(|end| end == "seg") {
+        return check_segment(path);
+    }
     let file = match std::fs::File::open(path) {
         Ok(file) => file,
         Err(error) => return failed(path, &error),
@@ -40,6 +47,34 @@ fn check_file(path: &Path) -> ExitCode {
     // whoever reads may stop early, as `head` does
     let _ = write!(std::io::stdout(), "file       {}\n{report}", path.display());
     if report.is_good() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Checks the append-only journal in a folder, its base included.
+fn check_journal(dir: &Path) -> ExitCode {
+    let checked = match journal::check_dir(dir) {
+        Ok(Some(checked)) => checked,
+        Ok(None) => return failed(dir, &"there is no journal in this folder"),
+        Err(fault) => return failed(dir, &fault),
+    };
+    let _ = write!(std::io::stdout(), "folder     {}\n{checked}", dir.display());
+    let base = checked.manifest.base.as_ref().map_or(ExitCode::SUCCESS, |base| check_file(&dir.join(base)));
+    if checked.is_sound() { base } else { ExitCode::FAILURE }
+}
+
+/// Checks one segment of a journal.
+fn check_segment(path: &Path) -> ExitCode {
+    match journal::check_segment(path) {
+        Ok((head, counts)) => {
+            let (thread, generation) = (head.thread, head.generation);
+            let place = path.display();
+            let _ = writeln!(
+                std::io::stdout(),
+                "segment    {place}: thread {thread}, generation {generation}\n{counts}"
+            );
+            ExitCode::SUCCESS
+        }
+        Err(fault) => failed(path, &fault),
+    }
 }
 
 fn convert_file(from: &Path, to: &Path) -> ExitCode {

@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! darter-journal 1
-//! base base.3.dfs
+//! base base.3.darter
 //! generation 3
 //! sequence 1234
 //! clock 1700000000000

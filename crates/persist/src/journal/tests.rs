@@ -213,7 +213,7 @@ fn merged(files: &[Vec<u8>]) -> (Vec<Vec<u8>>, bool) {
 #[test]
 fn a_manifest_is_whole_or_refused() {
     let manifest =
-        Manifest { base: Some("base.3.dfs".to_owned()), generation: 3, sequence: u64::MAX, clock_ms: 5 };
+        Manifest { base: Some("base.3.darter".to_owned()), generation: 3, sequence: u64::MAX, clock_ms: 5 };
     let text = manifest.to_text();
     assert_eq!(Manifest::parse(text.as_bytes()), Ok(manifest));
     for len in 0..text.len() {

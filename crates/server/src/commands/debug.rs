@@ -113,7 +113,7 @@ fn stringmatch_len(_: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) ->
 }
 
 fn no_journal(_: &mut Caller<'_>, _: Args<'_>, _: &mut Reply<'_>) -> Result<(), Fault> {
-    Err(Fault::text("ERR the append-only file is not in this version of Darter yet"))
+    Err(Fault::text("ERR DEBUG LOADAOF is not there: a restart reads the append-only journal"))
 }
 
 fn no_crash(_: &mut Caller<'_>, _: Args<'_>, _: &mut Reply<'_>) -> Result<(), Fault> {

@@ -183,7 +183,7 @@ pub fn begin(core: &mut Core) -> Begun {
     let noted = cut.clone();
     let order = Order {
         dir: folder,
-        name: folder::base_name(generation, "dfs"),
+        name: folder::base_name(generation, "darter"),
         format: Format::Native,
         packs: core.live.persistence.native_compression,
         has_checksum: true,

@@ -4,7 +4,7 @@ use super::{BYTES_MAX, I32_MAX};
 use crate::config::check;
 use crate::config::setting::{Change, Group::Persistence, Kind, Setting};
 
-const NO_AOF: &str = "the append-only file is not there yet";
+const OTHER_AOF: &str = "the journal has a format of its own";
 const NO_CLOUD: &str = "snapshots in object stores";
 const NO_FORK: &str = "snapshots do not fork";
 
@@ -102,31 +102,28 @@ pub(super) const ROWS: &[Setting] = &[
         .help(Persistence, "when that file is synced"),
     Setting::checked("appendfilename", "appendonly.aof", check::appendfilename)
         .fixed()
-        .no_effect(NO_AOF)
         .help(Persistence, "its name"),
     Setting::checked("appenddirname", "appendonlydir", check::appenddirname)
         .fixed()
         .help(Persistence, "its folder"),
     Setting::bool("no-appendfsync-on-rewrite", "no").help(Persistence, "do not sync during a rewrite"),
     Setting::int("auto-aof-rewrite-percentage", 0, I32_MAX, "100")
-        .no_effect(NO_AOF)
         .help(Persistence, "growth in percent that starts a rewrite; 0 means never"),
     Setting::memory("auto-aof-rewrite-min-size", 0, BYTES_MAX, "64mb")
-        .no_effect(NO_AOF)
         .help(Persistence, "size below which it never starts"),
     Setting::bool("aof-load-truncated", "yes").help(Persistence, "load a file that was cut off"),
     Setting::bool("aof-use-rdb-preamble", "yes")
-        .no_effect(NO_AOF)
+        .no_effect(OTHER_AOF)
         .help(Persistence, "start the file with a snapshot"),
     Setting::bool("aof-timestamp-enabled", "no")
-        .no_effect(NO_AOF)
+        .no_effect(OTHER_AOF)
         .help(Persistence, "write times into the file"),
     Setting::bool("aof-rewrite-incremental-fsync", "yes")
-        .no_effect(NO_AOF)
+        .no_effect(OTHER_AOF)
         .help(Persistence, "sync while rewriting"),
     Setting::bool("aof-disable-auto-gc", "no")
         .hidden()
-        .no_effect(NO_AOF)
+        .no_effect(OTHER_AOF)
         .help(Persistence, "keep old files, for tests"),
     Setting::text("s3_endpoint", "")
         .dragonfly()
