@@ -46,10 +46,9 @@ pub fn base_name(generation: u64, suffix: &str) -> String {
     format!("base.{generation}.{suffix}")
 }
 
-/// Whether a file name is that of a base.
-pub fn is_base(name: &str) -> bool {
-    let generation = name.strip_prefix("base.").and_then(|rest| rest.split('.').next());
-    generation.is_some_and(|digits| digits.parse::<u64>().is_ok())
+/// The generation that begins with the base of this file name; `None` when it is no base's.
+pub fn generation_of_base(name: &str) -> Option<u64> {
+    name.strip_prefix("base.")?.split('.').next()?.parse().ok()
 }
 
 /// A segment in a folder.

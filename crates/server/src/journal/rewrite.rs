@@ -170,14 +170,19 @@ pub enum Begun {
 pub fn begin(core: &mut Core) -> Begun {
     let shared = core.shared;
     let journal = &shared.journal;
-    if journal.is_rewriting() {
-        return Begun::Already;
-    }
     lock(&journal.rewrite).is_due = true;
     let Some(dir) = journal.dir.get() else { return Begun::Later };
     let Ok(folder) = storage::directory(&dir.display().to_string(), &CloudOptions::default()) else {
         return Begun::Later;
     };
+    {
+        // One at a time, from here to the end of its cleaning up.
+        let mut rewrite = lock(&journal.rewrite);
+        if rewrite.since.is_some() {
+            return Begun::Already;
+        }
+        rewrite.since = Some(Instant::now());
+    }
     let generation = journal.generation.load(SeqCst) + 1;
     let cut = Arc::new(Cut::default());
     let noted = cut.clone();
@@ -198,7 +203,6 @@ pub fn begin(core: &mut Core) -> Begun {
         })),
         then: vec![Box::new(move |shared, outcome| end(shared, generation, &cut, outcome))],
     };
-    lock(&journal.rewrite).since = Some(Instant::now());
     match snapshot::start(core, order) {
         Ok(_) => Begun::Now,
         Err(refused) => {
@@ -229,6 +233,11 @@ struct Cut {
 fn end(shared: &'static Shared, generation: u64, cut: &Cut, outcome: &Result<Saved, String>) {
     let journal = &shared.journal;
     let sequence = cut.sequence.load(Relaxed);
+    if generation < journal.base_generation.load(SeqCst) {
+        // It was switched off and on meanwhile: the next base is the one that counts.
+        lock(&journal.rewrite).since = None;
+        return;
+    }
     let stored = outcome.as_ref().map_err(String::clone).and_then(|saved| {
         let manifest = Manifest {
             base: Some(saved.name.clone()),
@@ -240,22 +249,21 @@ fn end(shared: &'static Shared, generation: u64, cut: &Cut, outcome: &Result<Sav
         manifest.store(dir).map_err(|error| at_dir(dir, &error))?;
         Ok((dir, saved))
     });
+    // Held to the end: a base that is begun before this one has cleaned up could be deleted by it.
     let mut rewrite = lock(&journal.rewrite);
-    let took_s = rewrite.since.take().map(|since| since.elapsed().as_secs());
-    rewrite.took_s = took_s;
+    rewrite.took_s = rewrite.since.take().map(|since| since.elapsed().as_secs());
     match stored {
         Ok((dir, saved)) => {
             rewrite.count += 1;
             rewrite.failures = 0;
             rewrite.is_due = false;
             rewrite.retry_at = None;
-            drop(rewrite);
             journal.base_generation.store(generation, SeqCst);
             for slot in &journal.slots {
                 slot.synced.fetch_max(sequence.saturating_sub(1), SeqCst);
             }
             journal.note_trouble(|trouble| trouble.syncing = None);
-            clean_up(dir, generation, &saved.name);
+            clean_up(dir, generation);
             let bytes = saved.bytes + bytes_of(dir);
             journal.bytes.store(bytes, SeqCst);
             journal.base_bytes.store(bytes, SeqCst);
@@ -271,7 +279,7 @@ fn end(shared: &'static Shared, generation: u64, cut: &Cut, outcome: &Result<Sav
 }
 
 /// Deletes what the base of `generation` has made superfluous. A file that cannot be deleted is no harm.
-fn clean_up(dir: &Path, generation: u64, base: &str) {
+fn clean_up(dir: &Path, generation: u64) {
     for found in folder::segments(dir).unwrap_or_default() {
         if found.generation < generation {
             let _ = std::fs::remove_file(found.path);
@@ -279,8 +287,8 @@ fn clean_up(dir: &Path, generation: u64, base: &str) {
     }
     for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
         let name = entry.file_name();
-        let is_old = name.to_str().is_some_and(|name| folder::is_base(name) && name != base);
-        if is_old {
+        let base = name.to_str().and_then(folder::generation_of_base);
+        if base.is_some_and(|base| base < generation) {
             let _ = std::fs::remove_file(entry.path());
         }
     }
