@@ -770,6 +770,26 @@ fn a_snapshot_is_where_a_first_journal_begins() {
 }
 
 #[test]
+fn what_debug_reload_loads_gets_a_base() {
+    let dir = Dir::new("reload");
+    let server = dir.start(&["--dbfilename", "dump"]);
+    let mut client = server.client();
+    client.call(&["SET", "a", "1"]);
+    assert_eq!(client.call(&["SAVE"]), Value::ok());
+    client.call(&["SET", "a", "2"]);
+    client.call(&["SET", "b", "2"]);
+    assert_eq!(client.call(&["DEBUG", "RELOAD", "NOSAVE"]), Value::ok());
+    wait_for_base(&server);
+    client.call(&["INCR", "a"]);
+    drop(server);
+    let server = dir.start(&[]);
+    assert_eq!(
+        server.client().call(&["MGET", "a", "b"]),
+        Value::Array(vec![Value::Text("2".to_owned()), Value::Null])
+    );
+}
+
+#[test]
 fn the_files_of_redis_are_taken_over() {
     let dir = Dir::new("redis");
     fs::create_dir_all(dir.journal()).expect("a folder");

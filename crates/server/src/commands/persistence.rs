@@ -280,6 +280,8 @@ fn reload_newest(shared: &'static Shared, live: &Live, empties: bool, to: Asking
     loading.begin(source.1.len);
     let then: load::Then = Box::new(move |shared, outcome| {
         shared.snapshots.note_loaded(shared);
+        // What was loaded is in no record.
+        shared.journal.ask_for_base();
         if let Err(why) = outcome {
             tracing::error!("{why}");
         }
