@@ -16,7 +16,10 @@ pub fn check() -> Result<(), String> {
 /// Everything.
 pub fn run() -> Result<(), String> {
     check()?;
-    cargo("tests of the tools", &["test", "--quiet", "-p", "darter-bench", "-p", "darter-compat"])?;
+    cargo(
+        "tests of the tools",
+        &["test", "--quiet", "-p", "darter-bench", "-p", "darter-compat", "-p", "darter-cachesim"],
+    )?;
     cargo("release build", &["build", "--release", "-p", "darter"])?;
     fuzz_smoke()?;
     compare()?;

@@ -15,8 +15,9 @@ use crate::scan::{Position, span_of};
 use crate::segment::{HOMES, LINES, Segment};
 use darter_slab::Handle;
 
-/// Of the entries of a segment, one in this many goes in one visit.
-const VISIT_PART: usize = 48;
+/// Of the entries of a segment, one in this many goes in one visit: about three. Fewer visits that take more cost less,
+/// and 3 % more misses where the cache is a hundredth of the objects.
+const VISIT_PART: usize = 144;
 /// Of the entries of a segment, one in this many is on probation.
 const PROBATION_PART: usize = 10;
 /// Generations that come while an entry is on probation. Eight can be told apart.

@@ -10,6 +10,7 @@ mod policy;
 mod report;
 mod tinylfu;
 mod trace;
+mod wire;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -46,6 +47,21 @@ enum Task {
         /// Writes the table into this file, between its two marks, and the plot beside it.
         #[arg(long)]
         write: Option<PathBuf>,
+    },
+    /// Drives real servers with equal memory through the wire: GET, on a miss SET.
+    Wire {
+        /// Darter's binary.
+        #[arg(long, default_value = "target/release/darter")]
+        darter: String,
+        /// Requests of each trace.
+        #[arg(long, default_value_t = 2_000_000)]
+        requests: usize,
+        /// The limit of each server in megabytes.
+        #[arg(long, default_value_t = 64)]
+        mb: u64,
+        /// Only traces whose name contains this.
+        #[arg(long, default_value = "")]
+        only: String,
     },
     /// Reads a trace from a file.
     File {
@@ -154,6 +170,17 @@ fn work(task: Task) -> Result<(), Box<dyn std::error::Error>> {
             println!("{}", table.text());
             if let Some(path) = write {
                 report::write(&path, &table, requests)?;
+            }
+        }
+        Task::Wire { darter, requests, mb, only } => {
+            println!("| trace, {mb} MB each | server | miss ratio | RSS, MB |\n|---|---|---|---|");
+            for shape in GRID.iter().filter(|shape| shape.name.contains(&only)) {
+                let trace = Trace::make(shape, requests, OBJECTS, 42);
+                for contender in wire::CONTENDERS {
+                    let measured = wire::measure(contender, &darter, &trace, mb)?;
+                    let (misses, rss_mb) = (measured.misses, measured.rss_mb);
+                    println!("| {} | {} | {misses:.4} | {rss_mb:.0} |", trace.name, contender.name);
+                }
             }
         }
         Task::File { path, objects, ignore_sizes, policies } => {

@@ -3,6 +3,7 @@
 use darter_base::hash::KeyHasher;
 use darter_store::change::{Event, Listeners};
 use darter_store::evict::{Order, Rule};
+use darter_store::expiry::Sweep;
 use darter_store::{Expiry, Key, Keyed, Shard};
 
 use crate::policy::Cache;
@@ -12,6 +13,9 @@ use crate::trace::Trace;
 const BATCH: usize = 8;
 /// Milliseconds from one request to the next.
 const REQUEST_MS: u64 = 10;
+/// Housekeeping sweeps so many index lines after so many requests: seldom for an idle server.
+const SWEEP_EVERY: usize = 1000;
+const SWEEP_LINES: usize = 512;
 const START_MS: u64 = 1_700_000_000_000;
 
 /// A shard that holds objects of so many bytes.
@@ -22,6 +26,7 @@ pub struct Ours {
     held: u64,
     now_ms: u64,
     rule: Rule,
+    sweep: Sweep,
 }
 
 impl Ours {
@@ -32,7 +37,7 @@ impl Ours {
         shard.changes.listen(Listeners::NOTIFY, true);
         shard.remember_uses(order == Order::LeastUsed);
         let rule = Rule { order, only_expiring: false };
-        Ours { shard, hasher, capacity, held: 0, now_ms: START_MS, rule }
+        Ours { shard, hasher, capacity, held: 0, now_ms: START_MS, rule, sweep: Sweep::default() }
     }
 
     /// Forgets what has left the shard.
@@ -48,8 +53,12 @@ impl Ours {
 }
 
 impl Cache for Ours {
-    fn request(&mut self, trace: &Trace, _: usize, id: u32) -> bool {
+    fn request(&mut self, trace: &Trace, at: usize, id: u32) -> bool {
         self.now_ms += REQUEST_MS;
+        if at.is_multiple_of(SWEEP_EVERY) {
+            self.shard.sweep(&mut self.sweep, self.now_ms, SWEEP_LINES);
+            self.settle(trace);
+        }
         let name = id.to_le_bytes();
         let key = Key { bytes: &name, hash: self.hasher.hash(&name) };
         let is_hit = matches!(self.shard.read_text(0, key, self.now_ms), Ok(Some(_)));

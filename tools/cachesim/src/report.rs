@@ -78,7 +78,7 @@ pub fn write(path: &Path, table: &Table, requests: usize) -> Result<(), Box<dyn 
         return Err(format!("{} lacks its marks", path.display()).into());
     };
     let plot = path.with_file_name("caching.svg");
-    draw(&plot, requests)?;
+    draw(&plot, requests / 3)?;
     let middle = format!("{BEGIN}\n\n{}\n![Miss ratio over cache size](caching.svg)\n\n", table.text());
     fs::write(path, format!("{}{middle}{}", &text[..begin], &text[end..]))?;
     Ok(())
