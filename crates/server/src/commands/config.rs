@@ -94,6 +94,8 @@ fn set(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result
     }
     caller.core.refresh();
     if changes.before.maxmemory != changes.after.maxmemory {
+        // What shards may still grow was reckoned from the old limit.
+        crate::limit::relief::each_shard(caller.core, darter_store::Shard::allow_nothing);
         caller.core.refresh_gate();
     }
     if changes.before.persistence.appendonly != changes.after.persistence.appendonly && caller.may_wait {
