@@ -157,6 +157,9 @@ impl What {
     }
 }
 
+/// Characters of a script's digest.
+const SHA1_HEX_LEN: usize = 40;
+
 fn plan(core: &mut Core, way: Way, args: Args<'_>) -> Result<Plan, Fault> {
     let is_function = way.by == By::Function;
     const UNKNOWN_FUNCTION: Fault = Fault::text("ERR Function not found");
@@ -166,6 +169,11 @@ fn plan(core: &mut Core, way: Way, args: Args<'_>) -> Result<Plan, Fault> {
     } else {
         None
     };
+    const UNKNOWN: Fault = Fault::text("NOSCRIPT No matching script. Please use EVAL.");
+    // What cannot be a digest is not looked up, whatever else is wrong.
+    if way.by == By::Sha && args.at(1).len() != SHA1_HEX_LEN {
+        return Err(UNKNOWN);
+    }
     let no_number =
         if is_function { Fault::text("ERR Bad number of keys provided") } else { Fault::NotInteger };
     let keys_len = number::parse_i64(args.at(2)).ok_or(no_number)?;
@@ -176,10 +184,7 @@ fn plan(core: &mut Core, way: Way, args: Args<'_>) -> Result<Plan, Fault> {
         usize::try_from(keys_len).map_err(|_| Fault::text("ERR Number of keys can't be negative"))?;
     let what = match (function, way.by) {
         (Some(function), _) => function,
-        (None, By::Sha) => {
-            const UNKNOWN: Fault = Fault::text("NOSCRIPT No matching script. Please use EVAL.");
-            What::Script(core.shared.scripts.find(args.at(1)).ok_or(UNKNOWN)?)
-        }
+        (None, By::Sha) => What::Script(core.shared.scripts.find(args.at(1)).ok_or(UNKNOWN)?),
         (None, _) => What::Script(learn(core, args.at(1), true)?),
     };
     let flags = what.flags();

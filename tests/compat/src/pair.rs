@@ -128,7 +128,7 @@ impl Pair {
         }
         match family.mode {
             Mode::Direct => self.run_direct(ops, version),
-            Mode::Settled => self.run_settled(ops),
+            Mode::Settled => self.run_settled(family, ops),
             Mode::Raw => self.run_raw(ops),
         }
     }
@@ -210,13 +210,22 @@ impl Pair {
         rules::same(&op.args, left, right)
     }
 
-    fn run_settled(&mut self, ops: &[Op]) -> io::Result<Option<Difference>> {
+    fn run_settled(&mut self, family: &Family, ops: &[Op]) -> io::Result<Option<Difference>> {
+        let mut owed = vec![0; family.connections];
         for (at, op) in ops.iter().enumerate() {
+            // What stands behind a command that waits is run at some moment after it: whose is first is chance.
+            if family.waits && owed[op.connection] > 0 {
+                continue;
+            }
             thread::sleep(Duration::from_millis(op.pause_ms));
             for side in [&mut self.left, &mut self.right] {
                 let _ = side.connections[op.connection].send(std::iter::once(&op.args[..]));
             }
+            owed[op.connection] += 1;
             let (left, right) = self.settle();
+            for (owed, replies) in owed.iter_mut().zip(&left) {
+                *owed -= replies.len().min(*owed);
+            }
             for (connection, (mine, theirs)) in left.iter().zip(&right).enumerate() {
                 if rules::same_messages(&op.args, connection == op.connection, mine, theirs) {
                     continue;
@@ -262,7 +271,7 @@ impl Pair {
             let (left, left_closed) = Connection::open(self.left.server.address())?.exchange(bytes)?;
             let (right, right_closed) = Connection::open(self.right.server.address())?.exchange(bytes)?;
             let same = (hide_versions(&left), left_closed) == (hide_versions(&right), right_closed);
-            if !same && !rules::accepted_raw(&right) {
+            if !same && !rules::accepted_raw(&right) && rules::accepted_request(bytes).is_none() {
                 let show = |reply: &[u8], closed| {
                     format!("{}{}", reply.escape_ascii(), if closed { "" } else { " (and stays open)" })
                 };

@@ -41,6 +41,8 @@ pub struct Stream {
     weights: usize,
     rng: Rng,
     ops: Vec<Op>,
+    // connections inside MULTI
+    in_multi: Vec<bool>,
 }
 
 impl Stream {
@@ -69,7 +71,14 @@ impl Stream {
             }
         }
         let weights = forms.iter().map(|(weight, ..)| *weight as usize).sum();
-        Ok(Self { family, forms, weights, rng: Rng::new(seed), ops: Vec::new() })
+        Ok(Self {
+            family,
+            forms,
+            weights,
+            rng: Rng::new(seed),
+            ops: Vec::new(),
+            in_multi: vec![false; family.connections],
+        })
     }
 
     /// The first `count` ops, or a few more.
@@ -114,12 +123,28 @@ impl Stream {
         }
     }
 
-    fn push(&mut self, args: Vec<Vec<u8>>, joined: bool) {
+    fn push(&mut self, mut args: Vec<Vec<u8>>, joined: bool) {
         let connection = self.connection_for(&args);
+        if self.is_refused_multi(connection, &args) {
+            args = vec![b"PING".to_vec()];
+        }
         // Nothing may follow a scan in its write: it would change the keys before the scan has come to its end.
         let joined = joined
             && self.ops.last().is_some_and(|last| last.connection == connection && !is_scan(&last.args));
         self.ops.push(Op { connection, args, joined, pause_ms: 0 });
+    }
+
+    /// Whether it is MULTI or WATCH inside MULTI, after which the reference's EXEC runs and ours, as Valkey's, does not.
+    fn is_refused_multi(&mut self, connection: usize, args: &[Vec<u8>]) -> bool {
+        let is = |names: &[&str]| names.iter().any(|name| args[0].eq_ignore_ascii_case(name.as_bytes()));
+        let inside = &mut self.in_multi[connection];
+        if is(&["MULTI", "WATCH"]) && *inside {
+            return true;
+        }
+        if args.len() == 1 && is(&["MULTI", "EXEC", "DISCARD", "RESET", "QUIT"]) {
+            *inside = is(&["MULTI"]);
+        }
+        false
     }
 
     /// Blocking commands keep away from connection 0, so that something can always release them.
@@ -153,9 +178,10 @@ pub fn is_scan(args: &[Vec<u8>]) -> bool {
         || ((is(0, b"HSCAN") || is(0, b"SSCAN") || is(0, b"ZSCAN")) && is(2, b"0"))
 }
 
-/// Commands that a wrong argument would make block, sleep, answer by chance or by the clock, or describe the server.
+/// Commands that a wrong argument would make block, sleep, answer by chance or by the clock, describe the server, or do
+/// a part of what they say before it is met.
 const NEVER_SPOILT: &[&str] =
-    &["COMMAND", "CONFIG", "WAIT", "DEBUG", "CLIENT", "SPOP", "XCLAIM", "XAUTOCLAIM", "XPENDING"];
+    &["COMMAND", "CONFIG", "WAIT", "DEBUG", "CLIENT", "HELLO", "SPOP", "XCLAIM", "XAUTOCLAIM", "XPENDING"];
 
 /// Words whose presence forbids exchanging arguments: a value could become a time to live of a few milliseconds.
 const TIMED: &[&str] = &["EX", "PX", "EXPIRE", "PEXPIRE", "SETEX", "PSETEX", "RESTORE"];

@@ -10,6 +10,7 @@ pub const FAMILY: Family = Family {
     spoilt_percent: 0,
     forms: FORMS,
     mixed_types: false,
+    waits: true,
 };
 
 const FORMS: &[Weighted] = &[

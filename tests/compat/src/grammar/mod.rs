@@ -50,6 +50,8 @@ pub struct Family {
     pub forms: &'static [Weighted],
     /// Whether the forms that make keys of every type are added, so that wrong types are met.
     pub mixed_types: bool,
+    /// Whether commands wait for others; a connection that waits is sent nothing more.
+    pub waits: bool,
 }
 
 /// A form and how often it is drawn.
@@ -105,6 +107,14 @@ pub const EVERY_TYPE: &[Weighted] = &[
 impl Family {
     /// A family of data commands: one connection, pipelined, spoilt now and then, all types.
     pub const fn data(name: &'static str, forms: &'static [Weighted]) -> Self {
-        Self { name, mode: Mode::Direct, connections: 1, spoilt_percent: 6, forms, mixed_types: true }
+        Self {
+            name,
+            mode: Mode::Direct,
+            connections: 1,
+            spoilt_percent: 6,
+            forms,
+            mixed_types: true,
+            waits: false,
+        }
     }
 }

@@ -10,6 +10,7 @@ pub const FAMILY: Family = Family {
     spoilt_percent: 5,
     forms: FORMS,
     mixed_types: false,
+    waits: false,
 };
 
 const FORMS: &[Weighted] = &[

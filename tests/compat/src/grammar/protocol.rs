@@ -11,6 +11,7 @@ pub const FAMILY: Family = Family {
     spoilt_percent: 20,
     forms: FORMS,
     mixed_types: false,
+    waits: false,
 };
 
 const FORMS: &[Weighted] = &[

@@ -8,7 +8,7 @@ pub const FAMILY: Family = Family::data("sort", FORMS);
 const FORMS: &[Weighted] = &[
     (8, "RPUSH <key> { <index> }"),
     (4, "SADD <key> { <index> }"),
-    (4, "ZADD <key> <score> <index> <score> <index>"),
+    (4, "ZADD <key> <index> <index> <index> <index>"),
     (2, "RPUSH <key> { <word> }"),
     (3, "SET w_<index> <index>"),
     (2, "HSET h_<index> <field> <value>"),
