@@ -135,8 +135,8 @@ fn class_of(core: &Core, conn: &Conn) -> OutputLimit {
     let limits = &core.live.output_limits;
     match conn.is_subscriber() {
         true => limits.pubsub,
-        // As in Redis; what a monitor gets it has not asked for one by one.
-        false if conn.session.is_monitor => limits.replica,
+        // As in Redis; what these get they have not asked for one by one.
+        false if conn.session.is_monitor || conn.session.gets_copy() => limits.replica,
         false => limits.normal,
     }
 }

@@ -9,6 +9,7 @@ use crate::acl::User;
 use crate::listening::ListenerKind;
 use crate::pubsub::Subscriptions;
 use crate::registry::Entry;
+use crate::snapshot::copy::Wish;
 use crate::speech::Speech;
 use crate::tracking::Tracking;
 use crate::waiting::Parking;
@@ -145,6 +146,8 @@ pub struct Session {
     pub tracking: Option<Box<Tracking>>,
     /// Messages it published to itself: they follow the reply of the command that did.
     pub own_messages: Vec<u8>,
+    /// The copy it wants, or gets (SYNC).
+    pub copy: Option<Box<Wish>>,
     /// What CLIENT LIST counts.
     pub usage: Usage,
 }
@@ -178,6 +181,7 @@ impl Session {
             subscriptions: None,
             tracking: None,
             own_messages: Vec::new(),
+            copy: None,
             usage: Usage::default(),
         }
     }
@@ -195,6 +199,11 @@ impl Session {
     pub fn settle_subscribed(&mut self) {
         let is_subscribed = self.subscriptions.is_some();
         self.gate.set(Gate::SUBSCRIBED, is_subscribed && !self.resp3);
+    }
+
+    /// Whether a copy is on its way to it.
+    pub fn gets_copy(&self) -> bool {
+        self.copy.as_ref().is_some_and(|wish| wish.is_begun)
     }
 
     /// Forgets MULTI; the caller has dealt with the watches.

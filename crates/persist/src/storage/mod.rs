@@ -6,6 +6,7 @@
 mod cloud;
 mod local;
 pub mod name;
+mod spool;
 #[cfg(test)]
 mod tests;
 
@@ -15,6 +16,7 @@ use std::io::{self, Write};
 use crate::read_at::ReadAt;
 
 pub use local::Local;
+pub use spool::Spool;
 
 /// A directory.
 pub trait Directory: Send + Sync + fmt::Debug {

@@ -18,6 +18,7 @@ pub mod monitor;
 pub mod persistence;
 pub mod populate;
 pub mod pubsub;
+pub mod replication;
 pub mod scripting;
 pub mod slowlog;
 
@@ -50,6 +51,7 @@ pub const FAMILIES: &[&[ServerCommand]] = &[
     admin::FAMILY,
     journal::FAMILY,
     persistence::FAMILY,
+    replication::FAMILY,
     latency::FAMILY,
     memory::FAMILY,
     lolwut::FAMILY,

@@ -10,7 +10,7 @@ use crate::config::Live;
 use crate::dispatch::Caller;
 use crate::shared::{Mail, Shared};
 use crate::snapshot::ending::{self, Asking};
-use crate::snapshot::{self, Order, Refused, load, naming, schedule};
+use crate::snapshot::{self, Order, Purpose, Refused, load, naming, schedule};
 use crate::waiting::{Parking, TimeUp};
 use crate::worker::lock;
 
@@ -113,7 +113,9 @@ fn begin(caller: &mut Caller<'_>, order: Order) -> Result<(), Fault> {
     }
     match snapshot::start(caller.core, order) {
         Ok(_) => Ok(()),
-        Err(Refused::Busy) if caller.core.shared.snapshots.current().is_some_and(|run| run.is_base) => {
+        Err(Refused::Busy)
+            if caller.core.shared.snapshots.current().is_some_and(|run| run.purpose == Purpose::Base) =>
+        {
             Err(BASE_IN_PROGRESS)
         }
         Err(Refused::Busy) => Err(IN_PROGRESS),
@@ -161,13 +163,13 @@ fn bgsave(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Res
     let schedules = reader.take("schedule");
     let order = Wish::parse(&mut reader)?.order(caller)?;
     let snapshots = &caller.core.shared.snapshots;
-    let has_base = snapshots.current().is_some_and(|run| run.is_base);
+    let has_other = snapshots.current().is_some_and(|run| run.purpose != Purpose::Save);
     // Within a transaction shards are held: the cut has to wait.
-    if !caller.may_wait || schedules && has_base {
-        if snapshots.current().is_some() && !has_base {
+    if !caller.may_wait || schedules && has_other {
+        if snapshots.current().is_some() && !has_other {
             return Err(IN_PROGRESS);
         }
-        snapshots.schedule(order);
+        snapshots.schedule(order).map_err(|_| IN_PROGRESS)?;
         reply.status("Background saving scheduled");
         return Ok(());
     }

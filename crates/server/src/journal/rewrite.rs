@@ -22,7 +22,7 @@ use crate::config::Live;
 use crate::core::Core;
 use crate::shared::Shared;
 use crate::snapshot::run::Saved;
-use crate::snapshot::{self, Order, Refused, load, naming};
+use crate::snapshot::{self, Order, Purpose, Refused, load, naming};
 use crate::worker::lock;
 
 /// What is known of rewrites.
@@ -187,13 +187,13 @@ pub fn begin(core: &mut Core) -> Begun {
     let cut = Arc::new(Cut::default());
     let noted = cut.clone();
     let order = Order {
-        dir: folder,
+        create: Box::new(move |name| folder.create(name)),
         name: folder::base_name(generation, "darter"),
         format: Format::Native,
         packs: core.live.persistence.native_compression,
         has_checksum: true,
         bytes_per_s_max: 0,
-        is_base: true,
+        purpose: Purpose::Base,
         at_cut: Some(Box::new(move |core: &mut Core| {
             let journal = &core.shared.journal;
             journal.generation.store(generation, SeqCst);

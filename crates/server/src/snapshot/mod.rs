@@ -7,6 +7,7 @@
 //! by the journal, whose base is a snapshot.
 
 pub mod collector;
+pub mod copy;
 pub mod ending;
 pub mod history;
 pub mod load;
@@ -17,6 +18,7 @@ pub mod schedule;
 pub mod walk;
 mod writer;
 
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -34,7 +36,7 @@ use collector::Collector;
 use ending::Ending;
 use history::History;
 use load::Loading;
-pub use run::{AtCut, Facts, Order, Run, Saved, Then};
+pub use run::{AtCut, Facts, Order, Purpose, Run, Saved, Then};
 
 /// What is known about snapshots; one for the process.
 #[derive(Default)]
@@ -45,8 +47,8 @@ pub struct Snapshots {
     // counts changes of `current`
     generation: AtomicU64,
     epoch: AtomicU16,
-    // to be taken when the one under way has ended
-    scheduled: Mutex<Option<Order>>,
+    // to be taken when the one under way has ended; one to save at most
+    scheduled: Mutex<VecDeque<Order>>,
     /// What became of those before.
     pub history: Mutex<History>,
     has_failed: AtomicBool,
@@ -55,6 +57,13 @@ pub struct Snapshots {
     /// A shutdown that saves first.
     pub ending: Ending,
 }
+
+/// Snapshots that may wait for the one under way.
+const SCHEDULED_MAX: usize = 16;
+
+/// Too many snapshots wait for the one under way.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Crowded;
 
 /// Why a snapshot was not begun.
 #[derive(Debug)]
@@ -98,28 +107,36 @@ impl Snapshots {
         self.has_failed.load(Ordering::Relaxed)
     }
 
-    /// Takes the snapshot of `order` when the one under way has ended.
-    pub fn schedule(&self, order: Order) {
-        *lock(&self.scheduled) = Some(order);
-    }
-
-    /// Whether one is to be taken later.
-    pub fn is_scheduled(&self) -> bool {
-        lock(&self.scheduled).is_some()
+    /// Takes the snapshot of `order` when the one under way has ended; one to save takes the place of another.
+    ///
+    /// Errors: too many wait already; `order` is dropped then.
+    pub fn schedule(&self, order: Order) -> Result<(), Crowded> {
+        if order.purpose == Purpose::Save {
+            self.unschedule();
+        }
+        let mut scheduled = lock(&self.scheduled);
+        if scheduled.len() >= SCHEDULED_MAX {
+            return Err(Crowded);
+        }
+        scheduled.push_back(order);
+        Ok(())
     }
 
     fn take_scheduled(&self) -> Option<Order> {
-        lock(&self.scheduled).take()
+        lock(&self.scheduled).pop_front()
     }
 
-    /// Forgets the one that was to be taken later; returns whether there was one.
+    /// Forgets the one to save that was to be taken later; returns whether there was one.
     pub fn unschedule(&self) -> bool {
-        lock(&self.scheduled).take().is_some()
+        let mut scheduled = lock(&self.scheduled);
+        let before = scheduled.len();
+        scheduled.retain(|order| order.purpose != Purpose::Save);
+        scheduled.len() < before
     }
 
-    /// Gives up the snapshot under way, unless it is the base of a journal; returns whether there was one.
+    /// Gives up the snapshot under way, if it is one of its own; returns whether there was one.
     pub fn cancel(&self) -> bool {
-        let run = self.current().filter(|run| !run.is_base);
+        let run = self.current().filter(|run| run.purpose == Purpose::Save);
         if let Some(run) = &run {
             run.cancel();
         }
@@ -245,7 +262,7 @@ pub fn cut(core: &mut Core, grant: &mut Shards, run: &Arc<Run>) {
 /// Ends a run on the thread that wrote its file.
 fn end(shared: &'static Shared, run: &Arc<Run>, outcome: Result<Saved, String>) {
     let snapshots = &shared.snapshots;
-    if !run.is_base {
+    if run.purpose == Purpose::Save {
         lock(&snapshots.history).note(run, &outcome);
         if !run.is_cancelled() {
             snapshots.has_failed.store(outcome.is_err(), Ordering::Relaxed);

@@ -6,7 +6,7 @@ use darter_persist::storage::{self, CloudOptions, Directory, Facts, Fault};
 use crate::config::Live;
 use crate::core::unix_ms;
 
-use super::run::Order;
+use super::run::{Order, Purpose};
 
 impl Order {
     /// A snapshot as the settings describe it. `None`: `dbfilename` is empty, so none is wanted.
@@ -30,7 +30,7 @@ impl Order {
         let dir = directory(live).map_err(|fault| fault.to_string())?;
         let threads = if live.threads > 0 { live.threads } else { 1 };
         Ok(Order {
-            dir,
+            create: Box::new(move |name| dir.create(name)),
             name: pattern.file_name(format, unix_ms()),
             format,
             packs: match format {
@@ -39,7 +39,7 @@ impl Order {
             },
             has_checksum: persistence.rdbchecksum,
             bytes_per_s_max: persistence.egress_bytes_per_s_max.saturating_mul(u64::from(threads)),
-            is_base: false,
+            purpose: Purpose::Save,
             at_cut: None,
             then: Vec::new(),
         })

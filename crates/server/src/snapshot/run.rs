@@ -4,8 +4,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use darter_persist::storage::Directory;
 use darter_persist::storage::name::Format;
+use darter_persist::storage::{Fault, NewFile};
 
 use crate::core::Core;
 use crate::shared::Shared;
@@ -15,14 +15,28 @@ use super::pipe::Pipe;
 /// Called with all shards held, at the point in time that the snapshot shows.
 pub type AtCut = Box<dyn FnOnce(&mut Core) + Send>;
 
+/// Makes the file that a snapshot is written to, by its name.
+pub type Create = Box<dyn FnOnce(&str) -> Result<Box<dyn NewFile>, Fault> + Send>;
+
 /// Called at the end, on the thread that wrote the file.
 pub type Then = Box<dyn FnOnce(&'static Shared, &Result<Saved, String>) + Send>;
 
+/// What a snapshot is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Purpose {
+    /// It is one of its own: what LASTSAVE and the refusal of writes go by.
+    Save,
+    /// It is the base of the journal.
+    Base,
+    /// It is for a client that asked for a copy.
+    Copy,
+}
+
 /// What is to be saved, and where to.
 pub struct Order {
-    /// The folder.
-    pub dir: Box<dyn Directory>,
-    /// The file's name there, without macros.
+    /// Makes the file of that name.
+    pub create: Create,
+    /// The file's name, without macros.
     pub name: String,
     /// How it is written.
     pub format: Format,
@@ -32,8 +46,8 @@ pub struct Order {
     pub has_checksum: bool,
     /// Bytes per second that the file may grow; 0: as fast as it can.
     pub bytes_per_s_max: u64,
-    /// It is the base of the journal rather than a snapshot of its own: it does not count as one.
-    pub is_base: bool,
+    /// What it is for.
+    pub purpose: Purpose,
     /// What else happens at the cut.
     pub at_cut: Option<AtCut>,
     /// Who is told of the end.
@@ -70,8 +84,8 @@ pub struct Run {
     pub began: Instant,
     /// The same as Unix time in seconds.
     pub began_s: u64,
-    /// Whether it is the base of a journal.
-    pub is_base: bool,
+    /// What it is for.
+    pub purpose: Purpose,
     at_cut: Mutex<Option<AtCut>>,
     then: Mutex<Vec<Then>>,
     is_cut: AtomicBool,
@@ -93,7 +107,7 @@ impl Run {
             pipe: Pipe::default(),
             began: Instant::now(),
             began_s: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
-            is_base: order.is_base,
+            purpose: order.purpose,
             at_cut: Mutex::new(order.at_cut.take()),
             then: Mutex::new(std::mem::take(&mut order.then)),
             is_cut: AtomicBool::new(false),

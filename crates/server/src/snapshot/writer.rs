@@ -14,7 +14,7 @@ use crate::core::unix_ms;
 use crate::shared::Shared;
 
 use super::pipe::Batch;
-use super::run::{Order, Run, Saved};
+use super::run::{Order, Purpose, Run, Saved};
 
 /// How far the thread steps back behind those that serve: at the same time they get twice as much of a core.
 const NICE: i32 = 3;
@@ -26,7 +26,7 @@ pub(super) fn spawn(shared: &'static Shared, run: Arc<Run>, order: Order) -> io:
     let body = move || {
         shared.snapshots.roam();
         let _ = cpu::step_back(NICE);
-        let outcome = write(shared, &run, &order);
+        let outcome = write(shared, &run, order);
         match &outcome {
             Ok(saved) => tracing::info!(
                 "snapshot saved: {}, {} keys, {} bytes in {:.2} s",
@@ -46,34 +46,34 @@ pub(super) fn spawn(shared: &'static Shared, run: Arc<Run>, order: Order) -> io:
     thread::Builder::new().name("darter-save".to_owned()).spawn(body).map(drop)
 }
 
-fn write(shared: &'static Shared, run: &Run, order: &Order) -> Result<Saved, String> {
-    let new = order.dir.create(&order.name).map_err(|fault| fault.to_string())?;
-    let failed = |error: Error| format!("{}: {error}", order.name);
+fn write(shared: &'static Shared, run: &Run, order: Order) -> Result<Saved, String> {
+    let Order { create, name, format, packs, has_checksum, bytes_per_s_max, .. } = order;
+    let new = create(&name).map_err(|fault| fault.to_string())?;
+    let failed = |error: Error| format!("{name}: {error}");
     let now_ms = unix_ms();
     // Not a secret: it tells blocks of this file from those of others.
     let id = Rng::new(now_ms ^ u64::from(run.epoch) << 48 ^ u64::from(std::process::id()) << 20).next_u64();
-    let options =
-        Options { format: order.format, packs: order.packs, has_checksum: order.has_checksum, now_ms, id };
+    let options = Options { format, packs, has_checksum, now_ms, id };
     let mut writer = Writer::new(new, options).map_err(failed)?;
-    fill(shared, run, order, &mut writer).map_err(failed)?;
+    fill(shared, run, bytes_per_s_max, &mut writer).map_err(failed)?;
     if run.pipe.is_broken() {
         return Err("called off".to_owned());
     }
     let (new, bytes) = writer.finish().map_err(failed)?;
     new.finish().map_err(|fault| fault.to_string())?;
-    Ok(Saved { name: order.name.clone(), bytes, keys: run.keys_total() })
+    Ok(Saved { name: name.clone(), bytes, keys: run.keys_total() })
 }
 
 fn fill<W: io::Write>(
     shared: &'static Shared,
     run: &Run,
-    order: &Order,
+    bytes_per_s_max: u64,
     writer: &mut Writer<W>,
 ) -> Result<(), Error> {
     let used = crate::limit::used_bytes(shared);
     writer.aux(b"used-mem", used.to_string().as_bytes())?;
-    writer.aux(b"aof-base", if run.is_base { b"1" } else { b"0" })?;
-    let throttle = Throttle { began: Instant::now(), bytes_per_s_max: order.bytes_per_s_max };
+    writer.aux(b"aof-base", if run.purpose == Purpose::Base { b"1" } else { b"0" })?;
+    let throttle = Throttle { began: Instant::now(), bytes_per_s_max };
     // What is known at the cut is known when the first batch comes.
     let mut first = run.pipe.take();
     let facts = run.take_facts();

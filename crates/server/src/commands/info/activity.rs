@@ -6,13 +6,14 @@ use super::{Source, Text};
 use crate::journal::report::Figures;
 use crate::pubsub::Kind;
 use crate::report;
+use crate::snapshot::Purpose;
 use crate::worker::lock;
 
 /// INFO persistence.
 pub fn persistence(source: &Source<'_>, out: &mut Text) {
     let snapshots = &source.shared.snapshots;
     let (run, history) = (snapshots.current(), lock(&snapshots.history).clone());
-    let (run, base) = (run.as_ref().filter(|run| !run.is_base), run.as_ref());
+    let (run, base) = (run.as_ref().filter(|run| run.purpose != Purpose::Base), run.as_ref());
     loading(source, out);
     let waiting = base.map_or(0, |run| run.pipe.waiting_bytes());
     out.field("current_cow_peak", history.waiting_bytes_max.max(waiting));
