@@ -21,6 +21,7 @@ pub fn run() -> Result<(), String> {
         &["test", "--quiet", "-p", "darter-bench", "-p", "darter-compat", "-p", "darter-cachesim"],
     )?;
     cargo("release build", &["build", "--release", "-p", "darter"])?;
+    crate::instructions::check()?;
     fuzz_smoke()?;
     compare()?;
     clients()?;

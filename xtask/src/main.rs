@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod ci;
+mod instructions;
 mod tidy;
 
 use std::process::ExitCode;
@@ -11,6 +12,7 @@ cargo xtask <verb>
   tidy     house rules that no compiler checks: crate edges, file lengths, unsafe rooms, heads
   ci       everything CI does after `cargo test`: fmt, clippy, tidy, fuzz smoke, real servers and clients
   check    fmt, clippy and tidy
+  instructions   commands in a pipeline against xtask/ceilings.tsv, by callgrind
 ";
 
 fn main() -> ExitCode {
@@ -18,6 +20,7 @@ fn main() -> ExitCode {
     let done = match verb.as_str() {
         "tidy" => tidy::run(),
         "check" => ci::check(),
+        "instructions" => instructions::check(),
         "ci" => ci::run(),
         _ => {
             eprint!("{HELP}");

@@ -4,7 +4,7 @@ use darter_store::keyed::WrongType;
 use darter_store::shard::Full;
 use darter_store::{Event, Key, Keyed, Record, Shard, Text};
 use darter_txn::{Part, ShardSet};
-use darter_wire::{OwnedArgs, Reply};
+use darter_wire::{Args, OwnedArgs, Reply};
 
 /// Limits and thresholds that commands read; a copy of the configuration.
 #[derive(Clone, Copy, Debug)]
@@ -191,6 +191,34 @@ impl<'a> Ctx<'a> {
         let key = self.key(name);
         let (db, now_ms) = (self.db, self.now_ms);
         self.shards.part_mut(key).shard.read_text(db, key, now_ms)
+    }
+
+    /// [`Ctx::read_text`] of the key at index 1 of `args`, the command's only one.
+    #[inline]
+    pub fn read_first_text<'k>(&'k mut self, args: Args<'k>) -> Result<Option<Text<'k>>, WrongType> {
+        let key = self.first_key(args);
+        let (db, now_ms) = (self.db, self.now_ms);
+        self.shards.part_mut(key).shard.read_text(db, key, now_ms)
+    }
+
+    /// [`Ctx::set_text`] of the key at index 1 of `args`, the command's only one.
+    #[inline]
+    pub fn set_first_text(&mut self, args: Args<'_>, value: &[u8], event: Event) -> Result<(), Full> {
+        let key = self.first_key(args);
+        let (db, now_ms) = (self.db, self.now_ms);
+        self.shards.part_mut(key).shard.set_text(db, key, value, now_ms, event)
+    }
+
+    /// The key at index 1 of `args`, the command's only one: hashed already, but for a job that waited.
+    #[inline]
+    fn first_key<'k>(&self, args: Args<'k>) -> Key<'k>
+    where
+        'a: 'k,
+    {
+        match self.first {
+            Some(first) => first,
+            None => self.shards.router().key(args.at(1)),
+        }
     }
 
     /// Sets a string without condition or deadline and reports `event`.

@@ -1,6 +1,6 @@
 //! The index itself: find, insert, remove, and the bits of one entry. Growth, scans and sweeps are beside it.
 
-use crate::bucket::{Entry, FREQUENCY, NEXT, SATURATED, STASHED};
+use crate::bucket::{Bucket, Entry, FREQUENCY, NEXT, SATURATED, STASHED};
 use crate::due::Due;
 use crate::hash;
 use crate::past::Past;
@@ -30,6 +30,34 @@ pub struct Index {
     pub(crate) epoch: u16,
     // What has gone lately, while eviction goes by use.
     pub(crate) past: Option<Past>,
+}
+
+/// Entries of one line whose tag is that of a hash; an iterator over their handles.
+pub struct Probe<'a> {
+    line: &'a Bucket,
+    found: u32,
+}
+
+impl Probe<'_> {
+    /// Whether entries of this home may be elsewhere too, where only [`Index::find`] looks.
+    #[inline(always)]
+    pub fn overflows(&self) -> bool {
+        self.line.overflow != 0
+    }
+}
+
+impl Iterator for Probe<'_> {
+    type Item = Handle;
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<Handle> {
+        if self.found == 0 {
+            return None;
+        }
+        let i = self.found.trailing_zeros() as usize;
+        self.found &= self.found - 1;
+        Some(self.line.handle(i))
+    }
 }
 
 /// The place of an entry, valid until the next call that inserts, removes or merges. A stale one names some other
@@ -137,6 +165,15 @@ impl Index {
             found &= found - 1;
         }
         if line.overflow == 0 { None } else { self.find_away(hash, eq) }
+    }
+
+    /// The handles that [`Index::find`] would try first, for callers that inline their comparison: those in the home
+    /// line of `hash`. `None`: the index is empty.
+    #[inline(always)]
+    pub fn probe(&self, hash: u64) -> Option<Probe<'_>> {
+        let segment = self.segment(hash::place(hash))?;
+        let line = &segment.lines[hash::home(hash)];
+        Some(Probe { line, found: line.matches(hash::tag(hash)) })
     }
 
     /// The handle of an entry.

@@ -21,5 +21,5 @@ mod sweep;
 mod tests;
 mod victim;
 
-pub use index::{Index, Slot};
+pub use index::{Index, Probe, Slot};
 pub use scan::Position;

@@ -76,8 +76,9 @@ pub fn queue_for<W: Job>(
     }
 }
 
+/// The rest of [`drive_one`], when [`Held::release`] gave a shard back with the job whose turn it is.
 #[cold]
-fn drive_waiting<W: Job>(
+pub fn drive_waiting<W: Job>(
     cells: &'static [Cell<W::Shard, W>],
     held: Held<W::Shard, W>,
     job: Box<Waiter<W>>,

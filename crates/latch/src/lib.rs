@@ -49,7 +49,7 @@ mod tests;
 mod waiter;
 
 pub use cell::{Cell, Held, Queued, Turn};
-pub use drive::{Job, Runner, drive, drive_one, queue_for};
+pub use drive::{Job, Runner, drive, drive_one, drive_waiting, queue_for};
 pub use grant::{Grant, acquire};
 pub use mailbox::Mailbox;
 pub use waiter::{Chain, Waiter};

@@ -1,7 +1,8 @@
 //! The way of a command without sockets, for `valgrind --tool=callgrind`: parse, dispatch, run, reply.
 //!
-//! `dispatch OPS get|set|setex|incr|expire|ttl|exists|append|mget|mset [DEPTH]`: OPS commands in pipelines of DEPTH (30)
-//! over 10,000 keys of 16 bytes with values of 32 bytes; MGET and MSET take ten keys each. Instructions per command are the difference between two runs; `darter-bench instructions` takes it.
+//! `dispatch OPS get|set|setex|incr|expire|ttl|exists|append|mget|mset [DEPTH [near|far]]`: OPS commands in pipelines of DEPTH (30)
+//! over 10,000 keys of 16 bytes with values of 32 bytes; MGET and MSET take ten keys each. With `far`
+//! the server looks ahead as it does when the data is more than the processor's cache holds. Instructions per command are the difference between two runs; `darter-bench instructions` takes it.
 
 use std::ffi::OsString;
 use std::os::unix::net::UnixStream;
@@ -10,11 +11,12 @@ use std::sync::Arc;
 use darter_reactor::{Config, DriverChoice, Reactor, Socket};
 use darter_server::clients::ClientCard;
 use darter_server::config::{Settings, Startup};
-use darter_server::conn::{Conn, Window};
+use darter_server::conn::Conn;
 use darter_server::core::Core;
 use darter_server::listening::ListenerKind;
 use darter_server::session::Session;
 use darter_server::start;
+use darter_server::window::Window;
 
 const KEYS: u32 = 10_000;
 
@@ -35,6 +37,7 @@ fn main() {
     let token =
         reactor.register(Socket::from_unix(end).expect("non-blocking")).expect("room for a connection");
     let mut core = Core::new(shared, 0);
+    core.looks_ahead = args.next().is_some_and(|distance| distance == "far");
     let card = Arc::new(ClientCard::new(1, (0, token, 0), String::new(), String::new(), false, 0));
     let mut conn =
         Conn::new(token, Session::new(1, ListenerKind::Main, false, shared.acl.default_user()), card);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use darter_reactor::Token;
 use darter_wire::memcache::Decoder;
-use darter_wire::{Args, Limits, OwnedArgs, Parser, ProtocolError, Reply, Span, Step};
+use darter_wire::{Args, Limits, OwnedArgs, Parser, ProtocolError, Reply, Span, Step, short_request};
 
 use crate::clients::ClientCard;
 use crate::core::Core;
@@ -16,13 +16,16 @@ use crate::limit::clients::CLIENT_BYTES;
 use crate::listening::ListenerKind;
 use crate::session::Session;
 use crate::speech::{self, Allowed, Speech};
+use crate::straight::{self, Way};
+use crate::window::{Planned, WINDOW_LEN, Window};
 
-/// Commands parsed ahead of the one that runs.
-const WINDOW: usize = 32;
 /// Shorter windows are not worth a look ahead.
 const WARM_LEN_MIN: usize = 4;
 /// Output beyond this many bytes is sent before more commands run.
 pub const OUTPUT_PAUSE_BYTES: usize = 1 << 20;
+
+/// Room made at once for an argument that is not there yet.
+const RESERVE_BYTES_MAX: usize = 1 << 20;
 
 /// A client's connection.
 pub struct Conn {
@@ -61,15 +64,10 @@ pub struct Conn {
     /// What it remembers between requests, when it speaks HTTP.
     pub http: Option<Box<Visit>>,
     parser: Parser,
+    /// Bytes that its unfinished command lacks at least, as far as its length is known.
+    lacks_bytes: usize,
     /// Its progress, where it speaks memcached.
     pub decoder: Decoder,
-}
-
-/// Buffers of one thread, reused for every parse window.
-#[derive(Default)]
-pub struct Window {
-    spans: Vec<Span>,
-    commands: Vec<(Ready, u32, u32, usize)>,
 }
 
 impl Conn {
@@ -94,6 +92,7 @@ impl Conn {
             stuck_since_ms: 0,
             http: None,
             parser: Parser::new(),
+            lacks_bytes: 0,
             decoder: Decoder::new(),
         }
     }
@@ -164,6 +163,12 @@ impl Conn {
 
     fn keep(&mut self, bytes: &[u8]) {
         if !bytes.is_empty() && !self.session.is_closing {
+            if self.lacks_bytes > bytes.len() {
+                // A large argument: room for it once, instead of a copy at each doubling. Only so much at a time, because
+                // it is a promise; room that is never filled costs address space only.
+                self.input.reserve(bytes.len().saturating_add(self.lacks_bytes).min(RESERVE_BYTES_MAX));
+            }
+            self.lacks_bytes = 0;
             self.input.extend_from_slice(bytes);
         }
     }
@@ -218,8 +223,7 @@ impl Conn {
     fn process_resp(&mut self, core: &mut Core, window: &mut Window, buf: &[u8]) -> usize {
         let mut done = 0;
         loop {
-            window.spans.clear();
-            window.commands.clear();
+            window.clear();
             let more = self.parse(core, window, buf, done);
             if window.commands.is_empty() && !matches!(more, Next::Quoted(..)) {
                 if let Next::Fail(error) = more {
@@ -228,24 +232,32 @@ impl Conn {
                 }
                 return if let Next::More(at) = more { at } else { done };
             }
-            if window.commands.len() >= WARM_LEN_MIN {
-                let hashes = window.commands.iter().filter_map(|(ready, ..)| ready.hash);
-                crate::exec::warm(core, self.session.db, hashes);
+            if core.looks_ahead && window.commands.len() >= WARM_LEN_MIN {
+                let keys = window.commands.iter().filter_map(|one| Some((one.ready.cell?, one.ready.hash)));
+                crate::exec::warm(core, self.session.db, keys);
             }
             if window.commands.len() > 1 {
                 core.stats().pipelined.add(window.commands.len() as u64);
             }
-            for &(ready, first, end, after) in &window.commands {
+            let mut commands = window.commands.as_slice();
+            while let Some(&planned) = commands.first() {
                 if self.is_held_back() {
                     self.parser = Parser::new();
                     return done;
                 }
-                let args = Args::new(buf, &window.spans[first as usize..end as usize]);
-                if self.execute(core, ready, args) == Ran::Postponed {
+                let (ran_len, ran) = self.run_straight(core, buf, &window.spans, commands);
+                if let Some(last) = ran_len.checked_sub(1).and_then(|last| commands.get(last)) {
+                    self.is_stalled |= ran == Ran::Stalled;
+                    done = last.after;
+                    commands = commands.get(ran_len..).unwrap_or_default();
+                    continue;
+                }
+                if self.execute(core, planned.ready, planned.args(buf, &window.spans)) == Ran::Postponed {
                     self.parser = Parser::new();
                     return done;
                 }
-                done = after;
+                done = planned.after;
+                commands = &commands[1..];
             }
             match more {
                 Next::Command => {}
@@ -281,7 +293,9 @@ impl Conn {
         }
     }
 
-    /// Fills the window with commands from `buf[from..]`.
+    /// Fills the window with commands from `buf[from..]`. Not inlined: parsing, looking ahead and running are loops of
+    /// their own that each need all registers.
+    #[inline(never)]
     fn parse(&mut self, core: &Core, window: &mut Window, buf: &[u8], from: usize) -> Next {
         let limits = Limits {
             bulk_bytes_max: core.env.proto_max_bulk_len,
@@ -290,27 +304,60 @@ impl Conn {
             ..Limits::default()
         };
         // What AUTH allows is known only after it has run.
-        let window_len = if limits.authenticated { WINDOW } else { 1 };
+        let window_len = if limits.authenticated { WINDOW_LEN } else { 1 };
+        // Spans are 32 bits; a command that began in earlier bytes is the parser's.
+        let is_spanned = u32::try_from(buf.len()).is_ok();
+        let mut is_fresh = is_spanned && self.parser.is_idle();
         let mut at = from;
         while window.commands.len() < window_len {
-            let first = window.spans.len() as u32;
+            if is_fresh
+                && let Some(short) = short_request(buf, at)
+                && let Some(ready) = dispatch::prepare_short(core, &short)
+            {
+                window.push_short(ready, &short);
+                at = short.end;
+                continue;
+            }
+            let first = window.spans.len();
             match self.parser.next(&buf[at..], at as u32, &limits, &mut window.spans) {
                 Step::Command { consumed } => {
                     at += consumed;
-                    let args = Args::new(buf, &window.spans[first as usize..]);
-                    let ready = dispatch::prepare(core, args);
-                    window.commands.push((ready, first, window.spans.len() as u32, at));
+                    let args = Args::new(buf, &window.spans[first..]);
+                    window.push(dispatch::prepare(core, args), first, at);
+                    is_fresh = is_spanned;
                 }
                 Step::Empty { consumed } => at += consumed,
                 Step::Quoted { consumed, args } => return Next::Quoted(args, at + consumed),
-                Step::More { .. } => return Next::More(at),
+                Step::More { want } => {
+                    self.lacks_bytes = want;
+                    return Next::More(at);
+                }
                 Step::Fail(error) => return Next::Fail(error),
             }
         }
         Next::Command
     }
 
+    /// Runs commands as far as nothing stands before them; returns how many, and how the last ended.
     #[inline]
+    fn run_straight(
+        &mut self,
+        core: &mut Core,
+        buf: &[u8],
+        spans: &[Span],
+        commands: &[Planned],
+    ) -> (usize, Ran) {
+        let mut way = Way {
+            buf,
+            spans,
+            out_bytes_max: self.sent + OUTPUT_PAUSE_BYTES,
+            session: &mut self.session,
+            out: &mut self.output,
+            token: self.token,
+        };
+        straight::run(core, &mut way, commands)
+    }
+
     fn execute(&mut self, core: &mut Core, ready: Ready, args: Args<'_>) -> Ran {
         let call = Call { session: &mut self.session, out: &mut self.output, token: self.token };
         let ran = dispatch::execute(core, call, &self.card, ready, args);

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use darter_command::Fault;
 use darter_store::Key;
-use darter_wire::{Args, Reply};
+use darter_wire::{Args, Reply, Short};
 
 use crate::acl::guard;
 use crate::clients::ClientCard;
@@ -15,6 +15,7 @@ use crate::gated;
 use crate::registry::{Entry, Run};
 use crate::script_run;
 use crate::session::{Gate, Session};
+use crate::shared::ShardCell;
 
 /// The body of a command about the connection or the server.
 pub type ServerRun = fn(&mut Caller<'_>, Args<'_>, &mut Reply<'_>) -> Result<(), Fault>;
@@ -31,33 +32,48 @@ pub struct Caller<'a> {
     pub may_wait: bool,
 }
 
-/// A command of the parse window, looked up and with its first key hashed.
+/// A command looked up, and with its only key hashed.
 #[derive(Clone, Copy)]
 pub struct Ready {
     /// Which, if there is one of that name.
     pub entry: Option<&'static Entry>,
-    /// Hash of its only key, when it is a data command with one key.
-    pub hash: Option<u64>,
+    /// The shard of its only key, when it is a data command with one key and as many arguments as it takes.
+    pub cell: Option<&'static ShardCell>,
+    /// Hash of that key.
+    pub hash: u64,
 }
 
 /// Looks a command or subcommand up and asks for the memory it will touch first.
 #[inline]
 pub fn prepare(core: &Core, args: Args<'_>) -> Ready {
     let shared = core.shared;
-    let mut entry = shared.registry.find(args.at(0));
-    let hash = match entry {
-        Some(found) if found.is_single && args.len() > 1 => {
+    let entry = shared.registry.find_named(args);
+    match entry {
+        Some(found) if found.is_single && found.takes(args.len()) => {
             let hash = shared.router.hasher().hash(args.at(1));
-            shared.cells[usize::from(shared.router.shard_of(hash))].prefetch();
-            Some(hash)
+            let cell = shared.cells.get(usize::from(shared.router.shard_of(hash)));
+            cell.inspect(|cell| cell.prefetch());
+            Ready { entry, cell, hash }
         }
         Some(found) if !found.subs.is_empty() => {
-            entry = found.sub(args.at(1)).or(entry);
-            None
+            Ready { entry: found.sub(args.at(1)).or(entry), cell: None, hash: 0 }
         }
-        _ => None,
-    };
-    Ready { entry, hash }
+        _ => Ready { entry, cell: None, hash: 0 },
+    }
+}
+
+/// [`prepare`] for a request in one piece; `None` when it is no data command with one key.
+#[inline(always)]
+pub fn prepare_short(core: &Core, short: &Short<'_>) -> Option<Ready> {
+    let shared = core.shared;
+    let entry = shared.registry.find_word(short.name)?;
+    if !entry.is_single_of(short.args_len) {
+        return None;
+    }
+    let hash = shared.router.hasher().hash(short.key);
+    let cell = shared.cells.get(usize::from(shared.router.shard_of(hash)))?;
+    cell.prefetch();
+    Some(Ready { entry: Some(entry), cell: Some(cell), hash })
 }
 
 /// Runs one command of a connection.
@@ -115,8 +131,8 @@ fn run(
     ready: Ready,
     args: Args<'_>,
 ) -> Ran {
-    if let Some(hash) = ready.hash {
-        return exec::run_single(core, call, entry, args, Key { bytes: args.at(1), hash });
+    if let Some(cell) = ready.cell {
+        return exec::run_single(core, call, entry, args, cell, Key { bytes: args.at(1), hash: ready.hash });
     }
     if entry.is_debug && !commands::debug::is_allowed(core, card) {
         reject(core, &mut call, entry, commands::debug::NOT_ALLOWED.as_bytes());

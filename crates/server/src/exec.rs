@@ -6,7 +6,7 @@
 use std::time::Instant;
 
 use darter_command::{Ctx, Fault, Reach, Spec, Wait};
-use darter_latch::{Grant, Held, Waiter, acquire, drive, drive_one, queue_for};
+use darter_latch::{Grant, Held, Waiter, acquire, drive, drive_waiting, queue_for};
 use darter_reactor::Token;
 use darter_store::Key;
 use darter_store::change::{Change, Class, Listeners};
@@ -21,12 +21,13 @@ use crate::limit::relief;
 use crate::pubsub;
 use crate::registry::{Entry, Run};
 use crate::session::Session;
+use crate::shared::{ShardCell, Shared};
 use crate::snapshot;
 use crate::tracking::{self, Tracker};
 use crate::waiting::{self, Parking, Whose};
 
 /// Looks at a busy shard this many times before the command is queued there.
-const SPINS: u32 = 200;
+pub const SPINS: u32 = 200;
 
 /// Whether a command has been answered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -74,24 +75,37 @@ pub fn add_locks(spec: &Spec, args: Args<'_>, router: &Router, set: &mut LockSet
     }
 }
 
-/// Brings the memory that a window of commands will touch towards this core, in two rounds: first the
-/// index lines, then the records they name. Each visit owns its shard for some ten nanoseconds; a shard
-/// that is busy is left alone.
-pub fn warm(core: &mut Core, db: usize, hashes: impl Iterator<Item = u64> + Clone) {
-    for hash in hashes.clone() {
-        visit(core, hash, |shard| shard.prefetch_line(db, hash));
+/// Brings the memory that the keys of a window of commands will touch towards this core, in two rounds: first the
+/// index lines, then the records they name. Each visit owns its shard for some ten nanoseconds; a shard that is
+/// busy is left alone.
+#[inline(never)]
+pub fn warm(core: &mut Core, db: usize, keys: impl Iterator<Item = (&'static ShardCell, u64)> + Clone) {
+    for (cell, hash) in keys.clone() {
+        visit(core, cell, |shard| shard.prefetch_line(db, hash));
     }
-    for hash in hashes {
-        visit(core, hash, |shard| shard.prefetch_record(db, hash));
+    for (cell, hash) in keys {
+        visit(core, cell, |shard| shard.prefetch_record(db, hash));
     }
 }
 
-#[inline]
-fn visit(core: &mut Core, hash: u64, look: impl FnOnce(&darter_store::Shard)) {
-    let cell = &core.shared.cells[usize::from(core.shared.router.shard_of(hash))];
+#[inline(always)]
+fn visit(core: &mut Core, cell: &'static ShardCell, look: impl FnOnce(&darter_store::Shard)) {
     if let Some(held) = cell.try_take() {
         look(&held.shard);
-        drive_one(core.shared.cells, held, core, BUDGET);
+        let_go(core, held);
+    }
+}
+
+/// The shard of a hash, for [`warm`].
+pub fn cell_of(shared: &'static Shared, hash: u64) -> (&'static ShardCell, u64) {
+    (&shared.cells[usize::from(shared.router.shard_of(hash))], hash)
+}
+
+/// Lets a shard go; whoever waits for it is served now.
+#[inline(always)]
+pub fn let_go(core: &mut Core, held: Held<Part, Job>) {
+    if let Some((held, job)) = held.release() {
+        drive_waiting(core.shared.cells, held, job, core, BUDGET);
     }
 }
 
@@ -102,30 +116,36 @@ pub fn run_single(
     call: Call<'_>,
     entry: &'static Entry,
     args: Args<'_>,
+    cell: &'static ShardCell,
     key: Key<'_>,
 ) -> Ran {
-    let id = core.shared.router.shard_of(key.hash);
-    let cell = &core.shared.cells[usize::from(id)];
     let Some(mut held) = cell.take_spinning(SPINS) else {
-        return post(core, call, one(entry, args), LockSet::one(id), Grant::empty());
+        return post(core, call, one(entry, args), LockSet::one(cell.id()), Grant::empty());
     };
     let mark = call.out.len();
-    let set = ShardSet::one(&core.shared.router, id, &mut held);
-    run_body(core, set, entry, args, call.session.db, call.session.resp3, call.out, Some(key));
+    if let Run::Data(run) = entry.run {
+        let set = ShardSet::one(&core.shared.router, cell.id(), &mut held);
+        let mut ctx = Ctx::new(set, &core.env, call.session.db, core.dbs_len, core.now_ms, Some(key));
+        let mut reply = Reply::new(call.out, call.session.resp3);
+        if let Err(fault) = run(&mut ctx, args, &mut reply) {
+            refuse(core, entry, &fault, &mut reply, mark);
+        }
+    }
     if held.shard.changes.has_pending() || held.shard.is_pressed() {
-        core.writer = call.session.id;
         let reply = call.out.get(mark..).unwrap_or_default();
         let ran = journal::Ran { entry, args, db: call.session.db, served: None, reply };
-        pass_single(core, held, ran);
+        pass_single(core, held, call.session.id, ran);
     } else {
-        drive_one(core.shared.cells, held, core, BUDGET);
+        let_go(core, held);
     }
     Ran::Done
 }
 
-/// Tells the journal of a change, makes room if need be, tells everybody else who listens, and lets the shard go.
+/// Tells the journal of a change of `client`, makes room if need be, tells everybody else who listens, and lets the
+/// shard go.
 #[inline(never)]
-fn pass_single(core: &mut Core, mut held: Held<Part, Job>, ran: journal::Ran<'_>) {
+pub fn pass_single(core: &mut Core, mut held: Held<Part, Job>, client: u64, ran: journal::Ran<'_>) {
+    core.writer = client;
     if held.shard.changes.is_journalled() {
         let id = held.id();
         journal::note(core, ShardSet::one(&core.shared.router, id, &mut held), Some(ran));
@@ -135,7 +155,7 @@ fn pass_single(core: &mut Core, mut held: Held<Part, Job>, ran: journal::Ran<'_>
         relief::settle(core, &mut held, id);
     }
     if !held.shard.changes.has_pending() {
-        drive_one(core.shared.cells, held, core, BUDGET);
+        let_go(core, held);
         return;
     }
     let mut grant = Shards::from(held);
@@ -264,7 +284,7 @@ pub fn run_granted(
         tracking::remember(core, tracker, entry, args);
     }
     let mark = out.len();
-    let wait = run_body(core, set_of(&shared.router, grant), entry, args, whose.db, whose.resp3, out, None);
+    let wait = run_body(core, set_of(&shared.router, grant), entry, args, whose.db, whose.resp3, out);
     let reply = out.get(mark..).unwrap_or_default();
     journal::note_grant(core, grant, Some(journal::Ran { entry, args, db: whose.db, served: None, reply }));
     relief::settle_all(core, grant);
@@ -306,10 +326,9 @@ fn run_body<'a>(
     db: usize,
     resp3: bool,
     out: &mut Vec<u8>,
-    first: Option<Key<'a>>,
 ) -> Option<(Wait, Option<Box<OwnedArgs>>)> {
     let Run::Data(run) = entry.run else { return None };
-    let mut ctx = Ctx::new(set, &core.env, db, core.live.dbnum as usize, core.now_ms, first);
+    let mut ctx = Ctx::new(set, &core.env, db, core.live.dbnum as usize, core.now_ms, None);
     let mut reply = Reply::new(out, resp3);
     let mark = reply.len();
     if let Err(fault) = run(&mut ctx, args, &mut reply) {

@@ -4,7 +4,9 @@
 
 use std::collections::HashMap;
 
+use darter_command::string::brief::{self, Brief};
 use darter_command::{FAMILIES, Flags, Keys, Reach, Spec};
+use darter_wire::{Args, OwnedArgs};
 
 use crate::commands;
 use crate::dispatch::ServerRun;
@@ -39,6 +41,10 @@ pub struct Entry {
     pub subs: Vec<&'static Entry>,
     /// A data command with exactly one key, at index 1, and no further reach.
     pub is_single: bool,
+    /// Bit n is set when it is single and takes n arguments, its name included.
+    single_lens: u32,
+    /// The fewest and the most arguments it takes, its name included.
+    args_len: (usize, usize),
     /// Its name is made of letters alone.
     is_letters: bool,
     /// Knows more subcommands than the registry, and refuses others itself (DEBUG).
@@ -51,6 +57,10 @@ pub struct Entry {
     pub is_restricted: bool,
     /// So cheap that only a sample of its calls is timed.
     pub is_cheap: bool,
+    /// The short form of its body, for calls with `brief_len` arguments.
+    pub brief: Brief,
+    /// With how many arguments `brief` is its body.
+    pub brief_len: usize,
 }
 
 impl Entry {
@@ -60,9 +70,12 @@ impl Entry {
             && matches!(spec.keys, Keys::Range { first: 1, last: 1, .. })
             && subs.is_empty();
         let is_cheap = is_single && (spec.flags.any(Flags::FAST) || spec.name == "set");
+        let args_min = usize::from(spec.arity.unsigned_abs());
+        let args_len = (args_min, if spec.arity < 0 { usize::MAX } else { args_min });
         let is_letters = spec.name.bytes().all(|byte| byte.is_ascii_lowercase());
         let is_open = spec.name == "debug";
         let effect = effect_of(spec.name, spec.flags);
+        let (brief, brief_len) = brief::of(spec.name);
         let is_debug = is_open || spec.name.starts_with("debug|");
         Entry {
             spec,
@@ -71,18 +84,37 @@ impl Entry {
             id,
             subs,
             is_single,
+            single_lens: (0..32)
+                .filter(|n| is_single && (args_len.0..=args_len.1).contains(n))
+                .map(|n| 1 << n)
+                .sum(),
+            args_len,
             is_open,
             is_debug,
             is_restricted: false,
             is_letters,
             effect,
             is_cheap,
+            brief,
+            brief_len,
         }
     }
 
     /// The subcommand called `name`, in any case.
     pub fn sub(&self, name: &[u8]) -> Option<&'static Entry> {
         self.subs.iter().copied().find(|sub| sub.sub_name().as_bytes().eq_ignore_ascii_case(name))
+    }
+
+    /// Whether it takes so many arguments, its name included.
+    #[inline]
+    pub fn takes(&self, args_len: usize) -> bool {
+        self.args_len.0 <= args_len && args_len <= self.args_len.1
+    }
+
+    /// Whether it is a data command with one key that takes so few arguments, its name included, below 32.
+    #[inline(always)]
+    pub fn is_single_of(&self, args_len: u32) -> bool {
+        self.single_lens >> (args_len & 31) & 1 != 0
     }
 
     /// Whether a call is timed that `calls` others came before: of cheap ones only a sample is, unless `all` are.
@@ -105,6 +137,8 @@ impl Entry {
 
 /// The table of all commands.
 pub struct Registry {
+    /// Names of at most 8 letters, folded to lower case; a word of zeros is an empty place.
+    by_letters: Box<[(u64, Option<&'static Entry>); LETTERS_LEN]>,
     by_word: Vec<Option<(Word, &'static Entry)>>,
     long_names: HashMap<Vec<u8>, &'static Entry>,
     entries: Vec<&'static Entry>,
@@ -120,10 +154,18 @@ struct Word {
 }
 
 /// The first of so many calls of a cheap command is timed.
-const SAMPLE: u64 = 64;
+pub const SAMPLE: u64 = 64;
 
 const TABLE_LEN: usize = 2048;
 const LOWER: u64 = 0x2020_2020_2020_2020;
+
+/// Places of the table of short names: so many that most names stand where they hash to.
+const LETTERS_LEN: usize = 1024;
+
+#[inline]
+fn letters_place(word: u64) -> usize {
+    (word.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 54) as usize
+}
 
 impl Word {
     #[inline]
@@ -186,6 +228,7 @@ impl Registry {
         rows.extend(multi::FAMILY.iter().map(|(spec, run)| (*spec, Run::Txn(*run))));
         rows.extend(script_run::FAMILY.iter().map(|(spec, way)| (*spec, Run::Script(*way))));
         let mut registry = Registry {
+            by_letters: Box::new([(0, None); LETTERS_LEN]),
             by_word: vec![None; TABLE_LEN],
             long_names: HashMap::new(),
             entries: Vec::new(),
@@ -232,6 +275,15 @@ impl Registry {
         if self.find(name).is_some() {
             return Err(format!("command {} is there twice", entry.called));
         }
+        if entry.is_letters
+            && let Some(word) = OwnedArgs::from_slices(&[name]).args().folded_word(0)
+        {
+            let mut place = letters_place(word);
+            while self.by_letters[place].0 != 0 {
+                place = (place + 1) % LETTERS_LEN;
+            }
+            self.by_letters[place] = (word, Some(entry));
+        }
         match Word::of(name) {
             Some(word) => {
                 let mut place = word.place();
@@ -247,8 +299,23 @@ impl Registry {
         Ok(())
     }
 
-    /// The command called `name`, in any case.
+    /// The command that `args` name, in any case.
     #[inline]
+    pub fn find_named(&self, args: Args<'_>) -> Option<&'static Entry> {
+        args.folded_word(0).and_then(|word| self.find_word(word)).or_else(|| self.find(args.at(0)))
+    }
+
+    /// The command whose name is the letters of `word`, as [`Args::folded_word`] makes it; `None` does not say that
+    /// there is none.
+    #[inline(always)]
+    pub fn find_word(&self, word: u64) -> Option<&'static Entry> {
+        // One comparison decides; what hashes to the same place goes the other way.
+        let (there, entry) = self.by_letters[letters_place(word)];
+        if there == word { entry } else { None }
+    }
+
+    /// The command called `name`, in any case.
+    #[inline(never)]
     pub fn find(&self, name: &[u8]) -> Option<&'static Entry> {
         let Some(word) = Word::of(name) else { return self.find_long(name) };
         let mut place = word.place();
@@ -299,6 +366,18 @@ mod tests {
             let name = entry.spec.name;
             assert_eq!(registry.find(name.as_bytes()).map(|e| e.id), Some(entry.id), "{name}");
             assert_eq!(registry.find(name.to_uppercase().as_bytes()).map(|e| e.id), Some(entry.id), "{name}");
+        }
+        for entry in registry.commands() {
+            for name in [entry.spec.name.to_owned(), entry.spec.name.to_uppercase()] {
+                let found = |text: &str| {
+                    let owned = OwnedArgs::from_slices(&[text.as_bytes(), b"and what follows it"]);
+                    registry.find_named(owned.args()).map(|e| e.id)
+                };
+                assert_eq!(found(&name), Some(entry.id), "{name}");
+                for wrong in [format!("{name}\0"), format!("{name} "), format!("\x07{name}")] {
+                    assert_eq!(found(&wrong), None, "{wrong:?}");
+                }
+            }
         }
         for wrong in ["", "ge", "gett", "g\x05t", "averyveryverylongname", "GE\u{0}T"] {
             assert!(registry.find(wrong.as_bytes()).is_none(), "{wrong:?}");

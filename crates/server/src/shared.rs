@@ -28,6 +28,9 @@ use crate::snapshot::Snapshots;
 use crate::stats::ThreadStats;
 use crate::tracking::{Invalidation, Table};
 
+/// A shard behind its ownership word.
+pub type ShardCell = Cell<Part, Job>;
+
 /// A message to a thread.
 pub enum Mail {
     /// Listen where the settings say now.
@@ -190,7 +193,7 @@ const TTL_LINES_MAX: usize = 1024;
 /// Everything threads share.
 pub struct Shared {
     /// The shards behind their ownership tokens.
-    pub cells: &'static [Cell<Part, Job>],
+    pub cells: &'static [ShardCell],
     /// Which key is in which shard.
     pub router: Router,
     /// All commands.

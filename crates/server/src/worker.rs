@@ -13,7 +13,7 @@ use darter_reactor::{CloseReason, Event, Reactor, Socket, Token};
 use crate::clients::ClientCard;
 use crate::commands::login;
 use crate::config::Live;
-use crate::conn::{Conn, Window};
+use crate::conn::Conn;
 use crate::core::Core;
 use crate::house::House;
 use crate::job::{BUDGET, Body, Job};
@@ -27,6 +27,7 @@ use crate::session::{Gate, Session};
 use crate::shared::{Door, Mail, Shared};
 use crate::tracking;
 use crate::waiting::{self, Parking};
+use crate::window::Window;
 
 /// The longest sleep of an idle thread.
 const TURN_MAX: Duration = Duration::from_millis(100);

@@ -6,6 +6,7 @@
 
 mod arena;
 mod class;
+pub mod counting;
 pub mod global;
 mod handle;
 mod page;

@@ -281,18 +281,77 @@ fn write_deadline(out: &mut [u8], header: u8, ms: u64) {
 /// Whether the record at the front of `tail` belongs to `key`.
 #[inline]
 pub(crate) fn is_of(tail: &[u8], key: &[u8]) -> bool {
-    let header = tail[0];
+    let [header, key_len, rest @ ..] = tail else { return false };
     if header & (WIDE | TTL | EXTRAS) == 0 {
-        return tail[1] as usize == key.len() && tail.get(2..2 + key.len()) == Some(key);
+        return usize::from(*key_len) == key.len()
+            && rest.get(..key.len()).is_some_and(|own| is_equal(own, key));
     }
-    let record = Record { tail };
-    record.key() == key
+    is_of_long(tail, key)
+}
+
+/// [`is_of`] of a record with more than the two bytes of the usual head.
+#[inline(never)]
+fn is_of_long(tail: &[u8], key: &[u8]) -> bool {
+    Record { tail }.key() == key
+}
+
+/// Whether two slices of one length are equal. Up to 32 bytes in two overlapping halves, without a call.
+#[inline(always)]
+fn is_equal(a: &[u8], b: &[u8]) -> bool {
+    if let (Some(a0), Some(b0), Some(a1), Some(b1)) =
+        (a.first_chunk::<8>(), b.first_chunk::<8>(), a.last_chunk::<8>(), b.last_chunk::<8>())
+        && a.len() <= 16
+    {
+        let word = |chunk: &[u8; 8]| u64::from_le_bytes(*chunk);
+        return ((word(a0) ^ word(b0)) | (word(a1) ^ word(b1))) == 0;
+    }
+    if let (Some(a0), Some(b0), Some(a1), Some(b1)) =
+        (a.first_chunk::<16>(), b.first_chunk::<16>(), a.last_chunk::<16>(), b.last_chunk::<16>())
+        && a.len() <= 32
+    {
+        let word = |chunk: &[u8; 16]| u128::from_le_bytes(*chunk);
+        return ((word(a0) ^ word(b0)) | (word(a1) ^ word(b1))) == 0;
+    }
+    a == b
 }
 
 /// Where the payload of a plain string begins: one without deadline, extras, packing or a wide key.
 #[inline]
 pub(crate) fn plain_payload_at(tail: &[u8]) -> Option<usize> {
-    (tail[0] & !STICKY == Kind::Text as u8).then(|| 2 + tail[1] as usize)
+    let [header, key_len, ..] = tail else { return None };
+    (header & !STICKY == Kind::Text as u8).then_some(2 + usize::from(*key_len))
+}
+
+/// What a record has to do with a key.
+pub(crate) enum Match {
+    /// It is another's.
+    Other,
+    /// It is the key's.
+    Key,
+    /// It is the key's, a plain string of less than 16 KiB: where in the record its value starts and ends.
+    Plain(usize, usize),
+}
+
+/// Compares the key of the record at the front of `tail`, and finds its value in passing where that is plain.
+#[inline(always)]
+pub(crate) fn match_key(tail: &[u8], key: &[u8]) -> Match {
+    let [header, key_len, rest @ ..] = tail else { return Match::Other };
+    if header & !STICKY != Kind::Text as u8 {
+        return if is_of(tail, key) { Match::Key } else { Match::Other };
+    }
+    if usize::from(*key_len) != key.len() {
+        return Match::Other;
+    }
+    let Some((own, payload)) = rest.split_at_checked(key.len()) else { return Match::Other };
+    if !is_equal(own, key) {
+        return Match::Other;
+    }
+    let (start, len) = match payload {
+        [len @ 0..0x80, ..] => (key.len() + 3, usize::from(*len)),
+        [low, high @ 0..0x80, ..] => (key.len() + 4, usize::from(low & 0x7f) | usize::from(*high) << 7),
+        _ => return Match::Key,
+    };
+    Match::Plain(start, start + len)
 }
 
 /// Whether a value would be stored packed.

@@ -56,6 +56,24 @@ impl<'a> Args<'a> {
         self.get(i).unwrap_or_default()
     }
 
+    /// Argument `i`, of 1 to 8 bytes, as a little-endian word filled up with zeros, with the bit that makes a letter
+    /// small set in each byte; `None` for any other length. Words of letters are equal for equal names in any case,
+    /// and no other byte becomes a letter.
+    #[inline]
+    pub fn folded_word(&self, i: usize) -> Option<u64> {
+        let span = self.spans.get(i)?;
+        if span.len.wrapping_sub(1) > 7 {
+            return None;
+        }
+        // What follows it in the buffer is read along and masked: no loop, no branch on the length.
+        match self.buf.get(span.start as usize..).and_then(|rest| rest.first_chunk()) {
+            Some(bytes) => {
+                Some((u64::from_le_bytes(*bytes) | crate::short::SMALL) & (u64::MAX >> (64 - 8 * span.len)))
+            }
+            None => short_word(span.of(self.buf)?),
+        }
+    }
+
     /// All arguments in order.
     #[inline]
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &'a [u8]> + DoubleEndedIterator + Clone + use<'a> {
@@ -86,6 +104,16 @@ impl<'a> Args<'a> {
         self.iter().for_each(|arg| owned.push(arg));
         owned
     }
+}
+
+/// [`Args::folded_word`] of an argument near the end of its buffer.
+#[cold]
+fn short_word(arg: &[u8]) -> Option<u64> {
+    let mut bytes = [0; 8];
+    for (to, from) in bytes.iter_mut().zip(arg) {
+        *to = from | 0x20;
+    }
+    Some(u64::from_le_bytes(bytes))
 }
 
 /// Arguments that own their bytes: one buffer and the places in it.
@@ -158,6 +186,25 @@ mod tests {
             (Some(&b"bc"[..]), None, None, None)
         );
         assert_eq!((args.at(0), args.at(1), args.at(7)), (&b"bc"[..], &b""[..], &b""[..]));
+    }
+
+    #[test]
+    fn words_hold_what_fits_them_wherever_it_stands() {
+        let buf = b"gEtSETex123456789";
+        for start in 0..=buf.len() {
+            for len in 0..=buf.len() - start {
+                let spans = [Span { start: start as u32, len: len as u32 }];
+                let mut padded = [0; 8];
+                let expected = (1..=8).contains(&len).then(|| {
+                    padded[..len].copy_from_slice(&buf[start..start + len].to_ascii_lowercase());
+                    u64::from_le_bytes(padded)
+                });
+                assert_eq!(Args::new(buf, &spans).folded_word(0), expected, "{start}..+{len}");
+            }
+        }
+        let outside = [Span { start: 12, len: 8 }, Span { start: u32::MAX, len: 3 }];
+        let args = Args::new(buf, &outside);
+        assert_eq!((args.folded_word(0), args.folded_word(1), args.folded_word(2)), (None, None, None));
     }
 
     #[test]

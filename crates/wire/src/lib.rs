@@ -10,6 +10,7 @@ pub mod memcache;
 pub mod parser;
 pub mod reply;
 pub mod request;
+pub mod short;
 pub mod value;
 
 mod inline;
@@ -19,3 +20,4 @@ pub use error::ProtocolError;
 pub use memcache::base64;
 pub use parser::{Limits, Parser, Step};
 pub use reply::{Deferred, Reply};
+pub use short::{Short, short_request};

@@ -8,6 +8,7 @@ use darter_base::number;
 use crate::args::{OwnedArgs, Span};
 use crate::error::ProtocolError;
 use crate::inline;
+use crate::short::{digit, length_in};
 
 /// What a client may send.
 #[derive(Clone, Copy, Debug)]
@@ -221,52 +222,54 @@ struct TooLong;
 /// at most 999, all of it there. Returns its length; `None` for everything else, with some spans appended.
 ///
 /// Eight bytes are looked at as one word: they hold `*2\r\n$3\r\n`, or the end of one argument and the length of the
-/// next. No number in them passes the limits of anybody.
+/// next. No number in them passes the limits of anybody. Commands of two and three arguments have straight ways of
+/// their own, which append their spans in one piece.
 #[inline(always)]
 fn short_command(buf: &[u8], base: u32, spans: &mut Vec<Span>) -> Option<usize> {
     let word = u64::from_le_bytes(*buf.first_chunk()?);
     if word & !(0xff << 8 | 0xff << 40) != u64::from_le_bytes(*b"*\0\r\n$\0\r\n") {
         return None;
     }
-    let (args_len, mut len) = (digit(word, 1), digit(word, 5));
+    let (args_len, len) = (digit(word, 1), digit(word, 5));
     if args_len.wrapping_sub(1) > 8 || len > 9 {
         return None;
     }
     // `next` has checked that base + buf.len() fits.
-    let end = base.wrapping_add(buf.len() as u32);
-    let mut data = &buf[8..];
-    for _ in 1..args_len {
-        spans.push(Span { start: end.wrapping_sub(data.len() as u32), len: len as u32 });
-        let rest = data.get(len..)?;
-        let word = u64::from_le_bytes(*rest.first_chunk()?);
-        let header;
-        (len, header) = length_in(word)?;
-        data = &rest[header..];
-    }
-    spans.push(Span { start: end.wrapping_sub(data.len() as u32), len: len as u32 });
-    let rest = data.get(len..)?;
-    (rest.first_chunk() == Some(b"\r\n")).then(|| buf.len() - rest.len() + 2)
+    let span =
+        |(start, len): (usize, usize)| Span { start: base.wrapping_add(start as u32), len: len as u32 };
+    let name = (8, len);
+    let after = match args_len {
+        2 => {
+            let key = argument_after(buf, name)?;
+            spans.extend_from_slice(&[span(name), span(key)]);
+            key.0 + key.1
+        }
+        3 => {
+            let key = argument_after(buf, name)?;
+            let value = argument_after(buf, key)?;
+            spans.extend_from_slice(&[span(name), span(key), span(value)]);
+            value.0 + value.1
+        }
+        _ => {
+            let mut last = name;
+            spans.push(span(name));
+            for _ in 1..args_len {
+                last = argument_after(buf, last)?;
+                spans.push(span(last));
+            }
+            last.0 + last.1
+        }
+    };
+    (buf.get(after..)?.first_chunk() == Some(b"\r\n")).then_some(after + 2)
 }
 
-/// The length of 1 to 3 digits in a word of the form `\r\n$16\r\n.`, and how many bytes of the word lead to its data.
+/// Where the argument behind the one at `(start, len)` starts, and its length.
 #[inline(always)]
-fn length_in(word: u64) -> Option<(usize, usize)> {
-    let (a, b, c) = (digit(word, 3), digit(word, 4), digit(word, 5));
-    // Two digits come first because keys mostly have them. No zero leads other digits.
-    if word & 0x00ff_ff00_00ff_ffff == u64::from_le_bytes(*b"\r\n$\0\0\r\n\0") {
-        return (a.wrapping_sub(1) < 9 && b <= 9).then_some((a * 10 + b, 7));
-    }
-    if word & 0x0000_ffff_00ff_ffff == u64::from_le_bytes(*b"\r\n$\0\r\n\0\0") {
-        return (a <= 9).then_some((a, 6));
-    }
-    let three = word & 0xffff_0000_00ff_ffff == u64::from_le_bytes(*b"\r\n$\0\0\0\r\n");
-    (three && a.wrapping_sub(1) < 9 && b <= 9 && c <= 9).then_some((a * 100 + b * 10 + c, 8))
-}
-
-/// What byte `at` of `word` is as a digit; more than 9 when it is none.
-#[inline(always)]
-fn digit(word: u64, at: u32) -> usize {
-    usize::from(((word >> (8 * at)) as u8).wrapping_sub(b'0'))
+fn argument_after(buf: &[u8], (start, len): (usize, usize)) -> Option<(usize, usize)> {
+    let end = start + len;
+    let word = u64::from_le_bytes(*buf.get(end..)?.first_chunk()?);
+    let (len, header) = length_in(word)?;
+    Some((end + header, len))
 }
 
 /// Reads `args_len` arguments from `at` on; returns where they end. Makes room only for those that are there.

@@ -43,7 +43,7 @@ pub const GETEX: DataCommand = DataCommand {
 };
 
 fn get(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    match ctx.read_text(args.at(1))? {
+    match ctx.read_first_text(args)? {
         Some(text) => reply_text(reply, text),
         None => reply.null(),
     }

@@ -1,5 +1,6 @@
 //! Strings: values of up to `proto-max-bulk-len` bytes.
 
+pub mod brief;
 pub mod compare;
 pub mod count;
 pub mod get;

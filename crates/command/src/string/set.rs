@@ -71,7 +71,7 @@ fn set(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), F
     if args.len() != 3 {
         return set_with(ctx, args, reply);
     }
-    ctx.set_text(args.at(1), args.at(2), SET_EVENT)?;
+    ctx.set_first_text(args, args.at(2), SET_EVENT)?;
     reply.ok();
     Ok(())
 }

@@ -133,7 +133,8 @@ fn get<'k>(
             break;
         }
         if ahead.len() >= KEYS_AHEAD_MIN {
-            exec::warm(core, DB, ahead.iter().map(|key| key.hash));
+            let shared = core.shared;
+            exec::warm(core, DB, ahead.iter().map(|key| exec::cell_of(shared, key.hash)));
         }
         for key in ahead {
             let out = &mut *call.out;

@@ -59,8 +59,9 @@ pub(crate) fn process(conn: &mut Conn, core: &mut Core, buf: &[u8]) -> usize {
         }
         let mut window: SmallVec<[Read<'_>; WINDOW]> = SmallVec::new();
         let (next, read_to) = read_ahead(conn, core, buf, done, &mut window);
-        if window.len() >= WARM_LEN_MIN {
-            exec::warm(core, DB, window.iter().filter_map(|read| read.hash));
+        if core.looks_ahead && window.len() >= WARM_LEN_MIN {
+            let shared = core.shared;
+            exec::warm(core, DB, window.iter().filter_map(|read| Some(exec::cell_of(shared, read.hash?))));
         }
         for read in &window {
             if conn.is_held_back() {

@@ -1,0 +1,100 @@
+//! GET and SET without options once more, in the form that the server inlines into its loop over a pipeline.
+//!
+//! They do what their bodies in `get` and `set` do, on a shard that is held, without a context around it: making one
+//! and calling through a pointer costs as much as the work. Two commands are worth that; no other is.
+
+use darter_store::{Key, Look, Shard};
+use darter_wire::Reply;
+
+use super::SET_EVENT;
+use super::get::reply_text;
+use crate::Fault;
+
+/// Which body there is a short form of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Brief {
+    /// None.
+    No,
+    /// [`get`].
+    Get,
+    /// [`set`].
+    Set,
+}
+
+/// The short form of the command called `name`, and with how many arguments it is that command.
+pub fn of(name: &str) -> (Brief, usize) {
+    match name {
+        "get" => (Brief::Get, 2),
+        "set" => (Brief::Set, 3),
+        _ => (Brief::No, 0),
+    }
+}
+
+/// Where and when: database and Unix milliseconds.
+#[derive(Clone, Copy, Debug)]
+pub struct Place {
+    /// Selected database.
+    pub db: usize,
+    /// The time of the command.
+    pub now_ms: u64,
+}
+
+/// `GET key`, when the value is stored plainly; else says what was found, and [`get_looked`] must follow.
+#[inline(always)]
+pub fn get(shard: &mut Shard, place: Place, key: Key<'_>, out: &mut Vec<u8>) -> Result<(), Look> {
+    let value = shard.read_plain(place.db, key)?;
+    // A string is written alike in both protocols.
+    Reply::new(out, false).bulk(value);
+    Ok(())
+}
+
+/// `GET key` of any value.
+///
+/// Errors: the value is no string; nothing was answered.
+pub fn get_looked(
+    shard: &mut Shard,
+    place: Place,
+    key: Key<'_>,
+    look: Look,
+    reply: &mut Reply<'_>,
+) -> Result<(), Fault> {
+    match shard.read_looked(place.db, key, look, place.now_ms)? {
+        Some(text) => reply_text(reply, text),
+        None => reply.null(),
+    }
+    Ok(())
+}
+
+/// `SET key value`, when both values are stored plainly and have one length; else says what was found, and
+/// [`set_looked`] must follow.
+#[inline(always)]
+pub fn set(
+    shard: &mut Shard,
+    place: Place,
+    key: Key<'_>,
+    value: &[u8],
+    out: &mut Vec<u8>,
+) -> Result<(), Look> {
+    let look = shard.look(place.db, key);
+    if !shard.overwrite_plain(place.db, key, look, value, SET_EVENT) {
+        return Err(look);
+    }
+    Reply::new(out, false).ok();
+    Ok(())
+}
+
+/// `SET key value` in all cases.
+///
+/// Errors: no room; the old value stays and nothing was answered.
+pub fn set_looked(
+    shard: &mut Shard,
+    place: Place,
+    key: Key<'_>,
+    look: Look,
+    value: &[u8],
+    reply: &mut Reply<'_>,
+) -> Result<(), Fault> {
+    shard.set_looked(place.db, key, look, value, place.now_ms, SET_EVENT)?;
+    reply.ok();
+    Ok(())
+}

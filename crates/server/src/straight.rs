@@ -1,0 +1,191 @@
+//! The straight way: runs of data commands with one key each, on a connection and a thread that nothing stands before.
+//!
+//! Called by the connection for what its parse window holds; it does what `dispatch::execute` does for such commands,
+//! and keeps their counters in registers for as long as one command follows another of its kind. It never runs a
+//! command that is to be timed, or one that the gates concern: those end the run.
+
+use darter_command::string::brief::{self, Brief, Place};
+use darter_reactor::Token;
+use darter_store::{Key, Look, Shard};
+use darter_wire::{Reply, Span};
+
+use crate::core::Core;
+use crate::exec::{self, Call, Ran};
+use crate::journal::note as journal;
+use crate::registry::{Entry, SAMPLE};
+use crate::session::Session;
+use crate::shared::ShardCell;
+use crate::stats::Count;
+use crate::window::Planned;
+
+/// Where commands come from and replies go.
+pub struct Way<'a> {
+    /// The bytes that were parsed.
+    pub buf: &'a [u8],
+    /// Places of the arguments in them.
+    pub spans: &'a [Span],
+    /// The connection's state.
+    pub session: &'a mut Session,
+    /// The connection's output.
+    pub out: &'a mut Vec<u8>,
+    /// The output may grow to this many bytes before a further command runs.
+    pub out_bytes_max: usize,
+    /// The connection.
+    pub token: Token,
+}
+
+/// Runs commands from the front of `commands` as far as the straight way goes; returns how many, and how the last ended.
+#[inline(never)]
+pub fn run(core: &mut Core, way: &mut Way<'_>, commands: &[Planned]) -> (usize, Ran) {
+    // Only commands that do not go this way open or shut a gate.
+    let is_open = way.session.gate.0 == 0 && !core.is_gated && !core.times_all;
+    let first = if is_open { commands.first() } else { None };
+    let Some(mut tally) = first.and_then(|first| Tally::new(core, first.ready.entry?)) else {
+        return (0, Ran::Done);
+    };
+    let (mut done, mut ran) = (0, Ran::Done);
+    while let Some(planned) = commands.get(done) {
+        let (Some(entry), Some(cell)) = (planned.ready.entry, planned.ready.cell) else { break };
+        if !std::ptr::eq(entry, tally.entry) {
+            tally.settle(way.session);
+            let Some(next) = Tally::new(core, entry) else { break };
+            tally = next;
+        }
+        if entry.is_timed(tally.calls, false) || way.out.len() > way.out_bytes_max {
+            break;
+        }
+        if entry.brief != Brief::No && planned.args_len() == entry.brief_len {
+            // As far as the next one that is to be timed.
+            let most = (SAMPLE - tally.calls % SAMPLE) as usize;
+            let rest = commands.get(done..).unwrap_or_default();
+            let rest = rest.get(..most).unwrap_or(rest);
+            let alike = match entry.brief {
+                Brief::Set => run_alike::<true>(core, way, entry, rest),
+                _ => run_alike::<false>(core, way, entry, rest),
+            };
+            tally.calls += alike as u64;
+            done += alike;
+            if alike > 0 {
+                continue;
+            }
+        }
+        // One with options, or whose shard is busy.
+        ran = run_any(core, way, planned, entry, cell);
+        tally.calls += 1;
+        done += 1;
+        if ran != Ran::Done {
+            break;
+        }
+    }
+    tally.settle(way.session);
+    (done, ran)
+}
+
+/// Runs GETs, or SETs without options, from the front of `commands` up to another command or a busy shard; returns
+/// how many.
+#[inline(never)]
+fn run_alike<const IS_SET: bool>(
+    core: &mut Core,
+    way: &mut Way<'_>,
+    entry: &'static Entry,
+    commands: &[Planned],
+) -> usize {
+    let Way { buf, session, out, out_bytes_max, .. } = way;
+    let (buf, out_bytes_max, client, resp3) = (*buf, *out_bytes_max, session.id, session.resp3);
+    let place = Place { db: session.db, now_ms: core.now_ms };
+    let args_len = if IS_SET { 3 } else { 2 };
+    for (done, planned) in commands.iter().enumerate() {
+        let is_alike = planned.ready.entry.is_some_and(|other| std::ptr::eq(other, entry));
+        if !is_alike || planned.args_len() != args_len || out.len() > out_bytes_max {
+            return done;
+        }
+        let Some(mut held) = planned.ready.cell.and_then(|cell| cell.take_spinning(exec::SPINS)) else {
+            return done;
+        };
+        let key = Key { bytes: planned.own_arg::<1>(buf), hash: planned.ready.hash };
+        let mark = out.len();
+        let result = if IS_SET {
+            brief::set(&mut held.shard, place, key, planned.own_arg::<2>(buf), out)
+        } else {
+            brief::get(&mut held.shard, place, key, out)
+        };
+        if let Err(look) = result {
+            let value = if IS_SET { Some(planned.own_arg::<2>(buf)) } else { None };
+            let mut reply = Reply::new(out, resp3);
+            finish_brief(core, entry, &mut held.shard, place, key, look, value, &mut reply);
+        }
+        if held.shard.changes.has_pending() || IS_SET && held.shard.is_pressed() {
+            let reply = out.get(mark..).unwrap_or_default();
+            let ran = journal::Ran { entry, args: planned.args(buf, &[]), db: place.db, served: None, reply };
+            exec::pass_single(core, held, client, ran);
+        } else {
+            exec::let_go(core, held);
+        }
+    }
+    commands.len()
+}
+
+/// The rest of a GET, or of a SET of `value`, when the value there is not the plainest.
+#[inline(never)]
+#[allow(clippy::too_many_arguments, reason = "what the loop has in registers")]
+fn finish_brief(
+    core: &Core,
+    entry: &'static Entry,
+    shard: &mut Shard,
+    place: Place,
+    key: Key<'_>,
+    look: Look,
+    value: Option<&[u8]>,
+    reply: &mut Reply<'_>,
+) {
+    let mark = reply.len();
+    let result = match value {
+        Some(value) => brief::set_looked(shard, place, key, look, value, reply),
+        None => brief::get_looked(shard, place, key, look, reply),
+    };
+    if let Err(fault) = result {
+        exec::refuse(core, entry, &fault, reply, mark);
+    }
+}
+
+#[inline(never)]
+fn run_any(
+    core: &mut Core,
+    way: &mut Way<'_>,
+    planned: &Planned,
+    entry: &'static Entry,
+    cell: &'static ShardCell,
+) -> Ran {
+    let args = planned.args(way.buf, way.spans);
+    let key = Key { bytes: args.at(1), hash: planned.ready.hash };
+    let call = Call { session: way.session, out: way.out, token: way.token };
+    exec::run_single(core, call, entry, args, cell, key)
+}
+
+/// Calls of one command, counted here until another one comes.
+struct Tally {
+    entry: &'static Entry,
+    count: &'static Count,
+    before: u64,
+    calls: u64,
+}
+
+impl Tally {
+    #[inline]
+    fn new(core: &Core, entry: &'static Entry) -> Option<Tally> {
+        let count = &core.stats().commands.get(entry.id)?.calls;
+        let calls = count.get();
+        Some(Tally { entry, count, before: calls, calls })
+    }
+
+    /// Writes the counts where others read them.
+    #[inline]
+    fn settle(&self, session: &mut Session) {
+        let new = self.calls - self.before;
+        if new > 0 {
+            self.count.add(new);
+            session.usage.commands += new;
+            session.usage.last_command = self.entry.id as u32;
+        }
+    }
+}
