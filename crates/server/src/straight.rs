@@ -37,7 +37,8 @@ pub struct Way<'a> {
 /// Runs commands from the front of `commands` as far as the straight way goes; returns how many, and how the last ended.
 #[inline(never)]
 pub fn run(core: &mut Core, way: &mut Way<'_>, commands: &[Planned]) -> (usize, Ran) {
-    // Only commands that do not go this way open or shut a gate.
+    // The session's gates are opened and shut by commands that do not go this way; the thread's may be shut by any that
+    // finds no memory left.
     let is_open = way.session.gate.0 == 0 && !core.is_gated && !core.times_all;
     let first = if is_open { commands.first() } else { None };
     let Some(mut tally) = first.and_then(|first| Tally::new(core, first.ready.entry?)) else {
@@ -51,7 +52,7 @@ pub fn run(core: &mut Core, way: &mut Way<'_>, commands: &[Planned]) -> (usize, 
             let Some(next) = Tally::new(core, entry) else { break };
             tally = next;
         }
-        if entry.is_timed(tally.calls, false) || way.out.len() > way.out_bytes_max {
+        if entry.is_timed(tally.calls, false) || way.out.len() > way.out_bytes_max || core.is_gated {
             break;
         }
         if entry.brief != Brief::No && planned.args_len() == entry.brief_len {
@@ -96,7 +97,8 @@ fn run_alike<const IS_SET: bool>(
     let args_len = if IS_SET { 3 } else { 2 };
     for (done, planned) in commands.iter().enumerate() {
         let is_alike = planned.ready.entry.is_some_and(|other| std::ptr::eq(other, entry));
-        if !is_alike || planned.args_len() != args_len || out.len() > out_bytes_max {
+        let is_alike = is_alike && planned.args_len() == args_len;
+        if !is_alike || out.len() > out_bytes_max || IS_SET && core.is_gated {
             return done;
         }
         let Some(mut held) = planned.ready.cell.and_then(|cell| cell.take_spinning(exec::SPINS)) else {
