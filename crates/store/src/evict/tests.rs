@@ -1,4 +1,5 @@
 use super::*;
+use crate::change::Class;
 use crate::record::Expiry;
 use crate::{Keyed, Shard};
 use darter_base::hash::KeyHasher;
@@ -110,5 +111,41 @@ fn memory_stays_at_its_limit_whatever_the_sizes_are() {
         );
         assert!(worst < limit / 25, "sizes {sizes:?}: {worst} bytes over");
         assert!(used + shard.index_bytes() > memory * 8 / 10, "sizes {sizes:?}: {used} of {memory} used");
+    }
+}
+
+#[test]
+fn the_shortest_ways_to_read_and_to_set_count_one_use_each() {
+    const SET: Event = Event::new(Class::STRING, "set");
+    let mut shard = shard();
+    let hash = |shard: &Shard, name: &str| shard.hasher.hash(name.as_bytes());
+    let hits = |shard: &mut Shard, name: &str| {
+        let key = Key { bytes: name.as_bytes(), hash: shard.hasher.hash(name.as_bytes()) };
+        Keyed::find(shard, 0, key, NOW).hits()
+    };
+    for counts in [false, true] {
+        shard.remember_uses(counts);
+        // Plain ones, also among so many that some are not in their home line; one that is packed, one with a deadline.
+        (0..3000).for_each(|n| put(&mut shard, 0, &format!("key:{n:06}"), 20, Expiry::None));
+        put(&mut shard, 0, "packed", 600, Expiry::None);
+        put(&mut shard, 0, "mortal", 20, Expiry::At(NOW + 1000));
+        let names = (0..3000).map(|n| format!("key:{n:06}")).chain(["packed".into(), "mortal".into()]);
+        for name in names {
+            let key = Key { bytes: name.as_bytes(), hash: hash(&shard, &name) };
+            let before = hits(&mut shard, &name);
+            if let Err(look) = shard.read_plain(0, key).map(<[u8]>::len) {
+                assert!(shard.read_looked(0, key, look, NOW).expect("a string").is_some());
+            }
+            assert_eq!(hits(&mut shard, &name), before + u8::from(counts), "{name} is read, {counts}");
+            // In place, in place with another length, and with another block.
+            for (nth, len) in [(2, 20), (3, 21)] {
+                let look = shard.look(0, key);
+                if !shard.overwrite_plain(0, key, look, &vec![7; len], SET) {
+                    shard.set_looked(0, key, look, &vec![7; len], NOW, SET).expect("room");
+                }
+                let wanted = if counts { before + nth } else { before };
+                assert_eq!(hits(&mut shard, &name), wanted.min(3), "{name} is set to {len}, {counts}");
+            }
+        }
     }
 }
