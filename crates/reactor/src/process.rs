@@ -134,15 +134,17 @@ mod tests {
         let idle = thread_cpu_times();
         let spent = std::thread::spawn(|| {
             let start = std::time::Instant::now();
-            while start.elapsed() < Duration::from_millis(60) {
-                std::hint::spin_loop();
+            // Other processes may take most of the time away.
+            loop {
+                let times = thread_cpu_times();
+                let spent = times.user + times.system;
+                if spent >= Duration::from_millis(20) || start.elapsed() > Duration::from_secs(20) {
+                    return spent;
+                }
             }
-            let times = thread_cpu_times();
-            times.user + times.system
         })
         .join()
         .unwrap();
-        // Other processes may take part of the 60 ms away.
         assert!(spent >= Duration::from_millis(5), "{spent:?}");
         let mine = thread_cpu_times();
         assert!(mine.user + mine.system < idle.user + idle.system + spent);
