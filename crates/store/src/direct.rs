@@ -22,7 +22,7 @@ impl Shard {
         let arena = &*arena;
         let Some(db) = dbs.get_mut(db) else { return Err(Look::NOTHING) };
         let Some(mut probe) = db.index.probe(key.hash) else { return Err(Look::NOTHING) };
-        while let Some(handle) = probe.next() {
+        for handle in probe.by_ref() {
             let tail = arena.tail(handle);
             match record::match_key(tail, key.bytes) {
                 Match::Other => {}
@@ -177,7 +177,7 @@ fn note_use(db: &mut Db, hash: u64, handle: Handle) {
 fn look_in(dbs: &[Db], arena: &Arena, db: usize, key: Key<'_>) -> Look {
     let Some(db) = dbs.get(db) else { return Look::NOTHING };
     let Some(mut probe) = db.index.probe(key.hash) else { return Look::NOTHING };
-    while let Some(handle) = probe.next() {
+    for handle in probe.by_ref() {
         match record::match_key(arena.tail(handle), key.bytes) {
             Match::Other => {}
             Match::Plain(start, end) => return Look { handle, start, end },
