@@ -1,6 +1,7 @@
 #!/bin/sh
 # Runs real clients against a server: tests/clients/run.sh HOST PORT [CLIENT...]
 # NAME-cluster is the library's cluster client, against a server of its own with --cluster_mode=emulated ($DARTER_BIN).
+# NAME-cache is the library's client-side cache; it empties the server.
 # With MEMCACHED_PORT those of memcached too. Libraries go to $DARTER_CLIENTS_CACHE (default ~/.cache/darter-clients). Exits non-zero when a client fails.
 set -u
 
@@ -90,6 +91,27 @@ jedis() {
     $limit java -cp "$cache/jedis/jars/*" "$here/jedis/Check.java" "$host" "$port"
 }
 
+install_lettuce() {
+    fresh lettuce pom.xml || { mvn -q -f "$here/lettuce/pom.xml" dependency:copy-dependencies \
+        -DoutputDirectory="$cache/lettuce/jars" && done_with lettuce pom.xml; }
+}
+
+install_rueidis() {
+    fresh rueidis cache.go || { cp "$here/rueidis/go.mod" "$here/rueidis/cache.go" "$cache/rueidis/" &&
+        (cd "$cache/rueidis" && GOFLAGS=-mod=mod go mod tidy && go build -o check .) && done_with rueidis cache.go; }
+}
+
+# The client-side cache of a library.
+client_cache() {
+    case $1 in
+    redis-py) install_redis_py && $limit "$cache/redis-py/venv/bin/python" "$here/redis-py/cache.py" "$host" "$port" ;;
+    node-redis) install_npm node-redis && CLIENT_DIR="$cache/node-redis" $limit node "$here/node-redis/cache.js" "$host" "$port" ;;
+    jedis) install_jedis && $limit java -cp "$cache/jedis/jars/*" "$here/jedis/Cache.java" "$host" "$port" ;;
+    lettuce) install_lettuce && $limit java -cp "$cache/lettuce/jars/*" "$here/lettuce/Cache.java" "$host" "$port" ;;
+    rueidis) install_rueidis && $limit "$cache/rueidis/check" "$host" "$port" ;;
+    esac
+}
+
 redis_rs() {
     fresh redis-rs src/main.rs || { mkdir -p "$cache/redis-rs/src" && cp "$here/redis-rs/Cargo.toml" "$cache/redis-rs/" &&
         cp "$here/redis-rs/src/main.rs" "$cache/redis-rs/src/" &&
@@ -150,6 +172,11 @@ run() {
     go-redis-cluster) tool=go check="cluster go-redis" ;;
     jedis-cluster) tool=mvn check="cluster jedis" ;;
     redis-cli-cluster) tool=redis-cli check="cluster redis-cli" ;;
+    redis-py-cache) tool=python3 check="client_cache redis-py" ;;
+    node-redis-cache) tool=npm check="client_cache node-redis" ;;
+    jedis-cache) tool=mvn check="client_cache jedis" ;;
+    lettuce-cache) tool=mvn check="client_cache lettuce" ;;
+    rueidis-cache) tool=go check="client_cache rueidis" ;;
     *) echo "no client $1" >&2; return 1 ;;
     esac
     if ! command -v $tool >/dev/null; then
@@ -163,6 +190,7 @@ run() {
 failed=0
 all="redis-py ioredis node-redis go-redis jedis redis-rs redis-cli redis-benchmark"
 all="$all redis-py-cluster ioredis-cluster go-redis-cluster jedis-cluster redis-cli-cluster"
+all="$all redis-py-cache node-redis-cache jedis-cache lettuce-cache rueidis-cache"
 [ -z "${MEMCACHED_PORT:-}" ] || all="$all pymemcache gomemcache memccapable"
 for client in ${*:-$all}; do
     run "$client" || failed=$((failed + 1))
