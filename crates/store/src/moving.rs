@@ -3,6 +3,7 @@
 //! Within a shard a collection keeps its packs and only its record is written anew. Between shards,
 //! and for copies, it travels in the format of DUMP.
 
+use crate::change::Event;
 use crate::keyed::Keyed;
 use crate::object::Type;
 use crate::rdb;
@@ -116,6 +117,17 @@ impl Keyed<'_> {
     ///
     /// Errors: no room; the old value stays.
     pub fn put_copy(&mut self, loose: &Loose) -> Result<(), Full> {
+        let was_there = self.exists();
+        self.put_body(loose)?;
+        if was_there {
+            // The old key is gone, this is another one; one that was not there has been told of.
+            let name = self.name();
+            self.shard.changes.push_uncounted(self.db, name, Event::NEW);
+        }
+        Ok(())
+    }
+
+    fn put_body(&mut self, loose: &Loose) -> Result<(), Full> {
         match &loose.body {
             Body::Text(bytes) => self.put_payload(&loose.meta, &Payload::of_text(bytes)),
             Body::Raw(bytes) => {

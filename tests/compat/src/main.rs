@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod connection;
+mod events;
 mod form;
 mod grammar;
 mod memcached;
@@ -83,6 +84,7 @@ fn command() -> Command {
         .arg(text("peer-bin", "the other side: a program or HOST:PORT; without it DARTER_BIN or target/"))
         .arg(many("peer-flag", "a further flag for the other side"))
         .arg(text("failures", "stop after so many").default_value("1").value_parser(value_parser!(usize)))
+        .arg(text("events", "classes of keyspace events to compare too, such as KEAmn").default_value(""))
         .arg(many("without", "leave out this command"))
         .arg(text("strings-only", "no keys of other types").action(ArgAction::SetTrue))
         .arg(text("list", "print the families").action(ArgAction::SetTrue))
@@ -104,7 +106,7 @@ fn run(args: &ArgMatches) -> io::Result<usize> {
     }
     let left = Server::start(&text("redis-bin"), &[], "left")?;
     let right = Server::start(&peer, &many("peer-flag"), "right")?;
-    let mut pair = Pair { left: Side::new(left), right: Side::new(right) };
+    let mut pair = Pair { left: Side::new(left), right: Side::new(right), events: text("events") };
     let versions: &[u8] = match text("resp").as_str() {
         "2" => &[2],
         "3" => &[3],

@@ -6,6 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::connection::Connection;
+use crate::events::Events;
 use crate::grammar::{Family, Mode};
 use crate::reply::Reply;
 use crate::rules;
@@ -31,6 +32,8 @@ pub struct Pair {
     pub left: Side,
     /// The one under test.
     pub right: Side,
+    /// Classes of keyspace events that are compared too; none when empty.
+    pub events: String,
 }
 
 /// One of the two servers with its connections.
@@ -38,6 +41,7 @@ pub struct Side {
     /// The server.
     pub server: Server,
     connections: Vec<Connection>,
+    events: Option<Events>,
     /// Commands queued by MULTI, per connection.
     queued: Vec<Vec<Vec<Vec<u8>>>>,
 }
@@ -48,7 +52,7 @@ type Answer = Result<Reply, String>;
 impl Side {
     /// A side without connections yet.
     pub fn new(server: Server) -> Self {
-        Self { server, connections: Vec::new(), queued: Vec::new() }
+        Self { server, connections: Vec::new(), events: None, queued: Vec::new() }
     }
 
     /// New connections of protocol `version` to an emptied server, started again when it has ended.
@@ -126,6 +130,11 @@ impl Pair {
                 ))
             })?;
         }
+        if !self.events.is_empty() {
+            for side in [&mut self.left, &mut self.right] {
+                side.events = Some(Events::open(side.server.address(), &self.events)?);
+            }
+        }
         match family.mode {
             Mode::Direct => self.run_direct(ops, version),
             Mode::Settled => self.run_settled(family, ops),
@@ -159,6 +168,9 @@ impl Pair {
                 }
                 closed = closed || op.name() == "QUIT";
             }
+            if let Some(difference) = self.compare_events(end - 1)? {
+                return Ok(Some(difference));
+            }
             if closed {
                 for side in [&mut self.left, &mut self.right] {
                     // When the server has ended, the next reply is missing.
@@ -171,6 +183,16 @@ impl Pair {
             at = end;
         }
         Ok(None)
+    }
+
+    /// Compares the events of the batch that ended with op `at`.
+    fn compare_events(&mut self, at: usize) -> io::Result<Option<Difference>> {
+        let (Some(left), Some(right)) = (&mut self.left.events, &mut self.right.events) else {
+            return Ok(None);
+        };
+        let (left, right) = (left.take()?, right.take()?);
+        let show = |events: Vec<String>| format!("events: {}", events.join(", "));
+        Ok((left != right).then(|| Difference { at, left: show(left), right: show(right), by_clock: false }))
     }
 
     fn compare(&mut self, at: usize, op: &Op, left: Answer, right: Answer) -> Option<Difference> {
@@ -235,6 +257,9 @@ impl Pair {
                     format!("connection {connection}: [{}]", replies.join("; "))
                 };
                 return Ok(Some(Difference { at, left: show(mine), right: show(theirs), by_clock: false }));
+            }
+            if let Some(difference) = self.compare_events(at)? {
+                return Ok(Some(difference));
             }
         }
         Ok(None)

@@ -2,7 +2,7 @@
 
 use darter_wire::{Args, Reply};
 
-use super::{bit, range};
+use super::{bit, clipped_range, range};
 use crate::reader::{self, is};
 use crate::spec::{Group, Keys, Spec};
 use crate::{Ctx, DataCommand, Fault};
@@ -42,15 +42,18 @@ fn unit(arg: Option<&[u8]>) -> Result<bool, Fault> {
     }
 }
 
-/// First and last bit of the range `start..=end` in bytes or bits over `len` bytes.
-fn bit_range(start: i64, end: i64, in_bits: bool, len: usize) -> Option<(u64, u64)> {
+/// First and last bit of the range that `find` makes of `start..=end`, in bytes or bits over `len` bytes.
+fn bit_range(find: FindRange, (start, end): (i64, i64), in_bits: bool, len: usize) -> Option<(u64, u64)> {
     let len = len as u64;
     if in_bits {
-        range(start, end, len * 8)
+        find(start, end, len * 8)
     } else {
-        range(start, end, len).map(|(first, last)| (first * 8, last * 8 + 7))
+        find(start, end, len).map(|(first, last)| (first * 8, last * 8 + 7))
     }
 }
+
+/// [`range`], or [`clipped_range`]: BITCOUNT knows empty ranges that BITPOS does not.
+type FindRange = fn(i64, i64, u64) -> Option<(u64, u64)>;
 
 fn bitcount(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let (start, end, in_bits) = match args.len() {
@@ -66,7 +69,8 @@ fn bitcount(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<
         None => 0,
         Some(text) => {
             let bytes = text.bytes();
-            bit_range(start, end, in_bits, bytes.len()).map_or(0, |(first, last)| ones(&bytes, first, last))
+            bit_range(range, (start, end), in_bits, bytes.len())
+                .map_or(0, |(first, last)| ones(&bytes, first, last))
         }
     };
     reply.int(count as i64);
@@ -106,7 +110,8 @@ fn bitpos(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()
         return Ok(());
     };
     let bytes = text.bytes();
-    let found = bit_range(start, end.unwrap_or(-1), in_bits, bytes.len()).and_then(|(first, last)| {
+    let range = bit_range(clipped_range, (start, end.unwrap_or(-1)), in_bits, bytes.len());
+    let found = range.and_then(|(first, last)| {
         find(&bytes, wanted, first, last).or_else(|| {
             // A clear bit follows any string of ones, unless the end was named.
             (!wanted && end.is_none()).then_some(bytes.len() as u64 * 8)

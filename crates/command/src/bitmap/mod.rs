@@ -34,10 +34,15 @@ fn bit_offset(arg: &[u8], env: &Env) -> Result<u64, Fault> {
 
 /// Start and end of a range over `len` places, negative ones from the end: `None` when it is empty.
 fn range(start: i64, end: i64, len: u64) -> Option<(u64, u64)> {
-    let len = i64::try_from(len).unwrap_or(i64::MAX);
     if start < 0 && end < 0 && start > end {
         return None;
     }
+    clipped_range(start, end, len)
+}
+
+/// As [`range`], where all negative places before the first one mean the first.
+fn clipped_range(start: i64, end: i64, len: u64) -> Option<(u64, u64)> {
+    let len = i64::try_from(len).unwrap_or(i64::MAX);
     let place = |at: i64| if at < 0 { at.saturating_add(len).max(0) } else { at };
     let (start, end) = (place(start), place(end).min(len - 1));
     (start <= end && len > 0).then_some((start as u64, end as u64))
@@ -61,5 +66,6 @@ mod tests {
         assert_eq!(range(5, 9, 4), None);
         assert_eq!(range(i64::MIN, i64::MAX, 4), Some((0, 3)));
         assert_eq!(range(0, 0, 0), None);
+        assert_eq!((range(-5, -12, 1), clipped_range(-5, -12, 1)), (None, Some((0, 0))));
     }
 }

@@ -161,12 +161,13 @@ fn merged(ctx: &mut Ctx<'_>, keys: Args<'_>) -> Result<Registers, Fault> {
 
 fn pfmerge(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let mut is_dense = false;
+    let mut registers = [0; REGISTERS];
     for key in args.tail(1).iter() {
-        if let Some(text) = ctx.at(key).text()? {
+        if let Some(text) = ctx.read_text(key)? {
             is_dense |= format::form(&text.bytes())? == Form::Dense;
+            format::merge(&text.bytes(), &mut registers)?;
         }
     }
-    let registers = merged(ctx, args.tail(1))?;
     let sparse_bytes_max = if is_dense { 0 } else { ctx.env.hll_sparse_max_bytes };
     let mut bytes = format::write(&registers, sparse_bytes_max);
     let mut place = ctx.at(args.at(1));

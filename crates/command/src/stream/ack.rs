@@ -58,7 +58,7 @@ pub const XNACK: DataCommand = DataCommand {
 const ACKED: Event = Event::new(Class(0), "xack");
 
 fn xack(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    let mut place = ctx.at(args.at(1));
+    let mut place = ctx.read(args.at(1));
     if place.view::<Stream>()?.is_none_or(|stream| stream.root.group(args.at(2)).is_none()) {
         reply.int(0);
         return Ok(());

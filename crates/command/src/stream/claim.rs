@@ -158,7 +158,7 @@ impl<'a> Claimer<'a> {
 
 fn xclaim(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let now_ms = ctx.now_ms;
-    let mut place = ctx.at(args.at(1));
+    let mut place = ctx.read(args.at(1));
     if place.view::<Stream>()?.is_none_or(|stream| stream.root.group(args.at(2)).is_none()) {
         return Err(no_group(args.at(1), args.at(2)));
     }
@@ -222,7 +222,7 @@ fn xautoclaim(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Resul
         }
     }
     let now_ms = ctx.now_ms;
-    let mut place = ctx.at(args.at(1));
+    let mut place = ctx.read(args.at(1));
     let edited = place.edit::<Stream, _>(|stream, arena, _| {
         let (mut claimer, is_new) = Claimer::new(stream, args, now_ms, just_ids)?;
         let slice = Slice::find(&claimer, arena, first, min_idle_ms, count);
