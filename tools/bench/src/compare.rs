@@ -1,7 +1,7 @@
 //! The comparison: runs the rows of a suite and prints each table as it grows.
 
 use crate::setting::Setting;
-use crate::{expiry, growth, memory, report, speed};
+use crate::{expiry, growth, memory, messages, report, speed};
 
 /// Which rows are run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,6 +14,8 @@ pub enum Suite {
     Memcached,
     /// Collections of 25 million members; gigabytes, and minutes.
     Large,
+    /// Publish and subscribe, client-side caches, notifications.
+    Pubsub,
 }
 
 /// Runs the rows whose name contains `filter` and prints the tables to stdout, progress to stderr.
@@ -29,7 +31,7 @@ pub fn run(suite: Suite, filter: &str, setting: &Setting) {
         Suite::Engine => speed::engine_rows(),
         Suite::Types => speed::type_rows(),
         Suite::Memcached => speed::memcached_rows(),
-        Suite::Large => Vec::new(),
+        Suite::Large | Suite::Pubsub => Vec::new(),
     };
     print_table(report::speed_head(), speed_rows.iter().filter(|row| wanted(row.name)), |row| {
         eprintln!("{} × {} rounds", row.name, setting.rounds);
@@ -38,13 +40,20 @@ pub fn run(suite: Suite, filter: &str, setting: &Setting) {
     let memory_rows = match suite {
         Suite::Engine => memory::engine_rows(),
         Suite::Types => memory::type_rows(),
-        Suite::Memcached => Vec::new(),
+        Suite::Memcached | Suite::Pubsub => Vec::new(),
         Suite::Large => memory::large_rows(),
     };
     print_table(report::memory_head(), memory_rows.iter().filter(|row| wanted(row.name)), |row| {
         eprintln!("{}", row.name);
         report::memory_row(row.name, &memory::run(row, setting))
     });
+    if suite == Suite::Pubsub {
+        let rows = messages::rows();
+        print_table(report::figures_head(), rows.iter().filter(|row| wanted(row.name)), |row| {
+            eprintln!("{} × {} rounds", row.name, setting.rounds);
+            report::figures_row(row, &messages::run(row, setting))
+        });
+    }
     if suite == Suite::Engine && wanted("start") {
         eprintln!("start-up");
         println!("{}", report::start_ups(&memory::start_ups(setting)));

@@ -75,6 +75,7 @@ fn measure(program: &Program, setting: &Setting) -> io::Result<Storm> {
         threads: 1,
         cores: setting.client_cores.clone(),
         seed: 5,
+        greeting: Vec::new(),
     };
     let before = load(Duration::from_secs(2)).run(&get, &pool)?;
     let start = Duration::from_secs(moment) - Duration::from_millis(500);

@@ -36,6 +36,8 @@ pub struct Load {
     pub cores: Vec<usize>,
     /// Picks follow from it.
     pub seed: u64,
+    /// A RESP request that every connection sends first, answered `+OK`; empty: none.
+    pub greeting: Vec<u8>,
 }
 
 /// What was measured.
@@ -123,6 +125,7 @@ impl<'l> Worker<'l> {
         for number in 0..share(load.connections as u64).max(1) {
             let stream = TcpStream::connect_timeout(&load.address, Duration::from_secs(5))?;
             stream.set_nodelay(true)?;
+            greet(&stream, &load.greeting)?;
             stream.set_nonblocking(true)?;
             epoll::add(&epoll, &stream, epoll::EventData::new_u64(number), epoll::EventFlags::IN)?;
             connections.push(Connection {
@@ -245,4 +248,15 @@ impl<'l> Worker<'l> {
         }
         Ok(())
     }
+}
+
+/// Sends `greeting` and waits for its answer.
+fn greet(mut stream: &TcpStream, greeting: &[u8]) -> io::Result<()> {
+    if greeting.is_empty() {
+        return Ok(());
+    }
+    stream.write_all(greeting)?;
+    let mut answer = [0; 5];
+    stream.read_exact(&mut answer)?;
+    if &answer == b"+OK\r\n" { Ok(()) } else { Err(io::Error::other("the greeting was refused")) }
 }

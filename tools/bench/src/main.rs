@@ -7,12 +7,14 @@
 mod compare;
 mod cores;
 mod expiry;
+mod fanout;
 mod growth;
 mod histogram;
 mod instructions;
 mod keys;
 mod load;
 mod memory;
+mod messages;
 mod replies;
 mod report;
 mod samples;
@@ -64,7 +66,7 @@ fn command() -> Command {
     let number = |name, default, help| text(name, default, help).value_parser(value_parser!(u64));
     let compare = Command::new("compare")
         .about("Compare Redis, memcached, the echo floor and Darter on loopback")
-        .arg(text("suite", "engine", "engine, types, memcached or large"))
+        .arg(text("suite", "engine", "engine, types, memcached, large or pubsub"))
         .arg(number("rounds", "5", "rounds of each speed row"))
         .arg(text("rows", "", "only rows whose name contains this; also: start, expiry, growth"))
         .arg(text("scale", "1", "operations are multiplied by this").value_parser(value_parser!(f64)))
@@ -142,9 +144,10 @@ fn run_compare(args: &ArgMatches) -> io::Result<()> {
         "types" => Suite::Types,
         "memcached" => Suite::Memcached,
         "large" => Suite::Large,
+        "pubsub" => Suite::Pubsub,
         other => {
             return Err(io::Error::other(format!(
-                "unknown suite {other:?}; known: engine, types, memcached, large"
+                "unknown suite {other:?}; known: engine, types, memcached, large, pubsub"
             )));
         }
     };
@@ -183,6 +186,7 @@ fn run_load(args: &ArgMatches) -> io::Result<()> {
         threads: number(args, "threads") as usize,
         cores: args.get_many::<usize>("core").unwrap_or_default().copied().collect(),
         seed: number(args, "seed"),
+        greeting: Vec::new(),
     };
     let filling = if args.get_flag("ascii") { Filling::Ascii } else { Filling::Binary };
     let pid = args.get_one::<u32>("pid").copied();

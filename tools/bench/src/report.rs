@@ -7,6 +7,7 @@ use std::process::Command;
 use crate::expiry::ExpiryStorm;
 use crate::growth::Growth;
 use crate::memory::{Footprint, StartUp};
+use crate::messages;
 use crate::samples::{Sample, Series, Spread};
 use crate::setting::Setting;
 
@@ -127,6 +128,29 @@ pub fn memory_row(name: &str, footprints: &[Footprint]) -> String {
             }
             Err(fault) => writeln!(out, "| {name} | {server}: {} | | | |", one_line(fault)),
         };
+    }
+    out
+}
+
+/// The heading of a table of single figures.
+pub fn figures_head() -> String {
+    "| row | server | figure median (min-max) | ratio to the first (min-max) | must be |\n|---|---|---|---|---|\n"
+        .to_owned()
+}
+
+/// One row of single figures: a line per server.
+pub fn figures_row(row: &messages::Row, results: &[messages::Figures]) -> String {
+    let mut out = String::new();
+    let first: &[f64] = results.first().map_or(&[], |r| &r.figures);
+    for (at, one) in results.iter().enumerate() {
+        let ratios: Vec<f64> = one.figures.iter().zip(first).map(|(mine, base)| mine / base).collect();
+        let ratio = if at == 0 { None } else { Spread::of(ratios) };
+        let (figure, unit) = (spread(Spread::of(one.figures.clone()), 3), row.unit);
+        let (name, server, must) = (row.name, one.server, row.must);
+        let _ = writeln!(out, "| {name} | {server} | {figure} {unit} | {} | {must} |", spread(ratio, 2));
+        for fault in &one.faults {
+            let _ = writeln!(out, "| {name} | {server}: {} | | | |", one_line(fault));
+        }
     }
     out
 }

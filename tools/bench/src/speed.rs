@@ -229,6 +229,7 @@ fn measure(row: &Row, program: &Program, setting: &Setting) -> io::Result<Sample
         threads,
         cores: client_cores.clone(),
         seed: 42,
+        greeting: Vec::new(),
     };
     let before = Cpu::of(server.pid())?;
     let measured = load.run(&workload(row.workload, row.keys)?, &pool)?;
@@ -260,6 +261,7 @@ pub fn fill(
         threads: 1,
         cores: cores.to_vec(),
         seed: 1,
+        greeting: Vec::new(),
     };
     let filled = load.run(workload, pool)?;
     if filled.errors > 0 {
