@@ -113,6 +113,29 @@ impl Conn {
         }
     }
 
+    /// Takes bytes that are to wait for [`Conn::go_on`] in the same turn.
+    #[cold]
+    pub fn receive_later(&mut self, bytes: &[u8]) {
+        self.was_active = true;
+        self.session.usage.input_bytes += bytes.len() as u64;
+        self.keep(bytes);
+    }
+
+    /// Runs what [`Conn::receive_later`] has kept.
+    pub fn go_on(&mut self, core: &mut Core, window: &mut Window) {
+        self.resume(core, window);
+        if self.input.len() as u64 > core.live.client_query_buffer_limit {
+            self.refuse_input(core);
+        }
+    }
+
+    /// Whether it is sent messages that others cause. What caused them may be known to it already, so they come before
+    /// the reply to what it sends next.
+    #[inline]
+    pub fn hears_others(&self) -> bool {
+        self.session.tracking.is_some() || self.session.subscriptions.is_some()
+    }
+
     /// The request is longer than `client-query-buffer-limit`: the client is closed without a word.
     #[cold]
     fn refuse_input(&mut self, core: &Core) {

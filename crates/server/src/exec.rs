@@ -23,7 +23,7 @@ use crate::registry::{Entry, Run};
 use crate::session::Session;
 use crate::shared::{ShardCell, Shared};
 use crate::snapshot;
-use crate::tracking::{self, Tracker};
+use crate::tracking;
 use crate::waiting::{self, Parking, Whose};
 
 /// Looks at a busy shard this many times before the command is queued there.
@@ -280,8 +280,7 @@ pub fn run_granted(
     let shared = core.shared;
     core.writer = whose.client;
     if whose.tracks {
-        let tracker = Tracker { thread: whose.home, token: whose.token, client: whose.client };
-        tracking::remember(core, tracker, entry, args);
+        tracking::remember(core, whose.client, entry, args);
     }
     let mark = out.len();
     let wait = run_body(core, set_of(&shared.router, grant), entry, args, whose.db, whose.resp3, out);

@@ -26,7 +26,7 @@ use crate::registry::Run;
 use crate::script_run;
 use crate::session::{Gate, Multi, Queued, Session};
 use crate::snapshot;
-use crate::tracking::{self, Tracker};
+use crate::tracking;
 
 /// The body of a command that starts or ends a transaction.
 pub type TxnRun = fn(&mut Core, Call<'_>, &ClientCard, Args<'_>) -> Ran;
@@ -289,8 +289,7 @@ fn run_queued(
         let mut reply = Reply::new(out, session.resp3);
         let mark = reply.len();
         if tracking::applies(session, entry) {
-            let tracker = Tracker { thread: core.thread, token: card.token, client: card.id };
-            tracking::remember(core, tracker, entry, args);
+            tracking::remember(core, card.id, entry, args);
         }
         if let Err(line) = guard::check_in_exec(core, session, card, entry, args) {
             reply.error(&line);

@@ -33,7 +33,7 @@ use crate::registry::{Entry, Run};
 use crate::scripts::{Cached, Scripts};
 use crate::session::{Gate, Session};
 use crate::snapshot;
-use crate::tracking::{self, Tracker};
+use crate::tracking;
 
 /// How a script is named, and whether it may write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -343,8 +343,7 @@ impl Host for Bridge<'_> {
             monitor::show_scripted(self.core, db, entry, args);
         }
         if tracking::applies(self.session, entry) {
-            let tracker = Tracker { thread: self.core.thread, token: self.card.token, client: self.card.id };
-            tracking::remember(self.core, tracker, entry, args);
+            tracking::remember(self.core, self.card.id, entry, args);
         }
         let mut reply = Reply::new(out, resp3);
         let db = self.session.db;

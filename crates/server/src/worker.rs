@@ -42,6 +42,8 @@ pub struct Worker {
     conns: Vec<Option<Box<Conn>>>,
     window: Window,
     dirty: Vec<Token>,
+    /// Connections whose requests wait until the mail has been read.
+    late: Vec<Token>,
     accepted: Vec<(Socket, ListenerKind)>,
     closed: Vec<(Token, bool)>,
     writable: Vec<Token>,
@@ -65,6 +67,7 @@ impl Worker {
             conns: Vec::new(),
             window: Window::default(),
             dirty: Vec::new(),
+            late: Vec::new(),
             accepted: Vec::new(),
             closed: Vec::new(),
             writable: Vec::new(),
@@ -99,7 +102,9 @@ impl Worker {
     }
 
     fn turn(&mut self, sleep: Duration) -> std::io::Result<()> {
-        let Worker { core, reactor, conns, window, dirty, accepted, closed, writable, listening, .. } = self;
+        let Worker {
+            core, reactor, conns, window, dirty, late, accepted, closed, writable, listening, ..
+        } = self;
         let door = core.shared.door(core.thread);
         let mut is_first = true;
         let stats = core.stats();
@@ -116,7 +121,12 @@ impl Worker {
                         stats.input_bytes.add(bytes.len() as u64);
                         stats.reads.add(1);
                         if let Some(conn) = find(conns, token) {
-                            conn.receive(core, window, bytes);
+                            if conn.hears_others() && door.has_mail() {
+                                conn.receive_later(bytes);
+                                late.push(token);
+                            } else {
+                                conn.receive(core, window, bytes);
+                            }
                             mark_dirty(conn, dirty);
                         }
                     }
@@ -137,6 +147,7 @@ impl Worker {
         self.stats_turn();
         self.accept_all();
         self.read_mail();
+        self.run_late();
         self.end_late_waits();
         self.resume_postponed();
         self.note_writable();
@@ -245,6 +256,17 @@ impl Worker {
         self.mail = mail;
     }
 
+    /// Runs what came from connections while messages to them may have been among the mail.
+    fn run_late(&mut self) {
+        let Worker { core, conns, window, late, dirty, .. } = self;
+        for token in late.drain(..) {
+            if let Some(conn) = find(conns, token) {
+                conn.go_on(core, window);
+                mark_dirty(conn, dirty);
+            }
+        }
+    }
+
     fn open(&mut self, message: Mail) {
         match message {
             Mail::Connection(socket, kind) => self.adopt(socket, kind),
@@ -273,7 +295,7 @@ impl Worker {
             Mail::Invalidate(message) => {
                 let to = message.to;
                 if let Some(conn) = find(&mut self.conns, to.token).filter(|c| c.session.id == to.client)
-                    && tracking::deliver(self.core.shared, conn, &message)
+                    && tracking::deliver(conn, &message)
                 {
                     mark_dirty(conn, &mut self.dirty);
                 }

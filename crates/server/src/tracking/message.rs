@@ -6,8 +6,6 @@ use darter_wire::Reply;
 
 use super::{Mode, Tracker};
 use crate::conn::Conn;
-use crate::shared::{Mail, Shared};
-use crate::worker::lock;
 
 /// A message that keys have changed.
 #[derive(Debug)]
@@ -16,33 +14,19 @@ pub struct Invalidation {
     pub to: Tracker,
     /// The keys as an array of strings; nothing means all keys.
     pub keys: Arc<[u8]>,
-    /// The client that changed them.
-    pub writer: u64,
-    /// By its prefix, not because it was read.
-    pub is_broadcast: bool,
 }
 
-/// Tells a tracking client, or sends the message on to the client it named. Called on its own thread; returns whether
-/// there is something to send to it.
-pub fn deliver(shared: &Shared, conn: &mut Conn, message: &Invalidation) -> bool {
+/// Tells a tracking client, unless it does not track any more, or that the client it named has gone. Called on its own
+/// thread; returns whether there is something to send to it.
+pub fn deliver(conn: &mut Conn, message: &Invalidation) -> bool {
     let resp3 = conn.session.resp3;
     let Some(own) = &mut conn.session.tracking else { return false };
-    let is_stale = !message.is_broadcast && own.mode == Mode::Broadcast;
-    if is_stale || (own.noloop && message.writer == conn.session.id) {
+    if (own.mode == Mode::Broadcast) != message.to.is_broadcast {
         return false;
     }
-    let keys: &[u8] = match (message.keys.is_empty(), resp3) {
-        (false, _) => &message.keys,
-        (true, true) => b"_\r\n",
-        (true, false) => b"$-1\r\n",
+    let Some(other) = own.redirect.filter(|_| own.redirect == message.to.redirect) else {
+        return write(conn, &message.keys, false);
     };
-    let Some(other) = own.redirect else { return write(conn, keys, false) };
-    let card = lock(&shared.clients).get(&other).cloned();
-    if let Some(card) = card {
-        let mail = Mail::Redirected { token: card.token, client: card.id, keys: keys.into() };
-        shared.door(card.thread).send(mail);
-        return false;
-    }
     own.is_broken = true;
     if resp3 {
         let mut reply = Reply::new(&mut conn.output, true);
@@ -73,6 +57,10 @@ fn write(conn: &mut Conn, keys: &[u8], is_redirected: bool) -> bool {
     } else {
         return false;
     }
-    reply.raw(keys);
+    match (keys.is_empty(), resp3) {
+        (false, _) => reply.raw(keys),
+        (true, true) => reply.raw(b"_\r\n"),
+        (true, false) => reply.raw(b"$-1\r\n"),
+    }
     true
 }

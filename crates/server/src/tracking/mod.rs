@@ -4,6 +4,7 @@
 //! told goes by mail through its own thread, which alone knows how it wants to be told.
 
 mod message;
+mod readers;
 mod table;
 
 pub use message::{Invalidation, deliver, redirected};
@@ -20,6 +21,8 @@ use crate::core::Core;
 use crate::registry::Entry;
 use crate::session::{Gate, Session};
 use crate::shared::{Mail, Shared};
+use crate::worker::lock;
+use readers::Reader;
 
 /// How a connection tracks.
 #[derive(Clone, Debug, Default)]
@@ -64,7 +67,7 @@ impl Tracking {
     }
 }
 
-/// A client as the table remembers it.
+/// A client that tracks, as other threads see it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Tracker {
     /// Its thread.
@@ -73,6 +76,12 @@ pub struct Tracker {
     pub token: Token,
     /// Its id.
     pub client: u64,
+    /// The client that gets its messages; none is itself.
+    pub redirect: Option<u64>,
+    /// Its own changes are not told.
+    pub noloop: bool,
+    /// It hears of prefixes, not of what it has read.
+    pub is_broadcast: bool,
 }
 
 /// Whether the keys of `entry`, run now by the client of `session`, are to be remembered.
@@ -80,14 +89,14 @@ pub fn applies(session: &Session, entry: &Entry) -> bool {
     entry.spec.flags.any(Flags::READONLY) && session.tracking.as_ref().is_some_and(|own| own.remembers())
 }
 
-/// Remembers that `tracker` reads the keys of a command. The shards of the keys are held, so that no change comes
+/// Remembers that `client` reads the keys of a command. The shards of the keys are held, so that no change comes
 /// between this and the read.
-pub fn remember(core: &Core, tracker: Tracker, entry: &Entry, args: Args<'_>) {
+pub fn remember(core: &Core, client: u64, entry: &Entry, args: Args<'_>) {
     let table = &core.shared.tracking;
     let keys_max = core.live.tracking_table_max_keys;
     entry.spec.each_key(args, &mut |at| {
-        if let Some((key, gone)) = table.remember(args.at(at), tracker, keys_max) {
-            tell(core.shared, &gone, &array_of(&[&*key]), 0);
+        for (key, gone) in table.remember(args.at(at), client as Reader, keys_max) {
+            tell(core.shared, &gone, &key, 0);
         }
     });
 }
@@ -110,25 +119,20 @@ pub fn invalidate(core: &Core, changes: &[Change]) {
     for key in &keys {
         let readers = table.forget(key);
         if !readers.is_empty() {
-            tell(core.shared, &readers, &array_of(&[key]), core.writer);
+            tell(core.shared, &readers, key, core.writer);
         }
     }
-    table.each_prefix(|prefix, trackers| {
-        let mut hit: Vec<&[u8]> = keys.iter().copied().filter(|key| key.starts_with(prefix)).collect();
-        hit.sort_unstable();
-        hit.dedup();
-        if !hit.is_empty() {
-            send(core.shared, trackers, &array_of(&hit), core.writer, true);
-        }
-    });
+    for hit in table.prefixed(&keys) {
+        send(core.shared, &hit.trackers, &array_of(&hit.keys), core.writer);
+    }
 }
 
 /// Gives keys up while the table is larger than `tracking-table-max-keys`, some at a time.
 pub fn keep_limit(core: &Core) {
     let (table, keys_max) = (&core.shared.tracking, core.live.tracking_table_max_keys);
     for _ in 0..KEYS_GIVEN_UP_MAX {
-        let Some((key, readers)) = table.give_up(keys_max) else { return };
-        tell(core.shared, &readers, &array_of(&[&*key]), 0);
+        let Some((key, readers)) = table.give_up(keys_max, None) else { return };
+        tell(core.shared, &readers, &key, 0);
     }
 }
 
@@ -140,19 +144,32 @@ pub fn invalidate_all(core: &Core) {
     let table = &core.shared.tracking;
     if table.is_in_use() {
         let trackers = table.forget_all();
-        send(core.shared, &trackers, &[], 0, true);
+        send(core.shared, &trackers, &[], 0);
     }
 }
 
-fn tell(shared: &Shared, trackers: &[Tracker], keys: &[u8], writer: u64) {
-    send(shared, trackers, keys, writer, false);
+fn tell(shared: &Shared, readers: &[Reader], key: &[u8], writer: u64) {
+    let mut trackers = shared.tracking.trackers(readers);
+    trackers.retain(|tracker| !tracker.is_broadcast);
+    send(shared, &trackers, &array_of(&[key]), writer);
 }
 
-fn send(shared: &Shared, trackers: &[Tracker], keys: &[u8], writer: u64, is_broadcast: bool) {
+/// Tells `trackers` that `keys`, an array of strings, have changed; nothing means all keys. Who is to be told by another
+/// client is told there at once: the message must be on its way before the writer is answered.
+fn send(shared: &Shared, trackers: &[Tracker], keys: &[u8], writer: u64) {
     let keys: Arc<[u8]> = keys.into();
-    for tracker in trackers {
-        let message = Invalidation { to: *tracker, keys: keys.clone(), writer, is_broadcast };
-        shared.door(tracker.thread).send(Mail::Invalidate(Box::new(message)));
+    for tracker in trackers.iter().filter(|tracker| !(tracker.noloop && tracker.client == writer)) {
+        let other = tracker.redirect.and_then(|id| lock(&shared.clients).get(&id).cloned());
+        match other {
+            Some(card) => {
+                let mail = Mail::Redirected { token: card.token, client: card.id, keys: keys.clone() };
+                shared.door(card.thread).send(mail);
+            }
+            None => {
+                let message = Invalidation { to: *tracker, keys: keys.clone() };
+                shared.door(tracker.thread).send(Mail::Invalidate(Box::new(message)));
+            }
+        }
     }
 }
 
@@ -168,7 +185,9 @@ fn array_of(keys: &[&[u8]]) -> Vec<u8> {
 /// Starts tracking, or changes how.
 pub fn begin(core: &mut Core, session: &mut Session, token: Token, wanted: Tracking) {
     end(core, session);
-    let tracker = Tracker { thread: core.thread, token, client: session.id };
+    let (redirect, noloop) = (wanted.redirect, wanted.noloop);
+    let is_broadcast = wanted.mode == Mode::Broadcast;
+    let tracker = Tracker { thread: core.thread, token, client: session.id, redirect, noloop, is_broadcast };
     core.shared.tracking.add(tracker, &wanted.prefixes);
     session.gate.set(Gate::TRACKING, wanted.mode != Mode::Broadcast);
     session.tracking = Some(Box::new(wanted));

@@ -1,45 +1,61 @@
 //! Which clients have read which keys, and which want to hear of which prefixes.
 
-use std::collections::HashMap;
-use std::hash::{BuildHasher, RandomState};
-use std::sync::Mutex;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use darter_base::hash::KeyHasher;
 
 use super::Tracker;
+use super::readers::{Forgotten, Reader, Readers};
 use crate::worker::lock;
 
-const PARTS: usize = 64;
+const PARTS: usize = 256;
 
 /// The table, cut into parts with a lock each. Keys are remembered without their database, as Redis does.
 #[derive(Debug)]
 pub struct Table {
-    hasher: RandomState,
+    hasher: KeyHasher,
     parts: Vec<Mutex<Readers>>,
     // what all parts hold together
     keys_len: AtomicUsize,
     items_len: AtomicUsize,
-    clients: Mutex<Clients>,
-    // == clients.trackers.len(), to be looked at without the lock
+    clients: RwLock<Clients>,
+    // == clients.len and clients.prefixes.len(), to be looked at without the lock
     clients_len: AtomicUsize,
+    prefixes_len: AtomicUsize,
 }
-
-type Readers = HashMap<Box<[u8]>, Vec<Tracker>>;
 
 #[derive(Debug, Default)]
 struct Clients {
-    trackers: Vec<Tracker>,
+    // by the low half of their ids, as readers are known; nearly always one
+    trackers: HashMap<Reader, Vec<Tracker>>,
+    len: usize,
     prefixes: HashMap<Box<[u8]>, Vec<Tracker>>,
+    // how many prefixes there are of each length
+    prefix_lens: BTreeMap<usize, usize>,
+}
+
+/// Keys with one prefix, and who wants to hear of them.
+pub struct Prefixed<'a> {
+    /// The keys, each once.
+    pub keys: Vec<&'a [u8]>,
+    /// Who is told.
+    pub trackers: Vec<Tracker>,
 }
 
 impl Default for Table {
     fn default() -> Table {
+        // The parts hash apart from the table, or keys of one part would share bits in it.
+        let (hasher, inner) = (KeyHasher::random(), KeyHasher::random());
         Table {
-            hasher: RandomState::new(),
-            parts: (0..PARTS).map(|_| Mutex::default()).collect(),
+            hasher,
+            parts: (0..PARTS).map(|_| Mutex::new(Readers::new(inner))).collect(),
             keys_len: AtomicUsize::new(0),
             items_len: AtomicUsize::new(0),
-            clients: Mutex::default(),
+            clients: RwLock::default(),
             clients_len: AtomicUsize::new(0),
+            prefixes_len: AtomicUsize::new(0),
         }
     }
 }
@@ -59,72 +75,72 @@ impl Table {
 
     /// Adds a client, with the prefixes it wants to hear of.
     pub fn add(&self, tracker: Tracker, prefixes: &[Box<[u8]>]) {
-        let mut clients = lock(&self.clients);
-        clients.trackers.push(tracker);
+        let mut clients = self.write_clients();
+        clients.trackers.entry(tracker.client as Reader).or_default().push(tracker);
+        clients.len += 1;
         for prefix in prefixes {
+            if !clients.prefixes.contains_key(prefix) {
+                *clients.prefix_lens.entry(prefix.len()).or_default() += 1;
+            }
             clients.prefixes.entry(prefix.clone()).or_default().push(tracker);
         }
-        self.clients_len.store(clients.trackers.len(), Relaxed);
+        self.show(&clients);
     }
 
     /// Removes a client and its prefixes.
     pub fn remove(&self, client: u64, prefixes: &[Box<[u8]>]) {
-        let mut clients = lock(&self.clients);
-        clients.trackers.retain(|tracker| tracker.client != client);
+        let mut clients = self.write_clients();
+        let reader = client as Reader;
+        if let Some(same) = clients.trackers.get_mut(&reader) {
+            let before = same.len();
+            same.retain(|tracker| tracker.client != client);
+            let (gone, is_empty) = (before - same.len(), same.is_empty());
+            clients.len -= gone;
+            if is_empty {
+                clients.trackers.remove(&reader);
+            }
+        }
         for prefix in prefixes {
-            if let Some(list) = clients.prefixes.get_mut(prefix) {
-                list.retain(|tracker| tracker.client != client);
-                if list.is_empty() {
-                    clients.prefixes.remove(prefix);
-                }
-            }
+            clients.remove_prefix(client, prefix);
         }
-        self.clients_len.store(clients.trackers.len(), Relaxed);
+        self.show(&clients);
     }
 
-    /// Remembers that a client has read `key`. With more than `keys_max` keys (0: no limit) another one is given up;
-    /// its readers are to be told.
-    pub fn remember(&self, key: &[u8], tracker: Tracker, keys_max: u64) -> Option<(Box<[u8]>, Vec<Tracker>)> {
+    /// Remembers that a client has read `key`. With more than `keys_max` keys (0: no limit) others are given up; their
+    /// readers are to be told. The key itself stays, as its value is on its way to the client.
+    pub fn remember(&self, key: &[u8], reader: Reader, keys_max: u64) -> Vec<Forgotten> {
         let mut part = lock(self.part(key));
-        match part.get_mut(key) {
-            Some(list) if list.contains(&tracker) => return None,
-            Some(list) => list.push(tracker),
-            None => {
-                part.insert(key.into(), vec![tracker]);
-                self.keys_len.fetch_add(1, Relaxed);
-            }
+        let mut given_up = if part.has_room(key) { Vec::new() } else { part.give_up_all() };
+        let (keys, items) = part.add(key, reader);
+        self.count_in(keys, items);
+        let is_over = keys > 0 && keys_max > 0 && self.keys_len.load(Relaxed) as u64 > keys_max;
+        if is_over && given_up.is_empty() {
+            given_up.extend(part.give_up(Some(key)));
         }
-        self.items_len.fetch_add(1, Relaxed);
-        if keys_max == 0 || self.keys_len.load(Relaxed) as u64 <= keys_max {
-            return None;
+        drop(part);
+        given_up.iter().for_each(|(_, readers)| self.count_out(1, readers.len()));
+        if is_over && given_up.is_empty() {
+            given_up.extend(self.give_up(keys_max, Some(key)));
         }
-        let victim = part.keys().find(|other| &***other != key).cloned();
-        let victim = victim.unwrap_or_else(|| key.into());
-        let readers = part.remove(&victim)?;
-        self.count_out(1, readers.len());
-        Some((victim, readers))
+        given_up
     }
 
-    /// Forgets some key if there are more than `keys_max` (0: no limit), and returns it with its readers.
-    pub fn give_up(&self, keys_max: u64) -> Option<(Box<[u8]>, Vec<Tracker>)> {
+    /// Forgets some key, but not `except`, if there are more than `keys_max` (0: no limit); returns it with its readers.
+    pub fn give_up(&self, keys_max: u64, except: Option<&[u8]>) -> Option<Forgotten> {
         if keys_max == 0 || self.keys_len.load(Relaxed) as u64 <= keys_max {
             return None;
         }
-        let found = self.parts.iter().find_map(|part| {
-            let mut part = lock(part);
-            let key = part.keys().next()?.clone();
-            part.remove_entry(&key)
-        })?;
+        let found = self.parts.iter().find_map(|part| lock(part).give_up(except))?;
         self.count_out(1, found.1.len());
         Some(found)
     }
 
     /// Forgets who has read `key`, and returns them.
-    pub fn forget(&self, key: &[u8]) -> Vec<Tracker> {
+    pub fn forget(&self, key: &[u8]) -> Vec<Reader> {
         if self.keys_len.load(Relaxed) == 0 {
             return Vec::new();
         }
-        let readers = lock(self.part(key)).remove(key).unwrap_or_default();
+        let readers = lock(self.part(key)).forget(key);
         self.count_out(usize::from(!readers.is_empty()), readers.len());
         readers
     }
@@ -132,16 +148,42 @@ impl Table {
     /// Forgets all keys, and returns all tracking clients.
     pub fn forget_all(&self) -> Vec<Tracker> {
         for part in &self.parts {
-            let old = std::mem::take(&mut *lock(part));
-            self.count_out(old.len(), old.values().map(Vec::len).sum());
+            let mut part = lock(part);
+            let fresh = part.emptied();
+            let (keys, items) = std::mem::replace(&mut *part, fresh).totals();
+            self.count_out(keys, items);
         }
-        lock(&self.clients).trackers.clone()
+        self.read_clients().trackers.values().flatten().copied().collect()
     }
 
-    /// Calls `visit` with every prefix that clients want to hear of, and these.
-    pub fn each_prefix(&self, mut visit: impl FnMut(&[u8], &[Tracker])) {
-        let clients = lock(&self.clients);
-        clients.prefixes.iter().for_each(|(prefix, trackers)| visit(prefix, trackers));
+    /// The clients behind `readers` that still track.
+    pub fn trackers(&self, readers: &[Reader]) -> Vec<Tracker> {
+        let clients = self.read_clients();
+        readers.iter().filter_map(|reader| clients.trackers.get(reader)).flatten().copied().collect()
+    }
+
+    /// Sorts `keys` under the prefixes that clients want to hear of.
+    /// Cost: a look a key and length of prefix; nothing where there are no prefixes.
+    pub fn prefixed<'a>(&self, keys: &[&'a [u8]]) -> Vec<Prefixed<'a>> {
+        if self.prefixes_len.load(Relaxed) == 0 {
+            return Vec::new();
+        }
+        let clients = self.read_clients();
+        let mut hit: BTreeMap<&[u8], Vec<&'a [u8]>> = BTreeMap::new();
+        for key in keys {
+            for &len in clients.prefix_lens.keys() {
+                let Some(prefix) = key.get(..len) else { break };
+                if clients.prefixes.contains_key(prefix) {
+                    hit.entry(prefix).or_default().push(key);
+                }
+            }
+        }
+        let prefixed = |(prefix, mut keys): (&[u8], Vec<&'a [u8]>)| {
+            keys.sort_unstable();
+            keys.dedup();
+            Prefixed { keys, trackers: clients.prefixes.get(prefix).cloned().unwrap_or_default() }
+        };
+        hit.into_iter().map(prefixed).collect()
     }
 
     /// Number of clients that track.
@@ -151,16 +193,54 @@ impl Table {
 
     /// Number of keys, of keys times their readers, and of prefixes.
     pub fn totals(&self) -> (usize, usize, usize) {
-        let prefixes = lock(&self.clients).prefixes.len();
-        (self.keys_len.load(Relaxed), self.items_len.load(Relaxed), prefixes)
+        (self.keys_len.load(Relaxed), self.items_len.load(Relaxed), self.prefixes_len.load(Relaxed))
+    }
+
+    fn show(&self, clients: &Clients) {
+        self.clients_len.store(clients.len, Relaxed);
+        self.prefixes_len.store(clients.prefixes.len(), Relaxed);
+    }
+
+    fn count_in(&self, keys: usize, items: usize) {
+        if items > 0 {
+            self.keys_len.fetch_add(keys, Relaxed);
+            self.items_len.fetch_add(items, Relaxed);
+        }
     }
 
     fn count_out(&self, keys: usize, items: usize) {
-        self.keys_len.fetch_sub(keys, Relaxed);
-        self.items_len.fetch_sub(items, Relaxed);
+        if keys > 0 {
+            self.keys_len.fetch_sub(keys, Relaxed);
+            self.items_len.fetch_sub(items, Relaxed);
+        }
+    }
+
+    fn read_clients(&self) -> RwLockReadGuard<'_, Clients> {
+        self.clients.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write_clients(&self) -> RwLockWriteGuard<'_, Clients> {
+        self.clients.write().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn part(&self, key: &[u8]) -> &Mutex<Readers> {
-        &self.parts[self.hasher.hash_one(key) as usize % PARTS]
+        &self.parts[self.hasher.hash(key) as usize % PARTS]
+    }
+}
+
+impl Clients {
+    fn remove_prefix(&mut self, client: u64, prefix: &[u8]) {
+        let Some(list) = self.prefixes.get_mut(prefix) else { return };
+        list.retain(|tracker| tracker.client != client);
+        if !list.is_empty() {
+            return;
+        }
+        self.prefixes.remove(prefix);
+        if let Some(n) = self.prefix_lens.get_mut(&prefix.len()) {
+            *n -= 1;
+            if *n == 0 {
+                self.prefix_lens.remove(&prefix.len());
+            }
+        }
     }
 }
