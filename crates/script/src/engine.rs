@@ -4,12 +4,13 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Instant;
 
 use darter_base::number;
 use darter_wire::{Args, Reply, Span};
 use mlua::chunk::ChunkMode;
 use mlua::debug::HookTriggers;
-use mlua::{Error, Function, Lua, LuaOptions, MultiValue, Result, StdLib, Table, Value, VmState};
+use mlua::{Error, Function, Lua, LuaOptions, LuaString, MultiValue, Result, StdLib, Table, Value, VmState};
 
 use crate::functions::Loaded;
 use crate::host::Host;
@@ -17,12 +18,15 @@ use crate::library::{self, Raised};
 use crate::random::Random;
 use crate::reply;
 use crate::script::Script;
-use crate::watch::Watch;
+use crate::watch::{Kind, Watch};
 
 /// Bytes one thread's scripts may hold together.
 const MEMORY_MAX: usize = 256 << 20;
 /// A state that holds more than this after a run is tidied at once.
 const MEMORY_KEPT: usize = 4 << 20;
+/// What errors call the text of a script, and that of a library.
+const SCRIPT_NAME: &str = "@user_script";
+pub(crate) const FUNCTION_NAME: &str = "@user_function";
 /// Compiled scripts one thread keeps; they are compiled again when needed.
 const COMPILED_MAX: usize = 512;
 
@@ -33,6 +37,8 @@ pub(crate) struct Shared {
     pub random: Random,
     /// The script asked for RESP3 replies.
     pub resp3: Rc<Cell<bool>>,
+    /// When a library that is being loaded has taken too long.
+    pub deadline: Rc<Cell<Option<Instant>>>,
 }
 
 /// How keys and arguments reach what is run.
@@ -47,7 +53,7 @@ pub(crate) enum Form {
 /// One thread's Lua.
 pub struct Engine {
     pub(crate) lua: Lua,
-    shared: Shared,
+    pub(crate) shared: Shared,
     pub(crate) base: Table,
     pub(crate) redis: Table,
     pub(crate) run: Function,
@@ -56,6 +62,8 @@ pub struct Engine {
     pub(crate) loaded: HashMap<[u8; 40], Loaded>,
     compiled: HashMap<[u8; 40], Function>,
     watch: Arc<Watch>,
+    // The compiler does not keep alive the name of what it reads; these do (CVE-2025-49844).
+    _names: [LuaString; 2],
 }
 
 impl Engine {
@@ -67,16 +75,17 @@ impl Engine {
     fn build(watch: Arc<Watch>) -> Result<Engine> {
         let libs = StdLib::TABLE | StdLib::STRING | StdLib::MATH | StdLib::OS;
         let lua = Lua::new_with(libs, LuaOptions::default())?;
-        let shared = Shared { random: Random::new(), resp3: Rc::default() };
+        let shared = Shared { random: Random::new(), resp3: Rc::default(), deadline: Rc::default() };
         let native = library::build(&lua, &shared)?;
         let prelude = lua.load(include_str!("prelude.lua")).set_name("=prelude");
         type World = (Table, Table, Table, Function, Function, Function);
         let (globals, base, redis, run, late_call, late_pcall): World = prelude.call(native)?;
         lua.set_globals(globals)?;
-        set_hook(&lua, &watch, HookTriggers::new().every_nth_instruction(STEPS))?;
+        set_hook(&lua, &watch, &shared.deadline, RARELY)?;
         lua.set_memory_limit(MEMORY_MAX)?;
         let (compiled, loaded) = (HashMap::new(), HashMap::new());
-        Ok(Engine { lua, shared, base, redis, run, late_call, late_pcall, loaded, compiled, watch })
+        let _names = [lua.create_string(SCRIPT_NAME)?, lua.create_string(FUNCTION_NAME)?];
+        Ok(Engine { lua, shared, base, redis, run, late_call, late_pcall, loaded, compiled, watch, _names })
     }
 
     /// Compiles a script, if this thread has not yet. Errors: the error line for the client.
@@ -88,7 +97,7 @@ impl Engine {
         if let Some(body) = self.compiled.get(&script.sha) {
             return Ok(body.clone());
         }
-        let chunk = self.lua.load(script.code()).set_name("@user_script").set_mode(ChunkMode::Text);
+        let chunk = self.lua.load(script.code()).set_name(SCRIPT_NAME).set_mode(ChunkMode::Text);
         let compiled = chunk.into_function();
         let body = compiled.map_err(|error| {
             format!("ERR Error compiling script (new function): {}", library::syntax_of(&error))
@@ -130,7 +139,7 @@ impl Engine {
         self.shared.resp3.set(false);
         let ended = self.run_body(host, body, form, (keys, argv), reply);
         if self.watch.is_killed() {
-            let _ = set_hook(&self.lua, &self.watch, HookTriggers::new().every_nth_instruction(STEPS));
+            self.hook_rarely();
         }
         if self.lua.used_memory() > MEMORY_KEPT {
             let _ = self.lua.gc_collect();
@@ -193,6 +202,11 @@ impl Engine {
         Ok(Ok(()))
     }
 
+    /// Puts the hook back that a killed run has made to fire at every line.
+    pub(crate) fn hook_rarely(&self) {
+        let _ = set_hook(&self.lua, &self.watch, &self.shared.deadline, RARELY);
+    }
+
     fn list(&self, words: Args<'_>) -> Result<Table> {
         let list = self.lua.create_table_with_capacity(words.len(), 0)?;
         for (at, word) in words.iter().enumerate() {
@@ -202,23 +216,35 @@ impl Engine {
     }
 }
 
-/// Instructions between two looks at whether the script is to end.
-const STEPS: u32 = 100_000;
+/// A look at whether the script is to end every so many instructions.
+const RARELY: HookTriggers = HookTriggers::new().every_nth_instruction(100_000);
 
-fn set_hook(lua: &Lua, watch: &Arc<Watch>, triggers: HookTriggers) -> Result<()> {
-    let held = watch.clone();
+fn set_hook(
+    lua: &Lua,
+    watch: &Arc<Watch>,
+    deadline: &Rc<Cell<Option<Instant>>>,
+    triggers: HookTriggers,
+) -> Result<()> {
+    let (held, until) = (watch.clone(), deadline.clone());
     lua.set_global_hook(triggers, move |lua, _| {
-        if !held.is_killed() {
-            return Ok(VmState::Continue);
-        }
+        let line = match until.get() {
+            Some(deadline) if Instant::now() >= deadline => "ERR FUNCTION LOAD timeout",
+            _ if held.is_killed() => killed(held.kind()),
+            _ => return Ok(VmState::Continue),
+        };
         // A script may catch the error; with each further line failing it gets nowhere.
-        set_hook(lua, &held, HookTriggers::EVERY_LINE)?;
-        Err(Error::external(Raised(KILLED.into())))
+        set_hook(lua, &held, &until, HookTriggers::EVERY_LINE)?;
+        Err(Error::external(Raised(line.into())))
     })
 }
 
-/// The error a killed script ends with.
-pub const KILLED: &str = "ERR Error running script: Script killed by user with SCRIPT KILL.";
+/// The error a killed script or function ends with.
+pub fn killed(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Script => "ERR Error running script: Script killed by user with SCRIPT KILL.",
+        Kind::Function => "ERR Error running script: Script killed by user with FUNCTION KILL.",
+    }
+}
 
 /// Buffers that the commands of one run use again.
 #[derive(Default)]

@@ -6,16 +6,19 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
+use std::time::{Duration, Instant};
 
 use darter_wire::{Args, Reply};
 use mlua::{Error, Function, Lua, LuaString, MultiValue, Table, Value};
 
-use crate::engine::{Engine, Form};
+use crate::engine::{Engine, FUNCTION_NAME, Form};
 use crate::host::Host;
 use crate::library::{self, raise};
 use crate::script::ScriptFlags;
 use darter_base::sha1;
 
+/// How long the code of a library may run while it is loaded; nobody else is served meanwhile.
+const LOADING_MAX: Duration = Duration::from_millis(500);
 /// Libraries a thread keeps loaded.
 const LOADED_MAX: usize = 128;
 
@@ -108,12 +111,15 @@ impl Engine {
     fn run_library(&mut self, source: &[u8]) -> Result<Vec<(Declared, Function)>, String> {
         let start = source.iter().position(|&byte| byte == b'\n').unwrap_or(source.len());
         let chunk =
-            self.lua.load(&source[start..]).set_name("@user_function").set_mode(mlua::chunk::ChunkMode::Text);
+            self.lua.load(&source[start..]).set_name(FUNCTION_NAME).set_mode(mlua::chunk::ChunkMode::Text);
         let compiled = chunk.into_function();
         let body = compiled
             .map_err(|error| format!("ERR Error compiling function: {}", library::syntax_of(&error)))?;
         let registered = Registered::default();
+        self.shared.deadline.set(Instant::now().checked_add(LOADING_MAX));
         let ended = self.with_registration(&registered, &body);
+        self.shared.deadline.set(None);
+        self.hook_rarely();
         let result = std::mem::take(&mut *registered.borrow_mut());
         match ended {
             Ok(None) => Ok(result),

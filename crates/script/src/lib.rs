@@ -21,4 +21,4 @@ pub use engine::Engine;
 pub use functions::Library;
 pub use host::Host;
 pub use script::Script;
-pub use watch::{Killing, Watch};
+pub use watch::{Killing, Kind, Running, Watch};

@@ -3,8 +3,9 @@
 local native = ...
 local setmetatable, getmetatable, rawset = setmetatable, getmetatable, rawset
 local error, type, tostring, pairs, pcall, xpcall = error, type, tostring, pairs, pcall, xpcall
-local next = next
-local loadstring, byte, concat, collect = loadstring, string.byte, table.concat, collectgarbage
+local next, tonumber, unpack = next, tonumber, unpack
+local loadstring, concat, collect = loadstring, table.concat, collectgarbage
+local byte, find, sub = string.byte, string.find, string.sub
 local READONLY = "Attempt to modify a readonly table"
 local views = setmetatable({}, { __mode = "k" })
 
@@ -51,7 +52,7 @@ end
 local base = {}
 for _, name in pairs({
     "assert", "error", "gcinfo", "getmetatable", "ipairs", "next", "rawequal", "rawget", "select",
-    "tonumber", "tostring", "type", "unpack", "_VERSION",
+    "tonumber", "tostring", "type", "_VERSION",
 }) do
     base[name] = _G[name]
 end
@@ -97,12 +98,31 @@ function base.rawset(table, key, value)
     return rawset(table, key, value)
 end
 
--- Compiled code is never loaded: the machine trusts it.
+-- The library's own counts the values in an int, and what is checked after an overflow a compiler may leave out
+-- (CVE-2025-46817).
+local UNPACKED_MAX, INT_MAX = 1000000, 2147483647
+
+function base.unpack(list, first, last)
+    local from, to = tonumber(first or 1), tonumber(last or type(list) == "table" and #list or 0)
+    local fits = from and to and from >= -INT_MAX and from <= INT_MAX and to >= -INT_MAX and to <= INT_MAX
+    if from and to and not (fits and to - from < UNPACKED_MAX) then
+        if to < from then
+            return
+        end
+        error("too many results to unpack", 2)
+    end
+    return unpack(list, first, last)
+end
+
+-- Compiled code is never loaded: the machine trusts it. The name goes in without zeros, so that the compiler's own copy
+-- of it is this very string, which the call keeps alive (CVE-2025-49844).
 function base.loadstring(text, name)
     if type(text) == "string" and byte(text, 1) == 27 then
         return nil, "attempt to load chunk with wrong mode"
     end
-    return loadstring(text, name)
+    name = name or text
+    local zero = type(name) == "string" and find(name, "%z")
+    return loadstring(text, zero and sub(name, 1, zero - 1) or name)
 end
 
 function base.load(reader, name)
@@ -122,6 +142,33 @@ function base.collectgarbage(what)
         return collect(what)
     end
     return 0
+end
+
+-- Matching takes a piece of the thread's stack for each item of a pattern.
+local PATTERN_MAX = 4000
+
+local function is_long(pattern)
+    return type(pattern) == "string" and #pattern > PATTERN_MAX
+end
+
+local function bounded(search)
+    return function(text, pattern, ...)
+        if is_long(pattern) then
+            error("pattern too complex", 2)
+        end
+        return search(text, pattern, ...)
+    end
+end
+
+for _, name in pairs({ "match", "gmatch", "gsub" }) do
+    string[name] = bounded(string[name])
+end
+string.gfind = string.gmatch
+function string.find(text, pattern, start, plain)
+    if not plain and is_long(pattern) then
+        error("pattern too complex", 2)
+    end
+    return find(text, pattern, start, plain)
 end
 
 math.random, math.randomseed = native.random, native.randomseed

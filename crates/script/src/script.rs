@@ -32,6 +32,7 @@ impl Script {
             let end = source.iter().position(|&byte| byte == b'\n').ok_or("ERR Invalid script shebang")?;
             flags = read_shebang(&String::from_utf8_lossy(&source[..end]))?;
         }
+        read_comments(source)?;
         Ok(Script { sha: sha1::sha1_hex(source), source: source.into(), flags })
     }
 
@@ -44,6 +45,27 @@ impl Script {
         &self.source[end..]
     }
 }
+
+/// Checks the flags that Dragonfly reads from comments in front. What they allow is so here for every script.
+fn read_comments(source: &[u8]) -> Result<(), String> {
+    for line in source.split(|&byte| byte == b'\n') {
+        let Some(list) = line.trim_ascii().strip_prefix(b"--!df flags=") else { break };
+        check_flags(&String::from_utf8_lossy(list))?;
+    }
+    Ok(())
+}
+
+/// Checks a list of Dragonfly's flags of scripts. Errors: the error line for the client.
+pub fn check_flags(list: &str) -> Result<(), String> {
+    let mut flags = list.split([',', ' ']).filter(|flag| !flag.is_empty());
+    match flags.find(|flag| !DRAGONFLY_FLAGS.contains(flag)) {
+        Some(flag) => Err(format!("ERR Invalid flag: {flag}")),
+        None => Ok(()),
+    }
+}
+
+/// Any key may be used, calls one by one may be seen by others, fractions become whole numbers.
+const DRAGONFLY_FLAGS: &[&str] = &["allow-undeclared-keys", "disable-atomicity", "legacy-float"];
 
 fn read_shebang(line: &str) -> Result<ScriptFlags, String> {
     let mut flags = ScriptFlags { is_declared: true, ..ScriptFlags::default() };
@@ -76,11 +98,15 @@ mod tests {
         let script = Script::new(b"#!lua flags=no-writes,allow-oom\nreturn 1").expect("a good first line");
         assert!(script.flags.no_writes && script.flags.allow_oom);
         assert_eq!(script.code(), b"\nreturn 1");
+        let flagged =
+            b"--!df flags=allow-undeclared-keys,disable-atomicity\n --!df flags=legacy-float\nreturn 1";
+        assert_eq!(Script::new(flagged).map(|s| s.code() == flagged), Ok(true));
         assert_eq!(Script::new(b"return 1").map(|s| s.flags), Ok(ScriptFlags::default()));
         for (text, error) in [
             ("#!lua", "ERR Invalid script shebang"),
             ("#!js\n", "ERR Unexpected engine in script shebang: #!js"),
             ("#!lua name=x\n", "ERR Unknown lua shebang option: name=x"),
+            ("--!df flags=allow-all\n", "ERR Invalid flag: allow-all"),
             ("#!lua flags=bad\n", "ERR Unexpected flag in script shebang: bad"),
         ] {
             assert_eq!(Script::new(text.as_bytes()).map(|_| ()), Err(error.to_owned()), "{text}");

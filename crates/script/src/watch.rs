@@ -1,18 +1,43 @@
 //! A running script as other threads see it: since when it runs, whether it has written, whether it is to end.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::AcqRel, Ordering::Acquire, Ordering::Release};
+use std::sync::{Mutex, MutexGuard};
+
+use darter_wire::{Args, OwnedArgs};
 
 /// One thread's script, if one runs.
 #[derive(Debug, Default)]
 pub struct Watch {
     since_ms: AtomicU64,
     state: AtomicU8,
+    kind: AtomicU8,
+    function: Mutex<Running>,
 }
 
 const IDLE: u8 = 0;
 const CLEAN: u8 = 1;
 const WRITTEN: u8 = 2;
 const KILLED: u8 = 3;
+/// Killed although it may have written: the server ends.
+const FORCED: u8 = 4;
+
+/// What runs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// A script of EVAL and its kin.
+    Script,
+    /// A function of a library.
+    Function,
+}
+
+/// A function that runs, and the command that called it.
+#[derive(Clone, Debug, Default)]
+pub struct Running {
+    /// Its name.
+    pub name: String,
+    /// The command, its own name first.
+    pub command: OwnedArgs,
+}
 
 /// What came of an attempt to end a script.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -28,37 +53,75 @@ pub enum Killing {
 impl Watch {
     /// A script begins at `now_ms`, Unix milliseconds.
     pub fn begin(&self, now_ms: u64) {
+        self.start(now_ms, Kind::Script);
+    }
+
+    /// A function begins. Cost: a copy of `command`.
+    pub fn begin_function(&self, now_ms: u64, name: &str, command: Args<'_>) {
+        *self.function() = Running { name: name.to_owned(), command: command.to_owned() };
+        self.start(now_ms, Kind::Function);
+    }
+
+    fn start(&self, now_ms: u64, kind: Kind) {
         self.since_ms.store(now_ms, Release);
+        self.kind.store(kind as u8, Release);
         self.state.store(CLEAN, Release);
     }
 
     /// It has ended; whether it was killed.
     pub fn end(&self) -> bool {
-        self.state.swap(IDLE, AcqRel) == KILLED
+        self.state.swap(IDLE, AcqRel) >= KILLED
     }
 
     /// It is about to write; false when it has been killed, and then it must not.
     pub fn note_write(&self) -> bool {
-        self.state.compare_exchange(CLEAN, WRITTEN, AcqRel, Acquire) != Err(KILLED)
+        self.state.compare_exchange(CLEAN, WRITTEN, AcqRel, Acquire).is_ok()
+            || self.state.load(Acquire) == WRITTEN
     }
 
     /// Ends it, if it has written nothing.
     pub fn kill(&self) -> Killing {
         match self.state.compare_exchange(CLEAN, KILLED, AcqRel, Acquire) {
-            Ok(_) | Err(KILLED) => Killing::Done,
+            Ok(_) | Err(KILLED | FORCED) => Killing::Done,
             Err(WRITTEN) => Killing::Refused,
             Err(_) => Killing::Idle,
         }
     }
 
+    /// Ends it whatever it has written: nothing of this process will be kept.
+    pub fn force(&self) {
+        let _ = self.state.fetch_update(AcqRel, Acquire, |state| (state != IDLE).then_some(FORCED));
+    }
+
     /// Whether it is to end.
     pub fn is_killed(&self) -> bool {
-        self.state.load(Acquire) == KILLED
+        self.state.load(Acquire) >= KILLED
+    }
+
+    /// Whether it ends because the server does, so that what it has done is but a part.
+    pub fn is_forced(&self) -> bool {
+        self.state.load(Acquire) == FORCED
+    }
+
+    /// What runs, or ran last.
+    pub fn kind(&self) -> Kind {
+        if self.kind.load(Acquire) == Kind::Script as u8 { Kind::Script } else { Kind::Function }
     }
 
     /// Whether one runs that began before `ms_ago` milliseconds.
     pub fn runs_for(&self, ms_ago: u64, now_ms: u64) -> bool {
         self.state.load(Acquire) != IDLE && now_ms.saturating_sub(self.since_ms.load(Acquire)) > ms_ago
+    }
+
+    /// The function that runs, and for how many milliseconds it has.
+    pub fn running_function(&self, now_ms: u64) -> Option<(Running, u64)> {
+        let function = self.function();
+        let runs = self.state.load(Acquire) != IDLE && self.kind() == Kind::Function;
+        runs.then(|| (function.clone(), now_ms.saturating_sub(self.since_ms.load(Acquire))))
+    }
+
+    fn function(&self) -> MutexGuard<'_, Running> {
+        self.function.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }
 
@@ -78,5 +141,20 @@ mod tests {
         watch.begin(1000);
         assert_eq!((watch.kill(), watch.kill()), (Killing::Done, Killing::Done));
         assert!(!watch.note_write() && watch.is_killed() && watch.end() && !watch.is_killed());
+    }
+
+    #[test]
+    fn the_end_of_the_server_ends_what_has_written() {
+        let watch = Watch::default();
+        watch.force();
+        assert!(!watch.is_killed());
+        watch.begin(1);
+        assert!(watch.note_write() && watch.running_function(9).is_none());
+        watch.force();
+        assert!(watch.is_killed() && watch.is_forced() && !watch.note_write() && watch.end());
+        watch.begin_function(1, "f", OwnedArgs::from_slices(&[b"FCALL", b"f", b"0"]).args());
+        let (running, for_ms) = watch.running_function(9).expect("a function");
+        assert_eq!((running.name.as_str(), running.command.args().len(), for_ms), ("f", 3, 8));
+        assert_eq!((watch.kind(), watch.end()), (Kind::Function, false));
     }
 }

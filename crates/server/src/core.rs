@@ -5,6 +5,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use darter_base::rng::Rng;
 use darter_command::Env;
+use darter_script::Kind;
 
 use crate::config::{ClusterMode, Live, Policy, Watch};
 use crate::journal::log::ThreadLog;
@@ -47,8 +48,8 @@ pub struct Core {
     pub has_postponed: bool,
     /// Who of this thread's connections is subscribed to what.
     pub subscribers: Subscribers,
-    /// Some thread runs a script for too long.
-    pub is_script_busy: bool,
+    /// What some thread runs for too long.
+    pub busy: Option<Kind>,
     /// Its Lua.
     pub lua: Interpreter,
     /// What it has to write to the journal.
@@ -84,7 +85,7 @@ impl Core {
             writer: 0,
             has_postponed: false,
             subscribers: Subscribers::default(),
-            is_script_busy: false,
+            busy: None,
             lua: Interpreter::default(),
             journal: ThreadLog::new(thread),
             evicts: false,
@@ -131,8 +132,8 @@ impl Core {
     /// Finds out whether commands must take the long way.
     pub fn refresh_gate(&mut self) {
         let busy_ms = self.live.busy_reply_threshold_ms;
-        self.is_script_busy = self.shared.scripts.is_any_busy(busy_ms, self.now_ms);
-        self.is_gated = self.is_script_busy
+        self.busy = self.shared.scripts.busy(busy_ms, self.now_ms);
+        self.is_gated = self.busy.is_some()
             || self.shared.pause.is_on(self.now_ms)
             || self.shared.monitors.is_any()
             || self.is_over_memory()

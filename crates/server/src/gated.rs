@@ -18,6 +18,7 @@ use crate::monitor;
 use crate::multi;
 use crate::pause::may_write;
 use crate::registry::Entry;
+use crate::scripts::busy_line;
 use crate::session::{Gate, Queued, ReplyMode, Session};
 
 /// Runs, queues, postpones or refuses a command.
@@ -118,8 +119,8 @@ pub(crate) fn refusal(
     if let Err(line) = guard::check(core, session, card, entry, args) {
         return Some(line.into());
     }
-    if core.is_script_busy && !flags.any(Flags::ALLOW_BUSY) {
-        return Some(BUSY.into());
+    if let Some(kind) = core.busy.filter(|_| !flags.any(Flags::ALLOW_BUSY)) {
+        return Some(busy_line(kind).as_bytes().into());
     }
     if core.shared.snapshots.loading.is_on() && !flags.any(Flags::LOADING) {
         return Some(LOADING.into());
@@ -160,7 +161,6 @@ writes if RDB snapshotting fails (stop-writes-on-bgsave-error option). Please ch
 RDB error.";
 /// What a command of `restricted_commands` is answered elsewhere than on the admin port.
 pub const RESTRICTED: &str = "ERR Cannot execute restricted command (admin only)";
-const BUSY: &[u8] = b"BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.";
 
 /// Whether `entry` is EXEC and one of the commands it would run has one of `flags`.
 pub fn queued_some(session: &Session, entry: &Entry, flags: Flags) -> bool {

@@ -11,7 +11,7 @@ use darter_base::number;
 use darter_command::spec::{Group, Keys};
 use darter_command::{Ctx, Fault, Flags, Spec};
 use darter_latch::{Grant, acquire, drive};
-use darter_script::engine::KILLED;
+use darter_script::engine::killed;
 use darter_script::script::ScriptFlags;
 use darter_script::{Engine, Host, Library, Script, Watch};
 use darter_txn::LockSet;
@@ -290,9 +290,23 @@ fn run_script(
     let ended = match lua.ready(&shared.scripts, core.thread) {
         Ok(engine) => {
             let allows_oom = flags.allow_oom;
-            watch.begin(crate::core::unix_ms());
-            let mut bridge =
-                Bridge { core, session, card, grant, watch, may_write, allows_oom, has_written: false };
+            let now_ms = crate::core::unix_ms();
+            match &plan.what {
+                What::Script(_) => watch.begin(now_ms),
+                What::Function(library, at) => {
+                    watch.begin_function(now_ms, &library.functions[*at].name, args);
+                }
+            }
+            let mut bridge = Bridge {
+                core: &mut *core,
+                session,
+                card,
+                grant,
+                watch,
+                may_write,
+                allows_oom,
+                has_written: false,
+            };
             let ended = match &plan.what {
                 What::Script(cached) => engine.run(&mut bridge, &cached.script, keys, argv, reply),
                 What::Function(library, at) => {
@@ -300,6 +314,9 @@ fn run_script(
                     engine.run_function(&mut bridge, library, name, keys, argv, reply)
                 }
             };
+            if watch.is_forced() {
+                core.journal.spoil_group();
+            }
             watch.end();
             ended
         }
@@ -406,7 +423,7 @@ impl Bridge<'_> {
         if flags.any(Flags::WRITE) {
             self.has_written = true;
             if !self.watch.note_write() {
-                return Err(KILLED.into());
+                return Err(killed(self.watch.kind()).into());
             }
         }
         Ok(entry)

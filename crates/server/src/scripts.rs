@@ -6,10 +6,23 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use darter_script::{Library, Script, Watch};
+use darter_command::Fault;
+use darter_script::{Killing, Kind, Library, Script, Watch};
 
 /// Scripts that came by EVAL alone are forgotten beyond this number, the oldest first.
 const EVALUATED_MAX: usize = 500;
+
+/// What others are answered while a script, or a function, runs for too long.
+pub fn busy_line(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Script => {
+            "BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE."
+        }
+        Kind::Function => {
+            "BUSY Redis is busy running a script. You can only call FUNCTION KILL or SHUTDOWN NOSAVE."
+        }
+    }
+}
 
 /// A script and what is known of it.
 pub struct Cached {
@@ -52,9 +65,38 @@ impl Scripts {
         busy_ms > 0 && self.watches.get(thread).is_some_and(|watch| watch.runs_for(busy_ms, now_ms))
     }
 
-    /// Whether any thread does.
-    pub fn is_any_busy(&self, busy_ms: u64, now_ms: u64) -> bool {
-        (0..self.watches.len()).any(|thread| self.is_busy(thread, busy_ms, now_ms))
+    /// What one of the threads runs for longer than `busy_ms`, if one does; 0 is never too long.
+    pub fn busy(&self, busy_ms: u64, now_ms: u64) -> Option<Kind> {
+        (0..self.watches.len())
+            .find(|&thread| self.is_busy(thread, busy_ms, now_ms))
+            .map(|thread| self.watches[thread].kind())
+    }
+
+    /// Ends all that runs, whatever it has written, because the server ends and keeps nothing.
+    pub fn force_all(&self) {
+        self.watches.iter().for_each(|watch| watch.force());
+    }
+
+    /// Ends the overdue scripts, or functions, that have written nothing. Errors: there is none, or none that may end.
+    pub fn kill(&self, kind: Kind, busy_ms: u64, now_ms: u64) -> Result<(), Fault> {
+        const IDLE: Fault = Fault::text("NOTBUSY No scripts in execution right now.");
+        const WRITTEN: Fault = Fault::text(
+            "UNKILLABLE Sorry the script already executed write commands against the dataset. You can either wait the \
+             script termination or kill the server in a hard way using the SHUTDOWN NOSAVE command.",
+        );
+        let mut ended = Err(IDLE);
+        for watch in self.watches.iter().filter(|watch| watch.runs_for(busy_ms, now_ms)) {
+            if watch.kind() != kind {
+                ended = ended.or(Err(Fault::Text(busy_line(watch.kind()).into())));
+                continue;
+            }
+            match watch.kill() {
+                Killing::Done => ended = Ok(()),
+                Killing::Refused if ended.is_err() => ended = Err(WRITTEN),
+                Killing::Refused | Killing::Idle => {}
+            }
+        }
+        ended
     }
 
     /// All libraries of functions, by name.

@@ -1,3 +1,5 @@
+mod escapes;
+
 use std::sync::Arc;
 
 use darter_wire::{Args, OwnedArgs, Reply};

@@ -8,6 +8,7 @@ use darter_wire::{Args, Reply};
 use super::{ServerCommand, row};
 use crate::config::Live;
 use crate::dispatch::Caller;
+use crate::scripts::busy_line;
 use crate::shared::{Mail, Shared};
 use crate::snapshot::ending::{self, Asking};
 use crate::snapshot::{self, Order, Purpose, Refused, load, naming, schedule};
@@ -227,6 +228,9 @@ fn shutdown(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> R
         reply.ok();
         return Ok(());
     }
+    if let Some(kind) = caller.core.busy.filter(|_| !nosave) {
+        return Err(Fault::Text(busy_line(kind).into()));
+    }
     tracing::info!("shutdown asked for by {}", caller.card.peer);
     let live = &caller.core.live;
     let has_name = !live.persistence.dbfilename.is_empty();
@@ -237,6 +241,7 @@ fn shutdown(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> R
         wait(caller);
     } else {
         ending::stop(shared);
+        shared.scripts.force_all();
         caller.session.is_closing = true;
     }
     Ok(())

@@ -3,7 +3,7 @@
 use darter_base::ascii::eq_ignore_case;
 use darter_command::spec::Group;
 use darter_command::{Fault, Flags, Spec};
-use darter_script::Killing;
+use darter_script::Kind;
 use darter_wire::{Args, Reply};
 
 use super::{ServerCommand, row};
@@ -45,6 +45,11 @@ pub const FAMILY: &[ServerCommand] = &[
             "Ends a script that has run for long and has written nothing.",
         ),
         kill,
+    ),
+    row(
+        script("script|debug", 3, "3.2.0", "YES | SYNC | NO", "Sets the debug mode of subsequent scripts.")
+            .cost("O(1)"),
+        debug,
     ),
     row(script("script|show", 3, "8.0.0", "sha1", "Returns the text of a script."), show),
     row(super::help_row("script|help", "5.0.0"), help),
@@ -89,22 +94,23 @@ fn flush(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Resu
 }
 
 fn kill(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    const IDLE: Fault = Fault::text("NOTBUSY No scripts in execution right now.");
-    const WRITTEN: Fault = Fault::text(
-        "UNKILLABLE Sorry the script already executed write commands against the dataset. You can either wait the \
-         script termination or kill the server in a hard way using the SHUTDOWN NOSAVE command.",
-    );
-    let (scripts, now_ms) = (&caller.core.shared.scripts, crate::core::unix_ms());
     let busy_ms = caller.core.live.busy_reply_threshold_ms;
-    let mut ended = Err(IDLE);
-    for watch in scripts.watches.iter().filter(|watch| watch.runs_for(busy_ms, now_ms)) {
-        match watch.kill() {
-            Killing::Done => ended = Ok(()),
-            Killing::Refused if ended.is_err() => ended = Err(WRITTEN),
-            Killing::Refused | Killing::Idle => {}
-        }
+    caller.core.shared.scripts.kill(Kind::Script, busy_ms, crate::core::unix_ms())?;
+    reply.ok();
+    Ok(())
+}
+
+/// There is no debugger, so it can be turned off but not on.
+fn debug(_: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let is = |word: &str| args.at(2).eq_ignore_ascii_case(word.as_bytes());
+    if is("no") {
+        reply.ok();
+        return Ok(());
     }
-    ended.map(|()| reply.ok())
+    Err(Fault::text(match is("yes") || is("sync") {
+        true => "ERR the Lua debugger is not available on this server",
+        false => "ERR Use SCRIPT DEBUG YES/SYNC/NO",
+    }))
 }
 
 fn show(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
@@ -116,6 +122,8 @@ fn show(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Resul
 
 fn help(_: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     const LINES: &[&str] = &[
+        "DEBUG (YES|SYNC|NO)",
+        "    Turn the debugger of scripts off; this server has none to turn on.",
         "EXISTS <sha1> [<sha1> ...]",
         "    Return information about the existence of the scripts in the script cache.",
         "FLUSH [ASYNC|SYNC]",

@@ -37,6 +37,11 @@ pub(super) fn appenddirname(text: &str) -> Result<(), String> {
     no_path(text, "appenddirname can't be a path, just a dirname")
 }
 
+/// Dragonfly's flags of scripts.
+pub(super) fn script_flags(text: &str) -> Result<(), String> {
+    darter_script::script::check_flags(text).map_err(|line| line.trim_start_matches("ERR ").to_owned())
+}
+
 /// Any name.
 pub(super) fn cluster_config_file(text: &str) -> Result<(), String> {
     not_empty(text, "cluster-config-file can't be empty")

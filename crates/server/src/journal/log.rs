@@ -29,6 +29,7 @@ pub struct ThreadLog {
     segment: Option<Segment>,
     /// The body of a transaction or script that is running: one record.
     group: Option<Vec<u8>>,
+    is_spoiled: bool,
     /// Replies are held back until what they tell of is synced.
     pub holds: bool,
     /// What has been executed when the last turn ended: replies of that turn wait for all below.
@@ -62,6 +63,7 @@ impl ThreadLog {
             last: 0,
             segment: None,
             group: None,
+            is_spoiled: false,
             holds: false,
             mark: 0,
             durable: 0,
@@ -91,10 +93,17 @@ impl ThreadLog {
         self.group = group;
     }
 
+    /// The open record will not be written: what it tells was broken off.
+    pub fn spoil_group(&mut self) {
+        self.is_spoiled = self.group.is_some();
+    }
+
     /// Ends it. The shards of all its commands are still held.
     pub fn end_group(&mut self, journal: &Journal, clock_ms: u64) {
+        let is_spoiled = std::mem::take(&mut self.is_spoiled);
         if let Some(body) = self.group.take()
             && !body.is_empty()
+            && !is_spoiled
         {
             self.append(journal, clock_ms, |out| out.extend_from_slice(&body));
         }

@@ -1,25 +1,29 @@
 //! FUNCTION: libraries of functions the server knows.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use darter_base::ascii::eq_ignore_case;
 use darter_base::glob;
 use darter_command::spec::Group;
 use darter_command::{Fault, Flags, Reader, Spec};
-use darter_script::Library;
+use darter_script::{Kind, Library};
 use darter_wire::{Args, Reply};
 
-use super::{ServerCommand, row};
+use super::{ServerCommand, help_row, no_subcommand, row};
 use crate::core::Core;
 use crate::dispatch::Caller;
 use crate::journal::note::note_functions;
 use crate::script_run;
+use crate::scripts::busy_line;
+
+mod payload;
 
 /// The family's commands.
 pub const FAMILY: &[ServerCommand] = &[
     row(
         Spec::other("function", -2).doc(Group::Scripting, "7.0.0", "", "A container for function commands."),
-        super::no_subcommand,
+        no_subcommand,
     ),
     row(
         function("function|load", -3, "[REPLACE] function-code", "Creates a library.")
@@ -48,20 +52,49 @@ pub const FAMILY: &[ServerCommand] = &[
         .cost("O(N) where N is the number of functions"),
         list,
     ),
-    row(super::help_row("function|help", "7.0.0"), help),
+    row(
+        function("function|dump", 2, "", "Dumps all libraries into a serialized binary payload.")
+            .cost("O(N) where N is the number of functions"),
+        payload::dump,
+    ),
+    row(
+        function(
+            "function|restore",
+            -3,
+            "serialized-value [FLUSH | APPEND | REPLACE]",
+            "Restores all libraries from a payload.",
+        )
+        .flag(Flags::WRITE.with(Flags::DENYOOM))
+        .cost("O(N) where N is the number of functions on the payload"),
+        payload::restore,
+    ),
+    row(
+        function("function|stats", 2, "", "Returns information about a function during execution.")
+            .flag(Flags::ALLOW_BUSY)
+            .cost("O(1)"),
+        stats,
+    ),
+    row(
+        function("function|kill", 2, "", "Ends a function that has run for long and has written nothing.")
+            .flag(Flags::ALLOW_BUSY)
+            .cost("O(1)"),
+        kill,
+    ),
+    row(help_row("function|help", "7.0.0"), help),
 ];
 
 const fn function(name: &'static str, arity: i16, syntax: &'static str, summary: &'static str) -> Spec {
     Spec::other(name, arity).flag(Flags::NOSCRIPT).doc(Group::Scripting, "7.0.0", syntax, summary)
 }
 
-/// Runs LOAD, DELETE or FLUSH for nobody: the journal is read back.
+/// Runs LOAD, DELETE, FLUSH or RESTORE for nobody: the journal is read back.
 ///
 /// Errors: what a client would be told.
 pub fn change(core: &mut Core, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     match args.at(1).to_ascii_lowercase().as_slice() {
         b"load" => load_in(core, args, reply),
         b"delete" => delete_in(core, args, reply),
+        b"restore" => payload::restore_in(core, args, reply),
         _ => flush_in(core, args, reply),
     }
 }
@@ -94,16 +127,22 @@ fn load_in(core: &mut Core, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(),
     if !replaces && libraries.contains_key(&library.name) {
         return Err(Fault::Text(format!("ERR Library '{}' already exists", library.name).into()));
     }
+    clash(&libraries, &library)?;
+    reply.bulk(library.name.as_bytes());
+    // Under the lock, and as a replacement, so that a base taken meanwhile may hold it already.
+    note_functions(core, &[b"function", b"load", b"replace", &library.source]);
+    libraries.insert(library.name.clone(), Arc::new(library));
+    Ok(())
+}
+
+/// Whether `library` declares a function that another one of `libraries` has. Errors: it does.
+fn clash(libraries: &BTreeMap<String, Arc<Library>>, library: &Library) -> Result<(), Fault> {
     let others = libraries.values().filter(|other| other.name != library.name);
     for function in others.flat_map(|other| &other.functions) {
         if library.functions.iter().any(|own| own.name.eq_ignore_ascii_case(&function.name)) {
             return Err(Fault::Text(format!("ERR Function {} already exists", function.name).into()));
         }
     }
-    reply.bulk(library.name.as_bytes());
-    // Under the lock, and as a replacement, so that a base taken meanwhile may hold it already.
-    note_functions(core, &[b"function", b"load", b"replace", &library.source]);
-    libraries.insert(library.name.clone(), Arc::new(library));
     Ok(())
 }
 
@@ -178,16 +217,67 @@ fn show(library: &Library, with_code: bool, reply: &mut Reply<'_>) {
     }
 }
 
+fn stats(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    if caller.core.busy == Some(Kind::Script) {
+        return Err(Fault::Text(busy_line(Kind::Script).into()));
+    }
+    let (scripts, now_ms) = (&caller.core.shared.scripts, crate::core::unix_ms());
+    let running = scripts.watches.iter().filter_map(|watch| watch.running_function(now_ms));
+    reply.map(2);
+    reply.bulk(b"running_script");
+    match running.max_by_key(|(_, for_ms)| *for_ms) {
+        None => reply.null(),
+        Some((running, for_ms)) => {
+            reply.map(3);
+            reply.bulk(b"name");
+            reply.bulk(running.name.as_bytes());
+            reply.bulk(b"command");
+            let command = running.command.args();
+            reply.array(command.len());
+            command.iter().for_each(|word| reply.bulk(word));
+            reply.bulk(b"duration_ms");
+            reply.int(i64::try_from(for_ms).unwrap_or(i64::MAX));
+        }
+    }
+    let libraries = scripts.libraries();
+    let functions = libraries.values().map(|library| library.functions.len()).sum::<usize>();
+    reply.bulk(b"engines");
+    reply.map(1);
+    reply.bulk(b"LUA");
+    reply.map(2);
+    reply.bulk(b"libraries_count");
+    reply.int(libraries.len() as i64);
+    reply.bulk(b"functions_count");
+    reply.int(functions as i64);
+    Ok(())
+}
+
+fn kill(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let busy_ms = caller.core.live.busy_reply_threshold_ms;
+    caller.core.shared.scripts.kill(Kind::Function, busy_ms, crate::core::unix_ms())?;
+    reply.ok();
+    Ok(())
+}
+
 fn help(_: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     const LINES: &[&str] = &[
         "LOAD [REPLACE] <FUNCTION CODE>",
         "    Create a new library with the given library name and code.",
         "DELETE <LIBRARY NAME>",
         "    Delete the given library.",
+        "DUMP",
+        "    Return a serialized payload of all libraries, to be restored with FUNCTION RESTORE.",
+        "KILL",
+        "    Kill the function that runs.",
         "LIST [LIBRARYNAME PATTERN] [WITHCODE]",
         "    Return general information on all the libraries.",
         "FLUSH [ASYNC|SYNC]",
         "    Delete all the libraries.",
+        "RESTORE <PAYLOAD> [FLUSH|APPEND|REPLACE]",
+        "    Restore the libraries of a payload. APPEND is the default, FLUSH deletes all others first, REPLACE",
+        "    replaces libraries of the same name.",
+        "STATS",
+        "    Return what runs, and how many libraries and functions there are.",
     ];
     super::help(reply, "FUNCTION", LINES);
     Ok(())

@@ -1,0 +1,94 @@
+//! FUNCTION DUMP and RESTORE: all libraries as one text, which other servers of this protocol read and write too.
+//!
+//! It holds each library's code as an RDB file does, and ends like the payload of DUMP: version and checksum.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use darter_base::ascii::eq_ignore_case;
+use darter_command::Fault;
+use darter_script::Library;
+use darter_store::rdb;
+use darter_wire::{Args, Reply};
+
+use super::{clash, note_functions};
+use crate::core::Core;
+use crate::dispatch::Caller;
+use crate::script_run;
+
+/// What stands before a library's code.
+const FUNCTION: u8 = 0xf5;
+
+type Libraries = BTreeMap<String, Arc<Library>>;
+
+/// FUNCTION DUMP
+pub(super) fn dump(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let mut payload = Vec::new();
+    for library in caller.core.shared.scripts.libraries().values() {
+        payload.push(FUNCTION);
+        rdb::write_text(&mut payload, &library.source);
+    }
+    rdb::seal(&mut payload);
+    reply.bulk(&payload);
+    Ok(())
+}
+
+/// FUNCTION RESTORE payload [FLUSH | APPEND | REPLACE]
+pub(super) fn restore(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    restore_in(caller.core, args, reply)
+}
+
+/// The same for nobody. All libraries are taken, or none.
+pub(super) fn restore_in(core: &mut Core, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    if args.len() > 4 {
+        return Err(Fault::text(
+            "ERR unknown subcommand or wrong number of arguments for 'RESTORE'. Try FUNCTION HELP.",
+        ));
+    }
+    let is = |word: &str| args.len() == 4 && eq_ignore_case(args.at(3), word.as_bytes());
+    let (flushes, replaces) = (is("flush"), is("replace"));
+    if args.len() == 4 && !flushes && !replaces && !is("append") {
+        return Err(Fault::text(
+            "ERR Wrong restore policy given, value should be either FLUSH, APPEND or REPLACE.",
+        ));
+    }
+    let restored = read(core, args.at(2))?;
+    let shared = core.shared;
+    let mut libraries = shared.scripts.libraries_mut();
+    let mut joined = if flushes { Libraries::new() } else { libraries.clone() };
+    if replaces {
+        joined.retain(|name, _| !restored.contains_key(name));
+    }
+    for library in restored.values() {
+        if joined.contains_key(&library.name) {
+            return Err(Fault::Text(format!("ERR Library {} already exists", library.name).into()));
+        }
+        clash(&joined, library)?;
+    }
+    joined.extend(restored);
+    // Under the lock. With the flush in front the order does not matter, and a base taken meanwhile may hold them.
+    note_functions(core, &[b"function", b"restore", args.at(2), if flushes { b"flush" } else { b"replace" }]);
+    *libraries = joined;
+    reply.ok();
+    Ok(())
+}
+
+fn read(core: &mut Core, payload: &[u8]) -> Result<Libraries, Fault> {
+    const TORN: Fault = Fault::text("ERR failed loading the given functions payload");
+    let mut source =
+        rdb::open(payload).map_err(|_| Fault::text("ERR DUMP payload version or checksum are wrong"))?;
+    let mut libraries = Libraries::new();
+    while source.left() > 0 {
+        if source.byte().map_err(|_| TORN)? != FUNCTION {
+            return Err(Fault::text("ERR given type is not a function"));
+        }
+        let code = source.text().map_err(|_| TORN)?;
+        let library = script_run::load_library(core, &code)?;
+        if libraries.contains_key(&library.name) {
+            return Err(Fault::Text(format!("ERR Library '{}' already exists", library.name).into()));
+        }
+        clash(&libraries, &library)?;
+        libraries.insert(library.name.clone(), Arc::new(library));
+    }
+    Ok(libraries)
+}
