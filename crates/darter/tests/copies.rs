@@ -3,38 +3,16 @@
 mod harness;
 
 use std::io::{Read, Write};
-use std::path::PathBuf;
 use std::process::{Command, Output};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use harness::folder::Folder;
 use harness::{Client, Server, Value};
 
-/// A folder that goes with the test.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Folder {
-        let path = std::env::temp_dir().join(format!("darter-copies-{name}-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&path);
-        std::fs::create_dir_all(&path).expect("a folder");
-        Folder(path)
-    }
-
-    fn path(&self) -> &str {
-        self.0.to_str().expect("a text")
-    }
-
-    fn start(&self, flags: &[&str]) -> Server {
-        Server::start(&[&["--dir", self.path(), "--enable_debug_command", "yes"], flags].concat())
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
+fn start(folder: &Folder, flags: &[&str]) -> Server {
+    Server::start(&[&["--dir", folder.text(), "--enable_debug_command", "yes"], flags].concat())
 }
 
 const LIBRARY: &str = "#!lua name=lib\nredis.register_function('seven', function() return 7 end)";
@@ -73,19 +51,15 @@ fn receive(client: &mut Client) -> Vec<u8> {
 
 /// A server that has loaded `file`.
 fn loaded(folder: &Folder, file: &str) -> Server {
-    let server = folder.start(&["--dbfilename", file]);
-    let began = Instant::now();
-    while server.client().call(&["PING"]) != Value::Status("PONG".to_owned()) {
-        assert!(began.elapsed() < Duration::from_secs(60), "still loading");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    let server = start(folder, &["--dbfilename", file]);
+    drop(server.client().loaded());
     server
 }
 
 #[test]
 fn what_sync_sends_is_what_was_there() {
-    let folder = Folder::new("sync");
-    let server = folder.start(&[]);
+    let folder = Folder::new("copies-sync");
+    let server = start(&folder, &[]);
     let mut client = server.client();
     fill(&mut client, 20_000);
     let digest = client.call(&["DEBUG", "DIGEST"]);
@@ -97,8 +71,8 @@ fn what_sync_sends_is_what_was_there() {
     assert!(bytes.starts_with(b"REDIS0010"));
     assert_eq!(other.join().expect("no panic").len(), bytes.len());
     assert_eq!(client.call(&["LASTSAVE"]), saved, "no save");
-    assert_eq!(std::fs::read_dir(&folder.0).expect("a folder").count(), 0, "nothing is left");
-    std::fs::write(folder.0.join("copy.rdb"), &bytes).expect("room");
+    assert_eq!(folder.files().len(), 0, "nothing is left");
+    std::fs::write(folder.path().join("copy.rdb"), &bytes).expect("room");
     let copy = loaded(&folder, "copy.rdb");
     let mut reader = copy.client();
     assert_eq!(reader.call(&["DEBUG", "DIGEST"]), digest);
@@ -108,8 +82,8 @@ fn what_sync_sends_is_what_was_there() {
 /// A client that asks and reads nothing holds up nobody, and a copy is a point in time.
 #[test]
 fn a_copy_is_of_one_moment_and_a_slow_reader_stops_nobody() {
-    let folder = Folder::new("slow");
-    let server = folder.start(&[]);
+    let folder = Folder::new("copies-slow");
+    let server = start(&folder, &[]);
     let mut client = server.client();
     // Texts that do not compress, more than sockets hold.
     assert_eq!(client.call(&["DEBUG", "POPULATE", "60000", "fill", "1000"]), Value::ok());
@@ -131,7 +105,7 @@ fn a_copy_is_of_one_moment_and_a_slow_reader_stops_nobody() {
     let bytes = receive(&mut server.client());
     ends.store(true, Relaxed);
     assert!(pairs.join().expect("no panic") > 100);
-    std::fs::write(folder.0.join("copy.rdb"), &bytes).expect("room");
+    std::fs::write(folder.path().join("copy.rdb"), &bytes).expect("room");
     let copy = loaded(&folder, "copy.rdb");
     let mut reader = copy.client();
     let a = reader.call(&["GET", "a"]);
@@ -173,14 +147,14 @@ fn replicas_are_told_that_there_is_no_replication() {
 
 #[test]
 fn a_copy_of_the_functions_has_no_keys() {
-    let folder = Folder::new("functions");
-    let server = folder.start(&[]);
+    let folder = Folder::new("copies-functions");
+    let server = start(&folder, &[]);
     let mut client = server.client();
     fill(&mut client, 100);
     for (words, functions) in [("functions", 1), ("", 0)] {
         assert_eq!(client.call(&["REPLCONF", "rdb-only", "1", "rdb-filter-only", words]), Value::ok());
         let bytes = receive(&mut client);
-        std::fs::write(folder.0.join("copy.rdb"), &bytes).expect("room");
+        std::fs::write(folder.path().join("copy.rdb"), &bytes).expect("room");
         let copy = loaded(&folder, "copy.rdb");
         assert_eq!(copy.client().call(&["DBSIZE"]), Value::Int(0));
         let Value::Array(libraries) = copy.client().call(&["FUNCTION", "LIST"]) else { panic!("no list") };
@@ -196,12 +170,12 @@ fn run(program: &str, args: &[&str]) -> Option<Output> {
 
 #[test]
 fn redis_cli_makes_a_backup() {
-    let folder = Folder::new("cli");
-    let server = folder.start(&[]);
+    let folder = Folder::new("copies-cli");
+    let server = start(&folder, &[]);
     let mut client = server.client();
     fill(&mut client, 5000);
     let port = server.port().to_string();
-    let file = folder.0.join("backup.rdb");
+    let file = folder.path().join("backup.rdb");
     let path = file.to_str().expect("a text");
     let Some(done) = run("redis-cli", &["-p", &port, "--rdb", path]) else { return };
     assert!(done.status.success(), "{done:?}");

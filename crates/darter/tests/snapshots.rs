@@ -2,60 +2,23 @@
 
 mod harness;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
+use harness::folder::Folder;
 use harness::{Client, Server, Value};
 
-/// A folder that goes with the test.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Folder {
-        let path = std::env::temp_dir().join(format!("darter-snapshots-{name}-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&path);
-        std::fs::create_dir_all(&path).expect("a folder");
-        Folder(path)
-    }
-
-    fn path(&self) -> &str {
-        self.0.to_str().expect("a text")
-    }
-
-    /// Files in it, by name.
-    fn files(&self) -> Vec<String> {
-        let mut names: Vec<String> = std::fs::read_dir(&self.0)
-            .expect("readable")
-            .map(|entry| entry.expect("an entry").file_name().into_string().expect("a text"))
-            .collect();
-        names.sort();
-        names
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
 fn start(folder: &Folder, name: &str, flags: &[&str]) -> Server {
-    let mut all = vec!["--dir", folder.path(), "--dbfilename", name, "--enable_debug_command", "yes"];
+    let mut all = vec!["--dir", folder.text(), "--dbfilename", name, "--enable_debug_command", "yes"];
     all.extend_from_slice(flags);
     Server::start(&all)
 }
 
 /// A client of a server that may still be loading.
 fn loaded(server: &Server) -> Client {
-    let mut client = server.client();
-    let began = Instant::now();
-    while client.call(&["PING"]) != Value::Status("PONG".to_owned()) {
-        assert!(began.elapsed() < Duration::from_secs(60), "still loading");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    client
+    server.client().loaded()
 }
 
 fn info(client: &mut Client, field: &str) -> String {
@@ -91,6 +54,9 @@ fn fill(client: &mut Client) {
         add(&["RPUSH", "list", &value]);
         add(&["XADD", "stream", &format!("{}-1", n + 1), &field, &value]);
     }
+    let large = "for n = 1, 20000 do redis.call('rpush', 'long list', 'item ' .. n) redis.call('zadd', 'long zset', n % 99, \
+                 'member ' .. n) redis.call('sadd', 'long ints', n * 7) redis.call('sadd', 'mixed', n, 'x' .. n) end";
+    add(&["EVAL", large, "0"]);
     add(&["HSET", "small", "a", "1", "b", "two"]);
     add(&["SET", "long", &"x".repeat(100_000)]);
     add(&["SET", "dies", "x", "PX", "100000000"]);
@@ -217,7 +183,7 @@ fn every_snapshot_has_whole_transactions() {
 
 #[test]
 fn a_server_that_is_killed_while_it_saves_keeps_the_file_before() {
-    let folder = Folder::new("killed");
+    let folder = Folder::new("snapshots-killed");
     let server = start(&folder, "dump", &["--snapshot_egress_limit_bytes", "200000"]);
     let mut client = server.client();
     client.call(&["SET", "first", "1"]);
@@ -234,8 +200,8 @@ fn a_server_that_is_killed_while_it_saves_keeps_the_file_before() {
 
 #[test]
 fn a_failed_save_refuses_writes_until_one_succeeds() {
-    let folder = Folder::new("failing");
-    let inner = folder.0.join("inner");
+    let folder = Folder::new("snapshots-failing");
+    let inner = folder.path().join("inner");
     std::fs::create_dir(&inner).expect("a folder");
     let path = inner.to_str().expect("a text").to_owned();
     let flags = ["--dir", &path, "--dbfilename", "dump", "--save", "3600 1000000"];
@@ -266,15 +232,15 @@ fn a_failed_save_refuses_writes_until_one_succeeds() {
 
 #[test]
 fn a_full_disk_costs_nothing_but_the_snapshot() {
-    let folder = Folder::new("full");
+    let folder = Folder::new("snapshots-full");
     let script = format!(
         "ulimit -f 200; exec {} --dir {} --dbfilename dump --port 0 --unixsocket {}/s",
         env!("CARGO_BIN_EXE_darter"),
-        folder.path(),
-        folder.path()
+        folder.text(),
+        folder.text()
     );
     let mut process = std::process::Command::new("sh").args(["-c", &script]).spawn().expect("a shell");
-    let socket = folder.0.join("s");
+    let socket = folder.path().join("s");
     wait_until("it listens", || socket.exists());
     let call = |words: &[&str]| talk(&socket, words);
     assert_eq!(call(&["SET", "a", "1"]), "+OK\r\n");
@@ -322,7 +288,7 @@ fn talk(socket: &Path, words: &[&str]) -> String {
 
 #[test]
 fn a_damaged_file_is_not_served() {
-    let folder = Folder::new("damaged");
+    let folder = Folder::new("snapshots-damaged");
     let server = start(&folder, "dump", &[]);
     let mut client = server.client();
     client.call(&["DEBUG", "POPULATE", "5000"]);
@@ -330,7 +296,7 @@ fn a_damaged_file_is_not_served() {
     assert_eq!(client.call(&["SAVE", "RDB"]), Value::ok());
     drop(server);
     for name in ["dump.darter", "dump.rdb"] {
-        let path = folder.0.join(name);
+        let path = folder.path().join(name);
         let good = std::fs::read(&path).expect("readable");
         let mut bad = good.clone();
         bad[good.len() / 2] ^= 0x55;
@@ -339,7 +305,7 @@ fn a_damaged_file_is_not_served() {
             let ended = std::process::Command::new(env!("CARGO_BIN_EXE_darter"))
                 .args([
                     "--dir",
-                    folder.path(),
+                    folder.text(),
                     "--dbfilename",
                     name,
                     "--port",
@@ -358,12 +324,12 @@ fn a_damaged_file_is_not_served() {
 
 #[test]
 fn the_end_saves_what_was_acknowledged() {
-    let folder = Folder::new("ending");
+    let folder = Folder::new("snapshots-ending");
     let serve = || {
         let port =
             std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("it").port();
         let process = std::process::Command::new(env!("CARGO_BIN_EXE_darter"))
-            .args(["--dir", folder.path(), "--bind", "127.0.0.1", "--port", &port.to_string()])
+            .args(["--dir", folder.text(), "--bind", "127.0.0.1", "--port", &port.to_string()])
             .stderr(std::process::Stdio::null())
             .stdout(std::process::Stdio::null())
             .spawn()
@@ -404,7 +370,7 @@ fn the_end_saves_what_was_acknowledged() {
 
 #[test]
 fn snapshots_are_taken_by_rule_and_called_off() {
-    let folder = Folder::new("rules");
+    let folder = Folder::new("snapshots-rules");
     let server =
         start(&folder, "dump-{timestamp}", &["--save", "1 10", "--snapshot_egress_limit_bytes", "1000000"]);
     let mut client = server.client();

@@ -293,7 +293,7 @@ fn read_long<'a>(bytes: &'a [u8], arena: &'a Arena, spill: &'a Spill) -> (Item<'
     }
     debug_assert!(tag == TAG_BLOCK || tag == TAG_BOXED, "tag {tag:#x}");
     let (at, len) = spilled_place(bytes);
-    let text = if tag == TAG_BLOCK { &arena.block(Handle::from_raw(at))[..len] } else { spill.get(at) };
+    let text = if tag == TAG_BLOCK { &arena.seen(Handle::from_raw(at))[..len] } else { spill.get(at) };
     (Item::Bytes(text), SPILLED_BYTES)
 }
 

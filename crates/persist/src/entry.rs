@@ -111,13 +111,13 @@ impl Refused {
 /// Appends the entry of a record of `shard`. Cost: a copy of the value, no allocation but `out`'s.
 pub fn write(shard: &Shard, record: Record<'_>, out: &mut Vec<u8>) {
     let done = shard.with_object(record, |object, arena| {
-        write_head(record, rdb::type_of(object), None, out);
+        write_head(record, rdb::type_of(object), out);
         rdb::write_object(object, arena, out);
     });
     if done.is_none()
         && let Some(text) = record.text()
     {
-        write_head(record, rdb::TYPE_STRING, None, out);
+        write_head(record, rdb::TYPE_STRING, out);
         match text {
             darter_store::Text::Plain(bytes) => rdb::write_text(out, bytes),
             packed => {
@@ -128,20 +128,48 @@ pub fn write(shard: &Shard, record: Record<'_>, out: &mut Vec<u8>) {
     }
 }
 
-/// Appends all of an entry but its value, which the caller appends: of type byte `kind`, or a part of it.
-pub fn write_head(record: Record<'_>, kind: u8, part: Option<Part>, out: &mut Vec<u8>) {
+/// Appends all of an entry but its value, which the caller appends: of type byte `kind`.
+pub fn write_head(record: Record<'_>, kind: u8, out: &mut Vec<u8>) {
+    write_front(record, out);
+    out.push(kind);
+    rdb::write_text(out, record.key());
+}
+
+fn write_front(record: Record<'_>, out: &mut Vec<u8>) {
     if let Some(ms) = record.deadline_ms() {
         out.push(DEADLINE_MS);
         out.extend_from_slice(&ms.to_le_bytes());
     }
     write_marks(record.extras(), record.is_sticky(), out);
-    if let Some(part) = part {
-        out.push(PART);
-        rdb::write_length(out, part.start);
-        rdb::write_length(out, part.total);
+}
+
+/// What every part of one value begins with.
+#[derive(Clone, Debug)]
+pub struct PartHead {
+    front: Vec<u8>,
+    name: Vec<u8>,
+    total: u64,
+    /// Whether parts must be read in the order in which they are written: those of lists.
+    pub is_ordered: bool,
+}
+
+impl PartHead {
+    /// Of a record whose value has `total` elements and is written under type byte `kind`.
+    pub fn new(record: Record<'_>, kind: u8, total: u64) -> PartHead {
+        let (mut front, mut name) = (Vec::new(), vec![kind]);
+        write_front(record, &mut front);
+        rdb::write_text(&mut name, record.key());
+        PartHead { front, name, total, is_ordered: kind == rdb::TYPE_LIST }
     }
-    out.push(kind);
-    rdb::write_text(out, record.key());
+
+    /// Appends all of a part but its value. `before` elements are in the parts written earlier.
+    pub fn write(&self, before: u64, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.front);
+        out.push(PART);
+        rdb::write_length(out, if self.is_ordered { before } else { 0 });
+        rdb::write_length(out, self.total);
+        out.extend_from_slice(&self.name);
+    }
 }
 
 fn write_marks(extras: Option<Extras>, is_sticky: bool, out: &mut Vec<u8>) {

@@ -67,8 +67,6 @@ pub enum Mail {
     Unpaused,
     /// A snapshot has begun or ended.
     Snapshot,
-    /// A load has brought these libraries of functions: their code.
-    Libraries(Vec<Vec<u8>>),
     /// Keys that a client of this thread tracks have changed.
     Invalidate(Box<Invalidation>),
     /// Keys that another client tracks have changed, and it wants this one to be told.

@@ -28,8 +28,8 @@ use crate::registry::Registry;
 use crate::scripts::Scripts;
 use crate::shared::{Mail, ShardCard, Shared};
 use crate::slowlog::SlowLog;
-use crate::snapshot::naming::Source;
-use crate::snapshot::{Snapshots, ending, load};
+use crate::snapshot::beginning::{self, Beginning};
+use crate::snapshot::{Snapshots, ending};
 use crate::stats::ThreadStats;
 use crate::tracking::Table;
 use crate::worker::Worker;
@@ -52,8 +52,7 @@ pub fn serve(settings: Arc<Settings>) -> io::Result<()> {
         n => n as usize,
     };
     let shared = build(settings, &live, threads)?;
-    crate::journal::rewrite::start(shared).map_err(io::Error::other)?;
-    let source = if shared.journal.is_on() { None } else { load::find(shared, &live)? };
+    let beginning = beginning::find(shared, &live)?;
     let cores = cpu::allowed_cores();
     let mut others = Vec::new();
     for thread in 1..threads {
@@ -75,7 +74,7 @@ pub fn serve(settings: Arc<Settings>) -> io::Result<()> {
     {
         let _ = cpu::pin_thread(core);
     }
-    let ended = serve_first(shared, &live, source);
+    let ended = serve_first(shared, &live, beginning);
     for thread in 1..threads {
         shared.door(thread as u16).send(Mail::Stop);
     }
@@ -87,7 +86,7 @@ pub fn serve(settings: Arc<Settings>) -> io::Result<()> {
 }
 
 /// Thread 0: listens, accepts, looks at signals.
-fn serve_first(shared: &'static Shared, live: &Live, source: Option<Source>) -> io::Result<()> {
+fn serve_first(shared: &'static Shared, live: &Live, beginning: Beginning) -> io::Result<()> {
     let reactor = Reactor::new(driver(shared), &reactor_config(shared))?;
     let _ = shared.driver_name.set(reactor.driver_name());
     if let Some(note) = reactor.driver_note() {
@@ -99,9 +98,7 @@ fn serve_first(shared: &'static Shared, live: &Live, source: Option<Source>) -> 
     crate::report::memory::note_startup(shared);
     let pidfile = PidFile::write(live);
     banner(shared, live, &addresses);
-    if let Some(source) = source {
-        load::at_start(shared, source)?;
-    }
+    beginning::load(shared, beginning)?;
     worker.run(move |core| {
         while let Some(signal) = signals.take() {
             match signal {

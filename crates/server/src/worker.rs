@@ -291,7 +291,6 @@ impl Worker {
                 }
             }
             Mail::Unpaused | Mail::Durable | Mail::Snapshot => {}
-            Mail::Libraries(codes) => crate::script_run::know_libraries(&mut self.core, &codes),
             Mail::Invalidate(message) => {
                 let to = message.to;
                 if let Some(conn) = find(&mut self.conns, to.token).filter(|c| c.session.id == to.client)

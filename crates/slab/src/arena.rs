@@ -4,6 +4,7 @@
 mod check;
 mod compact;
 mod large;
+mod past;
 
 use crate::class;
 use crate::handle::Handle;
@@ -11,6 +12,8 @@ use crate::page::{NOTHING, Page, UNIT_BYTES, UNIT_GRANULES};
 use crate::region::Region;
 use crate::runs::Runs;
 use std::io;
+
+pub use past::Past;
 
 /// Address space reserved by [`Arena::new`], in bytes: all that 32-bit handles can name.
 const RESERVE_BYTES: usize = 32 << 30;
@@ -27,6 +30,9 @@ pub struct Arena {
     committed_units: usize,
     // First units of the runs that `compact` empties. Those still marked as such are in no list.
     emptying: Vec<u32>,
+    // Blocks that are kept before they change, or seen in the place of what is there.
+    past: Option<Box<Past>>,
+    looks_back: bool,
 }
 
 /// The runs of one class.
@@ -70,6 +76,8 @@ impl Arena {
             used_bytes: 0,
             committed_units: 0,
             emptying: Vec::new(),
+            past: None,
+            looks_back: false,
         })
     }
 

@@ -15,7 +15,7 @@ mod runs;
 #[cfg(test)]
 mod tests;
 
-pub use arena::Arena;
+pub use arena::{Arena, Past};
 pub use handle::Handle;
 
 /// The largest block an arena hands out, in bytes. Longer values live outside the arena.

@@ -4,7 +4,10 @@
 //! change first writes the home line of its key, some ten keys at most, unless it is written already; between
 //! changes the server walks over the rest in short steps. Nothing is copied aside and nothing is written twice.
 
+mod frozen;
 mod pieces;
+
+use std::collections::BTreeMap;
 
 use darter_base::hash::KeyHasher;
 use darter_index::Position;
@@ -17,6 +20,8 @@ use crate::record::{Record, Value};
 use crate::shard::Shard;
 use crate::slots::Slots;
 use crate::text::Text;
+
+use frozen::Frozen;
 
 /// A key as it stood at the cut.
 #[derive(Clone, Copy)]
@@ -46,12 +51,17 @@ pub trait Keeper: Send {
     /// byte `kind`.
     fn keep_in_pieces(&mut self, db: usize, record: Record<'_>, kind: u8, total: u64)
     -> Box<dyn PieceKeeper>;
+    /// Is told that so many bytes more, or less, are in memory because of the cut.
+    fn note_kept(&mut self, bytes: isize);
 }
 
 /// Takes the pieces of one large value, with the shard held.
 pub trait PieceKeeper: Send {
-    /// Takes a piece: a value of its own in the format of RDB, without type byte.
-    fn keep(&mut self, piece: &[u8]);
+    /// Takes a piece: a value of its own in the format of RDB, without type byte. `before` elements were in the pieces
+    /// that this keeper took earlier; those of a list come in order.
+    fn keep(&mut self, before: u64, piece: &[u8]);
+    /// Another one for pieces of the same value.
+    fn another(&self) -> Box<dyn PieceKeeper>;
 }
 
 /// A cut that is under way in one shard.
@@ -68,6 +78,10 @@ pub(crate) struct Cut {
     guarded: Vec<u32>,
     // The same that belong to no key any more.
     orphans: Vec<Object>,
+    // Large trees that are being written as they were, by the numbers of their values.
+    frozen: BTreeMap<u32, Frozen>,
+    // The same of values that belong to no key any more, and those that are written and give back what was kept.
+    adrift: Vec<Frozen>,
 }
 
 /// The number at the cut of a database that is younger than the cut.
@@ -91,6 +105,8 @@ impl Shard {
             early: 0,
             guarded: Vec::new(),
             orphans: Vec::new(),
+            frozen: BTreeMap::new(),
+            adrift: Vec::new(),
         }));
     }
 
@@ -113,8 +129,9 @@ impl Shard {
         let hash_of = |h: Handle| hasher.hash(Record { tail: arena.tail(h) }.key());
         while cut.db < dbs.len() {
             let number = cut.db;
-            let Cut { keeper, guarded, emptied, db: cut_db, at: cut_at, .. } = &mut **cut;
-            let mut writer = Writer { keeper: &mut **keeper, guarded, objects, arena, hasher: *hasher };
+            let Cut { keeper, guarded, frozen, emptied, db: cut_db, at: cut_at, .. } = &mut **cut;
+            let mut writer =
+                Writer { keeper: &mut **keeper, guarded, frozen, objects, arena, hasher: *hasher };
             let mut all = dbs.iter_mut().chain(emptied);
             let Some(db) = all.find(|db| usize::from(db.cut_number) == number) else {
                 (*cut_db, *cut_at) = (number + 1, Position::START);
@@ -138,13 +155,30 @@ impl Shard {
     }
 
     fn has_pieces(&self) -> bool {
-        self.cut.as_ref().is_some_and(|cut| !cut.guarded.is_empty() || !cut.orphans.is_empty())
+        self.cut.as_ref().is_some_and(|cut| {
+            !cut.guarded.is_empty()
+                || !cut.orphans.is_empty()
+                || !cut.frozen.is_empty()
+                || !cut.adrift.is_empty()
+        })
     }
 
     /// Writes a bit of one large value.
     fn write_pieces(&mut self) {
         let Shard { cut: Some(cut), arena, objects, .. } = self else { return };
-        if let Some(object) = cut.orphans.last_mut() {
+        // Trees first: a value that has no key any more is given up when nothing of it is left to be written.
+        if let Some(frozen) = cut.adrift.last_mut() {
+            let kept = frozen.kept_bytes();
+            if frozen.step(arena) {
+                cut.adrift.pop();
+                cut.keeper.note_kept(-(kept as isize));
+            }
+        } else if let Some(mut first) = cut.frozen.first_entry() {
+            first.get_mut().step(arena);
+            if first.get().is_written() {
+                cut.adrift.push(first.remove());
+            }
+        } else if let Some(object) = cut.orphans.last_mut() {
             if object.write_piece(arena)
                 && let Some(object) = cut.orphans.pop()
             {
@@ -159,19 +193,51 @@ impl Shard {
 
     /// Keeps a large value that is not all written, and whose key is going; gives others back.
     pub(crate) fn orphan(&mut self, id: u32, object: Object) -> Option<Object> {
-        if let Some(cut) = &mut self.cut
-            && let Some(at) = cut.guarded.iter().position(|guarded| *guarded == id)
-        {
-            cut.guarded.swap_remove(at);
-            cut.orphans.push(object);
-            return None;
+        let Some(cut) = &mut self.cut else { return Some(object) };
+        let guarded = cut.guarded.iter().position(|guarded| *guarded == id);
+        let frozen = cut.frozen.remove(&id);
+        if guarded.is_none() && frozen.is_none() {
+            return Some(object);
         }
-        Some(object)
+        guarded.map(|at| cut.guarded.swap_remove(at));
+        cut.adrift.extend(frozen);
+        cut.orphans.push(object);
+        None
+    }
+
+    /// To be called before value `id` changes; if true, [`Shard::end_change`] is to be called after it.
+    #[inline]
+    pub(crate) fn begin_change(&mut self, id: u32) -> bool {
+        self.cut.is_some() && self.begin_kept_change(id)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn begin_kept_change(&mut self, id: u32) -> bool {
+        let Shard { cut: Some(cut), arena, .. } = self else { return false };
+        let frozen = cut.frozen.get_mut(&id);
+        if let Some(frozen) = &frozen {
+            cut.keeper.note_kept(-(frozen.kept_bytes() as isize));
+        }
+        frozen.map(|frozen| frozen.begin_change(arena)).is_some()
+    }
+
+    /// The change of value `id` that was begun has ended.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn end_change(&mut self, id: u32) {
+        let Shard { cut: Some(cut), arena, .. } = self else { return };
+        if let Some(frozen) = cut.frozen.get_mut(&id) {
+            frozen.end_change(arena);
+            cut.keeper.note_kept(frozen.kept_bytes() as isize);
+        }
     }
 
     /// Ends a cut, whether all is written or not; returns who kept it and how many keys were written early.
     pub fn end_cut(&mut self) -> Option<(Box<dyn Keeper>, u64)> {
-        let cut = *self.cut.take()?;
+        let mut cut = *self.cut.take()?;
+        let kept: usize = cut.frozen.values().chain(&cut.adrift).map(Frozen::kept_bytes).sum();
+        cut.keeper.note_kept(-(kept as isize));
         for db in &mut self.dbs {
             db.index.set_epoch(0);
             db.cut_number = YOUNGER;
@@ -204,8 +270,8 @@ impl Shard {
             return;
         }
         let hash_of = |h: Handle| hasher.hash(Record { tail: arena.tail(h) }.key());
-        let Cut { keeper, early, guarded, .. } = &mut **cut;
-        let mut writer = Writer { keeper: &mut **keeper, guarded, objects, arena, hasher: *hasher };
+        let Cut { keeper, early, guarded, frozen, .. } = &mut **cut;
+        let mut writer = Writer { keeper: &mut **keeper, guarded, frozen, objects, arena, hasher: *hasher };
         db.index.each_like(hash, hash_of, |h| {
             *early += 1;
             writer.write(usize::from(db.cut_number), h);
@@ -255,6 +321,7 @@ impl Shard {
 pub(crate) struct Writer<'a> {
     keeper: &'a mut dyn Keeper,
     guarded: &'a mut Vec<u32>,
+    frozen: &'a mut BTreeMap<u32, Frozen>,
     objects: &'a mut Slots<Object>,
     arena: &'a Arena,
     hasher: KeyHasher,
@@ -273,8 +340,12 @@ impl Writer<'_> {
                 let object = self.objects.get_mut(id);
                 if pieces::is_large(object) {
                     let (kind, total) = (rdb::type_of(object), object.elements());
-                    pieces::guard(object, arena, self.hasher, keeper.keep_in_pieces(db, record, kind, total));
-                    self.guarded.push(id);
+                    let keeper = keeper.keep_in_pieces(db, record, kind, total);
+                    let begun = pieces::begin(object, arena, self.hasher, keeper);
+                    if begun.is_guarded {
+                        self.guarded.push(id);
+                    }
+                    self.frozen.extend(begun.frozen.map(|frozen| (id, frozen)));
                 } else {
                     keeper.keep(Entry { db, record, value: Body::Object(object, arena) });
                 }

@@ -323,17 +323,21 @@ impl<'a> Keyed<'a> {
     ) -> Result<Option<Edited<R>>, WrongType> {
         let Some(record) = self.record() else { return Ok(None) };
         let id = match record.value() {
-            Value::Object(_, id) => id,
+            Value::Object(kind, id) if kind == T::TYPE => id,
             Value::Folded(kind, block) if kind == T::TYPE => return self.edit_folded(kind, block, change),
             _ => return Err(WrongType),
         };
         self.write_first();
         self.touch();
         let shard = &mut *self.shard;
-        let root = T::of_mut(shard.objects.get_mut(id)).ok_or(WrongType)?;
+        let is_kept = shard.begin_change(id);
+        let Some(root) = T::of_mut(shard.objects.get_mut(id)) else { unreachable!("the record says so") };
         let before = root.next_expiry_ms();
         let result = change(root, &mut shard.arena, shard.hasher);
         let (after, is_gone) = (root.next_expiry_ms(), root.has_no_member());
+        if is_kept {
+            shard.end_change(id);
+        }
         if before != after {
             self.note_members(before, after);
         }

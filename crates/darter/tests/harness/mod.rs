@@ -7,6 +7,10 @@ use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+pub mod folder;
+pub mod journal;
+pub mod raw;
+
 /// A server that ends with the test.
 pub struct Server {
     process: Child,
@@ -21,12 +25,22 @@ impl Server {
 
     /// As [`Server::start`], with a configuration file.
     pub fn start_with_file(file: Option<&str>, flags: &[&str]) -> Server {
+        Server::launch(file, &[], flags)
+    }
+
+    /// As [`Server::start`], with more in its environment.
+    pub fn start_with_env(env: &[(&str, &str)], flags: &[&str]) -> Server {
+        Server::launch(None, env, flags)
+    }
+
+    fn launch(file: Option<&str>, env: &[(&str, &str)], flags: &[&str]) -> Server {
         for _ in 0..5 {
             let port = free_port();
             let mut process = Command::new(env!("CARGO_BIN_EXE_darter"))
                 .args(file)
                 .args(["--bind", "127.0.0.1", "--save", "", "--dbfilename", "", "--port", &port.to_string()])
                 .args(flags)
+                .envs(env.iter().copied())
                 .stdout(Stdio::null())
                 .stderr(Stdio::null())
                 .spawn()
@@ -142,6 +156,16 @@ impl Client {
     /// The socket, to write to it.
     pub fn stream(&mut self) -> &mut TcpStream {
         self.reader.get_mut()
+    }
+
+    /// Waits until the server has loaded what it begins with.
+    pub fn loaded(mut self) -> Client {
+        let began = Instant::now();
+        while self.call(&["PING"]) != Value::Status("PONG".to_owned()) {
+            assert!(began.elapsed() < Duration::from_secs(60), "still loading");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        self
     }
 
     /// Its own address.

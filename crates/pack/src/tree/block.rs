@@ -6,11 +6,20 @@ use darter_slab::{Arena, Handle};
 #[inline(always)]
 pub(super) fn bytes_of(arena: &Arena, block: Handle) -> &[u8] {
     // Finding where a block ends costs two loads, which decoding what says its own length does not need.
-    if cfg!(debug_assertions) { arena.block(block) } else { arena.tail(block) }
+    if cfg!(debug_assertions) || arena.looks_back() { arena.seen(block) } else { arena.tail(block) }
 }
 
-/// As [`bytes_of`], for writing.
+/// As [`bytes_of`], for writing; whoever reads an older version of the tree still sees the block as it was.
 #[inline(always)]
 pub(super) fn bytes_of_mut(arena: &mut Arena, block: Handle) -> &mut [u8] {
+    arena.keep_first(block);
     if cfg!(debug_assertions) { arena.block_mut(block) } else { arena.tail_mut(block) }
+}
+
+/// Two different blocks for writing, each exactly as long as it is.
+#[inline]
+pub(super) fn two_of_mut(arena: &mut Arena, a: Handle, b: Handle) -> (&mut [u8], &mut [u8]) {
+    arena.keep_first(a);
+    arena.keep_first(b);
+    arena.two_mut(a, b)
 }

@@ -25,6 +25,12 @@ impl IntSet {
         IntSet { rows: Rows::EMPTY }
     }
 
+    /// The same set as it is now: to be read while the arena keeps blocks before they change, by one who looks back.
+    /// Never to be changed or cleared.
+    pub fn frozen(&self) -> IntSet {
+        IntSet { rows: self.rows.frozen() }
+    }
+
     /// Number of members.
     #[inline]
     pub fn len(&self) -> u64 {

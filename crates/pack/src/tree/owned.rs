@@ -23,6 +23,7 @@ impl Owned {
     #[inline]
     pub(super) fn alloc(&mut self, arena: &mut Arena, bytes: usize) -> Result<Handle, Full> {
         let block = arena.alloc(bytes).ok_or(Full)?;
+        arena.keep_none(block);
         self.0 += Arena::fits(bytes) as u64;
         Ok(block)
     }
@@ -33,6 +34,7 @@ impl Owned {
         let bytes = arena.size(block) as u64;
         debug_assert!(bytes <= self.0);
         self.0 -= bytes;
+        arena.keep_first(block);
         arena.free(block);
     }
 

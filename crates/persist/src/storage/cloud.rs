@@ -86,6 +86,7 @@ fn s3(bucket: &str, options: &CloudOptions) -> Result<AmazonS3Builder, &'static 
         return Err("no credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or --s3_ec2_metadata");
     }
     let builder = AmazonS3Builder::from_env().with_bucket_name(bucket).with_allow_http(options.is_plain_http);
+    let builder = builder.with_unsigned_payload(options.is_payload_unsigned);
     Ok(match options.s3_endpoint.as_str() {
         "" => builder,
         url if url.contains("://") => builder.with_endpoint(url),

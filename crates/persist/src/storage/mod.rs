@@ -152,6 +152,9 @@ pub fn directory(address: &str, cloud: &CloudOptions) -> Result<Box<dyn Director
     }
 }
 
+/// Whether directories in clouds can be opened: the feature `cloud` is in this program.
+pub const HAS_CLOUD: bool = cfg!(feature = "cloud");
+
 /// Whether `address` is one in a cloud, not a path.
 pub fn is_cloud(address: &str) -> bool {
     const SCHEMES: [&str; 5] = ["s3://", "gs://", "az://", "azure://", "https://"];
@@ -167,6 +170,8 @@ pub struct CloudOptions {
     pub is_plain_http: bool,
     /// Whether credentials may come from the metadata of the machine (`--s3_ec2_metadata`).
     pub uses_machine_credentials: bool,
+    /// Whether what is sent is left out of the signature of a request (`--nos3_sign_payload`).
+    pub is_payload_unsigned: bool,
 }
 
 /// Whether `name` is a plain name: of one part, and not one of ours for what is not whole.

@@ -117,9 +117,10 @@ fn carry_out(changes: &Changes) -> Result<(), Refusal> {
     };
     match changes.names.iter().find(is_fixed) {
         _ if changes.after.persistence.appendonly && !changes.before.persistence.appendonly => {
-            let dir = crate::journal::rewrite::dir_of(&changes.after);
+            let refused = |text| Refusal { name: "appendonly", text };
+            let dir = crate::journal::rewrite::dir_of(&changes.after).map_err(refused)?;
             let made = std::fs::create_dir_all(&dir);
-            made.map_err(|error| Refusal { name: "appendonly", text: format!("{}: {error}", dir.display()) })
+            made.map_err(|error| refused(format!("{}: {error}", dir.display())))
         }
         Some(name) => Err(Refusal { name, text: "can't be changed while the server runs".to_owned() }),
         None if listening::is_moved(changes) => listening::probe(changes),

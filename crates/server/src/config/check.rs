@@ -2,13 +2,18 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
+use darter_persist::storage::{HAS_CLOUD, is_cloud};
+
 /// A folder that exists, or a place in an object store.
 pub(super) fn dir(text: &str) -> Result<(), String> {
     if text.is_empty() {
         return Ok(());
     }
-    if ["s3://", "gs://", "https://"].iter().any(|scheme| text.starts_with(scheme)) {
-        return Err("snapshots in object stores are not in this version of Darter yet".to_owned());
+    if is_cloud(text) {
+        return match HAS_CLOUD {
+            true => Ok(()),
+            false => Err("this program was built without snapshots in object stores".to_owned()),
+        };
     }
     match std::fs::metadata(text) {
         Ok(found) if found.is_dir() => Ok(()),

@@ -7,6 +7,7 @@ use super::check;
 use super::compound::{self, Events, OutputLimits, SavePoint};
 use super::setting::{Kind, Setting, Spelling};
 use darter_base::units;
+use darter_persist::storage::is_cloud;
 use std::path::PathBuf;
 
 /// A value that fits the kind of its setting.
@@ -193,8 +194,11 @@ impl Value {
     }
 }
 
-/// `dir` as an absolute path; empty is the current folder.
+/// `dir` as an absolute path; empty is the current folder. An address in a cloud stays as it is.
 pub(super) fn absolute(dir: &str) -> PathBuf {
+    if is_cloud(dir) {
+        return PathBuf::from(dir);
+    }
     let dir = if dir.is_empty() { "." } else { dir };
     let found = std::path::absolute(dir);
     // "/a/./" becomes "/a"

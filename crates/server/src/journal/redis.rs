@@ -18,21 +18,25 @@ use crate::shared::Shared;
 /// No manifest of Redis is longer.
 const MANIFEST_BYTES_MAX: u64 = 1 << 20;
 
+/// The manifest that Redis left in the journal's folder, or its one file of earlier versions.
+pub fn file_of(live: &Live, dir: &Path) -> Option<PathBuf> {
+    let name = &live.persistence.appendfilename;
+    let places = [dir.join(format!("{name}.manifest")), live.persistence.dir.join(name)];
+    places.into_iter().find(|path| path.exists())
+}
+
 /// Loads what Redis left in the journal's folder, or its one file of earlier versions; false when there is none.
 ///
 /// Errors: what an operator has to know. An end that is cut off is left out if `aof-load-truncated` allows it.
 pub fn load(shared: &'static Shared, live: &Live) -> Result<bool, String> {
-    let (dir, name) = (rewrite::dir_of(live), &live.persistence.appendfilename);
-    let manifest = dir.join(format!("{name}.manifest"));
-    let single = live.persistence.dir.join(name);
-    let files = if manifest.exists() {
-        let text = read_short(&manifest)?;
-        let listed = parse_manifest(&text).map_err(|damage| told(&manifest, &damage))?;
+    let dir = rewrite::dir_of(live)?;
+    let Some(found) = file_of(live, &dir) else { return Ok(false) };
+    let files = if found.extension().is_some_and(|end| end == "manifest") {
+        let text = read_short(&found)?;
+        let listed = parse_manifest(&text).map_err(|damage| told(&found, &damage))?;
         listed.into_iter().map(|file| (dir.join(file.name), file.role)).collect()
-    } else if single.exists() {
-        vec![(single, Role::Base)]
     } else {
-        return Ok(false);
+        vec![(found, Role::Base)]
     };
     let last = files.len().saturating_sub(1);
     let mut core = Core::new(shared, 0);

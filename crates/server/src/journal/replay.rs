@@ -1,10 +1,11 @@
 //! Reading the journal back at start: every record's parts run again, with the clock they ran with.
 //!
-//! Runs before any client is served, on one thread that holds all shards.
+//! Runs before any client is served, on one thread that holds all shards; clients are told to wait meanwhile.
 
 use std::collections::HashMap;
 use std::fmt;
 use std::path::Path;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use darter_command::{Ctx, Fault};
@@ -46,6 +47,8 @@ pub struct Done {
 
 /// Refusals that are logged one by one.
 const REFUSALS_SHOWN: u64 = 10;
+/// Records between two notes of how far it is.
+const RECORDS_PER_LOOK: u64 = 256;
 /// Time between two lines of progress.
 const PROGRESS: Duration = Duration::from_secs(2);
 
@@ -236,6 +239,7 @@ pub fn load(shared: &'static Shared, dir: &Path) -> Result<Option<Loaded>, Strin
     }
     let at_dir = |error: std::io::Error| format!("{}: {error}", dir.display());
     let mut player = Player::new(core).ok_or("shards are busy before anything runs")?;
+    let loading = &shared.snapshots.loading;
     let mut told = began;
     let (bytes, generation_max) = (files.bytes, files.generation_max);
     while let Some((head, body)) = files.next_record().map_err(at_dir)? {
@@ -243,6 +247,9 @@ pub fn load(shared: &'static Shared, dir: &Path) -> Result<Option<Loaded>, Strin
         played.map_err(|cause| {
             format!("record {} of the journal cannot be done again: {cause}", head.sequence)
         })?;
+        if player.done.records.is_multiple_of(RECORDS_PER_LOOK) {
+            loading.loaded_bytes.store(base_bytes + files.bytes_read(), Relaxed);
+        }
         if told.elapsed() > PROGRESS {
             told = Instant::now();
             progress(&files, &player.done, began);

@@ -42,12 +42,33 @@ pub struct Rewrite {
 }
 
 /// The folder of the journal.
-pub fn dir_of(live: &Live) -> PathBuf {
-    live.persistence.dir.join(&live.persistence.appenddirname)
+///
+/// Errors: snapshots go to a cloud, where nothing can be appended.
+pub fn dir_of(live: &Live) -> Result<PathBuf, String> {
+    if live.persistence.is_in_cloud() {
+        return Err("the journal needs a folder of this machine: --dir is in an object store".to_owned());
+    }
+    Ok(live.persistence.dir.join(&live.persistence.appenddirname))
 }
 
-/// Reads the journal back and switches it on, if the settings say so; to be called before anything is served. With
-/// no journal there, but a snapshot, that is loaded first and [`keep`] switches the journal on afterwards.
+/// Bytes of the journal that is to be read back, or of Redis' own; 0: there is none.
+///
+/// Errors: snapshots go to a cloud, or the folder cannot be read.
+pub fn bytes_there(live: &Live) -> Result<u64, String> {
+    let dir = dir_of(live)?;
+    let redis = redis::file_of(live, &dir);
+    // One that cannot be read is no reason to begin another.
+    if matches!(Manifest::load(&dir), Ok(None)) && redis.is_none() {
+        return Ok(0);
+    }
+    let size = |path: &Path| std::fs::metadata(path).map_or(0, |metadata| metadata.len());
+    let files = std::fs::read_dir(&dir).map_or(Vec::new(), |files| files.flatten().collect());
+    let bytes: u64 = files.iter().map(|file| size(&file.path())).sum();
+    Ok(bytes.max(redis.map_or(0, |file| size(&file))).max(1))
+}
+
+/// Reads the journal back and switches it on, if the settings say so; to be called before clients are served. With no
+/// journal there, but a snapshot, that is loaded first and [`keep`] switches the journal on afterwards.
 ///
 /// Errors: what an operator has to know; the process must not serve then.
 pub fn start(shared: &'static Shared) -> Result<(), String> {
@@ -55,7 +76,7 @@ pub fn start(shared: &'static Shared) -> Result<(), String> {
     if !live.persistence.appendonly {
         return Ok(());
     }
-    let dir = dir_of(&live);
+    let dir = dir_of(&live)?;
     let journal = &shared.journal;
     if let Some(loaded) = replay::load(shared, &dir)? {
         journal.next.store(loaded.sequence, SeqCst);
@@ -105,7 +126,7 @@ fn free_generation(dir: &Path) -> Result<u64, String> {
 ///
 /// Errors: the folder cannot be used.
 fn switch_on(core: &mut Core) -> Result<(), String> {
-    let (shared, dir) = (core.shared, dir_of(&core.live));
+    let (shared, dir) = (core.shared, dir_of(&core.live)?);
     let journal = &shared.journal;
     let generation = free_generation(&dir)?.max(journal.generation.load(SeqCst) + 1);
     let _ = journal.dir.set(dir);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use darter_persist::entry::{self, Part};
+use darter_persist::entry::{self, PartHead};
 use darter_store::cut::{Body, Entry, Keeper, PieceKeeper};
 use darter_store::{Record, Text, rdb};
 
@@ -48,7 +48,7 @@ impl Keeper for Collector {
         let out = &mut self.batch.bytes;
         match entry.value {
             Body::Text(text) => {
-                entry::write_head(entry.record, rdb::TYPE_STRING, None, out);
+                entry::write_head(entry.record, rdb::TYPE_STRING, out);
                 match text {
                     Text::Plain(bytes) => rdb::write_text(out, bytes),
                     packed => {
@@ -58,7 +58,7 @@ impl Keeper for Collector {
                 }
             }
             Body::Object(object, arena) => {
-                entry::write_head(entry.record, rdb::type_of(object), None, out);
+                entry::write_head(entry.record, rdb::type_of(object), out);
                 rdb::write_object(object, arena, out);
             }
         }
@@ -71,10 +71,13 @@ impl Keeper for Collector {
         kind: u8,
         total: u64,
     ) -> Box<dyn PieceKeeper> {
-        let mut head = Vec::new();
-        entry::write_head(record, kind, Some(Part { start: 0, total }), &mut head);
         self.run.count_keys(1);
+        let head = PartHead::new(record, kind, total);
         Box::new(Pieces { run: self.run.clone(), db: db as u32, shard: self.batch.shard, head })
+    }
+
+    fn note_kept(&mut self, bytes: isize) {
+        self.run.pipe.note_kept(bytes);
     }
 }
 
@@ -83,23 +86,27 @@ struct Pieces {
     run: Arc<Run>,
     db: u32,
     shard: u16,
-    // what every piece begins with
-    head: Vec<u8>,
+    head: PartHead,
 }
 
 impl PieceKeeper for Pieces {
-    fn keep(&mut self, piece: &[u8]) {
-        let bytes = [&self.head, piece].concat();
-        let spare = self.run.pipe.send(Batch {
-            db: self.db,
-            shard: self.shard,
-            entries: 1,
-            is_ordered: false,
-            bytes,
-        });
+    fn keep(&mut self, before: u64, piece: &[u8]) {
+        let mut bytes = Vec::with_capacity(piece.len() + HEAD_BYTES);
+        self.head.write(before, &mut bytes);
+        bytes.extend_from_slice(piece);
+        let (db, shard, is_ordered) = (self.db, self.shard, self.head.is_ordered);
+        let spare = self.run.pipe.send(Batch { db, shard, entries: 1, is_ordered, bytes });
         self.run.pipe.give_back(spare);
     }
+
+    fn another(&self) -> Box<dyn PieceKeeper> {
+        let (run, head) = (self.run.clone(), self.head.clone());
+        Box::new(Pieces { run, db: self.db, shard: self.shard, head })
+    }
 }
+
+/// More than most names of keys take.
+const HEAD_BYTES: usize = 128;
 
 impl Drop for Collector {
     fn drop(&mut self) {

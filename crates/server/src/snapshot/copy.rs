@@ -15,7 +15,7 @@ use darter_command::Fault;
 use darter_persist::ReadAt;
 use darter_persist::file::{Options, Writer};
 use darter_persist::storage::name::Format;
-use darter_persist::storage::{NewFile, Spool, is_cloud};
+use darter_persist::storage::{NewFile, Spool};
 use darter_wire::Reply;
 
 use crate::clients::ClientCard;
@@ -96,7 +96,7 @@ pub fn begin(core: &mut Core, id: u64, contents: Contents) -> Result<(), Fault> 
     let card = lock(&shared.clients).get(&id).cloned().ok_or_else(|| failed("no such client".into()))?;
     let persistence = &core.live.persistence;
     let temporary = std::env::temp_dir();
-    let folder = if is_cloud(&persistence.dir.to_string_lossy()) { &temporary } else { &persistence.dir };
+    let folder = if persistence.is_in_cloud() { &temporary } else { &persistence.dir };
     let (spool, file) = Spool::new(folder).map_err(|fault| failed(fault.to_string()))?;
     let target = Target { shared, card };
     if contents != Contents::All {

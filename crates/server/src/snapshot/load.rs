@@ -20,14 +20,13 @@ use darter_persist::storage::Directory;
 use darter_persist::{Chunk, Item, ReadAt, rdb};
 use darter_txn::Part;
 
-use crate::config::Live;
-use crate::core::unix_ms;
+use crate::core::{Core, unix_ms};
 use crate::job::{Job, let_go_quietly};
-use crate::shared::{Mail, Shared};
+use crate::script_run::know_libraries;
+use crate::shared::Shared;
 use crate::worker::lock;
 
-use super::ending;
-use super::naming::{self, Source};
+use super::naming::Source;
 
 /// Pieces of the file that wait for a thread, per thread.
 const PIECES_AHEAD: usize = 4;
@@ -102,36 +101,6 @@ impl Loading {
     }
 }
 
-/// The snapshot that the server starts with, if there is one; begins its load, so that no client is served before.
-///
-/// Errors: the folder cannot be read.
-pub fn find(shared: &'static Shared, live: &Live) -> io::Result<Option<Source>> {
-    if !live.persistence.dbfilename.is_empty() {
-        naming::directory(live)?.sweep()?;
-    }
-    let found = naming::newest(live)?;
-    if let Some((_, facts)) = &found {
-        shared.snapshots.loading.begin(facts.len);
-    }
-    Ok(found)
-}
-
-/// Loads what [`find`] found. A file that cannot be loaded ends the server: to serve without the data, or with a part
-/// of it, would be worse.
-///
-/// Errors: there can be no more threads.
-pub fn at_start(shared: &'static Shared, source: Source) -> io::Result<()> {
-    let then: Then = Box::new(|shared, outcome| match outcome {
-        Ok(()) => shared.snapshots.note_loaded(shared),
-        Err(why) => {
-            tracing::error!("the snapshot cannot be loaded, so the server does not start: {why}");
-            shared.snapshots.loading.fail(format!("cannot load {why}"));
-            ending::stop(shared);
-        }
-    });
-    spawn(shared, source, false, then)
-}
-
 /// Loads a file on threads of its own, after emptying all databases if it is to; `then` is told of the end. The caller
 /// has begun the load.
 ///
@@ -171,7 +140,8 @@ fn load(shared: &'static Shared, dir: &dyn Directory, name: &str, empties: bool)
     }
     let functions = read(shared, file)?;
     if !functions.is_empty() || empties {
-        shared.door(0).send(Mail::Libraries(functions));
+        // Here and not on a thread that serves: by the time clients are served every thread knows them.
+        know_libraries(&mut Core::new(shared, 0), &functions);
     }
     let loading = &shared.snapshots.loading;
     tracing::info!(

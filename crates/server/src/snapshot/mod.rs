@@ -6,6 +6,7 @@
 //! is so slow that buffers are full. Called by the commands SAVE, BGSAVE, SHUTDOWN and the like, by the schedule, and
 //! by the journal, whose base is a snapshot.
 
+pub mod beginning;
 pub mod collector;
 pub mod copy;
 pub mod ending;

@@ -1,7 +1,7 @@
 //! What the settings say about snapshots: where they are, what they are called, how they are written.
 
 use darter_persist::storage::name::{Format, Pattern};
-use darter_persist::storage::{self, CloudOptions, Directory, Facts, Fault};
+use darter_persist::storage::{self, Directory, Facts, Fault};
 
 use crate::config::Live;
 use crate::core::unix_ms;
@@ -27,10 +27,11 @@ impl Order {
             }
             (asked, said) => asked.or(said).unwrap_or(default_format(live)),
         };
-        let dir = directory(live).map_err(|fault| fault.to_string())?;
+        let (address, cloud) = (persistence.dir.display().to_string(), persistence.cloud.clone());
         let threads = if live.threads > 0 { live.threads } else { 1 };
         Ok(Order {
-            create: Box::new(move |name| dir.create(name)),
+            // On the thread that writes: a cloud may take its time to open.
+            create: Box::new(move |name| storage::directory(&address, &cloud)?.create(name)),
             name: pattern.file_name(format, unix_ms()),
             format,
             packs: match format {
@@ -54,7 +55,7 @@ fn default_format(live: &Live) -> Format {
 ///
 /// Errors: an address that is not understood.
 pub fn directory(live: &Live) -> Result<Box<dyn Directory>, Fault> {
-    storage::directory(&live.persistence.dir.display().to_string(), &CloudOptions::default())
+    storage::directory(&live.persistence.dir.display().to_string(), &live.persistence.cloud)
 }
 
 /// A file to load: its folder and what is known of it.

@@ -12,6 +12,8 @@ use std::time::Duration;
 const CROWDED_BYTES: usize = 8 << 20;
 /// Clients that write are held back while more than this waits.
 const FULL_BYTES: usize = 48 << 20;
+/// And while more than this is kept of large values that change while they are written.
+const KEPT_BYTES_MAX: usize = 64 << 20;
 /// Empty buffers kept for the next batches.
 const SPARE_MAX: usize = 16;
 
@@ -38,6 +40,8 @@ pub struct Pipe {
     // bytes in the queue or being written
     waiting_bytes: AtomicUsize,
     waiting_bytes_max: AtomicUsize,
+    // bytes of values as they were, kept while they change
+    kept_bytes: AtomicUsize,
     is_broken: AtomicBool,
 }
 
@@ -56,7 +60,12 @@ impl Pipe {
 
     /// Whether clients that write should wait.
     pub fn is_full(&self) -> bool {
-        self.waiting_bytes.load(Relaxed) > FULL_BYTES
+        self.waiting_bytes.load(Relaxed) > FULL_BYTES || self.kept_bytes.load(Relaxed) > KEPT_BYTES_MAX
+    }
+
+    /// Books that so many bytes more, or less, are kept beside the queue.
+    pub fn note_kept(&self, bytes: isize) {
+        self.kept_bytes.fetch_add(bytes.cast_unsigned(), Relaxed);
     }
 
     /// Bytes that wait to be written.

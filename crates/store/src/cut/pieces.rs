@@ -1,4 +1,6 @@
-//! Large hashes and sets in pieces, so that no write has to wait until a million members are written.
+//! Large collections in pieces, so that no write has to wait until a million elements are written.
+//!
+//! Tables are guarded (`pack::table::guard`), trees are frozen ([`Frozen`]); a set may be both.
 
 use darter_base::hash::KeyHasher;
 use darter_pack::entry::Item;
@@ -7,10 +9,11 @@ use darter_pack::tree::Direction;
 use darter_slab::Arena;
 
 use super::PieceKeeper;
+use super::frozen::{self, Frozen};
 use crate::object::Object;
 use crate::rdb;
 
-/// Tables above this are written in pieces.
+/// Collections above this are written in pieces.
 const LARGE_BYTES: usize = if cfg!(test) { 1 << 10 } else { 64 << 10 };
 /// A piece is closed when it is longer.
 const PIECE_BYTES: usize = if cfg!(test) { 200 } else { 32 << 10 };
@@ -24,24 +27,41 @@ pub(super) fn is_large(object: &Object) -> bool {
         Object::Set(set) => set.texts(),
         _ => None,
     };
-    table.is_some_and(|table| table.bytes() > LARGE_BYTES)
+    table.is_some_and(|table| table.bytes() > LARGE_BYTES) || frozen::is_large(object, LARGE_BYTES)
+}
+
+/// How a large value is written from now on.
+pub(super) struct Begun {
+    /// Its table is guarded.
+    pub(super) is_guarded: bool,
+    /// Its tree is frozen.
+    pub(super) frozen: Option<Frozen>,
 }
 
 /// Begins to write a large value.
-pub(super) fn guard(object: &mut Object, arena: &Arena, hasher: KeyHasher, keeper: Box<dyn PieceKeeper>) {
-    let kind = rdb::type_of(object);
-    let earliest_ms = object.next_expiry_ms();
-    let mut scribe =
-        Scribe { hasher, kind, earliest_ms, count: 0, members: Vec::new(), piece: Vec::new(), keeper };
-    if let Object::Set(set) = object {
+pub(super) fn begin(
+    object: &mut Object,
+    arena: &Arena,
+    hasher: KeyHasher,
+    keeper: Box<dyn PieceKeeper>,
+) -> Begun {
+    let (kind, earliest_ms) = (rdb::type_of(object), object.next_expiry_ms());
+    let frozen =
+        Frozen::new(object, LARGE_BYTES, || Scribe::new(hasher, kind, earliest_ms, keeper.another()));
+    let mut scribe = Scribe::new(hasher, kind, earliest_ms, keeper);
+    if frozen.is_none()
+        && let Object::Set(set) = object
+    {
         for value in set.ints().map(|ints| ints.iter(arena, 0, Direction::Up)).into_iter().flatten() {
-            rdb::write_member(kind, earliest_ms, Item::Int(value), None, None, &mut scribe.members);
-            scribe.count += 1;
+            scribe.add(Item::Int(value), None);
         }
     }
-    if let Some(table) = object.table_mut() {
+    let table = object.table_mut();
+    let is_guarded = table.is_some();
+    if let Some(table) = table {
         table.guard(Box::new(scribe));
     }
+    Begun { is_guarded, frozen }
 }
 
 impl Object {
@@ -70,37 +90,66 @@ impl Object {
         drop(self.table_mut().and_then(Table::unguard));
     }
 
-    /// Members of a hash or a set.
+    /// Elements of a collection that may be written in pieces.
     pub(super) fn elements(&self) -> u64 {
         match self {
             Object::Hash(table) => table.len() as u64,
             Object::Set(set) => set.len(),
-            _ => 0,
+            Object::List(list) => list.len(),
+            Object::Zset(zset) => zset.len(),
+            Object::Stream(_) => 0,
         }
     }
 }
 
-/// Writes members into pieces; what is left when it is dropped is the last one.
-struct Scribe {
+/// Writes elements into pieces; what is left when it is dropped is the last one.
+pub(super) struct Scribe {
     hasher: KeyHasher,
     kind: u8,
     earliest_ms: Option<u64>,
+    // Elements in the pieces before this one.
+    before: u64,
     count: u64,
-    members: Vec<u8>,
+    elements: Vec<u8>,
     piece: Vec<u8>,
     keeper: Box<dyn PieceKeeper>,
 }
 
 impl Scribe {
+    fn new(hasher: KeyHasher, kind: u8, earliest_ms: Option<u64>, keeper: Box<dyn PieceKeeper>) -> Scribe {
+        let (elements, piece) = (Vec::new(), Vec::new());
+        Scribe { hasher, kind, earliest_ms, before: 0, count: 0, elements, piece, keeper }
+    }
+
+    /// Writes an element of a tree, with its score if it is one of a sorted set; returns its length in bytes.
+    pub(super) fn add(&mut self, item: Item<'_>, score: Option<f64>) -> usize {
+        let before = self.elements.len();
+        rdb::write_member(self.kind, self.earliest_ms, item, None, None, &mut self.elements);
+        if let Some(score) = score {
+            self.elements.extend_from_slice(&score.to_le_bytes());
+        }
+        let bytes = self.elements.len() - before;
+        self.added();
+        bytes
+    }
+
+    fn added(&mut self) {
+        self.count += 1;
+        if self.elements.len() >= PIECE_BYTES {
+            self.close();
+        }
+    }
+
     fn close(&mut self) {
         if self.count == 0 {
             return;
         }
         self.piece.clear();
         rdb::write_members_head(self.kind, self.earliest_ms, self.count, &mut self.piece);
-        self.piece.extend_from_slice(&self.members);
-        self.keeper.keep(&self.piece);
-        self.members.clear();
+        self.piece.extend_from_slice(&self.elements);
+        self.keeper.keep(self.before, &self.piece);
+        self.before += self.count;
+        self.elements.clear();
         self.count = 0;
     }
 }
@@ -118,12 +167,9 @@ impl Guarding for Scribe {
             entry.key(),
             value,
             entry.expiry_ms(),
-            &mut self.members,
+            &mut self.elements,
         );
-        self.count += 1;
-        if self.members.len() >= PIECE_BYTES {
-            self.close();
-        }
+        self.added();
     }
 }
 

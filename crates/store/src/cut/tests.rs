@@ -30,7 +30,7 @@ fn image_of(record: Record<'_>, value: Body<'_>) -> Vec<u8> {
         Body::Object(object, arena) => {
             let (kind, mut bytes) = (rdb::type_of(object), Vec::new());
             rdb::write_object(object, arena, &mut bytes);
-            match members_of(kind, &bytes) {
+            match if kind == 1 { Some(numbered(0, &bytes)) } else { members_of(kind, &bytes) } {
                 Some(members) => out.extend_from_slice(format!("{kind}{members:?}").as_bytes()),
                 None => {
                     out.push(kind);
@@ -48,19 +48,23 @@ fn head_of(record: Record<'_>) -> Vec<u8> {
 
 type Members = BTreeMap<Vec<u8>, (Vec<u8>, u64)>;
 
-/// The members of a hash or a set, whose order says nothing.
+/// The members of a hash, a set or a sorted set, whose order says nothing.
 fn members_of(kind: u8, bytes: &[u8]) -> Option<Members> {
     let mut source = rdb::Source::new(bytes);
     let earliest = if kind == 24 { u64::from_le_bytes(source.array().ok()?) } else { 0 };
-    let is_hash = matches!(kind, 4 | 24);
-    if !is_hash && !matches!(kind, 2 | 32) {
+    let (is_hash, is_zset) = (matches!(kind, 4 | 24), kind == 5);
+    if !is_hash && !is_zset && !matches!(kind, 2 | 32) {
         return None;
     }
     let mut members = Members::new();
     for _ in 0..source.count().ok()? {
         let ttl = if kind == 24 { source.count().ok()? } else { 0 };
         let key = source.text().ok()?.into_owned();
-        let value = if is_hash { source.text().ok()?.into_owned() } else { Vec::new() };
+        let value = match () {
+            () if is_hash => source.text().ok()?.into_owned(),
+            () if is_zset => source.double().ok()?.to_le_bytes().to_vec(),
+            () => Vec::new(),
+        };
         let expiry = if kind == 32 {
             source.count().ok()?
         } else {
@@ -79,6 +83,9 @@ type Part = (Vec<u8>, u8, u64, Members);
 struct Written {
     whole: Image,
     parts: BTreeMap<(usize, Vec<u8>), Part>,
+    // Bytes in memory because of the cut.
+    kept: isize,
+    kept_max: isize,
 }
 
 impl Written {
@@ -117,6 +124,13 @@ impl Keeper for Album {
         assert!(before.is_none(), "a key was written twice");
         Box::new(Page { album: self.0.clone(), name, kind })
     }
+
+    fn note_kept(&mut self, bytes: isize) {
+        let mut written = self.0.lock().expect("sound");
+        written.kept += bytes;
+        written.kept_max = written.kept_max.max(written.kept);
+        assert!(written.kept >= 0);
+    }
 }
 
 struct Page {
@@ -126,13 +140,28 @@ struct Page {
 }
 
 impl PieceKeeper for Page {
-    fn keep(&mut self, piece: &[u8]) {
+    fn another(&self) -> Box<dyn PieceKeeper> {
+        Box::new(Page { album: self.album.clone(), name: self.name.clone(), kind: self.kind })
+    }
+
+    fn keep(&mut self, before: u64, piece: &[u8]) {
         let mut album = self.album.lock().expect("sound");
         let (.., members) = album.parts.get_mut(&self.name).expect("begun");
-        for (key, value) in members_of(self.kind, piece).expect("members") {
+        let elements = match self.kind {
+            1 => numbered(before, piece),
+            kind => members_of(kind, piece).expect("members"),
+        };
+        for (key, value) in elements {
             assert!(members.insert(key, value).is_none(), "a member was written twice");
         }
     }
+}
+
+/// The items of a list by their place.
+fn numbered(before: u64, bytes: &[u8]) -> Members {
+    let mut source = rdb::Source::new(bytes);
+    let items = (before..).take(source.count().expect("a number") as usize);
+    items.map(|at| (at.to_be_bytes().to_vec(), (source.text().expect("an item").into_owned(), 0))).collect()
 }
 
 /// Everything in a shard, dead or alive.
@@ -165,6 +194,8 @@ struct Player {
     names: u64,
     // Members of a collection; many: most changes are of hashes and sets.
     members: u64,
+    // Which collections, when there are many.
+    kinds: std::ops::Range<u64>,
     sweep: Sweep,
 }
 
@@ -173,7 +204,17 @@ impl Player {
         let hasher = KeyHasher::new(seed);
         let shard = Shard::new(DBS, seed, hasher).expect("address space");
         let sweep = Sweep::default();
-        Player { shard, rng: Rng::new(seed), hasher, now_ms: NOW, seed, names, members: 40, sweep }
+        Player {
+            shard,
+            rng: Rng::new(seed),
+            hasher,
+            now_ms: NOW,
+            seed,
+            names,
+            members: 40,
+            kinds: 3..5,
+            sweep,
+        }
     }
 
     fn name(&mut self) -> Vec<u8> {
@@ -201,7 +242,7 @@ impl Player {
     fn play(&mut self) {
         let db = self.rng.below(DBS as u64) as usize;
         let name = self.name();
-        let is_large = self.members > 100 && self.rng.below(20) > 0;
+        let is_large = self.members > 100 && self.rng.below((self.members / 30).max(20)) > 0;
         match if is_large { 6 } else { self.rng.below(40) } {
             0..6 => self.play_text(db, &name),
             6..26 => self.play_collection(db, &name),
@@ -257,7 +298,7 @@ impl Player {
     fn play_collection(&mut self, db: usize, name: &[u8]) {
         let member = self.rng.below(self.members).to_string().into_bytes();
         let value = self.bytes();
-        let kinds = if self.members > 100 { 3..5 } else { 0..5 };
+        let kinds = if self.members > 100 { self.kinds.clone() } else { 0..5 };
         let what = kinds.start + self.rng.below(kinds.end - kinds.start);
         let (removes, score) = (self.rng.below(4) == 0, self.rng.below(1000) as f64);
         let member_expiry = match self.rng.below(8) {
@@ -267,12 +308,13 @@ impl Player {
         let mut place = self.place(db, name);
         place.expire_members(4);
         match if what == 4 && name.ends_with(b"1") { 1 } else { what } {
-            0 => drop(place.edit_or_create(List::new, |list: &mut List, arena, _| {
-                if removes {
-                    list.pop(arena, End::Front, |_| {});
-                } else {
-                    list.push(arena, End::Back, Item::of(&value)).expect("room");
+            0 => drop(place.edit_or_create(List::new, |list: &mut List, arena, _| match () {
+                () if removes => drop(list.pop(arena, End::Front, |_| {})),
+                () if score < 300.0 && list.len() > 2 => {
+                    let at = score as u64 % list.len();
+                    list.set(arena, at, Item::of(&value)).expect("room");
                 }
+                () => list.push(arena, End::Back, Item::of(&value)).expect("room"),
             })),
             1 => drop(place.edit_or_create(SetValue::new, |set: &mut SetValue, arena, hasher| {
                 if removes {
@@ -320,12 +362,13 @@ impl Player {
 
 /// Cuts a shard again and again while it changes; `pace` changes on average between two steps of the walk.
 fn run(seed: u64, names: u64, pace: u64) -> usize {
-    run_with(Player::new(seed, names), pace)
+    run_with(Player::new(seed, names), pace).0
 }
 
-fn run_with(mut player: Player, pace: u64) -> usize {
+/// How many values were written in pieces, and the most bytes that were kept of how they had been.
+fn run_with(mut player: Player, pace: u64) -> (usize, isize) {
     let (names, seed) = (player.names, player.seed);
-    let mut pieces = 0;
+    let (mut pieces, mut kept_max) = (0, 0);
     for epoch in 1..6u16 {
         (0..names * player.members / 5).for_each(|_| player.play());
         let expected = all_of(&player.shard);
@@ -348,6 +391,8 @@ fn run_with(mut player: Player, pace: u64) -> usize {
         let written = Arc::into_inner(album).expect("no piece is to come").into_inner().expect("sound");
         if !is_cancelled {
             pieces += written.parts.len();
+            assert_eq!(written.kept, 0);
+            kept_max = kept_max.max(written.kept_max);
             let written = written.image();
             for (key, image) in &expected {
                 assert!(
@@ -365,7 +410,7 @@ fn run_with(mut player: Player, pace: u64) -> usize {
     }
     while !player.shard.bury(1000) {}
     assert_eq!((player.shard.arena.used_bytes(), player.shard.objects.len(), player.shard.timed), (0, 0, 0));
-    pieces
+    (pieces, kept_max)
 }
 
 #[test]
@@ -379,8 +424,21 @@ fn a_cut_keeps_what_stood_there_whatever_changes_meanwhile() {
 #[test]
 fn large_values_are_kept_though_their_members_change() {
     let pieces: usize =
-        (0..20).map(|seed| run_with(Player { members: 600, ..Player::new(seed, 4) }, 1 + seed % 12)).sum();
+        (0..20).map(|seed| run_with(Player { members: 600, ..Player::new(seed, 4) }, 1 + seed % 12).0).sum();
     assert!(pieces > 100, "{pieces} values were written in pieces");
+}
+
+#[test]
+fn large_trees_are_kept_as_they_were_though_they_change() {
+    for (seed, kinds, names, members) in
+        [(0, 0..1, 4, 600), (10, 1..2, 1, 30_000), (20, 2..3, 2, 6000), (30, 0..3, 3, 6000)]
+    {
+        let player = |seed| Player { members, kinds: kinds.clone(), ..Player::new(seed, names) };
+        let runs = (seed..seed + 10).map(|seed| run_with(player(seed), 1 + seed % 12));
+        let (pieces, kept) = runs.fold((0, 0), |sum, run| (sum.0 + run.0, sum.1 + run.1));
+        assert!(pieces > 50, "{pieces} values were written in pieces");
+        assert!(kept > 4000, "{kept} bytes were kept before they changed");
+    }
 }
 
 #[test]

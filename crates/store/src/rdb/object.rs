@@ -11,7 +11,8 @@ use super::{Corrupt, Source, compact, stream, text};
 use crate::object::{Collection, Object};
 use crate::set_value::SetValue;
 
-const TYPE_LIST: u8 = 1;
+/// A list.
+pub const TYPE_LIST: u8 = 1;
 const TYPE_SET: u8 = 2;
 /// A hash.
 pub const TYPE_HASH: u8 = 4;

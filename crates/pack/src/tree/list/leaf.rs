@@ -14,7 +14,7 @@ use crate::decimal::Digits;
 use crate::entry::{self, Coded, Item};
 use crate::spill::Spill;
 use crate::tree::Full;
-use crate::tree::block::{bytes_of, bytes_of_mut};
+use crate::tree::block::{bytes_of, bytes_of_mut, two_of_mut};
 use crate::tree::owned::Owned;
 use crate::tree::word::{get_u16, get_wide, put_u16, put_wide};
 
@@ -400,7 +400,7 @@ impl Shape {
                 offset + new.bytes_in(self.width).unwrap_or(0)
             }
             Part::Run(source, from, to) => {
-                let (old, fresh) = arena.two_mut(source, leaf);
+                let (old, fresh) = two_of_mut(arena, source, leaf);
                 let head = Head::of(old);
                 let (first, last) = (head.offset(old, from), head.offset(old, to));
                 if head.width == self.width {

@@ -62,6 +62,18 @@ impl List {
         }
     }
 
+    /// The same list as it is now: to be read while the arena keeps blocks before they change, by one who looks back.
+    /// Never to be changed or cleared. `None`: some of its items are not in the arena.
+    pub fn frozen(&self) -> Option<List> {
+        (self.spill.bytes() == 0).then(|| List {
+            spine: self.spine.frozen(),
+            head: self.head,
+            tail: self.tail,
+            len: self.len,
+            ..List::new()
+        })
+    }
+
     /// Number of items.
     #[inline]
     pub fn len(&self) -> u64 {

@@ -8,7 +8,7 @@
 
 use darter_slab::{Arena, Handle};
 
-use crate::tree::block::{bytes_of, bytes_of_mut};
+use crate::tree::block::{bytes_of, bytes_of_mut, two_of_mut};
 use crate::tree::owned::Owned;
 use crate::tree::word::{
     below, get_u16, get_u32, get_u64, get_wide, least_and_most, mask, put_u16, put_u32, put_u64, put_wide,
@@ -299,7 +299,7 @@ impl<const N: usize> Shape<N> {
                     Head::of(block).put(block, end, &row);
                 }
                 Part::Run(source, from, to) if from < to => {
-                    let (old, fresh) = arena.two_mut(source, leaf);
+                    let (old, fresh) = two_of_mut(arena, source, leaf);
                     copy::<N>(old, from, to, fresh, end);
                 }
                 Part::Run(..) => {}

@@ -17,7 +17,7 @@ pub(super) use self::walk::Walk;
 use super::Full;
 use super::owned::Owned;
 use super::word::put_u16;
-use crate::tree::block::{bytes_of, bytes_of_mut};
+use crate::tree::block::{bytes_of, bytes_of_mut, two_of_mut};
 
 /// Where a leaf hangs: the inner nodes from the root down and the child taken in each.
 #[derive(Clone, Copy, Debug)]
@@ -50,6 +50,11 @@ pub(super) struct Spine<const K: usize> {
 impl<const K: usize> Spine<K> {
     /// No leaf.
     pub(super) const EMPTY: Self = Self { root: Handle::NONE, height: 0 };
+
+    /// The same tree as it is now, for [`darter_slab::Past`].
+    pub(super) fn frozen(&self) -> Self {
+        Self { root: self.root, height: self.height }
+    }
 
     /// Whether there is no leaf.
     #[inline]
@@ -284,7 +289,7 @@ impl<const K: usize> Spine<K> {
     ) -> Handle {
         let (old, fresh) = (path.nodes[level], spare.take());
         let node = Node::of(bytes_of(arena, old));
-        let (from, to) = arena.two_mut(old, fresh);
+        let (from, to) = two_of_mut(arena, old, fresh);
         Node::write_head(to, 0, node.cap_after());
         move_branches::<K>(from, 0, node.len, to);
         owned.free(arena, old);
@@ -348,7 +353,7 @@ impl<const K: usize> Spine<K> {
             let Ok(fresh) = owned.alloc(arena, Node::bytes::<K>(LEN_JOINED)) else { return };
             let key = above.key::<K>(bytes_of(arena, parent), left + 1);
             for (node, len) in pair.into_iter().zip(lens) {
-                let (from, to) = arena.two_mut(node, fresh);
+                let (from, to) = two_of_mut(arena, node, fresh);
                 if node == pair[0] {
                     Node::write_head(to, 0, LEN_JOINED);
                 } else {

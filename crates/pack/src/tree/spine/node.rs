@@ -10,6 +10,7 @@ use std::cmp::Ordering;
 
 use darter_slab::{Arena, Handle};
 
+use crate::tree::block::two_of_mut;
 use crate::tree::word::{first_not, get_u16, get_u32, get_u64, put_u16, put_u32, put_u64};
 
 /// Most children of a node.
@@ -259,7 +260,7 @@ pub(super) fn divide<const K: usize>(
     at: usize,
     grown: Branch,
 ) -> Branch {
-    let (left, right) = arena.two_mut(full, fresh);
+    let (left, right) = two_of_mut(arena, full, fresh);
     let len = Node::of(left).len;
     Node::write_head(right, 0, CAP_DIVIDED);
     move_branches::<K>(left, keep, len, right);

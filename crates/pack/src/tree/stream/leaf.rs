@@ -12,7 +12,7 @@ use darter_slab::{Arena, Handle};
 
 use super::StreamId;
 use crate::tree::Full;
-use crate::tree::block::{bytes_of, bytes_of_mut};
+use crate::tree::block::{bytes_of, bytes_of_mut, two_of_mut};
 use crate::tree::owned::Owned;
 use crate::tree::word::{get_u16, get_u64, get_wide, mask, put_u16, put_u64, put_wide, width};
 
@@ -268,12 +268,12 @@ pub(super) fn rebuild(
     head.cap += free / (head.stride() + body);
     head.room += free - (head.cap - len) * head.stride();
     head.used = head.names_bytes;
-    let (old, fresh) = arena.two_mut(leaves[0], leaf);
+    let (old, fresh) = two_of_mut(arena, leaves[0], leaf);
     let names = head.bodies_at();
     fresh[names..names + head.names_bytes].copy_from_slice(first.shared(old));
     head.write(fresh);
     for &source in leaves {
-        let (old, fresh) = arena.two_mut(source, leaf);
+        let (old, fresh) = two_of_mut(arena, source, leaf);
         let from = Head::of(old);
         for at in 0..from.len {
             let body = from.body(old, at);

@@ -7,7 +7,7 @@
 use darter_slab::{Arena, Handle};
 
 use crate::tree::Full;
-use crate::tree::block::bytes_of_mut;
+use crate::tree::block::{bytes_of_mut, two_of_mut};
 use crate::tree::owned::Owned;
 use crate::tree::word::{find_u32, get_u16, get_u32, put_u16, put_u32};
 
@@ -90,7 +90,7 @@ impl Bucket {
 
     /// Appends the entries of one bucket to another that has room.
     pub(super) fn copy(arena: &mut Arena, from: Handle, to: Handle) {
-        let (from, to) = arena.two_mut(from, to);
+        let (from, to) = two_of_mut(arena, from, to);
         let (source, target) = (Bucket::of(from), Bucket::of(to));
         for (start, end) in [(HEAD, HEAD), (HEAD + 4 * source.cap, HEAD + 4 * target.cap)] {
             let end = end + 4 * target.len;

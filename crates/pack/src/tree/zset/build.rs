@@ -8,7 +8,7 @@ use super::leaf::{HEAD, Head, LEN_MAX, Members, ROOM_MAX, SIGN, Scores};
 use super::member::New;
 use super::score::{is_negative_zero, ord};
 use crate::entry;
-use crate::tree::block::{bytes_of, bytes_of_mut};
+use crate::tree::block::{bytes_of, bytes_of_mut, two_of_mut};
 use crate::tree::owned::Owned;
 use crate::tree::word::{differences, get_wide, least_and_most, mask, put_wide, width};
 use crate::tree::{Full, leaf_bytes};
@@ -138,7 +138,7 @@ impl Shape {
             match *part {
                 Part::One(value, new) => append(bytes_of_mut(arena, leaf), value, new),
                 Part::Run(source, from, to) if from < to => {
-                    let (old, fresh) = arena.two_mut(source, leaf);
+                    let (old, fresh) = two_of_mut(arena, source, leaf);
                     copy(old, from, to, fresh);
                 }
                 Part::Run(..) => {}
@@ -202,7 +202,7 @@ pub(super) fn enlarge(
     {
         *used = old;
     }
-    let (from, to) = arena.two_mut(leaf, fresh);
+    let (from, to) = two_of_mut(arena, leaf, fresh);
     head.write(to);
     for (source, target) in old_head.regions().into_iter().zip(head.regions()) {
         let bytes = source.len();

@@ -3,7 +3,7 @@
 use darter_slab::{Arena, Handle};
 
 use crate::tree::Full;
-use crate::tree::block::{bytes_of, bytes_of_mut};
+use crate::tree::block::{bytes_of, bytes_of_mut, two_of_mut};
 use crate::tree::owned::Owned;
 use crate::tree::word::{get_u32, put_u32};
 
@@ -91,7 +91,7 @@ impl Ids {
             let block = owned.alloc(arena, 4 * (2 * at).max(FIRST_IDS))?;
             if at > 0 {
                 let old = Handle::from_raw(get_u32(bytes_of(arena, self.directory), 0));
-                let (from, to) = arena.two_mut(old, block);
+                let (from, to) = two_of_mut(arena, old, block);
                 to[..4 * at].copy_from_slice(&from[..4 * at]);
                 owned.free(arena, old);
             }
@@ -116,7 +116,7 @@ impl Ids {
             return Err(Full);
         }
         let larger = owned.alloc(arena, 8 * chunk)?;
-        let (from, to) = arena.two_mut(self.directory, larger);
+        let (from, to) = two_of_mut(arena, self.directory, larger);
         to[..4 * chunk].copy_from_slice(&from[..4 * chunk]);
         owned.free(arena, self.directory);
         self.directory = larger;

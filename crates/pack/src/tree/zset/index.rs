@@ -13,7 +13,7 @@ use darter_slab::{Arena, Handle};
 
 use super::bucket::{Bucket, HEAD};
 use crate::tree::Full;
-use crate::tree::block::{bytes_of, bytes_of_mut};
+use crate::tree::block::{bytes_of, bytes_of_mut, two_of_mut};
 use crate::tree::owned::Owned;
 use crate::tree::word::{find_u32, get_u16, get_u32, put_u16, put_u32};
 
@@ -326,7 +326,7 @@ impl Index {
         let mut home = node;
         let mut at = at;
         if !larger.is_none() {
-            let (from, to) = arena.two_mut(node, larger);
+            let (from, to) = two_of_mut(arena, node, larger);
             write_node(to, u32::from(from[1]) + 1, |at| slot(from, at / 2));
             self.point_node(arena, trail, larger);
             owned.free(arena, node);

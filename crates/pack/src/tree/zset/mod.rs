@@ -84,6 +84,12 @@ impl Zset {
         }
     }
 
+    /// The same set as it is now, to be read by rank: while the arena keeps blocks before they change, by one who looks
+    /// back. Never to be changed or cleared. `None`: some of its members are not in the arena.
+    pub fn frozen(&self) -> Option<Zset> {
+        (self.spill.bytes() == 0).then(|| Zset { spine: self.spine.frozen(), len: self.len, ..Zset::new() })
+    }
+
     /// Number of members.
     #[inline]
     pub fn len(&self) -> u64 {

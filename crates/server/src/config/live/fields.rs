@@ -7,6 +7,8 @@ use super::parts::{
     Admin, Allowed, Cluster, ClusterMode, Encoding, Endpoint, Fsync, Lazyfree, Log, LogLevel, OnSignal,
     Persistence, Policy, Replication, Share, Shutdown, Slowlog, Tcp, Tls,
 };
+use darter_persist::storage::{CloudOptions, is_cloud};
+
 use crate::config::compound::{Events, OutputLimits};
 use crate::config::table::{self, Values};
 use crate::config::value::{Value, absolute};
@@ -91,10 +93,10 @@ impl Fields<'_> {
         (!text.is_empty()).then(|| PathBuf::from(text))
     }
 
-    /// A path as seen from the folder of snapshots.
+    /// A path as seen from the folder of snapshots; from the current folder where that is in a cloud.
     pub(super) fn in_dir(&self, path: PathBuf) -> PathBuf {
         let Value::Dir(dir) = self.get("dir") else { panic!("dir is no folder") };
-        absolute(dir).join(path)
+        absolute(if is_cloud(dir) { "" } else { dir }).join(path)
     }
 
     pub(super) fn choice(&self, name: &str) -> &'static str {
@@ -293,6 +295,12 @@ impl Persistence {
         let Value::Save(save) = v.get("save") else { panic!("save is no rule") };
         Persistence {
             dir: absolute(dir),
+            cloud: CloudOptions {
+                s3_endpoint: v.text("s3_endpoint"),
+                is_plain_http: !v.bool("s3_use_https"),
+                uses_machine_credentials: v.bool("s3_ec2_metadata"),
+                is_payload_unsigned: !v.bool("s3_sign_payload"),
+            },
             df_snapshot_format: v.bool("df_snapshot_format")
                 && Path::new(&dbfilename).extension().is_none_or(|e| e != "rdb"),
             dbfilename,

@@ -1,6 +1,7 @@
 //! Groups of `Live` fields that belong together.
 
 use super::super::compound::SavePoint;
+use darter_persist::storage::{CloudOptions, is_cloud};
 use std::path::PathBuf;
 
 /// Options of sockets.
@@ -32,8 +33,10 @@ pub struct Slowlog {
 /// Snapshots and the append-only file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Persistence {
-    /// Folder of snapshots, absolute.
+    /// Folder of snapshots, absolute, or its address in a cloud.
     pub dir: PathBuf,
+    /// How a cloud is reached.
+    pub cloud: CloudOptions,
     /// Their name; empty = no snapshots.
     pub dbfilename: String,
     /// Native files instead of one `.rdb`: the flag, unless `dbfilename` ends in `.rdb`.
@@ -72,6 +75,13 @@ pub struct Persistence {
     pub auto_aof_rewrite_min_bytes: u64,
     /// A torn end is left out rather than refused.
     pub aof_load_truncated: bool,
+}
+
+impl Persistence {
+    /// Whether snapshots go to a cloud.
+    pub fn is_in_cloud(&self) -> bool {
+        is_cloud(&self.dir.to_string_lossy())
+    }
 }
 
 /// The administrators' listener.

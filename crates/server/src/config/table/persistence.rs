@@ -5,7 +5,7 @@ use crate::config::check;
 use crate::config::setting::{Change, Group::Persistence, Kind, Setting};
 
 const OTHER_AOF: &str = "the journal has a format of its own";
-const NO_CLOUD: &str = "snapshots in object stores";
+const NO_CLOUD: &str = "this way to Google Cloud Storage";
 const NO_FORK: &str = "snapshots do not fork";
 
 pub(super) const ROWS: &[Setting] = &[
@@ -125,26 +125,13 @@ pub(super) const ROWS: &[Setting] = &[
         .hidden()
         .no_effect(OTHER_AOF)
         .help(Persistence, "keep old files, for tests"),
-    Setting::text("s3_endpoint", "")
-        .dragonfly()
-        .fixed()
-        .not_yet(NO_CLOUD)
-        .help(Persistence, "address of an S3 service"),
-    Setting::bool("s3_use_https", "true")
-        .dragonfly()
-        .fixed()
-        .not_yet(NO_CLOUD)
-        .help(Persistence, "HTTPS to it"),
+    Setting::text("s3_endpoint", "").dragonfly().fixed().help(Persistence, "address of an S3 service"),
+    Setting::bool("s3_use_https", "true").dragonfly().fixed().help(Persistence, "HTTPS to it"),
     Setting::bool("s3_ec2_metadata", "false")
         .dragonfly()
         .fixed()
-        .not_yet(NO_CLOUD)
         .help(Persistence, "credentials from EC2 metadata"),
-    Setting::bool("s3_sign_payload", "true")
-        .dragonfly()
-        .fixed()
-        .not_yet(NO_CLOUD)
-        .help(Persistence, "sign uploads"),
+    Setting::bool("s3_sign_payload", "true").dragonfly().fixed().help(Persistence, "sign uploads"),
     Setting::bool("s3_use_helio_client", "true")
         .dragonfly()
         .fixed()

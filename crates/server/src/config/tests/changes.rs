@@ -246,12 +246,16 @@ fn protected_settings_open_to_whom_the_setting_names() {
     let faults = [
         ("dir", "/nonexistent", "No such file or directory"),
         ("dir", "/dev/null", "Not a directory"),
-        ("dir", "s3://bucket", "snapshots in object stores are not in this version of Darter yet"),
         ("dbfilename", "a/b", "dbfilename can't be a path, just a filename"),
     ];
     for (name, text, expected) in faults {
         let fault = set(&settings, &[(name, text)]).expect_err(text);
         assert!(fault.ends_with(&format!(" - {expected}")), "{fault}");
+    }
+    let bucket = set(&settings, &[("dir", "s3://bucket/some/where")]);
+    match darter_persist::storage::HAS_CLOUD {
+        true => assert!(bucket.is_ok() && get(&settings, "dir") == "s3://bucket/some/where"),
+        false => assert!(bucket.is_err_and(|fault| fault.contains("built without"))),
     }
     set(&settings, &[("dir", "/tmp/./")]).expect("a folder");
     assert_eq!(get(&settings, "dir"), "/tmp");

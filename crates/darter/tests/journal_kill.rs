@@ -1,0 +1,121 @@
+//! The journal of a server that is killed at any moment.
+
+mod harness;
+#[path = "../../../tests/compat/src/rng.rs"]
+#[allow(dead_code, reason = "the comparison with Redis uses all of it")]
+mod rng;
+
+use std::io::{BufReader, Write};
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use harness::Server;
+use harness::journal::{Dir, setting};
+use harness::raw::{Link, Raw, encoded};
+use rng::Rng;
+
+/// Counts pairs up in transactions until the server is killed; what was answered must be there, and pairs equal.
+///
+/// Without `always` a reply does not wait for older records of other threads: what they had not handed to the kernel
+/// takes what came after it along, though never what the round before had left.
+fn kill_round(dir: &Dir, fsync: &str, round: usize, rng: &mut Rng, expected: &mut [(u64, u64); 4]) {
+    let threads = THREADS[round % 3];
+    let server = Arc::new(dir.start(&["--appendfsync", fsync, "--proactor_threads", threads]));
+    let mut link = Link::new(&server);
+    for (writer, expected) in expected.iter_mut().enumerate() {
+        let pair = link.call(&["MGET".to_owned(), format!("a{writer}"), format!("b{writer}")]);
+        let [a, b] = pair.items() else { panic!("a pair: {pair:?}") };
+        assert_eq!(a, b, "round {round}: half a transaction");
+        let found: u64 = a.text().parse().unwrap_or(0);
+        let (safe, acknowledged) = *expected;
+        let is_alone = round > 0 && THREADS[(round - 1) % 3] == "1";
+        let wanted = if fsync == "always" || is_alone { acknowledged } else { safe };
+        assert!(found >= wanted, "round {round}, {fsync}: {found} of {wanted} are there");
+        *expected = (found, found);
+    }
+    let acknowledged: Arc<[AtomicU64; 4]> = Arc::new(expected.map(|(found, _)| AtomicU64::new(found)));
+    let ends = Arc::new(AtomicBool::new(false));
+    let writers: Vec<_> = (0..4)
+        .map(|writer| {
+            let (server, acknowledged, ends) = (server.clone(), acknowledged.clone(), ends.clone());
+            std::thread::spawn(move || write_pairs(&server, writer, &acknowledged[writer], &ends))
+        })
+        .collect();
+    let ends_at = Instant::now() + Duration::from_millis(20 + rng.below(150) as u64);
+    while Instant::now() < ends_at {
+        // a new base at any moment, too
+        if round % 2 == 1 {
+            link.call(&["BGREWRITEAOF"]);
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let killed = std::process::Command::new("kill").args(["-9", &server.pid().to_string()]).status();
+    assert!(killed.expect("kill runs").success());
+    ends.store(true, Ordering::Relaxed);
+    writers.into_iter().for_each(|writer| writer.join().expect("a writer"));
+    expected
+        .iter_mut()
+        .zip(&*acknowledged)
+        .for_each(|(expected, seen)| expected.1 = seen.load(Ordering::Relaxed));
+}
+
+const THREADS: [&str; 3] = ["1", "2", "4"];
+
+fn write_pairs(server: &Server, writer: usize, acknowledged: &AtomicU64, ends: &AtomicBool) {
+    let Ok(stream) = TcpStream::connect(("127.0.0.1", server.port())) else { return };
+    let mut link = Link(BufReader::new(stream));
+    let (a, b) = (format!("a{writer}"), format!("b{writer}"));
+    for n in 0.. {
+        if ends.load(Ordering::Relaxed) {
+            return;
+        }
+        // as a transaction, as a script, as one command of two keys
+        let reply = match n % 3 {
+            0 => {
+                let sent = [vec!["MULTI"], vec!["INCR", &a], vec!["INCR", &b], vec!["EXEC"]];
+                let bytes: Vec<u8> = sent.iter().flat_map(|args| encoded(args)).collect();
+                if link.0.get_mut().write_all(&bytes).is_err() {
+                    return;
+                }
+                (0..4).map(|_| link.read()).last().flatten().and_then(|reply| reply.items().first().cloned())
+            }
+            1 => {
+                let script = "redis.call('incr',KEYS[1]) return redis.call('incr',KEYS[2])";
+                link.try_call(&["EVAL", script, "2", &a, &b])
+            }
+            _ => {
+                let next = (acknowledged.load(Ordering::Relaxed) + 1).to_string();
+                let reply = link.try_call(&["MSET", &a, &next, &b, &next]);
+                reply.map(|_| Raw::Line(format!(":{next}").into_bytes()))
+            }
+        };
+        let Some(reply) = reply else { return };
+        let text = reply.text();
+        let Ok(value) = text.trim_start_matches(':').parse() else { panic!("a number: {text}") };
+        acknowledged.store(value, Ordering::Relaxed);
+    }
+}
+
+fn kill_campaign(fsync: &str, usual: usize) {
+    let rounds = setting("DARTER_KILL_ROUNDS", usual);
+    let dir = Dir::new(&format!("kill-{fsync}"));
+    let mut rng = Rng::new(setting("DARTER_SEED", 1) as u64);
+    let mut expected = [(0, 0); 4];
+    for round in 0..=rounds {
+        kill_round(&dir, fsync, round, &mut rng, &mut expected);
+    }
+    let written: u64 = expected.iter().map(|(found, _)| found).sum();
+    assert!(written > rounds as u64, "nothing was written: {expected:?}");
+}
+
+#[test]
+fn a_kill_at_any_moment_loses_nothing_that_was_answered_with_always() {
+    kill_campaign("always", 6);
+}
+
+#[test]
+fn a_kill_at_any_moment_leaves_a_prefix_with_everysec() {
+    kill_campaign("everysec", 6);
+}

@@ -1,0 +1,77 @@
+//! What the server begins with: its journal, a snapshot, or nothing. Either is loaded while clients are told to wait.
+
+use std::io;
+use std::thread;
+
+use crate::config::Live;
+use crate::journal::rewrite;
+use crate::shared::Shared;
+
+use super::ending;
+use super::load::{self, Then};
+use super::naming::{self, Source};
+
+/// Where the data comes from.
+pub enum Beginning {
+    /// Nothing is there, or nothing is wanted.
+    Empty,
+    /// The journal, with its base, or the one of Redis that is taken over.
+    Journal,
+    /// A snapshot.
+    Snapshot(Source),
+}
+
+/// Finds out what there is, and begins its load, so that no client is served before. An empty journal is begun.
+///
+/// Errors: a folder cannot be read, or the journal cannot be begun.
+pub fn find(shared: &'static Shared, live: &Live) -> io::Result<Beginning> {
+    if live.persistence.appendonly {
+        let bytes = rewrite::bytes_there(live).map_err(io::Error::other)?;
+        if bytes > 0 {
+            shared.snapshots.loading.begin(bytes);
+            return Ok(Beginning::Journal);
+        }
+        rewrite::start(shared).map_err(io::Error::other)?;
+        if shared.journal.is_on() {
+            return Ok(Beginning::Empty);
+        }
+    }
+    if !live.persistence.dbfilename.is_empty() {
+        naming::directory(live)?.sweep()?;
+    }
+    let Some(source) = naming::newest(live)? else { return Ok(Beginning::Empty) };
+    shared.snapshots.loading.begin(source.1.len);
+    Ok(Beginning::Snapshot(source))
+}
+
+/// Loads what [`find`] found. Files that cannot be loaded end the server: to serve without the data, or with a part of
+/// it, would be worse.
+///
+/// Errors: there can be no more threads.
+pub fn load(shared: &'static Shared, from: Beginning) -> io::Result<()> {
+    match from {
+        Beginning::Empty => Ok(()),
+        Beginning::Snapshot(source) => {
+            let then: Then = Box::new(|shared, outcome| end(shared, "snapshot", outcome));
+            load::spawn(shared, source, false, then)
+        }
+        Beginning::Journal => {
+            let body = move || {
+                shared.snapshots.roam();
+                end(shared, "journal", &rewrite::start(shared));
+            };
+            thread::Builder::new().name("darter-load".to_owned()).spawn(body).map(drop)
+        }
+    }
+}
+
+fn end(shared: &'static Shared, what: &str, outcome: &Result<(), String>) {
+    match outcome {
+        Ok(()) => shared.snapshots.note_loaded(shared),
+        Err(why) => {
+            tracing::error!("the {what} cannot be loaded, so the server does not start: {why}");
+            shared.snapshots.loading.fail(format!("cannot load {why}"));
+            ending::stop(shared);
+        }
+    }
+}
