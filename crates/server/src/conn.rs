@@ -17,6 +17,7 @@ use crate::listening::ListenerKind;
 use crate::session::Session;
 use crate::speech::{self, Allowed, Speech};
 use crate::straight::{self, Way};
+use crate::tls::{self, Channel};
 use crate::window::{Planned, WINDOW_LEN, Window};
 
 /// Shorter windows are not worth a look ahead.
@@ -61,6 +62,8 @@ pub struct Conn {
     pub over_soft_since_ms: u64,
     /// Since when it has taken none of its output, Unix ms; 0: it has.
     pub stuck_since_ms: u64,
+    /// Its TLS; none when it speaks plainly.
+    pub channel: Option<Box<Channel>>,
     /// What it remembers between requests, when it speaks HTTP.
     pub http: Option<Box<Visit>>,
     parser: Parser,
@@ -90,6 +93,7 @@ impl Conn {
             was_active: false,
             over_soft_since_ms: 0,
             stuck_since_ms: 0,
+            channel: None,
             http: None,
             parser: Parser::new(),
             lacks_bytes: 0,
@@ -448,7 +452,11 @@ impl Conn {
         card.output_room.store(self.output.capacity(), Relaxed);
         card.awaits_writable.store(self.awaits_writable, Relaxed);
         let multi_bytes = card.multi_bytes.load(Relaxed);
-        let bytes = CLIENT_BYTES + self.input.capacity() + self.output.capacity() + multi_bytes;
+        let bytes = CLIENT_BYTES
+            + self.input.capacity()
+            + self.output.capacity()
+            + multi_bytes
+            + tls::count_bytes(self.channel.as_deref());
         self.count_bytes(core, bytes);
     }
 }

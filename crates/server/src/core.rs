@@ -15,6 +15,7 @@ use crate::script_run::Interpreter;
 use crate::shared::Shared;
 use crate::snapshot::schedule;
 use crate::stats::ThreadStats;
+use crate::tls::Scratch;
 
 /// A thread's own copy of what commands read, refreshed each turn.
 pub struct Core {
@@ -60,6 +61,8 @@ pub struct Core {
     pub client_bytes_max: u64,
     /// When this thread last counted the memory of all shards.
     pub recounted: Instant,
+    /// Buffers for encrypted connections.
+    pub tls: Scratch,
     /// Chance for what no shard does.
     pub rng: Rng,
 }
@@ -91,6 +94,7 @@ impl Core {
             evicts: false,
             client_bytes_max: 0,
             recounted: Instant::now(),
+            tls: Scratch::default(),
             rng: Rng::new(u64::from(thread)),
         };
         core.settle_settings();

@@ -19,6 +19,7 @@ use crate::shared::{Mail, ShardCard, Shared};
 use crate::snapshot::ending;
 use crate::snapshot::schedule::Schedule;
 use crate::snapshot::walk::Walker;
+use crate::tls;
 use crate::tracking;
 use crate::worker::lock;
 
@@ -161,6 +162,7 @@ fn each_second(core: &mut Core, conns: &mut [Option<Box<Conn>>]) {
         conn.rest();
         if is_idle(core, conn)
             || http::is_late(core, conn)
+            || tls::is_late(core, conn)
             || output::is_over_limit(core, conn)
             || output::is_stuck(core, conn)
         {

@@ -42,6 +42,7 @@ pub mod start;
 pub mod stats;
 pub mod straight;
 pub mod timing;
+pub mod tls;
 pub mod tracking;
 pub mod waiting;
 pub mod window;

@@ -13,6 +13,7 @@ use darter_reactor::{ListenAddr, ListenerId, Reactor};
 use crate::config::{Changes, Live, Refusal};
 use crate::core::Core;
 use crate::shared::{Mail, Shared};
+use crate::tls;
 
 /// Which clients a listener is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -24,26 +25,66 @@ pub enum ListenerKind {
     Memcached,
     /// Administrators: RESP and HTTP, however many clients there are.
     Admin,
+    /// As the main one, and always encrypted.
+    Tls,
 }
 
 impl ListenerKind {
     /// How many kinds there are.
-    pub const LEN: usize = 3;
+    pub const LEN: usize = 4;
 
     const fn word(self) -> &'static str {
         match self {
             ListenerKind::Main => "main",
             ListenerKind::Memcached => "memcached",
             ListenerKind::Admin => "admin",
+            ListenerKind::Tls => "tls",
+        }
+    }
+
+    /// Whether it is for all clients.
+    pub const fn is_main(self) -> bool {
+        matches!(self, ListenerKind::Main | ListenerKind::Tls)
+    }
+}
+
+/// Why a client is not let in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Refused {
+    /// There are `maxclients` already.
+    Full,
+    /// There is no password, and it is on another machine.
+    Unprotected,
+}
+
+impl Refused {
+    /// What a client of a `kind` of listener is told.
+    pub const fn text(self, kind: ListenerKind) -> &'static [u8] {
+        match (self, kind) {
+            (Refused::Full, ListenerKind::Memcached) => b"ERROR Too many open connections\r\n",
+            (Refused::Full, _) => b"-ERR max number of clients reached\r\n",
+            (Refused::Unprotected, ListenerKind::Memcached) => MEMCACHED_DENIED,
+            (Refused::Unprotected, _) => DENIED,
         }
     }
 }
 
+/// The first words are Redis'; clients and tools look for `-DENIED`.
+const DENIED: &[u8] = b"-DENIED Darter is running in protected mode because protected mode is enabled and no password \
+is set for the default user. In this mode connections are only accepted from the loopback interface. To connect from \
+other machines, either set a password with 'CONFIG SET requirepass', or turn protected mode off, on this machine, with \
+'CONFIG SET protected-mode no' or '--protected-mode no' at start, provided that the port cannot be reached from the \
+internet.\r\n";
+
+const MEMCACHED_DENIED: &[u8] =
+    b"SERVER_ERROR Darter is in protected mode: it has no password, so only this machine may \
+connect; set one with --requirepass, or start it with --protected-mode no\r\n";
+
 /// The listeners of thread 0.
 #[derive(Debug, Default)]
 pub struct Listening {
-    // The TCP listeners of `port`, which CONFIG SET moves.
-    tcp: Vec<ListenerId>,
+    // The TCP listeners of `port` and `tls-port`, which CONFIG SET moves.
+    tcp: Vec<(ListenerId, ListenerKind)>,
     // Those of every other kind.
     others: Vec<(ListenerId, ListenerKind)>,
 }
@@ -61,7 +102,7 @@ impl Listening {
         let mut listening = Listening::default();
         listening.open_tcp(reactor, live, shared, shown)?;
         if let Some(port) = live.memcached_port {
-            listening.open_other(reactor, ListenerKind::Memcached, &live.bind, port, shown)?;
+            listening.open_other(reactor, live, ListenerKind::Memcached, (&live.bind, port), shown)?;
         }
         if let Some(path) = &live.unixsocket {
             let address = ListenAddr::Unix { path: path.clone(), mode: live.unixsocketperm };
@@ -72,7 +113,7 @@ impl Listening {
         }
         if let Some(port) = live.admin.port {
             let bind: Vec<String> = live.admin.bind.split_whitespace().map(str::to_owned).collect();
-            listening.open_other(reactor, ListenerKind::Admin, &bind, port, shown)?;
+            listening.open_other(reactor, live, ListenerKind::Admin, (&bind, port), shown)?;
         }
         Ok(listening)
     }
@@ -80,21 +121,26 @@ impl Listening {
     fn open_other(
         &mut self,
         reactor: &mut Reactor,
+        live: &Live,
         kind: ListenerKind,
-        bind: &[String],
-        port: u16,
+        (bind, port): (&[String], u16),
         shown: &mut Vec<String>,
     ) -> io::Result<()> {
         for (id, at) in open_all(reactor, bind, port)? {
             self.others.push((id, kind));
-            shown.push(format!("{at} ({})", kind.word()));
+            let tls = if tls::is_required(live, kind) { ", tls" } else { "" };
+            shown.push(format!("{at} ({}{tls})", kind.word()));
         }
         Ok(())
     }
 
     /// The kind of a listener.
     pub fn kind_of(&self, id: ListenerId) -> ListenerKind {
-        self.others.iter().find(|(other, _)| *other == id).map_or(ListenerKind::Main, |&(_, kind)| kind)
+        self.tcp
+            .iter()
+            .chain(&self.others)
+            .find(|(other, _)| *other == id)
+            .map_or(ListenerKind::Main, |&(_, kind)| kind)
     }
 
     fn open_tcp(
@@ -104,21 +150,25 @@ impl Listening {
         shared: &Shared,
         shown: &mut Vec<String>,
     ) -> io::Result<()> {
-        let Some(port) = live.port else {
-            shared.port.store(0, Relaxed);
-            return Ok(());
-        };
-        for (id, at) in open_all(reactor, &live.bind, port)? {
-            self.tcp.push(id);
-            shared.port.store(u32::from(at.port()), Relaxed);
-            shown.push(at.to_string());
+        shared.port.store(0, Relaxed);
+        for (kind, port) in [(ListenerKind::Tls, live.tls.port), (ListenerKind::Main, live.port)] {
+            let Some(port) = port else { continue };
+            for (id, at) in open_all(reactor, &live.bind, port)? {
+                self.tcp.push((id, kind));
+                // Where both are there the plain one is told to clients, as by Redis.
+                shared.port.store(u32::from(at.port()), Relaxed);
+                shown.push(match tls::is_required(live, kind) {
+                    true => format!("{at} (tls)"),
+                    false => at.to_string(),
+                });
+            }
         }
         Ok(())
     }
 
     /// Leaves the old addresses for those that `live` names, and says so to whoever waits for it.
     pub fn move_to(&mut self, reactor: &mut Reactor, live: &Live, shared: &Shared) {
-        self.tcp.drain(..).for_each(|id| reactor.stop_listening(id));
+        self.tcp.drain(..).for_each(|(id, _)| reactor.stop_listening(id));
         let mut shown = Vec::new();
         match self.open_tcp(reactor, live, shared, &mut shown) {
             Ok(()) => tracing::info!("listening on {}", shown.join(", ")),
@@ -149,20 +199,31 @@ fn open_all(reactor: &mut Reactor, bind: &[String], port: u16) -> io::Result<Vec
 
 /// Whether a change of settings is one of addresses.
 pub fn is_moved(changes: &Changes) -> bool {
-    (&changes.before.bind, changes.before.port) != (&changes.after.bind, changes.after.port)
+    let place = |live: &Live| (live.bind.clone(), live.port, live.tls.port);
+    place(&changes.before) != place(&changes.after)
 }
 
 /// Tries the new addresses before the change is made.
 ///
 /// Errors: one of them is taken, or not an address of this machine.
 pub fn probe(changes: &Changes) -> Result<(), Refusal> {
-    let after = &changes.after;
-    let Some(port) = after.port else { return Ok(()) };
+    let (before, after) = (&changes.before, &changes.after);
+    probe_port(after, "port", before.port, after.port)?;
+    probe_port(after, "tls-port", before.tls.port, after.tls.port)
+}
+
+fn probe_port(
+    after: &Live,
+    name: &'static str,
+    before: Option<u16>,
+    port: Option<u16>,
+) -> Result<(), Refusal> {
+    let Some(port) = port else { return Ok(()) };
     // Our own listeners are still on an unchanged port, so only the addresses can be tried then.
-    let (name, text, port) = if changes.before.port == after.port {
+    let (name, text, port) = if before == Some(port) {
         ("bind", "Failed to bind to specified addresses.", 0)
     } else {
-        ("port", "Unable to listen on this port. Check server logs.", port)
+        (name, "Unable to listen on this port. Check server logs.", port)
     };
     let refusal = |error: io::Error| {
         tracing::warn!("{name} cannot be changed: {error}");

@@ -9,6 +9,7 @@ use crate::conn::{Conn, OUTPUT_PAUSE_BYTES};
 use crate::core::Core;
 use crate::journal::log::Held;
 use crate::session::Gate;
+use crate::tls;
 
 /// Output up to this many bytes counts against no limit.
 pub const FREE_BYTES: usize = 16 << 10;
@@ -35,7 +36,8 @@ pub fn flush(core: &mut Core, reactor: &mut Reactor, conn: &mut Conn) -> Flushed
         return CLOSED;
     }
     let was_full = conn.output.len() - conn.sent > OUTPUT_PAUSE_BYTES;
-    if conn.sent < conn.output.len() && !conn.awaits_writable {
+    let owes = conn.sent < conn.output.len() || conn.channel.as_ref().is_some_and(|channel| channel.owes());
+    if owes && !conn.awaits_writable {
         let end = match core.journal.holds {
             false => conn.output.len(),
             true => {
@@ -43,19 +45,28 @@ pub fn flush(core: &mut Core, reactor: &mut Reactor, conn: &mut Conn) -> Flushed
             }
         };
         // What the journal holds back is looked at again when it has been synced.
-        if end <= conn.sent {
+        if end <= conn.sent && conn.sent < conn.output.len() {
             conn.refresh_card(core);
             return Flushed { is_open: true, goes_on: false };
         }
-        match reactor.send(conn.token, &conn.output[conn.sent..end]) {
-            Ok(n) => {
+        let handed = match conn.channel {
+            None => reactor.send(conn.token, &conn.output[conn.sent..end]).map(|n| (n, n < end - conn.sent)),
+            Some(_) => tls::send(core, reactor, conn, end),
+        };
+        let is_full = match handed {
+            Ok((n, is_full)) => {
                 core.stats().output_bytes.add(n as u64);
                 core.stats().writes.add(1);
                 conn.session.usage.output_bytes += n as u64;
                 conn.sent += n;
                 conn.stuck_since_ms = if n > 0 { core.now_ms } else { conn.stuck_since_ms };
+                is_full
             }
             Err(_) => return CLOSED,
+        };
+        if is_full {
+            conn.awaits_writable = true;
+            reactor.want_writable(conn.token);
         }
         if conn.sent == conn.output.len() {
             conn.sent = 0;
@@ -64,13 +75,11 @@ pub fn flush(core: &mut Core, reactor: &mut Reactor, conn: &mut Conn) -> Flushed
             if conn.output.capacity() > OUTPUT_KEEP_BYTES {
                 conn.output = Vec::new();
             }
-        } else if conn.sent < end {
-            conn.awaits_writable = true;
-            reactor.want_writable(conn.token);
         }
     }
     let pending = conn.output.len() - conn.sent;
     if conn.session.is_closing && pending == 0 && !conn.is_stalled {
+        tls::say_goodbye(reactor, conn);
         reactor.shutdown_write(conn.token);
         return CLOSED;
     }

@@ -258,6 +258,8 @@ pub struct Shared {
     pub memcached_flush: memcached::Flush,
     /// What is known about snapshots.
     pub snapshots: Snapshots,
+    /// The certificate of encrypted listeners.
+    pub tls: crate::tls::Entrance,
 }
 
 impl Shared {

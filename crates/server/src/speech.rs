@@ -37,11 +37,11 @@ pub fn recognise(kind: ListenerKind, allowed: Allowed, bytes: &[u8]) -> Option<S
     match kind {
         _ if first == BINARY_MAGIC => Some(Speech::MemcachedBinary),
         ListenerKind::Memcached => Some(Speech::Memcached),
-        ListenerKind::Main if first.is_ascii_lowercase() => guess(bytes, is_memcached, Speech::Memcached),
-        ListenerKind::Main | ListenerKind::Admin if first.is_ascii_uppercase() && allowed.http => {
-            guess(bytes, is_http, Speech::Http)
+        ListenerKind::Main | ListenerKind::Tls if first.is_ascii_lowercase() => {
+            guess(bytes, is_memcached, Speech::Memcached)
         }
-        ListenerKind::Main | ListenerKind::Admin => Some(Speech::Resp),
+        _ if first.is_ascii_uppercase() && allowed.http => guess(bytes, is_http, Speech::Http),
+        ListenerKind::Main | ListenerKind::Tls | ListenerKind::Admin => Some(Speech::Resp),
     }
 }
 

@@ -31,6 +31,7 @@ use crate::slowlog::SlowLog;
 use crate::snapshot::beginning::{self, Beginning};
 use crate::snapshot::{Snapshots, ending};
 use crate::stats::ThreadStats;
+use crate::tls::Entrance;
 use crate::tracking::Table;
 use crate::worker::Worker;
 
@@ -173,6 +174,8 @@ pub fn build(settings: Arc<Settings>, live: &Live, threads: usize) -> io::Result
         .map_err(|fault| io::Error::new(io::ErrorKind::InvalidInput, fault))?;
     let acl =
         Acl::start(&registry, live).map_err(|fault| io::Error::new(io::ErrorKind::InvalidInput, fault))?;
+    let tls = Entrance::open(live)
+        .map_err(|fault| io::Error::new(io::ErrorKind::InvalidInput, fault.to_string()))?;
     let commands = registry.entries().len();
     let verbs = crate::memcached::Verbs::new(&registry);
     let now = crate::core::unix_ms();
@@ -211,6 +214,7 @@ pub fn build(settings: Arc<Settings>, live: &Live, threads: usize) -> io::Result
         verbs,
         memcached_flush: Default::default(),
         snapshots: Snapshots::new(),
+        tls,
     })))
 }
 

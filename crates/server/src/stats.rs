@@ -117,6 +117,12 @@ pub struct ThreadStats {
     pub pipelined: Count,
     /// Requests of HTTP answered.
     pub http_requests: Count,
+    /// Handshakes of TLS begun.
+    pub tls_begun: Count,
+    /// Handshakes of TLS finished.
+    pub tls_finished: Count,
+    /// Connections closed because their TLS was not in order.
+    pub tls_failed: Count,
     /// Nanoseconds of turns from the first event on.
     pub busy_nanos: Count,
     /// What `stats` of memcached tells.
@@ -156,6 +162,9 @@ impl ThreadStats {
             &self.pipelined,
             &self.http_requests,
             &self.clients_evicted,
+            &self.tls_begun,
+            &self.tls_finished,
+            &self.tls_failed,
             &self.turns,
             &self.busy_nanos,
         ] {

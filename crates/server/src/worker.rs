@@ -19,12 +19,13 @@ use crate::house::House;
 use crate::job::{BUDGET, Body, Job};
 use crate::journal;
 use crate::limit;
-use crate::listening::{ListenerKind, Listening};
+use crate::listening::{ListenerKind, Listening, Refused};
 use crate::multi;
 use crate::output;
 use crate::pubsub::{self, Message};
 use crate::session::{Gate, Session};
 use crate::shared::{Door, Mail, Shared};
+use crate::tls;
 use crate::tracking;
 use crate::waiting::{self, Parking};
 use crate::window::Window;
@@ -121,11 +122,20 @@ impl Worker {
                         stats.input_bytes.add(bytes.len() as u64);
                         stats.reads.add(1);
                         if let Some(conn) = find(conns, token) {
-                            if conn.hears_others() && door.has_mail() {
-                                conn.receive_later(bytes);
+                            let waits = conn.hears_others() && door.has_mail();
+                            if waits {
                                 late.push(token);
-                            } else {
-                                conn.receive(core, window, bytes);
+                            }
+                            match (&conn.channel, waits) {
+                                (None, false) => conn.receive(core, window, bytes),
+                                (None, true) => conn.receive_later(bytes),
+                                (Some(_), false) => tls::receive(conn, core, window, bytes, Conn::receive),
+                                (Some(_), true) => {
+                                    let keep = |conn: &mut Conn, _: &mut _, _: &mut _, plain: &[u8]| {
+                                        conn.receive_later(plain);
+                                    };
+                                    tls::receive(conn, core, window, bytes, keep);
+                                }
                             }
                             mark_dirty(conn, dirty);
                         }
@@ -190,12 +200,12 @@ impl Worker {
             let counted: usize = doors.iter().map(Door::counted_connections).sum();
             if kind != ListenerKind::Admin && counted >= self.core.live.maxclients as usize {
                 self.core.stats().rejected_connections.add(1);
-                refuse(&socket, b"-ERR max number of clients reached\r\n");
+                self.refuse(&socket, kind, Refused::Full);
                 continue;
             }
             if is_unprotected(&self.core, &socket) {
                 self.core.stats().rejected_connections.add(1);
-                refuse(&socket, DENIED);
+                self.refuse(&socket, kind, Refused::Unprotected);
                 continue;
             }
             self.core.stats().connections.add(1);
@@ -210,6 +220,15 @@ impl Worker {
             } else {
                 doors[fewest].send(Mail::Connection(socket, kind));
             }
+        }
+    }
+
+    /// Tells a client why it may not come in, where it can understand that.
+    fn refuse(&self, socket: &Socket, kind: ListenerKind, why: Refused) {
+        // Before its handshake a client of TLS understands nothing.
+        let is_plain = socket.is_unix() || !tls::is_required(&self.core.live, kind);
+        if is_plain && let Ok(fd) = socket.as_fd().try_clone_to_owned() {
+            let _ = std::fs::File::from(fd).write(why.text(kind));
         }
     }
 
@@ -239,7 +258,8 @@ impl Worker {
         let mut session = Session::new(id, kind, must_login, user);
         let is_restricted = kind != ListenerKind::Admin && !self.core.live.restricted_commands.is_empty();
         session.gate.set(Gate::RESTRICTED, is_restricted);
-        let conn = Conn::new(token, session, card);
+        let mut conn = Conn::new(token, session, card);
+        conn.channel = self.core.shared.tls.channel(&self.core.live, kind, is_unix, self.core.now_ms);
         let index = token.index();
         if index >= self.conns.len() {
             self.conns.resize_with(index + 1, || None);
@@ -555,24 +575,11 @@ fn mark_dirty(conn: &mut Conn, dirty: &mut Vec<Token>) {
     }
 }
 
-fn refuse(socket: &Socket, line: &[u8]) {
-    if let Ok(fd) = socket.as_fd().try_clone_to_owned() {
-        let _ = std::fs::File::from(fd).write(line);
-    }
-}
-
 /// Whether `protected-mode` keeps a client out: there is no password and it is on another machine.
 fn is_unprotected(core: &Core, socket: &Socket) -> bool {
     let is_local = socket.peer_address().is_none_or(|peer| peer.ip().to_canonical().is_loopback());
     !is_local && core.live.protected_mode && !core.shared.acl.default_has_password()
 }
-
-/// The first words are Redis'; clients and tools look for `-DENIED`.
-const DENIED: &[u8] = b"-DENIED Darter is running in protected mode because protected mode is enabled and no password \
-is set for the default user. In this mode connections are only accepted from the loopback interface. To connect from \
-other machines, either set a password with 'CONFIG SET requirepass', or turn protected mode off, on this machine, with \
-'CONFIG SET protected-mode no' or '--protected-mode no' at start, provided that the port cannot be reached from the \
-internet.\r\n";
 
 /// Locks a mutex whose data stays sound even if a holder panicked.
 pub fn lock<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {

@@ -139,9 +139,9 @@ impl Value {
     }
 }
 
-/// A connection to the server.
-pub struct Client {
-    reader: BufReader<TcpStream>,
+/// A connection to the server, by default a plain one.
+pub struct Client<S = TcpStream> {
+    reader: BufReader<S>,
 }
 
 impl Client {
@@ -150,12 +150,7 @@ impl Client {
         let stream = TcpStream::connect(("127.0.0.1", port)).expect("a connection");
         stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a timeout");
         stream.set_nodelay(true).expect("an option");
-        Client { reader: BufReader::new(stream) }
-    }
-
-    /// The socket, to write to it.
-    pub fn stream(&mut self) -> &mut TcpStream {
-        self.reader.get_mut()
+        Client::over(stream)
     }
 
     /// Waits until the server has loaded what it begins with.
@@ -171,6 +166,18 @@ impl Client {
     /// Its own address.
     pub fn local(&self) -> String {
         self.reader.get_ref().local_addr().expect("an address").to_string()
+    }
+}
+
+impl<S: Read + Write> Client<S> {
+    /// A client over a stream that is connected.
+    pub fn over(stream: S) -> Client<S> {
+        Client { reader: BufReader::new(stream) }
+    }
+
+    /// The stream, to write to it.
+    pub fn stream(&mut self) -> &mut S {
+        self.reader.get_mut()
     }
 
     /// Sends commands at once.

@@ -5,9 +5,11 @@ use darter_command::{Fault, Flags, Spec};
 use darter_wire::{Args, Reply};
 
 use super::{ServerCommand, row};
-use crate::config::{Change, Changes, Refusal, find};
+use crate::config::{Change, Changes, Refusal, Setting, find};
 use crate::dispatch::Caller;
 use crate::listening;
+use crate::shared::Shared;
+use crate::tls;
 
 /// The family's commands.
 pub const FAMILY: &[ServerCommand] = &[
@@ -77,8 +79,20 @@ fn set(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result
         (2..args.len()).step_by(2).map(|at| (args.at(at), args.at(at + 1))).collect();
     let shared = caller.core.shared;
     let place = super::place_of(caller);
-    let changes =
-        shared.settings.config_set_with(&pairs, place, carry_out).map_err(|e| Fault::Text(e.into()))?;
+    // A certificate that was renewed goes by the old name: naming it is enough.
+    let renews = pairs.iter().any(|(name, _)| find_by(name).is_some_and(|setting| is_of_tls(setting.name)));
+    let changes = shared
+        .settings
+        .config_set_with(&pairs, place, |changes| carry_out(shared, changes, renews))
+        .map_err(|e| Fault::Text(e.into()))?;
+    if renews && changes.names.is_empty() {
+        shared.tls.reload(&changes.after).map_err(|fault| {
+            let (name, text) = (fault.setting, fault.text);
+            Fault::Text(
+                format!("ERR CONFIG SET failed (possibly related to argument '{name}') - {text}").into(),
+            )
+        })?;
+    }
     if changes.before.requirepass != changes.after.requirepass {
         shared.acl.set_default_password(changes.after.requirepass.as_bytes());
         caller.session.settle_user(&shared.acl);
@@ -110,9 +124,10 @@ fn set(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result
 }
 
 /// Does what a new value alone does not, or tries it where another thread must do it.
-fn carry_out(changes: &Changes) -> Result<(), Refusal> {
+fn carry_out(shared: &Shared, changes: &Changes, renews_tls: bool) -> Result<(), Refusal> {
     let is_fixed = |name: &&&'static str| {
         !matches!(**name, "port" | "bind")
+            && !is_of_tls(name)
             && find(name).is_some_and(|setting| setting.change == Change::Applied)
     };
     match changes.names.iter().find(is_fixed) {
@@ -123,9 +138,26 @@ fn carry_out(changes: &Changes) -> Result<(), Refusal> {
             made.map_err(|error| refused(format!("{}: {error}", dir.display())))
         }
         Some(name) => Err(Refusal { name, text: "can't be changed while the server runs".to_owned() }),
-        None if listening::is_moved(changes) => listening::probe(changes),
-        None => Ok(()),
+        None => {
+            if listening::is_moved(changes) {
+                listening::probe(changes)?;
+            }
+            if renews_tls {
+                let refusal = |fault: tls::Fault| Refusal { name: fault.setting, text: fault.text };
+                shared.tls.reload(&changes.after).map_err(refusal)?;
+            }
+            Ok(())
+        }
     }
+}
+
+fn find_by(name: &[u8]) -> Option<&'static Setting> {
+    find(std::str::from_utf8(name).ok()?)
+}
+
+/// Whether a setting is one of those that `tls` reads anew.
+fn is_of_tls(name: &str) -> bool {
+    name == "tls" || name.starts_with("tls-")
 }
 
 fn resetstat(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {

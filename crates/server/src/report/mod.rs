@@ -44,6 +44,12 @@ pub struct Totals {
     pub pipelined: u64,
     /// Clients closed because all together took too much.
     pub clients_evicted: u64,
+    /// Handshakes of TLS begun.
+    pub tls_begun: u64,
+    /// Handshakes of TLS finished.
+    pub tls_finished: u64,
+    /// Connections closed because their TLS was not in order.
+    pub tls_failed: u64,
     /// Turns of the loops.
     pub turns: u64,
     /// Microseconds threads were not asleep.
@@ -72,6 +78,9 @@ impl Totals {
         self.input_limit_closed += stats.input_limit_closed.get();
         self.pipelined += stats.pipelined.get();
         self.clients_evicted += stats.clients_evicted.get();
+        self.tls_begun += stats.tls_begun.get();
+        self.tls_finished += stats.tls_finished.get();
+        self.tls_failed += stats.tls_failed.get();
         self.turns += stats.turns.get();
         self.busy_us += stats.busy_nanos.get() / 1000;
     }

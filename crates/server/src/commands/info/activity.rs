@@ -116,6 +116,9 @@ pub fn stats(source: &Source<'_>, out: &mut Text) {
     out.field("total_writes_processed", totals.writes);
     out.zeros(&["io_threaded_reads_processed", "io_threaded_writes_processed"]);
     out.field("client_query_buffer_limit_disconnections", totals.input_limit_closed);
+    out.field("tls_handshakes_started", totals.tls_begun);
+    out.field("tls_handshakes_completed", totals.tls_finished);
+    out.field("tls_connections_failed", totals.tls_failed);
     out.field("client_output_buffer_limit_disconnections", totals.output_limit_closed);
     out.zeros(&["reply_buffer_shrinks", "reply_buffer_expands"]);
     out.field("eventloop_cycles", totals.turns);

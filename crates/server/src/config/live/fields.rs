@@ -355,6 +355,11 @@ impl Tls {
                 "no" => Some(false),
                 _ => None,
             },
+            protocols: v.text("tls-protocols"),
+            ciphersuites: v.text("tls-ciphersuites"),
+            prefers_own_ciphers: v.bool("tls-prefer-server-ciphers"),
+            session_caching: v.bool("tls-session-caching"),
+            session_cache_size: v.u32("tls-session-cache-size"),
             replication: v.bool("tls-replication"),
         }
     }

@@ -297,6 +297,16 @@ pub struct Tls {
     pub ca_cert_dir: Option<PathBuf>,
     /// Whether clients must show a certificate when authorities are given; `None` = they may.
     pub auth_clients: Option<bool>,
+    /// Versions to offer, by name; empty = all that are safe.
+    pub protocols: String,
+    /// Suites of TLS 1.3, between colons; empty = all.
+    pub ciphersuites: String,
+    /// Our order of suites goes before the client's.
+    pub prefers_own_ciphers: bool,
+    /// Clients may resume sessions.
+    pub session_caching: bool,
+    /// Sessions remembered for clients without tickets.
+    pub session_cache_size: u32,
     /// Encrypt the connection to the master.
     pub replication: bool,
 }

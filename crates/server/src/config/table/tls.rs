@@ -3,55 +3,66 @@
 use super::{I32_MAX, PORT_MAX};
 use crate::config::setting::{Change, Group::Tls, Setting};
 
-const TLS: &str = "TLS";
-
-const NO_TLS: &str = "TLS is not there yet";
+const OUTGOING: &str = "TLS of outgoing connections";
 
 pub(super) const ROWS: &[Setting] = &[
-    Setting::bool("tls", "false").dragonfly().not_yet(TLS).help(Tls, "encrypt the main port"),
+    Setting::bool("tls", "false")
+        .dragonfly()
+        .change(Change::Applied)
+        .help(Tls, "encrypt every port (Unix sockets stay plain)"),
     Setting::int("tls-port", 0, PORT_MAX, "0")
         .change(Change::Applied)
-        .not_yet(TLS)
         .help(Tls, "port that is encrypted, beside the main one; 0 means none"),
     Setting::bool("no_tls_on_admin_port", "false")
         .dragonfly()
         .fixed()
-        .no_effect(NO_TLS)
         .help(Tls, "leave the admin port unencrypted"),
-    Setting::text("tls-cert-file", "").not_yet(TLS).help(Tls, "certificate, PEM"),
-    Setting::text("tls-key-file", "").not_yet(TLS).help(Tls, "its private key, PEM"),
-    Setting::text("tls-key-file-pass", "").secret().not_yet(TLS).help(Tls, "password of that key"),
-    Setting::text("tls-client-cert-file", "").not_yet(TLS).help(Tls, "certificate for outgoing connections"),
-    Setting::text("tls-client-key-file", "").not_yet(TLS).help(Tls, "its private key"),
-    Setting::text("tls-client-key-file-pass", "").secret().not_yet(TLS).help(Tls, "password of that key"),
+    Setting::text("tls-cert-file", "").change(Change::Applied).help(Tls, "certificate and its chain, PEM"),
+    Setting::text("tls-key-file", "").change(Change::Applied).help(Tls, "its private key, PEM"),
+    Setting::text("tls-key-file-pass", "")
+        .secret()
+        .not_yet("an encrypted key")
+        .help(Tls, "password of that key"),
+    Setting::text("tls-client-cert-file", "")
+        .not_yet(OUTGOING)
+        .help(Tls, "certificate for outgoing connections"),
+    Setting::text("tls-client-key-file", "").not_yet(OUTGOING).help(Tls, "its private key"),
+    Setting::text("tls-client-key-file-pass", "")
+        .secret()
+        .not_yet(OUTGOING)
+        .help(Tls, "password of that key"),
     Setting::text("tls-dh-params-file", "")
         .no_effect("key exchange is by elliptic curves only")
         .help(Tls, "Diffie-Hellman parameters"),
     Setting::text("tls-ca-cert-file", "")
-        .not_yet(TLS)
-        .help(Tls, "authorities that clients' certificates must come from"),
-    Setting::text("tls-ca-cert-dir", "").not_yet(TLS).help(Tls, "folder of such authorities"),
+        .change(Change::Applied)
+        .help(Tls, "authorities that clients' certificates must come from, PEM"),
+    Setting::text("tls-ca-cert-dir", "").change(Change::Applied).help(Tls, "folder of such authorities"),
     Setting::choice("tls-auth-clients", &["no", "yes", "optional"], "yes")
-        .no_effect(NO_TLS)
+        .change(Change::Applied)
         .help(Tls, "whether clients must show a certificate when authorities are given"),
     Setting::text("tls-protocols", "")
-        .no_effect("TLS 1.2 and 1.3 are offered")
-        .help(Tls, "versions to offer"),
+        .change(Change::Applied)
+        .help(Tls, "versions to offer, of TLSv1.2 and TLSv1.3; empty means both"),
     Setting::text("tls-ciphers", "").no_effect("only safe ciphers exist").help(Tls, "ciphers of TLS 1.2"),
     Setting::text("tls-ciphersuites", "")
         .alias(&["tls_cipher_suites"])
-        .no_effect("only safe ciphers exist")
-        .help(Tls, "ciphers of TLS 1.3"),
+        .change(Change::Applied)
+        .help(Tls, "ciphers of TLS 1.3, between colons; empty means all"),
     Setting::bool("tls-prefer-server-ciphers", "no")
-        .no_effect("only safe ciphers exist")
+        .change(Change::Applied)
         .help(Tls, "the server's order of ciphers wins"),
-    Setting::bool("tls-session-caching", "yes").no_effect(NO_TLS).help(Tls, "let clients resume sessions"),
+    Setting::bool("tls-session-caching", "yes")
+        .change(Change::Applied)
+        .help(Tls, "let clients resume sessions"),
     Setting::int("tls-session-cache-size", 0, I32_MAX, "20480")
-        .no_effect(NO_TLS)
-        .help(Tls, "sessions to remember"),
+        .change(Change::Applied)
+        .help(Tls, "sessions to remember for clients without tickets"),
     Setting::int("tls-session-cache-timeout", 0, I32_MAX, "300")
-        .no_effect(NO_TLS)
+        .no_effect("tickets are good for six to twelve hours")
         .help(Tls, "seconds to remember them"),
-    Setting::bool("tls-replication", "no").not_yet(TLS).help(Tls, "encrypt the connection to the master"),
-    Setting::bool("tls-cluster", "no").not_yet(TLS).help(Tls, "encrypt the cluster bus"),
+    Setting::bool("tls-replication", "no")
+        .not_yet(OUTGOING)
+        .help(Tls, "encrypt the connection to the master"),
+    Setting::bool("tls-cluster", "no").not_yet("TLS of the cluster bus").help(Tls, "encrypt the cluster bus"),
 ];

@@ -160,7 +160,8 @@ fn errors_are_those_of_redis() {
         ("dir", "/tmp", "can't set protected config"),
         ("dbfilename", "a", "can't set protected config"),
         ("port", "1", "can't be changed while the server runs"),
-        ("tls", "true", "TLS is not in this version of Darter yet"),
+        ("tls", "true", "can't be changed while the server runs"),
+        ("tls-replication", "yes", "TLS of outgoing connections is not in this version of Darter yet"),
     ];
     let settings = serve(&[]);
     let before = settings.config_get(&["*"]);

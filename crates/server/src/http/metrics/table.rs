@@ -43,7 +43,7 @@ pub(super) const DRAGONFLY: &[Family] = &[
     }),
     many("dragonfly_listener_accept_error_total", Kind::Counter, "Connections refused.", |s, out| {
         out.with("reason", "limit_reached", s.report.totals.rejected_connections);
-        out.with("reason", "tls_error", 0);
+        out.with("reason", "tls_error", s.report.totals.tls_failed);
     }),
     gauge("dragonfly_connection_memory_bytes", "Bytes of connections and their buffers.", |s| {
         s.report.memory.clients as f64
@@ -210,13 +210,10 @@ pub(super) const DRAGONFLY: &[Family] = &[
         s.number("repl_backlog_histlen")
     }),
     zero("dragonfly_replication_full_sync_bytes", Kind::Gauge, "Bytes of full syncs under way.", "", &[]),
-    zero(
-        "dragonfly_tls_handshakes_total",
-        Kind::Counter,
-        "Always 0: TLS is not served.",
-        "status",
-        &["started", "completed"],
-    ),
+    many("dragonfly_tls_handshakes_total", Kind::Counter, "Handshakes of TLS.", |s, out| {
+        out.with("status", "started", s.report.totals.tls_begun);
+        out.with("status", "completed", s.report.totals.tls_finished);
+    }),
     many("dragonfly_connections_libs", Kind::Gauge, "Clients by library, of at most 1000.", libraries),
     zero("dragonfly_blocked_tasks", Kind::Gauge, "Always 0: there are no tasks.", "", &[]),
     zero("dragonfly_memory_fiberstack_vms_bytes", Kind::Gauge, "Always 0: there are no fibers.", "", &[]),
@@ -274,7 +271,10 @@ const TIERED: &str = "Always 0: no value is on disk.";
 const ALL_DBS: &str = "all";
 
 fn connected(s: &Scene<'_>, out: &mut Samples<'_>) {
-    let main = |door: &Door| door.by_kind[ListenerKind::Main as usize].load(Relaxed);
+    let main = |door: &Door| {
+        let of = |kind: ListenerKind| door.by_kind[kind as usize].load(Relaxed);
+        of(ListenerKind::Main) + of(ListenerKind::Tls)
+    };
     let main: usize = s.shared.doors.iter().map(main).sum();
     out.with("listener", "main", main);
     out.with("listener", "other", s.report.clients.connected.saturating_sub(main));

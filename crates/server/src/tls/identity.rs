@@ -1,0 +1,207 @@
+//! From settings and PEM files to what rustls needs: certificate, key, authorities, versions, sessions.
+//!
+//! Called at start and by CONFIG SET; the only place of TLS that reads files.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use rustls::crypto::{CryptoProvider, ring};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::danger::ClientCertVerifier;
+use rustls::server::{NoServerSessionStorage, ServerSessionMemoryCache, WebPkiClientVerifier};
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
+use rustls::{CipherSuite, Error, InconsistentKeys, RootCertStore, ServerConfig, SupportedProtocolVersion};
+
+use crate::config::{Live, Tls};
+
+/// Why the settings of TLS cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fault {
+    /// The setting to blame.
+    pub setting: &'static str,
+    /// What is wrong.
+    pub text: String,
+}
+
+impl std::fmt::Display for Fault {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: {}", self.setting, self.text)
+    }
+}
+
+/// What new connections use.
+#[derive(Debug, Clone)]
+pub struct Identity {
+    pub(super) config: Arc<ServerConfig>,
+    pub(super) asks_certificates: bool,
+}
+
+fn fault(setting: &'static str, text: impl Into<String>) -> Fault {
+    Fault { setting, text: text.into() }
+}
+
+/// What new connections use; none when no listener is encrypted, and then no file is read.
+///
+/// Errors: a file is missing, is not what it should be, or the key is not the certificate's.
+pub(super) fn load(live: &Live) -> Result<Option<Identity>, Fault> {
+    let tls = &live.tls;
+    if !tls.enabled && tls.port.is_none() {
+        return Ok(None);
+    }
+    let provider = provider(tls)?;
+    let key = certified_key(tls, &provider)?;
+    let builder = ServerConfig::builder_with_provider(provider.clone())
+        .with_protocol_versions(&versions(tls)?)
+        .map_err(|error| fault("tls-protocols", error.to_string()))?;
+    let verifier = verifier(tls, &provider)?;
+    let asks_certificates = verifier.is_some();
+    let mut config = match verifier {
+        Some(verifier) => builder.with_client_cert_verifier(verifier),
+        None => builder.with_no_client_auth(),
+    }
+    .with_cert_resolver(Arc::new(SingleCertAndKey::from(key)));
+    config.ignore_client_order = tls.prefers_own_ciphers;
+    if tls.session_caching {
+        config.session_storage = ServerSessionMemoryCache::new(tls.session_cache_size as usize);
+        config.ticketer = ring::Ticketer::new().map_err(|e| fault("tls-session-caching", e.to_string()))?;
+    } else {
+        config.session_storage = Arc::new(NoServerSessionStorage {});
+        config.send_tls13_tickets = 0;
+    }
+    Ok(Some(Identity { config: Arc::new(config), asks_certificates }))
+}
+
+/// The cryptography with the suites that the settings leave.
+fn provider(tls: &Tls) -> Result<Arc<CryptoProvider>, Fault> {
+    let mut provider = ring::default_provider();
+    if !tls.ciphersuites.is_empty() {
+        let wanted: Vec<&str> = tls.ciphersuites.split(':').collect();
+        let name_of = |suite: CipherSuite| suite.as_str().unwrap_or_default().replace("TLS13_", "TLS_");
+        provider
+            .cipher_suites
+            .retain(|suite| suite.tls13().is_none() || wanted.contains(&name_of(suite.suite()).as_str()));
+        if !provider.cipher_suites.iter().any(|suite| suite.tls13().is_some()) {
+            return Err(fault("tls-ciphersuites", "none of these suites is known"));
+        }
+    }
+    Ok(Arc::new(provider))
+}
+
+fn versions(tls: &Tls) -> Result<Vec<&'static SupportedProtocolVersion>, Fault> {
+    if tls.protocols.trim().is_empty() {
+        return Ok(rustls::ALL_VERSIONS.to_vec());
+    }
+    let mut versions = Vec::new();
+    for word in tls.protocols.split_ascii_whitespace() {
+        match word.to_ascii_lowercase().as_str() {
+            "tlsv1.3" => versions.push(&rustls::version::TLS13),
+            "tlsv1.2" => versions.push(&rustls::version::TLS12),
+            // Known to be broken: taken from old configurations and not offered.
+            "tlsv1" | "tlsv1.1" => {}
+            _ => return Err(fault("tls-protocols", format!("'{word}' is no version of TLS"))),
+        }
+    }
+    if versions.is_empty() {
+        return Err(fault("tls-protocols", "none of these versions is safe; TLSv1.2 and TLSv1.3 are there"));
+    }
+    Ok(versions)
+}
+
+const CERT_FILE: &str = "tls-cert-file";
+const KEY_FILE: &str = "tls-key-file";
+
+fn certified_key(tls: &Tls, provider: &CryptoProvider) -> Result<CertifiedKey, Fault> {
+    let cert_file = tls.cert_file.as_deref().ok_or_else(|| fault(CERT_FILE, "TLS needs a certificate"))?;
+    let key_file =
+        tls.key_file.as_deref().ok_or_else(|| fault(KEY_FILE, "TLS needs the certificate's key"))?;
+    let chain = certificates(CERT_FILE, cert_file)?;
+    let pem = read(KEY_FILE, key_file)?;
+    let key = PrivateKeyDer::from_pem_slice(&pem).map_err(|_| {
+        let is_encrypted = memchr::memmem::find(&pem, b"ENCRYPTED").is_some();
+        let why = if is_encrypted { "the key is encrypted" } else { "there is no private key in it" };
+        fault(KEY_FILE, format!("{}: {why}", key_file.display()))
+    })?;
+    let key = provider
+        .key_provider
+        .load_private_key(key)
+        .map_err(|error| fault(KEY_FILE, format!("{}: {error}", key_file.display())))?;
+    let certified = CertifiedKey::new(chain, key);
+    match certified.keys_match() {
+        Err(Error::InconsistentKeys(InconsistentKeys::KeyMismatch)) => {
+            Err(fault(KEY_FILE, format!("{} is not the key of {}", key_file.display(), cert_file.display())))
+        }
+        Err(Error::NoCertificatesPresented) => Err(no_certificate(CERT_FILE, cert_file)),
+        // A certificate of the first version tells too little to compare; clients judge it.
+        _ => Ok(certified),
+    }
+}
+
+/// Who looks at clients' certificates; none when they are not asked for one.
+fn verifier(tls: &Tls, provider: &Arc<CryptoProvider>) -> Result<Option<Arc<dyn ClientCertVerifier>>, Fault> {
+    const AUTH: &str = "tls-auth-clients";
+    if tls.auth_clients == Some(false) {
+        return Ok(None);
+    }
+    let roots = Arc::new(authorities(tls)?);
+    if roots.is_empty() {
+        // As in Redis. Dragonfly's switch asks for certificates only where there are authorities.
+        return match tls.port {
+            Some(_) => Err(fault(
+                AUTH,
+                "tls-ca-cert-file or tls-ca-cert-dir is needed to check clients' certificates; \
+                 with 'no' they are not asked for one",
+            )),
+            None => Ok(None),
+        };
+    }
+    let builder = WebPkiClientVerifier::builder_with_provider(roots, provider.clone());
+    let builder = if tls.auth_clients.is_none() { builder.allow_unauthenticated() } else { builder };
+    builder.build().map(Some).map_err(|error| fault(AUTH, error.to_string()))
+}
+
+fn authorities(tls: &Tls) -> Result<RootCertStore, Fault> {
+    let mut roots = RootCertStore::empty();
+    if let Some(file) = &tls.ca_cert_file {
+        const FILE: &str = "tls-ca-cert-file";
+        for certificate in certificates(FILE, file)? {
+            roots.add(certificate).map_err(|error| fault(FILE, format!("{}: {error}", file.display())))?;
+        }
+    }
+    if let Some(dir) = &tls.ca_cert_dir {
+        const DIR: &str = "tls-ca-cert-dir";
+        let unreadable = |error: std::io::Error| fault(DIR, format!("{}: {error}", dir.display()));
+        for entry in std::fs::read_dir(dir).map_err(unreadable)? {
+            let path = entry.map_err(unreadable)?.path();
+            // The folder may hold other things: links by hash to the same certificates, a README.
+            if path.is_file()
+                && let Ok(found) = certificates(DIR, &path)
+            {
+                roots.add_parsable_certificates(found);
+            }
+        }
+        if roots.is_empty() {
+            return Err(no_certificate(DIR, dir));
+        }
+    }
+    Ok(roots)
+}
+
+/// The certificates of a PEM file, at least one.
+fn certificates(setting: &'static str, path: &Path) -> Result<Vec<CertificateDer<'static>>, Fault> {
+    let pem = read(setting, path)?;
+    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem).collect();
+    match found {
+        Ok(found) if !found.is_empty() => Ok(found),
+        Ok(_) => Err(no_certificate(setting, path)),
+        Err(error) => Err(fault(setting, format!("{}: {error}", path.display()))),
+    }
+}
+
+fn no_certificate(setting: &'static str, path: &Path) -> Fault {
+    fault(setting, format!("{}: there is no certificate in it", path.display()))
+}
+
+fn read(setting: &'static str, path: &Path) -> Result<Vec<u8>, Fault> {
+    std::fs::read(path).map_err(|error| fault(setting, format!("{}: {error}", path.display())))
+}
