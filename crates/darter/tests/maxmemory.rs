@@ -235,3 +235,119 @@ fn the_fattest_client_goes_when_all_take_too_much() {
     assert_eq!(info(&mut client, "evicted_clients"), 1);
     assert_eq!(info(&mut client, "connected_clients"), 2);
 }
+
+#[test]
+fn small_limits_hold_what_fits_in_large_values() {
+    let server = Server::start(&["--maxmemory-policy", "allkeys-lru"]);
+    let mut client = server.client();
+    let used = info(&mut client, "used_memory");
+    set_config(&mut client, "maxmemory", &(used + (6 << 20)).to_string());
+    for _ in 0..5 {
+        assert_eq!(fill(&mut client, "key:", 50, |_| 100_000), 0);
+        assert_eq!(client.call(&["DBSIZE"]), Value::Int(50));
+        assert_eq!(client.call(&["FLUSHDB"]), Value::ok());
+    }
+    assert_eq!(info(&mut client, "evicted_keys"), 0);
+    // Thirty such values take 2.9 MiB.
+    set_config(&mut client, "maxmemory", &(used + (3 << 20)).to_string());
+    for round in 0..4 {
+        // One at a time: what waits in a client's buffers counts too.
+        (0..50).for_each(|n| assert_eq!(fill(&mut client, &format!("r{round}:{n}:"), 1, |_| 100_000), 0));
+        let Value::Int(left) = client.call(&["DBSIZE"]) else { panic!("no number") };
+        assert!((24..=30).contains(&left), "{left} left");
+    }
+}
+
+#[test]
+fn reads_of_a_client_that_asked_for_it_do_not_count_as_uses() {
+    let server = Server::start(&["--maxmemory-policy", "allkeys-lfu", "--maxmemory", "64mb"]);
+    let (mut client, mut quiet) = (server.client(), server.client());
+    assert_eq!(client.call(&["SET", "k", "v"]), Value::ok());
+    let mut freq = |client: &mut Client| match client.call(&["OBJECT", "FREQ", "k"]) {
+        Value::Int(n) => n,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(freq(&mut client), 5);
+    assert_eq!(quiet.call(&["CLIENT", "NO-TOUCH", "ON"]), Value::ok());
+    for command in [
+        &["GET", "k"][..],
+        &["MGET", "k", "k"],
+        &["EVAL", "return redis.call('get', KEYS[1])", "1", "k"],
+        &["MULTI"],
+        &["GET", "k"],
+        &["EXEC"],
+    ] {
+        quiet.call(command);
+    }
+    assert_eq!(freq(&mut client), 5);
+    assert_eq!(quiet.call(&["TOUCH", "k"]), Value::Int(1));
+    assert_eq!(freq(&mut client), 6);
+    client.call(&["GET", "k"]);
+    assert_eq!(freq(&mut client), 7);
+    assert_eq!(quiet.call(&["CLIENT", "NO-TOUCH", "OFF"]), Value::ok());
+    quiet.call(&["GET", "k"]);
+    assert_eq!(freq(&mut client), 8);
+}
+
+#[test]
+fn a_restored_key_stands_as_its_frequency_says() {
+    let server = Server::start(&["--maxmemory-policy", "allkeys-lfu", "--maxmemory", "64mb"]);
+    let mut client = server.client();
+    assert_eq!(client.call(&["SET", "k", "v"]), Value::ok());
+    // What DUMP answers for it.
+    let payload: &[u8] = b"\x00\x01v\n\x00\x91\x08\xce\xb2\x19\x38\x8a\xce";
+    for (given, shown) in [("0", 5), ("7", 7), ("255", 12)] {
+        let command: Vec<&[u8]> =
+            vec![b"RESTORE", b"k", b"0", payload, b"REPLACE", b"FREQ", given.as_bytes()];
+        let mut bytes = format!("*{}\r\n", command.len()).into_bytes();
+        for word in command {
+            bytes.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
+            bytes.extend_from_slice(word);
+            bytes.extend_from_slice(b"\r\n");
+        }
+        client.stream().write_all(&bytes).expect("sent");
+        assert_eq!(client.read(), Value::ok());
+        assert_eq!(client.call(&["OBJECT", "FREQ", "k"]), Value::Int(shown));
+    }
+}
+
+#[test]
+fn watches_subscriptions_and_prefixes_count_as_their_clients_memory() {
+    let server = Server::start(&["--maxmemory-clients", "150kb"]);
+    let mut client = server.client();
+    let commands: [fn(usize) -> Vec<String>; 4] = [
+        |n| vec!["WATCH".into(), format!("{n}")],
+        |n| vec!["PSUBSCRIBE".into(), format!("{n}")],
+        |n| vec!["SSUBSCRIBE".into(), format!("{n}")],
+        |n| {
+            ["CLIENT", "TRACKING", "ON", "BCAST", "PREFIX"]
+                .map(String::from)
+                .into_iter()
+                .chain([format!("p{n:09}")])
+                .collect()
+        },
+    ];
+    for (round, command) in commands.iter().enumerate() {
+        let mut greedy = server.client();
+        let (mut sent, began) = (0, Instant::now());
+        while info(&mut client, "evicted_clients") as usize == round {
+            assert!(began.elapsed() < Duration::from_secs(20), "never closed: {:?}", command(0));
+            if sent >= 2600 {
+                std::thread::sleep(Duration::from_millis(5));
+                continue;
+            }
+            let mut bytes = Vec::new();
+            for n in sent..sent + 200 {
+                let words = command(n);
+                bytes.extend_from_slice(format!("*{}\r\n", words.len()).as_bytes());
+                for word in words {
+                    bytes.extend_from_slice(format!("${}\r\n{word}\r\n", word.len()).as_bytes());
+                }
+            }
+            sent += 200;
+            // It may be closed meanwhile.
+            let _ = greedy.stream().write_all(&bytes);
+        }
+        assert!(sent >= 400, "{sent}");
+    }
+}

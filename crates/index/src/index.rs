@@ -1,6 +1,6 @@
 //! The index itself: find, insert, remove, and the bits of one entry. Growth, scans and sweeps are beside it.
 
-use crate::bucket::{Bucket, Entry, FREQUENCY, NEXT, SATURATED, STASHED};
+use crate::bucket::{Bucket, Entry, FREQUENCY, MAIN, NEXT, SATURATED, STASHED};
 use crate::due::Due;
 use crate::hash;
 use crate::past::Past;
@@ -255,6 +255,22 @@ impl Index {
             Some(segment) if s.spot & SPILLED == 0 => segment.lines[line_of(s)].flags(slot_of(s)) & FREQUENCY,
             _ => 0,
         }
+    }
+
+    /// How well an entry stands against eviction, 0..=7: its hits, and four more in the main part.
+    pub fn standing(&self, s: Slot) -> u8 {
+        match self.segment(s.place) {
+            Some(segment) if s.spot & SPILLED == 0 => {
+                segment.lines[line_of(s)].flags(slot_of(s)) & (FREQUENCY | MAIN)
+            }
+            _ => 0,
+        }
+    }
+
+    /// Gives an entry a standing, 0..=7.
+    pub fn set_standing(&mut self, s: Slot, standing: u8) {
+        let standing = standing & (FREQUENCY | MAIN);
+        self.change_flags(s, |flags| flags & !(FREQUENCY | MAIN) | standing);
     }
 
     /// Takes one hit back; eviction passes the entry by once more.

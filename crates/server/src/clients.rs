@@ -59,6 +59,8 @@ pub struct ClientCard {
     pub multi: AtomicU32,
     /// Bytes of those commands.
     pub multi_bytes: AtomicUsize,
+    /// Bytes it holds outside its buffers.
+    pub held_bytes: AtomicUsize,
     /// Keys watched.
     pub watched: AtomicU32,
     /// One of them has changed.
@@ -135,6 +137,7 @@ impl ClientCard {
             awaits_writable: AtomicBool::new(false),
             multi: AtomicU32::new(u32::MAX),
             multi_bytes: AtomicUsize::new(0),
+            held_bytes: AtomicUsize::new(0),
             watched: AtomicU32::new(0),
             is_dirty: AtomicBool::new(false),
             is_closing: AtomicBool::new(false),
@@ -167,6 +170,7 @@ impl ClientCard {
             session.multi.as_ref().map_or((u32::MAX, 0), |multi| (multi.queued.len() as u32, multi.bytes));
         self.multi.store(queued, Relaxed);
         self.multi_bytes.store(bytes, Relaxed);
+        self.held_bytes.store(session.held_bytes(), Relaxed);
         self.watched.store(session.watched.len() as u32, Relaxed);
         self.is_dirty.store(session.watch_flag.is_dirty(), Relaxed);
         self.is_closing.store(session.is_closing, Relaxed);

@@ -451,11 +451,11 @@ impl Conn {
         card.pending_bytes.store(self.output.len() - self.sent, Relaxed);
         card.output_room.store(self.output.capacity(), Relaxed);
         card.awaits_writable.store(self.awaits_writable, Relaxed);
-        let multi_bytes = card.multi_bytes.load(Relaxed);
+        let held = card.multi_bytes.load(Relaxed) + card.held_bytes.load(Relaxed);
         let bytes = CLIENT_BYTES
             + self.input.capacity()
             + self.output.capacity()
-            + multi_bytes
+            + held
             + tls::count_bytes(self.channel.as_deref());
         self.count_bytes(core, bytes);
     }

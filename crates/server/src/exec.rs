@@ -177,6 +177,7 @@ pub fn run_multi(core: &mut Core, call: Call<'_>, entry: &'static Entry, args: A
         db: call.session.db,
         resp3: call.session.resp3,
         tracks: tracking::applies(call.session, entry),
+        no_touch: is_no_touch(call.session, entry),
         acl_version: call.session.acl_version,
     };
     call.session.parking = run_granted(core, &mut grant, whose, entry, args, call.out);
@@ -193,6 +194,7 @@ fn one(entry: &'static Entry, args: Args<'_>) -> Body {
 pub fn post(core: &mut Core, call: Call<'_>, body: Body, wanted: LockSet, grant: Shards) -> Ran {
     core.stats().contended.add(1);
     let tracks = matches!(&body, Body::One { entry, .. } if tracking::applies(call.session, entry));
+    let no_touch = matches!(&body, Body::One { entry, .. } if is_no_touch(call.session, entry));
     let job = Waiter::new(Job {
         grant,
         wanted,
@@ -204,6 +206,7 @@ pub fn post(core: &mut Core, call: Call<'_>, body: Body, wanted: LockSet, grant:
         resp3: call.session.resp3,
         reply: Vec::new(),
         tracks,
+        no_touch,
         acl_version: call.session.acl_version,
         parking: None,
     });
@@ -226,6 +229,7 @@ pub fn post_ticket(core: &mut Core, whose: Whose, ticket: Parked, wanted: LockSe
         resp3: whose.resp3,
         reply: Vec::new(),
         tracks: false,
+        no_touch: false,
         acl_version: whose.acl_version,
         parking: None,
     });
@@ -245,6 +249,7 @@ pub fn run_job(core: &mut Core, grant: &mut Shards, job: &mut Job) {
                 db: job.db,
                 resp3: job.resp3,
                 tracks: job.tracks,
+                no_touch: job.no_touch,
                 acl_version: job.acl_version,
             };
             let began = Instant::now();
@@ -283,7 +288,9 @@ pub fn run_granted(
         tracking::remember(core, whose.client, entry, args);
     }
     let mark = out.len();
+    pause_uses(grant, whose.no_touch);
     let wait = run_body(core, set_of(&shared.router, grant), entry, args, whose.db, whose.resp3, out);
+    pause_uses(grant, false);
     let reply = out.get(mark..).unwrap_or_default();
     journal::note_grant(core, grant, Some(journal::Ran { entry, args, db: whose.db, served: None, reply }));
     relief::settle_all(core, grant);
@@ -298,6 +305,16 @@ pub fn run_granted(
         let args = rewritten.map_or_else(|| args.to_owned(), |rewritten| *rewritten);
         waiting::park(core, grant, whose, entry, args, wait)
     })
+}
+
+/// Whether what a command reads does not count as used: CLIENT NO-TOUCH, but for TOUCH itself.
+fn is_no_touch(session: &Session, entry: &Entry) -> bool {
+    session.no_touch && entry.spec.name != "touch"
+}
+
+/// Has shards count no uses while they are held for a client that asked for that, or count them again.
+pub fn pause_uses(grant: &mut Shards, on: bool) {
+    grant.iter_mut().for_each(|held| held.shard.pause_uses(on));
 }
 
 /// Whether a command may change every key at once, which no key's change tells.

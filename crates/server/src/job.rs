@@ -74,6 +74,8 @@ pub struct Job {
     pub reply: Vec<u8>,
     /// Its keys are remembered for the client's cache.
     pub tracks: bool,
+    /// Its reads do not count as uses.
+    pub no_touch: bool,
     /// The version of the users that it was let through by.
     pub acl_version: u64,
     /// Set when the command was parked to wait for its keys.

@@ -147,6 +147,7 @@ fn run_quietly(core: &mut Core, call: Call<'_>, card: &ClientCard, body: Body) -
 pub fn forget(session: &mut Session) {
     session.end_multi();
     session.watched.clear();
+    session.watched_bytes = 0;
     session.watch_flag = WatchFlag::default();
 }
 
@@ -206,6 +207,7 @@ pub fn run_held(
     body: &mut Body,
     out: &mut Vec<u8>,
 ) {
+    exec::pause_uses(grant, session.no_touch);
     match body {
         Body::Exec(queued) => {
             let is_clean = end_watches(core, session, grant);
@@ -230,6 +232,7 @@ pub fn run_held(
         }
         Body::One { .. } | Body::Memcached(_) | Body::Serve(_) | Body::Listen | Body::Cut(_) => {}
     }
+    exec::pause_uses(grant, false);
     relief::settle_all(core, grant);
     exec::pass_changes(core, grant);
 }
@@ -244,12 +247,17 @@ fn begin_watches(core: &mut Core, session: &mut Session, grant: &mut Shards, key
         part.watches.add(session.db, name, &session.watch_flag);
         part.shard.changes.listen(Listeners::WATCH, true);
         session.watched.push((session.db, name.into()));
+        session.watched_bytes += name.len() + WATCH_BYTES;
     }
 }
+
+/// Bytes of a watched key beside its name, here and in its shard's table.
+const WATCH_BYTES: usize = 72;
 
 /// Ends all watches; returns whether every watched key is as it was.
 fn end_watches(core: &mut Core, session: &mut Session, grant: &mut Shards) -> bool {
     let watched = std::mem::take(&mut session.watched);
+    session.watched_bytes = 0;
     if watched.is_empty() {
         return true;
     }

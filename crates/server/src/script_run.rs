@@ -233,6 +233,7 @@ pub fn start(
     core.writer = call.session.id;
     let mut reply = Reply::new(call.out, call.session.resp3);
     run_held(core, call.session, card, &mut grant, entry, args, &mut reply);
+    exec::pause_uses(&mut grant, false);
     relief::settle_all(core, &mut grant);
     exec::pass_changes(core, &mut grant);
     drive(core.shared.cells, grant, core, BUDGET);
@@ -240,7 +241,7 @@ pub fn start(
     Ran::Done
 }
 
-/// Runs a script with its shards held; the caller passes its changes on.
+/// Runs a script with its shards held; the caller passes its changes on and has uses counted again.
 pub fn run_held(
     core: &mut Core,
     session: &mut Session,
@@ -257,6 +258,7 @@ pub fn run_held(
         monitor::show_script(core, card, db, entry, args);
     }
     let begins = core.journal.begin_group();
+    exec::pause_uses(grant, session.no_touch);
     let ended = run_script(core, session, card, grant, way, args, reply);
     if begins {
         core.journal.end_group(&core.shared.journal, core.now_ms);

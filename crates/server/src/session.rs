@@ -33,6 +33,8 @@ impl Gate {
     pub const RESTRICTED: Gate = Gate(1 << 6);
     /// Tracks keys for a client-side cache.
     pub const TRACKING: Gate = Gate(1 << 5);
+    /// What it reads does not count as used.
+    pub const NO_TOUCH: Gate = Gate(1 << 7);
 
     /// Sets or clears `which`.
     pub fn set(&mut self, which: Gate, on: bool) {
@@ -118,6 +120,8 @@ pub struct Session {
     pub multi: Option<Multi>,
     /// Keys under WATCH, with their databases.
     pub watched: Vec<(usize, Box<[u8]>)>,
+    /// Bytes of those, here and in the tables of the shards.
+    pub watched_bytes: usize,
     /// Set when one of them changes.
     pub watch_flag: WatchFlag,
     /// What CLIENT REPLY asked for.
@@ -167,6 +171,7 @@ impl Session {
             gate,
             multi: None,
             watched: Vec::new(),
+            watched_bytes: 0,
             watch_flag: WatchFlag::default(),
             reply_mode: ReplyMode::On,
             is_closing: false,
@@ -193,6 +198,13 @@ impl Session {
             out.append(&mut self.own_messages);
             self.own_messages = Vec::new();
         }
+    }
+
+    /// Bytes it holds outside its buffers: watched keys, subscriptions, prefixes it tracks. Cost: three additions.
+    pub fn held_bytes(&self) -> usize {
+        self.watched_bytes
+            + self.subscriptions.as_deref().map_or(0, Subscriptions::bytes)
+            + self.tracking.as_deref().map_or(0, |own| own.prefix_bytes)
     }
 
     /// Shuts or opens the gate of subscribed clients; to be called when subscriptions or the protocol changed.

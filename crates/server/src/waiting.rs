@@ -77,6 +77,8 @@ pub struct Whose {
     pub resp3: bool,
     /// Whether the keys are remembered for the client's cache.
     pub tracks: bool,
+    /// Whether its reads do not count as uses.
+    pub no_touch: bool,
     /// The version of the users that it was let through by.
     pub acl_version: u64,
 }
@@ -286,6 +288,7 @@ fn look_again_later(core: &mut Core, waiting: &Waiting, ticket: &Parked) {
         db: waiting.db,
         resp3: waiting.resp3,
         tracks: false,
+        no_touch: false,
         acl_version: waiting.acl_version,
     };
     exec::post_ticket(core, whose, ticket.clone(), wanted);

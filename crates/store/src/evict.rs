@@ -76,6 +76,9 @@ impl Default for Pressure {
 const GRAVE_BLOCKS: usize = 256;
 /// Empty pages given back in one call.
 const PAGES_PER_CALL: usize = 256;
+const PAGE_BYTES: usize = 4096;
+/// A shard that has paid for its growth keeps this part of its pages empty at most, for the next write.
+const EMPTY_PART: usize = 64;
 /// Free blocks that are kept between the live ones, beside this part of the pages: what sizes vary by.
 const SLACK_BYTES: usize = 32 << 10;
 const SLACK_PART: usize = 32;
@@ -120,6 +123,12 @@ impl Shard {
         }
     }
 
+    /// Stops counting uses for the time of one command, or goes on with it, where uses are counted at all.
+    #[inline]
+    pub fn pause_uses(&mut self, on: bool) {
+        self.counts_uses = self.remembers && !on;
+    }
+
     /// Gives memory back while the whole process has `over_bytes` too many, or 0 when it just may not grow: pages that
     /// are empty, then what this shard has gained since it was last asked, then, where free blocks are spread over
     /// pages that hold others, by moving records together, else by evicting more.
@@ -138,13 +147,20 @@ impl Shard {
             left = 0;
         }
         let Some(rule) = rule else { return 0 };
-        let wanted = gained.saturating_add(left);
+        // What this shard has gained is part of what the process has too much.
+        let wanted = gained.max(left);
         if wanted == 0 || effort.keys_max == 0 || self.graves_len() > 0 {
             return 0;
         }
         let evicted = self.evict(rule, now_ms, wanted, effort.keys_max);
         if left > 0 {
             self.pressure.used_max = self.pressure.used_max.min(self.arena.used_bytes());
+        }
+        // What stayed here as empty pages would be too much as before, and other keys would go for it.
+        let kept = if left > 0 { 0 } else { self.arena.committed_bytes() / EMPTY_PART };
+        let empty = self.arena.empty_bytes();
+        if empty > kept {
+            self.arena.release_empty((empty - kept).div_ceil(PAGE_BYTES).min(PAGES_PER_CALL));
         }
         evicted.keys
     }

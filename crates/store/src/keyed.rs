@@ -519,9 +519,19 @@ impl<'a> Keyed<'a> {
         }
     }
 
-    /// Hits counted since the key came or was last passed over by eviction: 0 to 3.
-    pub fn hits(&self) -> u8 {
-        self.slot.map_or(0, |slot| self.shard.dbs[self.db].index.hits(slot))
+    /// How well the key stands against eviction, 0 to 7: hits since it came or eviction last passed over it, up to
+    /// three, and four more when it has proved itself.
+    pub fn standing(&self) -> u8 {
+        self.slot.map_or(0, |slot| self.shard.dbs[self.db].index.standing(slot))
+    }
+
+    /// Gives the key a standing, 0 to 7, where uses are counted.
+    pub fn set_standing(&mut self, standing: u8) {
+        if let Some(slot) = self.slot
+            && self.shard.remembers
+        {
+            self.shard.dbs[self.db].index.set_standing(slot, standing);
+        }
     }
 
     /// Bytes that the key's record takes in its arena, and its share of the index.

@@ -5,6 +5,7 @@ use darter_store::{Event, Expiry};
 use darter_wire::{Args, Reply};
 
 use super::event;
+use super::object::FREQ_NEW;
 use crate::reader::{self, Reader};
 use crate::spec::{Group, Keys, Spec};
 use crate::{Ctx, DataCommand, Fault};
@@ -53,10 +54,12 @@ struct Options {
     replaces: bool,
     is_absolute: bool,
     sticks: bool,
+    // What OBJECT FREQ is to answer, as far as that can be kept.
+    frequency: Option<i64>,
 }
 
 impl Options {
-    /// `IDLETIME` and `FREQ` are checked and have no effect: no such thing is kept per key.
+    /// `IDLETIME` is checked and has no effect: no time is kept per key.
     fn parse(args: Args<'_>) -> Result<Options, Fault> {
         let (mut idle, mut freq) = (false, false);
         let mut options = Options::default();
@@ -75,9 +78,11 @@ impl Options {
                 }
             } else if !idle && reader.take_with("FREQ", 1) {
                 freq = true;
-                if !(0..=255).contains(&reader.int()?) {
+                let frequency = reader.int()?;
+                if !(0..=255).contains(&frequency) {
                     return Err(Fault::text("ERR Invalid FREQ value, must be >= 0 and <= 255"));
                 }
+                options.frequency = Some(frequency);
             } else {
                 return Err(Fault::Syntax);
             }
@@ -124,6 +129,9 @@ fn restore(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(
         }
     } else {
         place.set_sticky(options.sticks);
+        if let Some(frequency) = options.frequency {
+            place.set_standing(u8::try_from((frequency - FREQ_NEW).clamp(0, 7)).unwrap_or_default());
+        }
         place.changed(event("restore"));
     }
     reply.ok();

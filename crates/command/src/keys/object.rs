@@ -121,7 +121,7 @@ fn freq(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), 
     let place = ctx.at(args.at(2));
     match (place.exists(), is_counted) {
         (false, _) => reply.null(),
-        (true, true) => reply.int(i64::from(place.hits())),
+        (true, true) => reply.int(FREQ_NEW + i64::from(place.standing())),
         (true, false) => {
             return Err(Fault::text(
                 "ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please note that \
@@ -131,6 +131,9 @@ fn freq(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), 
     }
     Ok(())
 }
+
+/// OBJECT FREQ of a key that was just written, as in Redis; higher ones say how a key stands against eviction.
+pub(super) const FREQ_NEW: i64 = 5;
 
 fn idletime(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let is_kept = !ctx.env.policy_is_lfu;

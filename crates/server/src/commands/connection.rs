@@ -116,6 +116,7 @@ fn reset(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<
     session.gate.set(Gate::REPLY, false);
     session.no_evict = false;
     session.no_touch = false;
+    session.gate.set(Gate::NO_TOUCH, false);
     session.settle_subscribed();
     crate::acl::log_out(core, session, card);
     lock(&card.words).name.clear();

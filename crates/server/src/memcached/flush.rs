@@ -87,8 +87,16 @@ pub(super) fn granted(
     out: &mut Vec<u8>,
 ) {
     let entry = core.shared.verbs.flush();
-    let whose =
-        Whose { home: core.thread, token, client, db: DB, resp3: false, tracks: false, acl_version: 0 };
+    let whose = Whose {
+        home: core.thread,
+        token,
+        client,
+        db: DB,
+        resp3: false,
+        tracks: false,
+        no_touch: false,
+        acl_version: 0,
+    };
     let args = OwnedArgs::from_slices(&[entry.spec.name.as_bytes()]);
     exec::run_granted(core, grant, whose, entry, args.args(), &mut Vec::new());
     if !is_quiet {

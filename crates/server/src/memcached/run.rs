@@ -251,6 +251,7 @@ pub(super) fn queue(
         resp3: false,
         reply: Vec::new(),
         tracks: false,
+        no_touch: false,
         acl_version: 0,
         parking: None,
     });

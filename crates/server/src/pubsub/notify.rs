@@ -73,6 +73,7 @@ pub fn listen(core: &mut Core, token: Token) {
             resp3: false,
             reply: Vec::new(),
             tracks: false,
+            no_touch: false,
             acl_version: 0,
             parking: None,
         });

@@ -16,18 +16,31 @@ type Names = BTreeSet<Box<[u8]>>;
 #[derive(Clone, Debug, Default)]
 pub struct Subscriptions {
     names: Arc<Mutex<[Names; 3]>>,
+    bytes: usize,
 }
+
+/// Bytes of a subscription beside its name: here, in the thread's table and in the directory.
+const SUBSCRIPTION_BYTES: usize = 64;
 
 impl Subscriptions {
     /// Adds a name; false when it is there already.
     pub fn add(&mut self, kind: Kind, name: &[u8]) -> bool {
         let names = &mut lock(&self.names)[kind.index()];
-        !names.contains(name) && names.insert(name.into())
+        let is_new = !names.contains(name) && names.insert(name.into());
+        self.bytes += usize::from(is_new) * (name.len() + SUBSCRIPTION_BYTES);
+        is_new
     }
 
     /// Removes a name; false when it is not there.
     pub fn remove(&mut self, kind: Kind, name: &[u8]) -> bool {
-        lock(&self.names)[kind.index()].remove(name)
+        let was_there = lock(&self.names)[kind.index()].remove(name);
+        self.bytes -= usize::from(was_there) * (name.len() + SUBSCRIPTION_BYTES);
+        was_there
+    }
+
+    /// Bytes that count as the client's.
+    pub fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// Whether a name is there.

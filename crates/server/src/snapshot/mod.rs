@@ -219,6 +219,7 @@ fn post(core: &mut Core, run: Arc<Run>, wanted: LockSet, grant: Shards) {
         resp3: false,
         reply: Vec::new(),
         tracks: false,
+        no_touch: false,
         acl_version: 0,
         parking: None,
     });

@@ -39,6 +39,8 @@ pub struct Tracking {
     pub is_broken: bool,
     /// In broadcast mode: beginnings of the keys it wants to hear of.
     pub prefixes: Vec<Box<[u8]>>,
+    /// Bytes of the prefixes, here and in the table.
+    pub prefix_bytes: usize,
 }
 
 /// Which keys a client hears of.

@@ -119,7 +119,7 @@ fn describe(shared: &Shared, card: &ClientCard, now_ms: u64, out: &mut String) {
     let (pending, output_room) = (card.pending_bytes.load(Relaxed), card.output_room.load(Relaxed));
     let beyond = pending.saturating_sub(FREE_BYTES);
     let multi_bytes = card.multi_bytes.load(Relaxed);
-    let total = CLIENT_BYTES + input_room + output_room + multi_bytes;
+    let total = CLIENT_BYTES + input_room + output_room + multi_bytes + card.held_bytes.load(Relaxed);
     let last = shared.registry.entries().get(card.last_command.load(Relaxed) as usize);
     let [channels, patterns, shard_channels] = card.subscriptions.each_ref().map(|n| n.load(Relaxed));
     // Writing to a String does not fail.

@@ -80,7 +80,9 @@ pub fn no_evict(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) 
 
 /// CLIENT NO-TOUCH
 pub fn no_touch(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    caller.session.no_touch = on_or_off(args.at(2))?;
+    let is_on = on_or_off(args.at(2))?;
+    caller.session.no_touch = is_on;
+    caller.session.gate.set(Gate::NO_TOUCH, is_on);
     reply.ok();
     Ok(())
 }

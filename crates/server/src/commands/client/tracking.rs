@@ -105,9 +105,13 @@ impl<'a> Options<'a> {
             _ => Mode::All,
         };
         let redirect = u64::try_from(self.redirect).ok().filter(|&id| id != 0);
-        Ok(Tracking { redirect, mode, noloop: self.noloop, prefixes, ..Tracking::default() })
+        let prefix_bytes = prefixes.iter().map(|prefix| prefix.len() + PREFIX_BYTES).sum();
+        Ok(Tracking { redirect, mode, noloop: self.noloop, prefixes, prefix_bytes, ..Tracking::default() })
     }
 }
+
+/// Bytes of a prefix beside its text.
+const PREFIX_BYTES: usize = 64;
 
 /// A key must not have two prefixes of one client, or it would hear of it twice.
 fn refuse_overlaps(old: &[Box<[u8]>], new: &[&[u8]]) -> Result<(), Fault> {
