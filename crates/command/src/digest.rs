@@ -112,7 +112,10 @@ fn value_at(ctx: &mut Ctx<'_>, db: usize, name: &[u8]) -> Result<Option<Value>, 
     let mut has_member_deadlines = false;
     match place.object() {
         Some((object, arena)) => {
-            has_member_deadlines = matches!(rdb::type_of(object), RDB_HASH_WITH_TTL | RDB_SET_WITH_TTL);
+            has_member_deadlines = matches!(
+                rdb::type_of(object),
+                RDB_HASH_WITH_TTL | RDB_SET_WITH_TTL | rdb::TYPE_ZSET_WITH_TTL
+            );
             rdb::write_object(object, arena, &mut bytes);
         }
         None => rdb::write_text(
@@ -150,6 +153,9 @@ fn add_value(digest: &mut Digest, value: &Value) -> Option<()> {
                 one.mix(&source.text().ok()?);
                 let score = f64::from_le_bytes(source.array().ok()?);
                 one.mix(seventeen_digits(score).as_bytes());
+                if value.has_member_deadlines && source.count().ok()? > 0 {
+                    one.mix(b"!!expire!!");
+                }
                 digest.add(&one.0);
             }
         }

@@ -154,6 +154,8 @@ const BY_CHANCE: &[&str] = &[
     "DEL <key>",
     "RENAME <key> <key>",
     "ZADD <key> <score> <member>",
+    "ZADD <key> <score> <member>",
+    "FIELDEXPIRE <key> 1 <member> <member>",
     "ZPOPMIN <key> 2",
     "RPUSH <key> { <elem> }",
     "LMPOP 2 <key> <key> LEFT COUNT 2",
@@ -303,13 +305,37 @@ fn the_memory_of_dead_members_does_not_come_back() {
     let mut client = server.client();
     client.call(&["HSETEX", "h", "1", "f", "v"]);
     client.call(&["SADDEX", "s", "1", "m"]);
+    client.call(&["ZADD", "z", "1", "m"]);
+    client.call(&["FIELDEXPIRE", "z", "1", "m"]);
     std::thread::sleep(Duration::from_millis(1600));
-    assert_eq!(client.call(&["EXISTS", "h", "s"]), Value::Int(0));
+    assert_eq!(client.call(&["EXISTS", "h", "s", "z"]), Value::Int(0));
     assert_eq!(client.call(&["SET", "h", "1", "NX"]), Value::ok());
     assert_eq!(client.call(&["RPUSH", "s", "a"]), Value::Int(1));
+    assert_eq!(client.call(&["RPUSH", "z", "b"]), Value::Int(1));
     drop(server);
     let server = dir.start(&[]);
     let mut client = server.client();
     assert_eq!(client.call(&["GET", "h"]), Value::Text("1".to_owned()));
     assert_eq!(client.call(&["LRANGE", "s", "0", "-1"]), Value::array(&["a"]));
+    assert_eq!(client.call(&["LRANGE", "z", "0", "-1"]), Value::array(&["b"]));
+}
+
+#[test]
+fn hashes_made_from_values_come_back_though_their_names_were_told_before() {
+    let dir = Dir::new("himport");
+    let server = dir.start(&[]);
+    let mut client = server.client();
+    client.call(&["HIMPORT", "PREPARE", "f", "a", "b"]);
+    assert_eq!(client.call(&["HIMPORT", "SET", "h", "f", "1", "2"]), Value::ok());
+    client.call(&["MULTI"]);
+    client.call(&["HIMPORT", "SET", "i", "f", "3", "4"]);
+    client.call(&["EXEC"]);
+    client.call(&["XADD", "s", "IDMP", "p", "a", "*", "f", "v"]);
+    let sent = client.call(&["XADD", "s", "IDMP", "p", "a", "*", "f", "v"]);
+    drop(server);
+    let server = dir.start(&[]);
+    let mut client = server.client();
+    assert_eq!(client.call(&["HMGET", "h", "a", "b"]), Value::array(&["1", "2"]));
+    assert_eq!(client.call(&["HMGET", "i", "a", "b"]), Value::array(&["3", "4"]));
+    assert_eq!(client.call(&["XADD", "s", "IDMP", "p", "a", "*", "f", "v"]), sent);
 }

@@ -36,6 +36,9 @@ fn fields_and_members_go_though_nobody_asks_for_them() {
         client.call(&["HSET", &hash, "a", "1", "b", "2"]);
         client.call(&["HPEXPIRE", &hash, "150", "FIELDS", "2", "a", "b"]);
         client.call(&["SADDEX", &set, "1", "7", "text"]);
+        let zset = format!("zset:{n}");
+        client.call(&["ZADD", &zset, "1", "7", "2", "text"]);
+        client.call(&["FIELDEXPIRE", &zset, "1", "7", "text"]);
     }
     client.call(&["SELECT", "3"]);
     let fields: Vec<String> = (0..5000).map(|n| format!("field:{n}")).collect();
@@ -112,4 +115,43 @@ fn a_popped_member_is_popped_once() {
     once.dedup();
     assert_eq!((popped.len(), once.len()), (4000, 4000));
     assert_eq!(int(&mut client, &["EXISTS", "pool"]), 0);
+}
+
+/// An array of texts and so many nulls.
+fn values(texts: &[&str], nulls: usize) -> Value {
+    let Value::Array(mut items) = Value::array(texts) else { unreachable!("an array") };
+    items.extend((0..nulls).map(|_| Value::Null));
+    Value::Array(items)
+}
+
+#[test]
+fn hashes_with_the_same_fields_are_made_from_values() {
+    let server = Server::start(&[]);
+    let mut client = server.client();
+    let error = |text: &str| Value::Error(format!("ERR {text}"));
+    assert_eq!(client.call(&["HIMPORT", "SET", "h", "f", "1"]), error("no such fieldset"));
+    assert_eq!(client.call(&["HIMPORT", "PREPARE", "f", "a", "b", "a"]), error("duplicate field name"));
+    assert_eq!(client.call(&["HIMPORT", "PREPARE", "f", "a", "b"]), Value::ok());
+    client.call(&["HSET", "h", "old", "x"]);
+    assert_eq!(client.call(&["HIMPORT", "SET", "h", "f", "1", "two"]), Value::ok());
+    assert_eq!(client.call(&["HMGET", "h", "a", "b", "old"]), values(&["1", "two"], 1));
+    let wrong = error("value count does not match the fields of the fieldset");
+    assert_eq!(client.call(&["HIMPORT", "SET", "h", "f", "1"]), wrong);
+    client.call(&["SET", "text", "x"]);
+    let answer = format!("{:?}", client.call(&["HIMPORT", "SET", "text", "f", "1", "2"]));
+    assert!(answer.contains("WRONGTYPE"), "{answer}");
+    client.call(&["MULTI"]);
+    client.call(&["HIMPORT", "SET", "h2", "f", "3", "4"]);
+    client.call(&["HIMPORT", "PREPARE", "f", "c"]);
+    client.call(&["HIMPORT", "SET", "h3", "f", "5"]);
+    client.call(&["EXEC"]);
+    assert_eq!(client.call(&["HMGET", "h2", "a", "b"]), Value::array(&["3", "4"]));
+    assert_eq!(client.call(&["HMGET", "h3", "c", "a"]), values(&["5"], 1));
+    assert_eq!(server.client().call(&["HIMPORT", "SET", "h", "f", "1"]), error("no such fieldset"));
+    client.call(&["HIMPORT", "PREPARE", "g", "c"]);
+    assert_eq!(client.call(&["HIMPORT", "DISCARD", "f"]), Value::Int(1));
+    assert_eq!(client.call(&["HIMPORT", "DISCARDALL"]), Value::Int(1));
+    client.call(&["HIMPORT", "PREPARE", "g", "c"]);
+    client.call(&["RESET"]);
+    assert_eq!(client.call(&["HIMPORT", "SET", "h", "g", "1"]), error("no such fieldset"));
 }

@@ -192,7 +192,7 @@ mod tests {
         for format in [Format::Rdb, Format::Native] {
             let report = check(&&testing::file_of(&shard, format)[..]);
             assert!(report.is_good() && report.is_checked, "{report}");
-            assert_eq!(report.keys.values().sum::<u64>(), 27);
+            assert_eq!(report.keys.values().sum::<u64>(), 30);
             assert_eq!(report.keys.get(&(0, "hash")), Some(&2));
             assert_eq!(report.facts.len(), 4);
         }

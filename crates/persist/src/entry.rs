@@ -279,7 +279,7 @@ impl<'a> Entry<'a> {
     /// Number of elements that the value claims, where a number stands in front.
     pub fn elements(&self) -> Option<u64> {
         let at = match self.kind {
-            1..=5 | layout::SET_WITH_TTL | layout::foreign::VALKEY_HASH | 22 => 0,
+            1..=5 | layout::SET_WITH_TTL | layout::ZSET_WITH_TTL | layout::foreign::VALKEY_HASH | 22 => 0,
             layout::HASH_WITH_TTL => 8,
             _ => return None,
         };
@@ -342,7 +342,7 @@ impl<'a> Entry<'a> {
             }
             2 | layout::SET_WITH_TTL => read_into::<SetValue>(place, self.kind, &mut source),
             4 | layout::HASH_WITH_TTL => read_into::<Table>(place, self.kind, &mut source),
-            5 => read_into::<Zset>(place, self.kind, &mut source),
+            5 | layout::ZSET_WITH_TTL => read_into::<Zset>(place, self.kind, &mut source),
             _ => return Err(Refused::OutOfPlace),
         };
         done?.map_err(|_| Refused::Damaged)
@@ -378,6 +378,11 @@ fn set_member_deadlines(place: &mut Keyed<'_>, deadlines: &[u8]) -> Result<(), R
                     let member = Item::of(&member);
                     let is_there = set.contains(arena, hasher, member, 0);
                     is_there && set.insert(arena, hasher, member, MemberExpiry::At(ms)).is_ok()
+                })
+                .map(|edited| edited.is_some_and(|edited| edited.result)),
+            Some(Object::Zset(_)) => place
+                .edit(|zset: &mut Zset, arena, hasher| {
+                    zset.set_expiry(arena, &hasher, Item::of(&member), Some(ms))
                 })
                 .map(|edited| edited.is_some_and(|edited| edited.result)),
             _ => Ok(false),

@@ -7,6 +7,8 @@ use crate::cursor::{Cursor, Stop};
 
 /// A set whose members have deadlines: ours (and DUMP's) alone.
 pub const SET_WITH_TTL: u8 = 32;
+/// A sorted set whose members have deadlines: ours alone, too.
+pub const ZSET_WITH_TTL: u8 = darter_store::rdb::TYPE_ZSET_WITH_TTL;
 /// A hash whose fields have deadlines, as Redis 7.4 writes it.
 pub const HASH_WITH_TTL: u8 = 24;
 /// A value of a module; its end can be found, its meaning not.
@@ -150,6 +152,7 @@ const LAYOUTS: &[Layout] = &[
         ],
     ),
     layout(SET_WITH_TTL, "set", &[Many(&[Text, Number])]),
+    layout(ZSET_WITH_TTL, "zset", &[Many(&[Text, Bytes(8), Number])]),
     layout(foreign::RATE_LIMITER, "rate limiter", &[Number]),
     layout(foreign::VALKEY_HASH, "hash", &[Many(&[Text, Text, Bytes(8)])]),
 ];

@@ -17,7 +17,7 @@ use crate::storage::name::Format;
 /// The time at which tests load.
 pub const NOW: u64 = 1_800_000_000_000;
 /// The seed of the hashes.
-const SEED: u64 = 7;
+pub const SEED: u64 = 7;
 
 /// An empty shard.
 pub fn shard() -> Shard {
@@ -74,6 +74,7 @@ fn described(entry: &Entry<'_>) -> String {
         2 => (1, 1),
         4 | 5 | 32 => (1, 2),
         24 => (2, 3),
+        48 => (1, 3),
         _ => (0, tokens.len().max(1)),
     };
     let mut members: Vec<&[Vec<u8>]> = tokens.get(skip..).unwrap_or_default().chunks(width).collect();
@@ -117,8 +118,11 @@ pub fn value(kind: u8, len: u64, rng: &mut Rng) -> Vec<u8> {
                 member(rng, n, &mut out);
                 match kind {
                     4 | 24 => values::write_text(&mut out, &text(rng, n)),
-                    5 => out.extend_from_slice(&(rng.unit_f64() * 1e6).to_le_bytes()),
-                    32 => values::write_length(&mut out, if n % 3 == 0 { NOW + 5000 + n } else { 0 }),
+                    5 | 48 => out.extend_from_slice(&(rng.unit_f64() * 1e6).to_le_bytes()),
+                    _ => {}
+                }
+                match kind {
+                    32 | 48 => values::write_length(&mut out, if n % 3 == 0 { NOW + 5000 + n } else { 0 }),
                     _ => {}
                 }
             }
@@ -163,7 +167,7 @@ fn stream(kind: u8, len: u64, rng: &mut Rng) -> Vec<u8> {
 pub fn sample(seed: u64, sizes: &[u64]) -> Shard {
     let (mut shard, mut rng) = (shard(), Rng::new(seed));
     for (n, &len) in sizes.iter().enumerate() {
-        for kind in [0, 1, 2, 4, 5, 19, 21, 24, 32] {
+        for kind in [0, 1, 2, 4, 5, 19, 21, 24, 32, 48] {
             let value = value(kind, len, &mut rng);
             let mut entry = Entry::none();
             entry.kind = kind;

@@ -27,7 +27,7 @@ fn options(format: Format) -> Options {
 fn entries() -> (Vec<u8>, u32) {
     let (mut out, mut count) = (Vec::new(), 0);
     for (kind, len) in
-        [0, 1, 2, 4, 5, 24, 32].into_iter().flat_map(|kind| [1u64, 5, 40].map(|len| (kind, len)))
+        [0, 1, 2, 4, 5, 24, 32, 48].into_iter().flat_map(|kind| [1u64, 5, 40].map(|len| (kind, len)))
     {
         count += 1;
         if count % 3 == 0 {

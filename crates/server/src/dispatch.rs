@@ -11,6 +11,7 @@ use crate::clients::ClientCard;
 use crate::commands;
 use crate::core::Core;
 use crate::exec::{self, Call, Ran};
+use crate::fieldsets;
 use crate::gated;
 use crate::registry::{Entry, Run};
 use crate::script_run;
@@ -139,6 +140,15 @@ fn run(
         return Ran::Done;
     }
     match entry.run {
+        Run::Data(_) if entry.is_import => match fieldsets::expand(call.session, args) {
+            Ok(whole) => exec::run_multi(core, call, entry, whole.args()),
+            Err(fault) => {
+                let mut reply = Reply::new(call.out, call.session.resp3);
+                let mark = reply.len();
+                exec::refuse(core, entry, &fault, &mut reply, mark);
+                Ran::Done
+            }
+        },
         Run::Data(_) => exec::run_multi(core, call, entry, args),
         Run::Server(body) => run_server(core, call, card, entry, body, args),
         Run::Txn(body) => body(core, call, card, args),

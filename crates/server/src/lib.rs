@@ -14,6 +14,7 @@ pub mod contained;
 pub mod core;
 pub mod dispatch;
 pub mod exec;
+pub mod fieldsets;
 pub mod gated;
 pub mod house;
 pub mod http;

@@ -18,6 +18,7 @@ use crate::commands::debug;
 use crate::core::Core;
 use crate::dispatch::Caller;
 use crate::exec::{self, Call, Ran};
+use crate::fieldsets;
 use crate::job::{BUDGET, Body, Shards};
 use crate::journal::note as journal;
 use crate::limit::relief;
@@ -280,6 +281,20 @@ fn end_watches(core: &mut Core, session: &mut Session, grant: &mut Shards) -> bo
     is_clean
 }
 
+fn run_data(
+    core: &Core,
+    db: usize,
+    grant: &mut Shards,
+    run: darter_command::Run,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Fault> {
+    let set = exec::set_of(&core.shared.router, grant);
+    let mut ctx = Ctx::new(set, &core.env, db, core.live.dbnum as usize, core.now_ms, None);
+    ctx.may_wait = false;
+    run(&mut ctx, args, reply)
+}
+
 fn run_queued(
     core: &mut Core,
     session: &mut Session,
@@ -308,14 +323,9 @@ fn run_queued(
         let began = Instant::now();
         let done = match entry.run {
             _ if entry.is_debug && !debug::is_allowed(core, card) => Err(Fault::text(debug::NOT_ALLOWED)),
-            Run::Data(run) => {
-                let shared = core.shared;
-                let set = exec::set_of(&shared.router, grant);
-                let mut ctx =
-                    Ctx::new(set, &core.env, session.db, core.live.dbnum as usize, core.now_ms, None);
-                ctx.may_wait = false;
-                run(&mut ctx, args, &mut reply)
-            }
+            Run::Data(run) if entry.is_import => fieldsets::expand(session, args)
+                .and_then(|whole| run_data(core, session.db, grant, run, whole.args(), &mut reply)),
+            Run::Data(run) => run_data(core, session.db, grant, run, args, &mut reply),
             Run::Server(run) => run(&mut Caller { core, session, card, may_wait: false }, args, &mut reply),
             Run::Script(_) => {
                 script_run::run_held(core, session, card, grant, entry, args, &mut reply);

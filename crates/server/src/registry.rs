@@ -55,6 +55,8 @@ pub struct Entry {
     pub effect: Effect,
     /// Only administrators' connections may run it (`restricted_commands`).
     pub is_restricted: bool,
+    /// Is completed from the connection's fieldsets before it takes a shard (HIMPORT SET).
+    pub is_import: bool,
     /// So cheap that only a sample of its calls is timed.
     pub is_cheap: bool,
     /// The short form of its body, for calls with `brief_len` arguments.
@@ -92,6 +94,7 @@ impl Entry {
             is_open,
             is_debug,
             is_restricted: false,
+            is_import: spec.name == "himport|set",
             is_letters,
             effect,
             is_cheap,

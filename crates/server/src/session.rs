@@ -6,6 +6,7 @@ use darter_txn::watch::WatchFlag;
 use darter_wire::OwnedArgs;
 
 use crate::acl::User;
+use crate::fieldsets::Fieldsets;
 use crate::listening::ListenerKind;
 use crate::pubsub::Subscriptions;
 use crate::registry::Entry;
@@ -152,6 +153,8 @@ pub struct Session {
     pub own_messages: Vec<u8>,
     /// The copy it wants, or gets (SYNC).
     pub copy: Option<Box<Wish>>,
+    /// Names of fields for the hashes it is about to send; nothing for most clients.
+    pub fieldsets: Option<Box<Fieldsets>>,
     /// What CLIENT LIST counts.
     pub usage: Usage,
 }
@@ -187,6 +190,7 @@ impl Session {
             tracking: None,
             own_messages: Vec::new(),
             copy: None,
+            fieldsets: None,
             usage: Usage::default(),
         }
     }

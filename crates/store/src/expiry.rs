@@ -122,13 +122,17 @@ impl Keyed<'_> {
         self.write_first();
         let (shard, now_ms) = (&mut *self.shard, self.now_ms);
         let object = shard.objects.get_mut(id);
-        let removed = object.expire_step(&mut shard.arena, now_ms, packs_max);
+        let removed = object.expire_step(&mut shard.arena, shard.hasher, now_ms, packs_max);
         let (after, is_gone) = (object.next_expiry_ms(), object.has_no_member());
         shard.counters.expired_members += removed as u64;
         self.note_members(before, after);
         if removed > 0 {
             self.shard.changes.lost_members(self.db, self.name());
-            self.changed(if kind == Type::Hash { HASH_EXPIRED } else { SET_EXPIRED });
+            self.changed(match kind {
+                Type::Hash => HASH_EXPIRED,
+                Type::Zset => ZSET_EXPIRED,
+                _ => SET_EXPIRED,
+            });
         }
         if is_gone {
             self.remove();
@@ -167,6 +171,7 @@ const PACKS_PER_STEP: usize = 16;
 const REMOVED_PER_KEY: usize = 256;
 const HASH_EXPIRED: Event = Event::new(Class::HASH, "hexpired");
 const SET_EXPIRED: Event = Event::new(Class::SET, "sexpired");
+const ZSET_EXPIRED: Event = Event::new(Class::ZSET, "zexpired");
 
 #[cfg(test)]
 mod tests {

@@ -3,6 +3,7 @@
 //! The small root of a collection lives here, its packs in the shard's arena. Commands reach a
 //! collection by type through [`Collection`]; nobody else needs to know that [`Object`] is an enum.
 
+use darter_base::hash::KeyHasher;
 use darter_pack::table::Table;
 use darter_pack::tree::{List, Zset};
 use darter_slab::Arena;
@@ -70,8 +71,14 @@ pub trait Collection: Sized {
         None
     }
     /// Removes members whose time is up at `now_ms`, going through at most `packs_max` packs; returns
-    /// how many.
-    fn expire_step(&mut self, _arena: &mut Arena, _now_ms: u64, _packs_max: usize) -> usize {
+    /// how many. `hasher` is that of the shard.
+    fn expire_step(
+        &mut self,
+        _arena: &mut Arena,
+        _hasher: KeyHasher,
+        _now_ms: u64,
+        _packs_max: usize,
+    ) -> usize {
         0
     }
 }
@@ -107,8 +114,14 @@ macro_rules! objects {
 
             /// Removes members whose time is up at `now_ms`, going through at most `packs_max` packs;
             /// returns how many.
-            pub fn expire_step(&mut self, arena: &mut Arena, now_ms: u64, packs_max: usize) -> usize {
-                match self { $(Object::$name(value) => value.expire_step(arena, now_ms, packs_max),)* }
+            pub fn expire_step(
+                &mut self,
+                arena: &mut Arena,
+                hasher: KeyHasher,
+                now_ms: u64,
+                packs_max: usize,
+            ) -> usize {
+                match self { $(Object::$name(value) => value.expire_step(arena, hasher, now_ms, packs_max),)* }
             }
 
             /// Whether there is no member left.
@@ -209,7 +222,7 @@ impl Collection for Table {
         self.min_expiry_ms()
     }
 
-    fn expire_step(&mut self, arena: &mut Arena, now_ms: u64, packs_max: usize) -> usize {
+    fn expire_step(&mut self, arena: &mut Arena, _: KeyHasher, now_ms: u64, packs_max: usize) -> usize {
         self.expire_due(arena, now_ms, packs_max, |_| {}).removed
     }
 }
@@ -252,10 +265,13 @@ impl Collection for SetValue {
         SetValue::next_expiry_ms(self)
     }
 
-    fn expire_step(&mut self, arena: &mut Arena, now_ms: u64, packs_max: usize) -> usize {
-        SetValue::expire_step(self, arena, now_ms, packs_max)
+    fn expire_step(&mut self, arena: &mut Arena, _: KeyHasher, now_ms: u64, packs_max: usize) -> usize {
+        SetValue::expire_due(self, arena, now_ms, packs_max)
     }
 }
+
+/// Members of a sorted set that take as long to remove as a pack of a table to look through.
+const MEMBERS_PER_PACK: usize = 4;
 
 impl Collection for Zset {
     const TYPE: Type = Type::Zset;
@@ -283,10 +299,19 @@ impl Collection for Zset {
     }
 
     fn memory_bytes(&self) -> usize {
-        size_of::<Zset>() + self.bytes() + self.spilled_bytes()
+        size_of::<Zset>() + self.bytes() + self.spilled_bytes() + self.expiry_bytes()
     }
 
     fn free_step(&mut self, arena: &mut Arena, blocks_max: usize) -> bool {
         Zset::free_step(self, arena, blocks_max)
+    }
+
+    #[inline]
+    fn next_expiry_ms(&self) -> Option<u64> {
+        self.next_expiry()
+    }
+
+    fn expire_step(&mut self, arena: &mut Arena, hasher: KeyHasher, now_ms: u64, packs_max: usize) -> usize {
+        self.expire_due(arena, &hasher, now_ms, packs_max.saturating_mul(MEMBERS_PER_PACK), |_| {})
     }
 }

@@ -246,7 +246,7 @@ impl SetValue {
     }
 
     /// Removes members whose time is up, going through at most `packs_max` packs; returns how many.
-    pub fn expire_step(&mut self, arena: &mut Arena, now_ms: u64, packs_max: usize) -> usize {
+    pub fn expire_due(&mut self, arena: &mut Arena, now_ms: u64, packs_max: usize) -> usize {
         let texts = match &mut self.body {
             Body::Ints(_) => return 0,
             Body::Texts(texts) => texts,

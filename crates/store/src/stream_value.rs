@@ -3,12 +3,14 @@
 //! Called by the stream commands and by RDB's forms; never knows keys, clocks or clients.
 
 pub mod group;
+pub mod producers;
 
 use darter_pack::tree::{Full, StreamId, StreamLog};
 use darter_slab::Arena;
 
 use crate::object::{Collection, Object, Type};
 use group::Group;
+use producers::Producers;
 
 /// A stream. Its blocks are given back by `free_step` before it is dropped.
 #[derive(Debug, Default)]
@@ -24,6 +26,8 @@ struct More {
     added: u64,
     // Sorted by name.
     groups: Vec<Group>,
+    // Most streams have none.
+    producers: Option<Box<Producers>>,
 }
 
 /// What is known about a stream without its entries: enough to tell how far a group has come.
@@ -162,6 +166,16 @@ impl Stream {
         self.more.max_deleted_id = max_deleted_id.unwrap_or(self.more.max_deleted_id);
     }
 
+    /// What producers have sent lately, if any has named its entries or it was said how much to remember.
+    pub fn producers(&self) -> Option<&Producers> {
+        self.more.producers.as_deref()
+    }
+
+    /// The same, to change; made by `make` where there is nothing yet.
+    pub fn producers_mut(&mut self, make: impl FnOnce() -> Producers) -> &mut Producers {
+        self.more.producers.get_or_insert_with(|| Box::new(make()))
+    }
+
     /// The groups, sorted by name.
     pub fn groups(&self) -> &[Group] {
         &self.more.groups
@@ -234,7 +248,8 @@ impl Collection for Stream {
 
     fn memory_bytes(&self) -> usize {
         let groups: usize = self.more.groups.iter().map(Group::bytes).sum();
-        self.log.bytes() + self.log.spilled_bytes() + size_of::<More>() + groups
+        let producers = self.producers().map_or(0, Producers::bytes);
+        self.log.bytes() + self.log.spilled_bytes() + size_of::<More>() + groups + producers
     }
 
     fn free_step(&mut self, arena: &mut Arena, blocks_max: usize) -> bool {

@@ -53,7 +53,7 @@ fn geodist(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(
         5 => unit(args.at(4))?,
         _ => return Err(Fault::Syntax),
     };
-    let key = ctx.read(args.at(1));
+    let key = crate::zset::read(ctx, args.at(1));
     let places = key.view::<Zset>()?.map(|zset| (place_of(zset, args.at(2)), place_of(zset, args.at(3))));
     match places {
         Some((Some(a), Some(b))) => reply_distance(reply, shape::distance(a, b) / meters_in_unit),
@@ -63,7 +63,7 @@ fn geodist(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(
 }
 
 fn geohash(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    let key = ctx.read(args.at(1));
+    let key = crate::zset::read(ctx, args.at(1));
     let zset = key.view::<Zset>()?;
     let members = args.tail(2);
     reply.array(members.len());
@@ -77,7 +77,7 @@ fn geohash(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(
 }
 
 fn geopos(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    let key = ctx.read(args.at(1));
+    let key = crate::zset::read(ctx, args.at(1));
     let zset = key.view::<Zset>()?;
     let members = args.tail(2);
     reply.array(members.len());

@@ -128,7 +128,7 @@ struct Hit<'a> {
 
 fn search(ctx: &mut Ctx<'_>, args: Args<'_>, grammar: Grammar, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let source = args.at(if grammar == Grammar::SearchStore { 2 } else { 1 });
-    let key = ctx.read(source);
+    let key = crate::zset::read(ctx, source);
     let zset = key.view::<Zset>()?;
     let query = Query::parse(args, grammar, zset)?;
     let hits = zset.map_or_else(Vec::new, |zset| find(zset, &query));

@@ -4,6 +4,7 @@ pub mod count;
 pub mod expire;
 pub mod field;
 pub mod getex;
+pub mod import;
 pub mod random;
 pub mod read;
 pub mod scan;
@@ -53,6 +54,7 @@ pub const FAMILY: &[DataCommand] = &[
     setex::HSETEX,
     field::FIELDEXPIRE,
     field::FIELDTTL,
+    import::SET,
 ];
 
 const fn event(name: &'static str) -> Event {

@@ -13,7 +13,7 @@ use darter_wire::{Args, Reply};
 
 use crate::reader::Reader;
 use crate::spec::{Flags, Group, Keys, Reach, Spec};
-use crate::{Ctx, DataCommand, Fault};
+use crate::{Ctx, DataCommand, Fault, zset};
 
 /// SORT.
 pub const SORT: DataCommand = DataCommand {
@@ -136,7 +136,7 @@ fn sort_with(
     options: &Options<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Fault> {
-    let (kind, mut elements) = elements_of(&ctx.read(args.at(1)))?;
+    let (kind, mut elements) = elements_of(&zset::read(ctx, args.at(1)))?;
     order(ctx, kind, &mut elements, options)?;
     let (start, end) = options.range(elements.len());
     let chosen = elements.get(start..end).unwrap_or_default();

@@ -2,6 +2,7 @@
 
 use darter_pack::tree::{Pending, StreamId};
 use darter_store::change::Class;
+use darter_store::stream_value::group::NOBODY;
 use darter_store::{Event, Stream};
 use darter_wire::{Args, Reply};
 
@@ -47,7 +48,7 @@ pub const XNACK: DataCommand = DataCommand {
         .doc(
             Group::Stream,
             "8.8.0",
-            "key group <SILENT | FAIL | FATAL> IDS numids id [id ...] [RETRYCOUNT count]",
+            "key group <SILENT | FAIL | FATAL> IDS numids id [id ...] [RETRYCOUNT count] [FORCE]",
             "Gives pending entries back, for any consumer to claim at once.",
         )
         .cost("O(log N) for each id"),
@@ -120,6 +121,8 @@ struct Nack {
     blame: Blame,
     ids: Vec<StreamId>,
     deliveries: Option<u64>,
+    // entries that are not pending become so
+    is_forced: bool,
 }
 
 impl Nack {
@@ -131,11 +134,13 @@ impl Nack {
             return Err(Fault::Syntax);
         }
         let ids = counted_ids(&mut read)?;
-        let mut nack = Nack { blame, ids, deliveries: None };
+        let mut nack = Nack { blame, ids, deliveries: None, is_forced: false };
         while !read.is_done() {
             if read.take_with("retrycount", 1) {
                 let count = read.int_from(0, Fault::text("ERR RETRYCOUNT must be a non-negative integer"))?;
                 nack.deliveries = Some(count.unsigned_abs());
+            } else if read.take("force") {
+                nack.is_forced = true;
             } else {
                 return Err(Fault::Syntax);
             }
@@ -156,14 +161,17 @@ fn xnack(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(),
     let nack = Nack::parse(args)?;
     let mut place = ctx.at(args.at(1));
     let edited = place.edit::<Stream, _>(|stream, arena, _| {
-        let (group, _) = stream.group_mut(args.at(2)).ok_or_else(|| no_group(args.at(1), args.at(2)))?;
+        let (group, log) = stream.group_mut(args.at(2)).ok_or_else(|| no_group(args.at(1), args.at(2)))?;
         let mut count = 0;
         for &id in &nack.ids {
-            let Some(before) = group.pending().get(arena, id) else { continue };
-            // Idle since ever, so that any claim takes it.
-            let after =
-                Pending { delivered_ms: 0, deliveries: nack.deliveries_after(before.deliveries), ..before };
-            group.give(arena, id, after)?;
+            let before = match group.pending().get(arena, id) {
+                Some(pending) => pending.deliveries,
+                None if nack.is_forced && log.get(arena, id).is_some() => 0,
+                None => continue,
+            };
+            // Nobody's, and idle since ever, so that any claim takes it.
+            let deliveries = nack.deliveries_after(before);
+            group.give(arena, id, Pending { consumer: NOBODY, delivered_ms: 0, deliveries })?;
             count += 1;
         }
         Ok::<_, Fault>(count)

@@ -1,10 +1,13 @@
-//! XADD key [NOMKSTREAM] [MAXLEN | MINID ...] * | id field value [field value ...]
+//! XADD key [NOMKSTREAM] [IDMPAUTO producer | IDMP producer name] [MAXLEN | MINID ...] * | id field value
+//! [field value ...]
 
 use darter_pack::tree::{Full, StreamId};
+use darter_store::stream_value::producers::Producers;
 use darter_store::{Event, Stream};
 use darter_wire::{Args, Reply};
 
 use super::id::{self, NewId};
+use super::once::Once;
 use super::trim::Trim;
 use super::{event, reply_id};
 use crate::reader::Reader;
@@ -18,7 +21,7 @@ pub const XADD: DataCommand = DataCommand {
         .doc(
             Group::Stream,
             "5.0.0",
-            "key [NOMKSTREAM] [KEEPREF | DELREF | ACKED] [<MAXLEN | MINID> [= | ~] threshold [LIMIT count]] <* | id> field value [field value ...]",
+            "key [NOMKSTREAM] [KEEPREF | DELREF | ACKED] [IDMPAUTO producer-id | IDMP producer-id idempotent-id] [<MAXLEN | MINID> [= | ~] threshold [LIMIT count]] <* | id> field value [field value ...]",
             "Appends an entry to a stream, which is made when missing.",
         )
         .cost("O(1) to append, O(N) over the number of entries taken out"),
@@ -32,24 +35,34 @@ const TOO_SMALL: Fault =
 const ZERO: Fault = Fault::text("ERR The ID specified in XADD must be greater than 0-0");
 
 /// Arguments before the first field.
-struct Options {
+struct Options<'a> {
     id: NewId,
+    once: Option<Once<'a>>,
     trim: Trim,
     must_exist: bool,
     fields_at: usize,
 }
 
-impl Options {
-    fn parse(args: Args<'_>) -> Result<Options, Fault> {
+impl<'a> Options<'a> {
+    fn parse(args: Args<'a>) -> Result<Options<'a>, Fault> {
         let mut read = Reader::new(args, 2);
-        let mut options =
-            Options { id: NewId::Auto, trim: Trim::default(), must_exist: false, fields_at: args.len() };
+        let mut options = Options {
+            id: NewId::Auto,
+            once: None,
+            trim: Trim::default(),
+            must_exist: false,
+            fields_at: args.len(),
+        };
         while let Some(arg) = read.peek() {
             if arg == b"*" {
                 options.fields_at = read.position() + 1;
                 break;
             } else if options.trim.take(&mut read)? {
                 continue;
+            } else if let Some(once) = Once::take(&mut read)? {
+                if options.once.replace(once).is_some() {
+                    return Err(Fault::text("ERR IDMP/IDMPAUTO specified multiple times"));
+                }
             } else if read.take("nomkstream") {
                 options.must_exist = true;
             } else {
@@ -59,6 +72,9 @@ impl Options {
             }
         }
         options.trim.check(false)?;
+        if options.once.is_some() && options.id != NewId::Auto {
+            return Err(Fault::text("ERR IDMP/IDMPAUTO can be used only with auto-generated IDs"));
+        }
         Ok(options)
     }
 }
@@ -94,13 +110,28 @@ fn xadd(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), 
         return Ok(());
     }
     let pairs = (0..fields.len() / 2).map(|at| (fields.at(2 * at), fields.at(2 * at + 1)));
+    let once = options.once.map(|once| (once.producer, once.name(pairs.clone())));
     let added = place.edit_or_create(Stream::new, |stream, arena, _| {
+        if let Some((producer, name)) = &once {
+            let producers = stream.producers_mut(Producers::default);
+            if let Some(id) = producers.find(producer, name, now_ms) {
+                producers.duplicates += 1;
+                return Ok((id, None));
+            }
+        }
         if stream.last_id() == StreamId::MAX {
             return Err(EXHAUSTED);
         }
         let id = resolve(options.id, stream.last_id(), now_ms)?;
         match stream.append(arena, id, pairs) {
-            Ok(true) => Ok((id, options.trim.apply(stream, arena, env))),
+            Ok(true) => {
+                if let Some((producer, name)) = &once {
+                    let producers = stream.producers_mut(Producers::default);
+                    producers.add(producer, name, id, now_ms);
+                    producers.added += 1;
+                }
+                Ok((id, Some(options.trim.apply(stream, arena, env))))
+            }
             Ok(false) => Err(TOO_SMALL),
             Err(Full) => Err(Fault::OutOfMemory),
         }
@@ -114,9 +145,11 @@ fn xadd(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), 
             return Err(fault);
         }
     };
-    place.changed(ADDED);
-    if trimmed > 0 {
-        place.changed(event("xtrim"));
+    if let Some(trimmed) = trimmed {
+        place.changed(ADDED);
+        if trimmed > 0 {
+            place.changed(event("xtrim"));
+        }
     }
     reply_id(reply, id);
     Ok(())

@@ -85,14 +85,15 @@ fn full_count(args: Args<'_>) -> Result<Option<usize>, Fault> {
 }
 
 fn stream(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    let node_entries = ctx.env.stream_node_max_entries.max(1);
+    let (node_entries, now_ms) = (ctx.env.stream_node_max_entries.max(1), ctx.now_ms);
     let place = ctx.read(args.at(2));
     let stream = place.view::<Stream>()?.ok_or(Fault::NoSuchKey)?;
     let full = full_count(args)?;
     let (root, arena) = (stream.root, stream.arena);
     let extent = root.extent(arena);
     let nodes = extent.len.div_ceil(node_entries) as i64;
-    reply.map(if full.is_some() { 9 } else { 10 });
+    let producers = root.producers();
+    reply.map(if full.is_some() { 9 } else { 10 } + if producers.is_some() { 6 } else { 0 });
     number(reply, "length", extent.len as i64);
     // What Redis' tree would have of nodes of that many entries.
     number(reply, "radix-tree-keys", nodes);
@@ -101,6 +102,15 @@ fn stream(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()
     id(reply, "max-deleted-entry-id", extent.max_deleted_id);
     number(reply, "entries-added", extent.added as i64);
     id(reply, "recorded-first-entry-id", extent.first_id);
+    if let Some(producers) = producers {
+        let (tracked, names) = producers.tracked(now_ms);
+        number(reply, "idmp-duration", producers.duration_s as i64);
+        number(reply, "idmp-maxsize", producers.names_max as i64);
+        number(reply, "pids-tracked", tracked as i64);
+        number(reply, "iids-tracked", names as i64);
+        number(reply, "iids-added", producers.added as i64);
+        number(reply, "iids-duplicates", producers.duplicates as i64);
+    }
     if let Some(count) = full {
         full_lists(root, arena, &extent, count, reply);
         return Ok(());

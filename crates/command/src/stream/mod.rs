@@ -7,6 +7,7 @@ pub mod delete;
 pub mod group;
 mod id;
 pub mod info;
+pub mod once;
 pub mod pending;
 pub mod range;
 pub mod read;
@@ -37,6 +38,8 @@ pub const FAMILY: &[DataCommand] = &[
     delete::XDELEX,
     delete::XSETID,
     trim::XTRIM,
+    once::XCFGSET,
+    once::XIDMPRECORD,
     group::XGROUP,
     group::CREATE,
     group::SETID,

@@ -231,3 +231,94 @@ fn copies_hold_everything() {
         assert_eq!(b.run(&line("s")), b.run(&line("t")), "{what}");
     }
 }
+
+#[test]
+fn what_is_given_back_belongs_to_nobody() {
+    let mut b = grouped();
+    b.run("XREADGROUP GROUP g a COUNT 1 STREAMS s >");
+    assert_eq!(b.run("XNACK s g FAIL IDS 1 1-0 RETRYCOUNT 7"), ":1");
+    assert_eq!(b.run("XPENDING s g - + 9"), "*1|*4|$3|1-0|$0||:1800000000000|:7");
+    assert_eq!(b.run("XPENDING s g - + 9 a"), "*0");
+    // FORCE makes pending what is in the stream, and nothing else
+    assert_eq!(b.run("XNACK s g SILENT IDS 2 2-0 9-9 FORCE"), ":1");
+    assert_eq!(b.run("XNACK s g SILENT IDS 1 3-0"), ":0");
+    assert_eq!(
+        b.run("XPENDING s g - + 9"),
+        "*2|*4|$3|1-0|$0||:1800000000000|:7|*4|$3|2-0|$0||:1800000000000|:0"
+    );
+    assert_eq!(b.run("COPY s t"), ":1");
+    assert_eq!(b.run("XINFO STREAM t FULL COUNT 0"), b.run("XINFO STREAM s FULL COUNT 0"));
+    assert_eq!(b.run("XGROUP DELCONSUMER s g a"), ":0");
+    assert_eq!(b.run("XCLAIM s g b 5 1-0 JUSTID"), "*1|$3|1-0");
+    assert_eq!(b.run("XACK s g 2-0"), ":1");
+    assert_eq!(b.run("XPENDING s g - + 9"), "*1|*4|$3|1-0|$1|b|:0|:7");
+    assert_eq!(b.run("XNACK s g FATAL IDS 1 1-0 NONSENSE"), "-ERR syntax error");
+}
+
+/// The value of a number in XINFO STREAM.
+fn told(b: &mut Bed, name: &str) -> String {
+    let info = b.run("XINFO STREAM s");
+    info.split(&format!("|{name}|:")).nth(1).and_then(|rest| rest.split('|').next()).unwrap_or("none").into()
+}
+
+#[test]
+fn an_entry_that_is_sent_twice_is_added_once() {
+    let mut b = bed();
+    assert_eq!(b.run("XADD s IDMP p a * f v"), "$15|1800000000000-0");
+    b.now_ms += 50;
+    b.events();
+    assert_eq!(b.run("XADD s MAXLEN ~ 9 IDMP p a * other x"), "$15|1800000000000-0");
+    assert_eq!(b.events(), Vec::<String>::new());
+    assert_eq!(b.run("XADD s IDMP q a * f v"), "$15|1800000000050-0");
+    assert_eq!(b.run("XADD s IDMPAUTO p * f v g w"), "$15|1800000000050-1");
+    assert_eq!(b.run("XADD s IDMPAUTO p * g w f v"), "$15|1800000000050-1");
+    assert_eq!(b.run("XADD s IDMPAUTO p * fv g w f"), "$15|1800000000050-2");
+    assert_eq!(b.run("XADD s IDMPAUTO p * f v f v"), "$15|1800000000050-3");
+    assert_eq!(told(&mut b, "pids-tracked"), "2");
+    assert_eq!(told(&mut b, "iids-tracked"), "5");
+    assert_eq!(told(&mut b, "iids-added"), "5");
+    assert_eq!(told(&mut b, "iids-duplicates"), "2");
+    b.run("XDEL s 1800000000000-0");
+    assert_eq!(b.run("XADD s IDMP p a * f v"), "$15|1800000000000-0", "the entry is gone, its name is not");
+    assert_eq!(b.run("COPY s t"), ":1");
+    assert_eq!(b.run("XADD t IDMP p a * f v"), "$15|1800000000000-0");
+    b.now_ms += 99_950;
+    assert_eq!(b.run("XADD s IDMP p a * f v"), "$15|1800000100000-0");
+    assert_eq!(b.run("XADD s IDMP q a * f v"), "$15|1800000000050-0");
+}
+
+#[test]
+fn what_is_remembered_of_producers_is_bounded() {
+    let mut b = bed();
+    assert_eq!(b.run("XCFGSET s IDMP-DURATION 5"), "-ERR no such key");
+    b.run("XADD s IDMP p a * f v");
+    assert_eq!(told(&mut b, "idmp-duration"), "100");
+    assert_eq!(b.run("XCFGSET s IDMP-DURATION 100"), "+OK");
+    assert_eq!(told(&mut b, "iids-tracked"), "1");
+    assert_eq!(b.run("XCFGSET s IDMP-MAXSIZE 2 IDMP-DURATION 7"), "+OK");
+    assert_eq!(told(&mut b, "iids-tracked"), "0");
+    run(&mut b, &["XADD s IDMP p a * f v", "XADD s IDMP p b * f v", "XADD s IDMP p c * f v"]);
+    assert_eq!(told(&mut b, "iids-tracked"), "2");
+    assert_eq!(told(&mut b, "idmp-maxsize"), "2");
+    assert_eq!(b.run("XADD s IDMP p b * f v"), "$15|1800000000000-2");
+    for (line, error) in [
+        ("XADD s IDMP p a 1-1 f v", "IDMP/IDMPAUTO can be used only with auto-generated IDs"),
+        ("XADD s IDMP p a IDMPAUTO q * f v", "IDMP/IDMPAUTO specified multiple times"),
+        ("XADD s IDMP  a * f v", "IDMP requires a non-empty producer ID"),
+        ("XADD s IDMP p  * f v", "IDMP requires a non-empty idempotent ID"),
+        ("XADD s IDMPAUTO  * f v", "IDMPAUTO requires a non-empty producer ID"),
+        ("XADD s IDMP p * f v", "Invalid stream ID specified as stream command argument"),
+        ("XCFGSET s", "At least one parameter must be specified"),
+        ("XCFGSET s IDMP-DURATION", "syntax error"),
+        ("XCFGSET s IDMP-DURATION 0", "IDMP-DURATION must be between 1 and 86400 seconds"),
+        ("XCFGSET s IDMP-MAXSIZE 10001", "IDMP-MAXSIZE must be between 1 and 10000 entries"),
+        ("XCFGSET s IDMP-MAXSIZE 00", "value is not an integer or out of range"),
+        ("XIDMPRECORD s p x 1-1", "no such stream entry"),
+        ("XIDMPRECORD s p b 1800000000000-1", "the idempotent ID belongs to another stream entry"),
+    ] {
+        assert_eq!(b.run(line), format!("-ERR {error}"), "{line}");
+    }
+    assert_eq!(b.run("XIDMPRECORD s p b 1800000000000-2"), "+OK");
+    assert_eq!(b.run("XIDMPRECORD s r b 1800000000000-2"), "+OK");
+    assert_eq!(b.run("XADD s IDMP r b * f v"), "$15|1800000000000-2");
+}

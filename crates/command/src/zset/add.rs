@@ -199,7 +199,7 @@ pub(crate) fn add<'a>(
     members: impl Iterator<Item = (f64, &'a [u8])>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Fault> {
-    let mut place = ctx.at(key);
+    let mut place = super::at(ctx, key);
     let mut done = Done::default();
     if options.only_old && !place.exists() {
         return done.answer(options, reply);

@@ -185,7 +185,7 @@ fn sources<'a>(
     let keys = args.tail(at + 1).head(numkeys);
     // Hits and misses count.
     for key in keys.iter() {
-        ctx.read(key);
+        super::read(ctx, key);
     }
     let ctx: &'a Ctx<'_> = ctx;
     let sources = keys.iter().map(|key| Ok((Source::at(ctx, key)?, 1.0))).collect::<Result<_, Fault>>()?;

@@ -131,7 +131,7 @@ fn take(
     form: Form<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<bool, Fault> {
-    let mut place = ctx.at(key);
+    let mut place = super::at(ctx, key);
     let reply_pair = |member: Item<'_>, score: f64, reply: &mut Reply<'_>| {
         if form.has_pairs() {
             reply.array(2);

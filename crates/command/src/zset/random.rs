@@ -32,7 +32,7 @@ fn zrandmember(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Resu
         Some(count) => Some(parse(args, count)?),
     };
     let reply_bytes_max = ctx.env.proto_max_bulk_len;
-    let mut place = ctx.read(args.at(1));
+    let mut place = super::read(ctx, args.at(1));
     let mut rng = Rng::new(place.random());
     let zset = place.view::<Zset>()?;
     match (wanted, zset) {

@@ -170,7 +170,7 @@ fn answer(
     reply: &mut Reply<'_>,
 ) -> Result<(), Fault> {
     let query = Query::parse(args, 1, by, direction, false)?;
-    let place = ctx.read(args.at(1));
+    let place = super::read(ctx, args.at(1));
     let Some(zset) = place.view::<Zset>()? else {
         reply.array(0);
         return Ok(());
@@ -186,7 +186,7 @@ fn answer(
 fn zrangestore(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let query = Query::parse(args, 2, None, None, true)?;
     let mut members = Members::default();
-    let place = ctx.read(args.at(2));
+    let place = super::read(ctx, args.at(2));
     if let Some(zset) = place.view::<Zset>()? {
         let run = query.run(zset);
         for (member, score) in walk(zset, run, query.direction).take(run.len as usize) {

@@ -23,7 +23,7 @@ pub const ZCARD: DataCommand = DataCommand {
         "Returns the number of members in a sorted set.",
     ),
     run: |ctx, args, reply| {
-        let place = ctx.read(args.at(1));
+        let place = super::read(ctx, args.at(1));
         reply.int(place.view::<Zset>()?.map_or(0, |zset| zset.root.len() as i64));
         Ok(())
     },
@@ -91,7 +91,7 @@ pub const ZREVRANK: DataCommand = DataCommand {
 };
 
 fn zscore(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    let place = ctx.read(args.at(1));
+    let place = super::read(ctx, args.at(1));
     let zset = place.view::<Zset>()?;
     match zset.and_then(|zset| zset.root.score(zset.arena, &zset.hasher, Item::of(args.at(2)))) {
         Some(score) => reply.double(score),
@@ -101,7 +101,7 @@ fn zscore(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()
 }
 
 fn zmscore(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    let place = ctx.read(args.at(1));
+    let place = super::read(ctx, args.at(1));
     let zset = place.view::<Zset>()?;
     let members = args.tail(2);
     reply.array(members.len());
@@ -116,7 +116,7 @@ fn zmscore(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(
 
 fn count(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>, by: By) -> Result<(), Fault> {
     let range = Range::parse(by, args.at(2), args.at(3))?;
-    let place = ctx.read(args.at(1));
+    let place = super::read(ctx, args.at(1));
     reply.int(place.view::<Zset>()?.map_or(0, |zset| range.run(zset).len as i64));
     Ok(())
 }
@@ -128,7 +128,7 @@ fn rank(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>, is_reversed: b
         (Some(_), 4) => return Err(Fault::Syntax),
         (Some(_), _) => return Err(Fault::Arity(if is_reversed { "zrevrank" } else { "zrank" }.into())),
     };
-    let place = ctx.read(args.at(1));
+    let place = super::read(ctx, args.at(1));
     let zset = place.view::<Zset>()?;
     let found = zset.and_then(|zset| {
         let (rank, score) = zset.root.rank(zset.arena, &zset.hasher, Item::of(args.at(2)))?;

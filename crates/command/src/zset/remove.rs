@@ -69,7 +69,7 @@ pub const ZREMRANGEBYLEX: DataCommand = DataCommand {
 };
 
 fn zrem(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    let mut place = ctx.at(args.at(1));
+    let mut place = super::at(ctx, args.at(1));
     let edited = place.edit::<Zset, _>(|zset, arena, hasher| {
         let members = args.tail(2);
         members.iter().filter(|member| zset.remove(arena, &hasher, Item::of(member)).is_some()).count() as u64
@@ -80,7 +80,7 @@ fn zrem(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), 
 
 fn remove_range(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>, by: By) -> Result<(), Fault> {
     let range = Range::parse(by, args.at(2), args.at(3))?;
-    let mut place = ctx.at(args.at(1));
+    let mut place = super::at(ctx, args.at(1));
     let run = place.view::<Zset>()?.map(|zset| (range.run(zset), zset.root.len()));
     let edited = match run {
         // The blocks of all members go piece by piece, later.

@@ -62,7 +62,7 @@ fn cursor(arg: &[u8]) -> Option<u64> {
 
 fn zscan(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let cursor = cursor(args.at(2)).ok_or(Fault::text("ERR invalid cursor"))?;
-    let place = ctx.read(args.at(1));
+    let place = super::read(ctx, args.at(1));
     // A missing key is answered before the options are looked at.
     let Some(zset) = place.view::<Zset>()? else {
         reply.array(2);

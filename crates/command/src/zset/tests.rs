@@ -362,3 +362,112 @@ fn a_model_agrees_after_many_changes() {
         assert_eq!(bed.run(&format!("ZCOUNT z {low} (25")), format!(":{count}"));
     }
 }
+
+/// Runs `line` on sorted sets of which two of five members die after ten seconds and one after twenty.
+fn timed() -> Bed {
+    let mut bed = Bed::new();
+    bed.run("ZADD z 1 a 2 b 3 c 4 55 5 e");
+    assert_eq!(bed.run("FIELDEXPIRE z 10 b 55 nope"), "*3|:1|:1|:-2");
+    assert_eq!(bed.run("FIELDEXPIRE z 20 e"), "*1|:1");
+    bed
+}
+
+#[test]
+fn members_live_to_the_millisecond() {
+    let mut bed = timed();
+    assert_eq!(bed.run("FIELDTTL z b"), ":10");
+    assert_eq!(bed.run("FIELDTTL z a"), ":-1");
+    assert_eq!(bed.run("FIELDTTL z nope"), ":-3");
+    bed.now_ms += 9_999;
+    bed.events();
+    assert_eq!(bed.run("ZCARD z"), ":5");
+    assert_eq!(bed.run("FIELDTTL z b"), ":1");
+    assert_eq!(bed.events(), Vec::<String>::new());
+    bed.now_ms += 1;
+    assert_eq!(bed.run("ZCARD z"), ":3");
+    assert_eq!(bed.events(), ["zexpired z"]);
+    assert_eq!(bed.run("FIELDTTL z b"), ":-3");
+    bed.now_ms += 10_000;
+    assert_eq!(words(&mut bed, "ZRANGE z 0 -1 WITHSCORES"), "a 1 c 3");
+    bed.run("FIELDEXPIRE z 1 a c");
+    bed.events();
+    bed.now_ms += 1_000;
+    assert_eq!(bed.run("ZSCORE z a"), "$-1");
+    assert_eq!(bed.events(), ["zexpired z", "del z"]);
+    assert_eq!(bed.run("EXISTS z"), ":0");
+}
+
+#[test]
+fn no_command_sees_a_dead_member() {
+    for (line, reply) in [
+        ("ZSCORE z b", "$-1"),
+        ("ZMSCORE z 55 a", "*2|$-1|$1|1"),
+        ("ZRANK z c", ":1"),
+        ("ZREVRANK z c", ":1"),
+        ("ZCOUNT z 2 4", ":1"),
+        ("ZLEXCOUNT z - +", ":3"),
+        ("ZRANGE z 1 1", "*1|$1|c"),
+        ("ZRANGEBYSCORE z 2 4", "*1|$1|c"),
+        ("ZREVRANGE z 1 1", "*1|$1|c"),
+        ("ZRANGESTORE to z 0 -1", ":3"),
+        ("ZREM z b c", ":1"),
+        ("ZREMRANGEBYRANK z 1 1", ":1"),
+        ("ZREMRANGEBYSCORE z 2 4", ":1"),
+        ("ZPOPMAX z 2", "*4|$1|e|$1|5|$1|c|$1|3"),
+        ("ZMPOP 1 z MIN COUNT 2", "*2|$1|z|*2|*2|$1|a|$1|1|*2|$1|c|$1|3"),
+        ("BZPOPMAX z 0", "*3|$1|z|$1|e|$1|5"),
+        ("ZRANDMEMBER z 9 WITHSCORES", "*6|$1|a|$1|1|$1|c|$1|3|$1|e|$1|5"),
+        ("ZSCAN z 0", "*2|$1|0|*6|$1|a|$1|1|$1|c|$1|3|$1|e|$1|5"),
+        ("ZUNION 1 z", "*3|$1|a|$1|c|$1|e"),
+        ("ZINTERCARD 2 z z", ":3"),
+        ("ZDIFFSTORE to 1 z", ":3"),
+        ("ZADD z XX CH 7 b", ":0"),
+        ("ZADD z 7 b", ":1"),
+        ("ZINCRBY z 1 b", "$1|1"),
+        ("ZADD z NX 7 55", ":1"),
+        ("FIELDEXPIRE z 5 b", "*1|:-2"),
+        ("SORT z BY nosort GET #", "*3|$1|a|$1|c|$1|e"),
+        ("GEOPOS z b", "*1|*-1"),
+        ("GEOHASH z b", "*1|$-1"),
+    ] {
+        let mut bed = timed();
+        bed.now_ms += 10_000;
+        assert_eq!(bed.run(line), reply, "{line}");
+    }
+}
+
+#[test]
+fn deadlines_of_members_stay_with_them() {
+    let mut bed = timed();
+    bed.run("ZADD z 9 b");
+    bed.run("ZINCRBY z 1 55");
+    assert_eq!(bed.run("FIELDTTL z b"), ":10");
+    bed.run("ZREM z 55");
+    bed.run("ZADD z 4 55");
+    assert_eq!(bed.run("FIELDTTL z 55"), ":-1");
+    bed.run("COPY z copy");
+    bed.run("RENAME copy other");
+    let payload = bed.run_words(&[b"DUMP", b"z"]);
+    let start = payload.iter().position(|&byte| byte == b'\n').expect("a length") + 1;
+    let restored = bed.run_words(&[b"RESTORE", b"back", b"0", &payload[start..payload.len() - 2]]);
+    assert_eq!(restored, b"+OK\r\n");
+    bed.run("ZUNIONSTORE plain 1 z");
+    bed.now_ms += 10_000;
+    for key in ["z", "other", "back"] {
+        assert_eq!(words(&mut bed, &format!("ZRANGE {key} 0 -1")), "a c 55 e", "{key}");
+        assert_eq!(bed.run(&format!("FIELDTTL {key} e")), ":10");
+    }
+    assert_eq!(bed.run("ZCARD plain"), ":5");
+}
+
+#[test]
+fn many_members_die_at_once() {
+    let mut bed = Bed::new();
+    let add: Vec<String> = (0..3000).map(|n| format!("{n} m{n}")).collect();
+    bed.run(&format!("ZADD z {}", add.join(" ")));
+    let dying: Vec<String> = (0..2990).map(|n| format!("m{n}")).collect();
+    bed.run(&format!("FIELDEXPIRE z 1 {}", dying.join(" ")));
+    bed.now_ms += 1000;
+    assert_eq!(bed.run("ZRANGE z 0 0"), "*1|$5|m2990");
+    assert_eq!(bed.run("ZCARD z"), ":10");
+}

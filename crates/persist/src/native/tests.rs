@@ -46,7 +46,7 @@ fn a_file_reads_back_as_it_was_written() {
         assert_eq!(again, contents(&shard));
         assert_eq!(facts.len(), 6);
         assert!(matches!(&facts[1], Item::Function(code) if code.ends_with(b"return 1")));
-        assert!(matches!(&facts[2], Item::Sizes { db: 0, keys: 18, expiring: 0 }));
+        assert!(matches!(&facts[2], Item::Sizes { db: 0, keys: 20, expiring: 0 }));
         let file = File::open(&bytes[..]).expect("a good file");
         assert_eq!((file.made_ms(), file.entries()), (testing::NOW, again.len() as u64));
         assert!(file.places().len() > 3);

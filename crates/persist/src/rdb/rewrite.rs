@@ -17,8 +17,13 @@ use crate::layout::{self, Token};
 
 const HASH: u8 = 4;
 const SET: u8 = 2;
+const ZSET: u8 = 5;
 const STREAM_OF_7_0: u8 = 19;
 const STREAM_OF_7_2: u8 = 21;
+const STREAM_OF_8_6: u8 = 26;
+const STREAM_OF_8_8: u8 = 27;
+/// The consumer that gets what others gave back, so that it is pending still and can be claimed.
+const GIVEN_BACK_TO: &[u8] = b"nacked";
 
 /// Writes entries; keeps what it needs for that.
 #[derive(Default)]
@@ -72,7 +77,10 @@ impl Rewriter {
         let (kind, value) = match kind {
             layout::HASH_WITH_TTL => (HASH, split_hash(value, &mut plain, &mut self.deadlines)?),
             layout::SET_WITH_TTL => (SET, split_set(value, &mut plain, &mut self.deadlines)?),
-            STREAM_OF_7_2 => (STREAM_OF_7_0, forget_activity(value, &mut plain)?),
+            layout::ZSET_WITH_TTL => (ZSET, split_zset(value, &mut plain, &mut self.deadlines)?),
+            STREAM_OF_7_2 | STREAM_OF_8_6 | STREAM_OF_8_8 => {
+                (STREAM_OF_7_0, as_stream_of_7_0(kind, value, &mut plain)?)
+            }
             kind => (kind, value),
         };
         self.append_marks(entry, out);
@@ -160,7 +168,7 @@ impl Rewriter {
 
 /// Whether Redis 7.0 cannot read this type, and a walk over its pieces does not make it readable.
 fn needs_building(kind: u8) -> bool {
-    matches!(kind, 20 | 22 | 23 | 25..=31 | 33..)
+    matches!(kind, 20 | 22 | 23 | 25 | 28..=31 | 33.. if kind != layout::ZSET_WITH_TTL)
 }
 
 fn push_packed(packed: &[u8], len: usize, out: &mut Vec<u8>) {
@@ -219,6 +227,30 @@ pub(super) fn split_set<'a>(
     Ok(plain)
 }
 
+/// A sorted set without its deadlines, which go to `deadlines`.
+pub(super) fn split_zset<'a>(
+    value: &[u8],
+    plain: &'a mut Vec<u8>,
+    deadlines: &mut Vec<u8>,
+) -> Result<&'a [u8], Stop> {
+    let mut cursor = Cursor::new(value);
+    let count = cursor.number()?;
+    values::write_length(plain, count);
+    let (mut timed, mut list) = (0, Vec::new());
+    for _ in 0..count {
+        let (member, score, ms) = (cursor.pass_text()?, cursor.array::<8>()?, cursor.number()?);
+        plain.extend_from_slice(member);
+        plain.extend_from_slice(&score);
+        if ms > 0 {
+            timed += 1;
+            list.extend_from_slice(member);
+            values::write_length(&mut list, ms);
+        }
+    }
+    push_list(timed, &list, deadlines);
+    Ok(plain)
+}
+
 fn push_list(count: u64, list: &[u8], deadlines: &mut Vec<u8>) {
     if count > 0 {
         values::write_length(deadlines, count);
@@ -226,8 +258,9 @@ fn push_list(count: u64, list: &[u8], deadlines: &mut Vec<u8>) {
     }
 }
 
-/// A stream without the times at which consumers were last given something.
-fn forget_activity<'a>(value: &[u8], plain: &'a mut Vec<u8>) -> Result<&'a [u8], Stop> {
+/// A stream without the times at which consumers were last given something, and without what producers have sent.
+/// What was given back to the group gets a consumer: 7.0 knows no pending entry without.
+fn as_stream_of_7_0<'a>(kind: u8, value: &[u8], plain: &'a mut Vec<u8>) -> Result<&'a [u8], Stop> {
     let mut cursor = Cursor::new(value);
     for _ in 0..cursor.number()? {
         cursor.pass_text()?;
@@ -236,8 +269,10 @@ fn forget_activity<'a>(value: &[u8], plain: &'a mut Vec<u8>) -> Result<&'a [u8],
     for _ in 0..8 {
         cursor.number()?;
     }
-    let mut copied = 0;
-    for _ in 0..cursor.number()? {
+    let groups = cursor.number()?;
+    plain.extend_from_slice(cursor.since(0));
+    for _ in 0..groups {
+        let start = cursor.at();
         cursor.pass_text()?;
         for _ in 0..3 {
             cursor.number()?;
@@ -246,17 +281,38 @@ fn forget_activity<'a>(value: &[u8], plain: &'a mut Vec<u8>) -> Result<&'a [u8],
             cursor.array::<24>()?;
             cursor.number()?;
         }
-        for _ in 0..cursor.number()? {
-            cursor.pass_text()?;
+        plain.extend_from_slice(cursor.since(start));
+        let (mut consumers, mut count) = (Vec::new(), cursor.number()?);
+        let mut given_back_to = GIVEN_BACK_TO.to_vec();
+        for _ in 0..count {
+            let start = cursor.at();
+            if *cursor.text()? == given_back_to {
+                given_back_to.push(b'_');
+            }
             cursor.array::<8>()?;
-            plain.extend_from_slice(cursor.since(copied));
+            consumers.extend_from_slice(cursor.since(start));
             cursor.array::<8>()?;
-            copied = cursor.at();
+            let start = cursor.at();
             for _ in 0..cursor.number()? {
                 cursor.array::<16>()?;
             }
+            consumers.extend_from_slice(cursor.since(start));
         }
+        if kind == STREAM_OF_8_8 {
+            let start = cursor.at();
+            let given_back = cursor.number()?;
+            for _ in 0..given_back {
+                cursor.array::<16>()?;
+            }
+            if given_back > 0 {
+                count = count.saturating_add(1);
+                values::write_text(&mut consumers, &given_back_to);
+                consumers.extend_from_slice(&[0; 8]);
+                consumers.extend_from_slice(cursor.since(start));
+            }
+        }
+        values::write_length(plain, count);
+        plain.extend_from_slice(&consumers);
     }
-    plain.extend_from_slice(cursor.since(copied));
     Ok(plain)
 }

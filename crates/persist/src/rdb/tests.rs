@@ -1,6 +1,7 @@
 use darter_base::rng::Rng;
 use darter_store::Shard;
 use darter_store::rdb as values;
+use darter_store::stream_value::group::NOBODY;
 
 use super::{Options, Reader, Writer};
 use crate::entry::{Entries, Entry, Part};
@@ -102,7 +103,7 @@ fn every_cut_and_every_flipped_bit_is_noticed() {
 fn values_in_parts_are_put_together() {
     let (mut rng, mut written) = (Rng::new(9), Vec::new());
     let mut whole = testing::shard();
-    for kind in [1, 2, 4, 5, 24, 32] {
+    for kind in [1, 2, 4, 5, 24, 32, 48] {
         let value = testing::value(kind, 1000, &mut rng);
         let mut entry = Entry::none();
         (entry.kind, entry.value) = (kind, &value);
@@ -142,8 +143,11 @@ fn write_in_parts(kind: u8, value: &[u8], key: &[u8], out: &mut Vec<u8>) {
             cursor.pass_text().expect("a member");
             match kind {
                 4 | 24 => drop(cursor.pass_text().expect("a value")),
-                5 => drop(cursor.take(8).expect("a score")),
-                32 => drop(cursor.number().expect("a deadline")),
+                5 | 48 => drop(cursor.take(8).expect("a score")),
+                _ => {}
+            }
+            match kind {
+                32 | 48 => drop(cursor.number().expect("a deadline")),
                 _ => {}
             }
         }
@@ -273,9 +277,49 @@ fn streams_of_newer_servers_are_read() {
     let (_, plain, _) = read_all(&of(21, &older)).expect("a good file");
     let newer = [&older[..], producers].concat();
     let (_, shard, _) = read_all(&of(26, &newer)).expect("a good file");
-    assert_eq!(contents(&shard), contents(&plain));
+    assert_eq!(kinds(&shard), [26]);
+    assert_eq!(
+        contents(&written_and_read(&shard)),
+        contents(&written_and_read(&plain)),
+        "7.0 has no producers"
+    );
     // the only group ends the value: nothing was given back
     let newest = [&older[..], b"\x00", producers].concat();
-    let (_, shard, _) = read_all(&of(27, &newest)).expect("a good file");
-    assert_eq!(contents(&shard), contents(&plain));
+    let (_, mut shard, _) = read_all(&of(27, &newest)).expect("a good file");
+    assert_eq!(kinds(&shard), [26]);
+    give_back(&mut shard);
+    assert_eq!(kinds(&shard), [27]);
+    let again = written_and_read(&shard);
+    assert_eq!(kinds(&again), [19]);
+    let value = contents(&again).into_values().next().expect("a stream");
+    assert!(value.contains(&format!("{:?}", b"nacked")), "what nobody has is given to somebody");
+}
+
+/// The types that values are written under.
+fn kinds(shard: &Shard) -> Vec<u8> {
+    let bytes = testing::entries_of(shard, 0);
+    Entries::new(&bytes).map(|entry| entry.expect("a good entry").kind).collect()
+}
+
+fn written_and_read(shard: &Shard) -> Shard {
+    let bytes = testing::file_of(shard, crate::storage::name::Format::Rdb);
+    read_all(&bytes).expect("a good file").1
+}
+
+/// Makes an entry that a consumer has pending nobody's.
+fn give_back(shard: &mut Shard) {
+    let key =
+        darter_store::Key { bytes: b"s", hash: darter_base::hash::KeyHasher::new(testing::SEED).hash(b"s") };
+    let mut place = darter_store::Keyed::find(shard, 0, key, testing::NOW);
+    let edited = place.edit(|stream: &mut darter_store::Stream, arena, _| {
+        let group = stream.groups_mut().first_mut().expect("a group");
+        let (id, pending) = group
+            .pending()
+            .iter(arena, 0, darter_pack::tree::Direction::Up)
+            .next()
+            .expect("something pending");
+        let pending = darter_pack::tree::Pending { consumer: NOBODY, ..pending };
+        group.give(arena, id, pending).expect("room");
+    });
+    edited.expect("a stream");
 }

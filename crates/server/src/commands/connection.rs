@@ -117,6 +117,7 @@ fn reset(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<
     session.no_evict = false;
     session.no_touch = false;
     session.gate.set(Gate::NO_TOUCH, false);
+    session.fieldsets = None;
     session.settle_subscribed();
     crate::acl::log_out(core, session, card);
     lock(&card.words).name.clear();

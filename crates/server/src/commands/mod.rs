@@ -8,6 +8,7 @@ pub mod config;
 pub mod connection;
 pub mod debug;
 pub mod function;
+pub mod himport;
 pub mod info;
 pub mod journal;
 pub mod latency;
@@ -46,6 +47,7 @@ pub const FAMILIES: &[&[ServerCommand]] = &[
     config::FAMILY,
     scripting::FAMILY,
     function::FAMILY,
+    himport::FAMILY,
     slowlog::FAMILY,
     info::FAMILY,
     admin::FAMILY,

@@ -41,6 +41,8 @@ const EFFECTS: &[(&str, Effect)] = &[
     // It keeps what it has counted in the value.
     ("pfcount", Effect::Itself),
     ("sort", Effect::Value),
+    // What its fields are called is known to the connection alone.
+    ("himport|set", Effect::Value),
     ("geosearchstore", Effect::Value),
     ("georadius", Effect::Value),
     ("georadiusbymember", Effect::Value),

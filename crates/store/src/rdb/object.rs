@@ -24,6 +24,8 @@ pub const TYPE_HASH_WITH_TTL: u8 = 24;
 const TYPE_HASH_WITH_FULL_TTL: u8 = 22;
 /// A set with a deadline per member: ours alone, after Dragonfly's number for one.
 const TYPE_SET_WITH_TTL: u8 = 32;
+/// A sorted set with a deadline per member: ours alone.
+pub const TYPE_ZSET_WITH_TTL: u8 = 48;
 /// A hash with a deadline behind each field, as Valkey 9 saves it under a number that Redis uses otherwise: readers
 /// of files give it this one.
 pub const TYPE_VALKEY_HASH: u8 = 200;
@@ -34,6 +36,7 @@ pub fn type_of(object: &Object) -> u8 {
         Object::List(_) => TYPE_LIST,
         Object::Set(set) if set.next_expiry_ms().is_some() => TYPE_SET_WITH_TTL,
         Object::Set(_) => TYPE_SET,
+        Object::Zset(zset) if zset.next_expiry().is_some() => TYPE_ZSET_WITH_TTL,
         Object::Zset(_) => TYPE_ZSET,
         Object::Hash(table) if table.min_expiry_ms().is_some() => TYPE_HASH_WITH_TTL,
         Object::Hash(_) => TYPE_HASH,
@@ -50,10 +53,14 @@ pub fn write_object(object: &Object, arena: &Arena, out: &mut Vec<u8>) {
         }
         Object::Set(set) => write_set(set, arena, out),
         Object::Zset(zset) => {
+            let is_timed = zset.next_expiry().is_some();
             text::write_length(out, zset.len());
             for (member, score) in zset.iter(arena, 0, Direction::Up) {
                 write_item(out, member);
                 out.extend_from_slice(&score.to_le_bytes());
+                if is_timed {
+                    text::write_length(out, zset.expiry(member).unwrap_or(0));
+                }
             }
         }
         Object::Hash(table) => write_hash(table, arena, out),
@@ -75,7 +82,9 @@ pub fn read_object(
         TYPE_SET | TYPE_SET_WITH_TTL => {
             filled(SetValue::new(), arena, |set, arena| read_set(kind, set, source, arena, hasher))
         }
-        TYPE_ZSET => filled(Zset::new(), arena, |zset, arena| read_zset(zset, source, arena, hasher)),
+        TYPE_ZSET | TYPE_ZSET_WITH_TTL => {
+            filled(Zset::new(), arena, |zset, arena| read_zset(kind, zset, source, arena, hasher))
+        }
         TYPE_HASH | TYPE_HASH_WITH_TTL | TYPE_HASH_WITH_FULL_TTL | TYPE_VALKEY_HASH => {
             filled(Table::new(Kind::KeysAndValues), arena, |table, arena| {
                 read_hash(kind, table, source, arena, hasher)
@@ -126,7 +135,8 @@ pieces! {
     List: TYPE_LIST => |list, kind, source, arena, _hasher| read_list(list, source, arena);
     SetValue: TYPE_SET | TYPE_SET_WITH_TTL =>
         |set, kind, source, arena, hasher| read_set(kind, set, source, arena, hasher);
-    Zset: TYPE_ZSET => |zset, kind, source, arena, hasher| read_zset(zset, source, arena, hasher);
+    Zset: TYPE_ZSET | TYPE_ZSET_WITH_TTL =>
+        |zset, kind, source, arena, hasher| read_zset(kind, zset, source, arena, hasher);
     Table: TYPE_HASH | TYPE_HASH_WITH_TTL =>
         |table, kind, source, arena, hasher| read_hash(kind, table, source, arena, hasher);
 }
@@ -264,6 +274,7 @@ fn read_hash(
 }
 
 fn read_zset(
+    kind: u8,
     zset: &mut Zset,
     source: &mut Source<'_>,
     arena: &mut Arena,
@@ -274,6 +285,11 @@ fn read_zset(
         // A number that is none has no place in the order, and a member has one place.
         if score.is_nan() || !zset.insert(arena, &hasher, Item::of(&member), score).map_err(|_| Corrupt)? {
             return Err(Corrupt);
+        }
+        if kind == TYPE_ZSET_WITH_TTL
+            && let ms @ 1.. = source.count()?
+        {
+            zset.set_expiry(arena, &hasher, Item::of(&member), Some(ms));
         }
     }
     Ok(())

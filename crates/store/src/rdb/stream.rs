@@ -17,7 +17,8 @@ use super::packed::{self, Form, back_len};
 use super::{Corrupt, Source, text};
 use crate::object::Object;
 use crate::stream_value::Stream;
-use crate::stream_value::group::{Consumer, Group};
+use crate::stream_value::group::{Consumer, Group, NOBODY};
+use crate::stream_value::producers::Producers;
 
 /// Redis 5 and 6.
 pub const TYPE_STREAM: u8 = 15;
@@ -25,12 +26,10 @@ pub const TYPE_STREAM: u8 = 15;
 pub const TYPE_STREAM_2: u8 = 19;
 /// Redis 7.2: with the time a consumer was last active.
 pub const TYPE_STREAM_3: u8 = 21;
-/// Redis 8.6: with what producers sent once, for as long as it is remembered. Only read, and that not kept.
+/// Redis 8.6: with what producers sent once, for as long as it is remembered.
 pub const TYPE_STREAM_4: u8 = 26;
-/// Redis 8.8: with pending entries that consumers gave back. Only read.
+/// Redis 8.8: with pending entries that consumers gave back.
 pub const TYPE_STREAM_5: u8 = 27;
-/// The consumer that gets what others gave back, so that it is pending still and can be claimed.
-const GIVEN_BACK_TO: &[u8] = b"nacked";
 
 /// Entries and bytes of a node, as Redis has them by default.
 const NODE_ENTRIES_MAX: u64 = 100;
@@ -41,6 +40,12 @@ const SAME_FIELDS: i64 = 2;
 
 /// The form that holds everything of `stream`.
 pub fn type_of(stream: &Stream) -> u8 {
+    if stream.groups().iter().any(Group::has_given_back) {
+        return TYPE_STREAM_5;
+    }
+    if stream.producers().is_some() {
+        return TYPE_STREAM_4;
+    }
     let mut consumers = stream.groups().iter().flat_map(Group::consumers);
     let is_plain = consumers.all(|consumer| consumer.active_ms == Some(consumer.seen_ms));
     if is_plain { TYPE_STREAM_2 } else { TYPE_STREAM_3 }
@@ -57,8 +62,37 @@ pub fn write(stream: &Stream, arena: &Arena, out: &mut Vec<u8>) {
     }
     text::write_length(out, extent.added);
     text::write_length(out, stream.groups().len() as u64);
-    let has_active = type_of(stream) == TYPE_STREAM_3;
-    stream.groups().iter().for_each(|group| write_group(group, arena, has_active, out));
+    let kind = type_of(stream);
+    for group in stream.groups() {
+        write_group(group, arena, kind >= TYPE_STREAM_3, out);
+        if kind == TYPE_STREAM_5 {
+            text::write_length(out, group.given_back(arena).count() as u64);
+            group.given_back(arena).for_each(|id| out.extend_from_slice(&raw_id(id)));
+        }
+    }
+    if kind >= TYPE_STREAM_4 {
+        write_producers(stream, out);
+    }
+}
+
+/// Limits, the producers with the names and ids of their entries, and two counters.
+fn write_producers(stream: &Stream, out: &mut Vec<u8>) {
+    let none = Producers::default();
+    let producers = stream.producers().unwrap_or(&none);
+    text::write_length(out, producers.duration_s);
+    text::write_length(out, producers.names_max);
+    text::write_length(out, producers.len() as u64);
+    for (producer, names) in producers.iter() {
+        text::write_text(out, producer);
+        text::write_length(out, names.len() as u64);
+        for (name, id) in names {
+            text::write_text(out, name);
+            text::write_length(out, id.ms);
+            text::write_length(out, id.seq);
+        }
+    }
+    text::write_length(out, producers.added);
+    text::write_length(out, producers.duplicates);
 }
 
 fn write_nodes(stream: &Stream, arena: &Arena, out: &mut Vec<u8>) {
@@ -244,24 +278,29 @@ pub fn read(kind: u8, source: &mut Source<'_>, arena: &mut Arena) -> Result<Obje
         for _ in 0..source.count()? {
             read_group(kind, stream, arena, source)?;
         }
-        if kind >= TYPE_STREAM_4 { pass_producers(source) } else { Ok(()) }
+        if kind >= TYPE_STREAM_4 { read_producers(stream, source) } else { Ok(()) }
     })
 }
 
-/// Passes over limits, the producers with the names and ids of their entries, and two counters.
-fn pass_producers(source: &mut Source<'_>) -> Result<(), Corrupt> {
-    source.count()?;
-    source.count()?;
+/// What [`write_producers`] writes. Limits that are none of ours are taken as the nearest that are.
+fn read_producers(stream: &mut Stream, source: &mut Source<'_>) -> Result<(), Corrupt> {
+    let duration_s = source.count()?.clamp(1, Producers::DURATION_S_MAX);
+    let names_max = source.count()?.clamp(1, Producers::NAMES_MAX);
+    let mut producers = Producers::new(duration_s, names_max);
     for _ in 0..source.count()? {
-        source.text()?;
+        let producer = source.text()?;
         for _ in 0..source.count()? {
-            source.text()?;
-            source.count()?;
-            source.count()?;
+            let name = source.text()?;
+            let id = StreamId { ms: source.count()?, seq: source.count()? };
+            // At no time is anything too old: that is seen when somebody asks.
+            producers.add(&producer, &name, id, 0);
         }
     }
-    source.count()?;
-    source.count()?;
+    producers.added = source.count()?;
+    producers.duplicates = source.count()?;
+    if !producers.is_untouched() {
+        *stream.producers_mut(Producers::default) = producers;
+    }
     Ok(())
 }
 
@@ -428,8 +467,7 @@ fn read_given_back(
     for _ in 0..source.count()? {
         let id = read_id_of(source.take(16)?)?;
         let (delivered_ms, deliveries) = pending.remove(&id).ok_or(Corrupt)?;
-        let (consumer, _) = group.find_or_create(GIVEN_BACK_TO, delivered_ms);
-        let entry = Pending { consumer, delivered_ms, deliveries };
+        let entry = Pending { consumer: NOBODY, delivered_ms, deliveries };
         group.give(arena, id, entry).map_err(|_| Corrupt)?;
     }
     Ok(())

@@ -74,7 +74,7 @@ fn follows_a_map_through_all_its_forms() {
                 check(&set, &arena, &model);
             }
             if op % 2999 == 0 {
-                set.expire_step(&mut arena, NOW, usize::MAX);
+                set.expire_due(&mut arena, NOW, usize::MAX);
                 model.retain(|_, ms| ms.is_none_or(|ms| ms > NOW));
                 check(&set, &arena, &model);
             }

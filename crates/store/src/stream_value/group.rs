@@ -2,7 +2,7 @@
 //!
 //! Every pending entry stands in the group's list and, by its id alone, in that of its consumer.
 
-use darter_pack::tree::{Full, Pel, Pending, StreamId};
+use darter_pack::tree::{Direction, Full, Pel, Pending, StreamId};
 use darter_slab::Arena;
 
 use super::Extent;
@@ -34,6 +34,9 @@ pub struct Consumer {
     // The ids of its pending entries; the rest is in the group's list.
     ids: Pel,
 }
+
+/// The number of no consumer: that of entries given back to the group.
+pub const NOBODY: u32 = u32::MAX;
 
 /// In a consumer's own list only ids mean anything.
 const NOTHING: Pending = Pending { consumer: 0, delivered_ms: 0, deliveries: 0 };
@@ -80,6 +83,18 @@ impl Group {
     /// What is pending, by id.
     pub fn pending(&self) -> &Pel {
         &self.pending
+    }
+
+    /// Ids of entries that were given back, rising. Cost: O(pending) if there are such, else O(consumers).
+    pub fn given_back<'a>(&'a self, arena: &'a Arena) -> impl Iterator<Item = StreamId> + 'a {
+        let has_some = self.has_given_back();
+        let pending = has_some.then(|| self.pending.iter(arena, 0, Direction::Up)).into_iter().flatten();
+        pending.filter(|(_, pending)| pending.consumer == NOBODY).map(|(id, _)| id)
+    }
+
+    /// Whether some pending entry has no consumer. Cost: O(consumers).
+    pub fn has_given_back(&self) -> bool {
+        self.pending.len() > self.consumers().map(Consumer::pending_len).sum()
     }
 
     /// Number of consumers.

@@ -19,7 +19,12 @@ struct Times {
     of: BTreeMap<Box<[u8]>, u64>,
     // The same, by time.
     order: BTreeSet<(u64, Box<[u8]>)>,
+    // of the texts above, once
+    text_bytes: usize,
 }
+
+/// What the two trees hold of a member beside its text, the free places of their nodes included: about.
+const ENTRY_BYTES: usize = 104;
 
 impl Expiries {
     /// No member expires.
@@ -35,6 +40,7 @@ impl Expiries {
     pub(super) fn remove(&mut self, text: &[u8]) {
         let Some(times) = &mut self.0 else { return };
         if let Some((text, at_ms)) = times.of.remove_entry(text) {
+            times.text_bytes -= text.len();
             times.order.remove(&(at_ms, text));
             if times.of.is_empty() {
                 self.0 = None;
@@ -45,12 +51,19 @@ impl Expiries {
     fn put(&mut self, text: &[u8], at_ms: u64) {
         self.remove(text);
         let times = self.0.get_or_insert_default();
+        times.text_bytes += text.len();
         times.of.insert(text.into(), at_ms);
         times.order.insert((at_ms, text.into()));
     }
 }
 
 impl Zset {
+    /// Bytes held outside the arena by the times of members, about.
+    pub fn expiry_bytes(&self) -> usize {
+        let of = |times: &Times| size_of::<Times>() + times.of.len() * ENTRY_BYTES + 2 * times.text_bytes;
+        self.expiries.0.as_deref().map_or(0, of)
+    }
+
     /// Lets `member` expire at a Unix time in milliseconds, or never; returns whether it is there. A new score keeps the time.
     ///
     /// Cost: O(log n), and heap memory of about 150 bytes for each member that expires.

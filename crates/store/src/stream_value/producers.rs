@@ -1,0 +1,206 @@
+//! What producers of a stream have sent lately, so that an entry sent twice is added once.
+//!
+//! A producer names itself and each entry; the stream remembers the last names for a while, with the ids the entries
+//! got. How long ago that was is read from those ids. Called by XADD and RDB's forms; it never reads a clock.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use darter_pack::tree::StreamId;
+
+/// The producers of a stream, and how much is remembered of each.
+#[derive(Debug)]
+pub struct Producers {
+    /// Seconds that a name is remembered.
+    pub duration_s: u64,
+    /// Names remembered of each producer.
+    pub names_max: u64,
+    /// Entries ever added under a name.
+    pub added: u64,
+    /// Entries ever refused because their name was known.
+    pub duplicates: u64,
+    of: BTreeMap<Box<[u8]>, Producer>,
+    // where the next look for producers that are silent goes on
+    swept: Box<[u8]>,
+}
+
+/// One producer's names. Bytes: some 100 each beside the text, which is held twice.
+#[derive(Debug, Default)]
+struct Producer {
+    ids: BTreeMap<Box<[u8]>, StreamId>,
+    // the oldest first
+    order: VecDeque<Box<[u8]>>,
+}
+
+impl Producer {
+    /// Forgets what was sent too long ago, and what is too much.
+    fn forget(&mut self, now_ms: u64, duration_ms: u64, names_max: usize) {
+        while let Some(name) = self.order.front() {
+            let is_old = self.ids.get(name).is_none_or(|id| id.ms.saturating_add(duration_ms) <= now_ms);
+            if !is_old && self.order.len() <= names_max {
+                break;
+            }
+            self.ids.remove(name);
+            self.order.pop_front();
+        }
+    }
+
+    fn live_len(&self, now_ms: u64, duration_ms: u64) -> usize {
+        self.ids.values().filter(|id| id.ms.saturating_add(duration_ms) > now_ms).count()
+    }
+}
+
+impl Default for Producers {
+    fn default() -> Producers {
+        Producers::new(100, 100)
+    }
+}
+
+impl Producers {
+    /// Longest time that names may be remembered for, in seconds.
+    pub const DURATION_S_MAX: u64 = 86_400;
+    /// Most names that may be remembered of each producer.
+    pub const NAMES_MAX: u64 = 10_000;
+
+    /// Whether everything is as if no producer had ever named an entry.
+    pub fn is_untouched(&self) -> bool {
+        let none = Producers::default();
+        self.is_empty()
+            && (self.duration_s, self.names_max, self.added, self.duplicates)
+                == (none.duration_s, none.names_max, none.added, none.duplicates)
+    }
+
+    /// No producer yet.
+    pub fn new(duration_s: u64, names_max: u64) -> Producers {
+        Producers {
+            duration_s,
+            names_max,
+            added: 0,
+            duplicates: 0,
+            of: BTreeMap::new(),
+            swept: Box::default(),
+        }
+    }
+
+    /// Forgets all names.
+    pub fn clear(&mut self) {
+        self.of.clear();
+    }
+
+    /// The id of the entry that `producer` sent under `name`, if that is remembered at `now_ms`.
+    ///
+    /// Cost: O(log n), and the names that are forgotten on the way.
+    pub fn find(&mut self, producer: &[u8], name: &[u8], now_ms: u64) -> Option<StreamId> {
+        let duration_ms = self.duration_ms();
+        let names_max = self.names_max as usize;
+        let producer = self.of.get_mut(producer)?;
+        producer.forget(now_ms, duration_ms, names_max);
+        producer.ids.get(name).copied()
+    }
+
+    /// Remembers that `producer` sent the entry `id` under `name`. Cost: O(log n).
+    pub fn add(&mut self, producer: &[u8], name: &[u8], id: StreamId, now_ms: u64) {
+        self.forget_one(now_ms);
+        let (duration_ms, names_max) = (self.duration_ms(), self.names_max as usize);
+        let producer = self.of.entry(producer.into()).or_default();
+        if producer.ids.insert(name.into(), id).is_none() {
+            producer.order.push_back(name.into());
+        }
+        producer.forget(now_ms, duration_ms, names_max);
+    }
+
+    /// Numbers of producers and of names that are remembered at `now_ms`. Cost: O(n).
+    pub fn tracked(&self, now_ms: u64) -> (usize, usize) {
+        let duration_ms = self.duration_ms();
+        let live = self.of.values().map(|producer| producer.live_len(now_ms, duration_ms));
+        live.filter(|&len| len > 0).fold((0, 0), |(producers, names), len| (producers + 1, names + len))
+    }
+
+    /// Producers with their names, the oldest first.
+    pub fn iter(&self) -> impl Iterator<Item = (&[u8], impl ExactSizeIterator<Item = (&[u8], StreamId)>)> {
+        self.of.iter().map(|(name, producer)| {
+            let ids = &producer.ids;
+            let names = producer.order.iter();
+            (&**name, names.map(|name| (&**name, ids.get(name).copied().unwrap_or_default())))
+        })
+    }
+
+    /// Number of producers, silent ones included.
+    pub fn len(&self) -> usize {
+        self.of.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.of.is_empty()
+    }
+
+    /// Bytes on the heap, about. Cost: O(producers).
+    pub fn bytes(&self) -> usize {
+        let of = |(name, producer): (&Box<[u8]>, &Producer)| {
+            let names: usize = producer.order.iter().map(|name| NAME_BYTES + 2 * name.len()).sum();
+            PRODUCER_BYTES + name.len() + names
+        };
+        size_of::<Producers>() + self.of.iter().map(of).sum::<usize>()
+    }
+
+    fn duration_ms(&self) -> u64 {
+        self.duration_s.saturating_mul(1000)
+    }
+
+    /// Looks at one producer after another, a call each, and drops those that have been silent.
+    fn forget_one(&mut self, now_ms: u64) {
+        let (duration_ms, names_max) = (self.duration_ms(), self.names_max as usize);
+        let after = (std::ops::Bound::Excluded(&*self.swept), std::ops::Bound::Unbounded);
+        let Some((name, producer)) = self.of.range_mut::<[u8], _>(after).next() else {
+            self.swept = Box::default();
+            return;
+        };
+        self.swept = name.clone();
+        producer.forget(now_ms, duration_ms, names_max);
+        if producer.ids.is_empty() {
+            self.of.remove(&self.swept);
+        }
+    }
+}
+
+/// What two trees and a queue hold of a producer and of a name beside the texts: about.
+const PRODUCER_BYTES: usize = 120;
+const NAME_BYTES: usize = 100;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(ms: u64) -> StreamId {
+        StreamId { ms, seq: 0 }
+    }
+
+    #[test]
+    fn names_are_remembered_for_a_time_and_up_to_a_number() {
+        let mut producers = Producers::new(1, 3);
+        for n in 0..3 {
+            producers.add(b"p", format!("n{n}").as_bytes(), id(1000 + n), 1000 + n);
+        }
+        assert_eq!(producers.find(b"p", b"n0", 1999), Some(id(1000)));
+        assert_eq!(producers.find(b"q", b"n0", 1999), None);
+        assert_eq!(producers.tracked(2000), (1, 2));
+        assert_eq!(producers.find(b"p", b"n0", 2000), None, "a second has passed");
+        producers.add(b"p", b"n3", id(2000), 2000);
+        producers.add(b"p", b"n4", id(2000), 2000);
+        assert_eq!(producers.find(b"p", b"n1", 2000), None, "the oldest of four");
+        assert_eq!(producers.find(b"p", b"n2", 2000), Some(id(1002)));
+        producers.clear();
+        assert_eq!(producers.tracked(2000), (0, 0));
+    }
+
+    #[test]
+    fn silent_producers_are_dropped_while_others_send() {
+        let mut producers = Producers::new(1, 3);
+        (0..100).for_each(|n| producers.add(format!("p{n}").as_bytes(), b"x", id(1000), 1000));
+        assert_eq!((producers.len(), producers.tracked(1000)), (100, (100, 100)));
+        let full = producers.bytes();
+        (0..102).for_each(|n| producers.add(b"p5", format!("{n}").as_bytes(), id(5000), 5000));
+        assert_eq!((producers.len(), producers.tracked(5000)), (1, (1, 3)));
+        assert!(producers.bytes() < full);
+    }
+}
