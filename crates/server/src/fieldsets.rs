@@ -10,10 +10,13 @@ use darter_wire::{Args, OwnedArgs};
 
 use crate::session::Session;
 
+/// Names of fields, in the order of the values to come.
+type Fields = Box<[Box<[u8]>]>;
+
 /// A connection's fieldsets by name.
 #[derive(Debug, Default)]
 pub struct Fieldsets {
-    of: BTreeMap<Box<[u8]>, Box<[Box<[u8]>]>>,
+    of: BTreeMap<Box<[u8]>, Fields>,
     // of all texts
     bytes: usize,
 }
@@ -34,7 +37,7 @@ impl Fieldsets {
         if fields.iter().collect::<BTreeSet<_>>().len() < fields.len() {
             return Err(Fault::text("ERR duplicate field name"));
         }
-        let fields: Box<[Box<[u8]>]> = fields.iter().map(Box::from).collect();
+        let fields: Fields = fields.iter().map(Box::from).collect();
         let before = self.of.get(name).map_or(0, |fields| bytes_of(name, fields));
         let bytes = self.bytes - before + bytes_of(name, &fields);
         if bytes > BYTES_MAX {

@@ -136,11 +136,11 @@ impl Producers {
 
     /// Bytes on the heap, about. Cost: O(producers).
     pub fn bytes(&self) -> usize {
-        let of = |(name, producer): (&Box<[u8]>, &Producer)| {
+        let of = |(name, producer): (&[u8], &Producer)| {
             let names: usize = producer.order.iter().map(|name| NAME_BYTES + 2 * name.len()).sum();
             PRODUCER_BYTES + name.len() + names
         };
-        size_of::<Producers>() + self.of.iter().map(of).sum::<usize>()
+        size_of::<Producers>() + self.of.iter().map(|(name, producer)| of((name, producer))).sum::<usize>()
     }
 
     fn duration_ms(&self) -> u64 {
