@@ -16,8 +16,8 @@ mod text;
 use darter_base::crc::crc64;
 
 pub use object::{
-    Pieces, TYPE_HASH, TYPE_HASH_WITH_TTL, TYPE_LIST, TYPE_VALKEY_HASH, TYPE_ZSET_WITH_TTL, read_object, type_of, write_member,
-    write_members_head, write_object,
+    Pieces, TYPE_HASH, TYPE_HASH_WITH_TTL, TYPE_LIST, TYPE_VALKEY_HASH, TYPE_ZSET_WITH_TTL, read_object,
+    type_of, write_member, write_members_head, write_object,
 };
 pub use source::{Length, Source};
 pub use text::{write_length, write_text};
