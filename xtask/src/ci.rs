@@ -18,15 +18,32 @@ pub fn run() -> Result<(), String> {
     check()?;
     cargo(
         "tests of the tools",
-        &["test", "--quiet", "-p", "darter-bench", "-p", "darter-compat", "-p", "darter-cachesim"],
+        &[
+            "test",
+            "--quiet",
+            "-p",
+            "darter-bench",
+            "-p",
+            "darter-compat",
+            "-p",
+            "darter-cachesim",
+            "-p",
+            "darter-histcheck",
+        ],
     )?;
     cargo("release build", &["build", "--release", "-p", "darter"])?;
     crate::instructions::check()?;
     fuzz_smoke()?;
+    histories()?;
     compare()?;
     clients()?;
     watched("the dashboard on a real Prometheus", "prometheus", "tests/monitoring/check.py")?;
     watched("the console in a real Chromium", "chromium", "tests/console/check.py")
+}
+
+/// Clients at work on every number of threads and both drivers: what they saw must be strictly serializable.
+fn histories() -> Result<(), String> {
+    cargo("histories", &["run", "--quiet", "--release", "-p", "darter-histcheck", "--", "--ops", "40000"])
 }
 
 /// A script that starts the server itself and looks at it through another program, where that is installed.

@@ -99,3 +99,37 @@ fn a_long_script_is_told_of_and_killed() {
     thread::sleep(Duration::from_millis(20));
     assert_eq!(killer.call(&["EVAL", "return 7", "0"]), Value::Int(7));
 }
+
+#[test]
+fn a_script_that_its_own_transaction_loads_finds_its_keys() {
+    let server = Server::start(&[]);
+    let mut client = server.client();
+    let text = "return redis.call('incr', KEYS[1]) + redis.call('incr', KEYS[2])";
+    let Value::Text(sha) = client.call(&["SCRIPT", "LOAD", text]) else { panic!("its digest") };
+    client.call(&["SCRIPT", "FLUSH"]);
+    client.call(&["MULTI"]);
+    client.call(&["SCRIPT", "LOAD", text]);
+    client.call(&["EVALSHA", &sha, "2", "one", "two"]);
+    let Value::Array(replies) = client.call(&["EXEC"]) else { panic!("EXEC has replies") };
+    assert_eq!(replies[1], Value::Int(2));
+}
+
+#[test]
+fn a_script_sent_again_is_known_by_its_digest_until_all_are_forgotten() {
+    let server = Server::start(&[]);
+    let mut client = server.client();
+    let (text, sha) = ("return 1", "e0e1f9fabfc9d4800c877a703b823ac0578ff8db");
+    let exists = |client: &mut harness::Client| client.call(&["SCRIPT", "EXISTS", sha]);
+    for _ in 0..2 {
+        client.call(&["EVAL", text, "0"]);
+        // So many others push it out of what is known by digest.
+        for n in 0..600 {
+            client.call(&["EVAL", &format!("return 'n{n}'"), "0"]);
+        }
+        assert_eq!(exists(&mut client), Value::array(&[":0"]));
+        assert_eq!(client.call(&["EVAL", text, "0"]), Value::Int(1));
+        assert_eq!(exists(&mut client), Value::array(&[":1"]));
+        client.call(&["SCRIPT", "FLUSH"]);
+        assert_eq!(exists(&mut client), Value::array(&[":0"]));
+    }
+}

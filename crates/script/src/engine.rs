@@ -1,19 +1,18 @@
 //! A Lua state with its sandbox, and the run of a script in it.
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
-use darter_base::number;
-use darter_wire::{Args, Reply, Span};
+use darter_lua::{Host, with_host};
+use darter_wire::{Args, Reply};
 use mlua::chunk::ChunkMode;
 use mlua::debug::HookTriggers;
-use mlua::{Error, Function, Lua, LuaOptions, LuaString, MultiValue, Result, StdLib, Table, Value, VmState};
+use mlua::{Error, Function, Lua, LuaOptions, LuaString, Result, StdLib, Table, Value, VmState};
 
 use crate::functions::Loaded;
-use crate::host::Host;
 use crate::library::{self, Raised};
 use crate::random::Random;
 use crate::reply;
@@ -35,8 +34,6 @@ const COMPILED_MAX: usize = 512;
 pub(crate) struct Shared {
     /// The numbers of `math.random`.
     pub random: Random,
-    /// The script asked for RESP3 replies.
-    pub resp3: Rc<Cell<bool>>,
     /// When a library that is being loaded has taken too long.
     pub deadline: Rc<Cell<Option<Instant>>>,
 }
@@ -57,8 +54,6 @@ pub struct Engine {
     pub(crate) base: Table,
     pub(crate) redis: Table,
     pub(crate) run: Function,
-    pub(crate) late_call: Function,
-    pub(crate) late_pcall: Function,
     pub(crate) loaded: HashMap<[u8; 40], Loaded>,
     compiled: HashMap<[u8; 40], Function>,
     watch: Arc<Watch>,
@@ -75,17 +70,16 @@ impl Engine {
     fn build(watch: Arc<Watch>) -> Result<Engine> {
         let libs = StdLib::TABLE | StdLib::STRING | StdLib::MATH | StdLib::OS;
         let lua = Lua::new_with(libs, LuaOptions::default())?;
-        let shared = Shared { random: Random::new(), resp3: Rc::default(), deadline: Rc::default() };
+        let shared = Shared { random: Random::new(), deadline: Rc::default() };
         let native = library::build(&lua, &shared)?;
         let prelude = lua.load(include_str!("prelude.lua")).set_name("=prelude");
-        type World = (Table, Table, Table, Function, Function, Function);
-        let (globals, base, redis, run, late_call, late_pcall): World = prelude.call(native)?;
+        let (globals, base, redis, run): (Table, Table, Table, Function) = prelude.call(native)?;
         lua.set_globals(globals)?;
         set_hook(&lua, &watch, &shared.deadline, RARELY)?;
         lua.set_memory_limit(MEMORY_MAX)?;
         let (compiled, loaded) = (HashMap::new(), HashMap::new());
         let _names = [lua.create_string(SCRIPT_NAME)?, lua.create_string(FUNCTION_NAME)?];
-        Ok(Engine { lua, shared, base, redis, run, late_call, late_pcall, loaded, compiled, watch, _names })
+        Ok(Engine { lua, shared, base, redis, run, loaded, compiled, watch, _names })
     }
 
     /// Compiles a script, if this thread has not yet. Errors: the error line for the client.
@@ -136,7 +130,7 @@ impl Engine {
         reply: &mut Reply<'_>,
     ) -> std::result::Result<(), Vec<u8>> {
         self.shared.random.seed(0);
-        self.shared.resp3.set(false);
+        darter_lua::set_resp3(false);
         let ended = self.run_body(host, body, form, (keys, argv), reply);
         if self.watch.is_killed() {
             self.hook_rarely();
@@ -166,39 +160,12 @@ impl Engine {
         };
         self.base.raw_set("KEYS", named.0)?;
         self.base.raw_set("ARGV", named.1)?;
-        let way = RefCell::new((host, Scratch::default()));
-        let resp3 = &self.shared.resp3;
-        let (is_fine, value) = self.lua.scope(|scope| {
-            let call = scope.create_function(|lua, words: MultiValue| {
-                let (host, scratch) = &mut *way.borrow_mut();
-                match invoke(*host, &words, resp3.get(), scratch).strip_prefix(b"-") {
-                    Some(line) => Err(Error::external(Raised(line.trim_ascii_end().into()))),
-                    None => reply::to_lua(lua, &scratch.out),
-                }
-            })?;
-            let pcall = scope.create_function(|lua, words: MultiValue| {
-                let (host, scratch) = &mut *way.borrow_mut();
-                reply::to_lua(lua, invoke(*host, &words, resp3.get(), scratch))
-            })?;
-            let check = scope.create_function(|_, words: MultiValue| {
-                let (host, scratch) = &mut *way.borrow_mut();
-                let raise = |line: &[u8]| Error::external(Raised(line.trim_ascii_end().into()));
-                if words.is_empty() {
-                    return Err(raise(b"ERR Please specify at least one argument for this redis lib call"));
-                }
-                read_words(&words, scratch).map_err(|line| raise(line.strip_prefix(b"-").unwrap_or(line)))?;
-                let allowed = host.allows(Args::new(&scratch.bytes, &scratch.spans));
-                allowed.ok_or_else(|| raise(b"ERR Invalid command passed to redis.acl_check_cmd()"))
-            })?;
-            self.redis.raw_set("acl_check_cmd", check)?;
-            self.redis.raw_set("call", call)?;
-            self.redis.raw_set("pcall", pcall)?;
-            self.run.call::<(bool, Value)>((body, passed.0, passed.1))
-        })?;
+        let ran = with_host(host, || self.run.call::<(bool, Value)>((body, passed.0, passed.1)));
+        let (is_fine, value) = ran?;
         if !is_fine {
             return Ok(Err(Failed::of(&value)?));
         }
-        reply::write(&value, resp3.get(), reply)?;
+        reply::write(&value, darter_lua::is_resp3(), reply)?;
         Ok(Ok(()))
     }
 
@@ -244,47 +211,6 @@ pub fn killed(kind: Kind) -> &'static str {
         Kind::Script => "ERR Error running script: Script killed by user with SCRIPT KILL.",
         Kind::Function => "ERR Error running script: Script killed by user with FUNCTION KILL.",
     }
-}
-
-/// Buffers that the commands of one run use again.
-#[derive(Default)]
-struct Scratch {
-    bytes: Vec<u8>,
-    spans: Vec<Span>,
-    out: Vec<u8>,
-}
-
-/// Runs one command for `redis.call`; returns its reply.
-fn invoke<'a>(host: &mut dyn Host, words: &MultiValue, resp3: bool, scratch: &'a mut Scratch) -> &'a [u8] {
-    scratch.out.clear();
-    if words.is_empty() {
-        return b"-ERR Please specify at least one argument for this redis.call() call\r\n";
-    }
-    if let Err(line) = read_words(words, scratch) {
-        return line;
-    }
-    host.call(Args::new(&scratch.bytes, &scratch.spans), resp3, &mut scratch.out);
-    &scratch.out
-}
-
-/// Takes a command's words as arguments. Errors: the error reply.
-fn read_words(words: &MultiValue, scratch: &mut Scratch) -> std::result::Result<(), &'static [u8]> {
-    scratch.bytes.clear();
-    scratch.spans.clear();
-    for word in words {
-        let start = scratch.bytes.len();
-        match word {
-            Value::String(text) => scratch.bytes.extend_from_slice(&text.as_bytes()),
-            Value::Integer(value) => number::write_i64(&mut scratch.bytes, *value),
-            Value::Number(value) => number::write_f64(&mut scratch.bytes, *value),
-            _ => return Err(b"-ERR Lua redis lib command arguments must be strings or integers\r\n"),
-        }
-        let (Ok(start), Ok(len)) = (u32::try_from(start), u32::try_from(scratch.bytes.len() - start)) else {
-            return Err(b"-ERR the arguments of one command are longer than 4 GB\r\n");
-        };
-        scratch.spans.push(Span { start, len });
-    }
-    Ok(())
 }
 
 /// What made a script fail.

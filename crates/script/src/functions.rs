@@ -8,11 +8,11 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+use darter_lua::Host;
 use darter_wire::{Args, Reply};
 use mlua::{Error, Function, Lua, LuaString, MultiValue, Table, Value};
 
 use crate::engine::{Engine, FUNCTION_NAME, Form};
-use crate::host::Host;
 use crate::library::{self, raise};
 use crate::script::ScriptFlags;
 use darter_base::sha1;
@@ -144,9 +144,6 @@ impl Engine {
             Ok(())
         };
         self.redis.raw_set("register_function", self.lua.create_function(register)?)?;
-        // A library may keep these in variables; they look for the run's own when they are called.
-        self.redis.raw_set("call", &self.late_call)?;
-        self.redis.raw_set("pcall", &self.late_pcall)?;
         self.base.raw_set("KEYS", Value::Nil)?;
         self.base.raw_set("ARGV", Value::Nil)?;
         let ended = self.run.call::<(bool, Value)>(body);

@@ -7,7 +7,6 @@
 mod bit;
 pub mod engine;
 pub mod functions;
-pub mod host;
 mod json;
 mod layout;
 mod library;
@@ -17,8 +16,8 @@ mod reply;
 pub mod script;
 pub mod watch;
 
+pub use darter_lua::Host;
 pub use engine::Engine;
 pub use functions::Library;
-pub use host::Host;
 pub use script::Script;
 pub use watch::{Killing, Kind, Running, Watch};

@@ -12,7 +12,7 @@ use darter_base::sha1;
 /// The table `native` of the prelude.
 pub fn build(lua: &Lua, shared: &Shared) -> Result<Table> {
     let native = lua.create_table()?;
-    native.raw_set("redis", redis(lua, shared)?)?;
+    native.raw_set("redis", redis(lua)?)?;
     native.raw_set("constants", constants(lua)?)?;
     let libraries = lua.create_table()?;
     libraries.raw_set("bit", bit::build(lua)?)?;
@@ -102,19 +102,22 @@ fn within(one: f64, bounds: &[f64]) -> std::result::Result<f64, &'static str> {
     }
 }
 
-fn redis(lua: &Lua, shared: &Shared) -> Result<Table> {
+fn redis(lua: &Lua) -> Result<Table> {
     let redis = lua.create_table()?;
     redis.raw_set("sha1hex", lua.create_function(sha1hex)?)?;
     redis.raw_set("log", lua.create_function(log)?)?;
     redis.raw_set("error_reply", lua.create_function(error_reply)?)?;
     redis.raw_set("status_reply", lua.create_function(status_reply)?)?;
-    let resp3 = shared.resp3.clone();
-    let setresp = move |_: &Lua, args: MultiValue| {
+    let functions = darter_lua::functions(lua)?;
+    redis.raw_set("call", functions.call)?;
+    redis.raw_set("pcall", functions.pcall)?;
+    redis.raw_set("acl_check_cmd", functions.check)?;
+    let setresp = |_: &Lua, args: MultiValue| {
         if args.len() != 1 {
             return Err(raise("redis.setresp() requires one argument."));
         }
         match args.front().and_then(as_number) {
-            Some(version) if version == 2.0 || version == 3.0 => resp3.set(version == 3.0),
+            Some(version) if version == 2.0 || version == 3.0 => darter_lua::set_resp3(version == 3.0),
             _ => return Err(raise("RESP version must be 2 or 3.")),
         }
         Ok(())

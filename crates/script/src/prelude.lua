@@ -1,5 +1,5 @@
 -- The world a script sees: views of the libraries that cannot be changed, and the `redis` table.
--- `redis.call` and `redis.pcall` are set anew for each run; `native` holds functions in Rust.
+-- `native` holds functions in Rust.
 local native = ...
 local setmetatable, getmetatable, rawset = setmetatable, getmetatable, rawset
 local error, type, tostring, pairs, pcall, xpcall = error, type, tostring, pairs, pcall, xpcall
@@ -221,19 +221,4 @@ local function run(body, keys, argv)
     return xpcall(body, explain)
 end
 
--- What a library sees as `redis.call` while it is loaded: the run's own, later.
-local late_call, late_pcall
-function late_call(...)
-    if redis.call == late_call then
-        error({ err = "ERR redis.call is not available while a library is loaded" }, 0)
-    end
-    return redis.call(...)
-end
-function late_pcall(...)
-    if redis.pcall == late_pcall then
-        error({ err = "ERR redis.pcall is not available while a library is loaded" }, 0)
-    end
-    return redis.pcall(...)
-end
-
-return globals, base, redis, run, late_call, late_pcall
+return globals, base, redis, run

@@ -32,6 +32,7 @@ pub mod pubsub;
 pub mod redact;
 pub mod registry;
 pub mod report;
+mod script_host;
 pub mod script_run;
 pub mod scripts;
 pub mod session;

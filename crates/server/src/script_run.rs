@@ -3,37 +3,29 @@
 //! A script whose source shows that it touches only declared keys takes their shards; any other takes them all, so
 //! that no key can turn up whose shard is not held, no run has to begin again, and none waits while it holds.
 
-use std::borrow::Cow;
+use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Instant;
 
 use darter_base::number;
 use darter_command::spec::{Group, Keys};
-use darter_command::{Ctx, Fault, Flags, Spec};
+use darter_command::{Fault, Flags, Spec};
 use darter_latch::{Grant, acquire, drive};
-use darter_script::engine::killed;
 use darter_script::script::ScriptFlags;
-use darter_script::{Engine, Host, Library, Script, Watch};
+use darter_script::{Engine, Library, Script};
 use darter_txn::LockSet;
 use darter_wire::{Args, Reply};
 
-use crate::acl::commands::find_command;
-use crate::acl::{CheckedCall, guard};
 use crate::clients::ClientCard;
 use crate::contained::is_contained;
 use crate::core::Core;
-use crate::dispatch::{self, Caller};
 use crate::exec::{self, Call, Ran};
-use crate::gated;
 use crate::job::{BUDGET, Body, Shards};
-use crate::journal::note as journal;
 use crate::limit::relief;
 use crate::monitor;
 use crate::registry::{Entry, Run};
+use crate::script_host::Bridge;
 use crate::scripts::{Cached, Scripts};
-use crate::session::{Gate, Session};
-use crate::snapshot;
-use crate::tracking;
+use crate::session::Session;
 
 /// How a script is named, and whether it may write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -84,15 +76,39 @@ pub const FAMILY: &[(Spec, Way)] = &[
 #[derive(Default)]
 pub struct Interpreter {
     engine: Option<Box<Engine>>,
+    /// Scripts that came by EVAL, by a hash of their text: finding one there is cheaper than its SHA-1.
+    texts: HashMap<u64, Arc<Cached>>,
     flushes: u64,
 }
 
+/// Texts one thread remembers.
+const TEXTS_MAX: usize = 512;
+
 impl Interpreter {
-    fn ready(&mut self, scripts: &Scripts, thread: u16) -> Result<&mut Engine, Fault> {
+    /// Starts over if all scripts were forgotten.
+    fn settle(&mut self, scripts: &Scripts) {
         let flushes = scripts.flushes();
         if self.flushes != flushes {
-            *self = Interpreter { engine: None, flushes };
+            *self = Interpreter { flushes, ..Interpreter::default() };
         }
+    }
+
+    fn by_text(&mut self, scripts: &Scripts, hash: u64, source: &[u8]) -> Option<Arc<Cached>> {
+        self.settle(scripts);
+        let cached = self.texts.get(&hash).filter(|cached| *cached.script.source == *source)?;
+        // Others may have pushed it out since, and EVALSHA must find it again.
+        Some(scripts.find(&cached.script.sha).unwrap_or_else(|| scripts.add(cached.clone(), true)))
+    }
+
+    fn remember(&mut self, hash: u64, cached: &Arc<Cached>) {
+        if self.texts.len() >= TEXTS_MAX {
+            self.texts.clear();
+        }
+        self.texts.insert(hash, cached.clone());
+    }
+
+    fn ready(&mut self, scripts: &Scripts, thread: u16) -> Result<&mut Engine, Fault> {
+        self.settle(scripts);
         match &mut self.engine {
             Some(engine) => Ok(engine),
             none => {
@@ -108,15 +124,24 @@ impl Interpreter {
 /// Knows a script by its text from now on. Errors: it cannot be compiled.
 pub fn learn(core: &mut Core, source: &[u8], by_eval: bool) -> Result<Arc<Cached>, Fault> {
     let as_fault = |line: String| Fault::Text(line.into());
-    let script = Script::new(source).map_err(as_fault)?;
-    if let Some(cached) = core.shared.scripts.find(&script.sha)
-        && by_eval
-    {
+    let scripts = &core.shared.scripts;
+    let hash = core.shared.router.hasher().hash(source);
+    if let Some(cached) = core.lua.by_text(scripts, hash, source).filter(|_| by_eval) {
         return Ok(cached);
     }
-    core.lua.ready(&core.shared.scripts, core.thread)?.compile(&script).map_err(as_fault)?;
-    let is_contained = is_contained(&core.shared.registry, script.code());
-    Ok(core.shared.scripts.add(Cached { script, is_contained }, by_eval))
+    let script = Script::new(source).map_err(as_fault)?;
+    let cached = match scripts.find(&script.sha).filter(|_| by_eval) {
+        Some(cached) => cached,
+        None => {
+            core.lua.ready(scripts, core.thread)?.compile(&script).map_err(as_fault)?;
+            let is_contained = is_contained(&core.shared.registry, script.code());
+            scripts.add(Cached { script, is_contained }, by_eval)
+        }
+    };
+    if by_eval {
+        core.lua.remember(hash, &cached);
+    }
+    Ok(cached)
 }
 
 /// Knows a library by its text. Errors: it cannot be loaded.
@@ -141,6 +166,7 @@ pub fn know_libraries(core: &mut Core, codes: &[Vec<u8>]) {
 struct Plan {
     what: What,
     keys_len: usize,
+    may_write: bool,
 }
 
 enum What {
@@ -197,19 +223,23 @@ fn plan(core: &mut Core, way: Way, args: Args<'_>) -> Result<Plan, Fault> {
             "OOM allow-oom flag is not set on the script, can not run it when used memory > 'maxmemory'",
         ));
     }
-    Ok(Plan { what, keys_len })
+    Ok(Plan { what, keys_len, may_write: way.may_write })
 }
 
-/// Adds the shards that a script needs; the caller seals the set.
+/// Adds the shards that a script inside EXEC needs; the caller seals the set. One that is not known may be by the time
+/// it runs.
 pub fn add_locks(core: &mut Core, entry: &Entry, way: Way, args: Args<'_>, set: &mut LockSet) {
+    let plan = plan(core, way, args).ok();
+    add_planned(core, entry, plan.as_ref(), args, set);
+}
+
+fn add_planned(core: &Core, entry: &Entry, plan: Option<&Plan>, args: Args<'_>, set: &mut LockSet) {
     let router = &core.shared.router;
-    match plan(core, way, args) {
-        Ok(Plan { what: What::Script(cached), .. }) if cached.is_contained => {
+    match plan {
+        Some(Plan { what: What::Script(cached), .. }) if cached.is_contained => {
             exec::add_locks(&entry.spec, args, router, set)
         }
-        Ok(_) => (0..router.shards_len()).for_each(|id| set.add(id)),
-        // It will be refused with nothing held.
-        Err(_) => {}
+        _ => (0..router.shards_len()).for_each(|id| set.add(id)),
     }
 }
 
@@ -222,8 +252,12 @@ pub fn start(
     way: Way,
     args: Args<'_>,
 ) -> Ran {
+    let plan = plan(core, way, args);
     let mut wanted = LockSet::new();
-    add_locks(core, entry, way, args, &mut wanted);
+    // What will be refused is refused with nothing held.
+    if let Ok(plan) = &plan {
+        add_planned(core, entry, Some(plan), args, &mut wanted);
+    }
     wanted.seal();
     let mut grant = Grant::empty();
     if acquire(core.shared.cells, wanted.ids(), &mut grant, 200).is_err() {
@@ -232,7 +266,7 @@ pub fn start(
     }
     core.writer = call.session.id;
     let mut reply = Reply::new(call.out, call.session.resp3);
-    run_held(core, call.session, card, &mut grant, entry, args, &mut reply);
+    run_planned(core, call.session, card, &mut grant, entry, plan, args, &mut reply);
     exec::pause_uses(&mut grant, false);
     relief::settle_all(core, &mut grant);
     exec::pass_changes(core, &mut grant);
@@ -251,15 +285,32 @@ pub fn run_held(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) {
-    let mark = reply.len();
     let Run::Script(way) = entry.run else { return };
+    let plan = plan(core, way, args);
+    run_planned(core, session, card, grant, entry, plan, args, reply);
+}
+
+#[allow(clippy::too_many_arguments, reason = "what every run has, and its plan")]
+fn run_planned(
+    core: &mut Core,
+    session: &mut Session,
+    card: &ClientCard,
+    grant: &mut Shards,
+    entry: &'static Entry,
+    plan: Result<Plan, Fault>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) {
+    let mark = reply.len();
     let db = session.db;
     if core.shared.monitors.is_any() {
         monitor::show_script(core, card, db, entry, args);
     }
     let begins = core.journal.begin_group();
     exec::pause_uses(grant, session.no_touch);
-    let ended = run_script(core, session, card, grant, way, args, reply);
+    let ended = plan
+        .map_err(|fault| fault.line().into_owned().into_bytes())
+        .and_then(|plan| run_script(core, session, card, grant, &plan, args, reply));
     if begins {
         core.journal.end_group(&core.shared.journal, core.now_ms);
     }
@@ -277,14 +328,13 @@ fn run_script(
     session: &mut Session,
     card: &ClientCard,
     grant: &mut Shards,
-    way: Way,
+    plan: &Plan,
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Vec<u8>> {
     let as_line = |fault: Fault| fault.line().into_owned().into_bytes();
-    let plan = plan(core, way, args).map_err(as_line)?;
     let flags = plan.what.flags();
-    let may_write = way.may_write && !flags.no_writes;
+    let may_write = plan.may_write && !flags.no_writes;
     let (keys, argv) = (args.tail(3).head(plan.keys_len), args.tail(3 + plan.keys_len));
     let mut lua = std::mem::take(&mut core.lua);
     let shared = core.shared;
@@ -326,139 +376,4 @@ fn run_script(
     };
     core.lua = lua;
     ended
-}
-
-/// The way of a script's commands to the shards held for it.
-struct Bridge<'a> {
-    core: &'a mut Core,
-    session: &'a mut Session,
-    card: &'a ClientCard,
-    grant: &'a mut Shards,
-    watch: &'a Watch,
-    may_write: bool,
-    allows_oom: bool,
-    has_written: bool,
-}
-
-impl Host for Bridge<'_> {
-    fn allows(&mut self, args: Args<'_>) -> Option<bool> {
-        self.may_run(args)
-    }
-
-    fn call(&mut self, args: Args<'_>, resp3: bool, out: &mut Vec<u8>) {
-        let entry = match self.allowed(args) {
-            Ok(entry) => entry,
-            Err(line) => {
-                Reply::new(out, resp3).error(&*line);
-                self.core.count_error(&line);
-                return;
-            }
-        };
-        let calls = self.core.stats().commands[entry.id].calls.bump();
-        let began = entry.is_timed(calls, self.core.times_all).then(Instant::now);
-        self.session.usage.commands += 1;
-        if self.core.shared.monitors.is_any() {
-            let db = self.session.db;
-            monitor::show_scripted(self.core, db, entry, args);
-        }
-        if tracking::applies(self.session, entry) {
-            tracking::remember(self.core, self.card.id, entry, args);
-        }
-        let mut reply = Reply::new(out, resp3);
-        let db = self.session.db;
-        if let Err(fault) = self.run(entry, args, &mut reply) {
-            exec::refuse(self.core, entry, &fault, &mut reply, 0);
-        }
-        journal::note_grant(
-            self.core,
-            self.grant,
-            Some(journal::Ran { entry, args, db, served: None, reply: out }),
-        );
-        if let Some(began) = began {
-            crate::timing::note(self.core, self.card, entry, args, began.elapsed());
-        }
-        snapshot::note_run(self.core.shared, entry);
-        if self.core.shared.tracking.is_any() && exec::flushes(entry) {
-            tracking::invalidate_all(self.core);
-        }
-    }
-}
-
-impl Bridge<'_> {
-    /// Whether the user may run a command; `None`: there is no such command.
-    fn may_run(&self, args: Args<'_>) -> Option<bool> {
-        let shared = self.core.shared;
-        let entry = find_command(&shared.registry, args)?;
-        let call = CheckedCall { entry, args, db: self.session.db };
-        Some(self.session.user.check(shared.acl.catalog(), call).is_ok())
-    }
-
-    /// The command, if a script may run it now. The order of the checks is Redis'.
-    fn allowed(&mut self, args: Args<'_>) -> Result<&'static Entry, Cow<'static, str>> {
-        const UNKNOWN: &str = "ERR Unknown Redis command called from script";
-        let entry = find_command(&self.core.shared.registry, args).ok_or(UNKNOWN)?;
-        let flags = entry.spec.flags;
-        if !entry.spec.accepts(args.len()) {
-            return Err("ERR Wrong number of args calling Redis command from script".into());
-        }
-        if flags.any(Flags::NOSCRIPT) {
-            return Err("ERR This Redis command is not allowed from script".into());
-        }
-        if self.session.gate.has(Gate::RESTRICTED) && entry.is_restricted {
-            return Err(gated::RESTRICTED.into());
-        }
-        let refused = guard::check_in_script(self.core, self.session, self.card, entry, args);
-        refused.map_err(|line| String::from_utf8_lossy(&line).into_owned())?;
-        if flags.any(Flags::WRITE) && !self.may_write {
-            return Err("ERR Write commands are not allowed from read-only scripts.".into());
-        }
-        let fills = flags.any(Flags::DENYOOM) && !self.has_written && !self.allows_oom;
-        if fills && self.core.is_over_memory() {
-            return Err("OOM command not allowed when used memory > 'maxmemory'.".into());
-        }
-        if flags.any(Flags::WRITE) && self.core.shared.journal.is_failing() {
-            return Err("MISCONF Errors writing to the AOF file".into());
-        }
-        if flags.any(Flags::WRITE) && !self.has_written && self.core.refuses_writes() {
-            return Err(gated::MISCONF.into());
-        }
-        if flags.any(Flags::WRITE) {
-            self.has_written = true;
-            if !self.watch.note_write() {
-                return Err(killed(self.watch.kind()).into());
-            }
-        }
-        Ok(entry)
-    }
-
-    fn run(&mut self, entry: &'static Entry, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-        let Bridge { core, session, card, grant, .. } = self;
-        match entry.run {
-            Run::Data(run) => {
-                let shared = core.shared;
-                if !grant.covers(exec::lock_set(&entry.spec, args, &shared.router).ids()) {
-                    return Err(Fault::text("ERR Script attempted to access a key it did not declare"));
-                }
-                let set = exec::set_of(&shared.router, grant);
-                let mut ctx =
-                    Ctx::new(set, &core.env, session.db, core.live.dbnum as usize, core.now_ms, None);
-                ctx.may_wait = false;
-                run(&mut ctx, args, reply)
-            }
-            Run::Server(run) => {
-                if entry.lacks_sub(args.len()) && !entry.spec.name.contains('|') {
-                    let line = dispatch::misuse(entry, args);
-                    return Err(Fault::Text(String::from_utf8_lossy(&line).into_owned().into()));
-                }
-                // A server command answers in the connection's protocol, which the script may have changed for itself.
-                let was_resp3 = std::mem::replace(&mut session.resp3, reply.is_resp3());
-                let ended = run(&mut Caller { core, session, card, may_wait: false }, args, reply);
-                session.resp3 = was_resp3;
-                ended
-            }
-            Run::Txn(_) | Run::Script(_) => {
-                Err(Fault::text("ERR This Redis command is not allowed from script"))
-            }
-        }
-    }
 }

@@ -128,7 +128,8 @@ impl Scripts {
     }
 
     /// Adds a script, unless it is there. One that came `by_eval` alone may be forgotten later.
-    pub fn add(&self, cached: Cached, by_eval: bool) -> Arc<Cached> {
+    pub fn add(&self, cached: impl Into<Arc<Cached>>, by_eval: bool) -> Arc<Cached> {
+        let cached = cached.into();
         let mut known = self.write();
         let sha = cached.script.sha;
         if let Some(there) = known.by_sha.get(&sha).cloned() {
@@ -147,7 +148,6 @@ impl Scripts {
             known.evaluated.push_back(sha);
         }
         known.bytes += cached.script.source.len();
-        let cached = Arc::new(cached);
         known.by_sha.insert(sha, cached.clone());
         cached
     }

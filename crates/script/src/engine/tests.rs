@@ -2,11 +2,11 @@ mod escapes;
 
 use std::sync::Arc;
 
+use darter_lua::Host;
 use darter_wire::{Args, OwnedArgs, Reply};
 
 use super::Engine;
 use crate::functions::Library;
-use crate::host::Host;
 use crate::script::Script;
 use crate::watch::{Killing, Watch};
 

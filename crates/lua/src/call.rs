@@ -1,0 +1,139 @@
+//! The C functions: `redis.call`, `redis.pcall` and `redis.acl_check_cmd`.
+//!
+//! An error of Lua 5.1 is a jump over all frames up to the next protected call. So no frame in here that calls what may
+//! raise one holds a value with a destructor: what is read and what is answered lies in buffers of the thread.
+
+use core::ffi::{c_char, c_int};
+use core::slice;
+
+use darter_base::number;
+use mlua::ffi::{
+    LUA_TNUMBER, LUA_TSTRING, lua_error, lua_gettop, lua_pushboolean, lua_tolstring, lua_tonumber, lua_type,
+};
+use mlua::{Function, Lua, lua_State};
+
+use crate::push;
+use crate::run::{self, Words};
+
+/// The functions, made for one state.
+pub struct Functions {
+    /// `redis.call`: raises the error of a command that fails.
+    pub call: Function,
+    /// `redis.pcall`: returns it.
+    pub pcall: Function,
+    /// `redis.acl_check_cmd`: whether the user may run a command.
+    pub check: Function,
+}
+
+/// Makes the functions. Errors: memory.
+pub fn functions(lua: &Lua) -> mlua::Result<Functions> {
+    // SAFETY: the functions keep to what Lua asks of C functions: they take their arguments from the stack they are given,
+    // push at most what they made room for, and return how many values they pushed, or raise.
+    unsafe {
+        Ok(Functions {
+            call: lua.create_c_function(call)?,
+            pcall: lua.create_c_function(pcall)?,
+            check: lua.create_c_function(check)?,
+        })
+    }
+}
+
+const NO_WORDS: &[u8] = b"-ERR Please specify at least one argument for this redis.call() call\r\n";
+const NOTHING_TO_CHECK: &[u8] = b"-ERR Please specify at least one argument for this redis lib call\r\n";
+const NO_TEXT: &[u8] = b"-ERR Lua redis lib command arguments must be strings or integers\r\n";
+const TOO_LONG: &[u8] = b"-ERR the arguments of one command are longer than 4 GB\r\n";
+const NO_RUN: &[u8] = b"-ERR redis.call/pcall can only be called inside a script invocation\r\n";
+const NO_COMMAND: &[u8] = b"-ERR Invalid command passed to redis.acl_check_cmd()\r\n";
+
+unsafe extern "C-unwind" fn call(state: *mut lua_State) -> c_int {
+    // SAFETY: `state` is the caller's, as Lua promises.
+    unsafe {
+        let reply = ask(state);
+        push::reply(state, reply);
+        if reply.first() == Some(&b'-') { lua_error(state) } else { 1 }
+    }
+}
+
+unsafe extern "C-unwind" fn pcall(state: *mut lua_State) -> c_int {
+    // SAFETY: as above.
+    unsafe {
+        let reply = ask(state);
+        push::reply(state, reply);
+    }
+    1
+}
+
+unsafe extern "C-unwind" fn check(state: *mut lua_State) -> c_int {
+    // SAFETY: as above.
+    unsafe {
+        let line = match read(state) {
+            Ok(()) => match run::with_command(|host, args| host.allows(args)) {
+                Some(Some(allows)) => {
+                    push::room(state, 1);
+                    lua_pushboolean(state, c_int::from(allows));
+                    return 1;
+                }
+                Some(None) => NO_COMMAND,
+                None => NO_RUN,
+            },
+            Err(line) if line == NO_WORDS => NOTHING_TO_CHECK,
+            Err(line) => line,
+        };
+        push::reply(state, line);
+        lua_error(state)
+    }
+}
+
+/// Runs the command whose words are on the stack; returns its reply, which lasts until the next one.
+///
+/// # Safety
+/// `state` is that of a C function that has just been called.
+unsafe fn ask<'a>(state: *mut lua_State) -> &'a [u8] {
+    // SAFETY: the caller's promise.
+    if let Err(line) = unsafe { read(state) } {
+        return line;
+    }
+    match run::call() {
+        // SAFETY: the buffer is the thread's and changes with the next command only; what is done with the reply before
+        // is to push it, which runs no command: a state of scripts has no finalizers that could.
+        Some((bytes, len)) => unsafe { slice::from_raw_parts(bytes, len) },
+        None => NO_RUN,
+    }
+}
+
+/// Copies the arguments to the thread's words. Nothing in here raises. Errors: the error reply.
+///
+/// # Safety
+/// As for [`ask`].
+unsafe fn read(state: *mut lua_State) -> Result<(), &'static [u8]> {
+    // SAFETY: reads the type, number or text of arguments that are there; a text stays where it is while it is on the stack.
+    run::with_words(|words| unsafe {
+        let len = lua_gettop(state);
+        if len == 0 {
+            return Err(NO_WORDS);
+        }
+        for at in 1..=len {
+            let start = words.bytes.len();
+            match lua_type(state, at) {
+                LUA_TSTRING => {
+                    let mut bytes_len = 0;
+                    let text: *const c_char = lua_tolstring(state, at, &mut bytes_len);
+                    words.bytes.extend_from_slice(slice::from_raw_parts(text.cast(), bytes_len));
+                }
+                LUA_TNUMBER => write_number(words, lua_tonumber(state, at)),
+                _ => return Err(NO_TEXT),
+            }
+            words.end_word(start).map_err(|_| TOO_LONG)?;
+        }
+        Ok(())
+    })
+}
+
+fn write_number(words: &mut Words, value: f64) {
+    let whole = value as i64;
+    if whole as f64 == value {
+        number::write_i64(&mut words.bytes, whole);
+    } else {
+        number::write_f64(&mut words.bytes, value);
+    }
+}

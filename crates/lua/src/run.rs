@@ -1,0 +1,152 @@
+//! What the thread's script may call while it runs: its host, and buffers that its commands use again.
+
+use std::any::Any;
+use std::cell::{Cell, RefCell};
+use std::mem;
+use std::panic::{self, AssertUnwindSafe};
+
+use darter_wire::{Args, Span};
+
+use crate::host::Host;
+
+thread_local! {
+    static RUN: Run = const { Run::new() };
+}
+
+struct Run {
+    // Set for the length of `with_host`, and taken out while the host runs a command.
+    host: Cell<Option<*mut (dyn Host + 'static)>>,
+    is_resp3: Cell<bool>,
+    words: RefCell<Words>,
+    reply: RefCell<Vec<u8>>,
+    panic: Cell<Option<Box<dyn Any + Send>>>,
+}
+
+/// The words of one command.
+#[derive(Default)]
+pub(crate) struct Words {
+    pub bytes: Vec<u8>,
+    pub spans: Vec<Span>,
+}
+
+impl Words {
+    const fn new() -> Words {
+        Words { bytes: Vec::new(), spans: Vec::new() }
+    }
+
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.spans.clear();
+    }
+
+    /// Ends a word that began at byte `start`. Errors: all words together pass 4 GiB.
+    pub fn end_word(&mut self, start: usize) -> Result<(), TooLong> {
+        let (start, len) = match (u32::try_from(start), u32::try_from(self.bytes.len() - start)) {
+            (Ok(start), Ok(len)) => (start, len),
+            _ => return Err(TooLong),
+        };
+        self.spans.push(Span { start, len });
+        Ok(())
+    }
+}
+
+/// The words of a command pass what can be counted.
+pub(crate) struct TooLong;
+
+impl Run {
+    const fn new() -> Run {
+        Run {
+            host: Cell::new(None),
+            is_resp3: Cell::new(false),
+            words: RefCell::new(Words::new()),
+            reply: RefCell::new(Vec::new()),
+            panic: Cell::new(None),
+        }
+    }
+}
+
+/// Runs `script`, whose commands go to `host` until it returns. A panic of the host goes on here.
+pub fn with_host<R>(host: &mut dyn Host, script: impl FnOnce() -> R) -> R {
+    struct Restore(Option<*mut (dyn Host + 'static)>);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            RUN.with(|run| run.host.set(self.0));
+        }
+    }
+    // SAFETY: only the lifetime changes. The pointer is used by commands of this thread alone, which find it in `RUN`;
+    // it leaves `RUN` when `restore` is dropped, which is before the borrow of `host` ends.
+    let erased = unsafe { mem::transmute::<*mut (dyn Host + '_), *mut (dyn Host + 'static)>(host) };
+    let restore = Restore(RUN.with(|run| run.host.replace(Some(erased))));
+    let ended = script();
+    drop(restore);
+    let panic = RUN.with(|run| {
+        shrink(&mut run.words.borrow_mut().bytes);
+        shrink(&mut run.reply.borrow_mut());
+        run.panic.take()
+    });
+    match panic {
+        Some(payload) => panic::resume_unwind(payload),
+        None => ended,
+    }
+}
+
+/// Whether this thread's script has asked for replies of RESP3.
+pub fn is_resp3() -> bool {
+    RUN.with(|run| run.is_resp3.get())
+}
+
+/// Sets which protocol replies are read in.
+pub fn set_resp3(is_resp3: bool) {
+    RUN.with(|run| run.is_resp3.set(is_resp3));
+}
+
+/// Puts the words of a command together with `read`, which is not to call back.
+pub(crate) fn with_words<R>(read: impl FnOnce(&mut Words) -> R) -> R {
+    RUN.with(|run| {
+        let mut words = run.words.borrow_mut();
+        words.clear();
+        read(&mut words)
+    })
+}
+
+/// Lends the host and the words to `ask`; `None` when no script runs, or its host panicked.
+pub(crate) fn with_command<R>(ask: impl FnOnce(&mut dyn Host, Args<'_>) -> R) -> Option<R> {
+    RUN.with(|run| {
+        let host = run.host.take()?;
+        let words = run.words.borrow();
+        let args = Args::new(&words.bytes, &words.spans);
+        // SAFETY: the pointer comes from `with_host`, which has not returned, as it takes the pointer back; it was taken
+        // out of `RUN`, so nobody else uses it meanwhile.
+        let asked = panic::catch_unwind(AssertUnwindSafe(|| ask(unsafe { &mut *host }, args)));
+        match asked {
+            Ok(answer) => {
+                run.host.set(Some(host));
+                Some(answer)
+            }
+            Err(payload) => {
+                run.panic.set(Some(payload));
+                None
+            }
+        }
+    })
+}
+
+/// Runs the command and returns where its reply lies: valid until the next command of this thread.
+pub(crate) fn call() -> Option<(*const u8, usize)> {
+    RUN.with(|run| {
+        let mut reply = run.reply.borrow_mut();
+        reply.clear();
+        let is_resp3 = run.is_resp3.get();
+        with_command(|host, args| host.call(args, is_resp3, &mut reply))?;
+        Some((reply.as_ptr(), reply.len()))
+    })
+}
+
+/// A buffer that one large command has used is not kept.
+fn shrink(buffer: &mut Vec<u8>) {
+    if buffer.capacity() > KEPT_BYTES {
+        *buffer = Vec::new();
+    }
+}
+
+const KEPT_BYTES: usize = 64 << 10;
