@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod files;
+mod ping;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -14,7 +15,7 @@ static ALLOCATOR: darter_slab::global::Allocator = darter_slab::global::Allocato
 
 fn main() -> ExitCode {
     let args: Vec<std::ffi::OsString> = std::env::args_os().collect();
-    if let Some(code) = files::run(&args) {
+    if let Some(code) = files::run(&args).or_else(|| ping::run(&args)) {
         return code;
     }
     let (settings, notes) = match Settings::parse(args, std::env::vars_os()) {

@@ -86,6 +86,8 @@ Order: CONFIG-FILE, environment, command line; what comes later wins. Dashes and
   --help                   this text; --help=part shows the settings with that in their name
   --helpfull               the same with every setting that is taken for compatibility
   --version                the version
+  --ping [[HOST:]PORT]     ask a server whether it serves, for health checks
+  --check FILE|FOLDER      check a snapshot, an RDB file or a journal; --convert IN OUT rewrites one
   --flagfile=FILE          read flags from FILE; CONFIG REWRITE writes there
   --fromenv=a,b            take a and b from the variables FLAGS_a and FLAGS_b; --tryfromenv if they exist
   --undefok=a,b            do not mind if a and b are unknown

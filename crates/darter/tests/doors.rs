@@ -1,0 +1,51 @@
+//! What stands at the doors: health checks, and what those are told who may not come in.
+
+mod harness;
+
+use std::io::Read;
+use std::net::TcpStream;
+use std::process::Command;
+use std::time::Duration;
+
+use harness::{Server, Value};
+
+/// Exit code of `darter --ping` and what it printed.
+fn ping(args: &[&str]) -> (Option<i32>, String) {
+    let out = Command::new(env!("CARGO_BIN_EXE_darter")).arg("--ping").args(args).output().expect("it runs");
+    (out.status.code(), String::from_utf8_lossy(&out.stdout).into_owned())
+}
+
+#[test]
+fn a_health_check_needs_no_client() {
+    let server = Server::start(&[]);
+    let port = server.port().to_string();
+    assert_eq!(ping(&[&port]), (Some(0), "+PONG\n".to_owned()));
+    assert_eq!(ping(&[&format!("localhost:{port}")]), (Some(0), "+PONG\n".to_owned()));
+    assert_eq!(ping(&[&port, "more"]).0, Some(2));
+    assert_eq!(server.client().call(&["CONFIG", "SET", "requirepass", "secret"]), Value::ok());
+    let (code, said) = ping(&[&port]);
+    assert!(code == Some(0) && said.starts_with("-NOAUTH "), "{code:?} {said}");
+    drop(server);
+    assert_eq!(ping(&[&port]), (Some(1), String::new()));
+    assert_eq!(ping(&["no port"]), (Some(1), String::new()));
+}
+
+#[test]
+fn who_finds_no_place_is_told_in_his_own_words() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let memcached = listener.local_addr().expect("its address").port();
+    drop(listener);
+    let server = Server::start(&["--maxclients", "1", "--memcached_port", &memcached.to_string()]);
+    let mut first = server.client();
+    assert_eq!(first.call(&["PING"]), Value::Status("PONG".to_owned()));
+    for (port, expected) in [
+        (server.port(), "-ERR max number of clients reached\r\n"),
+        (memcached, "ERROR Too many open connections\r\n"),
+    ] {
+        let mut socket = TcpStream::connect(("127.0.0.1", port)).expect("a connection");
+        socket.set_read_timeout(Some(Duration::from_secs(20))).expect("a timeout");
+        let mut said = String::new();
+        let _ = socket.read_to_string(&mut said);
+        assert_eq!(said, expected);
+    }
+}
