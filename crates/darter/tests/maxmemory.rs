@@ -263,7 +263,7 @@ fn reads_of_a_client_that_asked_for_it_do_not_count_as_uses() {
     let server = Server::start(&["--maxmemory-policy", "allkeys-lfu", "--maxmemory", "64mb"]);
     let (mut client, mut quiet) = (server.client(), server.client());
     assert_eq!(client.call(&["SET", "k", "v"]), Value::ok());
-    let mut freq = |client: &mut Client| match client.call(&["OBJECT", "FREQ", "k"]) {
+    let freq = |client: &mut Client| match client.call(&["OBJECT", "FREQ", "k"]) {
         Value::Int(n) => n,
         other => panic!("{other:?}"),
     };
