@@ -142,7 +142,25 @@ memccapable_text() {
 redis_cli() {
     answer=$(printf 'SELECT 9\nFLUSHDB\nSET k v\nGET k\nINCR n\nPING\nDEL k n\n' | $limit redis-cli -h "$host" -p "$port" | tr '\n' ' ')
     [ "$answer" = "OK OK OK v 1 PONG 2 " ] || { echo "redis-cli: got $answer" >&2; return 1; }
-    $limit redis-cli -h "$host" -p "$port" --scan >/dev/null && $limit redis-cli -3 -h "$host" -p "$port" ping >/dev/null
+    $limit redis-cli -h "$host" -p "$port" --scan >/dev/null && $limit redis-cli -3 -h "$host" -p "$port" ping >/dev/null || return
+    redis_cli_big_keys
+}
+
+# What redis-cli finds by walking over all keys: the largest by members and by bytes, and the hottest.
+redis_cli_big_keys() {
+    cli="$limit redis-cli -h $host -p $port"
+    { seq 1 500 | sed 's/.*/RPUSH darter:list &/'; seq 1 40 | sed 's/.*/SET darter:& x/'; } | $cli >/dev/null
+    found=$($cli --bigkeys) || return
+    case $found in *'Biggest   list found '*darter:list*' has 500 items'*) ;; *) echo "redis-cli --bigkeys: $found" >&2; return 1 ;; esac
+    found=$($cli --memkeys) || return
+    case $found in *'Biggest   list found '*darter:list*' bytes'*) ;; *) echo "redis-cli --memkeys: $found" >&2; return 1 ;; esac
+    policy=$($cli CONFIG GET maxmemory-policy | tail -1)
+    $cli CONFIG SET maxmemory-policy allkeys-lfu >/dev/null
+    seq 1 50 | sed 's/.*/GET darter:7/' | $cli >/dev/null
+    found=$($cli --hotkeys)
+    $cli CONFIG SET maxmemory-policy "$policy" >/dev/null
+    { echo DEL darter:list; seq 1 40 | sed 's/.*/DEL darter:&/'; } | $cli >/dev/null
+    case $found in *'hot key found with counter: '*'darter:7'*) ;; *) echo "redis-cli --hotkeys: $found" >&2; return 1 ;; esac
 }
 
 # The whole default set; a command the server does not know makes redis-benchmark exit non-zero.

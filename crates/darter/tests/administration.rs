@@ -339,3 +339,39 @@ fn the_port_can_be_moved_and_a_taken_one_changes_nothing() {
     assert_eq!(client.call(&["PING"]), Value::Status("PONG".into()));
     assert_eq!(info(&mut client, &["server"])["tcp_port"], port);
 }
+
+#[test]
+fn info_counts_the_keys_that_are_waited_for() {
+    let server = Server::start(&["--proactor_threads=2"]);
+    let mut admin = server.client();
+    let mut counts = |when: &str, wanted: (u32, u32)| {
+        let began = Instant::now();
+        loop {
+            let info = info(&mut admin, &["clients"]);
+            let field = |name: &str| info[name].parse::<u32>().expect("a number");
+            let found = (field("total_blocking_keys"), field("total_blocking_keys_on_nokey"));
+            if found == wanted {
+                return;
+            }
+            assert!(began.elapsed() < Duration::from_secs(5), "{when}: {found:?} instead of {wanted:?}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    };
+    counts("at first", (0, 0));
+    let (mut one, mut two, mut group) = (server.client(), server.client(), server.client());
+    one.send_all(&[&["BLPOP", "a", "b", "0"]]);
+    two.send_all(&[&["BZPOPMIN", "b", "c", "d", "0"]]);
+    counts("five waits for four keys", (4, 0));
+    group.call(&["XGROUP", "CREATE", "s", "g", "$", "MKSTREAM"]);
+    group.send_all(&[&["XREADGROUP", "GROUP", "g", "me", "BLOCK", "0", "STREAMS", "s", ">"]]);
+    counts("and a group's", (5, 1));
+    let mut other = server.client();
+    other.call(&["RPUSH", "a", "x"]);
+    assert_eq!(one.read(), Value::array(&["a", "x"]));
+    counts("one is served", (4, 1));
+    other.call(&["DEL", "s"]);
+    assert!(matches!(group.read(), Value::Error(_)));
+    counts("the group's key has gone", (3, 0));
+    drop(two);
+    counts("nobody is left", (0, 0));
+}

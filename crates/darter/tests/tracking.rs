@@ -165,7 +165,7 @@ struct Field {
 }
 
 /// 16 writers and 16 caching readers: no reader sees less than it was told is gone, and in the end no cache is wrong.
-/// `DARTER_STALENESS_OPS` sets the number of operations; docs/tracking.md has a run with a million.
+/// `DARTER_STALENESS_OPS` sets the number of operations; docs/benchmarks.md has a run with a million.
 #[test]
 fn no_cache_is_stale() {
     let ops = std::env::var("DARTER_STALENESS_OPS").ok().and_then(|text| text.parse().ok()).unwrap_or(24_000);

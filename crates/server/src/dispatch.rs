@@ -133,7 +133,11 @@ fn run(
     args: Args<'_>,
 ) -> Ran {
     if let Some(cell) = ready.cell {
-        return exec::run_single(core, call, entry, args, cell, Key { bytes: args.at(1), hash: ready.hash });
+        let key = Key { bytes: args.at(1), hash: ready.hash };
+        if call.session.gate.has(Gate::TRACKING) {
+            return exec::run_tracked(core, call, entry, args, cell, key);
+        }
+        return exec::run_single(core, call, entry, args, cell, key);
     }
     if entry.is_debug && !commands::debug::is_allowed(core, card) {
         reject(core, &mut call, entry, commands::debug::NOT_ALLOWED.as_bytes());

@@ -119,9 +119,39 @@ pub fn run_single(
     cell: &'static ShardCell,
     key: Key<'_>,
 ) -> Ran {
-    let Some(mut held) = cell.take_spinning(SPINS) else {
+    let Some(held) = cell.take_spinning(SPINS) else {
         return post(core, call, one(entry, args), LockSet::one(cell.id()), Grant::empty());
     };
+    run_held(core, call, entry, args, key, (cell, held))
+}
+
+/// As [`run_single`], for a client that tracks what it reads.
+pub fn run_tracked(
+    core: &mut Core,
+    call: Call<'_>,
+    entry: &'static Entry,
+    args: Args<'_>,
+    cell: &'static ShardCell,
+    key: Key<'_>,
+) -> Ran {
+    let Some(held) = cell.take_spinning(SPINS) else {
+        return post(core, call, one(entry, args), LockSet::one(cell.id()), Grant::empty());
+    };
+    if tracking::applies(call.session, entry) {
+        tracking::remember_key(core, call.session.id, key.bytes);
+    }
+    run_held(core, call, entry, args, key, (cell, held))
+}
+
+#[inline(always)]
+fn run_held(
+    core: &mut Core,
+    call: Call<'_>,
+    entry: &'static Entry,
+    args: Args<'_>,
+    key: Key<'_>,
+    (cell, mut held): (&'static ShardCell, Held<Part, Job>),
+) -> Ran {
     let mark = call.out.len();
     if let Run::Data(run) = entry.run {
         let set = ShardSet::one(&core.shared.router, cell.id(), &mut held);

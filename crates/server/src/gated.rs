@@ -45,9 +45,7 @@ pub fn execute(
     } else {
         let (session, out, token) = (call.session, call.out, call.token);
         let inner = Call { session: &mut *session, out: &mut *out, token };
-        // What a tracking client reads is remembered with the shards held, on the way of several keys.
-        let takes_long_way = gate.has(Gate::TRACKING) || gate.has(Gate::NO_TOUCH);
-        let ready = if takes_long_way { Ready { cell: None, ..ready } } else { ready };
+        let ready = if gate.has(Gate::NO_TOUCH) { Ready { cell: None, ..ready } } else { ready };
         let ran = dispatch::run_checked(core, inner, card, entry, ready, args);
         if core.shared.monitors.is_any() {
             monitor::show(core, card, session.db, entry, args);

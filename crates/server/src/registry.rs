@@ -71,7 +71,8 @@ impl Entry {
             && matches!(spec.reach, Reach::Keys)
             && matches!(spec.keys, Keys::Range { first: 1, last: 1, .. })
             && subs.is_empty();
-        let is_cheap = is_single && (spec.flags.any(Flags::FAST) || spec.name == "set");
+        let is_cheap = is_single && (spec.flags.any(Flags::FAST) || spec.name == "set")
+            || matches!(spec.name, "publish" | "spublish");
         let args_min = usize::from(spec.arity.unsigned_abs());
         let args_len = (args_min, if spec.arity < 0 { usize::MAX } else { args_min });
         let is_letters = spec.name.bytes().all(|byte| byte.is_ascii_lowercase());

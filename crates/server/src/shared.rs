@@ -182,6 +182,8 @@ pub struct ShardCard {
     pub changes: u64,
     /// Keys watched by connections.
     pub watched: usize,
+    /// Keys that clients wait for, and those that clients of a consumer group wait for.
+    pub waiting: (usize, usize),
 }
 
 /// Keys and index lines of one shard that an estimate of the mean time to live looks at.
@@ -346,6 +348,7 @@ impl ShardCard {
             counters: shard.counters,
             changes: shard.changes.total(),
             watched: part.watches.len(),
+            waiting: crate::waiting::count(part),
         }
     }
 
@@ -367,5 +370,7 @@ impl ShardCard {
         self.counters.evicted += other.counters.evicted;
         self.changes += other.changes;
         self.watched += other.watched;
+        self.waiting.0 += other.waiting.0;
+        self.waiting.1 += other.waiting.1;
     }
 }

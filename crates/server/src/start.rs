@@ -13,11 +13,10 @@ use darter_latch::Cell;
 use darter_reactor::signal::{Signal, Signals};
 use darter_reactor::{DriverChoice, Reactor, cpu, process};
 use darter_store::Shard;
-use darter_store::change::Listeners;
 use darter_txn::{Part, Router};
 
 use crate::acl::Acl;
-use crate::config::{Events, Live, Settings};
+use crate::config::{Live, Settings};
 use crate::job::Job;
 use crate::journal::Journal;
 use crate::limit::Limit;
@@ -166,7 +165,6 @@ pub fn build(settings: Arc<Settings>, live: &Live, threads: usize) -> io::Result
             let mut shard = Shard::new(live.dbnum as usize, seeds.next_u64(), hasher)?;
             // a million tokens a second, and none of an earlier process comes again
             shard.start_cas((crate::core::unix_ms() / 1000) << 20);
-            shard.changes.listen(Listeners::NOTIFY, live.notify_keyspace_events != Events::NONE);
             Ok(Cell::<Part, Job>::new(id as u16, Part::new(shard)))
         })
         .collect::<io::Result<Vec<_>>>()?;

@@ -163,6 +163,13 @@ pub fn serve_ticket(core: &mut Core, grant: &mut Shards, ticket: &Parked) {
     }
 }
 
+/// Number of keys that clients wait for, and of those that XREADGROUP waits for, which a deletion answers too.
+pub fn count(part: &Part) -> (usize, usize) {
+    part.waiters.count(|what| {
+        what.downcast_ref::<Waiting>().is_some_and(|waiting| waiting.entry.spec.name == "xreadgroup")
+    })
+}
+
 fn waiting_of(ticket: &Parked) -> Option<&Waiting> {
     ticket.what.downcast_ref::<Waiting>()
 }

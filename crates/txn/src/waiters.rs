@@ -130,6 +130,16 @@ impl Waiters {
         self.keys.keys().filter(|(at, _)| *at == db).map(|(_, key)| key.clone()).collect()
     }
 
+    /// Number of keys that somebody waits for, and of those where somebody's ticket is `special`.
+    /// Cost: O(tickets).
+    pub fn count(&self, special: impl Fn(&(dyn std::any::Any + Send + Sync)) -> bool) -> (usize, usize) {
+        let waits = |t: &&Parked| !t.is_done();
+        let keys = self.keys.values().filter(|queue| queue.iter().any(|t| !t.is_done()));
+        keys.fold((0, 0), |(all, some), queue| {
+            (all + 1, some + usize::from(queue.iter().filter(waits).any(|t| special(&t.what))))
+        })
+    }
+
     /// Whether nobody waits here.
     pub fn is_empty(&self) -> bool {
         self.keys.is_empty()

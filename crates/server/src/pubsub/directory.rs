@@ -4,11 +4,12 @@
 //! channel while it sends, which puts the messages of a channel into one order for everybody.
 
 use std::collections::{BTreeMap, HashMap};
-use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use darter_base::glob;
+use darter_base::hash::KeyHasher;
+use hashbrown::HashTable;
 
 use super::Kind;
 use crate::worker::lock;
@@ -18,17 +19,20 @@ const PARTS: usize = 64;
 /// The directory of all subscriptions.
 #[derive(Debug)]
 pub struct Directory {
-    hasher: RandomState,
+    hasher: KeyHasher,
     channels: Vec<Mutex<Channels>>,
     shard_channels: Vec<Mutex<Channels>>,
     patterns: RwLock<Patterns>,
     // == patterns.len, to be looked at without the lock
     patterns_len: AtomicUsize,
+    // subscriptions to what may be the channel of a notification
+    key_hearers: AtomicUsize,
     // number of the next message
     clock: AtomicU64,
 }
 
-type Channels = HashMap<Box<[u8]>, Spread>;
+/// Channels of one part and their subscribers; the caller brings the hash of a name.
+type Channels = HashTable<(Box<[u8]>, Spread)>;
 
 /// Subscribers by thread, each thread once.
 #[derive(Clone, Debug, Default)]
@@ -42,13 +46,13 @@ impl Spread {
         }
     }
 
-    fn remove(&mut self, thread: u16) {
-        if let Some(at) = self.0.iter().position(|(there, _)| *there == thread) {
-            self.0[at].1 -= 1;
-            if self.0[at].1 == 0 {
-                self.0.swap_remove(at);
-            }
+    fn remove(&mut self, thread: u16) -> bool {
+        let Some(at) = self.0.iter().position(|(there, _)| *there == thread) else { return false };
+        self.0[at].1 -= 1;
+        if self.0[at].1 == 0 {
+            self.0.swap_remove(at);
         }
+        true
     }
 
     fn total(&self) -> usize {
@@ -85,11 +89,11 @@ impl Patterns {
         }
     }
 
-    fn remove(&mut self, pattern: &[u8], thread: u16) {
+    fn remove(&mut self, pattern: &[u8], thread: u16) -> bool {
         let prefix = glob::literal_prefix(pattern);
-        let Some(list) = self.by_prefix.get_mut(prefix) else { return };
-        let Some(at) = list.iter().position(|(there, _)| **there == *pattern) else { return };
-        list[at].1.remove(thread);
+        let Some(list) = self.by_prefix.get_mut(prefix) else { return false };
+        let Some(at) = list.iter().position(|(there, _)| **there == *pattern) else { return false };
+        let was_there = list[at].1.remove(thread);
         if list[at].1.0.is_empty() {
             list.remove(at);
             self.len -= 1;
@@ -103,6 +107,7 @@ impl Patterns {
                 }
             }
         }
+        was_there
     }
 
     fn each_match(&self, channel: &[u8], mut visit: impl FnMut(&Arc<[u8]>, &Spread)) {
@@ -114,6 +119,19 @@ impl Patterns {
                 }
             }
         }
+    }
+}
+
+/// Whether who subscribes to `name` may hear of keys: notifications go to `__keyspace@…` and `__keyevent@…`.
+pub fn may_hear_of_keys(kind: Kind, name: &[u8]) -> bool {
+    const BEGINNING: &[u8] = b"__key";
+    match kind {
+        Kind::Channel => name.starts_with(BEGINNING),
+        Kind::Pattern => {
+            let prefix = glob::literal_prefix(name);
+            prefix.starts_with(BEGINNING) || BEGINNING.starts_with(prefix)
+        }
+        Kind::Shard => false,
     }
 }
 
@@ -131,11 +149,12 @@ impl Default for Directory {
     fn default() -> Directory {
         let parts = || (0..PARTS).map(|_| Mutex::default()).collect();
         Directory {
-            hasher: RandomState::new(),
+            hasher: KeyHasher::random(),
             channels: parts(),
             shard_channels: parts(),
             patterns: RwLock::default(),
             patterns_len: AtomicUsize::new(0),
+            key_hearers: AtomicUsize::new(0),
             clock: AtomicU64::new(0),
         }
     }
@@ -144,6 +163,9 @@ impl Default for Directory {
 impl Directory {
     /// Notes one more subscriber on `thread`; returns the number of the first message it is to get.
     pub fn add(&self, kind: Kind, name: &[u8], thread: u16) -> u64 {
+        if may_hear_of_keys(kind, name) {
+            self.key_hearers.fetch_add(1, Ordering::AcqRel);
+        }
         match kind {
             Kind::Pattern => {
                 let mut patterns = self.patterns.write().unwrap_or_else(PoisonError::into_inner);
@@ -152,11 +174,13 @@ impl Directory {
                 self.clock.load(Ordering::Acquire)
             }
             Kind::Channel | Kind::Shard => {
-                let mut part = lock(self.part(kind, name));
-                match part.get_mut(name) {
-                    Some(spread) => spread.add(thread),
+                let hash = self.hasher.hash(name);
+                let mut part = lock(self.part(kind, hash));
+                match part.find_mut(hash, |(there, _)| **there == *name) {
+                    Some((_, spread)) => spread.add(thread),
                     None => {
-                        part.insert(name.into(), Spread(vec![(thread, 1)]));
+                        let new = (name.into(), Spread(vec![(thread, 1)]));
+                        part.insert_unique(hash, new, |(name, _)| self.hasher.hash(name));
                     }
                 }
                 self.clock.load(Ordering::Acquire)
@@ -166,28 +190,45 @@ impl Directory {
 
     /// Notes one subscriber less on `thread`.
     pub fn remove(&self, kind: Kind, name: &[u8], thread: u16) {
-        match kind {
+        let was_there = match kind {
             Kind::Pattern => {
                 let mut patterns = self.patterns.write().unwrap_or_else(PoisonError::into_inner);
-                patterns.remove(name, thread);
+                let was_there = patterns.remove(name, thread);
                 self.patterns_len.store(patterns.len, Ordering::Release);
+                was_there
             }
             Kind::Channel | Kind::Shard => {
-                let mut part = lock(self.part(kind, name));
-                if let Some(spread) = part.get_mut(name) {
-                    spread.remove(thread);
-                    if spread.0.is_empty() {
-                        part.remove(name);
+                let hash = self.hasher.hash(name);
+                let mut part = lock(self.part(kind, hash));
+                match part.find_entry(hash, |(there, _)| **there == *name) {
+                    Ok(mut known) => {
+                        let spread = &mut known.get_mut().1;
+                        let was_there = spread.remove(thread);
+                        if spread.0.is_empty() {
+                            known.remove();
+                        }
+                        was_there
                     }
+                    Err(_) => false,
                 }
             }
+        };
+        if was_there && may_hear_of_keys(kind, name) {
+            self.key_hearers.fetch_sub(1, Ordering::AcqRel);
         }
+    }
+
+    /// Whether anybody is subscribed to what may be the channel of a keyspace notification.
+    #[inline]
+    pub fn hears_keys(&self) -> bool {
+        self.key_hearers.load(Ordering::Acquire) != 0
     }
 
     /// Returns how many subscribers a message to `channel` has. If any, `send` is told who, with the channel locked.
     pub fn find(&self, kind: Kind, channel: &[u8], send: impl FnOnce(Found<'_>)) -> usize {
-        let part = lock(self.part(kind, channel));
-        let direct = part.get(channel);
+        let hash = self.hasher.hash(channel);
+        let part = lock(self.part(kind, hash));
+        let direct = part.find(hash, |(there, _)| **there == *channel).map(|(_, spread)| spread);
         if direct.is_none() && (kind == Kind::Shard || self.patterns_len.load(Ordering::Acquire) == 0) {
             return 0;
         }
@@ -217,7 +258,9 @@ impl Directory {
 
     /// Subscribers of one channel, those by pattern apart.
     pub fn subscribers(&self, kind: Kind, channel: &[u8]) -> usize {
-        lock(self.part(kind, channel)).get(channel).map_or(0, Spread::total)
+        let hash = self.hasher.hash(channel);
+        let part = lock(self.part(kind, hash));
+        part.find(hash, |(there, _)| **there == *channel).map_or(0, |(_, spread)| spread.total())
     }
 
     /// Names of channels with subscribers that `pattern` matches; all without one.
@@ -226,7 +269,7 @@ impl Directory {
         for part in self.parts(kind) {
             let part = lock(part);
             let is_wanted = |name: &[u8]| pattern.is_none_or(|p| glob::matches(p, name, false));
-            found.extend(part.keys().filter(|name| is_wanted(name)).cloned());
+            found.extend(part.iter().map(|(name, _)| name).filter(|name| is_wanted(name)).cloned());
         }
         found
     }
@@ -245,7 +288,8 @@ impl Directory {
         if kind == Kind::Shard { &self.shard_channels } else { &self.channels }
     }
 
-    fn part(&self, kind: Kind, name: &[u8]) -> &Mutex<Channels> {
-        &self.parts(kind)[self.hasher.hash_one(name) as usize % PARTS]
+    /// The part of a name; by other bits of its hash than those that a table looks at first.
+    fn part(&self, kind: Kind, hash: u64) -> &Mutex<Channels> {
+        &self.parts(kind)[(hash >> 32) as usize % PARTS]
     }
 }

@@ -11,8 +11,10 @@ use super::Kind;
 pub struct Message {
     kind: Kind,
     channel: Box<[u8]>,
-    // channel and payload as bulk strings
-    tail: Box<[u8]>,
+    // as a RESP2 subscriber of the channel sees it; in RESP3 the first byte is another
+    frame: Box<[u8]>,
+    // where channel and payload begin in it
+    tail_at: usize,
     seq: u64,
     except: Option<u64>,
     patterns: Vec<Arc<[u8]>>,
@@ -28,11 +30,14 @@ impl Message {
         except: Option<u64>,
         patterns: Vec<Arc<[u8]>>,
     ) -> Message {
-        let mut tail = Vec::with_capacity(channel.len() + payload.len() + 32);
-        let mut reply = Reply::new(&mut tail, false);
+        let mut frame = Vec::with_capacity(channel.len() + payload.len() + 48);
+        let mut reply = Reply::new(&mut frame, false);
+        reply.push(3);
+        reply.bulk(if kind == Kind::Shard { b"smessage" } else { b"message" });
+        let tail_at = reply.len();
         reply.bulk(channel);
         reply.bulk(payload);
-        Message { kind, channel: channel.into(), tail: tail.into(), seq, except, patterns }
+        Message { kind, channel: channel.into(), frame: frame.into(), tail_at, seq, except, patterns }
     }
 
     /// What kind of channel it was sent to.
@@ -62,22 +67,18 @@ impl Message {
 
     /// Appends it as a subscriber of the channel sees it, or a subscriber of `pattern`.
     pub fn write_to(&self, out: &mut Vec<u8>, pattern: Option<&[u8]>, resp3: bool) {
+        let Some(pattern) = pattern else {
+            let begin = out.len();
+            out.extend_from_slice(&self.frame);
+            if let (true, Some(first)) = (resp3, out.get_mut(begin)) {
+                *first = b'>';
+            }
+            return;
+        };
         let mut reply = Reply::new(out, resp3);
-        match (pattern, self.kind) {
-            (Some(pattern), _) => {
-                reply.push(4);
-                reply.raw(b"$8\r\npmessage\r\n");
-                reply.bulk(pattern);
-            }
-            (None, Kind::Shard) => {
-                reply.push(3);
-                reply.raw(b"$8\r\nsmessage\r\n");
-            }
-            (None, _) => {
-                reply.push(3);
-                reply.raw(b"$7\r\nmessage\r\n");
-            }
-        }
-        reply.raw(&self.tail);
+        reply.push(4);
+        reply.raw(b"$8\r\npmessage\r\n");
+        reply.bulk(pattern);
+        reply.raw(self.frame.get(self.tail_at..).unwrap_or_default());
     }
 }

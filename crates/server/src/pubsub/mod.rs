@@ -16,6 +16,9 @@ pub use subscribers::{Subscribers, Subscriptions};
 
 use std::sync::Arc;
 
+use darter_reactor::Token;
+use directory::may_hear_of_keys;
+
 use crate::clients::ClientCard;
 use crate::core::Core;
 use crate::session::Session;
@@ -95,6 +98,9 @@ pub fn subscribe(core: &mut Core, session: &mut Session, card: &ClientCard, kind
     }
     let since = core.shared.pubsub.add(kind, name, core.thread);
     core.subscribers.add(kind, name, card.token, card.id, since);
+    if may_hear_of_keys(kind, name) {
+        listen(core, card.token);
+    }
     own.show_on(card);
     session.settle_subscribed();
     true
@@ -114,6 +120,9 @@ pub fn unsubscribe(
     }
     core.shared.pubsub.remove(kind, name, core.thread);
     core.subscribers.remove(kind, name, card.id);
+    if may_hear_of_keys(kind, name) && !core.shared.pubsub.hears_keys() {
+        listen(core, card.token);
+    }
     own.show_on(card);
     if own.is_empty() {
         session.subscriptions = None;
@@ -125,11 +134,15 @@ pub fn unsubscribe(
 /// Ends all subscriptions of a client that leaves or resets.
 pub fn unsubscribe_all(core: &mut Core, session: &mut Session, card: &ClientCard) {
     let Some(own) = session.subscriptions.take() else { return };
+    let heard_keys = core.shared.pubsub.hears_keys();
     for kind in [Kind::Channel, Kind::Pattern, Kind::Shard] {
         for name in own.names(kind) {
             core.shared.pubsub.remove(kind, &name, core.thread);
             core.subscribers.remove(kind, &name, card.id);
         }
+    }
+    if heard_keys && !core.shared.pubsub.hears_keys() {
+        listen(core, Token::NOBODY);
     }
     Subscriptions::default().show_on(card);
     session.settle_subscribed();

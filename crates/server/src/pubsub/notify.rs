@@ -14,7 +14,7 @@ use crate::job::{BUDGET, Body, Job};
 pub fn notify(core: &mut Core, changes: &[Change]) {
     core.refresh_settings();
     let on = core.live.notify_keyspace_events;
-    if on == Events::NONE {
+    if on == Events::NONE || !core.shared.pubsub.hears_keys() {
         return;
     }
     for change in changes {
@@ -54,8 +54,8 @@ fn class_of(class: Class) -> Events {
     PAIRS.iter().find(|(own, _)| *own == class).map_or(Events::NONE, |(_, event)| *event)
 }
 
-/// Makes every shard keep its changes, or stop it, as `notify-keyspace-events` and the clients that track keys want
-/// it now; to be called when these have changed.
+/// Makes every shard keep its changes, or stop it, as `notify-keyspace-events` with those who are subscribed to it, the
+/// clients that track keys and the journal want it now; to be called when these have changed.
 ///
 /// `token` is any connection of this thread. A shard that is busy gets a job into its queue. Every command that comes to it later waits behind that job, so
 /// the change is in force for all commands that are sent after this returns.
@@ -88,7 +88,7 @@ pub fn listen(core: &mut Core, token: Token) {
 /// Brings a part that is held in line with the setting.
 pub fn settle(core: &mut Core, part: &mut Part) {
     core.refresh_settings();
-    let is_on = core.live.notify_keyspace_events != Events::NONE;
+    let is_on = core.live.notify_keyspace_events != Events::NONE && core.shared.pubsub.hears_keys();
     part.shard.changes.listen(Listeners::NOTIFY, is_on);
     part.shard.changes.listen(Listeners::TRACKING, core.shared.tracking.is_any());
     part.shard.changes.listen(Listeners::JOURNAL, core.shared.journal.is_on());

@@ -53,6 +53,30 @@ fn what_is_removed_is_gone() {
 }
 
 #[test]
+fn hearers_of_keys_are_counted() {
+    let directory = Directory::default();
+    let names: [(Kind, &[u8], bool); 9] = [
+        (Kind::Channel, b"__keyspace@0__:a", true),
+        (Kind::Channel, b"__other", false),
+        (Kind::Shard, b"__keyspace@0__:a", false),
+        (Kind::Pattern, b"*", true),
+        (Kind::Pattern, b"__[k]ey*", true),
+        (Kind::Pattern, b"__key*__:*", true),
+        (Kind::Pattern, b"__keyevent@0__:expired", true),
+        (Kind::Pattern, b"news*", false),
+        (Kind::Pattern, b"__kex*", false),
+    ];
+    for (kind, name, hears) in names {
+        directory.add(kind, name, 1);
+        assert_eq!(directory.hears_keys(), hears, "{}", name.escape_ascii());
+        directory.remove(kind, name, 2);
+        assert_eq!(directory.hears_keys(), hears, "of another thread: {}", name.escape_ascii());
+        directory.remove(kind, name, 1);
+        assert!(!directory.hears_keys());
+    }
+}
+
+#[test]
 fn a_subscriber_gets_no_message_from_before() {
     let directory = Directory::default();
     directory.add(Kind::Channel, b"c", 0);

@@ -94,13 +94,15 @@ pub fn applies(session: &Session, entry: &Entry) -> bool {
 /// Remembers that `client` reads the keys of a command. The shards of the keys are held, so that no change comes
 /// between this and the read.
 pub fn remember(core: &Core, client: u64, entry: &Entry, args: Args<'_>) {
-    let table = &core.shared.tracking;
+    entry.spec.each_key(args, &mut |at| remember_key(core, client, args.at(at)));
+}
+
+/// As [`remember`], for one key.
+pub fn remember_key(core: &Core, client: u64, key: &[u8]) {
     let keys_max = core.live.tracking_table_max_keys;
-    entry.spec.each_key(args, &mut |at| {
-        for (key, gone) in table.remember(args.at(at), client as Reader, keys_max) {
-            tell(core.shared, &gone, &key, 0);
-        }
-    });
+    for (key, gone) in core.shared.tracking.remember(key, client as Reader, keys_max) {
+        tell(core.shared, &gone, &key, 0);
+    }
 }
 
 /// Tells all who have read a key, or want to hear of its prefix, that it has changed. Called with the shards held;

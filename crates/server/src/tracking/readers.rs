@@ -83,9 +83,9 @@ impl Readers {
         self.log.len() + entry_len(key.len(), FEW) <= LOG_BYTES_MAX
     }
 
-    /// Notes that `reader` has read `key`, for which there is room; returns how many keys and readers that makes more.
-    pub fn add(&mut self, key: &[u8], reader: Reader) -> (usize, usize) {
-        let hash = self.hasher.hash(key);
+    /// Notes that `reader` has read `key` of this hash, for which there is room; returns how many keys and readers that
+    /// makes more.
+    pub fn add(&mut self, hash: u64, key: &[u8], reader: Reader) -> (usize, usize) {
         let Some(place) = self.find(hash, key) else {
             let place = self.append(key, 1, &reader.to_le_bytes());
             let Readers { hasher, places, log, .. } = self;
@@ -118,9 +118,8 @@ impl Readers {
         (0, 1)
     }
 
-    /// Forgets `key`; returns who had read it.
-    pub fn forget(&mut self, key: &[u8]) -> Vec<Reader> {
-        let hash = self.hasher.hash(key);
+    /// Forgets `key` of this hash; returns who had read it.
+    pub fn forget(&mut self, hash: u64, key: &[u8]) -> Vec<Reader> {
         self.find(hash, key).map_or(Vec::new(), |place| self.remove(hash, place))
     }
 
@@ -195,7 +194,7 @@ impl Readers {
 
     fn close_holes(&mut self) {
         let live_len = self.log.len() - self.dead_len;
-        let old = std::mem::replace(&mut self.log, Vec::with_capacity(live_len + live_len / 8));
+        let old = std::mem::replace(&mut self.log, Vec::with_capacity(live_len + live_len / 16));
         let mut at = 0;
         while at < old.len() {
             let entry = entry_at(&old, at);
@@ -219,7 +218,7 @@ impl Readers {
         let len = entry_len(key.len(), FEW);
         if self.log.capacity() - self.log.len() < len {
             // Doubling would leave half of it unused.
-            self.log.reserve_exact(len + self.log.len() / 8);
+            self.log.reserve_exact(len + self.log.len() / 16);
         }
         let place = self.log.len() as u32;
         self.log.push(head);
@@ -281,6 +280,14 @@ mod tests {
         }
     }
 
+    fn add(readers: &mut Readers, key: &[u8], reader: Reader) -> (usize, usize) {
+        readers.add(readers.hasher.hash(key), key, reader)
+    }
+
+    fn forget(readers: &mut Readers, key: &[u8]) -> Vec<Reader> {
+        readers.forget(readers.hasher.hash(key), key)
+    }
+
     fn sorted(mut readers: Vec<Reader>) -> Vec<Reader> {
         readers.sort_unstable();
         readers
@@ -300,13 +307,19 @@ mod tests {
                 let key = "k".repeat((n % 7) as usize * 9) + &n.to_string();
                 let reader = below(if n % 10 == 0 { 40 } else { 6 }) as Reader;
                 match below(10) {
-                    0 => assert_eq!(sorted(readers.forget(key.as_bytes())), oracle.forget(key.as_bytes())),
+                    0 => assert_eq!(
+                        sorted(forget(&mut readers, key.as_bytes())),
+                        oracle.forget(key.as_bytes())
+                    ),
                     1 if step % 7 == 0 => {
                         let (key, gone) = readers.give_up(Some(key.as_bytes())).expect("more than one key");
                         assert_eq!(sorted(gone), oracle.forget(&key));
                     }
                     _ => {
-                        assert_eq!(readers.add(key.as_bytes(), reader), oracle.add(key.as_bytes(), reader))
+                        assert_eq!(
+                            add(&mut readers, key.as_bytes(), reader),
+                            oracle.add(key.as_bytes(), reader)
+                        )
                     }
                 }
                 if step % 1000 == 0 {
@@ -322,7 +335,7 @@ mod tests {
     fn the_oldest_key_is_given_up_first() {
         let mut readers = Readers::new(KeyHasher::new(7));
         for n in 0..5000u32 {
-            readers.add(n.to_string().as_bytes(), n);
+            add(&mut readers, n.to_string().as_bytes(), n);
         }
         for n in 0..5000u32 {
             let except = (n == 0).then_some(b"0".as_slice());
@@ -337,7 +350,7 @@ mod tests {
             assert_eq!((&*key, gone), (wanted.to_string().as_bytes(), vec![wanted]));
         }
         assert!(readers.give_up(None).is_none() && readers.len() == 0);
-        readers.add(b"k", 1);
+        add(&mut readers, b"k", 1);
         assert!(readers.give_up(Some(b"k")).is_none());
     }
 
@@ -345,7 +358,7 @@ mod tests {
     fn a_key_of_sixteen_bytes_takes_less_than_forty() {
         let mut readers = Readers::new(KeyHasher::new(7));
         for n in 0..100_000u32 {
-            readers.add(format!("key:{n:012}").as_bytes(), 1);
+            add(&mut readers, format!("key:{n:012}").as_bytes(), 1);
         }
         let bytes = readers.log.capacity() + readers.places.allocation_size();
         assert!(bytes < 40 * readers.len(), "{} bytes a key", bytes as f64 / readers.len() as f64);

@@ -10,7 +10,8 @@ use super::Tracker;
 use super::readers::{Forgotten, Reader, Readers};
 use crate::worker::lock;
 
-const PARTS: usize = 256;
+/// With a million keys a part has room for a seventh more before its hash table doubles.
+const PARTS: usize = 160;
 
 /// The table, cut into parts with a lock each. Keys are remembered without their database, as Redis does.
 #[derive(Debug)]
@@ -46,11 +47,10 @@ pub struct Prefixed<'a> {
 
 impl Default for Table {
     fn default() -> Table {
-        // The parts hash apart from the table, or keys of one part would share bits in it.
-        let (hasher, inner) = (KeyHasher::random(), KeyHasher::random());
+        let hasher = KeyHasher::random();
         Table {
             hasher,
-            parts: (0..PARTS).map(|_| Mutex::new(Readers::new(inner))).collect(),
+            parts: (0..PARTS).map(|_| Mutex::new(Readers::new(hasher))).collect(),
             keys_len: AtomicUsize::new(0),
             items_len: AtomicUsize::new(0),
             clients: RwLock::default(),
@@ -109,9 +109,10 @@ impl Table {
     /// Remembers that a client has read `key`. With more than `keys_max` keys (0: no limit) others are given up; their
     /// readers are to be told. The key itself stays, as its value is on its way to the client.
     pub fn remember(&self, key: &[u8], reader: Reader, keys_max: u64) -> Vec<Forgotten> {
-        let mut part = lock(self.part(key));
+        let hash = self.hasher.hash(key);
+        let mut part = lock(self.part(hash));
         let mut given_up = if part.has_room(key) { Vec::new() } else { part.give_up_all() };
-        let (keys, items) = part.add(key, reader);
+        let (keys, items) = part.add(hash, key, reader);
         self.count_in(keys, items);
         let is_over = keys > 0 && keys_max > 0 && self.keys_len.load(Relaxed) as u64 > keys_max;
         if is_over && given_up.is_empty() {
@@ -140,7 +141,8 @@ impl Table {
         if self.keys_len.load(Relaxed) == 0 {
             return Vec::new();
         }
-        let readers = lock(self.part(key)).forget(key);
+        let hash = self.hasher.hash(key);
+        let readers = lock(self.part(hash)).forget(hash, key);
         self.count_out(usize::from(!readers.is_empty()), readers.len());
         readers
     }
@@ -223,8 +225,9 @@ impl Table {
         self.clients.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn part(&self, key: &[u8]) -> &Mutex<Readers> {
-        &self.parts[self.hasher.hash(key) as usize % PARTS]
+    /// The part of a key; by other bits of its hash than those that a part's table looks at first.
+    fn part(&self, hash: u64) -> &Mutex<Readers> {
+        &self.parts[(hash >> 20) as u32 as usize % PARTS]
     }
 }
 

@@ -72,8 +72,9 @@ pub fn clients(source: &Source<'_>, out: &mut Text) {
     out.field("watching_clients", clients.watching);
     out.field("clients_in_timeout_table", clients.blocked);
     out.field("total_watched_keys", source.report.shards.watched);
-    out.field("total_blocking_keys", clients.blocked);
-    out.field("total_blocking_keys_on_nokey", 0);
+    let (waiting, waiting_groups) = source.report.shards.waiting;
+    out.field("total_blocking_keys", waiting);
+    out.field("total_blocking_keys_on_nokey", waiting_groups);
     let pause = &source.shared.pause;
     let (reason, actions, left_ms) = match pause.is_on(source.now_ms) {
         false => ("none", "none", 0),
