@@ -44,11 +44,13 @@ pub enum Piece {
     Bytes(usize),
     /// A score as a short text.
     OldScore,
+    /// These, one after another.
+    Row(&'static [Piece]),
     /// A number, and so many times these.
     Many(&'static [Piece]),
 }
 
-use Piece::{Bytes, Many, Number, OldScore, Text};
+use Piece::{Bytes, Many, Number, OldScore, Row, Text};
 
 /// One type of value.
 #[derive(Debug)]
@@ -66,6 +68,10 @@ const fn layout(kind: u8, name: &'static str, pieces: &'static [Piece]) -> Layou
 }
 
 const NODES: Piece = Many(&[Text, Text]);
+// What stands between the nodes of a stream and its groups since Redis 7.
+const COUNTS: Piece = Row(&[Number; 8]);
+// What stands behind them since Redis 8.6.
+const IDEMPOTENCE: Piece = Row(&[Number, Number, PRODUCERS, Number, Number]);
 const PENDING: Piece = Many(&[Bytes(16), Bytes(8), Number]);
 const IDS: Piece = Many(&[Bytes(16)]);
 const CONSUMERS: Piece = Many(&[Text, Bytes(8), IDS]);
@@ -94,63 +100,15 @@ const LAYOUTS: &[Layout] = &[
     layout(16, "hash", &[Text]),
     layout(17, "zset", &[Text]),
     layout(18, "list", &[Many(&[Number, Text])]),
-    layout(
-        19,
-        "stream",
-        &[NODES, Number, Number, Number, Number, Number, Number, Number, Number, GROUPS_READ],
-    ),
+    layout(19, "stream", &[NODES, COUNTS, GROUPS_READ]),
     layout(20, "set", &[Text]),
-    layout(
-        21,
-        "stream",
-        &[NODES, Number, Number, Number, Number, Number, Number, Number, Number, GROUPS_ACTIVE],
-    ),
+    layout(21, "stream", &[NODES, COUNTS, GROUPS_ACTIVE]),
     layout(22, "hash", &[Many(&[Number, Text, Text])]),
     layout(23, "hash", &[Text]),
     layout(HASH_WITH_TTL, "hash", &[Bytes(8), Many(&[Number, Text, Text])]),
     layout(25, "hash", &[Bytes(8), Text]),
-    layout(
-        26,
-        "stream",
-        &[
-            NODES,
-            Number,
-            Number,
-            Number,
-            Number,
-            Number,
-            Number,
-            Number,
-            Number,
-            GROUPS_ACTIVE,
-            Number,
-            Number,
-            PRODUCERS,
-            Number,
-            Number,
-        ],
-    ),
-    layout(
-        27,
-        "stream",
-        &[
-            NODES,
-            Number,
-            Number,
-            Number,
-            Number,
-            Number,
-            Number,
-            Number,
-            Number,
-            GROUPS_GIVEN_BACK,
-            Number,
-            Number,
-            PRODUCERS,
-            Number,
-            Number,
-        ],
-    ),
+    layout(26, "stream", &[NODES, COUNTS, GROUPS_ACTIVE, IDEMPOTENCE]),
+    layout(27, "stream", &[NODES, COUNTS, GROUPS_GIVEN_BACK, IDEMPOTENCE]),
     layout(SET_WITH_TTL, "set", &[Many(&[Text, Number])]),
     layout(ZSET_WITH_TTL, "zset", &[Many(&[Text, Bytes(8), Number])]),
     layout(foreign::RATE_LIMITER, "rate limiter", &[Number]),
@@ -208,6 +166,7 @@ pub fn walk<'a>(
                 }
                 visit(Token::Plain(cursor.since(start)));
             }
+            Row(inner) => walk(inner, cursor, visit)?,
             Many(inner) => {
                 let count = cursor.number()?;
                 visit(Token::Plain(cursor.since(start)));

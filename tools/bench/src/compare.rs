@@ -1,7 +1,7 @@
 //! The comparison: runs the rows of a suite and prints each table as it grows.
 
 use crate::setting::Setting;
-use crate::{expiry, growth, memory, messages, report, speed};
+use crate::{expiry, growth, memory, messages, persist, report, speed};
 
 /// Which rows are run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,6 +14,8 @@ pub enum Suite {
     Memcached,
     /// Collections of 25 million members; gigabytes, and minutes.
     Large,
+    /// The journal.
+    Persist,
     /// Publish and subscribe, client-side caches, notifications.
     Pubsub,
 }
@@ -31,7 +33,7 @@ pub fn run(suite: Suite, filter: &str, setting: &Setting) {
         Suite::Engine => speed::engine_rows(),
         Suite::Types => speed::type_rows(),
         Suite::Memcached => speed::memcached_rows(),
-        Suite::Large | Suite::Pubsub => Vec::new(),
+        Suite::Large | Suite::Pubsub | Suite::Persist => Vec::new(),
     };
     print_table(report::speed_head(), speed_rows.iter().filter(|row| wanted(row.name)), |row| {
         eprintln!("{} × {} rounds", row.name, setting.rounds);
@@ -40,7 +42,7 @@ pub fn run(suite: Suite, filter: &str, setting: &Setting) {
     let memory_rows = match suite {
         Suite::Engine => memory::engine_rows(),
         Suite::Types => memory::type_rows(),
-        Suite::Memcached | Suite::Pubsub => Vec::new(),
+        Suite::Memcached | Suite::Pubsub | Suite::Persist => Vec::new(),
         Suite::Large => memory::large_rows(),
     };
     print_table(report::memory_head(), memory_rows.iter().filter(|row| wanted(row.name)), |row| {
@@ -53,6 +55,9 @@ pub fn run(suite: Suite, filter: &str, setting: &Setting) {
             eprintln!("{} × {} rounds", row.name, setting.rounds);
             report::figures_row(row, &messages::run(row, setting))
         });
+    }
+    if suite == Suite::Persist {
+        println!("{}", persist::table(setting));
     }
     if suite == Suite::Engine && wanted("start") {
         eprintln!("start-up");

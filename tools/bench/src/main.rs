@@ -4,6 +4,7 @@
 //! instructions` counts what an operation costs. `--help` lists the flags.
 #![forbid(unsafe_code)]
 
+mod bgsave;
 mod compare;
 mod cores;
 mod expiry;
@@ -15,6 +16,7 @@ mod keys;
 mod load;
 mod memory;
 mod messages;
+mod persist;
 mod replies;
 mod report;
 mod samples;
@@ -27,7 +29,7 @@ mod workload;
 
 use std::io;
 use std::net::ToSocketAddrs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -46,9 +48,10 @@ fn main() -> ExitCode {
     let matches = command().get_matches();
     let result = match matches.subcommand() {
         Some(("compare", args)) => run_compare(args),
+        Some(("bgsave", args)) => run_bgsave(args),
         Some(("load", args)) => run_load(args),
         Some(("instructions", args)) => run_instructions(args),
-        _ => Err(io::Error::other("a subcommand is needed: compare, load or instructions")),
+        _ => Err(io::Error::other("a subcommand is needed: compare, bgsave, load or instructions")),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -66,7 +69,7 @@ fn command() -> Command {
     let number = |name, default, help| text(name, default, help).value_parser(value_parser!(u64));
     let compare = Command::new("compare")
         .about("Compare Redis, memcached, the echo floor and Darter on loopback")
-        .arg(text("suite", "engine", "engine, types, memcached, large or pubsub"))
+        .arg(text("suite", "engine", "engine, types, memcached, large, pubsub or persist"))
         .arg(number("rounds", "5", "rounds of each speed row"))
         .arg(text("rows", "", "only rows whose name contains this; also: start, expiry, growth"))
         .arg(text("scale", "1", "operations are multiplied by this").value_parser(value_parser!(f64)))
@@ -82,6 +85,21 @@ fn command() -> Command {
         .arg(text("memcached", "/usr/bin/memcached", "memcached's binary"))
         .arg(text("echo-floor", "target/release/examples/echo_floor", "the echo floor's binary"))
         .arg(text("echo-floor-driver", "epoll", "its I/O driver"));
+    let bgsave = Command::new("bgsave")
+        .about("Memory over time and latencies of a BGSAVE under full load, Redis and Darter")
+        .arg(number("keys", "2000000", "keys"))
+        .arg(number("value-bytes", "1024", "bytes of a value"))
+        .arg(number("connections", "25", "connections that write, and as many that read"))
+        .arg(number("before-seconds", "5", "load before the save"))
+        .arg(Arg::new("svg").long("svg").help("draws the memory into this file"))
+        .arg(text("darter", "target/release/darter", "Darter's binary"))
+        .arg(
+            Arg::new("darter-flag")
+                .long("darter-flag")
+                .action(ArgAction::Append)
+                .help("a further flag for Darter"),
+        )
+        .arg(text("redis", "/usr/bin/redis-server", "Redis' binary"));
     let load = Command::new("load")
         .about("Drive a server and print what was measured")
         .arg(text("address", "127.0.0.1:6379", "where the server listens"))
@@ -118,36 +136,71 @@ fn command() -> Command {
         .arg(
             Arg::new("mode").num_args(1..).default_value("get").help("what follows OPS on its command line"),
         );
-    Command::new("darter-bench").about("Measures Darter").subcommands([compare, load, instructions])
+    Command::new("darter-bench").about("Measures Darter").subcommands([compare, bgsave, load, instructions])
 }
 
-fn run_compare(args: &ArgMatches) -> io::Result<()> {
+/// Binaries and cores from the flags.
+fn setting_of(args: &ArgMatches) -> io::Result<Setting> {
     let path = |name: &str| PathBuf::from(string(args, name));
     let mut setting = Setting {
         redis_path: path("redis"),
-        memcached_path: path("memcached"),
+        memcached_path: PathBuf::new(),
         // Servers run in directories of their own, so a relative path must be made whole.
         darter_path: std::path::absolute(path("darter"))?,
         darter_flags: args.get_many::<String>("darter-flag").unwrap_or_default().cloned().collect(),
-        echo_floor_path: std::path::absolute(path("echo-floor"))?,
-        echo_floor_driver: string(args, "echo-floor-driver"),
-        rounds: number(args, "rounds") as usize,
-        scale: args.get_one::<f64>("scale").copied().unwrap_or(1.0),
-        wall: Duration::from_secs(number(args, "wall-seconds")),
+        echo_floor_path: PathBuf::new(),
+        echo_floor_driver: String::new(),
+        rounds: 1,
+        scale: 1.0,
+        wall: Duration::from_secs(60),
         server_cores: Vec::new(),
         client_cores: Vec::new(),
         all_cores: Vec::new(),
     };
     setting.place()?;
+    Ok(setting)
+}
+
+fn run_bgsave(args: &ArgMatches) -> io::Result<()> {
+    let setting = setting_of(args)?;
+    let size = bgsave::Size {
+        keys: number(args, "keys"),
+        value_bytes: number(args, "value-bytes") as usize,
+        connections: number(args, "connections") as usize,
+        before: Duration::from_secs(number(args, "before-seconds")),
+    };
+    let runs = bgsave::run(size, &setting);
+    println!("{}", report::head(&setting));
+    println!("{}", bgsave::table(&runs));
+    match args.get_one::<String>("svg") {
+        Some(path) => {
+            bgsave::draw(Path::new(path), &runs).map_err(|error| io::Error::other(error.to_string()))
+        }
+        None => Ok(()),
+    }
+}
+
+fn run_compare(args: &ArgMatches) -> io::Result<()> {
+    let path = |name: &str| PathBuf::from(string(args, name));
+    let setting = Setting {
+        memcached_path: path("memcached"),
+        echo_floor_path: std::path::absolute(path("echo-floor"))?,
+        echo_floor_driver: string(args, "echo-floor-driver"),
+        rounds: number(args, "rounds") as usize,
+        scale: args.get_one::<f64>("scale").copied().unwrap_or(1.0),
+        wall: Duration::from_secs(number(args, "wall-seconds")),
+        ..setting_of(args)?
+    };
     let suite = match string(args, "suite").as_str() {
         "engine" => Suite::Engine,
         "types" => Suite::Types,
         "memcached" => Suite::Memcached,
         "large" => Suite::Large,
         "pubsub" => Suite::Pubsub,
+        "persist" => Suite::Persist,
         other => {
             return Err(io::Error::other(format!(
-                "unknown suite {other:?}; known: engine, types, memcached, large, pubsub"
+                "unknown suite {other:?}; known: engine, types, memcached, large, pubsub, persist"
             )));
         }
     };

@@ -15,10 +15,12 @@ use crate::replies::Protocol;
 /// Which program is started, and how.
 #[derive(Clone, Debug)]
 pub enum Program {
-    /// Debian's redis-server without persistence.
+    /// Debian's redis-server without persistence, unless flags say otherwise.
     Redis {
         /// The binary.
         path: PathBuf,
+        /// Further flags.
+        flags: Vec<String>,
     },
     /// Debian's memcached with room for everything.
     Memcached {
@@ -62,6 +64,14 @@ impl Program {
         }
     }
 
+    /// The same with more flags.
+    pub fn with_flags(mut self, more: &[&str]) -> Self {
+        if let Self::Redis { flags, .. } | Self::Darter { flags, .. } = &mut self {
+            flags.extend(more.iter().map(|flag| (*flag).to_owned()));
+        }
+        self
+    }
+
     /// What it speaks.
     pub fn protocol(&self) -> Protocol {
         match self {
@@ -74,7 +84,7 @@ impl Program {
     /// The binary.
     pub fn path(&self) -> &Path {
         match self {
-            Self::Redis { path }
+            Self::Redis { path, .. }
             | Self::Memcached { path, .. }
             | Self::Darter { path, .. }
             | Self::EchoFloor { path, .. } => path,
@@ -83,7 +93,7 @@ impl Program {
 
     fn arguments(&self, port: u16, dir: &Path) -> Vec<String> {
         let line = match self {
-            Self::Redis { .. } => {
+            Self::Redis { flags, .. } => {
                 let dir = dir.display();
                 return [
                     "--port",
@@ -98,6 +108,7 @@ impl Program {
                 .into_iter()
                 .chain(["--io-threads", "1", "--dir", &dir.to_string(), "--protected-mode", "no"])
                 .map(str::to_owned)
+                .chain(flags.iter().cloned())
                 .collect();
             }
             Self::Memcached { threads, .. } => {

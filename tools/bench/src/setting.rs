@@ -51,7 +51,7 @@ impl Setting {
 
     /// Redis, one thread.
     pub fn redis(&self) -> Program {
-        Program::Redis { path: self.redis_path.clone() }
+        Program::Redis { path: self.redis_path.clone(), flags: Vec::new() }
     }
 
     /// memcached.

@@ -66,6 +66,18 @@ pub fn resident_bytes(pid: u32) -> io::Result<u64> {
     kib_field(&text, "VmRSS:").ok_or_else(|| io::Error::other("no VmRSS in /proc"))
 }
 
+/// Bytes of process `pid` and its children: what several share counts once.
+pub fn tree_bytes(pid: u32) -> io::Result<u64> {
+    let own = |pid| -> io::Result<u64> {
+        let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup"))?;
+        kib_field(&text, "Pss:").ok_or_else(|| io::Error::other("no Pss in /proc"))
+    };
+    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+    // A child that ends meanwhile counts nothing.
+    let theirs: u64 = children.split_whitespace().filter_map(|pid| own(pid.parse().ok()?).ok()).sum();
+    Ok(own(pid)? + theirs)
+}
+
 fn kib_field(text: &str, name: &str) -> Option<u64> {
     let line = text.lines().find(|l| l.starts_with(name))?;
     line.split_whitespace().nth(1)?.parse::<u64>().ok().map(|kib| kib * 1024)

@@ -97,9 +97,14 @@ pub fn write_served<'a>(
     write_args(out, db, args_len, args);
 }
 
+/// Bytes that the arguments of most commands take, or more.
+const ARGS_ROOM: usize = 512;
+
 fn write_args<'a>(out: &mut Vec<u8>, db: usize, args_len: usize, args: impl Iterator<Item = &'a [u8]>) {
     varint::write(out, db as u64);
     varint::write(out, args_len as u64);
+    // One look at the room for most commands, not one for each of their lengths and texts.
+    out.reserve(ARGS_ROOM);
     args.for_each(|arg| write_text(out, arg));
 }
 

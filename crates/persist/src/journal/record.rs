@@ -29,15 +29,19 @@ impl Draft {
         let Some((head, _)) = record.split_first_chunk_mut::<HEAD_BYTES>() else { return };
         *head = head_of(0, body_len, sequence, clock_ms);
         let crc = darter_base::crc::crc32c(record.get(4..).unwrap_or_default());
-        record.iter_mut().zip(crc.to_le_bytes()).for_each(|(byte, crc)| *byte = crc);
+        if let Some(place) = record.first_chunk_mut() {
+            *place = crc.to_le_bytes();
+        }
     }
 }
 
 fn head_of(crc: u32, body_len: u64, sequence: u64, clock_ms: u64) -> [u8; HEAD_BYTES] {
     let mut head = [0; HEAD_BYTES];
-    let fields = [body_len, sequence, clock_ms];
-    let bytes = crc.to_le_bytes().into_iter().chain(fields.into_iter().flat_map(u64::to_le_bytes));
-    head.iter_mut().zip(bytes).for_each(|(place, byte)| *place = byte);
+    // Four stores; an iterator over the bytes would be one for each.
+    head[..4].copy_from_slice(&crc.to_le_bytes());
+    head[4..12].copy_from_slice(&body_len.to_le_bytes());
+    head[12..20].copy_from_slice(&sequence.to_le_bytes());
+    head[20..].copy_from_slice(&clock_ms.to_le_bytes());
     head
 }
 

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
@@ -35,15 +36,8 @@ impl Directory for Local {
     fn create(&self, name: &str) -> Result<Box<dyn NewFile>, Fault> {
         let path = self.place(name)?;
         let unfinished = self.path.join(format!("{name}{UNFINISHED}"));
-        let file = fs::File::create(&unfinished).map_err(at(&unfinished))?;
-        Ok(Box::new(Unfinished {
-            file,
-            path: unfinished,
-            final_path: path,
-            directory: self.path.clone(),
-            unsynced: 0,
-            is_whole: false,
-        }))
+        let made = Unfinished::new(unfinished.clone(), path, self.path.clone());
+        Ok(Box::new(made.map_err(at(&unfinished))?))
     }
 
     fn open(&self, name: &str) -> Result<Box<dyn ReadAt>, Fault> {
@@ -91,29 +85,80 @@ impl Directory for Local {
 }
 
 /// A file under the name of one that is not whole.
+///
+/// It goes to the disk past the kernel's memory where the disk allows that, a megabyte at a time: the one who writes is
+/// held up by the time of that, and not, once in a while, until all that had piled up is written.
 #[derive(Debug)]
 struct Unfinished {
     file: fs::File,
+    // Whether writes must begin and end, in memory and in the file, at multiples of `ALIGNMENT`.
+    is_direct: bool,
+    // Not written yet; what counts begins at `start` in it.
+    buffer: Vec<u8>,
+    start: usize,
+    // Bytes that are in the file.
+    written: u64,
     path: PathBuf,
     final_path: PathBuf,
     directory: PathBuf,
-    // bytes written since the disk last had all
-    unsynced: usize,
     is_whole: bool,
 }
 
-/// The disk is given this much at a time, so that the end of a long file need not wait for all of it.
-const SYNC_BYTES: usize = 32 << 20;
+/// Bytes written at once.
+const BUFFER_BYTES: usize = 1 << 20;
+/// What every disk is content with.
+const ALIGNMENT: usize = 4096;
+
+impl Unfinished {
+    fn new(path: PathBuf, final_path: PathBuf, directory: PathBuf) -> io::Result<Unfinished> {
+        let open = |flags| {
+            let mut options = fs::File::options();
+            options.write(true).create(true).truncate(true).custom_flags(flags).open(&path)
+        };
+        let (file, is_direct) = match open(libc::O_DIRECT) {
+            Ok(file) => (file, true),
+            // There are file systems that know no such thing.
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => (open(0)?, false),
+            Err(error) => return Err(error),
+        };
+        let mut buffer: Vec<u8> = Vec::with_capacity(BUFFER_BYTES + ALIGNMENT);
+        let start = buffer.as_ptr().align_offset(ALIGNMENT).min(ALIGNMENT);
+        buffer.resize(start, 0);
+        Ok(Unfinished {
+            file,
+            is_direct,
+            buffer,
+            start,
+            written: 0,
+            path,
+            final_path,
+            directory,
+            is_whole: false,
+        })
+    }
+
+    /// Writes what is in the buffer; a piece that is no multiple of the alignment is the last one.
+    fn flush_buffer(&mut self) -> io::Result<()> {
+        let len = self.buffer.len() - self.start;
+        if self.is_direct {
+            self.buffer.resize(self.start + len.next_multiple_of(ALIGNMENT), 0);
+        }
+        self.file.write_all(self.buffer.get(self.start..).unwrap_or_default())?;
+        self.buffer.truncate(self.start);
+        self.written += len as u64;
+        Ok(())
+    }
+}
 
 impl Write for Unfinished {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let written = self.file.write(bytes)?;
-        self.unsynced += written;
-        if self.unsynced >= SYNC_BYTES {
-            self.unsynced = 0;
-            self.file.sync_data()?;
+        let room = BUFFER_BYTES + self.start - self.buffer.len();
+        let taken = bytes.get(..room).unwrap_or(bytes);
+        self.buffer.extend_from_slice(taken);
+        if taken.len() == room {
+            self.flush_buffer()?;
         }
-        Ok(written)
+        Ok(taken.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -123,7 +168,12 @@ impl Write for Unfinished {
 
 impl NewFile for Unfinished {
     fn finish(mut self: Box<Self>) -> Result<(), Fault> {
-        self.file.sync_all().map_err(at(&self.path))?;
+        let end = |this: &mut Unfinished| {
+            this.flush_buffer()?;
+            this.file.set_len(this.written)?;
+            this.file.sync_all()
+        };
+        end(&mut self).map_err(at(&self.path))?;
         fs::rename(&self.path, &self.final_path).map_err(at(&self.final_path))?;
         self.is_whole = true;
         // the name is durable when the directory is

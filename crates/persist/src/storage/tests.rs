@@ -43,6 +43,29 @@ fn a_file_is_there_when_it_is_whole() {
 }
 
 #[test]
+fn files_of_any_length_are_what_was_written() {
+    let scratch = Scratch::new("lengths");
+    // Memory is a disk that cannot be written past the kernel's memory.
+    let memory = Some(PathBuf::from("/dev/shm")).filter(|path| path.exists());
+    for folder in [Some(scratch.0.clone()), memory].into_iter().flatten() {
+        let place = Local::new(&folder);
+        for len in [0, 1, 4095, 4096, 5000, 1 << 20, (1 << 20) + 1, 3_300_000] {
+            let bytes: Vec<u8> = (0..len).map(|n: usize| (n * 31 + n / 255) as u8).collect();
+            let name = format!("lengths-{}", std::process::id());
+            let mut file = place.create(&name).expect("a file");
+            bytes.chunks(77_777).for_each(|piece| file.write_all(piece).expect("room"));
+            file.finish().expect("a disk");
+            assert!(
+                fs::read(folder.join(&name)).expect("a file") == bytes,
+                "{len} bytes in {}",
+                folder.display()
+            );
+            place.remove(&name).expect("removed");
+        }
+    }
+}
+
+#[test]
 fn what_is_given_up_leaves_nothing() {
     let scratch = Scratch::new("given-up");
     let place = Local::new(&scratch.0);

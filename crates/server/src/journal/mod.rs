@@ -50,6 +50,8 @@ pub struct Journal {
     base_bytes: AtomicU64,
     delayed_syncs: AtomicU64,
     pending_syncs: AtomicU64,
+    syncs: AtomicU64,
+    sync_us: AtomicU64,
 }
 
 /// How far one thread's records have come. Each has cache lines of its own.
@@ -102,6 +104,8 @@ impl Journal {
             base_bytes: AtomicU64::new(0),
             delayed_syncs: AtomicU64::new(0),
             pending_syncs: AtomicU64::new(0),
+            syncs: AtomicU64::new(0),
+            sync_us: AtomicU64::new(0),
         }
     }
 

@@ -32,6 +32,10 @@ pub struct Figures {
     pub pending_syncs: u64,
     /// Syncs that took more than a second.
     pub delayed_syncs: u64,
+    /// Syncs of files since the start.
+    pub syncs: u64,
+    /// Microseconds they took together.
+    pub sync_us: u64,
 }
 
 impl Journal {
@@ -51,6 +55,8 @@ impl Journal {
             base_bytes: self.base_bytes.load(Relaxed),
             pending_syncs: self.pending_syncs.load(Relaxed),
             delayed_syncs: self.delayed_syncs.load(Relaxed),
+            syncs: self.syncs.load(Relaxed),
+            sync_us: self.sync_us.load(Relaxed),
         }
     }
 }

@@ -81,6 +81,7 @@ impl Journal {
             return;
         }
         let files = lock(&slot.files).clone();
+        let began = Instant::now();
         for file in &files {
             if let Err(error) = file.sync_data() {
                 tracing::error!(
@@ -90,6 +91,8 @@ impl Journal {
                 return;
             }
         }
+        self.syncs.fetch_add(files.len() as u64, Relaxed);
+        self.sync_us.fetch_add(began.elapsed().as_micros() as u64, Relaxed);
         slot.synced.fetch_max(written, SeqCst);
         if let Some((_, old)) = files.split_last()
             && !old.is_empty()

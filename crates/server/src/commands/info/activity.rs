@@ -65,6 +65,8 @@ fn journal(journal: &Figures, out: &mut Text) {
         out.zeros(&["aof_buffer_length"]);
         out.field("aof_pending_bio_fsync", journal.pending_syncs);
         out.field("aof_delayed_fsync", journal.delayed_syncs);
+        out.field("aof_fsyncs", journal.syncs);
+        out.field("aof_fsync_us", journal.sync_us);
     }
 }
 
