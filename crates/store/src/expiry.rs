@@ -121,9 +121,13 @@ impl Keyed<'_> {
         }
         self.write_first();
         let (shard, now_ms) = (&mut *self.shard, self.now_ms);
+        let is_kept = shard.begin_change(id);
         let object = shard.objects.get_mut(id);
         let removed = object.expire_step(&mut shard.arena, shard.hasher, now_ms, packs_max);
         let (after, is_gone) = (object.next_expiry_ms(), object.has_no_member());
+        if is_kept {
+            shard.end_change(id);
+        }
         shard.counters.expired_members += removed as u64;
         self.note_members(before, after);
         if removed > 0 {

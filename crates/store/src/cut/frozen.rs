@@ -80,12 +80,7 @@ impl Root {
 
 /// Whether a value, or a part of it, is a tree larger than `bytes`.
 pub(super) fn is_large(object: &Object, bytes: usize) -> bool {
-    match object {
-        Object::List(list) => list.bytes() > bytes && list.spilled_bytes() == 0,
-        Object::Zset(zset) => zset.bytes() > bytes && zset.spilled_bytes() == 0,
-        Object::Set(set) => set.ints().is_some_and(|ints| ints.bytes() > bytes),
-        _ => false,
-    }
+    Root::of(object, bytes).is_some()
 }
 
 impl Frozen {

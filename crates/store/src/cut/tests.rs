@@ -305,6 +305,7 @@ impl Player {
             0 => table::Expiry::At(self.now_ms + self.rng.below(20_000)),
             _ => table::Expiry::Keep,
         };
+        let soon_ms = self.now_ms + self.rng.below(20_000);
         let mut place = self.place(db, name);
         place.expire_members(4);
         match if what == 4 && name.ends_with(b"1") { 1 } else { what } {
@@ -328,6 +329,8 @@ impl Player {
                     zset.remove(arena, &hasher, Item::of(&member));
                 } else {
                     zset.insert(arena, &hasher, Item::of(&member), score).expect("room");
+                    let at_ms = (score as u64 == 7 && value.len() > 600).then_some(soon_ms);
+                    zset.set_expiry(arena, &hasher, Item::of(&member), at_ms);
                 }
             })),
             _ => {

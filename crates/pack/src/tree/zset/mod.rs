@@ -85,9 +85,10 @@ impl Zset {
     }
 
     /// The same set as it is now, to be read by rank: while the arena keeps blocks before they change, by one who looks
-    /// back. Never to be changed or cleared. `None`: some of its members are not in the arena.
+    /// back. Never to be changed or cleared. `None`: some of its members are not in the arena, or expire.
     pub fn frozen(&self) -> Option<Zset> {
-        (self.spill.bytes() == 0).then(|| Zset { spine: self.spine.frozen(), len: self.len, ..Zset::new() })
+        let is_plain = self.spill.bytes() == 0 && self.expiries.is_none();
+        is_plain.then(|| Zset { spine: self.spine.frozen(), len: self.len, ..Zset::new() })
     }
 
     /// Number of members.
