@@ -6,6 +6,8 @@ use darter_store::{Event, Key, Keyed, Record, Shard, Text};
 use darter_txn::{Part, ShardSet};
 use darter_wire::{Args, OwnedArgs, Reply};
 
+use crate::slices::Rest;
+
 /// Limits and thresholds that commands read; a copy of the configuration.
 #[derive(Clone, Copy, Debug)]
 #[allow(missing_docs, reason = "each field has its configuration parameter's name")]
@@ -93,6 +95,10 @@ pub struct Ctx<'a> {
     pub env: &'a Env,
     /// False inside MULTI and scripts, where nothing may wait.
     pub may_wait: bool,
+    /// Whether a long answer may be left to steps: its client can take it bit by bit.
+    pub may_slice: bool,
+    /// Set by a body that did so after it wrote the head of its answer.
+    pub rest: Option<Rest>,
     /// Set by a body that wants to wait for its keys; what it wrote is taken back then.
     pub wait: Option<Wait>,
     /// The arguments to wait with, where they must not mean later what they mean now (XREAD's `$`).
@@ -121,6 +127,8 @@ impl<'a> Ctx<'a> {
             now_ms,
             env,
             may_wait: true,
+            may_slice: false,
+            rest: None,
             wait: None,
             wait_args: None,
             only_key: None,

@@ -22,6 +22,7 @@ mod member_scan;
 mod random;
 pub mod reader;
 pub mod set;
+pub mod slices;
 pub mod spec;
 pub mod stream;
 pub mod string;

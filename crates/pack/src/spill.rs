@@ -1,7 +1,10 @@
 //! Strings too long for a pack: an arena block of their own, or past 32 KiB a heap allocation.
 //!
 //! Called by the entry codec's owners (tables, lists, sorted sets, streams). A root holds one `Spill`;
-//! it costs 8 bytes until the first string past 32 KiB arrives.
+//! it costs 8 bytes until the first string past 32 KiB arrives. Who reads a tree in steps is noted here too, so that
+//! roots need no other pointer for it.
+
+use crate::tree::window::Windows;
 
 /// The heap-allocated strings of one collection, by small index.
 #[derive(Debug, Default)]
@@ -14,6 +17,7 @@ struct Boxes {
     vacant: Vec<u32>,
     // Sum of the lengths of `strings`.
     bytes: usize,
+    windows: Windows,
 }
 
 impl Spill {
@@ -51,7 +55,24 @@ impl Spill {
         boxes.bytes -= string.len();
         *string = Box::default();
         boxes.vacant.push(at);
-        if boxes.vacant.len() == boxes.strings.len() {
+        self.settle();
+    }
+
+    /// Whether somebody reads the collection in steps. Cost: a look at a null pointer while nothing is held.
+    #[inline]
+    pub(crate) fn is_read(&self) -> bool {
+        self.0.as_ref().is_some_and(|boxes| !boxes.windows.is_none())
+    }
+
+    /// Who reads the collection in steps.
+    pub(crate) fn windows_mut(&mut self) -> &mut Windows {
+        &mut self.0.get_or_insert_default().windows
+    }
+
+    /// Gives the table back when nothing is left in it.
+    pub(crate) fn settle(&mut self) {
+        let is_idle = |boxes: &Boxes| boxes.vacant.len() == boxes.strings.len() && boxes.windows.is_none();
+        if self.0.as_ref().is_some_and(|boxes| is_idle(boxes)) {
             self.0 = None;
         }
     }

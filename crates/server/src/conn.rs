@@ -180,6 +180,20 @@ impl Conn {
         }
     }
 
+    /// Where messages go that no command asked for: behind the answer that it is getting in slices, if it is.
+    pub fn messages(&mut self) -> &mut Vec<u8> {
+        if self.session.reading.is_some() { &mut self.session.own_messages } else { &mut self.output }
+    }
+
+    /// Bytes held for it that it has not taken.
+    pub fn unsent_bytes(&self) -> usize {
+        let unsent = self.output.len() - self.sent;
+        match &self.session.reading {
+            None => unsent,
+            Some(reading) => unsent + reading.aside_bytes() + self.session.own_messages.len(),
+        }
+    }
+
     /// Takes the reply of a command that was run elsewhere.
     pub fn answer(&mut self, reply: &[u8]) {
         match &mut self.http {

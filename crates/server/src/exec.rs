@@ -5,6 +5,7 @@
 
 use std::time::Instant;
 
+use darter_command::slices::Rest;
 use darter_command::{Ctx, Fault, Reach, Spec, Wait};
 use darter_latch::{Grant, Held, Waiter, acquire, drive, drive_waiting, queue_for};
 use darter_reactor::Token;
@@ -19,6 +20,7 @@ use crate::job::{BUDGET, Body, Job, Shards};
 use crate::journal::note as journal;
 use crate::limit::relief;
 use crate::pubsub;
+use crate::reading::{Reading, Slice};
 use crate::registry::{Entry, Run};
 use crate::session::Session;
 use crate::shared::{ShardCell, Shared};
@@ -120,7 +122,8 @@ pub fn run_single(
     key: Key<'_>,
 ) -> Ran {
     let Some(held) = cell.take_spinning(SPINS) else {
-        return post(core, call, one(entry, args), LockSet::one(cell.id()), Grant::empty());
+        let body = one(entry, args, call.session);
+        return post(core, call, body, LockSet::one(cell.id()), Grant::empty());
     };
     run_held(core, call, entry, args, key, (cell, held))
 }
@@ -135,7 +138,8 @@ pub fn run_tracked(
     key: Key<'_>,
 ) -> Ran {
     let Some(held) = cell.take_spinning(SPINS) else {
-        return post(core, call, one(entry, args), LockSet::one(cell.id()), Grant::empty());
+        let body = one(entry, args, call.session);
+        return post(core, call, body, LockSet::one(cell.id()), Grant::empty());
     };
     if tracking::applies(call.session, entry) {
         tracking::remember_key(core, call.session.id, key.bytes);
@@ -153,12 +157,16 @@ fn run_held(
     (cell, mut held): (&'static ShardCell, Held<Part, Job>),
 ) -> Ran {
     let mark = call.out.len();
+    let mut rest = None;
     if let Run::Data(run) = entry.run {
         let set = ShardSet::one(&core.shared.router, cell.id(), &mut held);
         let mut ctx = Ctx::new(set, &core.env, call.session.db, core.dbs_len, core.now_ms, Some(key));
+        ctx.may_slice = !entry.is_cheap && call.session.may_slice();
         let mut reply = Reply::new(call.out, call.session.resp3);
         if let Err(fault) = run(&mut ctx, args, &mut reply) {
             refuse(core, entry, &fault, &mut reply, mark);
+        } else {
+            rest = ctx.rest;
         }
     }
     if held.shard.changes.has_pending() || held.shard.is_pressed() {
@@ -168,7 +176,17 @@ fn run_held(
     } else {
         let_go(core, held);
     }
-    Ran::Done
+    match rest {
+        None => Ran::Done,
+        Some(rest) => read_on(call.session, rest, entry, args),
+    }
+}
+
+/// Has a connection fetch the rest of its answer.
+#[cold]
+fn read_on(session: &mut Session, rest: Rest, entry: &'static Entry, args: Args<'_>) -> Ran {
+    session.reading = Some(Box::new(Reading::new(rest, entry, args.to_owned())));
+    Ran::Stalled
 }
 
 /// Tells the journal of a change of `client`, makes room if need be, tells everybody else who listens, and lets the
@@ -198,7 +216,8 @@ pub fn run_multi(core: &mut Core, call: Call<'_>, entry: &'static Entry, args: A
     let wanted = lock_set(&entry.spec, args, &core.shared.router);
     let mut grant = Grant::empty();
     if acquire(core.shared.cells, wanted.ids(), &mut grant, SPINS).is_err() {
-        return post(core, call, one(entry, args), wanted, grant);
+        let body = one(entry, args, call.session);
+        return post(core, call, body, wanted, grant);
     }
     let whose = Whose {
         home: core.thread,
@@ -209,14 +228,19 @@ pub fn run_multi(core: &mut Core, call: Call<'_>, entry: &'static Entry, args: A
         tracks: tracking::applies(call.session, entry),
         no_touch: is_no_touch(call.session, entry),
         acl_version: call.session.acl_version,
+        may_slice: call.session.may_slice(),
     };
-    call.session.parking = run_granted(core, &mut grant, whose, entry, args, call.out);
+    let after = run_granted(core, &mut grant, whose, entry, args, call.out);
+    call.session.parking = after.parking;
     drive(core.shared.cells, grant, core, BUDGET);
+    if let Some(rest) = after.rest {
+        return read_on(call.session, rest, entry, args);
+    }
     if call.session.parking.is_some() { Ran::Stalled } else { Ran::Done }
 }
 
-fn one(entry: &'static Entry, args: Args<'_>) -> Body {
-    Body::One { entry, args: args.to_owned() }
+fn one(entry: &'static Entry, args: Args<'_>, session: &Session) -> Body {
+    Body::One { entry, args: args.to_owned(), may_slice: session.may_slice() }
 }
 
 /// Leaves a job in the inbox of the shard it lacks. Should that shard have come free meanwhile, the job
@@ -271,7 +295,7 @@ pub fn post_ticket(core: &mut Core, whose: Whose, ticket: Parked, wanted: LockSe
 /// Runs a job with its shards held, wherever this thread is.
 pub fn run_job(core: &mut Core, grant: &mut Shards, job: &mut Job) {
     match &job.body {
-        Body::One { entry, args } => {
+        Body::One { entry, args, may_slice } => {
             let whose = Whose {
                 home: job.home,
                 token: job.token,
@@ -281,10 +305,14 @@ pub fn run_job(core: &mut Core, grant: &mut Shards, job: &mut Job) {
                 tracks: job.tracks,
                 no_touch: job.no_touch,
                 acl_version: job.acl_version,
+                may_slice: *may_slice,
             };
             let began = Instant::now();
-            job.parking = run_granted(core, grant, whose, entry, args.args(), &mut job.reply);
-            if job.parking.is_none() {
+            let after = run_granted(core, grant, whose, entry, args.args(), &mut job.reply);
+            job.parking = after.parking;
+            if let Some(rest) = after.rest {
+                job.body = Body::Left { rest, entry, args: args.args().to_owned() };
+            } else if job.parking.is_none() {
                 crate::timing::note_job(core, job.client, entry, args.args(), began.elapsed());
             }
         }
@@ -298,8 +326,27 @@ pub fn run_job(core: &mut Core, grant: &mut Shards, job: &mut Job) {
         }
         Body::Listen => grant.iter_mut().for_each(|part| pubsub::settle(core, part)),
         Body::Cut(run) => snapshot::cut(core, grant, run),
-        Body::Exec(_) | Body::Script { .. } | Body::Watch(_) | Body::Unwatch => {}
+        Body::Read { rest, .. } => {
+            let rest = *rest;
+            let slice = grant.get_mut(rest.shard).map(|part| Slice::take(core, part, rest, &mut job.reply));
+            job.body = Body::Read { rest, slice };
+        }
+        Body::EndRead(rest) => {
+            if let Some(part) = grant.get_mut(rest.shard) {
+                part.shard.end_read(rest.number);
+            }
+        }
+        Body::Left { .. } | Body::Exec(_) | Body::Script { .. } | Body::Watch(_) | Body::Unwatch => {}
     }
+}
+
+/// What is still to come of a command that has run.
+#[derive(Default)]
+pub struct After {
+    /// It waits for its keys.
+    pub parking: Option<Parking>,
+    /// The rest of its answer is left to slices.
+    pub rest: Option<Rest>,
 }
 
 /// Runs a data command over granted shards and passes on what changed. A command that wants to wait is
@@ -311,7 +358,7 @@ pub fn run_granted(
     entry: &'static Entry,
     args: Args<'_>,
     out: &mut Vec<u8>,
-) -> Option<Parking> {
+) -> After {
     let shared = core.shared;
     core.writer = whose.client;
     if whose.tracks {
@@ -319,7 +366,8 @@ pub fn run_granted(
     }
     let mark = out.len();
     pause_uses(grant, whose.no_touch);
-    let wait = run_body(core, set_of(&shared.router, grant), entry, args, whose.db, whose.resp3, out);
+    let set = set_of(&shared.router, grant);
+    let left = run_body(core, set, entry, args, whose, out);
     pause_uses(grant, false);
     let reply = out.get(mark..).unwrap_or_default();
     journal::note_grant(core, grant, Some(journal::Ran { entry, args, db: whose.db, served: None, reply }));
@@ -331,10 +379,11 @@ pub fn run_granted(
     if shared.tracking.is_in_use() && flushes(entry) {
         tracking::invalidate_all(core);
     }
-    wait.map(|(wait, rewritten)| {
+    let parking = left.wait.map(|(wait, rewritten)| {
         let args = rewritten.map_or_else(|| args.to_owned(), |rewritten| *rewritten);
         waiting::park(core, grant, whose, entry, args, wait)
-    })
+    });
+    After { parking, rest: left.rest }
 }
 
 /// Whether what a command reads does not count as used: CLIENT NO-TOUCH, but for TOUCH itself.
@@ -362,29 +411,35 @@ pub fn set_of<'a>(router: &'a Router, grant: &'a mut Shards) -> ShardSet<'a> {
     }
 }
 
+/// What a body has left to do.
+#[derive(Default)]
+struct Left {
+    wait: Option<(Wait, Option<Box<OwnedArgs>>)>,
+    rest: Option<Rest>,
+}
+
 #[inline]
-#[allow(clippy::too_many_arguments, reason = "the hot path keeps them in registers")]
 fn run_body<'a>(
     core: &'a Core,
     set: ShardSet<'a>,
     entry: &'static Entry,
     args: Args<'_>,
-    db: usize,
-    resp3: bool,
+    whose: Whose,
     out: &mut Vec<u8>,
-) -> Option<(Wait, Option<Box<OwnedArgs>>)> {
-    let Run::Data(run) = entry.run else { return None };
-    let mut ctx = Ctx::new(set, &core.env, db, core.live.dbnum as usize, core.now_ms, None);
-    let mut reply = Reply::new(out, resp3);
+) -> Left {
+    let Run::Data(run) = entry.run else { return Left::default() };
+    let mut ctx = Ctx::new(set, &core.env, whose.db, core.live.dbnum as usize, core.now_ms, None);
+    ctx.may_slice = whose.may_slice;
+    let mut reply = Reply::new(out, whose.resp3);
     let mark = reply.len();
     if let Err(fault) = run(&mut ctx, args, &mut reply) {
         refuse(core, entry, &fault, &mut reply, mark);
-        return None;
+        return Left::default();
     }
     if ctx.wait.is_some() {
         reply.truncate_to(mark);
     }
-    ctx.wait.map(|wait| (wait, ctx.wait_args))
+    Left { wait: ctx.wait.map(|wait| (wait, ctx.wait_args)), rest: ctx.rest }
 }
 
 /// Replaces what a failed command has written since `mark` by its error.

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use darter_command::slices::Rest;
 use darter_latch::{Grant, Held, Runner, Waiter, drive_one};
 use darter_reactor::Token;
 use darter_txn::waiters::Parked;
@@ -11,6 +12,7 @@ use darter_wire::OwnedArgs;
 
 use crate::core::Core;
 use crate::exec;
+use crate::reading::Slice;
 use crate::registry::Entry;
 use crate::session::Queued;
 use crate::shared::{Mail, Shared};
@@ -28,6 +30,8 @@ pub enum Body {
         entry: &'static Entry,
         /// With which arguments.
         args: OwnedArgs,
+        /// Whether a long answer may be left to slices.
+        may_slice: bool,
     },
     /// The body of an EXEC; runs at home, where the connection is.
     Exec(Vec<Queued>),
@@ -50,6 +54,24 @@ pub enum Body {
     Listen,
     /// The cut of a snapshot; runs on any thread and answers nobody.
     Cut(Arc<Run>),
+    /// What a data command has become that left its answer to slices.
+    Left {
+        /// What it has begun.
+        rest: Rest,
+        /// Which.
+        entry: &'static Entry,
+        /// With which arguments.
+        args: OwnedArgs,
+    },
+    /// A slice of such an answer, and what came of it once it has run; runs on any thread.
+    Read {
+        /// Of which read.
+        rest: Rest,
+        /// What came of it.
+        slice: Option<Slice>,
+    },
+    /// The end of a read whose client has gone; runs on any thread and answers nobody.
+    EndRead(Rest),
 }
 
 /// Something to do once its shards are free.
@@ -85,15 +107,12 @@ pub struct Job {
 impl Job {
     /// Whether only its home thread can run it.
     pub fn is_home_only(&self) -> bool {
-        !matches!(
-            self.body,
-            Body::One { .. } | Body::Memcached(_) | Body::Serve(_) | Body::Listen | Body::Cut(_)
-        )
+        matches!(self.body, Body::Exec(_) | Body::Script { .. } | Body::Watch(_) | Body::Unwatch)
     }
 
     /// Whether no connection waits for it.
     pub fn is_for_nobody(&self) -> bool {
-        matches!(self.body, Body::Serve(_) | Body::Listen | Body::Cut(_))
+        matches!(self.body, Body::Serve(_) | Body::Listen | Body::Cut(_) | Body::EndRead(_))
     }
 }
 

@@ -29,6 +29,7 @@ pub mod multi;
 pub mod output;
 pub mod pause;
 pub mod pubsub;
+pub mod reading;
 pub mod redact;
 pub mod registry;
 pub mod report;

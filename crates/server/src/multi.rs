@@ -182,13 +182,7 @@ fn locks_of(core: &mut Core, session: &Session, body: &Body) -> LockSet {
                 set.add(router.shard_of(router.key(key).hash));
             }
         }
-        Body::Unwatch
-        | Body::One { .. }
-        | Body::Memcached(_)
-        | Body::Script { .. }
-        | Body::Serve(_)
-        | Body::Listen
-        | Body::Cut(_) => {}
+        _ => {}
     }
     if !matches!(body, Body::Watch(_)) {
         for (_, key) in &session.watched {
@@ -231,7 +225,7 @@ pub fn run_held(
             script_run::run_held(core, session, card, grant, entry, args.args(), &mut reply);
             session.send_own_messages(out);
         }
-        Body::One { .. } | Body::Memcached(_) | Body::Serve(_) | Body::Listen | Body::Cut(_) => {}
+        _ => {}
     }
     exec::pause_uses(grant, false);
     relief::settle_all(core, grant);

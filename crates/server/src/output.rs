@@ -102,7 +102,7 @@ pub fn balance_reading(reactor: &mut Reactor, conn: &mut Conn) {
 
 /// Whether a client lets more output pile up than is allowed; it is to be closed then. Notes the time.
 pub fn is_over_limit(core: &Core, conn: &mut Conn) -> bool {
-    let pending = conn.output.len() - conn.sent;
+    let pending = conn.unsent_bytes();
     // What has just been written may go out at once.
     if conn.awaits_writable && pending > STRANGER_BYTES_MAX && is_stranger(core, conn) {
         return close(core, conn, pending);

@@ -9,6 +9,7 @@ use crate::acl::User;
 use crate::fieldsets::Fieldsets;
 use crate::listening::ListenerKind;
 use crate::pubsub::Subscriptions;
+use crate::reading::Reading;
 use crate::registry::Entry;
 use crate::snapshot::copy::Wish;
 use crate::speech::Speech;
@@ -141,6 +142,8 @@ pub struct Session {
     pub no_touch: bool,
     /// Set while it waits for a key or for time to pass; a server command may set it to wait for time.
     pub parking: Option<Parking>,
+    /// Set while it gets a long answer in slices.
+    pub reading: Option<Box<Reading>>,
     /// Receives every command (MONITOR).
     pub is_monitor: bool,
     /// The reply of the command it waits for is not to be sent (CLIENT REPLY).
@@ -149,7 +152,8 @@ pub struct Session {
     pub subscriptions: Option<Box<Subscriptions>>,
     /// How it tracks keys for a cache of its own, if it does.
     pub tracking: Option<Box<Tracking>>,
-    /// Messages it published to itself: they follow the reply of the command that did.
+    /// Messages that follow the reply of the command that runs: those it published to itself, and those that come while
+    /// it gets a long answer.
     pub own_messages: Vec<u8>,
     /// The copy it wants, or gets (SYNC).
     pub copy: Option<Box<Wish>>,
@@ -184,6 +188,7 @@ impl Session {
             no_evict: false,
             no_touch: false,
             parking: None,
+            reading: None,
             is_monitor: false,
             drops_reply: false,
             subscriptions: None,
@@ -193,6 +198,12 @@ impl Session {
             fieldsets: None,
             usage: Usage::default(),
         }
+    }
+
+    /// Whether a long answer may be given to it in slices: nothing is to be done with the answer as a whole.
+    #[inline]
+    pub fn may_slice(&self) -> bool {
+        self.speech == Speech::Resp && !self.gate.has(Gate::REPLY)
     }
 
     /// Appends the messages it published to itself to its output.

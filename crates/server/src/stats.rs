@@ -129,6 +129,8 @@ pub struct ThreadStats {
     pub memcached: memcached::Counts,
     /// How long each of these turns took.
     pub turn_times: Histogram,
+    /// How long each slice of a long answer held its shard.
+    pub slice_times: Histogram,
     /// What the thread's clients were when it last looked, once a second.
     pub clients: Mutex<Clients>,
 }
@@ -171,5 +173,6 @@ impl ThreadStats {
             count.reset();
         }
         self.turn_times.reset();
+        self.slice_times.reset();
     }
 }

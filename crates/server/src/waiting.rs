@@ -81,6 +81,8 @@ pub struct Whose {
     pub no_touch: bool,
     /// The version of the users that it was let through by.
     pub acl_version: u64,
+    /// Whether a long answer may be left to slices.
+    pub may_slice: bool,
 }
 
 /// Puts a command into the queues of its keys, whose shards are held.
@@ -297,6 +299,7 @@ fn look_again_later(core: &mut Core, waiting: &Waiting, ticket: &Parked) {
         tracks: false,
         no_touch: false,
         acl_version: waiting.acl_version,
+        may_slice: false,
     };
     exec::post_ticket(core, whose, ticket.clone(), wanted);
 }

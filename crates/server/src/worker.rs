@@ -23,6 +23,7 @@ use crate::listening::{ListenerKind, Listening, Refused};
 use crate::multi;
 use crate::output;
 use crate::pubsub::{self, Message};
+use crate::reading::{self, Reading};
 use crate::session::{Gate, Session};
 use crate::shared::{Door, Mail, Shared};
 use crate::tls;
@@ -299,7 +300,7 @@ impl Worker {
             Mail::Run(job) => self.run_at_home(job),
             Mail::Push { token, client, bytes } => {
                 if let Some(conn) = find(&mut self.conns, token).filter(|conn| conn.session.id == client) {
-                    conn.output.extend_from_slice(&bytes);
+                    conn.messages().extend_from_slice(&bytes);
                     mark_dirty(conn, &mut self.dirty);
                 }
             }
@@ -348,7 +349,8 @@ impl Worker {
         let Worker { core, conns, dirty, .. } = self;
         core.subscribers.each_receiver(message, |token, client, pattern| {
             if let Some(conn) = find(conns, token).filter(|conn| conn.session.id == client) {
-                message.write_to(&mut conn.output, pattern, conn.session.resp3);
+                let resp3 = conn.session.resp3;
+                message.write_to(conn.messages(), pattern, resp3);
                 mark_dirty(conn, dirty);
             }
         });
@@ -375,6 +377,7 @@ impl Worker {
     fn finish(&mut self, job: Job) {
         self.core.journal.has_news = true;
         let Some(conn) = find(&mut self.conns, job.token).filter(|conn| conn.session.id == job.client) else {
+            reading::end_of_nobody(&mut self.core, &job.body);
             return;
         };
         if job.parking.is_some() || !std::mem::take(&mut conn.session.drops_reply) {
@@ -384,6 +387,18 @@ impl Worker {
             conn.session.parking = job.parking;
             mark_dirty(conn, &mut self.dirty);
             return;
+        }
+        match job.body {
+            Body::Left { rest, entry, args } => {
+                conn.session.reading = Some(Box::new(Reading::new(rest, entry, args)));
+                mark_dirty(conn, &mut self.dirty);
+                return;
+            }
+            Body::Read { slice, .. } if !reading::note_slice(&self.core, conn, slice) => {
+                mark_dirty(conn, &mut self.dirty);
+                return;
+            }
+            _ => {}
         }
         conn.is_stalled = false;
         conn.resume(&mut self.core, &mut self.window);
@@ -440,12 +455,10 @@ impl Worker {
     fn run_at_home(&mut self, mut job: Box<Waiter<Job>>) {
         let mut grant = std::mem::take(&mut job.grant);
         let conn = find(&mut self.conns, job.token).filter(|conn| conn.session.id == job.client);
-        match (&job.body, conn) {
-            (Body::One { .. } | Body::Memcached(_) | Body::Serve(_) | Body::Listen | Body::Cut(_), _) => {
-                crate::exec::run_job(&mut self.core, &mut grant, &mut job)
-            }
-            (_, None) => {}
-            (_, Some(conn)) => {
+        match conn {
+            _ if !job.is_home_only() => crate::exec::run_job(&mut self.core, &mut grant, &mut job),
+            None => {}
+            Some(conn) => {
                 let Job { body, reply, .. } = &mut **job;
                 multi::run_held(&mut self.core, &mut conn.session, &conn.card, &mut grant, body, reply);
             }
@@ -472,6 +485,7 @@ impl Worker {
         let mut dirty = std::mem::take(&mut self.dirty);
         dirty.append(&mut self.held);
         let mut again = Vec::new();
+        let (mut readers_left, mut unread) = (reading::CLIENTS_PER_TURN, Vec::new());
         for token in dirty.drain(..) {
             let Some(conn) = find(&mut self.conns, token) else { continue };
             conn.is_dirty = false;
@@ -492,7 +506,28 @@ impl Worker {
                 }
             }
             output::balance_reading(&mut self.reactor, conn);
+            if conn.session.reading.is_some() {
+                if readers_left == 0 {
+                    if !conn.is_dirty {
+                        conn.is_dirty = true;
+                        unread.push(token);
+                    }
+                    continue;
+                }
+                readers_left -= 1;
+                let next = reading::go_on(&mut self.core, conn);
+                if next == reading::Next::Done {
+                    conn.is_stalled = false;
+                    conn.resume(&mut self.core, &mut self.window);
+                }
+                if next != reading::Next::Wait && !conn.is_dirty {
+                    conn.is_dirty = true;
+                    again.push(token);
+                }
+            }
         }
+        // Who got no slice this time comes first the next.
+        dirty.append(&mut unread);
         dirty.append(&mut again);
         self.dirty = dirty;
         self.core.journal.has_news = false;
@@ -521,6 +556,9 @@ impl Worker {
         conn.count_bytes(&self.core, 0);
         pubsub::unsubscribe_all(&mut self.core, &mut conn.session, &conn.card);
         tracking::end(&self.core, &mut conn.session);
+        if let Some(reading) = conn.session.reading.take() {
+            reading.give_up(&mut self.core);
+        }
         conn.session.watched.clear();
         if let Some(parking) = conn.session.parking.take() {
             forget_deadline(&mut self.deadlines, &mut conn, &parking);

@@ -76,12 +76,17 @@ pub(crate) struct Cut {
     early: u64,
     // Large values that are being written in pieces, by their numbers.
     guarded: Vec<u32>,
-    // The same that belong to no key any more.
-    orphans: Vec<Object>,
     // Large trees that are being written as they were, by the numbers of their values.
     frozen: BTreeMap<u32, Frozen>,
-    // The same of values that belong to no key any more, and those that are written and give back what was kept.
+    // Those that are written and give back what was kept.
     adrift: Vec<Frozen>,
+}
+
+impl Cut {
+    /// Whether this value is being written in pieces.
+    pub(crate) fn goes_through(&self, id: u32) -> bool {
+        self.guarded.contains(&id) || self.frozen.contains_key(&id)
+    }
 }
 
 /// The number at the cut of a database that is younger than the cut.
@@ -104,7 +109,6 @@ impl Shard {
             emptied: Vec::new(),
             early: 0,
             guarded: Vec::new(),
-            orphans: Vec::new(),
             frozen: BTreeMap::new(),
             adrift: Vec::new(),
         }));
@@ -155,12 +159,9 @@ impl Shard {
     }
 
     fn has_pieces(&self) -> bool {
-        self.cut.as_ref().is_some_and(|cut| {
-            !cut.guarded.is_empty()
-                || !cut.orphans.is_empty()
-                || !cut.frozen.is_empty()
-                || !cut.adrift.is_empty()
-        })
+        self.cut
+            .as_ref()
+            .is_some_and(|cut| !cut.guarded.is_empty() || !cut.frozen.is_empty() || !cut.adrift.is_empty())
     }
 
     /// Writes a bit of one large value.
@@ -176,33 +177,16 @@ impl Shard {
         } else if let Some(mut first) = cut.frozen.first_entry() {
             first.get_mut().step(arena);
             if first.get().is_written() {
-                cut.adrift.push(first.remove());
-            }
-        } else if let Some(object) = cut.orphans.last_mut() {
-            if object.write_piece(arena)
-                && let Some(object) = cut.orphans.pop()
-            {
-                self.discard(object);
+                let (id, frozen) = first.remove_entry();
+                cut.adrift.push(frozen);
+                self.let_go(id);
             }
         } else if let Some(&id) = cut.guarded.last()
             && objects.get_mut(id).write_piece(arena)
         {
             cut.guarded.pop();
+            self.let_go(id);
         }
-    }
-
-    /// Keeps a large value that is not all written, and whose key is going; gives others back.
-    pub(crate) fn orphan(&mut self, id: u32, object: Object) -> Option<Object> {
-        let Some(cut) = &mut self.cut else { return Some(object) };
-        let guarded = cut.guarded.iter().position(|guarded| *guarded == id);
-        let frozen = cut.frozen.remove(&id);
-        if guarded.is_none() && frozen.is_none() {
-            return Some(object);
-        }
-        guarded.map(|at| cut.guarded.swap_remove(at));
-        cut.adrift.extend(frozen);
-        cut.orphans.push(object);
-        None
     }
 
     /// To be called before value `id` changes; if true, [`Shard::end_change`] is to be called after it.
@@ -245,10 +229,11 @@ impl Shard {
         self.ruins.extend(cut.emptied);
         for id in cut.guarded {
             self.objects.get_mut(id).unguard();
+            self.let_go(id);
         }
-        for mut object in cut.orphans {
-            object.unguard();
-            self.discard(object);
+        for (id, frozen) in cut.frozen {
+            drop(frozen);
+            self.let_go(id);
         }
         Some((cut.keeper, cut.early))
     }

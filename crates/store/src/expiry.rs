@@ -259,6 +259,7 @@ mod tests {
         assert_eq!(shard.timed, 0);
         put_hash(&mut shard, b"h", &[("a", Some(NOW + 1000))]);
         shard.flush_db(0);
+        while !shard.bury(100) {}
         assert_eq!(shard.timed, 0);
         let set = crate::SetValue::new();
         assert_eq!(Collection::next_expiry_ms(&set), None);

@@ -18,6 +18,7 @@ pub mod keyed;
 pub mod moving;
 pub mod object;
 pub mod rdb;
+pub mod reads;
 pub mod record;
 pub mod set_value;
 pub mod shard;

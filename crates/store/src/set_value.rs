@@ -282,6 +282,15 @@ impl SetValue {
         }
     }
 
+    /// The members kept as integers, to be read in steps.
+    pub(crate) fn read_ints_mut(&mut self) -> Option<&mut IntSet> {
+        match &mut self.body {
+            Body::Ints(ints) => Some(ints),
+            Body::Texts(_) => None,
+            Body::Both(both) => Some(&mut both.ints),
+        }
+    }
+
     /// The table of members kept as texts, to be written in pieces.
     pub(crate) fn guarded_texts_mut(&mut self) -> Option<&mut Table> {
         match &mut self.body {
@@ -294,7 +303,7 @@ impl SetValue {
     fn texts_mut(&mut self) -> &mut Table {
         if let Body::Ints(ints) = &mut self.body {
             let texts = Table::new(Kind::Keys);
-            self.body = if ints.is_empty() {
+            self.body = if ints.is_empty() && !ints.is_read() {
                 Body::Texts(texts)
             } else {
                 Body::Both(Box::new(Both { ints: std::mem::take(ints), texts }))
@@ -311,7 +320,8 @@ impl SetValue {
     fn settle(&mut self) {
         let one = match &mut self.body {
             Body::Both(both) if both.texts.is_empty() => Body::Ints(std::mem::take(&mut both.ints)),
-            Body::Both(both) if both.ints.is_empty() => {
+            // Who reads the integers in steps may still want some that are gone.
+            Body::Both(both) if both.ints.is_empty() && !both.ints.is_read() => {
                 Body::Texts(std::mem::replace(&mut both.texts, Table::new(Kind::Keys)))
             }
             Body::Texts(texts) if texts.is_empty() => Body::Ints(IntSet::new()),

@@ -16,6 +16,7 @@ use crate::evict::Pressure;
 use crate::folded::Scratch;
 use crate::keyed::{View, WrongType};
 use crate::object::{Collection, Object};
+use crate::reads::Reads;
 use crate::record::{self, Expiry, Kind, Meta, Payload, Record};
 use crate::slots::Slots;
 use crate::tidy::{Tidy, TidyCounters};
@@ -74,6 +75,9 @@ pub struct Shard {
     // Databases that were emptied and are freed bit by bit.
     pub(crate) ruins: Vec<Db>,
     pub(crate) cut: Option<Box<Cut>>,
+    pub(crate) reads: Option<Box<Reads>>,
+    // Collections without a key that somebody still goes through, by their numbers.
+    pub(crate) orphans: Vec<u32>,
     cas: u64,
 }
 
@@ -103,6 +107,8 @@ impl Shard {
             graves: Vec::new(),
             ruins: Vec::new(),
             cut: None,
+            reads: None,
+            orphans: Vec::new(),
             cas: 0,
         })
     }
@@ -222,8 +228,10 @@ impl Shard {
         let record = Record { tail: self.arena.tail(handle) };
         match record.value() {
             record::Value::Object(_, id) => {
-                let object = self.objects.remove(id);
-                if let Some(object) = self.orphan(id, object) {
+                if self.is_gone_through(id) {
+                    self.orphans.push(id);
+                } else {
+                    let object = self.objects.remove(id);
                     self.discard(object);
                 }
             }
@@ -389,15 +397,14 @@ impl Shard {
         self.rewrite(db, key, slot, &meta, &payload, now_ms)
     }
 
-    /// Empties one database; returns how many keys it had.
+    /// Empties one database; returns how many keys it had. Cost: no look at any key: what it held is freed at once with
+    /// the arena when nothing else is there, else bit by bit in [`Shard::bury`].
     pub fn flush_db(&mut self, db: usize) -> usize {
         let mut empty = Db::new();
         empty.index.remember(self.remembers);
         let old = std::mem::replace(&mut self.dbs[db], empty);
         let keys = old.len();
-        if self.cut.is_some() {
-            self.set_aside(old);
-        } else if self.dbs.iter().all(Db::is_empty) {
+        if self.cut.is_none() && self.reads_len() == 0 && self.dbs.iter().all(Db::is_empty) {
             self.arena.clear();
             self.tidy = Tidy::default();
             self.objects = Slots::default();
@@ -405,10 +412,7 @@ impl Shard {
             self.ruins.clear();
             self.timed = 0;
         } else {
-            old.index.each(|handle| {
-                self.drop_object_of(handle);
-                self.arena.free(handle);
-            });
+            self.set_aside(old);
         }
         self.changes.count(keys as u64);
         keys

@@ -92,6 +92,11 @@ impl Stream {
         &self.log
     }
 
+    /// The entries, to be read in steps.
+    pub(crate) fn log_mut(&mut self) -> &mut StreamLog {
+        &mut self.log
+    }
+
     /// Number of entries.
     #[inline]
     pub fn len(&self) -> u64 {

@@ -1,10 +1,17 @@
 //! HGET key field, HMGET, HGETALL, HKEYS, HVALS, HLEN, HEXISTS, HSTRLEN
 
-use darter_pack::table::{EntryRef, Table};
+use std::sync::Arc;
+
+use darter_pack::entry::Item;
+use darter_pack::table::Table;
+use darter_pack::tree::window::{Seen, Tell};
+use darter_store::View;
+use darter_store::reads::Stretch;
 use darter_wire::{Args, Reply};
 
 use super::{alive, alive_len, find, read, shown_len};
 use crate::item::reply_item;
+use crate::slices;
 use crate::spec::{Group, Keys, Spec};
 use crate::{Ctx, DataCommand, Fault};
 
@@ -31,21 +38,21 @@ pub const HGETALL: DataCommand = DataCommand {
     spec: Spec::read("hgetall", 2, Keys::ONE)
         .doc(Group::Hash, "2.0.0", "key", "Returns all fields and values in a hash.")
         .cost("O(N)"),
-    run: hgetall,
+    run: |ctx, args, reply| each(ctx, args, reply, Part::Both),
 };
 /// HKEYS.
 pub const HKEYS: DataCommand = DataCommand {
     spec: Spec::read("hkeys", 2, Keys::ONE)
         .doc(Group::Hash, "2.0.0", "key", "Returns all fields in a hash.")
         .cost("O(N)"),
-    run: |ctx, args, reply| each(ctx, args, reply, |reply, entry| reply_item(reply, entry.key())),
+    run: |ctx, args, reply| each(ctx, args, reply, Part::Fields),
 };
 /// HVALS.
 pub const HVALS: DataCommand = DataCommand {
     spec: Spec::read("hvals", 2, Keys::ONE)
         .doc(Group::Hash, "2.0.0", "key", "Returns all values in a hash.")
         .cost("O(N)"),
-    run: |ctx, args, reply| each(ctx, args, reply, |reply, entry| reply_item(reply, entry.value())),
+    run: |ctx, args, reply| each(ctx, args, reply, Part::Values),
 };
 /// HLEN.
 pub const HLEN: DataCommand = DataCommand {
@@ -103,35 +110,54 @@ fn hmget(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(),
     Ok(())
 }
 
-fn hgetall(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    let now_ms = ctx.now_ms;
-    let place = read(ctx, args.at(1));
-    let Some(hash) = place.view::<Table>()? else {
-        reply.map(0);
-        return Ok(());
-    };
-    reply.map(alive_len(hash, now_ms));
-    for entry in alive(hash, now_ms) {
-        reply_item(reply, entry.key());
-        reply_item(reply, entry.value());
-    }
-    Ok(())
+/// What of each field is answered.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Part {
+    Fields,
+    Values,
+    Both,
 }
 
-fn each(
-    ctx: &mut Ctx<'_>,
-    args: Args<'_>,
-    reply: &mut Reply<'_>,
-    show: fn(&mut Reply<'_>, EntryRef<'_>),
-) -> Result<(), Fault> {
-    let now_ms = ctx.now_ms;
+impl Part {
+    #[inline]
+    fn show(self, reply: &mut Reply<'_>, field: Item<'_>, value: Item<'_>) {
+        if self != Part::Values {
+            reply_item(reply, field);
+        }
+        if self != Part::Fields {
+            reply_item(reply, value);
+        }
+    }
+
+    fn show_all(self, reply: &mut Reply<'_>, hash: View<'_, Table>, now_ms: u64) {
+        alive(hash, now_ms).for_each(|entry| self.show(reply, entry.key(), entry.value()));
+    }
+
+    fn tell(self, resp3: bool) -> Tell {
+        Arc::new(move |seen, out| match seen {
+            Seen::Field(field, value) => self.show(&mut Reply::new(out, resp3), field, value),
+            _ => debug_assert!(false, "a hash has fields"),
+        })
+    }
+}
+
+fn each(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>, part: Part) -> Result<(), Fault> {
+    let (now_ms, may_slice) = (ctx.now_ms, ctx.may_slice);
+    let head = if part == Part::Both { Reply::map } else { Reply::array };
     let place = read(ctx, args.at(1));
     let Some(hash) = place.view::<Table>()? else {
-        reply.array(0);
+        head(reply, 0);
         return Ok(());
     };
-    reply.array(alive_len(hash, now_ms));
-    alive(hash, now_ms).for_each(|entry| show(reply, entry));
+    let len = alive_len(hash, now_ms);
+    head(reply, len);
+    if !may_slice || !slices::is_long(len as u64, hash.root.min_expiry_ms(), now_ms) {
+        part.show_all(reply, hash, now_ms);
+    } else if !ctx.leave_rest(args.at(1), Stretch::All, part.tell(reply.is_resp3()))
+        && let Some(hash) = ctx.at(args.at(1)).view::<Table>()?
+    {
+        part.show_all(reply, hash, now_ms);
+    }
     Ok(())
 }
 

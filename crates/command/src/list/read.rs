@@ -1,13 +1,16 @@
 //! LLEN key, LINDEX key index, LRANGE key start stop, LPOS key element [RANK rank] [COUNT num] [MAXLEN len]
 
 use darter_pack::entry::Item;
-use darter_pack::tree::List;
 use darter_pack::tree::list::End;
+use darter_pack::tree::{Direction, List};
+use darter_store::View;
+use darter_store::reads::Stretch;
 use darter_wire::{Args, Reply};
 
 use super::{clip, index_of};
 use crate::item::reply_item;
 use crate::reader::{self, Reader};
+use crate::slices;
 use crate::spec::{Group, Keys, Spec};
 use crate::{Ctx, DataCommand, Fault};
 
@@ -71,6 +74,7 @@ fn lindex(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()
 
 fn lrange(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let (start, stop) = (reader::int(args.at(2))?, reader::int(args.at(3))?);
+    let (now_ms, may_slice) = (ctx.now_ms, ctx.may_slice);
     let place = ctx.read(args.at(1));
     let Some(list) = place.view::<List>()? else {
         reply.array(0);
@@ -78,10 +82,21 @@ fn lrange(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()
     };
     let (first, count) = clip(start, stop, list.root.len());
     reply.array(count as usize);
-    for item in list.root.iter(list.arena, first, End::Back).take(count as usize) {
-        reply_item(reply, item);
+    let stretch = Stretch::Ranks(first, count, Direction::Up);
+    if !may_slice || !slices::is_long(count, None, now_ms) {
+        show(reply, list, first, count);
+    } else if !ctx.leave_rest(args.at(1), stretch, slices::tell_items(reply.is_resp3()))
+        && let Some(list) = ctx.at(args.at(1)).view::<List>()?
+    {
+        show(reply, list, first, count);
     }
     Ok(())
+}
+
+#[inline]
+fn show(reply: &mut Reply<'_>, list: View<'_, List>, first: u64, count: u64) {
+    let items = list.root.iter(list.arena, first, End::Back);
+    items.take(count as usize).for_each(|item| reply_item(reply, item));
 }
 
 /// What LPOS looks for.

@@ -2,10 +2,12 @@
 
 use darter_pack::entry::Item;
 use darter_store::SetValue;
+use darter_store::reads::Stretch;
 use darter_wire::{Args, Reply};
 
 use super::{alive_len, read, shown_len};
 use crate::item::reply_item;
+use crate::slices;
 use crate::spec::{Group, Keys, Spec};
 use crate::{Ctx, DataCommand, Fault};
 
@@ -76,13 +78,20 @@ fn scard(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(),
 }
 
 fn smembers(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    let now_ms = ctx.now_ms;
+    let (now_ms, may_slice) = (ctx.now_ms, ctx.may_slice);
     let place = read(ctx, args.at(1));
     let Some(set) = place.view::<SetValue>()? else {
         reply.set(0);
         return Ok(());
     };
-    reply.set(alive_len(set, now_ms));
-    set.root.iter(set.arena, now_ms).for_each(|member| reply_item(reply, member));
+    let len = alive_len(set, now_ms);
+    reply.set(len);
+    if !may_slice || !slices::is_long(len as u64, set.root.next_expiry_ms(), now_ms) {
+        set.root.iter(set.arena, now_ms).for_each(|member| reply_item(reply, member));
+    } else if !ctx.leave_rest(args.at(1), Stretch::All, slices::tell_items(reply.is_resp3()))
+        && let Some(set) = ctx.at(args.at(1)).view::<SetValue>()?
+    {
+        set.root.iter(set.arena, now_ms).for_each(|member| reply_item(reply, member));
+    }
     Ok(())
 }

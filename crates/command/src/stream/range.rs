@@ -1,11 +1,17 @@
 //! XLEN key, XRANGE key start end [COUNT count], XREVRANGE key end start [COUNT count]
 
-use darter_pack::tree::Direction;
+use std::sync::Arc;
+
+use darter_pack::tree::window::Seen;
+use darter_pack::tree::{Direction, StreamId};
 use darter_store::Stream;
+use darter_store::View;
+use darter_store::reads::Stretch;
 use darter_wire::{Args, Reply};
 
 use super::{id, reply_entry};
 use crate::reader::Reader;
+use crate::slices;
 use crate::spec::{Group, Keys, Spec};
 use crate::{Ctx, DataCommand, Fault};
 
@@ -72,6 +78,7 @@ fn range(
         }
         count = Some(usize::try_from(read.int()?).unwrap_or(0));
     }
+    let (now_ms, may_slice) = (ctx.now_ms, ctx.may_slice);
     let place = ctx.read(args.at(1));
     let Some(stream) = place.view::<Stream>()? else {
         reply.array(0);
@@ -81,13 +88,57 @@ fn range(
         reply.null_array();
         return Ok(());
     }
+    let asked = count.unwrap_or(usize::MAX);
+    if may_slice && slices::is_long(stream.root.len(), None, now_ms) {
+        let (from, len) = ranks(stream, first, last, asked as u64, direction);
+        return answer_long(ctx, args, reply, Stretch::Ranks(from, len, direction));
+    }
     let begun = reply.begin_array();
     let mut len = 0;
-    let entries = stream.root.log().range(stream.arena, first, last, direction);
-    for entry in entries.take(count.unwrap_or(usize::MAX)) {
+    for entry in stream.root.log().range(stream.arena, first, last, direction).take(asked) {
         reply_entry(reply, entry);
         len += 1;
     }
     reply.end_array(begun, len);
     Ok(())
+}
+
+/// Answers a stretch of a stream that is long enough for steps.
+fn answer_long(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+    stretch: Stretch,
+) -> Result<(), Fault> {
+    let Stretch::Ranks(from, len, direction) = stretch else { return Ok(()) };
+    reply.array(len as usize);
+    let resp3 = reply.is_resp3();
+    let tell = Arc::new(move |seen: Seen<'_>, out: &mut Vec<u8>| match seen {
+        Seen::Logged(entry) => reply_entry(&mut Reply::new(out, resp3), entry),
+        _ => debug_assert!(false, "a stream has entries"),
+    });
+    if slices::is_long(len, None, ctx.now_ms) && ctx.leave_rest(args.at(1), stretch, tell) {
+        return Ok(());
+    }
+    if let Some(stream) = ctx.at(args.at(1)).view::<Stream>()? {
+        let first = if direction == Direction::Up { from } else { (from + len).saturating_sub(1) };
+        let entries = stream.root.log().iter(stream.arena, first, direction);
+        entries.take(len as usize).for_each(|entry| reply_entry(reply, entry));
+    }
+    Ok(())
+}
+
+/// The entries that a range answers at most `asked` of: how many from which rank on.
+fn ranks(
+    stream: View<'_, Stream>,
+    first: StreamId,
+    last: StreamId,
+    asked: u64,
+    direction: Direction,
+) -> (u64, u64) {
+    let log = stream.root.log();
+    let from = log.rank(stream.arena, first);
+    let end = log.rank(stream.arena, last) + u64::from(log.get(stream.arena, last).is_some());
+    let len = end.saturating_sub(from).min(asked);
+    (if direction == Direction::Up { from } else { end.saturating_sub(len) }, len)
 }

@@ -1,14 +1,19 @@
 //! ZRANGE key start stop [BYSCORE | BYLEX] [REV] [LIMIT offset count] [WITHSCORES], its six forms of one
 //! order each, and ZRANGESTORE dst src min max ...
 
+use std::sync::Arc;
+
+use darter_pack::tree::window::Seen;
 use darter_pack::tree::zset::Iter;
 use darter_pack::tree::{Direction, Zset};
 use darter_store::View;
+use darter_store::reads::Stretch;
 use darter_wire::{Args, Reply};
 
 use super::bound::{By, Range, Run};
 use super::{Members, reply_head, reply_member, store};
 use crate::reader::Reader;
+use crate::slices;
 use crate::spec::{Group, Keys, Spec};
 use crate::{Ctx, DataCommand, Fault};
 
@@ -141,6 +146,11 @@ impl<'a> Query<'a> {
         Ok(Query { range: Range::parse(by, min, max)?, direction, limit, with_scores })
     }
 
+    fn show(&self, reply: &mut Reply<'_>, zset: View<'_, Zset>, run: Run) {
+        let members = walk(zset, run, self.direction).take(run.len as usize);
+        members.for_each(|member| reply_member(reply, member, self.with_scores));
+    }
+
     /// The members it covers, from the lowest.
     fn run(&self, zset: View<'_, Zset>) -> Run {
         let is_reversed = self.direction == Direction::Down;
@@ -170,6 +180,7 @@ fn answer(
     reply: &mut Reply<'_>,
 ) -> Result<(), Fault> {
     let query = Query::parse(args, 1, by, direction, false)?;
+    let (now_ms, may_slice) = (ctx.now_ms, ctx.may_slice);
     let place = super::read(ctx, args.at(1));
     let Some(zset) = place.view::<Zset>()? else {
         reply.array(0);
@@ -177,8 +188,22 @@ fn answer(
     };
     let run = query.run(zset);
     reply_head(reply, run.len, query.with_scores);
-    for member in walk(zset, run, query.direction).take(run.len as usize) {
-        reply_member(reply, member, query.with_scores);
+    if !may_slice || !slices::is_long(run.len, zset.root.next_expiry(), now_ms) {
+        query.show(reply, zset, run);
+        return Ok(());
+    }
+    let (with_scores, resp3) = (query.with_scores, reply.is_resp3());
+    let tell = Arc::new(move |seen: Seen<'_>, out: &mut Vec<u8>| match seen {
+        Seen::Scored(member, score) => {
+            reply_member(&mut Reply::new(out, resp3), (member, score), with_scores);
+        }
+        _ => debug_assert!(false, "a sorted set has scores"),
+    });
+    let stretch = Stretch::Ranks(run.first, run.len, query.direction);
+    if !ctx.leave_rest(args.at(1), stretch, tell)
+        && let Some(zset) = ctx.at(args.at(1)).view::<Zset>()?
+    {
+        query.show(reply, zset, run);
     }
     Ok(())
 }

@@ -2,7 +2,8 @@
 //!
 //! A guard knows which part of hash space is written: all before a place that moves on, and the packs that were
 //! written early because they were about to change. Splits and merges of packs do not disturb it, as it goes by the
-//! places of keys. Called by the store for snapshots; a table without a guard pays one look at a null pointer.
+//! places of keys. Called by the store for snapshots and for clients that read a whole table; a table without a guard
+//! pays one look at a null pointer.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -21,13 +22,20 @@ pub trait Guarding: Send {
     fn keep(&mut self, entry: EntryRef<'_>);
 }
 
-/// What of a table is written.
+/// What of a table is written, for one of those who write it.
 pub(super) struct Guard {
+    number: u32,
     // Everything before this place is; `None` is the end of hash space.
     next: Option<u64>,
     // Ranges beyond it that are, by first and last place; none overlap.
     early: BTreeMap<u64, u64>,
     keeper: Box<dyn Guarding>,
+}
+
+/// All guards of a table.
+#[derive(Debug, Default)]
+pub(super) struct Guards {
+    all: Vec<Guard>,
 }
 
 impl Guard {
@@ -71,44 +79,56 @@ impl fmt::Debug for Guard {
 }
 
 impl Table {
-    /// Has `keeper` take every entry that is there now, as it is now, in steps and before it changes. The table is
-    /// unguarded.
-    pub fn guard(&mut self, keeper: Box<dyn Guarding>) {
-        debug_assert!(self.guard.is_none());
-        self.guard = Some(Box::new(Guard { next: Some(0), early: BTreeMap::new(), keeper }));
+    /// Has `keeper` take every entry that is there now, as it is now, in steps and before it changes. No other guard
+    /// of the table has this number.
+    pub fn guard(&mut self, number: u32, keeper: Box<dyn Guarding>) {
+        debug_assert!(!self.is_guarded_by(number));
+        let guard = Guard { number, next: Some(0), early: BTreeMap::new(), keeper };
+        self.guards.get_or_insert_default().all.push(guard);
     }
 
-    /// Whether the table is guarded.
-    pub fn is_guarded(&self) -> bool {
-        self.guard.is_some()
+    /// Whether the table has the guard of this number.
+    pub fn is_guarded_by(&self, number: u32) -> bool {
+        self.guards.iter().flat_map(|guards| &guards.all).any(|guard| guard.number == number)
     }
 
     /// Hands out entries of up to `packs_max` packs; true when all have been. Cost: some microseconds a pack.
-    pub fn guard_step(&mut self, arena: &Arena, packs_max: usize) -> bool {
-        let Some(mut guard) = self.guard.take() else { return true };
+    pub fn guard_step(&mut self, arena: &Arena, number: u32, packs_max: usize) -> bool {
+        let Some(mut guards) = self.guards.take() else { return true };
+        let guard = guards.all.iter_mut().find(|guard| guard.number == number);
+        let is_done = guard.is_none_or(|guard| self.hand_out_next(guard, arena, packs_max));
+        self.guards = Some(guards);
+        is_done
+    }
+
+    fn hand_out_next(&self, guard: &mut Guard, arena: &Arena, packs_max: usize) -> bool {
         for _ in 0..packs_max {
             let Some(x) = guard.next.filter(|_| !self.is_empty()) else { break };
-            let (_, last) = self.hand_out(&mut guard, arena, x);
+            let (_, last) = self.hand_out(guard, arena, x);
             guard.next = last.checked_add(1);
             // What was written early before this place is told by the place alone.
             while let Some(first) = guard.early.first_entry().filter(|entry| *entry.get() <= last) {
                 first.remove();
             }
         }
-        let is_done = guard.next.is_none() || self.is_empty();
-        self.guard = Some(guard);
-        is_done
+        guard.next.is_none() || self.is_empty()
     }
 
-    /// Ends guarding; returns who took the entries.
-    pub fn unguard(&mut self) -> Option<Box<dyn Guarding>> {
-        self.guard.take().map(|guard| guard.keeper)
+    /// Ends guarding under a number; returns who took the entries.
+    pub fn unguard(&mut self, number: u32) -> Option<Box<dyn Guarding>> {
+        let guards = self.guards.as_mut()?;
+        let at = guards.all.iter().position(|guard| guard.number == number)?;
+        let guard = guards.all.swap_remove(at);
+        if guards.all.is_empty() {
+            self.guards = None;
+        }
+        Some(guard.keeper)
     }
 
     /// To be called before the entry at place `x` changes.
     #[inline]
     pub(super) fn before_change(&mut self, arena: &Arena, x: u64) {
-        if self.guard.is_some() {
+        if self.guards.is_some() {
             self.hand_out_first(arena, x, false);
         }
     }
@@ -116,7 +136,7 @@ impl Table {
     /// To be called before any entry of the pack that holds `x` changes.
     #[inline]
     pub(super) fn before_pack_changes(&mut self, arena: &Arena, x: u64) {
-        if self.guard.is_some() {
+        if self.guards.is_some() {
             self.hand_out_first(arena, x, true);
         }
     }
@@ -124,15 +144,17 @@ impl Table {
     #[cold]
     #[inline(never)]
     fn hand_out_first(&mut self, arena: &Arena, x: u64, whole_pack: bool) {
-        let Some(mut guard) = self.guard.take() else { return };
-        if self.is_empty() {
-            // Whatever comes is younger than the guard.
-            guard.next = None;
-        } else if whole_pack || !guard.is_written(x) {
-            let (first, last) = self.hand_out(&mut guard, arena, x);
-            guard.add(first, last);
+        let Some(mut guards) = self.guards.take() else { return };
+        for guard in &mut guards.all {
+            if self.is_empty() {
+                // Whatever comes is younger than the guard.
+                guard.next = None;
+            } else if whole_pack || !guard.is_written(x) {
+                let (first, last) = self.hand_out(guard, arena, x);
+                guard.add(first, last);
+            }
         }
-        self.guard = Some(guard);
+        self.guards = Some(guards);
     }
 
     /// Hands out what is not yet of the pack that holds `x`; returns the pack's first and last place.

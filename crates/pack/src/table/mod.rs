@@ -30,7 +30,7 @@ use crate::pack::Pack;
 use crate::spill::Spill;
 use directory::{Bytes, Directory};
 use expire::Times;
-use guard::Guard;
+use guard::Guards;
 
 /// A table of packs. Empty, it holds no arena block; dropping a table that is not empty leaks its blocks
 /// until the arena is cleared, so the owner calls [`Table::clear`] or [`Table::free_step`] first.
@@ -44,8 +44,8 @@ pub struct Table {
     spill: Spill,
     // Present while an entry may have an expiry time.
     times: Option<Box<Times>>,
-    // Present while a snapshot writes the table.
-    guard: Option<Box<Guard>>,
+    // Present while a snapshot or a client goes through the table.
+    guards: Option<Box<Guards>>,
 }
 
 /// What to do with the expiry time of an entry that is written.
@@ -78,7 +78,7 @@ impl Table {
             granules: 0,
             spill: Spill::new(),
             times: None,
-            guard: None,
+            guards: None,
         }
     }
 
@@ -254,7 +254,7 @@ impl Table {
     #[inline]
     pub fn fold(&self, arena: &Arena) -> Option<Handle> {
         let root = self.directory.root;
-        if self.directory.level != 0 || root.is_none() || self.times.is_some() || self.guard.is_some() {
+        if self.directory.level != 0 || root.is_none() || self.times.is_some() || self.guards.is_some() {
             return None;
         }
         let head = Pack::open(arena, root).head();
@@ -273,7 +273,7 @@ impl Table {
             granules,
             spill: Spill::new(),
             times: None,
-            guard: None,
+            guards: None,
         }
     }
 

@@ -5,13 +5,18 @@
 use darter_slab::Arena;
 
 use super::rows::Rows;
+use super::window::{Seen, Windows, readable};
 use super::{Direction, Full};
+use crate::entry::Item;
 
-/// A set of integers: 24 bytes and blocks in the arena. [`IntSet::clear`] must run before it is dropped, or the blocks are lost.
+/// A set of integers: 32 bytes and blocks in the arena. [`IntSet::clear`] must run before it is dropped, or the blocks are lost.
 #[derive(Debug)]
 pub struct IntSet {
     rows: Rows<1, 1>,
+    windows: Windows,
 }
+
+readable!(IntSet);
 
 impl Default for IntSet {
     fn default() -> Self {
@@ -22,13 +27,13 @@ impl Default for IntSet {
 impl IntSet {
     /// An empty set, which owns no block.
     pub const fn new() -> IntSet {
-        IntSet { rows: Rows::EMPTY }
+        IntSet { rows: Rows::EMPTY, windows: Windows::NONE }
     }
 
     /// The same set as it is now: to be read while the arena keeps blocks before they change, by one who looks back.
     /// Never to be changed or cleared.
     pub fn frozen(&self) -> IntSet {
-        IntSet { rows: self.rows.frozen() }
+        IntSet { rows: self.rows.frozen(), windows: Windows::NONE }
     }
 
     /// Number of members.
@@ -107,19 +112,48 @@ impl IntSet {
         0
     }
 
+    fn each(&self, arena: &Arena, first: u64, len: u64, direction: Direction, see: &mut dyn FnMut(Seen<'_>)) {
+        let members = self.iter(arena, first, direction).take(len as usize);
+        members.for_each(|value| see(Seen::Item(Item::Int(value))));
+    }
+
+    fn windows_mut(&mut self) -> &mut Windows {
+        &mut self.windows
+    }
+
+    fn settle_windows(&mut self) {}
+
+    /// Whether somebody reads the set in steps.
+    #[inline]
+    pub fn is_read(&self) -> bool {
+        !self.windows.is_none()
+    }
+
     /// Adds `value`; returns whether it was not there. Errors: nothing is changed. Cost: O(log n), one leaf.
     #[inline]
     pub fn insert(&mut self, arena: &mut Arena, value: i64) -> Result<bool, Full> {
-        self.rows.put(arena, [order(value)])
+        let is_new = self.rows.put(arena, [order(value)])?;
+        if is_new && !self.windows.is_none() {
+            let rank = self.rank(arena, value);
+            self.after_insertion(rank, 1);
+        }
+        Ok(is_new)
     }
 
     /// Takes `value` out; returns whether it was there. Cost: O(log n), one leaf or two.
     pub fn remove(&mut self, arena: &mut Arena, value: i64) -> bool {
+        if !self.windows.is_none() && self.contains(arena, value) {
+            let rank = self.rank(arena, value);
+            self.before_removal(arena, rank, 1);
+        }
         self.rows.remove(arena, u128::from(order(value))).is_some()
     }
 
     /// Takes out up to `count` members from this rank on; returns how many there were.
     pub fn remove_ranks(&mut self, arena: &mut Arena, rank: u64, count: u64) -> u64 {
+        if !self.windows.is_none() {
+            self.before_removal(arena, rank, count.min(self.len().saturating_sub(rank)));
+        }
         self.rows.remove_ranks(arena, rank, count)
     }
 

@@ -12,6 +12,7 @@ pub mod pel;
 mod rows;
 mod spine;
 pub mod stream;
+pub mod window;
 mod word;
 pub mod zset;
 

@@ -96,6 +96,7 @@ pub(super) fn granted(
         tracks: false,
         no_touch: false,
         acl_version: 0,
+        may_slice: false,
     };
     let args = OwnedArgs::from_slices(&[entry.spec.name.as_bytes()]);
     exec::run_granted(core, grant, whose, entry, args.args(), &mut Vec::new());

@@ -29,7 +29,7 @@ pub fn deliver(conn: &mut Conn, message: &Invalidation) -> bool {
     };
     own.is_broken = true;
     if resp3 {
-        let mut reply = Reply::new(&mut conn.output, true);
+        let mut reply = Reply::new(conn.messages(), true);
         reply.push(2);
         reply.bulk(b"tracking-redir-broken");
         reply.int(i64::try_from(other).unwrap_or(i64::MAX));
@@ -46,7 +46,7 @@ pub fn redirected(conn: &mut Conn, keys: &[u8]) -> bool {
 fn write(conn: &mut Conn, keys: &[u8], is_redirected: bool) -> bool {
     let resp3 = conn.session.resp3;
     let is_subscribed = conn.session.subscriptions.is_some();
-    let mut reply = Reply::new(&mut conn.output, resp3);
+    let mut reply = Reply::new(conn.messages(), resp3);
     if resp3 {
         reply.push(2);
         reply.bulk(b"invalidate");

@@ -17,6 +17,8 @@ use crate::rdb;
 const LARGE_BYTES: usize = if cfg!(test) { 1 << 10 } else { 64 << 10 };
 /// A piece is closed when it is longer.
 const PIECE_BYTES: usize = if cfg!(test) { 200 } else { 32 << 10 };
+/// The number of a snapshot's guard; readers have others.
+const SNAPSHOT: u32 = 0;
 /// Packs written in one step: some microseconds.
 const PACKS_PER_STEP: usize = 2;
 
@@ -59,7 +61,7 @@ pub(super) fn begin(
     let table = object.table_mut();
     let is_guarded = table.is_some();
     if let Some(table) = table {
-        table.guard(Box::new(scribe));
+        table.guard(SNAPSHOT, Box::new(scribe));
     }
     Begun { is_guarded, frozen }
 }
@@ -78,16 +80,16 @@ impl Object {
     pub(super) fn write_piece(&mut self, arena: &Arena) -> bool {
         // A set that has lost its texts, and with them the table, had them all written.
         let Some(table) = self.table_mut() else { return true };
-        let is_done = table.guard_step(arena, PACKS_PER_STEP);
+        let is_done = table.guard_step(arena, SNAPSHOT, PACKS_PER_STEP);
         if is_done {
-            drop(table.unguard());
+            drop(table.unguard(SNAPSHOT));
         }
         is_done
     }
 
     /// Ends writing in pieces.
     pub(super) fn unguard(&mut self) {
-        drop(self.table_mut().and_then(Table::unguard));
+        drop(self.table_mut().and_then(|table| table.unguard(SNAPSHOT)));
     }
 
     /// Elements of a collection that may be written in pieces.

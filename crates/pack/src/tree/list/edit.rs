@@ -15,8 +15,16 @@ impl List {
         if index >= self.len {
             return Ok(false);
         }
-        self.with_new(arena, item, |list, arena, new| list.set_new(arena, index, new))?;
-        Ok(true)
+        let is_read = self.spill.is_read();
+        if is_read {
+            self.before_removal(arena, index, 1);
+        }
+        let done = self.with_new(arena, item, |list, arena, new| list.set_new(arena, index, new));
+        // Whatever stands there now, the reader has what stood there.
+        if is_read {
+            self.after_insertion(index, 1);
+        }
+        done.map(|()| true)
     }
 
     /// Puts `item` before the one at `index`, or at the end when `index` is the length; `false` past that.
@@ -33,6 +41,9 @@ impl List {
         }
         self.with_new(arena, item, |list, arena, new| list.insert_new(arena, index, new))?;
         self.len += 1;
+        if self.spill.is_read() {
+            self.after_insertion(index, 1);
+        }
         Ok(true)
     }
 
@@ -46,6 +57,9 @@ impl List {
     /// Cost: whole leaves go at once, about 200 items each; callers with millions call it in slices.
     pub fn remove_range(&mut self, arena: &mut Arena, index: u64, count: u64) -> u64 {
         let wanted = count.min(self.len.saturating_sub(index));
+        if self.spill.is_read() {
+            self.before_removal(arena, index, wanted);
+        }
         let mut left = wanted;
         while left > 0 {
             let (leaf, seat, at) = self.locate(arena, index);

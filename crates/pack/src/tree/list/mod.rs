@@ -14,7 +14,8 @@ use darter_slab::{Arena, Handle};
 use self::leaf::{HEAD, Head, New, Part, Shape};
 use super::owned::Owned;
 use super::spine::{Leaf, Path, Spine};
-use super::{Full, LEAF_BYTES_MAX};
+use super::window::{Seen, Windows, readable};
+use super::{Direction, Full, LEAF_BYTES_MAX};
 use crate::entry::Item;
 use crate::spill::Spill;
 use crate::tree::block::{bytes_of, bytes_of_mut};
@@ -34,6 +35,8 @@ pub struct List {
     owned: Owned,
     spill: Spill,
 }
+
+readable!(List);
 
 /// Where a leaf hangs.
 #[derive(Clone, Copy)]
@@ -133,6 +136,15 @@ impl List {
     /// Puts `item` at an end. Errors: nothing is changed. Cost: O(1), one block.
     #[inline]
     pub fn push(&mut self, arena: &mut Arena, end: End, item: Item<'_>) -> Result<(), Full> {
+        self.push_item(arena, end, item)?;
+        if self.spill.is_read() {
+            self.after_insertion(if end == End::Front { 0 } else { self.len - 1 }, 1);
+        }
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn push_item(&mut self, arena: &mut Arena, end: End, item: Item<'_>) -> Result<(), Full> {
         let leaf = self.end_leaf(end);
         if let Item::Int(value) = item
             && !leaf.is_none()
@@ -159,6 +171,9 @@ impl List {
     pub fn pop(&mut self, arena: &mut Arena, end: End, emit: impl FnOnce(Item<'_>)) -> bool {
         if self.len == 0 {
             return false;
+        }
+        if self.spill.is_read() {
+            self.before_removal(arena, if end == End::Front { 0 } else { self.len - 1 }, 1);
         }
         let mut leaf = self.end_leaf(end);
         if leaf.is_none() {
@@ -348,6 +363,19 @@ impl List {
         if let Some(block) = crate::entry::release(&bytes_of(arena, leaf)[offset..], &mut self.spill) {
             self.owned.free(arena, block);
         }
+    }
+
+    fn each(&self, arena: &Arena, first: u64, len: u64, direction: Direction, see: &mut dyn FnMut(Seen<'_>)) {
+        let towards = if direction == Direction::Up { End::Back } else { End::Front };
+        self.iter(arena, first, towards).take(len as usize).for_each(|item| see(Seen::Item(item)));
+    }
+
+    fn windows_mut(&mut self) -> &mut Windows {
+        self.spill.windows_mut()
+    }
+
+    fn settle_windows(&mut self) {
+        self.spill.settle();
     }
 
     /// The leaf, its seat, and the place in it of `index`, which is below the length.

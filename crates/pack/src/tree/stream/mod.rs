@@ -17,6 +17,7 @@ use self::body::Plan;
 use self::leaf::Head;
 use super::owned::Owned;
 use super::spine::{Leaf, Path, Side, Spine};
+use super::window::{Seen, Windows, readable};
 use super::{Direction, Full};
 use crate::spill::Spill;
 use crate::tree::block::{bytes_of, bytes_of_mut};
@@ -68,6 +69,8 @@ impl Default for StreamLog {
         Self::new()
     }
 }
+
+readable!(StreamLog);
 
 impl StreamLog {
     /// No entry, no block.
@@ -152,7 +155,12 @@ impl StreamLog {
             Some((leaf, path)) => self.append_to(arena, leaf, path, id, &plan, far.as_deref(), pairs),
         };
         match done {
-            Ok(()) => self.len += 1,
+            Ok(()) => {
+                self.len += 1;
+                if self.spill.is_read() {
+                    self.after_insertion(self.len - 1, 1);
+                }
+            }
             Err(Full) => {
                 if let Some(far) = far {
                     body::release(arena, &mut self.owned, &mut self.spill, &far);
@@ -216,6 +224,18 @@ impl StreamLog {
     /// Gives every block back. Cost: O(blocks).
     pub fn clear(&mut self, arena: &mut Arena) {
         while !self.free_step(arena, 1 << 16) {}
+    }
+
+    fn each(&self, arena: &Arena, first: u64, len: u64, direction: Direction, see: &mut dyn FnMut(Seen<'_>)) {
+        self.iter(arena, first, direction).take(len as usize).for_each(|entry| see(Seen::Logged(entry)));
+    }
+
+    fn windows_mut(&mut self) -> &mut Windows {
+        self.spill.windows_mut()
+    }
+
+    fn settle_windows(&mut self) {
+        self.spill.settle();
     }
 
     /// Where `id` is or belongs, in a log that has entries.
@@ -333,6 +353,10 @@ impl StreamLog {
 
     /// Takes entries `from..to` of a leaf out, and the leaf when it is left with none or few.
     fn remove_run(&mut self, arena: &mut Arena, leaf: Handle, path: &Path, from: usize, to: usize) {
+        if self.spill.is_read() {
+            let rank = self.spine.entries_before(arena, path) + from as u64;
+            self.before_removal(arena, rank, (to - from) as u64);
+        }
         self.release_run(arena, leaf, from, to);
         leaf::remove(bytes_of_mut(arena, leaf), from, to);
         self.len -= (to - from) as u64;

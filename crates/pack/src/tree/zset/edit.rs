@@ -42,6 +42,9 @@ impl Zset {
             let wanted = decide(None);
             if let Some(score) = wanted {
                 self.add(arena, hasher, hash, new, score)?;
+                if self.spill.is_read() {
+                    self.note_insertion(arena, hasher, member);
+                }
             }
             return Ok(Change { old: None, new: wanted });
         };
@@ -51,7 +54,16 @@ impl Zset {
         if let Some(score) = wanted
             && score.to_bits() != old.to_bits()
         {
-            self.change(arena, hasher, new, place, old, score)?;
+            let is_read = self.spill.is_read();
+            if is_read && let Some((rank, _)) = self.rank(arena, hasher, member) {
+                self.before_removal(arena, rank, 1);
+            }
+            let done = self.change(arena, hasher, new, place, old, score);
+            // Wherever it stands now, readers have it as it stood.
+            if is_read {
+                self.note_insertion(arena, hasher, member);
+            }
+            done?;
         }
         Ok(Change { old: Some(old), new: wanted })
     }
@@ -142,6 +154,13 @@ impl Zset {
     /// Gives every block back. Cost: O(blocks).
     pub fn clear(&mut self, arena: &mut Arena) {
         while !self.free_step(arena, 1 << 16) {}
+    }
+
+    #[cold]
+    fn note_insertion(&mut self, arena: &Arena, hasher: &KeyHasher, member: Item<'_>) {
+        if let Some((rank, _)) = self.rank(arena, hasher, member) {
+            self.after_insertion(rank, 1);
+        }
     }
 
     /// Adds a member that is not there.
@@ -255,6 +274,10 @@ impl Zset {
         from: usize,
         to: usize,
     ) {
+        if self.spill.is_read() {
+            let rank = self.spine.entries_before(arena, path) + from as u64;
+            self.before_removal(arena, rank, (to - from) as u64);
+        }
         let id = leaf::id(arena, leaf);
         if !self.index.is_empty() {
             for at in from..to {

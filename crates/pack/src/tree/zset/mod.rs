@@ -32,6 +32,7 @@ use self::member::New;
 use self::score::ord;
 use super::owned::Owned;
 use super::spine::{Path, Spine};
+use super::window::{Seen, Windows, readable};
 use crate::entry::Item;
 use crate::spill::Spill;
 use crate::tree::block::bytes_of;
@@ -56,6 +57,8 @@ pub struct Zset {
     spill: Spill,
     expiries: Expiries,
 }
+
+readable!(Zset);
 
 /// An entry's leaf and its place there.
 #[derive(Clone, Copy)]
@@ -129,6 +132,19 @@ impl Zset {
         let (leaf, path) = self.route(arena, ord(score), member);
         debug_assert_eq!(leaf, place.leaf);
         Some((self.spine.entries_before(arena, &path) + place.at as u64, score))
+    }
+
+    fn each(&self, arena: &Arena, first: u64, len: u64, direction: Direction, see: &mut dyn FnMut(Seen<'_>)) {
+        let members = self.iter(arena, first, direction).take(len as usize);
+        members.for_each(|(member, score)| see(Seen::Scored(member, score)));
+    }
+
+    fn windows_mut(&mut self) -> &mut Windows {
+        self.spill.windows_mut()
+    }
+
+    fn settle_windows(&mut self) {
+        self.spill.settle();
     }
 
     /// The member of this rank and its score. Cost: O(log n).

@@ -6,6 +6,7 @@ use super::{Source, Text};
 use crate::journal::report::Figures;
 use crate::pubsub::Kind;
 use crate::report;
+use crate::report::histogram::Sum;
 use crate::snapshot::Purpose;
 use crate::worker::lock;
 
@@ -186,11 +187,18 @@ pub fn keyspace(source: &Source<'_>, out: &mut Text) {
     }
 }
 
-/// INFO transaction: how commands found their shards.
+/// INFO transaction: how commands found their shards, and how long slices of long answers held theirs.
 pub fn transaction(source: &Source<'_>, out: &mut Text) {
     let totals = &source.report.totals;
     out.field("tx_inline_runs_total", totals.commands.saturating_sub(totals.contended));
     out.field("tx_normal_total", totals.contended);
+    let mut slices = Sum::default();
+    source.shared.stats.iter().for_each(|stats| slices.add(&stats.slice_times));
+    out.field("slices_total", slices.count());
+    for (name, percent) in [("p50", 50.0), ("p99", 99.0), ("max", 100.0)] {
+        let nanos = slices.percentile_nanos(percent);
+        out.field(&format!("slice_usec_{name}"), format_args!("{:.1}", nanos as f64 / 1000.0));
+    }
 }
 
 /// INFO tiered: no value is on disk.

@@ -1,0 +1,58 @@
+//! Answers too long to be given in one go: the command writes the head, the rest follows in steps.
+//!
+//! Called by the bodies that answer whole collections. The members are those of the moment the command ran.
+
+use std::sync::Arc;
+
+use darter_pack::tree::window::{Seen, Tell};
+use darter_store::reads::Stretch;
+use darter_wire::Reply;
+
+use crate::Ctx;
+use crate::item::reply_item;
+
+/// Longer answers are given in steps: some 20 microseconds' worth.
+pub const LEN_MAX: u64 = 1000;
+
+/// A read that a body has begun: the executor gives it to the connection, which goes on with it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Rest {
+    /// The shard it is in.
+    pub shard: u16,
+    /// Its number there.
+    pub number: u32,
+}
+
+/// Whether an answer of `len` members is for slices. With members that should have gone already, which nobody may see
+/// (`due_ms` is when the first one goes), it is not: who they are is known only from looking at all.
+#[inline]
+pub fn is_long(len: u64, due_ms: Option<u64>, now_ms: u64) -> bool {
+    len > LEN_MAX && due_ms.is_none_or(|ms| ms > now_ms)
+}
+
+/// Answers members, or fields and values of a hash, as they come.
+pub fn tell_items(resp3: bool) -> Tell {
+    Arc::new(move |seen, out| {
+        let mut reply = Reply::new(out, resp3);
+        match seen {
+            Seen::Item(item) => reply_item(&mut reply, item),
+            Seen::Field(field, value) => {
+                reply_item(&mut reply, field);
+                reply_item(&mut reply, value);
+            }
+            Seen::Scored(..) | Seen::Logged(_) => debug_assert!(false, "read with another way to tell"),
+        }
+    })
+}
+
+impl Ctx<'_> {
+    /// Leaves what follows the head of an answer to steps; false when the body must write it itself.
+    #[cold]
+    pub fn leave_rest(&mut self, name: &[u8], stretch: Stretch, tell: Tell) -> bool {
+        let (key, db) = (self.key(name), self.db);
+        let shard = self.shards_mut().router().shard_of(key.hash);
+        let number = self.shards_mut().part_mut(key).shard.begin_read(db, key, stretch, tell);
+        self.rest = number.map(|number| Rest { shard, number });
+        number.is_some()
+    }
+}

@@ -1,0 +1,342 @@
+//! Reading a long stretch of an ordered collection bit by bit while it goes on changing, as it stood when that began.
+//!
+//! A window knows which members of today belong to the stretch: runs of ranks, with gaps where others came in between.
+//! A member that is about to leave is written down in its place. So a change costs what it touches, however long the
+//! stretch is, and neither side waits for the other. Called by the collections before and after they change; one that
+//! nobody reads pays one look at a null pointer.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::Arc;
+
+use super::Direction;
+use super::stream::Entry;
+use crate::entry::Item;
+
+/// A member as whoever reads a collection sees it.
+pub enum Seen<'a> {
+    /// A member of a set, an item of a list.
+    Item(Item<'a>),
+    /// A field and its value.
+    Field(Item<'a>, Item<'a>),
+    /// A member and its score.
+    Scored(Item<'a>, f64),
+    /// An entry of a stream.
+    Logged(Entry<'a>),
+}
+
+/// Writes a member down; called with the shard held, so it must be quick.
+pub type Tell = Arc<dyn Fn(Seen<'_>, &mut Vec<u8>) + Send + Sync>;
+
+/// One stretch that is being read.
+pub struct Window {
+    number: u32,
+    direction: Direction,
+    tell: Tell,
+    // By rank, rising.
+    spans: VecDeque<Span>,
+    // The rank after the last span: the sum of all their members.
+    end: u64,
+    kept_bytes: usize,
+}
+
+/// Members that are no part of the stretch or read already; then some that have left, as written; then some to be read.
+#[derive(Default)]
+struct Span {
+    skip: u64,
+    kept: VecDeque<Box<[u8]>>,
+    live: u64,
+}
+
+/// Gives the members from a rank on, so many, in a direction.
+pub(super) type Each<'e> = &'e dyn Fn(u64, u64, Direction, &mut dyn FnMut(Seen<'_>));
+
+impl Window {
+    /// The `len` members from rank `first` on, to be read in `direction`.
+    fn new(number: u32, first: u64, len: u64, direction: Direction, tell: Tell) -> Window {
+        let spans = VecDeque::from([Span { skip: first, kept: VecDeque::new(), live: len }]);
+        Window { number, direction, tell, spans, end: first + len, kept_bytes: 0 }
+    }
+
+    /// `count` members came in and are now at `rank` and after it.
+    fn inserted(&mut self, rank: u64, count: u64) {
+        let mut at = 0;
+        for i in 0..self.spans.len() {
+            let span = &mut self.spans[i];
+            at += span.skip;
+            if rank <= at {
+                span.skip += count;
+                self.end += count;
+                return;
+            }
+            if rank < at + span.live {
+                let before = rank - at;
+                let rest = Span { skip: count, kept: VecDeque::new(), live: span.live - before };
+                span.live = before;
+                self.spans.insert(i + 1, rest);
+                self.end += count;
+                return;
+            }
+            at += span.live;
+        }
+    }
+
+    /// `count` members from `rank` on are about to leave; `each` still finds them there.
+    fn removing(&mut self, rank: u64, count: u64, each: Each<'_>) {
+        // Ranks are those before the change all the way.
+        let (mut rank, mut left) = (rank, count);
+        let (mut at, mut i) = (0, 0);
+        while left > 0 && i < self.spans.len() {
+            let (skip, live) = (self.spans[i].skip, self.spans[i].live);
+            let (from, to) = (at + skip, at + skip + live);
+            at = to;
+            if rank < from {
+                let cut = left.min(from - rank);
+                self.spans[i].skip -= cut;
+                self.end -= cut;
+                (rank, left) = (rank + cut, left - cut);
+            }
+            if left > 0 && rank < to {
+                let cut = left.min(to - rank);
+                let kept = self.keep(rank, cut, each);
+                self.end -= cut;
+                i += self.put(i, rank - from, live - (rank - from) - cut, kept);
+                (rank, left) = (rank + cut, left - cut);
+            }
+            i += 1;
+        }
+    }
+
+    /// What has left the span `i` after its first `before` members goes between these and the `rest`; returns how many
+    /// spans came after it.
+    fn put(&mut self, i: usize, before: u64, rest: u64, mut kept: VecDeque<Box<[u8]>>) -> usize {
+        let span = &mut self.spans[i];
+        if before == 0 {
+            span.kept.append(&mut kept);
+            span.live = rest;
+            return 0;
+        }
+        span.live = before;
+        if rest == 0
+            && let Some(next) = self.spans.get_mut(i + 1).filter(|next| next.skip == 0)
+        {
+            kept.into_iter().rev().for_each(|text| next.kept.push_front(text));
+            return 0;
+        }
+        self.spans.insert(i + 1, Span { skip: 0, kept, live: rest });
+        1
+    }
+
+    /// Writes down the `count` members from `rank` on, by rank in parts that are each written in reading order.
+    fn keep(&mut self, rank: u64, count: u64, each: Each<'_>) -> VecDeque<Box<[u8]>> {
+        let mut kept = VecDeque::new();
+        let mut done = 0;
+        while done < count {
+            let len = RUN_LEN.min(count - done);
+            let mut text = Vec::new();
+            self.write(rank + done, len, each, &mut text);
+            self.kept_bytes += text.len();
+            kept.push_back(text.into_boxed_slice());
+            done += len;
+        }
+        kept
+    }
+
+    /// Writes the `len` members from `rank` on in reading order.
+    fn write(&self, rank: u64, len: u64, each: Each<'_>, out: &mut Vec<u8>) {
+        let from = match self.direction {
+            Direction::Up => rank,
+            Direction::Down => rank + len - 1,
+        };
+        each(from, len, self.direction, &mut |seen| (self.tell)(seen, out));
+    }
+
+    /// Writes the next members until `out` has `bytes_max`; whether that was all.
+    fn step(&mut self, each: Each<'_>, out: &mut Vec<u8>, bytes_max: usize) -> bool {
+        while out.len() < bytes_max {
+            let is_up = self.direction == Direction::Up;
+            let span = if is_up { self.spans.front_mut() } else { self.spans.back_mut() };
+            let Some(span) = span else { return true };
+            let text = match is_up {
+                true => span.kept.pop_front(),
+                false if span.live == 0 => span.kept.pop_back(),
+                false => None,
+            };
+            if let Some(text) = text {
+                self.kept_bytes -= text.len();
+                out.extend_from_slice(&text);
+            } else if span.live == 0 {
+                self.pass(is_up);
+            } else {
+                let len = span.live.min(RUN_LEN);
+                span.live -= len;
+                let rank = if is_up { span.skip } else { self.end - len };
+                if is_up {
+                    span.skip += len;
+                } else {
+                    self.end -= len;
+                }
+                self.write(rank, len, each, out);
+            }
+        }
+        false
+    }
+
+    /// Leaves a span that is read.
+    fn pass(&mut self, is_up: bool) {
+        if is_up {
+            let skip = self.spans.pop_front().map_or(0, |span| span.skip);
+            if let Some(next) = self.spans.front_mut() {
+                next.skip += skip;
+            }
+        } else if let Some(span) = self.spans.pop_back() {
+            self.end -= span.skip;
+        }
+    }
+}
+
+impl fmt::Debug for Window {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Window").field("number", &self.number).field("spans", &self.spans.len()).finish()
+    }
+}
+
+/// All windows of one collection; 8 bytes while there is none.
+#[derive(Debug, Default)]
+pub(crate) struct Windows(Option<Box<Open>>);
+
+#[derive(Debug, Default)]
+struct Open {
+    windows: Vec<Window>,
+}
+
+/// How much a reader holds beside what it has been given.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Aside {
+    /// Members written down that are not read yet, in bytes.
+    pub bytes: usize,
+    /// Pieces that the stretch has fallen into: what a change may have to look through.
+    pub pieces: usize,
+}
+
+impl Windows {
+    pub(crate) const NONE: Windows = Windows(None);
+
+    #[inline]
+    pub(crate) fn is_none(&self) -> bool {
+        self.0.is_none()
+    }
+
+    fn iter_mut(&mut self) -> impl Iterator<Item = &mut Window> {
+        self.0.iter_mut().flat_map(|open| &mut open.windows)
+    }
+
+    pub(super) fn open(&mut self, number: u32, first: u64, len: u64, direction: Direction, tell: Tell) {
+        let window = Window::new(number, first, len, direction, tell);
+        self.0.get_or_insert_default().windows.push(window);
+    }
+
+    pub(super) fn close(&mut self, number: u32) {
+        let Some(open) = &mut self.0 else { return };
+        open.windows.retain(|window| window.number != number);
+        if open.windows.is_empty() {
+            self.0 = None;
+        }
+    }
+
+    pub(super) fn inserted(&mut self, rank: u64, count: u64) {
+        self.iter_mut().for_each(|window| window.inserted(rank, count));
+    }
+
+    pub(super) fn removing(&mut self, rank: u64, count: u64, each: Each<'_>) {
+        self.iter_mut().for_each(|window| window.removing(rank, count, each));
+    }
+
+    /// One step of a window; whether it has been read, or is none.
+    pub(super) fn step(&mut self, number: u32, each: Each<'_>, out: &mut Vec<u8>, bytes_max: usize) -> bool {
+        let window = self.iter_mut().find(|window| window.number == number);
+        window.is_none_or(|window| window.step(each, out, bytes_max))
+    }
+
+    /// What a window holds.
+    pub(super) fn aside(&mut self, number: u32) -> Aside {
+        let window = self.iter_mut().find(|window| window.number == number);
+        window.map_or(Aside::default(), |w| Aside { bytes: w.kept_bytes, pieces: w.spans.len() })
+    }
+}
+
+/// Members written between two looks at how much has been: about a microsecond.
+const RUN_LEN: u64 = 64;
+
+/// Gives an ordered collection the methods of one that can be read bit by bit. It has `windows_mut`, `settle_windows`, and
+/// `each` to give members from a rank on.
+macro_rules! readable {
+    ($name:ty) => {
+        impl $name {
+            /// Has the `len` members from rank `first` on read in steps, as they are now, whatever changes meanwhile.
+            /// `number` names the reader, who ends with [`Self::end_read`].
+            pub fn begin_read(
+                &mut self,
+                number: u32,
+                first: u64,
+                len: u64,
+                direction: $crate::tree::Direction,
+                tell: $crate::tree::window::Tell,
+            ) {
+                self.windows_mut().open(number, first, len, direction, tell);
+            }
+
+            /// Writes the next members for a reader until `out` is longer than `bytes_max`; whether that was all.
+            pub fn read_step(
+                &mut self,
+                arena: &darter_slab::Arena,
+                number: u32,
+                out: &mut Vec<u8>,
+                bytes_max: usize,
+            ) -> bool {
+                let mut windows = std::mem::take(self.windows_mut());
+                let is_done = windows.step(
+                    number,
+                    &|first, len, direction, see| self.each(arena, first, len, direction, see),
+                    out,
+                    bytes_max,
+                );
+                *self.windows_mut() = windows;
+                is_done
+            }
+
+            /// What a reader holds aside.
+            pub fn read_aside(&mut self, number: u32) -> $crate::tree::window::Aside {
+                self.windows_mut().aside(number)
+            }
+
+            /// Forgets a reader.
+            pub fn end_read(&mut self, number: u32) {
+                self.windows_mut().close(number);
+                self.settle_windows();
+            }
+
+            /// To be called before `count` members from `rank` on leave.
+            #[cold]
+            #[inline(never)]
+            fn before_removal(&mut self, arena: &darter_slab::Arena, rank: u64, count: u64) {
+                let mut windows = std::mem::take(self.windows_mut());
+                windows.removing(rank, count, &|first, len, direction, see| {
+                    self.each(arena, first, len, direction, see);
+                });
+                *self.windows_mut() = windows;
+            }
+
+            /// To be called after `count` members came to be at `rank` and after it.
+            #[cold]
+            #[inline(never)]
+            fn after_insertion(&mut self, rank: u64, count: u64) {
+                self.windows_mut().inserted(rank, count);
+            }
+        }
+    };
+}
+pub(super) use readable;
+
+#[cfg(test)]
+mod tests;

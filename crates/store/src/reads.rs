@@ -1,0 +1,256 @@
+//! Reading a large collection bit by bit while it goes on changing: the reader gets what stood there when it began.
+//!
+//! A command whose answer would hold the shard for long begins a read and leaves the rest of its answer to steps. Other
+//! commands go on in between, those that change the collection too: what they are about to change is written down for
+//! the reader first (`pack`'s guards and windows). A collection that loses its key stays until its readers are done.
+//! Called by command bodies (to begin) and by the server (steps and the end), always with the shard held.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use darter_base::hash::KeyHasher;
+use darter_pack::table::{EntryRef, Guarding};
+use darter_pack::tree::Direction;
+use darter_pack::tree::window::{Seen, Tell};
+use darter_slab::Arena;
+
+pub use darter_pack::tree::window::Aside;
+
+use crate::object::Object;
+use crate::record::Value;
+use crate::shard::{Key, Shard};
+
+/// Which part of a collection is read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Stretch {
+    /// All members of a set or fields of a hash, in no order.
+    All,
+    /// Members of an ordered collection: how many from which rank on, and which way.
+    Ranks(u64, u64, Direction),
+}
+
+/// The reads under way in one shard.
+#[derive(Default)]
+pub(crate) struct Reads {
+    // Numbers are not used again, so a reader that is late finds nothing.
+    last: u32,
+    open: Vec<Open>,
+}
+
+struct Open {
+    number: u32,
+    object: u32,
+    early: Early,
+}
+
+/// What was written before its turn: members of hashes and sets have none. Pieces of some kilobytes, so that no step has
+/// to copy it all.
+#[derive(Clone, Default)]
+struct Early(Arc<Mutex<Vec<Vec<u8>>>>);
+
+impl Early {
+    fn with<R>(&self, act: impl FnOnce(&mut Vec<Vec<u8>>) -> R) -> R {
+        act(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn bytes(&self) -> usize {
+        self.with(|pieces| pieces.iter().map(Vec::len).sum())
+    }
+}
+
+/// Writes the entries of a table for one reader.
+struct Scribe {
+    hasher: KeyHasher,
+    tell: Tell,
+    has_values: bool,
+    early: Early,
+}
+
+impl Guarding for Scribe {
+    fn hash(&self, key: &[u8]) -> u64 {
+        self.hasher.hash(key)
+    }
+
+    fn keep(&mut self, entry: EntryRef<'_>) {
+        let seen = match self.has_values {
+            true => Seen::Field(entry.key(), entry.value()),
+            false => Seen::Item(entry.key()),
+        };
+        self.early.with(|pieces| {
+            if pieces.last().is_none_or(|last| last.len() > PIECE_BYTES) {
+                pieces.push(Vec::new());
+            }
+            if let Some(piece) = pieces.last_mut() {
+                (self.tell)(seen, piece);
+            }
+        });
+    }
+}
+
+/// A piece of what was written early is closed when it is longer.
+const PIECE_BYTES: usize = 8 << 10;
+/// Readers of one shard at once; further ones get their answer in one go. Each makes a change a little dearer.
+const READERS_MAX: usize = 32;
+
+impl Shard {
+    /// Begins to read a stretch of the collection at `key`, each member through `tell`; returns the number of the read,
+    /// `None` when there is no such collection or too much is read already. Cost: some microseconds, however large.
+    pub fn begin_read(&mut self, db: usize, key: Key<'_>, stretch: Stretch, tell: Tell) -> Option<u32> {
+        let record = self.record_at(db, self.locate(db, key)?);
+        let Value::Object(_, id) = record.value() else { return None };
+        if self.reads.as_ref().is_some_and(|reads| reads.open.len() >= READERS_MAX) {
+            return None;
+        }
+        let reads = self.reads.get_or_insert_default();
+        // 0 is the number of snapshots.
+        let number = reads.last.wrapping_add(1).max(1);
+        let early = Early::default();
+        if !self.objects.get_mut(id).begin_read(number, stretch, tell, self.hasher, &early) {
+            return None;
+        }
+        reads.last = number;
+        reads.open.push(Open { number, object: id, early });
+        Some(number)
+    }
+
+    /// Goes on with a read: writes members until `out` has `bytes_max` or a few more; whether that was all.
+    pub fn read_step(&mut self, number: u32, out: &mut Vec<u8>, bytes_max: usize) -> bool {
+        let Some(reads) = &self.reads else { return true };
+        let Some(open) = reads.open.iter().find(|open| open.number == number) else { return true };
+        loop {
+            while let Some(piece) = open.early.with(Vec::pop) {
+                out.extend_from_slice(&piece);
+                if out.len() >= bytes_max {
+                    return false;
+                }
+            }
+            let object = self.objects.get_mut(open.object);
+            let is_done = object.read_step(&self.arena, number, out, bytes_max);
+            if open.early.with(|pieces| pieces.is_empty()) && (is_done || out.len() >= bytes_max) {
+                return is_done;
+            }
+        }
+    }
+
+    /// What a read holds beside what it has given.
+    pub fn read_aside(&mut self, number: u32) -> Aside {
+        let Some(reads) = &self.reads else { return Aside::default() };
+        let Some(open) = reads.open.iter().find(|open| open.number == number) else {
+            return Aside::default();
+        };
+        let aside = self.objects.get_mut(open.object).read_aside(number);
+        Aside { bytes: aside.bytes + open.early.bytes(), ..aside }
+    }
+
+    /// Ends a read, done or not.
+    pub fn end_read(&mut self, number: u32) {
+        let Some(reads) = &mut self.reads else { return };
+        let Some(at) = reads.open.iter().position(|open| open.number == number) else { return };
+        let id = reads.open.swap_remove(at).object;
+        self.objects.get_mut(id).end_read(number);
+        self.let_go(id);
+    }
+
+    /// Number of reads under way.
+    pub fn reads_len(&self) -> usize {
+        self.reads.as_ref().map_or(0, |reads| reads.open.len())
+    }
+
+    /// Whether somebody goes through a collection bit by bit, so that it must stay when its key goes.
+    pub(crate) fn is_gone_through(&self, id: u32) -> bool {
+        self.reads.as_ref().is_some_and(|reads| reads.open.iter().any(|open| open.object == id))
+            || self.cut.as_ref().is_some_and(|cut| cut.goes_through(id))
+    }
+
+    /// Frees a collection without key that somebody went through, if nobody does any more.
+    pub(crate) fn let_go(&mut self, id: u32) {
+        let Some(at) = self.orphans.iter().position(|orphan| *orphan == id) else { return };
+        if !self.is_gone_through(id) {
+            self.orphans.swap_remove(at);
+            let object = self.objects.remove(id);
+            self.discard(object);
+        }
+    }
+}
+
+impl Object {
+    /// Whether such a stretch of it can be read in steps; begins if so.
+    fn begin_read(
+        &mut self,
+        number: u32,
+        stretch: Stretch,
+        tell: Tell,
+        hasher: KeyHasher,
+        early: &Early,
+    ) -> bool {
+        let has_values = matches!(self, Object::Hash(_));
+        let scribe =
+            |tell: Tell| Box::new(Scribe { hasher, tell, has_values, early: early.clone() }) as Box<_>;
+        match (self, stretch) {
+            (Object::Hash(table), Stretch::All) => table.guard(number, scribe(tell)),
+            (Object::Set(set), Stretch::All) => {
+                if let Some(texts) = set.guarded_texts_mut() {
+                    texts.guard(number, scribe(tell.clone()));
+                }
+                if let Some(ints) = set.read_ints_mut() {
+                    ints.begin_read(number, 0, ints.len(), Direction::Up, tell);
+                }
+            }
+            (Object::List(list), Stretch::Ranks(first, len, towards)) => {
+                list.begin_read(number, first, len, towards, tell);
+            }
+            (Object::Zset(zset), Stretch::Ranks(first, len, towards)) => {
+                zset.begin_read(number, first, len, towards, tell);
+            }
+            (Object::Stream(stream), Stretch::Ranks(first, len, towards)) => {
+                stream.log_mut().begin_read(number, first, len, towards, tell);
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    /// As [`Shard::read_step`]; what a table gives goes to what was written early.
+    fn read_step(&mut self, arena: &Arena, number: u32, out: &mut Vec<u8>, bytes_max: usize) -> bool {
+        match self {
+            Object::Hash(table) => table.guard_step(arena, number, 1),
+            Object::Set(set) => {
+                let ints = set.read_ints_mut();
+                ints.is_none_or(|ints| ints.read_step(arena, number, out, bytes_max))
+                    && set.guarded_texts_mut().is_none_or(|texts| texts.guard_step(arena, number, 1))
+            }
+            Object::List(list) => list.read_step(arena, number, out, bytes_max),
+            Object::Zset(zset) => zset.read_step(arena, number, out, bytes_max),
+            Object::Stream(stream) => stream.log_mut().read_step(arena, number, out, bytes_max),
+        }
+    }
+
+    fn read_aside(&mut self, number: u32) -> Aside {
+        match self {
+            Object::Hash(_) => Aside::default(),
+            Object::Set(set) => set.read_ints_mut().map_or(Aside::default(), |ints| ints.read_aside(number)),
+            Object::List(list) => list.read_aside(number),
+            Object::Zset(zset) => zset.read_aside(number),
+            Object::Stream(stream) => stream.log_mut().read_aside(number),
+        }
+    }
+
+    fn end_read(&mut self, number: u32) {
+        match self {
+            Object::Hash(table) => drop(table.unguard(number)),
+            Object::Set(set) => {
+                if let Some(texts) = set.guarded_texts_mut() {
+                    drop(texts.unguard(number));
+                }
+                if let Some(ints) = set.read_ints_mut() {
+                    ints.end_read(number);
+                }
+            }
+            Object::List(list) => list.end_read(number),
+            Object::Zset(zset) => zset.end_read(number),
+            Object::Stream(stream) => stream.log_mut().end_read(number),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

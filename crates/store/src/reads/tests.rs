@@ -1,0 +1,206 @@
+//! Collections that change, go, move and come back while they are read: each reader gets what stood there.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use darter_base::hash::KeyHasher;
+use darter_base::rng::Rng;
+use darter_pack::entry::Item;
+use darter_pack::table::{Expiry as MemberExpiry, Kind, Table};
+use darter_pack::tree::Direction;
+use darter_pack::tree::list::End;
+use darter_pack::tree::window::{Seen, Tell};
+use darter_pack::tree::{List, Zset};
+
+use super::Stretch;
+use crate::{Key, Keyed, SetValue, Shard};
+
+const NOW: u64 = 1_700_000_000_000;
+
+fn tell() -> Tell {
+    Arc::new(|seen, out| {
+        let line = match seen {
+            Seen::Item(item) => format!("{}\n", String::from_utf8_lossy(&item.to_vec())),
+            Seen::Field(field, value) => {
+                format!("{:?}={:?}\n", field.to_vec(), value.to_vec())
+            }
+            Seen::Scored(item, score) => format!("{:?}@{score}\n", item.to_vec()),
+            Seen::Logged(entry) => format!("{:?}\n", entry.id),
+        };
+        out.extend_from_slice(line.as_bytes());
+    })
+}
+
+struct Stage {
+    shard: Shard,
+    hasher: KeyHasher,
+    rng: Rng,
+}
+
+impl Stage {
+    fn new(seed: u64) -> Stage {
+        let hasher = KeyHasher::new(seed);
+        Stage { shard: Shard::new(2, 0, hasher).expect("address space"), hasher, rng: Rng::new(seed) }
+    }
+
+    fn key<'k>(&self, name: &'k str) -> Key<'k> {
+        Key { bytes: name.as_bytes(), hash: self.hasher.hash(name.as_bytes()) }
+    }
+
+    fn at<'s>(&'s mut self, name: &'s str) -> Keyed<'s> {
+        let key = self.key(name);
+        Keyed::find(&mut self.shard, 0, key, NOW)
+    }
+
+    fn begin(&mut self, name: &str, stretch: Stretch) -> u32 {
+        let key = self.key(name);
+        self.shard.begin_read(0, key, stretch, tell()).expect("it is there")
+    }
+
+    /// All that is left of a read, ended.
+    fn finish(&mut self, number: u32, mut out: Vec<u8>) -> Vec<String> {
+        while !self.shard.read_step(number, &mut out, usize::MAX) {}
+        self.shard.end_read(number);
+        String::from_utf8(out).expect("text").lines().map(str::to_owned).collect()
+    }
+
+    fn fill_set(&mut self, name: &str, members: u64) {
+        let mut place = self.at(name);
+        place
+            .edit_or_create(SetValue::new, |set: &mut SetValue, arena, hasher| {
+                for n in 0..members {
+                    let text = member(n);
+                    set.insert(arena, hasher, Item::of(text.as_bytes()), MemberExpiry::Keep).expect("room");
+                }
+            })
+            .map_or_else(|_| panic!("a set with room"), drop);
+    }
+
+    fn change_set(&mut self, name: &str, member: &str, is_in: bool) {
+        let mut place = self.at(name);
+        let done = place.edit(|set: &mut SetValue, arena, hasher| match is_in {
+            true => set.insert(arena, hasher, Item::of(member.as_bytes()), MemberExpiry::Keep).expect("room"),
+            false => set.remove(arena, hasher, Item::of(member.as_bytes())),
+        });
+        assert!(done.is_ok_and(|edited| edited.is_some()) || !is_in);
+    }
+}
+
+/// Every other member is an integer.
+fn member(n: u64) -> String {
+    if n.is_multiple_of(2) { n.to_string() } else { format!("member:{n}") }
+}
+
+#[test]
+fn a_set_is_read_as_it_stood_whatever_becomes_of_it() {
+    for seed in 0..30 {
+        let mut stage = Stage::new(seed);
+        stage.fill_set("set", 2000);
+        let numbers = [stage.begin("set", Stretch::All), stage.begin("set", Stretch::All)];
+        let mut outs = [Vec::new(), Vec::new()];
+        for _ in 0..stage.rng.below(400) {
+            let n = stage.rng.below(3000);
+            let is_in = stage.rng.below(2) == 0;
+            stage.change_set("set", &member(n), is_in);
+            let which = stage.rng.below(3) as usize;
+            if which < 2 && stage.rng.below(10) == 0 {
+                let bytes_max = outs[which].len() + 300;
+                stage.shard.read_step(numbers[which], &mut outs[which], bytes_max);
+            }
+        }
+        let (from, to) = (stage.key("set"), stage.key("moved"));
+        match stage.rng.below(6) {
+            0 => drop(stage.at("set").remove()),
+            1 => drop(stage.at("set").put_text(b"text", crate::record::Expiry::None)),
+            2 => drop(stage.shard.rename((0, from), (1, to), NOW)),
+            3 => drop(stage.shard.flush_db(0)),
+            4 => (0..3000).for_each(|n| stage.change_set("set", &member(n), false)),
+            _ => {}
+        }
+        while stage.rng.below(4) != 0 {
+            stage.shard.bury(50);
+        }
+        let wanted: BTreeSet<String> = (0..2000).map(member).collect();
+        for (number, out) in numbers.into_iter().zip(outs) {
+            let got = stage.finish(number, out);
+            assert_eq!(got.len(), 2000, "seed {seed}");
+            assert_eq!(got.into_iter().collect::<BTreeSet<_>>(), wanted, "seed {seed}");
+        }
+        stage.shard.flush_db(0);
+        stage.shard.flush_db(1);
+        while !stage.shard.bury(1000) {}
+        assert_eq!(stage.shard.arena.used_bytes(), 0, "seed {seed}");
+        assert_eq!((stage.shard.objects.len(), stage.shard.orphans.len()), (0, 0), "seed {seed}");
+    }
+}
+
+#[test]
+fn integers_that_are_all_gone_are_still_read() {
+    let mut stage = Stage::new(7);
+    stage.fill_set("set", 1000);
+    let number = stage.begin("set", Stretch::All);
+    for n in (0..1000).step_by(2) {
+        stage.change_set("set", &member(n), false);
+    }
+    assert_eq!(stage.finish(number, Vec::new()).len(), 1000);
+}
+
+#[test]
+fn hashes_lists_and_sorted_sets_outlive_their_keys() {
+    let mut stage = Stage::new(1);
+    let made = stage.at("hash").edit_or_create(
+        || Table::new(Kind::KeysAndValues),
+        |table: &mut Table, arena, hasher| {
+            for n in 0..3000 {
+                let (field, value) = (format!("field:{n}"), n.to_string());
+                let hash = hasher.hash(field.as_bytes());
+                let of_key = |key: &[u8]| hasher.hash(key);
+                let value = Item::of(value.as_bytes());
+                table
+                    .insert(arena, hash, field.as_bytes(), value, MemberExpiry::Keep, &of_key)
+                    .expect("room");
+            }
+        },
+    );
+    assert!(made.is_ok());
+    let made = stage.at("list").edit_or_create(List::new, |list: &mut List, arena, _| {
+        (0..3000).for_each(|n| list.push(arena, End::Back, Item::Int(n)).expect("room"));
+    });
+    assert!(made.is_ok());
+    let made = stage.at("zset").edit_or_create(Zset::new, |zset: &mut Zset, arena, hasher| {
+        for n in 0..3000 {
+            zset.insert(arena, &hasher, Item::Int(n), n as f64).expect("room");
+        }
+    });
+    assert!(made.is_ok());
+    let hash = stage.begin("hash", Stretch::All);
+    let list = stage.begin("list", Stretch::Ranks(1000, 1500, Direction::Up));
+    let zset = stage.begin("zset", Stretch::Ranks(0, 3000, Direction::Down));
+    let (mut out, before) = (Vec::new(), stage.shard.arena.used_bytes());
+    assert!(!stage.shard.read_step(list, &mut out, 500));
+    for name in ["hash", "list", "zset"] {
+        assert!(stage.at(name).remove());
+    }
+    while !stage.shard.bury(1000) {}
+    assert!(stage.shard.arena.used_bytes() > before / 2, "they are kept");
+    assert_eq!(stage.finish(hash, Vec::new()).len(), 3000);
+    let items: Vec<String> = (1000..2500).map(|n| n.to_string()).collect();
+    assert_eq!(stage.finish(list, out), items);
+    // A read that is given up frees what it kept alive as well.
+    stage.shard.end_read(zset);
+    while !stage.shard.bury(1000) {}
+    assert_eq!((stage.shard.arena.used_bytes(), stage.shard.objects.len()), (0, 0));
+    assert_eq!(stage.shard.reads_len(), 0);
+    assert!(stage.shard.read_step(zset, &mut Vec::new(), 100), "nobody reads under this number");
+}
+
+#[test]
+fn only_collections_of_the_right_kind_are_read_and_not_by_too_many() {
+    let mut stage = Stage::new(2);
+    stage.fill_set("set", 2000);
+    let (set, none) = (stage.key("set"), stage.key("none"));
+    assert!(stage.shard.begin_read(0, none, Stretch::All, tell()).is_none());
+    assert!(stage.shard.begin_read(0, set, Stretch::Ranks(0, 1, Direction::Up), tell()).is_none());
+    let begun = (0..100).filter(|_| stage.shard.begin_read(0, set, Stretch::All, tell()).is_some()).count();
+    assert_eq!(begun, super::READERS_MAX);
+}
