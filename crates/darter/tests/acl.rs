@@ -185,6 +185,22 @@ fn subscribers_are_closed_when_a_channel_is_withdrawn() {
 }
 
 #[test]
+fn what_is_published_after_a_channel_is_withdrawn_is_not_heard() {
+    let server = Server::start(&["--proactor_threads", "2"]);
+    let mut admin = server.client();
+    for round in 0..20 {
+        set_user(&mut admin, "u reset on nopass +@all &foo:1");
+        let mut client = login(&server, "u");
+        client.call(&["SUBSCRIBE", "foo:1"]);
+        let publish = ["PUBLISH", "foo:1", "secret"];
+        admin.send_all(&[&["ACL", "SETUSER", "u", "resetchannels"], &publish, &publish]);
+        assert_eq!(admin.read(), Value::ok());
+        let _receivers = (admin.read(), admin.read());
+        assert!(client.is_closed(), "round {round}: it heard something");
+    }
+}
+
+#[test]
 fn logins_are_checked_counted_and_logged() {
     let server = Server::start(&["--requirepass", "first"]);
     let mut admin = server.client();

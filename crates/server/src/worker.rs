@@ -348,7 +348,9 @@ impl Worker {
     fn deliver(&mut self, message: &Message) {
         let Worker { core, conns, dirty, .. } = self;
         core.subscribers.each_receiver(message, |token, client, pattern| {
-            if let Some(conn) = find(conns, token).filter(|conn| conn.session.id == client) {
+            // One that is being closed may have been closed so that it hears no more.
+            let hears = |conn: &&mut Conn| conn.session.id == client && !conn.session.is_closing;
+            if let Some(conn) = find(conns, token).filter(hears) {
                 let resp3 = conn.session.resp3;
                 message.write_to(conn.messages(), pattern, resp3);
                 mark_dirty(conn, dirty);
