@@ -138,6 +138,25 @@ memccapable_text() {
     case $out in *FAIL*) echo "$out" | grep FAIL >&2; return 1 ;; esac
 }
 
+# Users of scripts: queues and locks that are built of them.
+python_user() {
+    fresh "$1" requirements.txt || { python3 -m venv "$cache/$1/venv" &&
+        "$cache/$1/venv/bin/pip" -q install -r "$here/$1/requirements.txt" && done_with "$1" requirements.txt; } || return
+    PYTHONDONTWRITEBYTECODE=1 $limit "$cache/$1/venv/bin/python" "$here/$1/check.py" "$host" "$port"
+}
+
+asynq() {
+    fresh asynq check.go || { cp "$here/asynq/go.mod" "$here/asynq/check.go" "$cache/asynq/" &&
+        (cd "$cache/asynq" && GOFLAGS=-mod=mod go mod tidy && go build -o check .) && done_with asynq check.go; } || return
+    $limit "$cache/asynq/check" "$host" "$port"
+}
+
+redisson() {
+    fresh redisson pom.xml || { mvn -q -f "$here/redisson/pom.xml" dependency:copy-dependencies \
+        -DoutputDirectory="$cache/redisson/jars" && done_with redisson pom.xml; } || return
+    $limit java -cp "$cache/redisson/jars/*" "$here/redisson/Check.java" "$host" "$port"
+}
+
 # redis-cli from a pipe, as a script uses it.
 redis_cli() {
     answer=$(printf 'SELECT 9\nFLUSHDB\nSET k v\nGET k\nINCR n\nPING\nDEL k n\n' | $limit redis-cli -h "$host" -p "$port" | tr '\n' ' ')
@@ -176,9 +195,12 @@ done_with() { cp "$here/$1/$2" "$cache/$1/.installed"; }
 run() {
     case $1 in
     redis-py) tool=python3 check=redis_py ;;
-    ioredis | node-redis) tool=npm check="npm_client $1" ;;
+    bullmq | redlock | ioredis | node-redis) tool=npm check="npm_client $1" ;;
     go-redis) tool=go check=go_redis ;;
     jedis) tool=mvn check=jedis ;;
+    rq | celery) tool=python3 check="python_user $1" ;;
+    asynq) tool=go check=asynq ;;
+    redisson) tool=mvn check=redisson ;;
     redis-rs) tool=cargo check=redis_rs ;;
     pymemcache) tool=python3 check=pymemcache ;;
     gomemcache) tool=go check=gomemcache ;;
@@ -209,6 +231,7 @@ failed=0
 all="redis-py ioredis node-redis go-redis jedis redis-rs redis-cli redis-benchmark"
 all="$all redis-py-cluster ioredis-cluster go-redis-cluster jedis-cluster redis-cli-cluster"
 all="$all redis-py-cache node-redis-cache jedis-cache lettuce-cache rueidis-cache"
+all="$all bullmq redlock rq celery asynq redisson"
 [ -z "${MEMCACHED_PORT:-}" ] || all="$all pymemcache gomemcache memccapable"
 for client in ${*:-$all}; do
     run "$client" || failed=$((failed + 1))

@@ -20,6 +20,7 @@ mod persist;
 mod replies;
 mod report;
 mod samples;
+mod scripts;
 mod server;
 mod setting;
 mod speed;
@@ -69,7 +70,7 @@ fn command() -> Command {
     let number = |name, default, help| text(name, default, help).value_parser(value_parser!(u64));
     let compare = Command::new("compare")
         .about("Compare Redis, memcached, the echo floor and Darter on loopback")
-        .arg(text("suite", "engine", "engine, types, memcached, large, pubsub or persist"))
+        .arg(text("suite", "engine", "engine, types, memcached, large, pubsub, persist or scripts"))
         .arg(number("rounds", "5", "rounds of each speed row"))
         .arg(text("rows", "", "only rows whose name contains this; also: start, expiry, growth"))
         .arg(text("scale", "1", "operations are multiplied by this").value_parser(value_parser!(f64)))
@@ -197,10 +198,11 @@ fn run_compare(args: &ArgMatches) -> io::Result<()> {
         "memcached" => Suite::Memcached,
         "large" => Suite::Large,
         "pubsub" => Suite::Pubsub,
+        "scripts" => Suite::Scripts,
         "persist" => Suite::Persist,
         other => {
             return Err(io::Error::other(format!(
-                "unknown suite {other:?}; known: engine, types, memcached, large, pubsub, persist"
+                "unknown suite {other:?}; known: engine, types, memcached, large, pubsub, persist, scripts"
             )));
         }
     };

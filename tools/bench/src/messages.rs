@@ -42,8 +42,10 @@ pub struct Figures {
 
 /// A server and how it is used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Contender {
+pub enum Contender {
+    /// Redis.
     Redis,
+    /// Darter, one thread.
     Darter,
     /// Darter with what the row is about switched on; [`Contender::Darter`] then has it off.
     DarterOn,
@@ -51,21 +53,35 @@ enum Contender {
     DarterPair,
 }
 
-type Measure = fn(&Contest<'_>) -> io::Result<f64>;
+/// What a row does with a server that has just started.
+pub type Measure = fn(&Contest<'_>) -> io::Result<f64>;
 
 /// A server that has just started.
-struct Contest<'a> {
-    server: Server,
-    setting: &'a Setting,
+pub struct Contest<'a> {
+    /// It.
+    pub server: Server,
+    /// What holds for all rows.
+    pub setting: &'a Setting,
     is_on: bool,
 }
 
-const BOTH: &[Contender] = &[Contender::Redis, Contender::Darter];
+/// Redis, and Darter on one thread.
+pub const BOTH: &[Contender] = &[Contender::Redis, Contender::Darter];
 const OFF_AND_ON: &[Contender] = &[Contender::Darter, Contender::DarterOn];
+
+/// A row.
+pub fn row(
+    name: &'static str,
+    unit: &'static str,
+    must: &'static str,
+    contenders: &'static [Contender],
+    measure: Measure,
+) -> Row {
+    Row { name, unit, must, contenders, measure }
+}
 
 /// All rows.
 pub fn rows() -> Vec<Row> {
-    let row = |name, unit, must, contenders, measure| Row { name, unit, must, contenders, measure };
     let per_message = "µs of CPU a delivered message";
     vec![
         row("PUBLISH to 1,000 subscribers, pipeline 30", per_message, "0.6", BOTH, |c| c.fan_out(1500, 30)),
