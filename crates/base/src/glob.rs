@@ -57,6 +57,8 @@ fn one<const NOCASE: bool>(pattern: &[u8], byte: u8) -> Option<usize> {
         [b'\\', escaped, ..] => (same::<NOCASE>(escaped, byte), 2),
         [literal, ..] => (same::<NOCASE>(literal, byte), 1),
     };
+    #[cfg(test)]
+    tests::STEPS.with(|steps| steps.set(steps.get() + width.max(1) as u64));
     matched.then_some(width)
 }
 
@@ -223,5 +225,32 @@ mod tests {
         assert_eq!(literal_prefix(b"user:*"), b"user:");
         assert_eq!(literal_prefix(b"user"), b"user");
         assert_eq!(literal_prefix(b"[a]"), b"");
+    }
+
+    thread_local! {
+        /// Bytes of patterns looked at.
+        pub(super) static STEPS: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
+    }
+
+    #[test]
+    fn no_pattern_takes_more_than_its_length_times_that_of_the_text() {
+        let text = [&[b'a'; 2_000][..], b"b"].concat();
+        let class = [&b"*["[..], &[b'b'; 200], b"]", b"*c"].concat();
+        let patterns = [
+            b"*a*a*a*a*a*a*a*a*a*a*a*c".to_vec(),
+            [b"*[a]".repeat(60), b"x".to_vec()].concat(),
+            class,
+            b"a?".repeat(90),
+        ];
+        let nested = [b"*".repeat(300), b"a".repeat(300), b"*".repeat(300), b"c".to_vec()].concat();
+        for pattern in
+            patterns.into_iter().chain([nested, [b"*".to_vec(), b"?".repeat(400), b"c".to_vec()].concat()])
+        {
+            STEPS.with(|steps| steps.set(0));
+            assert!(!matches(&pattern, &text, true));
+            let steps = STEPS.with(std::cell::Cell::get);
+            let bound = (pattern.len() * text.len()) as u64;
+            assert!(steps <= bound, "{} takes {steps} steps, over {bound}", pattern.escape_ascii());
+        }
     }
 }

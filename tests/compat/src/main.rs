@@ -7,6 +7,7 @@
 
 mod connection;
 mod events;
+mod filling;
 mod form;
 mod grammar;
 mod memcached;
@@ -85,6 +86,11 @@ fn command() -> Command {
         .arg(many("peer-flag", "a further flag for the other side"))
         .arg(text("failures", "stop after so many").default_value("1").value_parser(value_parser!(usize)))
         .arg(text("events", "classes of keyspace events to compare too, such as KEAmn").default_value(""))
+        .arg(
+            text("members", "fill keys with values of so many members every so often; 0: never")
+                .default_value("0")
+                .value_parser(value_parser!(usize)),
+        )
         .arg(many("without", "leave out this command"))
         .arg(text("strings-only", "no keys of other types").action(ArgAction::SetTrue))
         .arg(text("list", "print the families").action(ArgAction::SetTrue))
@@ -117,6 +123,7 @@ fn run(args: &ArgMatches) -> io::Result<usize> {
         ops: args.get_one("ops").copied().unwrap_or(20_000),
         every_type: !args.get_flag("strings-only"),
         failures_max: args.get_one("failures").copied().unwrap_or(1),
+        members: args.get_one("members").copied().unwrap_or(0),
     };
     let mut failures = 0;
     for family in families(&text("family"))? {
@@ -143,6 +150,7 @@ struct Settings {
     ops: usize,
     every_type: bool,
     failures_max: usize,
+    members: usize,
 }
 
 fn families(names: &str) -> io::Result<Vec<&'static Family>> {
@@ -180,6 +188,10 @@ fn compare(
             // These wait for each op to settle.
             Mode::Settled | Mode::Raw => settings.ops.div_ceil(10),
         });
+        let ops = match (settings.members, family.mode) {
+            (1.., Mode::Direct) => filling::under(ops, family.name, settings.members, settings.seed),
+            _ => ops,
+        };
         let begin = Instant::now();
         let Some(difference) = pair.run(family, &ops, version)? else {
             let rate = ops.len() as f64 / begin.elapsed().as_secs_f64();
@@ -245,8 +257,8 @@ fn report(
         println!("  {right} had ended: {}", pair.right.server.last_words());
     }
     println!(
-        "  again: darter-compat --family {} --seed {} --ops {} --resp {version}\n",
-        family.name, settings.seed, settings.ops
+        "  again: darter-compat --family {} --seed {} --ops {} --members {} --resp {version}\n",
+        family.name, settings.seed, settings.ops, settings.members
     );
 }
 

@@ -1,6 +1,8 @@
 //! Keys of any type: whether they are there, when they die, what they are called, which there are.
 
 pub mod copy;
+#[cfg(test)]
+mod damage;
 pub mod database;
 pub mod dump;
 pub mod exists;
