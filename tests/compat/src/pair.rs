@@ -324,8 +324,8 @@ fn follow_scan(connection: &mut Connection, op: &Op, first: Reply) -> io::Result
     let step = if op.name() == "HSCAN" || op.name() == "ZSCAN" { 2 } else { 1 };
     let mut elements: BTreeSet<Vec<Reply>> = BTreeSet::new();
     let mut reply = first;
-    // Far more rounds than the few keys of a stream can need.
-    for _ in 0..10_000 {
+    // Far more rounds than the members of a stream's values can need.
+    for _ in 0..1_000_000 {
         let Some([cursor, page]) = reply.items() else { return Ok(reply) };
         elements.extend(page.items().unwrap_or_default().chunks(step).map(<[Reply]>::to_vec));
         let cursor = cursor.bytes().unwrap_or_default().to_vec();

@@ -2,6 +2,7 @@
 
 pub mod edit;
 pub mod moves;
+pub mod moves_many;
 pub mod pop;
 pub mod push;
 pub mod read;
@@ -38,6 +39,8 @@ pub const FAMILY: &[DataCommand] = &[
     wait::BRPOP,
     wait::BLMPOP,
     wait::BLMOVE,
+    moves_many::LMOVEM,
+    moves_many::BLMOVEM,
     wait::BRPOPLPUSH,
 ];
 

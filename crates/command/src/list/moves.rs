@@ -42,7 +42,8 @@ pub const RPOPLPUSH: DataCommand = DataCommand {
     },
 };
 
-const WRONG_DESTINATION: &str = "WRONGTYPE Operation against a key holding the wrong kind of value";
+pub(super) const WRONG_DESTINATION: &str =
+    "WRONGTYPE Operation against a key holding the wrong kind of value";
 
 /// Moves one element and answers it; false, and nothing written, when the source is missing.
 pub(super) fn transfer(

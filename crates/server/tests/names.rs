@@ -1,0 +1,164 @@
+//! Every command that Redis 8.10, Valkey 9.1 or Dragonfly 1.38 has for what Darter does is there, or named with a reason
+//! in docs/differences.md.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use darter_server::registry::Registry;
+
+/// Names by family, separated by commas; a subcommand behind its container.
+const NAMES: &[(&str, &str)] = &[
+    (
+        "string",
+        "APPEND, DECR, DECRBY, DELEX, DELIFEQ, DIGEST, GET, GETDEL, GETEX, GETRANGE, GETSET, INCR, \
+         INCRBY, INCRBYFLOAT, INCREX, LCS, MGET, MSET, MSETEX, MSETNX, PSETEX, SET, SETEX, SETNX, \
+         SETRANGE, STRLEN, SUBSTR",
+    ),
+    (
+        "list",
+        "BLMOVE, BLMOVEM, BLMPOP, BLPOP, BRPOP, BRPOPLPUSH, LINDEX, LINSERT, LLEN, LMOVE, LMOVEM, LMPOP, \
+         LPOP, LPOS, LPUSH, LPUSHX, LRANGE, LREM, LSET, LTRIM, RPOP, RPOPLPUSH, RPUSH, RPUSHX",
+    ),
+    (
+        "hash",
+        "HDEL, HEXISTS, HEXPIRE, HEXPIREAT, HEXPIRETIME, HGET, HGETALL, HGETDEL, HGETEX, HIMPORT, HIMPORT \
+         DISCARD, HIMPORT DISCARDALL, HIMPORT PREPARE, HIMPORT SET, HINCRBY, HINCRBYFLOAT, HKEYS, HLEN, \
+         HMGET, HMSET, HPERSIST, HPEXPIRE, HPEXPIREAT, HPEXPIRETIME, HPTTL, HRANDFIELD, HSCAN, HSET, \
+         HSETEX, HSETNX, HSTRLEN, HTTL, HVALS",
+    ),
+    (
+        "set",
+        "SADD, SCARD, SDIFF, SDIFFCARD, SDIFFSTORE, SINTER, SINTERCARD, SINTERSTORE, SISMEMBER, SMEMBERS, \
+         SMISMEMBER, SMOVE, SPOP, SRANDMEMBER, SREM, SSCAN, SUNION, SUNIONCARD, SUNIONSTORE",
+    ),
+    (
+        "zset",
+        "BZMPOP, BZPOPMAX, BZPOPMIN, ZADD, ZCARD, ZCOUNT, ZDIFF, ZDIFFSTORE, ZINCRBY, ZINTER, ZINTERCARD, \
+         ZINTERSTORE, ZLEXCOUNT, ZMPOP, ZMSCORE, ZPOPMAX, ZPOPMIN, ZRANDMEMBER, ZRANGE, ZRANGEBYLEX, \
+         ZRANGEBYSCORE, ZRANGESTORE, ZRANK, ZREM, ZREMRANGEBYLEX, ZREMRANGEBYRANK, ZREMRANGEBYSCORE, \
+         ZREVRANGE, ZREVRANGEBYLEX, ZREVRANGEBYSCORE, ZREVRANK, ZSCAN, ZSCORE, ZUNION, ZUNIONSTORE",
+    ),
+    (
+        "stream",
+        "XACK, XACKDEL, XADD, XAUTOCLAIM, XCFGSET, XCLAIM, XDEL, XDELEX, XGROUP, XGROUP CREATE, XGROUP \
+         CREATECONSUMER, XGROUP DELCONSUMER, XGROUP DESTROY, XGROUP HELP, XGROUP SETID, XIDMPRECORD, \
+         XINFO, XINFO CONSUMERS, XINFO GROUPS, XINFO HELP, XINFO STREAM, XLEN, XNACK, XPENDING, XRANGE, \
+         XREAD, XREADGROUP, XREVRANGE, XSETID, XTRIM",
+    ),
+    ("bitmap", "BITCOUNT, BITFIELD, BITFIELD_RO, BITOP, BITPOS, GETBIT, SETBIT"),
+    ("hll", "PFADD, PFCOUNT, PFDEBUG, PFMERGE, PFSELFTEST"),
+    (
+        "geo",
+        "GEOADD, GEODIST, GEOHASH, GEOPOS, GEORADIUS, GEORADIUSBYMEMBER, GEORADIUSBYMEMBER_RO, \
+         GEORADIUS_RO, GEOSEARCH, GEOSEARCHSTORE",
+    ),
+    (
+        "generic",
+        "COPY, DEL, DUMP, EXISTS, EXPIRE, EXPIREAT, EXPIRETIME, KEYS, MIGRATE, MOVE, OBJECT, OBJECT \
+         ENCODING, OBJECT FREQ, OBJECT HELP, OBJECT IDLETIME, OBJECT REFCOUNT, PERSIST, PEXPIRE, \
+         PEXPIREAT, PEXPIRETIME, PTTL, RANDOMKEY, RENAME, RENAMENX, RESTORE, SCAN, SORT, SORT_RO, TOUCH, \
+         TTL, TYPE, UNLINK",
+    ),
+    ("transactions", "DISCARD, EXEC, MULTI, UNWATCH, WATCH"),
+    (
+        "scripting",
+        "EVAL, EVALSHA, EVALSHA_RO, EVAL_RO, SCRIPT, SCRIPT DEBUG, SCRIPT EXISTS, SCRIPT FLUSH, SCRIPT \
+         HELP, SCRIPT KILL, SCRIPT LOAD, SCRIPT SHOW",
+    ),
+    (
+        "functions",
+        "FCALL, FCALL_RO, FUNCTION, FUNCTION DELETE, FUNCTION DUMP, FUNCTION FLUSH, FUNCTION HELP, \
+         FUNCTION KILL, FUNCTION LIST, FUNCTION LOAD, FUNCTION RESTORE, FUNCTION STATS",
+    ),
+    (
+        "pubsub",
+        "PSUBSCRIBE, PUBLISH, PUBSUB, PUBSUB CHANNELS, PUBSUB HELP, PUBSUB NUMPAT, PUBSUB NUMSUB, PUBSUB \
+         SHARDCHANNELS, PUBSUB SHARDNUMSUB, PUNSUBSCRIBE, SPUBLISH, SSUBSCRIBE, SUBSCRIBE, SUNSUBSCRIBE, \
+         UNSUBSCRIBE",
+    ),
+    (
+        "connection",
+        "AUTH, CLIENT, CLIENT CACHING, CLIENT CAPA, CLIENT GETNAME, CLIENT GETREDIR, CLIENT HELP, CLIENT \
+         ID, CLIENT IMPORT-SOURCE, CLIENT INFO, CLIENT KILL, CLIENT LIST, CLIENT NO-EVICT, CLIENT \
+         NO-TOUCH, CLIENT PAUSE, CLIENT REPLY, CLIENT SETINFO, CLIENT SETNAME, CLIENT TRACKING, CLIENT \
+         TRACKINGINFO, CLIENT UNBLOCK, CLIENT UNPAUSE, ECHO, HELLO, PING, QUIT, RESET, SELECT",
+    ),
+    (
+        "acl",
+        "ACL, ACL CAT, ACL DELUSER, ACL DRYRUN, ACL GENPASS, ACL GETUSER, ACL HELP, ACL LIST, ACL LOAD, \
+         ACL LOG, ACL SAVE, ACL SETUSER, ACL USERS, ACL WHOAMI",
+    ),
+    (
+        "server",
+        "BACKUP, BACKUP ABORT, BACKUP CLEANUP, BACKUP HELP, BACKUP LIST, BACKUP SEAL, BACKUP START, \
+         BACKUP STATUS, BGREWRITEAOF, BGSAVE, COMMAND, COMMAND COUNT, COMMAND DOCS, COMMAND GETKEYS, \
+         COMMAND GETKEYSANDFLAGS, COMMAND HELP, COMMAND INFO, COMMAND LIST, COMMANDLOG, COMMANDLOG GET, \
+         COMMANDLOG HELP, COMMANDLOG LEN, COMMANDLOG RESET, CONFIG, CONFIG GET, CONFIG HELP, CONFIG \
+         RESETSTAT, CONFIG REWRITE, CONFIG SET, DBSIZE, DEBUG, FLUSHALL, FLUSHDB, HOTKEYS, HOTKEYS GET, \
+         HOTKEYS HELP, HOTKEYS RESET, HOTKEYS START, HOTKEYS STOP, INFO, LASTSAVE, LATENCY, LATENCY \
+         DOCTOR, LATENCY GRAPH, LATENCY HELP, LATENCY HISTOGRAM, LATENCY HISTORY, LATENCY LATEST, LATENCY \
+         RESET, LOLWUT, MEMORY, MEMORY DOCTOR, MEMORY HELP, MEMORY MALLOC-STATS, MEMORY PURGE, MEMORY \
+         STATS, MEMORY USAGE, MODULE, MODULE HELP, MODULE LIST, MODULE LOAD, MODULE LOADEX, MODULE \
+         UNLOAD, MONITOR, RESTORE-ASKING, SAVE, SFLUSH, SHUTDOWN, SLOWLOG, SLOWLOG GET, SLOWLOG HELP, \
+         SLOWLOG LEN, SLOWLOG RESET, SWAPDB, TIME",
+    ),
+    (
+        "cluster",
+        "ASKING, CLUSTER, CLUSTER ADDSLOTS, CLUSTER ADDSLOTSRANGE, CLUSTER BUMPEPOCH, CLUSTER \
+         CANCELSLOTMIGRATIONS, CLUSTER COUNT-FAILURE-REPORTS, CLUSTER COUNTKEYSINSLOT, CLUSTER DELSLOTS, \
+         CLUSTER DELSLOTSRANGE, CLUSTER FAILOVER, CLUSTER FLUSHSLOTS, CLUSTER FORGET, CLUSTER \
+         GETKEYSINSLOT, CLUSTER GETSLOTMIGRATIONS, CLUSTER HELP, CLUSTER INFO, CLUSTER KEYSLOT, CLUSTER \
+         LINKS, CLUSTER MEET, CLUSTER MIGRATESLOTS, CLUSTER MIGRATION, CLUSTER MYID, CLUSTER MYSHARDID, \
+         CLUSTER NODES, CLUSTER REPLICAS, CLUSTER REPLICATE, CLUSTER RESET, CLUSTER SAVECONFIG, CLUSTER \
+         SET-CONFIG-EPOCH, CLUSTER SETSLOT, CLUSTER SHARDS, CLUSTER SLAVES, CLUSTER SLOT-STATS, CLUSTER \
+         SLOTS, CLUSTER SYNCSLOTS, CLUSTERSCAN, READONLY, READWRITE, TRIMSLOTS",
+    ),
+    ("replication", "FAILOVER, PSYNC, REPLCONF, REPLICAOF, ROLE, SLAVEOF, SYNC, WAIT, WAITAOF"),
+    (
+        "dragonfly-native",
+        "ADDREPLICAOF, CF.COMPACT, CL.THROTTLE, CLIENT MIGRATE, DEBUG COMPACT-TABLE, DEBUG COMPRESSION, \
+         DEBUG EXEC, DEBUG IOSTATS, DEBUG KEYS, DEBUG MIGRATION, DEBUG OBJECT, DEBUG OBJHIST, DEBUG \
+         POPULATE, DEBUG RECVSIZE, DEBUG RELOAD, DEBUG REPLDIAG, DEBUG REPLICA, DEBUG SEGMENTS, DEBUG \
+         SHARDS, DEBUG STACKTRACE, DEBUG TOPK, DEBUG TRAFFIC, DEBUG TX, DEBUG UNIQ-STRS, DEBUG VALUES, \
+         DEBUG WATCHED, DFLY, DFLY EXPIRE, DFLY FLOW, DFLY LOAD, DFLY REPLICAOFFSET, DFLY STARTSTABLE, \
+         DFLY SYNC, DFLY TAKEOVER, DFLY THREAD, DFLYCLUSTER, DFLYCLUSTER CONFIG, DFLYCLUSTER FLUSHSLOTS, \
+         DFLYCLUSTER GETSLOTINFO, DFLYCLUSTER MYID, DFLYCLUSTER SLOT-MIGRATION-STATUS, DFLYMIGRATE, \
+         DFLYMIGRATE ACK, DFLYMIGRATE FLOW, DFLYMIGRATE INIT, FIELDEXPIRE, FIELDTTL, FT.CONFIG, \
+         FT._DEBUG, GAT, MEMORY ARENA, MEMORY DECOMMIT, MEMORY DEFRAGMENT, MEMORY DEFRAGMENT-SEGMENTS, \
+         MEMORY TRACK, PREPEND, REPLTAKEOVER, RM, SADDEX, SCRIPT FLAGS, SCRIPT GC, SCRIPT LATENCY, SCRIPT \
+         LIST, SHRINK, STICK",
+    ),
+];
+
+/// The section of docs/differences.md that lists what is not there.
+const SECTION: &str = "## Commands of others that are not here";
+
+/// The names between backquotes in the first column of the section's table; `X *` stands for X and its subcommands.
+fn excused() -> BTreeSet<String> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/differences.md");
+    let text = std::fs::read_to_string(path).expect("docs/differences.md");
+    let section = text.split(SECTION).nth(1).expect("the section");
+    let table = section.split("\n## ").next().unwrap_or_default();
+    let columns = table.lines().filter_map(|line| line.strip_prefix("| ")?.split(" | ").next());
+    columns.flat_map(|column| column.split('`').skip(1).step_by(2)).map(str::to_owned).collect()
+}
+
+#[test]
+fn every_command_of_others_is_there_or_excused() {
+    let registry = Registry::build();
+    let there: BTreeSet<String> =
+        registry.entries().iter().map(|entry| entry.spec.name.replace('|', " ").to_uppercase()).collect();
+    let excused = excused();
+    assert!(there.len() > 300 && !excused.is_empty());
+    let is_excused = |name: &str| {
+        let container = name.split(' ').next().unwrap_or_default();
+        excused.contains(name) || excused.contains(&format!("{container} *"))
+    };
+    let all = || NAMES.iter().flat_map(|(_, names)| names.split(", "));
+    let missing: Vec<&str> = all().filter(|name| !there.contains(*name) && !is_excused(name)).collect();
+    assert_eq!(missing, Vec::<&str>::new(), "neither there nor named in docs/differences.md");
+    let known: BTreeSet<&str> = all().collect();
+    let unknown: Vec<&String> =
+        excused.iter().filter(|name| !name.ends_with('*') && !known.contains(name.as_str())).collect();
+    assert_eq!(unknown, Vec::<&String>::new(), "excused, but nobody has it");
+}
