@@ -3,7 +3,7 @@
 use darter_pack::entry::Item;
 use darter_pack::tree::List;
 use darter_pack::tree::list::End;
-use darter_store::Event;
+use darter_store::{Arena, Event, Keyed};
 use darter_wire::{Args, Reply};
 
 use super::moves::WRONG_DESTINATION;
@@ -133,7 +133,7 @@ impl Moving {
         let pushed = place.edit_or_create(List::new, |list, arena, _| {
             for (done, element) in elements.iter().enumerate() {
                 if let Err(full) = list.push(arena, self.to, Item::of(element)) {
-                    (0..done).for_each(|_| drop(list.pop(arena, self.to, |_| {})));
+                    pop_all(list, arena, self.to, done);
                     return Err(full);
                 }
             }
@@ -143,7 +143,7 @@ impl Moving {
         place.changed(push_event(self.to));
         let mut place = ctx.at(source);
         let popped = place.edit::<List, _>(|list, arena, _| {
-            elements.iter().for_each(|_| drop(list.pop(arena, self.from, |_| {})));
+            pop_all(list, arena, self.from, elements.len());
         })?;
         place.told(pop_event(self.from));
         if popped.is_some_and(|popped| popped.is_gone) {
@@ -153,12 +153,12 @@ impl Moving {
     }
 
     /// Moves within one list, which keeps its deadline even when all of it is moved.
-    fn turn(&self, place: &mut darter_store::Keyed<'_>, elements: &[Vec<u8>]) -> Result<(), Fault> {
+    fn turn(&self, place: &mut Keyed<'_>, elements: &[Vec<u8>]) -> Result<(), Fault> {
         if elements.is_empty() {
             return Ok(());
         }
         let edited = place.edit::<List, _>(|list, arena, _| {
-            elements.iter().for_each(|_| drop(list.pop(arena, self.from, |_| {})));
+            pop_all(list, arena, self.from, elements.len());
             elements.iter().try_for_each(|element| list.push(arena, self.to, Item::of(element)))
         })?;
         if let Some(edited) = edited {
@@ -167,6 +167,12 @@ impl Moving {
         place.changed(push_event(self.to));
         place.told(pop_event(self.from));
         Ok(())
+    }
+}
+
+fn pop_all(list: &mut List, arena: &mut Arena, end: End, count: usize) {
+    for _ in 0..count {
+        list.pop(arena, end, |_| {});
     }
 }
 
