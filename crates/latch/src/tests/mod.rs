@@ -5,6 +5,7 @@
 mod cell;
 mod drive;
 mod mailbox;
+mod reads;
 
 use shuttle::scheduler::{PctScheduler, RandomScheduler};
 use shuttle::{Config, Runner};
