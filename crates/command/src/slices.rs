@@ -14,13 +14,18 @@ use crate::item::reply_item;
 /// Longer answers are given in steps: some 20 microseconds' worth.
 pub const LEN_MAX: u64 = 1000;
 
-/// A read that a body has begun: the executor gives it to the connection, which goes on with it.
+/// What a body has left to slices: the executor gives it to the connection, which goes on with it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Rest {
-    /// The shard it is in.
-    pub shard: u16,
-    /// Its number there.
-    pub number: u32,
+pub enum Rest {
+    /// The members of a collection: the number of the read in its shard.
+    Read {
+        /// The shard it is in.
+        shard: u16,
+        /// Its number there.
+        number: u32,
+    },
+    /// All of KEYS.
+    Keys,
 }
 
 /// Whether an answer of `len` members is for slices. With members that should have gone already, which nobody may see
@@ -52,7 +57,7 @@ impl Ctx<'_> {
         let (key, db) = (self.key(name), self.db);
         let shard = self.shards_mut().router().shard_of(key.hash);
         let number = self.shards_mut().part_mut(key).shard.begin_read(db, key, stretch, tell);
-        self.rest = number.map(|number| Rest { shard, number });
+        self.rest = number.map(|number| Rest::Read { shard, number });
         number.is_some()
     }
 }

@@ -271,3 +271,43 @@ fn all_databases_are_emptied_while_one_is_read() {
     assert_eq!(members.len(), 50_000);
     assert_eq!(slow.call(&["SMEMBERS", "set"]), Value::array(&["new"]));
 }
+
+#[test]
+fn keys_that_stay_are_all_answered_while_others_come_and_go() {
+    for threads in ["1", "4"] {
+        let server = Server::start(&["--proactor_threads", threads, "--keys_output_limit", "0"]);
+        let mut client = server.client();
+        fill(&mut client, &["MSET"], 20_000, |n, words| words.extend([format!("key:{n}"), n.to_string()]));
+        let is_over = AtomicBool::new(false);
+        let slices = info(&mut client, "slices_total");
+        std::thread::scope(|scope| {
+            let (mut writer, is_over) = (server.client(), &is_over);
+            scope.spawn(move || {
+                for n in (0..200_000_u64).cycle().take_while(|_| !is_over.load(Relaxed)) {
+                    writer.call(&["SET", &format!("other:{n}"), "v"]);
+                    writer.call(&["DEL", &format!("other:{}", n / 2)]);
+                }
+            });
+            let _ending = Ending(is_over);
+            for _ in 0..5 {
+                let all = texts(client.call(&["KEYS", "*"]));
+                let stayed: Vec<_> = all.iter().filter(|name| name.starts_with("key:")).collect();
+                assert_eq!(stayed.len(), 20_000);
+                assert_eq!(stayed.into_iter().collect::<BTreeSet<_>>().len(), 20_000, "each once");
+                assert_eq!(texts(client.call(&["KEYS", "key:1999?"])).len(), 10);
+            }
+        });
+        assert!(info(&mut client, "slices_total") > slices + 50.0);
+        // Few keys, and those inside EXEC, are answered at once.
+        let slices = info(&mut client, "slices_total");
+        client.send_all(&[&["MULTI"], &["KEYS", "key:*"], &["EXEC"], &["FLUSHALL"], &["KEYS", "*"]]);
+        (0..2).for_each(|_| drop(client.read()));
+        assert_eq!(texts(client.read()).len(), 20_000);
+        assert_eq!((client.read(), client.read()), (Value::ok(), Value::Array(Vec::new())));
+        assert_eq!(info(&mut client, "slices_total"), slices);
+    }
+    let server = Server::start(&["--proactor_threads", "2"]);
+    let mut client = server.client();
+    fill(&mut client, &["MSET"], 20_000, |n, words| words.extend([format!("key:{n}"), n.to_string()]));
+    assert_eq!(texts(client.call(&["KEYS", "*"])).len(), 8192, "keys_output_limit");
+}

@@ -20,7 +20,7 @@ use crate::job::{BUDGET, Body, Job, Shards};
 use crate::journal::note as journal;
 use crate::limit::relief;
 use crate::pubsub;
-use crate::reading::{Reading, Slice};
+use crate::reading::{Reading, Slice, Source};
 use crate::registry::{Entry, Run};
 use crate::session::Session;
 use crate::shared::{ShardCell, Shared};
@@ -178,14 +178,15 @@ fn run_held(
     }
     match rest {
         None => Ran::Done,
-        Some(rest) => read_on(call.session, rest, entry, args),
+        Some(rest) => read_on(core, call.session, rest, entry, args),
     }
 }
 
 /// Has a connection fetch the rest of its answer.
 #[cold]
-fn read_on(session: &mut Session, rest: Rest, entry: &'static Entry, args: Args<'_>) -> Ran {
-    session.reading = Some(Box::new(Reading::new(rest, entry, args.to_owned())));
+fn read_on(core: &Core, session: &mut Session, rest: Rest, entry: &'static Entry, args: Args<'_>) -> Ran {
+    let source = Source::new(core, rest, args, session.db);
+    session.reading = Some(Box::new(Reading::new(source, entry, args.to_owned())));
     Ran::Stalled
 }
 
@@ -234,7 +235,7 @@ pub fn run_multi(core: &mut Core, call: Call<'_>, entry: &'static Entry, args: A
     call.session.parking = after.parking;
     drive(core.shared.cells, grant, core, BUDGET);
     if let Some(rest) = after.rest {
-        return read_on(call.session, rest, entry, args);
+        return read_on(core, call.session, rest, entry, args);
     }
     if call.session.parking.is_some() { Ran::Stalled } else { Ran::Done }
 }
@@ -294,7 +295,7 @@ pub fn post_ticket(core: &mut Core, whose: Whose, ticket: Parked, wanted: LockSe
 
 /// Runs a job with its shards held, wherever this thread is.
 pub fn run_job(core: &mut Core, grant: &mut Shards, job: &mut Job) {
-    match &job.body {
+    match &mut job.body {
         Body::One { entry, args, may_slice } => {
             let whose = Whose {
                 home: job.home,
@@ -311,7 +312,8 @@ pub fn run_job(core: &mut Core, grant: &mut Shards, job: &mut Job) {
             let after = run_granted(core, grant, whose, entry, args.args(), &mut job.reply);
             job.parking = after.parking;
             if let Some(rest) = after.rest {
-                job.body = Body::Left { rest, entry, args: args.args().to_owned() };
+                let source = Source::new(core, rest, args.args(), job.db);
+                job.body = Body::Left { source, entry, args: args.args().to_owned() };
             } else if job.parking.is_none() {
                 crate::timing::note_job(core, job.client, entry, args.args(), began.elapsed());
             }
@@ -326,16 +328,12 @@ pub fn run_job(core: &mut Core, grant: &mut Shards, job: &mut Job) {
         }
         Body::Listen => grant.iter_mut().for_each(|part| pubsub::settle(core, part)),
         Body::Cut(run) => snapshot::cut(core, grant, run),
-        Body::Read { rest, .. } => {
-            let rest = *rest;
-            let slice = grant.get_mut(rest.shard).map(|part| Slice::take(core, part, rest, &mut job.reply));
-            job.body = Body::Read { rest, slice };
-        }
-        Body::EndRead(rest) => {
-            if let Some(part) = grant.get_mut(rest.shard) {
-                part.shard.end_read(rest.number);
+        Body::Read { source, slice } => {
+            if let Some(part) = grant.iter_mut().next() {
+                *slice = Some(Slice::take(core, part, source, &mut job.reply));
             }
         }
+        Body::EndRead(number) => grant.iter_mut().for_each(|part| part.shard.end_read(*number)),
         Body::Left { .. } | Body::Exec(_) | Body::Script { .. } | Body::Watch(_) | Body::Unwatch => {}
     }
 }

@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 
-use darter_command::slices::Rest;
 use darter_latch::{Grant, Held, Runner, Waiter, drive_one};
 use darter_reactor::Token;
 use darter_txn::waiters::Parked;
@@ -12,7 +11,7 @@ use darter_wire::OwnedArgs;
 
 use crate::core::Core;
 use crate::exec;
-use crate::reading::Slice;
+use crate::reading::{Slice, Source};
 use crate::registry::Entry;
 use crate::session::Queued;
 use crate::shared::{Mail, Shared};
@@ -56,8 +55,8 @@ pub enum Body {
     Cut(Arc<Run>),
     /// What a data command has become that left its answer to slices.
     Left {
-        /// What it has begun.
-        rest: Rest,
+        /// Where the rest comes from.
+        source: Source,
         /// Which.
         entry: &'static Entry,
         /// With which arguments.
@@ -65,13 +64,13 @@ pub enum Body {
     },
     /// A slice of such an answer, and what came of it once it has run; runs on any thread.
     Read {
-        /// Of which read.
-        rest: Rest,
+        /// Where it comes from.
+        source: Source,
         /// What came of it.
         slice: Option<Slice>,
     },
-    /// The end of a read whose client has gone; runs on any thread and answers nobody.
-    EndRead(Rest),
+    /// The end of the read of this number, whose client has gone; runs on any thread and answers nobody.
+    EndRead(u32),
 }
 
 /// Something to do once its shards are free.

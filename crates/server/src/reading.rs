@@ -6,12 +6,13 @@
 
 use std::time::{Duration, Instant};
 
+use darter_command::keys::walk::Walk;
 use darter_command::slices::Rest;
 use darter_latch::{Grant, Waiter, drive_one, queue_for};
 use darter_reactor::Token;
 use darter_store::reads::Aside;
 use darter_txn::{LockSet, Part};
-use darter_wire::OwnedArgs;
+use darter_wire::{Args, OwnedArgs};
 
 use crate::conn::Conn;
 use crate::core::Core;
@@ -33,15 +34,43 @@ pub const CLIENTS_PER_TURN: usize = 4;
 /// Looks at a busy shard this many times before the slice is queued there.
 const SPINS: u32 = 200;
 
+/// Where the rest of an answer comes from.
+pub enum Source {
+    /// A read of a collection, by its shard and its number there.
+    Read(u16, u32),
+    /// The keys of all shards, one after the other.
+    Keys(Box<Walk>),
+}
+
+impl Source {
+    /// What a command with `args` has left to slices.
+    pub fn new(core: &Core, rest: Rest, args: Args<'_>, db: usize) -> Source {
+        match rest {
+            Rest::Read { shard, number } => Source::Read(shard, number),
+            Rest::Keys => {
+                let shards_len = core.shared.router.shards_len();
+                Source::Keys(Box::new(Walk::new(args.at(1), db, core.env.keys_output_limit, shards_len)))
+            }
+        }
+    }
+
+    /// The shard that the next slice needs.
+    fn shard(&self) -> u16 {
+        match self {
+            Source::Read(shard, _) => *shard,
+            Source::Keys(walk) => walk.shard().unwrap_or(0),
+        }
+    }
+}
+
 /// An answer that a connection is getting.
 pub struct Reading {
-    rest: Rest,
+    // None while a slice waits for its shard.
+    source: Option<Source>,
     entry: &'static Entry,
     args: OwnedArgs,
     spent: Duration,
     aside: Aside,
-    // A slice of it waits for the shard.
-    is_posted: bool,
 }
 
 /// How a connection goes on that is getting an answer.
@@ -57,8 +86,8 @@ pub enum Next {
 
 impl Reading {
     /// The rest of the answer to this command.
-    pub fn new(rest: Rest, entry: &'static Entry, args: OwnedArgs) -> Reading {
-        Reading { rest, entry, args, spent: Duration::ZERO, aside: Aside::default(), is_posted: false }
+    pub fn new(source: Source, entry: &'static Entry, args: OwnedArgs) -> Reading {
+        Reading { source: Some(source), entry, args, spent: Duration::ZERO, aside: Aside::default() }
     }
 
     /// What the server holds for it beside the connection's output, in bytes.
@@ -67,15 +96,15 @@ impl Reading {
     }
 
     /// Notes a slice of it that was given.
-    pub fn note(&mut self, slice: Slice) {
-        (self.aside, self.is_posted) = (slice.aside, false);
+    fn note(&mut self, slice: Slice) {
+        self.aside = slice.aside;
         self.spent += slice.took;
     }
 
     /// Ends it early, wherever it is: a slice that is under way is ended by whoever gets it back.
     pub fn give_up(self, core: &mut Core) {
-        if !self.is_posted {
-            end(core, self.rest);
+        if let Some(source) = self.source {
+            end(core, &source);
         }
     }
 }
@@ -88,8 +117,9 @@ fn finish(core: &Core, conn: &mut Conn) {
 }
 
 /// Takes note of a slice that had to wait for its shard and is in the output; whether the answer is complete.
-pub fn note_slice(core: &Core, conn: &mut Conn, slice: Option<Slice>) -> bool {
+pub fn note_slice(core: &Core, conn: &mut Conn, source: Source, slice: Option<Slice>) -> bool {
     let (Some(reading), Some(slice)) = (&mut conn.session.reading, slice) else { return true };
+    reading.source = Some(source);
     reading.note(slice);
     if slice.is_done {
         finish(core, conn);
@@ -100,8 +130,8 @@ pub fn note_slice(core: &Core, conn: &mut Conn, slice: Option<Slice>) -> bool {
 /// Ends what a job has begun, or gone on with, for a client that has gone.
 pub fn end_of_nobody(core: &mut Core, body: &Body) {
     match body {
-        Body::Left { rest, .. } => end(core, *rest),
-        Body::Read { rest, slice: Some(slice) } if !slice.is_done => end(core, *rest),
+        Body::Left { source, .. } => end(core, source),
+        Body::Read { source, slice: Some(slice) } if !slice.is_done => end(core, source),
         _ => {}
     }
 }
@@ -121,19 +151,18 @@ fn give_one(core: &mut Core, conn: &mut Conn) -> Next {
     let unsent = conn.output.len() - conn.sent;
     let (token, client) = (conn.token, conn.session.id);
     let Some(reading) = &mut conn.session.reading else { return Next::Done };
-    if reading.is_posted || unsent > UNSENT_BYTES_MAX && reading.aside.pieces <= PIECES_MAX {
-        return Next::Wait;
-    }
+    let is_full = unsent > UNSENT_BYTES_MAX && reading.aside.pieces <= PIECES_MAX;
+    let Some(mut source) = reading.source.take_if(|_| !is_full) else { return Next::Wait };
     let shared = core.shared;
-    let Some(mut held) = shared.cells[usize::from(reading.rest.shard)].take_spinning(SPINS) else {
-        reading.is_posted = true;
-        let rest = reading.rest;
-        post(core, (token, client), Body::Read { rest, slice: None }, rest);
+    let shard = source.shard();
+    let Some(mut held) = shared.cells[usize::from(shard)].take_spinning(SPINS) else {
+        post(core, (token, client), Body::Read { source, slice: None }, shard);
         return Next::Wait;
     };
-    let slice = Slice::take(core, &mut held, reading.rest, &mut conn.output);
+    let slice = Slice::take(core, &mut held, &mut source, &mut conn.output);
     drive_one(shared.cells, held, core, BUDGET);
     conn.was_active = true;
+    reading.source = Some(source);
     reading.note(slice);
     if slice.is_done {
         finish(core, conn);
@@ -152,38 +181,56 @@ pub struct Slice {
 }
 
 impl Slice {
-    /// Gives one slice of a read, with its shard held.
-    pub fn take(core: &Core, part: &mut Part, rest: Rest, out: &mut Vec<u8>) -> Slice {
-        let (began, bytes_max) = (Instant::now(), out.len() + SLICE_BYTES);
-        let is_done = part.shard.read_step(rest.number, out, bytes_max);
-        let aside = part.shard.read_aside(rest.number);
-        if is_done {
-            part.shard.end_read(rest.number);
-        }
+    /// Gives one slice, with its shard held.
+    pub fn take(core: &Core, part: &mut Part, source: &mut Source, out: &mut Vec<u8>) -> Slice {
+        let began = Instant::now();
+        let (is_done, aside) = match source {
+            Source::Read(_, number) => read(part, *number, out),
+            Source::Keys(walk) => {
+                walk.step(&part.shard, core.now_ms);
+                let is_done = walk.shard().is_none();
+                if is_done {
+                    walk.finish(out);
+                }
+                (is_done, Aside { bytes: walk.found_bytes(), pieces: 0 })
+            }
+        };
         let took = began.elapsed();
         core.stats().slice_times.add(took.as_nanos() as u64);
         Slice { is_done, aside, took }
     }
 }
 
-/// Ends a read whose client has gone.
-pub fn end(core: &mut Core, rest: Rest) {
+/// A slice of a collection; ends the read if that was all.
+fn read(part: &mut Part, number: u32, out: &mut Vec<u8>) -> (bool, Aside) {
+    let bytes_max = out.len() + SLICE_BYTES;
+    let is_done = part.shard.read_step(number, out, bytes_max);
+    let aside = part.shard.read_aside(number);
+    if is_done {
+        part.shard.end_read(number);
+    }
+    (is_done, aside)
+}
+
+/// Ends an answer whose client has gone.
+fn end(core: &mut Core, source: &Source) {
+    let Source::Read(shard, number) = *source else { return };
     let shared = core.shared;
-    match shared.cells[usize::from(rest.shard)].take_spinning(SPINS) {
+    match shared.cells[usize::from(shard)].take_spinning(SPINS) {
         Some(mut held) => {
-            held.shard.end_read(rest.number);
+            held.shard.end_read(number);
             drive_one(shared.cells, held, core, BUDGET);
         }
-        None => post(core, (Token::NOBODY, 0), Body::EndRead(rest), rest),
+        None => post(core, (Token::NOBODY, 0), Body::EndRead(number), shard),
     }
 }
 
 /// Leaves work on a read to whoever has its shard.
-fn post(core: &Core, (token, client): (Token, u64), body: Body, rest: Rest) {
+fn post(core: &Core, (token, client): (Token, u64), body: Body, shard: u16) {
     core.stats().contended.add(1);
     let job = Waiter::new(Job {
         grant: Grant::empty(),
-        wanted: LockSet::one(rest.shard),
+        wanted: LockSet::one(shard),
         home: core.thread,
         token,
         client,

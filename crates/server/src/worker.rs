@@ -391,14 +391,17 @@ impl Worker {
             return;
         }
         match job.body {
-            Body::Left { rest, entry, args } => {
-                conn.session.reading = Some(Box::new(Reading::new(rest, entry, args)));
+            Body::Left { source, entry, args } => {
+                conn.session.reading = Some(Box::new(Reading::new(source, entry, args)));
                 mark_dirty(conn, &mut self.dirty);
                 return;
             }
-            Body::Read { slice, .. } if !reading::note_slice(&self.core, conn, slice) => {
-                mark_dirty(conn, &mut self.dirty);
-                return;
+            Body::Read { source, slice } => {
+                let is_done = reading::note_slice(&self.core, conn, source, slice);
+                if !is_done {
+                    mark_dirty(conn, &mut self.dirty);
+                    return;
+                }
             }
             _ => {}
         }

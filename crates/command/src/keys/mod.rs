@@ -15,6 +15,7 @@ pub mod sort;
 #[cfg(test)]
 mod tests;
 pub mod ttl;
+pub mod walk;
 
 use crate::DataCommand;
 use crate::fault::Fault;

@@ -4,7 +4,9 @@ use darter_base::{glob, number};
 use darter_store::{Position, Record, Shard, Type};
 use darter_wire::{Args, Reply};
 
+use super::walk::KEYS_MAX;
 use crate::reader::{self, Reader};
+use crate::slices::Rest;
 use crate::spec::{Group, Keys, Reach, Spec};
 use crate::{Ctx, DataCommand, Fault};
 
@@ -239,6 +241,14 @@ fn scan(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), 
 fn keys(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let (pattern, db, now_ms) = (args.at(1), ctx.db, ctx.now_ms);
     let limit = if ctx.env.keys_output_limit == 0 { u64::MAX } else { ctx.env.keys_output_limit };
+    if ctx.may_slice {
+        let mut keys = 0;
+        ctx.each_part(|_, part| keys += part.shard.db(db).len());
+        if keys > KEYS_MAX {
+            ctx.rest = Some(Rest::Keys);
+            return Ok(());
+        }
+    }
     let takes_all = pattern == b"*";
     let begun = reply.begin_array();
     let mut count = 0;

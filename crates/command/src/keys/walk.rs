@@ -1,0 +1,77 @@
+//! KEYS of a large database, shard by shard in slices: `Walk`, which the server drives.
+//!
+//! No shard is held for long, and none together with another. Every key that is there from the beginning to the end is
+//! answered, as by a whole SCAN; one that comes, goes or is renamed meanwhile may be or not.
+
+use darter_base::glob;
+use darter_store::{Position, Shard};
+use darter_wire::Reply;
+
+/// Smaller databases are answered whole, at one point in time.
+pub const KEYS_MAX: usize = 4096;
+/// Index lines looked at in one slice: some tens of microseconds.
+const LINES_PER_SLICE: usize = 192;
+
+/// How far a KEYS has come.
+#[derive(Debug)]
+pub struct Walk {
+    pattern: Box<[u8]>,
+    db: usize,
+    limit: u64,
+    shards_len: u16,
+    // The shard to go on with, `shards_len` at the end, and the place in it.
+    shard: u16,
+    at: Position,
+    found: Vec<u8>,
+    count: u64,
+}
+
+impl Walk {
+    /// A walk over database `db` of `shards_len` shards that answers up to `limit` keys; 0 is all.
+    pub fn new(pattern: &[u8], db: usize, limit: u64, shards_len: u16) -> Walk {
+        let limit = if limit == 0 { u64::MAX } else { limit };
+        let (pattern, at) = (pattern.into(), Position::START);
+        Walk { pattern, db, limit, shards_len, shard: 0, at, found: Vec::new(), count: 0 }
+    }
+
+    /// The shard that the next slice is about; `None` at the end.
+    pub fn shard(&self) -> Option<u16> {
+        (self.shard < self.shards_len && self.count < self.limit).then_some(self.shard)
+    }
+
+    /// Bytes of the keys found so far.
+    pub fn found_bytes(&self) -> usize {
+        self.found.len()
+    }
+
+    /// Looks at a slice of its shard, which is held.
+    pub fn step(&mut self, shard: &Shard, now_ms: u64) {
+        let takes_all = &*self.pattern == b"*";
+        for _ in 0..LINES_PER_SLICE {
+            let (pattern, limit, found, count) =
+                (&self.pattern, self.limit, &mut self.found, &mut self.count);
+            let next = shard.scan(self.db, self.at, |record| {
+                let is_match = *count < limit
+                    && !record.is_expired(now_ms)
+                    && (takes_all || glob::matches(pattern, record.key(), false));
+                if is_match {
+                    Reply::new(found, false).bulk(record.key());
+                    *count += 1;
+                }
+            });
+            match next {
+                Some(next) if self.count < self.limit => self.at = next,
+                _ => {
+                    (self.shard, self.at) = (self.shard + 1, Position::START);
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Writes the answer.
+    pub fn finish(&self, out: &mut Vec<u8>) {
+        Reply::new(out, false).array(usize::try_from(self.count).unwrap_or(usize::MAX));
+        out.extend_from_slice(&self.found);
+    }
+}
