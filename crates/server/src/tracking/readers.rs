@@ -27,6 +27,8 @@ pub struct Readers {
     oldest: usize,
     // bytes of `log` that are holes, those before `oldest` included
     dead_len: usize,
+    // readers of all keys together
+    items_len: usize,
     // readers of keys that have more than `FEW`, by the number in their entry
     crowds: HashMap<u32, HashSet<Reader>>,
     next_crowd: u32,
@@ -35,11 +37,19 @@ pub struct Readers {
 /// What an entry says, and how long it is.
 struct Entry<'a> {
     key: &'a [u8],
-    /// Readers, four bytes each; of a crowd its number.
+    /// Room for readers, four bytes each; of a crowd its number.
     tail: &'a [u8],
+    /// Readers there are in it.
+    count: usize,
     is_dead: bool,
     is_crowd: bool,
     len: usize,
+}
+
+impl Entry<'_> {
+    fn readers(&self) -> impl Iterator<Item = Reader> {
+        self.tail.chunks_exact(4).take(self.count).map(number)
+    }
 }
 
 // The first byte of an entry: a mark, or how many readers there are. The key follows with its length, then they.
@@ -48,6 +58,11 @@ const CROWD: u8 = 0x40;
 const COUNT: u8 = 0x3f;
 /// Readers that stand in the entry itself.
 const FEW: usize = 8;
+
+/// Readers that an entry with `count` of them has room for.
+fn room_for(count: usize) -> usize {
+    count.next_power_of_two()
+}
 
 /// A log that would pass this gives all its keys up.
 const LOG_BYTES_MAX: usize = u32::MAX as usize;
@@ -63,6 +78,7 @@ impl Readers {
             log: Vec::new(),
             oldest: 0,
             dead_len: 0,
+            items_len: 0,
             crowds: HashMap::new(),
             next_crowd: 0,
         }
@@ -83,29 +99,40 @@ impl Readers {
         self.log.len() + entry_len(key.len(), FEW) <= LOG_BYTES_MAX
     }
 
-    /// Notes that `reader` has read `key` of this hash, for which there is room; returns how many keys and readers that
-    /// makes more.
-    pub fn add(&mut self, hash: u64, key: &[u8], reader: Reader) -> (usize, usize) {
+    /// Notes that `reader` has read `key` of this hash, for which there is room; returns how many keys that makes more.
+    pub fn add(&mut self, hash: u64, key: &[u8], reader: Reader) -> usize {
         let Some(place) = self.find(hash, key) else {
             let place = self.append(key, 1, &reader.to_le_bytes());
             let Readers { hasher, places, log, .. } = self;
             places.insert_unique(hash, place, |&place| hasher.hash(entry_at(log, place as usize).key));
-            return (1, 1);
+            self.items_len += 1;
+            return 1;
         };
         let entry = entry_at(&self.log, place as usize);
         if entry.is_crowd {
             let crowd = self.crowds.entry(number(entry.tail)).or_default();
-            return (0, usize::from(crowd.insert(reader)));
+            self.items_len += usize::from(crowd.insert(reader));
+            return 0;
         }
-        if readers(entry.tail).any(|there| there == reader) {
-            return (0, 0);
+        if entry.readers().any(|there| there == reader) {
+            return 0;
         }
-        let count = entry.tail.len() / 4;
+        self.items_len += 1;
+        let (count, room) = (entry.count, entry.tail.len() / 4);
+        if count < room {
+            let at = place as usize + entry.len - (room - count) * 4;
+            self.log[at..at + 4].copy_from_slice(&reader.to_le_bytes());
+            self.log[place as usize] += 1;
+            return 0;
+        }
         let new_place = if count < FEW {
-            let tail = [entry.tail, &reader.to_le_bytes()].concat();
-            self.append(key, count as u8 + 1, &tail)
+            let mut tail = [0; FEW * 4];
+            let len = room_for(count + 1) * 4;
+            tail[..count * 4].copy_from_slice(entry.tail);
+            tail[count * 4..count * 4 + 4].copy_from_slice(&reader.to_le_bytes());
+            self.append(key, count as u8 + 1, &tail[..len])
         } else {
-            let crowd = readers(entry.tail).chain([reader]).collect();
+            let crowd = entry.readers().chain([reader]).collect();
             let id = self.next_crowd;
             self.next_crowd = self.next_crowd.wrapping_add(1);
             self.crowds.insert(id, crowd);
@@ -115,7 +142,7 @@ impl Readers {
             *known = new_place;
         }
         self.bury(place);
-        (0, 1)
+        0
     }
 
     /// Forgets `key` of this hash; returns who had read it.
@@ -150,19 +177,7 @@ impl Readers {
 
     /// Number of keys and of all their readers.
     pub fn totals(&self) -> (usize, usize) {
-        let mut at = self.oldest;
-        let mut items = 0;
-        while at < self.log.len() {
-            let entry = entry_at(&self.log, at);
-            if !entry.is_dead {
-                items += match entry.is_crowd {
-                    true => self.crowds.get(&number(entry.tail)).map_or(0, HashSet::len),
-                    false => entry.tail.len() / 4,
-                };
-            }
-            at += entry.len;
-        }
-        (self.len(), items)
+        (self.len(), self.items_len)
     }
 
     fn find(&self, hash: u64, key: &[u8]) -> Option<u32> {
@@ -174,10 +189,11 @@ impl Readers {
             known.remove();
         }
         let entry = entry_at(&self.log, place as usize);
-        let found = match entry.is_crowd {
+        let found: Vec<Reader> = match entry.is_crowd {
             true => self.crowds.remove(&number(entry.tail)).into_iter().flatten().collect(),
-            false => readers(entry.tail).collect(),
+            false => entry.readers().collect(),
         };
+        self.items_len -= found.len();
         self.bury(place);
         found
     }
@@ -242,12 +258,8 @@ fn entry_at(log: &[u8], place: usize) -> Entry<'_> {
     let (key, rest) = rest.split_at(key_len);
     let is_crowd = head & CROWD != 0;
     let count = if is_crowd { 1 } else { usize::from(head & COUNT) };
-    let (tail, rest) = rest.split_at(count * 4);
-    Entry { key, tail, is_dead: head & DEAD != 0, is_crowd, len: log.len() - place - rest.len() }
-}
-
-fn readers(tail: &[u8]) -> impl Iterator<Item = Reader> {
-    tail.chunks_exact(4).map(number)
+    let (tail, rest) = rest.split_at(room_for(count) * 4);
+    Entry { key, tail, count, is_dead: head & DEAD != 0, is_crowd, len: log.len() - place - rest.len() }
 }
 
 fn number(bytes: &[u8]) -> u32 {
@@ -264,12 +276,15 @@ mod tests {
     struct Oracle(Vec<(Vec<u8>, BTreeMap<Reader, ()>)>);
 
     impl Oracle {
-        fn add(&mut self, key: &[u8], reader: Reader) -> (usize, usize) {
+        fn add(&mut self, key: &[u8], reader: Reader) -> usize {
             match self.0.iter_mut().find(|(there, _)| there == key) {
-                Some((_, readers)) => (0, usize::from(readers.insert(reader, ()).is_none())),
+                Some((_, readers)) => {
+                    readers.insert(reader, ());
+                    0
+                }
                 None => {
                     self.0.push((key.to_vec(), BTreeMap::from([(reader, ())])));
-                    (1, 1)
+                    1
                 }
             }
         }
@@ -280,7 +295,7 @@ mod tests {
         }
     }
 
-    fn add(readers: &mut Readers, key: &[u8], reader: Reader) -> (usize, usize) {
+    fn add(readers: &mut Readers, key: &[u8], reader: Reader) -> usize {
         readers.add(readers.hasher.hash(key), key, reader)
     }
 

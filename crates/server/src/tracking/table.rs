@@ -18,9 +18,8 @@ const PARTS: usize = 160;
 pub struct Table {
     hasher: KeyHasher,
     parts: Vec<Mutex<Readers>>,
-    // what all parts hold together
+    // keys of all parts together
     keys_len: AtomicUsize,
-    items_len: AtomicUsize,
     clients: RwLock<Clients>,
     // == clients.len and clients.prefixes.len(), to be looked at without the lock
     clients_len: AtomicUsize,
@@ -52,7 +51,6 @@ impl Default for Table {
             hasher,
             parts: (0..PARTS).map(|_| Mutex::new(Readers::new(hasher))).collect(),
             keys_len: AtomicUsize::new(0),
-            items_len: AtomicUsize::new(0),
             clients: RwLock::default(),
             clients_len: AtomicUsize::new(0),
             prefixes_len: AtomicUsize::new(0),
@@ -112,14 +110,16 @@ impl Table {
         let hash = self.hasher.hash(key);
         let mut part = lock(self.part(hash));
         let mut given_up = if part.has_room(key) { Vec::new() } else { part.give_up_all() };
-        let (keys, items) = part.add(hash, key, reader);
-        self.count_in(keys, items);
+        let keys = part.add(hash, key, reader);
+        if keys > 0 {
+            self.keys_len.fetch_add(keys, Relaxed);
+        }
         let is_over = keys > 0 && keys_max > 0 && self.keys_len.load(Relaxed) as u64 > keys_max;
         if is_over && given_up.is_empty() {
             given_up.extend(part.give_up(Some(key)));
         }
         drop(part);
-        given_up.iter().for_each(|(_, readers)| self.count_out(1, readers.len()));
+        self.count_out(given_up.len());
         if is_over && given_up.is_empty() {
             given_up.extend(self.give_up(keys_max, Some(key)));
         }
@@ -132,7 +132,7 @@ impl Table {
             return None;
         }
         let found = self.parts.iter().find_map(|part| lock(part).give_up(except))?;
-        self.count_out(1, found.1.len());
+        self.count_out(1);
         Some(found)
     }
 
@@ -143,7 +143,7 @@ impl Table {
         }
         let hash = self.hasher.hash(key);
         let readers = lock(self.part(hash)).forget(hash, key);
-        self.count_out(usize::from(!readers.is_empty()), readers.len());
+        self.count_out(usize::from(!readers.is_empty()));
         readers
     }
 
@@ -152,8 +152,7 @@ impl Table {
         for part in &self.parts {
             let mut part = lock(part);
             let fresh = part.emptied();
-            let (keys, items) = std::mem::replace(&mut *part, fresh).totals();
-            self.count_out(keys, items);
+            self.count_out(std::mem::replace(&mut *part, fresh).len());
         }
         self.read_clients().trackers.values().flatten().copied().collect()
     }
@@ -193,9 +192,10 @@ impl Table {
         self.clients_len.load(Relaxed)
     }
 
-    /// Number of keys, of keys times their readers, and of prefixes.
+    /// Number of keys, of keys times their readers, and of prefixes. Cost: a lock a part.
     pub fn totals(&self) -> (usize, usize, usize) {
-        (self.keys_len.load(Relaxed), self.items_len.load(Relaxed), self.prefixes_len.load(Relaxed))
+        let items = self.parts.iter().map(|part| lock(part).totals().1).sum();
+        (self.keys_len.load(Relaxed), items, self.prefixes_len.load(Relaxed))
     }
 
     fn show(&self, clients: &Clients) {
@@ -203,17 +203,9 @@ impl Table {
         self.prefixes_len.store(clients.prefixes.len(), Relaxed);
     }
 
-    fn count_in(&self, keys: usize, items: usize) {
-        if items > 0 {
-            self.keys_len.fetch_add(keys, Relaxed);
-            self.items_len.fetch_add(items, Relaxed);
-        }
-    }
-
-    fn count_out(&self, keys: usize, items: usize) {
+    fn count_out(&self, keys: usize) {
         if keys > 0 {
             self.keys_len.fetch_sub(keys, Relaxed);
-            self.items_len.fetch_sub(items, Relaxed);
         }
     }
 
