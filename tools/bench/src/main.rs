@@ -6,6 +6,7 @@
 
 mod bgsave;
 mod compare;
+mod connections;
 mod cores;
 mod expiry;
 mod fanout;
@@ -52,6 +53,7 @@ fn main() -> ExitCode {
         Some(("bgsave", args)) => run_bgsave(args),
         Some(("load", args)) => run_load(args),
         Some(("instructions", args)) => run_instructions(args),
+        Some(("connections", args)) => run_connections(args),
         _ => Err(io::Error::other("a subcommand is needed: compare, bgsave, load or instructions")),
     };
     match result {
@@ -137,7 +139,20 @@ fn command() -> Command {
         .arg(
             Arg::new("mode").num_args(1..).default_value("get").help("what follows OPS on its command line"),
         );
-    Command::new("darter-bench").about("Measures Darter").subcommands([compare, bgsave, load, instructions])
+    let connections = Command::new("connections")
+        .about("Memory of idle connections, then clients that come and go")
+        .arg(text("address", "127.0.0.1:6379", "where the server listens"))
+        .arg(Arg::new("pid").long("pid").required(true).value_parser(value_parser!(u32)).help("its process"))
+        .arg(number("idle", "10000", "connections that stay open"))
+        .arg(number("storm-seconds", "5", "how long clients come and go"))
+        .arg(number("threads", "4", "threads that do"));
+    Command::new("darter-bench").about("Measures Darter").subcommands([
+        compare,
+        bgsave,
+        load,
+        instructions,
+        connections,
+    ])
 }
 
 /// Binaries and cores from the flags.
@@ -269,6 +284,18 @@ fn run_load(args: &ArgMatches) -> io::Result<()> {
         None => Ok(()),
         Some(text) => Err(io::Error::other(format!("{} error replies, the first: {text}", measured.errors))),
     }
+}
+
+fn run_connections(args: &ArgMatches) -> io::Result<()> {
+    let address = string(args, "address");
+    connections::Visit {
+        address: address.to_socket_addrs()?.next().ok_or_else(|| io::Error::other("no such address"))?,
+        pid: args.get_one::<u32>("pid").copied().unwrap_or_default(),
+        idle: number(args, "idle") as usize,
+        storm: Duration::from_secs(number(args, "storm-seconds")),
+        threads: number(args, "threads") as usize,
+    }
+    .run()
 }
 
 fn run_instructions(args: &ArgMatches) -> io::Result<()> {
