@@ -64,15 +64,16 @@ fn mixed(n: u64) -> u64 {
 fn grow(command: &DataCommand, words: Words, members: u64) -> HashMap<u64, u64> {
     let hasher = KeyHasher::new(1);
     let mut part = Part::new(Shard::new(1, 0, hasher).expect("address space"));
-    let (router, env, mut out, mut slow) =
-        (Router::new(hasher, 1), Env::default(), Vec::new(), HashMap::new());
+    let (router, env) = (Router::new(hasher, 2), Env::default());
+    let shard = router.shard_of(router.key(b"k").hash);
+    let (mut out, mut slow) = (Vec::new(), HashMap::new());
     for n in 0..members {
         let words = words(n);
         let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
         let owned = OwnedArgs::from_slices(&words);
         out.clear();
         let began = Instant::now();
-        let mut ctx = Ctx::new(ShardSet::one(&router, 0, &mut part), &env, 0, 1, NOW_MS, None);
+        let mut ctx = Ctx::new(ShardSet::one(&router, shard, &mut part), &env, 0, 1, NOW_MS, None);
         let done = (command.run)(&mut ctx, owned.args(), &mut Reply::new(&mut out, false));
         let nanos = began.elapsed().as_nanos() as u64;
         assert!(done.is_ok(), "insert {n}");
