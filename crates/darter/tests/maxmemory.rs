@@ -351,3 +351,36 @@ fn watches_subscriptions_and_prefixes_count_as_their_clients_memory() {
         assert!(sent >= 400, "{sent}");
     }
 }
+
+#[test]
+fn values_moved_together_and_collections_freed_later_are_counted() {
+    let server = Server::start(&[]);
+    let mut client = server.client();
+    fill(&mut client, "key:", 20_000, |n| 100 + n % 400);
+    for first in (0..30_000).step_by(1000) {
+        let members: Vec<String> = (first..first + 1000).map(|n| format!("member:{n}")).collect();
+        let command: Vec<&str> =
+            ["SADD", "big"].into_iter().chain(members.iter().map(String::as_str)).collect();
+        assert_eq!(client.call(&command), Value::Int(1000));
+    }
+    for first in (0..20_000).step_by(1000) {
+        let keys: Vec<String> =
+            (first..first + 1000).filter(|n| n % 3 > 0).map(|n| format!("key:{n}")).collect();
+        let command: Vec<&str> = ["UNLINK"].into_iter().chain(keys.iter().map(String::as_str)).collect();
+        client.call(&command);
+    }
+    assert_eq!(client.call(&["MEMORY", "DEFRAGMENT"]), Value::ok());
+    assert_eq!(client.call(&["UNLINK", "big"]), Value::Int(1));
+    let began = Instant::now();
+    while info(&mut client, "active_defrag_hits") < 1000
+        || info(&mut client, "active_defrag_running") > 0
+        || info(&mut client, "lazyfreed_objects") < 1
+    {
+        assert!(began.elapsed() < Duration::from_secs(20), "nothing is moved or freed");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert_eq!(info(&mut client, "lazyfree_pending_objects"), 0);
+    for n in (0..20_000).step_by(3) {
+        assert_eq!(client.call(&["STRLEN", &format!("key:{n}")]), Value::Int(100 + n as i64 % 400), "{n}");
+    }
+}

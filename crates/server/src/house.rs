@@ -28,6 +28,9 @@ const LINES_PER_VISIT: usize = 512;
 /// Keys of one visit that may be due before the visit ends.
 const VISIT_TIME_MAX: Duration = Duration::from_micros(200);
 
+/// Of a core, what visits to the shards may take together, in percent.
+pub const SHARE_PERCENT: u32 = 5;
+
 /// Blocks of deleted collections freed between two looks at the clock.
 const BLOCKS_PER_STEP: usize = 32;
 
@@ -88,7 +91,7 @@ impl House {
         }
         let period = Duration::from_micros(1_000_000 / u64::from(core.live.hz.clamp(1, 500)));
         self.next_tick = now + period;
-        self.visit_rooms(core, now, period / 20);
+        self.visit_rooms(core, now, period * SHARE_PERCENT / 100);
         if now >= self.next_second {
             self.next_second = now + Duration::from_secs(1);
             each_second(core, conns);

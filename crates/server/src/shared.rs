@@ -178,6 +178,12 @@ pub struct ShardCard {
     pub index_bytes: usize,
     /// Hits, misses, expired, evicted.
     pub counters: darter_store::shard::Counters,
+    /// What moving values together has come to.
+    pub tidied: darter_store::tidy::TidyCounters,
+    /// Shards in which values are being moved together.
+    pub tidying: usize,
+    /// Deleted collections that still hold memory.
+    pub graves: usize,
     /// Changes since start.
     pub changes: u64,
     /// Keys watched by connections.
@@ -346,6 +352,9 @@ impl ShardCard {
             used_bytes: shard.used_bytes(),
             index_bytes: shard.index_bytes(),
             counters: shard.counters,
+            tidied: shard.tidied,
+            tidying: usize::from(shard.is_tidying()),
+            graves: shard.graves_len(),
             changes: shard.changes.total(),
             watched: part.watches.len(),
             waiting: crate::waiting::count(part),
@@ -368,6 +377,9 @@ impl ShardCard {
         self.counters.expired += other.counters.expired;
         self.counters.expired_members += other.counters.expired_members;
         self.counters.evicted += other.counters.evicted;
+        self.tidied.add(&other.tidied);
+        self.tidying += other.tidying;
+        self.graves += other.graves;
         self.changes += other.changes;
         self.watched += other.watched;
         self.waiting.0 += other.waiting.0;

@@ -386,6 +386,7 @@ impl<'a> Keyed<'a> {
     fn overwrite_object(&mut self, payload: &Payload<'_>) {
         let Some(slot) = self.slot else { return };
         let handle = self.shard.dbs[self.db].index.handle(slot);
+        self.shard.folds |= matches!(payload, Payload::Folded(..));
         record::overwrite_object(self.shard.arena.tail_mut(handle), payload);
     }
 

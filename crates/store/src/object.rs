@@ -70,6 +70,11 @@ pub trait Collection: Sized {
     fn next_expiry_ms(&self) -> Option<u64> {
         None
     }
+    /// Moves blocks of up to about `packs_max` packs out of pages that the arena wants to empty, from `cursor` on;
+    /// returns where to go on, 0 at the end. What cannot be moved stays.
+    fn compact_step(&mut self, _arena: &mut Arena, _cursor: u64, _packs_max: usize) -> u64 {
+        0
+    }
     /// Removes members whose time is up at `now_ms`, going through at most `packs_max` packs; returns
     /// how many. `hasher` is that of the shard.
     fn expire_step(
@@ -122,6 +127,12 @@ macro_rules! objects {
                 packs_max: usize,
             ) -> usize {
                 match self { $(Object::$name(value) => value.expire_step(arena, hasher, now_ms, packs_max),)* }
+            }
+
+            /// Moves blocks of up to about `packs_max` packs out of pages that the arena wants to empty, from `cursor`
+            /// on; returns where to go on, 0 at the end.
+            pub fn compact_step(&mut self, arena: &mut Arena, cursor: u64, packs_max: usize) -> u64 {
+                match self { $(Object::$name(value) => value.compact_step(arena, cursor, packs_max),)* }
             }
 
             /// Whether there is no member left.
@@ -217,6 +228,10 @@ impl Collection for Table {
         Table::free_step(self, arena, packs_max)
     }
 
+    fn compact_step(&mut self, arena: &mut Arena, cursor: u64, packs_max: usize) -> u64 {
+        Table::compact_step(self, arena, cursor, packs_max)
+    }
+
     #[inline]
     fn next_expiry_ms(&self) -> Option<u64> {
         self.min_expiry_ms()
@@ -258,6 +273,10 @@ impl Collection for SetValue {
 
     fn free_step(&mut self, arena: &mut Arena, blocks_max: usize) -> bool {
         SetValue::free_step(self, arena, blocks_max)
+    }
+
+    fn compact_step(&mut self, arena: &mut Arena, cursor: u64, packs_max: usize) -> u64 {
+        self.compact_texts(arena, cursor, packs_max)
     }
 
     #[inline]

@@ -77,6 +77,15 @@ impl SetValue {
         self.ints_len() + self.texts().map_or(0, |texts| texts.len() as u64)
     }
 
+    /// Moves packs of the members kept in a table, as [`Table::compact_step`] does; the integers stay where they are.
+    pub fn compact_texts(&mut self, arena: &mut Arena, cursor: u64, packs_max: usize) -> u64 {
+        match &mut self.body {
+            Body::Ints(_) => 0,
+            Body::Texts(texts) => texts.compact_step(arena, cursor, packs_max),
+            Body::Both(both) => both.texts.compact_step(arena, cursor, packs_max),
+        }
+    }
+
     /// Whether there is no member.
     pub fn is_empty(&self) -> bool {
         self.len() == 0

@@ -69,6 +69,8 @@ pub struct Shard {
     // Uses of keys are counted, for eviction.
     pub(crate) counts_uses: bool,
     pub(crate) remembers: bool,
+    // Some record may hold a collection without a root of its own.
+    pub(crate) folds: bool,
     pub(crate) pressure: Pressure,
     pub(crate) tidy: Tidy,
     graves: Vec<Object>,
@@ -102,6 +104,7 @@ impl Shard {
             tidied: TidyCounters::default(),
             counts_uses: false,
             remembers: false,
+            folds: false,
             pressure: Pressure::default(),
             tidy: Tidy::default(),
             graves: Vec::new(),
@@ -258,6 +261,7 @@ impl Shard {
         let Some(object) = self.graves.last_mut() else { return self.clear_ruins(blocks_max) };
         if object.free_step(&mut self.arena, blocks_max) {
             self.graves.pop();
+            self.tidied.buried += 1;
         }
         self.graves.is_empty() && self.ruins.is_empty()
     }
@@ -347,6 +351,7 @@ impl Shard {
     ) -> Result<Handle, Full> {
         let handle = self.arena.alloc(record::encoded_len(key, meta, payload)).ok_or(Full)?;
         record::encode(self.arena.tail_mut(handle), key, meta, payload);
+        self.folds |= matches!(payload, Payload::Folded(..));
         Ok(handle)
     }
 

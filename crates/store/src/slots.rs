@@ -100,6 +100,20 @@ impl<T> Slots<T> {
         }
     }
 
+    /// The first value from number `id` on, with its number. Cost: the holes that are passed.
+    pub fn next_from(&mut self, id: u32) -> Option<(u32, &mut T)> {
+        let (first, skipped) = ((id >> PIECE_BITS) as usize, id as usize % PIECE_LEN);
+        let pieces = self.pieces.iter_mut().enumerate().skip(first);
+        let mut places = pieces.flat_map(|(n, piece)| {
+            let skipped = if n == first { skipped } else { 0 };
+            piece.iter_mut().enumerate().skip(skipped).map(move |(i, place)| (n * PIECE_LEN + i, place))
+        });
+        places.find_map(|(id, place)| match place {
+            Place::Taken(value) => Some((id as u32, value)),
+            Place::Free { .. } => None,
+        })
+    }
+
     #[inline]
     fn place_mut(&mut self, id: u32) -> &mut Place<T> {
         &mut self.pieces[(id >> PIECE_BITS) as usize][id as usize % PIECE_LEN]
@@ -121,6 +135,12 @@ mod tests {
         assert_eq!(*slots.get(ids[9]), 9);
         assert_eq!(slots.len(), 10);
         assert_eq!(slots.insert(11), 10);
+        slots.remove(ids[0]);
+        slots.remove(ids[1]);
+        assert_eq!(slots.next_from(0), Some((2, &mut 2)));
+        assert_eq!(slots.next_from(10), Some((10, &mut 11)));
+        assert_eq!(slots.next_from(11), None);
+        assert_eq!(slots.next_from(1000), None);
     }
 
     #[test]

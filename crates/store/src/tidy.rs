@@ -2,22 +2,34 @@
 //! empty pages return to the kernel.
 //!
 //! Called by housekeeping in short visits. A record has one referrer, so moving it is a copy and one
-//! changed handle. Packs of collections stay where they are.
+//! changed handle; the packs of a hash and of a set of texts are moved with their directory, some at a time. Lists,
+//! sorted sets, streams and sets of integers stay where they are.
 
 use darter_index::Position;
+use darter_slab::{Arena, Handle};
 
-use crate::record::Record;
+use crate::object::Object;
+use crate::record::{self, Payload, Record, Value};
 use crate::shard::Shard;
 
 /// Where a shard's tidying goes on.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Tidy {
-    /// The pass over the records, while one is under way.
-    pass: Option<(usize, Position)>,
+    /// The pass, while one is under way.
+    pass: Option<Pass>,
     /// Live bytes when the last pass ended: none starts until they have changed by a sixteenth.
     used_at_end: usize,
     /// Bytes of free blocks that the last pass could not turn into empty pages.
     stuck_bytes: usize,
+}
+
+/// What of a shard a pass has come to.
+#[derive(Clone, Copy, Debug)]
+enum Pass {
+    /// Records of a database, by their places in the index.
+    Records(usize, Position),
+    /// Packs: of the collection with this number or the next one there is, from a cursor of its own on.
+    Packs(u32, u64),
 }
 
 /// What a shard's tidying has done since the start.
@@ -27,8 +39,23 @@ pub struct TidyCounters {
     pub misses: u64,
     /// Records moved.
     pub hits: u64,
+    /// Packs of collections looked at.
+    pub packs: u64,
     /// Passes ended.
     pub passes: u64,
+    /// Deleted collections whose last block was freed by housekeeping.
+    pub buried: u64,
+}
+
+impl TidyCounters {
+    /// Adds those of another shard.
+    pub fn add(&mut self, other: &TidyCounters) {
+        self.misses += other.misses;
+        self.hits += other.hits;
+        self.packs += other.packs;
+        self.passes += other.passes;
+        self.buried += other.buried;
+    }
 }
 
 /// Waste below this is left alone.
@@ -41,7 +68,7 @@ impl Shard {
     /// Records are moved if `may_move`; merging and giving back cost little and are always done.
     pub fn tidy(&mut self, lines_max: usize, may_move: bool) -> bool {
         let more = match self.tidy.pass {
-            Some((db, at)) => self.move_some(db, at, lines_max),
+            Some(pass) => self.go_on(pass, lines_max),
             None => may_move && self.is_worth_a_pass() && self.start_pass(),
         };
         let merged = self.merge_segments();
@@ -55,7 +82,7 @@ impl Shard {
     /// One short piece of a pass, whatever has changed since the last one; returns whether there is more to do.
     pub fn squeeze(&mut self, lines_max: usize) -> bool {
         let more = match self.tidy.pass {
-            Some((db, at)) => self.move_some(db, at, lines_max),
+            Some(pass) => self.go_on(pass, lines_max),
             None => self.start_pass(),
         };
         self.arena.release_empty(PAGES_PER_STEP);
@@ -90,8 +117,24 @@ impl Shard {
             self.end_pass();
             return false;
         }
-        self.tidy.pass = Some((0, Position::default()));
+        self.tidy.pass = Some(Pass::Records(0, Position::default()));
         true
+    }
+
+    /// One piece of a pass; returns whether it goes on.
+    fn go_on(&mut self, pass: Pass, lines_max: usize) -> bool {
+        self.tidy.pass = match pass {
+            Pass::Records(db, at) => Some(self.move_records(db, at, lines_max)),
+            // What a snapshot is reading must not move.
+            Pass::Packs(..) if self.cut.is_some() => None,
+            Pass::Packs(id, cursor) => self.move_packs(id, cursor, lines_max),
+        };
+        if self.tidy.pass.is_none() {
+            self.arena.end_compaction();
+            self.end_pass();
+            self.tidied.passes += 1;
+        }
+        self.tidy.pass.is_some()
     }
 
     fn end_pass(&mut self) {
@@ -103,25 +146,36 @@ impl Shard {
         };
     }
 
-    fn move_some(&mut self, db: usize, at: Position, lines_max: usize) -> bool {
+    fn move_records(&mut self, db: usize, at: Position, lines_max: usize) -> Pass {
+        let folds = self.folds && self.cut.is_none();
         let (arena, counters) = (&mut self.arena, &mut self.tidied);
         let (next, _) = self.dbs[db].index.move_records(at, lines_max, |handle| {
             let moved = arena.compact(handle);
             counters.hits += u64::from(moved.is_some());
             counters.misses += u64::from(moved.is_none());
+            if folds {
+                move_folded(arena, moved.unwrap_or(handle));
+            }
             moved
         });
-        self.tidy.pass = if next != Position::default() {
-            Some((db, next))
+        if next != Position::default() {
+            Pass::Records(db, next)
         } else if db + 1 < self.dbs.len() {
-            Some((db + 1, Position::default()))
+            Pass::Records(db + 1, Position::default())
         } else {
-            self.arena.end_compaction();
-            self.end_pass();
-            self.tidied.passes += 1;
-            None
-        };
-        self.tidy.pass.is_some()
+            Pass::Packs(0, 0)
+        }
+    }
+
+    /// Moves packs of one collection; returns where to go on, nothing after the last one.
+    fn move_packs(&mut self, id: u32, cursor: u64, packs_max: usize) -> Option<Pass> {
+        let (found, object) = self.objects.next_from(id)?;
+        let cursor = if found == id { cursor } else { 0 };
+        self.tidied.packs += packs_max as u64;
+        match object.compact_step(&mut self.arena, cursor, packs_max) {
+            0 => Some(Pass::Packs(found + 1, 0)),
+            cursor => Some(Pass::Packs(found, cursor)),
+        }
     }
 
     pub(crate) fn merge_segments(&mut self) -> bool {
@@ -133,6 +187,18 @@ impl Shard {
             }
         }
         merged
+    }
+}
+
+/// Moves the only pack of a collection that has no root of its own.
+fn move_folded(arena: &mut Arena, handle: Handle) {
+    let Value::Folded(kind, block) = (Record { tail: arena.tail(handle) }).value() else { return };
+    let mut object = Object::unfold(kind, block, arena);
+    object.compact_step(arena, 0, 1);
+    if let Some(folded @ Payload::Folded(_, now)) = object.fold(arena)
+        && now != block
+    {
+        record::overwrite_object(arena.tail_mut(handle), &folded);
     }
 }
 
@@ -175,6 +241,89 @@ mod tests {
             let place = Keyed::find(&mut shard, n as usize % 2, key, 1);
             let text = place.text().expect("a string").map(|text| text.bytes().into_owned());
             assert_eq!(text, is_kept(n).then(|| value(n)), "{name}");
+        }
+    }
+
+    #[test]
+    fn packs_of_large_and_of_small_hashes_and_sets_move_too() {
+        use darter_pack::entry::Item;
+        use darter_pack::table::{Expiry as FieldExpiry, Kind, Table};
+
+        use crate::set_value::SetValue;
+
+        let hasher = KeyHasher::new(5);
+        let mut shard = Shard::new(1, 1, hasher).expect("address space");
+        let field = |n: u32| format!("field:{n:06}");
+        // One hash and one set of 30,000, and 3,000 hashes of ten.
+        let place_of = |n: u32| if n < 60_000 { n / 30_000 } else { 2 + (n - 60_000) / 10 };
+        let at = |shard: &mut Shard, n: u32, change: &mut dyn FnMut(&mut Keyed<'_>)| {
+            let name = format!("c:{}", place_of(n));
+            let key = Key { bytes: name.as_bytes(), hash: hasher.hash(name.as_bytes()) };
+            change(&mut Keyed::find(shard, 0, key, 1));
+        };
+        for n in 0..90_000 {
+            let (name, is_set) = (field(n), place_of(n) == 1);
+            at(&mut shard, n, &mut |place| {
+                if is_set {
+                    let add = |set: &mut SetValue, arena: &mut Arena, hasher| {
+                        set.insert(arena, hasher, Item::Bytes(name.as_bytes()), FieldExpiry::Keep)
+                    };
+                    assert!(place.edit_or_create(SetValue::new, add).expect("a set").result.expect("room"));
+                } else {
+                    let put = |table: &mut Table, arena: &mut Arena, hasher: KeyHasher| {
+                        let of_key = |key: &[u8]| hasher.hash(key);
+                        let (key, hash) = (name.as_bytes(), hasher.hash(name.as_bytes()));
+                        table.insert(arena, hash, key, Item::Bytes(key), FieldExpiry::Keep, &of_key)
+                    };
+                    let make = || Table::new(Kind::KeysAndValues);
+                    assert!(place.edit_or_create(make, put).expect("a hash").result.is_ok());
+                }
+            });
+        }
+        // Whole small hashes go, and runs of places in the large ones.
+        let is_kept = |n: u32| {
+            let of = if n < 60_000 { hasher.hash(field(n).as_bytes()) >> 58 } else { u64::from(place_of(n)) };
+            of.is_multiple_of(2)
+        };
+        for n in (0..90_000).filter(|&n| !is_kept(n)) {
+            let (name, is_set) = (field(n), place_of(n) == 1);
+            at(&mut shard, n, &mut |place| {
+                if is_set {
+                    let item = Item::Bytes(name.as_bytes());
+                    place
+                        .edit(|set: &mut SetValue, arena, hasher| set.remove(arena, hasher, item))
+                        .expect("a set");
+                } else {
+                    let hash = hasher.hash(name.as_bytes());
+                    let cut = |table: &mut Table, arena: &mut Arena, _: KeyHasher| {
+                        table.remove(arena, hash, name.as_bytes())
+                    };
+                    place.edit(cut).expect("a hash");
+                }
+            });
+        }
+        let waste = |shard: &Shard| shard.arena.committed_bytes() - shard.arena.used_bytes();
+        let before = waste(&shard);
+        while shard.squeeze(64) {}
+        assert!(shard.tidied.packs > 0 && shard.tidied.passes > 0);
+        // Some 60 classes of packs keep a page or two each.
+        let after = waste(&shard);
+        assert!(after < before / 2 && after < 512 << 10, "{before} bytes wasted, then {after}");
+        for n in 0..90_000 {
+            let (name, is_set) = (field(n), place_of(n) == 1);
+            let mut found = None;
+            at(&mut shard, n, &mut |place| {
+                let item = Item::Bytes(name.as_bytes());
+                found = Some(if is_set {
+                    let view = place.view::<SetValue>().expect("a set").expect("it is there");
+                    view.root.contains(view.arena, view.hasher, item, 1)
+                } else {
+                    let hash = place.hash(name.as_bytes());
+                    let view = place.view::<Table>().expect("a hash");
+                    view.is_some_and(|view| view.root.get(view.arena, hash, name.as_bytes()).is_some())
+                });
+            });
+            assert_eq!(found, Some(is_kept(n)), "{name}");
         }
     }
 }

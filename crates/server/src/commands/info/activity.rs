@@ -106,8 +106,12 @@ pub fn stats(source: &Source<'_>, out: &mut Text) {
     out.field("expired_subkeys", source.report.shards.counters.expired_members);
     keys(source, out);
     out.zeros(&["latest_fork_usec", "total_forks", "migrate_cached_sockets", "slave_expires_tracked_keys"]);
-    out.zeros(&["active_defrag_hits", "active_defrag_misses", "active_defrag_key_hits"]);
-    out.zeros(&["active_defrag_key_misses", "total_active_defrag_time", "current_active_defrag_time"]);
+    let tidied = &source.report.shards.tidied;
+    out.field("active_defrag_hits", tidied.hits);
+    out.field("active_defrag_misses", tidied.misses + tidied.packs);
+    out.field("active_defrag_key_hits", tidied.hits);
+    out.field("active_defrag_key_misses", tidied.misses);
+    out.zeros(&["total_active_defrag_time", "current_active_defrag_time"]);
     let (keys, items, prefixes) = source.shared.tracking.totals();
     out.field("tracking_total_keys", keys);
     out.field("tracking_total_items", items);

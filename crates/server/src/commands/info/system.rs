@@ -137,12 +137,12 @@ pub fn memory(source: &Source<'_>, out: &mut Text) {
     out.field("mem_clients_normal", memory.clients);
     out.zeros(&["mem_cluster_links", "mem_aof_buffer"]);
     out.field("mem_allocator", "mimalloc+slab");
-    out.zeros(&[
-        "mem_overhead_db_hashtable_rehashing",
-        "active_defrag_running",
-        "lazyfree_pending_objects",
-        "lazyfreed_objects",
-    ]);
+    out.zeros(&["mem_overhead_db_hashtable_rehashing"]);
+    // As in Redis the share of a core that it may take, in percent.
+    let shards = &source.report.shards;
+    out.field("active_defrag_running", if shards.tidying > 0 { crate::house::SHARE_PERCENT } else { 0 });
+    out.field("lazyfree_pending_objects", shards.graves);
+    out.field("lazyfreed_objects", shards.tidied.buried);
 }
 
 /// What scripts take: their texts. What the interpreters allocate is within the process's resident memory.
