@@ -18,14 +18,27 @@ use darter_slab::Handle;
 /// Of the entries of a segment, one in this many goes in one visit: about three. Fewer visits that take more cost less,
 /// and 3 % more misses where the cache is a hundredth of the objects.
 const VISIT_PART: usize = 144;
-/// Of the entries of a segment, one in this many is on probation.
-const PROBATION_PART: usize = 10;
+/// Of the entries of a segment, so many of 1,024 are on probation where nothing is remembered.
+const PROBATION: usize = 102;
 /// Generations that come while an entry is on probation. Eight can be told apart.
 const PROBATION_GENERATIONS: usize = 5;
 const GENERATIONS: u8 = 8;
 /// Hits on probation that lead to the main part. Exact S3-FIFO asks for two; with the fewer ghosts kept here one is
 /// better on every trace of the grid, by 2 % at 100,000 objects.
 const PROMOTION_HITS: u8 = 1;
+
+/// How victims are chosen, by what came back of earlier ones.
+#[derive(Clone, Copy)]
+struct Way {
+    /// Entries on probation, in 1/1024 of all.
+    probation: usize,
+    /// The hand takes all hits of an entry that it passes, not one, and passes every entry of the main part once.
+    is_fickle: bool,
+}
+
+impl Way {
+    const DEFAULT: Way = Way { probation: PROBATION, is_fickle: false };
+}
 
 /// An entry on probation: how many generations ago it came, and where it is.
 type Candidate = (u8, u32);
@@ -55,9 +68,8 @@ impl Index {
         let Some(segment) = directory.get_mut((u64::from(s.place) >> *shift) as usize) else { return };
         // SAFETY: as `Index::segment_mut`: the directory names live segments, and `self` is borrowed as a whole.
         let segment = unsafe { segment.as_mut() };
-        if segment.lines[line_of(s)].flags(slot_of(s)) & MAIN == 0 {
-            past.put(segment, hash);
-        }
+        let is_main = segment.lines[line_of(s)].flags(slot_of(s)) & MAIN != 0;
+        past.put(segment, hash, is_main);
     }
 
     /// Visits the segment at `at` and names some of its entries for removal, those least likely to be asked for again;
@@ -74,8 +86,12 @@ impl Index {
             let spilled = self.spill.iter().position(|spilled| may_go(spilled.entry.handle));
             chosen.extend(spilled.map(|i| Slot { place: 0, spot: SPILLED | i as u32 }));
         }
+        let way = self
+            .past
+            .as_ref()
+            .map_or(Way::DEFAULT, |past| Way { probation: past.probation(), is_fickle: past.is_fickle() });
         let Some(segment) = self.segment_mut(at.place) else { return Position::START };
-        segment.choose(&mut may_go, |spot| chosen.push(Slot { place: at.place, spot }));
+        segment.choose(way, &mut may_go, |spot| chosen.push(Slot { place: at.place, spot }));
         u32::try_from(span_of(segment, at.place).1)
             .map_or(Position::START, |place| Position { line: 0, place })
     }
@@ -90,7 +106,7 @@ impl Index {
         // SAFETY: as `note_eviction`.
         let segment = unsafe { segment.as_mut() };
         if past.take(segment, hash) {
-            entry.flags |= MAIN;
+            entry.flags |= MAIN | u8::from(past.is_fickle());
         } else {
             entry.age = segment.next_generation();
         }
@@ -137,7 +153,7 @@ impl Segment {
         self.set_past_id(None);
     }
 
-    fn choose(&mut self, may_go: &mut impl FnMut(Handle) -> bool, mut choose: impl FnMut(u32)) {
+    fn choose(&mut self, way: Way, may_go: &mut impl FnMut(Handle) -> bool, mut choose: impl FnMut(u32)) {
         let mut unsorted: Vec<Candidate> = Vec::with_capacity(LINES * SLOTS);
         let mut by_age = [0; GENERATIONS as usize];
         let generation = self.lines[HOMES + 1].overflow;
@@ -154,7 +170,7 @@ impl Segment {
             }
         }
         let mut probation = sorted(&unsorted, by_age);
-        let probation_len = count / PROBATION_PART;
+        let probation_len = (count * way.probation) >> 10;
         let pace = (probation_len / PROBATION_GENERATIONS).min(255) as u16;
         self.lines[HOMES + 3].written = self.lines[HOMES + 3].written & 0xff00 | pace;
         let mut left = count.div_ceil(VISIT_PART);
@@ -164,14 +180,14 @@ impl Segment {
             let spot = if probation.len() > probation_len || is_main_empty {
                 None
             } else {
-                self.next_in_main(&mut steps, may_go)
+                self.next_in_main(way, &mut steps, may_go)
             };
             let spot = match (spot, probation.pop()) {
                 (Some(spot), young) => {
                     probation.extend(young);
                     spot
                 }
-                (None, Some(spot)) if self.is_to_stay(spot, may_go) => continue,
+                (None, Some(spot)) if self.is_to_stay(way, spot, may_go) => continue,
                 (None, Some(spot)) => spot,
                 (None, None) => return,
             };
@@ -182,19 +198,24 @@ impl Segment {
     }
 
     /// Whether an entry at the end of its probation stays; it is in the main part then.
-    fn is_to_stay(&mut self, spot: u32, may_go: &mut impl FnMut(Handle) -> bool) -> bool {
+    fn is_to_stay(&mut self, way: Way, spot: u32, may_go: &mut impl FnMut(Handle) -> bool) -> bool {
         let (line, i) = (&mut self.lines[(spot >> 4) as usize & 63], (spot & 15) as usize);
         let flags = line.flags(i);
         let stays = flags & FREQUENCY >= PROMOTION_HITS || !may_go(line.handle(i));
         if stays {
-            line.set_flags(i, flags & !FREQUENCY | MAIN);
+            line.set_flags(i, flags & !FREQUENCY | MAIN | u8::from(way.is_fickle));
         }
         stays
     }
 
-    /// The next entry of the main part that was not hit since the hand came by; the hand takes one hit of each it
+    /// The next entry of the main part that was not hit since the hand came by; the hand takes hits of each it
     /// passes. Every step of `steps` is a slot.
-    fn next_in_main(&mut self, steps: &mut usize, may_go: &mut impl FnMut(Handle) -> bool) -> Option<u32> {
+    fn next_in_main(
+        &mut self,
+        way: Way,
+        steps: &mut usize,
+        may_go: &mut impl FnMut(Handle) -> bool,
+    ) -> Option<u32> {
         let [mut at, mut i] = [self.lines[HOMES + 3].overflow, (self.lines[HOMES + 3].written >> 8) as u8];
         let mut found = None;
         while *steps > 0 && found.is_none() {
@@ -206,7 +227,8 @@ impl Segment {
                 main &= main - 1;
                 let flags = line.flags(slot);
                 if flags & FREQUENCY > 0 {
-                    line.set_flags(slot, flags - 1);
+                    let left = if way.is_fickle { flags & !FREQUENCY } else { flags - 1 };
+                    line.set_flags(slot, left);
                 } else if may_go(line.handle(slot)) {
                     found = Some(u32::from(at) * 16 + slot as u32);
                     next = slot as u32 + 1;
