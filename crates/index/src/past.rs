@@ -99,7 +99,7 @@ impl Past {
         let small_rate = u64::from(small.back) * u64::from(main.known);
         let main_rate = u64::from(main.back) * u64::from(small.known);
         self.probation = if is_known && 10 * small_rate > BACK_TENTHS * main_rate {
-            (self.probation * 5 / 4).min(PROBATION_MAX)
+            (self.probation * 3 / 2).min(PROBATION_MAX)
         } else {
             (self.probation * 4 / 5).max(PROBATION_MIN)
         };

@@ -207,7 +207,9 @@ impl Conn {
             if self.lacks_bytes > bytes.len() {
                 // A large argument: room for it once, instead of a copy at each doubling. Only so much at a time, because
                 // it is a promise; room that is never filled costs address space only.
-                self.input.reserve(bytes.len().saturating_add(self.lacks_bytes).min(RESERVE_BYTES_MAX));
+                // What came before was parsed with these bytes, what is kept already without them.
+                let parsed = if self.input.is_empty() { bytes.len() } else { 0 };
+                self.input.reserve(self.lacks_bytes.saturating_add(parsed).min(RESERVE_BYTES_MAX));
             }
             self.lacks_bytes = 0;
             self.input.extend_from_slice(bytes);

@@ -4,6 +4,7 @@
 //! in libCacheSim's oracleGeneral format.
 #![forbid(unsafe_code)]
 
+mod guess;
 mod list;
 mod ours;
 mod policy;
@@ -82,6 +83,9 @@ enum Task {
 /// Builds a cache of so many bytes for a trace.
 type Build = fn(&Trace, u64) -> Box<dyn Cache>;
 
+/// The policy that must know how often objects are replaced: only made traces with churn tell.
+const BEST_GUESS: &str = "best guess";
+
 /// Every policy by its name, ours first.
 pub const POLICIES: &[(&str, Build)] = &[
     ("Darter", |_, capacity| Box::new(ours::Ours::new(capacity, Order::LeastUsed))),
@@ -93,6 +97,7 @@ pub const POLICIES: &[(&str, Build)] = &[
     ("SIEVE", |trace, capacity| Box::new(policy::Sieve::new(trace, capacity))),
     ("S3-FIFO", |trace, capacity| Box::new(policy::S3Fifo::new(trace, capacity))),
     ("W-TinyLFU", |trace, capacity| Box::new(tinylfu::TinyLfu::new(trace, capacity))),
+    (BEST_GUESS, |trace, capacity| Box::new(guess::Guess::new(trace, capacity))),
     ("Belady", |trace, capacity| Box::new(policy::Belady::new(trace, capacity))),
 ];
 
@@ -140,7 +145,10 @@ fn cpu_nanos() -> u64 {
 fn compare(trace: &Trace, objects: u64, chosen: &[String]) -> Vec<Option<Outcome>> {
     let all: u64 = trace.sizes.iter().map(|&bytes| u64::from(bytes)).sum();
     let capacity = objects * all / trace.sizes.len().max(1) as u64;
-    let is_chosen = |name: &str| chosen.is_empty() || chosen.iter().any(|one| one.eq_ignore_ascii_case(name));
+    let is_chosen = |name: &str| {
+        let is_named = chosen.is_empty() || chosen.iter().any(|one| one.eq_ignore_ascii_case(name));
+        is_named && (name != BEST_GUESS || trace.replaced > 0.0)
+    };
     POLICIES
         .iter()
         .map(|(name, build)| is_chosen(name).then(|| run(trace, build(trace, capacity).as_mut())))

@@ -87,7 +87,7 @@ pub fn write(path: &Path, table: &Table, requests: usize) -> Result<(), Box<dyn 
 /// Traces that are drawn, by their place in the grid, and sizes of the cache.
 const DRAWN: [usize; 2] = [4, 6];
 const SIZES: [u64; 7] = [1000, 3000, 9000, 20_000, 50_000, 100_000, 200_000];
-const COLORS: [RGBColor; 10] = [
+const COLORS: [RGBColor; 11] = [
     RGBColor(200, 30, 30),
     RGBColor(190, 190, 190),
     RGBColor(90, 90, 90),
@@ -97,6 +97,7 @@ const COLORS: [RGBColor; 10] = [
     RGBColor(230, 160, 40),
     RGBColor(50, 150, 70),
     RGBColor(140, 80, 170),
+    RGBColor(0, 160, 160),
     RGBColor(0, 0, 0),
 ];
 

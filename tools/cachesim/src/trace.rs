@@ -2,10 +2,11 @@
 
 use std::collections::HashMap;
 use std::fs;
-use std::io;
+use std::io::{self, Read};
 use std::path::Path;
 
 use darter_base::rng::Rng;
+use ruzstd::decoding::StreamingDecoder;
 
 /// A sequence of requests for objects that are numbered from 0.
 pub struct Trace {
@@ -17,6 +18,8 @@ pub struct Trace {
     pub sizes: Vec<u32>,
     /// The request from which on each object is never asked for again because it has expired; 0: it does not expire.
     pub deadlines: Vec<u32>,
+    /// The part of the popular objects that is replaced at each request, in the mean; 0 where that is not known.
+    pub replaced: f64,
 }
 
 impl Trace {
@@ -135,14 +138,22 @@ impl Trace {
         }
         deadlines.resize(fresh as usize, 0);
         let sizes = (0..fresh).map(|_| if shape.is_sized { log_normal(&mut rng) } else { 1 }).collect();
-        Trace { name: shape.name.to_owned(), requests, sizes, deadlines }
+        let replaced = shape.churn_percent / 100.0 / CHURN_EVERY as f64;
+        Trace { name: shape.name.to_owned(), requests, sizes, deadlines, replaced }
     }
 
-    /// Reads a file of libCacheSim's `oracleGeneral` format: time u32, object u64, size u32, next access i64 each.
+    /// Reads a file of libCacheSim's `oracleGeneral` format: time u32, object u64, size u32, next access i64 each;
+    /// compressed by zstd if its name ends so.
     ///
     /// Errors: the file cannot be read, or is no whole number of requests.
     pub fn read(path: &Path, ignore_sizes: bool) -> io::Result<Trace> {
-        let bytes = fs::read(path)?;
+        let mut bytes = fs::read(path)?;
+        if path.extension().is_some_and(|extension| extension == "zst" || extension == "zstd") {
+            let packed = std::mem::take(&mut bytes);
+            let mut decoder = StreamingDecoder::new(packed.as_slice())
+                .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.to_string()))?;
+            decoder.read_to_end(&mut bytes)?;
+        }
         if bytes.is_empty() || !bytes.len().is_multiple_of(24) {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "no whole number of 24-byte requests"));
         }
@@ -161,7 +172,7 @@ impl Trace {
         }
         let deadlines = vec![0; sizes.len()];
         let name = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
-        Ok(Trace { name, requests, sizes, deadlines })
+        Ok(Trace { name, requests, sizes, deadlines, replaced: 0.0 })
     }
 }
 
@@ -213,6 +224,16 @@ mod tests {
         fs::write(&path, &bytes).expect("written");
         let trace = Trace::read(&path, false).expect("read");
         assert_eq!((trace.requests, trace.sizes), (vec![0, 1, 0], vec![10, 20]));
+        // One block, not compressed: magic, one byte of length, header of the last block.
+        let mut packed = vec![0x28, 0xb5, 0x2f, 0xfd, 0x20, 72, 0x41, 0x02, 0x00];
+        packed.extend_from_slice(&bytes);
+        let packed_path = path.with_extension("zst");
+        fs::write(&packed_path, &packed).expect("written");
+        let unpacked = Trace::read(&packed_path, false).expect("read");
+        assert_eq!((unpacked.requests, unpacked.sizes), (vec![0, 1, 0], vec![10, 20]));
+        fs::write(&packed_path, &packed[..40]).expect("written");
+        assert!(Trace::read(&packed_path, false).is_err());
+        fs::remove_file(&packed_path).expect("removed");
         fs::write(&path, &bytes[1..]).expect("written");
         assert!(Trace::read(&path, false).is_err());
         fs::remove_file(&path).expect("removed");
