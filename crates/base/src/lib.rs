@@ -12,6 +12,7 @@ pub mod longdouble;
 pub mod number;
 pub mod rng;
 pub mod sha1;
+pub mod short;
 pub mod units;
 pub mod varint;
 

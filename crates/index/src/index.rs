@@ -39,7 +39,7 @@ pub struct Probe<'a> {
 }
 
 impl Probe<'_> {
-    /// Whether entries of this home may be elsewhere too, where only [`Index::find`] looks.
+    /// Whether entries of this home may be elsewhere too, where [`Index::find_away`] looks.
     #[inline(always)]
     pub fn overflows(&self) -> bool {
         self.line.overflow != 0
@@ -176,6 +176,18 @@ impl Index {
         Some(Probe { line, found: line.matches(hash::tag(hash)) })
     }
 
+    /// [`Index::probe`] of the line next to the home line, where its entries go first when it is full. `None`: none did.
+    #[inline]
+    pub fn probe_next(&self, hash: u64) -> Option<Probe<'_>> {
+        let segment = self.segment(hash::place(hash))?;
+        let home = hash::home(hash);
+        if segment.lines[home].overflow & NEXT == 0 {
+            return None;
+        }
+        let line = &segment.lines[after(home)];
+        Some(Probe { line, found: line.matches(hash::tag(hash)) })
+    }
+
     /// The handle of an entry.
     #[inline]
     pub fn handle(&self, s: Slot) -> Handle {
@@ -308,9 +320,10 @@ impl Index {
         Some(unsafe { segment.as_mut() })
     }
 
-    /// Looks next to the home line, in the stash and in the spill, as far as the home line says.
+    /// What [`Index::find`] does when the home line has no such entry: looks next to it, in the stash and in the spill, as
+    /// far as that line says.
     #[inline(never)]
-    fn find_away(&self, hash: u64, mut eq: impl FnMut(Handle) -> bool) -> Option<Slot> {
+    pub fn find_away(&self, hash: u64, mut eq: impl FnMut(Handle) -> bool) -> Option<Slot> {
         let place = hash::place(hash);
         let segment = self.segment(place)?;
         let (home, tag) = (hash::home(hash), hash::tag(hash));

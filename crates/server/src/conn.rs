@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use darter_reactor::Token;
 use darter_wire::memcache::Decoder;
-use darter_wire::{Args, Limits, OwnedArgs, Parser, ProtocolError, Reply, Span, Step, short_request};
+use darter_wire::{Args, Limits, OwnedArgs, Parser, ProtocolError, Reply, Span, Stage, Step, short_request};
 
 use crate::clients::ClientCard;
 use crate::core::Core;
@@ -19,6 +19,9 @@ use crate::speech::{self, Allowed, Speech};
 use crate::straight::{self, Way};
 use crate::tls::{self, Channel};
 use crate::window::{Planned, WINDOW_LEN, Window};
+
+/// Requests of a window that others are compared with: where they alternate, comparing gains nothing.
+const LIKES_MAX: u32 = 4;
 
 /// Shorter windows are not worth a look ahead.
 const WARM_LEN_MIN: usize = 4;
@@ -288,7 +291,7 @@ impl Conn {
                     self.parser = Parser::new();
                     return done;
                 }
-                let (ran_len, ran) = self.run_straight(core, buf, &window.spans, commands);
+                let (ran_len, ran) = self.run_straight(core, buf, &window.spans, &mut window.stage, commands);
                 if let Some(last) = ran_len.checked_sub(1).and_then(|last| commands.get(last)) {
                     self.is_stalled |= ran == Ran::Stalled;
                     done = last.after;
@@ -352,13 +355,19 @@ impl Conn {
         let is_spanned = u32::try_from(buf.len()).is_ok();
         let mut is_fresh = is_spanned && self.parser.is_idle();
         let mut at = from;
+        let mut likes_left = LIKES_MAX;
         while window.commands.len() < window_len {
             if is_fresh
                 && let Some(short) = short_request(buf, at)
                 && let Some(ready) = dispatch::prepare_short(core, &short)
             {
                 window.push_short(ready, &short);
-                at = short.end;
+                if likes_left > 0 && limits.authenticated && short.end < buf.len() {
+                    likes_left -= 1;
+                    at = window.push_alike(core, buf, at, &short, ready);
+                } else {
+                    at = short.end;
+                }
                 continue;
             }
             let first = window.spans.len();
@@ -388,11 +397,13 @@ impl Conn {
         core: &mut Core,
         buf: &[u8],
         spans: &[Span],
+        stage: &mut Stage,
         commands: &[Planned],
     ) -> (usize, Ran) {
         let mut way = Way {
             buf,
             spans,
+            stage,
             out_bytes_max: self.sent + OUTPUT_PAUSE_BYTES,
             session: &mut self.session,
             out: &mut self.output,

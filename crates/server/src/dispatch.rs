@@ -66,11 +66,14 @@ pub fn prepare(core: &Core, args: Args<'_>) -> Ready {
 /// [`prepare`] for a request in one piece; `None` when it is no data command with one key.
 #[inline(always)]
 pub fn prepare_short(core: &Core, short: &Short<'_>) -> Option<Ready> {
+    let entry = core.shared.registry.find_word(short.name)?;
+    if entry.is_single_of(short.args_len) { prepare_like(core, entry, short) } else { None }
+}
+
+/// [`prepare_short`] when another request of as many arguments was prepared before.
+#[inline(always)]
+pub fn prepare_like(core: &Core, entry: &'static Entry, short: &Short<'_>) -> Option<Ready> {
     let shared = core.shared;
-    let entry = shared.registry.find_word(short.name)?;
-    if !entry.is_single_of(short.args_len) {
-        return None;
-    }
     let hash = shared.router.hasher().hash(short.key);
     let cell = shared.cells.get(usize::from(shared.router.shard_of(hash)))?;
     cell.prefetch();

@@ -158,7 +158,7 @@ struct Word {
 }
 
 /// The first of so many calls of a cheap command is timed.
-pub const SAMPLE: u64 = 64;
+pub const SAMPLE: u64 = 128;
 
 const TABLE_LEN: usize = 2048;
 const LOWER: u64 = 0x2020_2020_2020_2020;

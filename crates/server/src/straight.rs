@@ -5,18 +5,21 @@
 //! command that is to be timed, or one that the gates concern: those end the run.
 
 use darter_command::string::brief::{self, Brief, Place};
+use darter_latch::Held;
 use darter_reactor::Token;
 use darter_store::{Key, Look, Shard};
-use darter_wire::{Reply, Span};
+use darter_txn::Part;
+use darter_wire::{Reply, Span, Stage};
 
 use crate::core::Core;
 use crate::exec::{self, Call, Ran};
+use crate::job::Job;
 use crate::journal::note as journal;
 use crate::registry::{Entry, SAMPLE};
 use crate::session::Session;
 use crate::shared::ShardCell;
 use crate::stats::Count;
-use crate::window::Planned;
+use crate::window::{Planned, WINDOW_LEN};
 
 /// Where commands come from and replies go.
 pub struct Way<'a> {
@@ -24,6 +27,8 @@ pub struct Way<'a> {
     pub buf: &'a [u8],
     /// Places of the arguments in them.
     pub spans: &'a [Span],
+    /// Where short replies are put together; empty between runs.
+    pub stage: &'a mut Stage,
     /// The connection's state.
     pub session: &'a mut Session,
     /// The connection's output.
@@ -32,6 +37,14 @@ pub struct Way<'a> {
     pub out_bytes_max: usize,
     /// The connection.
     pub token: Token,
+}
+
+impl Way<'_> {
+    /// Whether the output has room for a further command's reply.
+    #[inline]
+    fn has_room(&self) -> bool {
+        self.out.len() <= self.out_bytes_max
+    }
 }
 
 /// Runs commands from the front of `commands` as far as the straight way goes; returns how many, and how the last ended.
@@ -52,7 +65,7 @@ pub fn run(core: &mut Core, way: &mut Way<'_>, commands: &[Planned]) -> (usize, 
             let Some(next) = Tally::new(core, entry) else { break };
             tally = next;
         }
-        if entry.is_timed(tally.calls, false) || way.out.len() > way.out_bytes_max || core.is_gated {
+        if entry.is_timed(tally.calls, false) || !way.has_room() || core.is_gated {
             break;
         }
         if entry.brief != Brief::No && planned.args_len() == entry.brief_len {
@@ -91,62 +104,84 @@ fn run_alike<const IS_SET: bool>(
     entry: &'static Entry,
     commands: &[Planned],
 ) -> usize {
-    let Way { buf, session, out, out_bytes_max, .. } = way;
-    let (buf, out_bytes_max, client, resp3) = (*buf, *out_bytes_max, session.id, session.resp3);
-    let place = Place { db: session.db, now_ms: core.now_ms };
-    let args_len = if IS_SET { 3 } else { 2 };
-    for (done, planned) in commands.iter().enumerate() {
+    const { assert!(WINDOW_LEN * Stage::REPLY_MAX <= Stage::BYTES) };
+    let (buf, db) = (way.buf, way.session.db);
+    let mut done = 0;
+    for planned in commands {
         let is_alike = planned.ready.entry.is_some_and(|other| std::ptr::eq(other, entry));
-        let is_alike = is_alike && planned.args_len() == args_len;
-        if !is_alike || out.len() > out_bytes_max || IS_SET && core.is_gated {
-            return done;
+        // Only SET takes others that are not alike; no GET of another length has a cell.
+        if !is_alike || IS_SET && planned.args_len() != 3 {
+            break;
         }
         let Some(mut held) = planned.ready.cell.and_then(|cell| cell.take_spinning(exec::SPINS)) else {
-            return done;
+            break;
         };
         let key = Key { bytes: planned.own_arg::<1>(buf), hash: planned.ready.hash };
-        let mark = out.len();
-        let result = if IS_SET {
-            brief::set(&mut held.shard, place, key, planned.own_arg::<2>(buf), out)
+        done += 1;
+        let look = if IS_SET {
+            brief::set(&mut held.shard, db, key, planned.own_arg::<2>(buf), way.stage)
         } else {
-            brief::get(&mut held.shard, place, key, out)
+            brief::get(&mut held.shard, db, key, way.stage)
         };
-        if let Err(look) = result {
-            let value = if IS_SET { Some(planned.own_arg::<2>(buf)) } else { None };
-            let mut reply = Reply::new(out, resp3);
-            finish_brief(core, entry, &mut held.shard, place, key, look, value, &mut reply);
-        }
-        if held.shard.changes.has_pending() || IS_SET && held.shard.is_pressed() {
-            let reply = out.get(mark..).unwrap_or_default();
-            let ran = journal::Ran { entry, args: planned.args(buf, &[]), db: place.db, served: None, reply };
-            exec::pass_single(core, held, client, ran);
-        } else {
+        // A plain read changes nothing: nobody waits to hear of it.
+        let is_quiet = !IS_SET || !(held.shard.changes.has_pending() || held.shard.is_pressed());
+        if look.is_none() && is_quiet {
             exec::let_go(core, held);
+        } else if !finish::<IS_SET>(core, way, planned, held, look) {
+            break;
         }
     }
-    commands.len()
+    way.stage.flush(way.out);
+    done
 }
 
-/// The rest of a GET, or of a SET of `value`, when the value there is not the plainest.
+/// The rest of a GET or a SET: of one with `look`, all of it but the finding; then who listens is told, and the shard
+/// let go. Returns whether further commands may follow.
 #[inline(never)]
-#[allow(clippy::too_many_arguments, reason = "what the loop has in registers")]
-fn finish_brief(
+fn finish<const IS_SET: bool>(
+    core: &mut Core,
+    way: &mut Way<'_>,
+    planned: &Planned,
+    mut held: Held<Part, Job>,
+    look: Option<Look>,
+) -> bool {
+    way.stage.flush(way.out);
+    let Some(entry) = planned.ready.entry else { return false };
+    if let Some(look) = look {
+        answer::<IS_SET>(core, way, entry, planned, &mut held.shard, look);
+    }
+    if held.shard.changes.has_pending() || IS_SET && held.shard.is_pressed() {
+        let args = planned.args(way.buf, &[]);
+        // The journal asks the replies of other commands than these what they did.
+        let ran = journal::Ran { entry, args, db: way.session.db, served: None, reply: &[] };
+        exec::pass_single(core, held, way.session.id, ran);
+    } else {
+        exec::let_go(core, held);
+    }
+    // Making room may have shut the gate.
+    way.has_room() && !core.is_gated
+}
+
+/// A GET or a SET when the value there is not the plainest, or too long to be staged.
+fn answer<const IS_SET: bool>(
     core: &Core,
+    way: &mut Way<'_>,
     entry: &'static Entry,
+    planned: &Planned,
     shard: &mut Shard,
-    place: Place,
-    key: Key<'_>,
     look: Look,
-    value: Option<&[u8]>,
-    reply: &mut Reply<'_>,
 ) {
+    let key = Key { bytes: planned.own_arg::<1>(way.buf), hash: planned.ready.hash };
+    let place = Place { db: way.session.db, now_ms: core.now_ms };
+    let mut reply = Reply::new(way.out, way.session.resp3);
     let mark = reply.len();
-    let result = match value {
-        Some(value) => brief::set_looked(shard, place, key, look, value, reply),
-        None => brief::get_looked(shard, place, key, look, reply),
+    let result = if IS_SET {
+        brief::set_looked(shard, place, key, look, planned.own_arg::<2>(way.buf), &mut reply)
+    } else {
+        brief::get_looked(shard, place, key, look, &mut reply)
     };
     if let Err(fault) = result {
-        exec::refuse(core, entry, &fault, reply, mark);
+        exec::refuse(core, entry, &fault, &mut reply, mark);
     }
 }
 

@@ -2,9 +2,11 @@
 //!
 //! One a thread, filled by the connection that is served; nothing in it outlives the bytes it was parsed from.
 
-use darter_wire::{Args, Short, Span};
+use darter_wire::{Args, Like, Short, Span, Stage};
 
-use crate::dispatch::Ready;
+use crate::core::Core;
+use crate::dispatch::{self, Ready};
+use crate::registry::Entry;
 
 /// Commands parsed ahead of the one that runs.
 pub const WINDOW_LEN: usize = 32;
@@ -16,6 +18,8 @@ pub struct Window {
     pub spans: Vec<Span>,
     /// The commands; at most [`WINDOW_LEN`].
     pub commands: Vec<Planned>,
+    /// Where their short replies are put together.
+    pub stage: Stage,
 }
 
 /// A command of the window.
@@ -56,6 +60,48 @@ impl Window {
     pub fn push_short(&mut self, ready: Ready, short: &Short<'_>) {
         let planned = Planned { ready, own: short.spans, args_len: short.args_len, after: short.end };
         self.commands.push(planned);
+    }
+}
+
+impl Window {
+    /// Adds the requests that follow `short`, which was read at offset `at` of `buf` and prepared as `ready`, as far as
+    /// they begin like it and there is room; returns where the next one begins.
+    pub fn push_alike(
+        &mut self,
+        core: &Core,
+        buf: &[u8],
+        at: usize,
+        short: &Short<'_>,
+        ready: Ready,
+    ) -> usize {
+        let like = Like::of(buf, at, short).zip(ready.entry);
+        match like {
+            Some((like, entry)) if short.args_len == 3 => {
+                self.push_like::<true>(core, buf, short.end, &like, entry)
+            }
+            Some((like, entry)) => self.push_like::<false>(core, buf, short.end, &like, entry),
+            None => short.end,
+        }
+    }
+
+    #[inline(never)]
+    fn push_like<const VALUED: bool>(
+        &mut self,
+        core: &Core,
+        buf: &[u8],
+        mut at: usize,
+        like: &Like,
+        entry: &'static Entry,
+    ) -> usize {
+        let mut rest = buf.get(at..).unwrap_or_default();
+        while self.commands.len() < WINDOW_LEN
+            && let Some((short, next)) = like.request::<VALUED>(rest, at)
+            && let Some(ready) = dispatch::prepare_like(core, entry, &short)
+        {
+            self.push_short(ready, &short);
+            (at, rest) = (short.end, next);
+        }
+        at
     }
 }
 

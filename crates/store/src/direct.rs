@@ -2,50 +2,128 @@
 //!
 //! They do what [`crate::Keyed`] does, with one look at the index and without its generality.
 
+use darter_base::short;
 use darter_slab::{Arena, Handle};
 
 use crate::change::{Class, Event};
-use crate::db::Db;
 use crate::keyed::WrongType;
 use crate::record::{self, Expiry, Match, Record};
 use crate::shard::{Full, Key, Shard};
 use crate::text::Text;
 
 impl Shard {
-    /// The value of a string that is stored plainly, as nearly all are, for a command that reads: counts a hit.
+    /// Gives `serve` the value of a string that is stored plainly, as nearly all are, for a command that reads; counts a
+    /// hit when it says that it has taken it.
     ///
-    /// Errors: what was found else, which does not say that there is no string; see [`Shard::read_looked`]. Nothing is
-    /// counted then.
+    /// Returns what was found when it has not, or was not asked; that does not say that there is no string. Nothing is
+    /// counted then: see [`Shard::read_found`] and [`Shard::read_looked`].
     #[inline(always)]
-    pub fn read_plain(&mut self, db: usize, key: Key<'_>) -> Result<&[u8], Look> {
-        let Shard { dbs, arena, counters, counts_uses, .. } = self;
-        let arena = &*arena;
-        let Some(db) = dbs.get_mut(db) else { return Err(Look::NOTHING) };
-        let Some(mut probe) = db.index.probe(key.hash) else { return Err(Look::NOTHING) };
+    pub fn read_plain(
+        &mut self,
+        db: usize,
+        key: Key<'_>,
+        mut serve: impl FnMut(&[u8]) -> bool,
+    ) -> Option<Look> {
+        let Some(mut probe) = self.dbs.get(db).and_then(|db| db.index.probe(key.hash)) else {
+            return Some(Look::NOTHING);
+        };
         for handle in probe.by_ref() {
-            let tail = arena.tail(handle);
+            let tail = self.arena.tail(handle);
             match record::match_key(tail, key.bytes) {
                 Match::Other => {}
                 Match::Plain(start, end) => {
-                    let Some(value) = tail.get(start..end) else { break };
-                    counters.hits += 1;
-                    if *counts_uses {
-                        note_use(db, key.hash, handle);
+                    if !tail.get(start..end).is_some_and(&mut serve) {
+                        return Some(Look { handle, start, end });
                     }
-                    return Ok(value);
+                    self.note_hit(db, key.hash, handle);
+                    return None;
                 }
-                Match::Key => return Err(Look { handle, ..Look::NOTHING }),
+                Match::Key => return Some(Look { handle, ..Look::NOTHING }),
             }
         }
+        if !probe.overflows() {
+            return Some(Look::NOTHING);
+        }
         // A plain one found elsewhere is as well read as any other.
-        Err(if probe.overflows() { look_away(db, arena, key) } else { Look::NOTHING })
+        let look = self.look_away(db, key.hash, key.bytes);
+        if !self.plain_at(look).is_some_and(serve) {
+            return Some(look);
+        }
+        self.note_hit(db, key.hash, look.handle);
+        None
+    }
+
+    /// The value of a string that [`Shard::read_plain`] found and that was not taken; counts a hit. `None`: it is not
+    /// stored plainly.
+    pub fn read_found(&mut self, db: usize, key: Key<'_>, look: Look) -> Option<&[u8]> {
+        self.plain_at(look)?;
+        self.note_hit(db, key.hash, look.handle);
+        self.plain_at(look)
+    }
+
+    #[inline(always)]
+    fn plain_at(&self, look: Look) -> Option<&[u8]> {
+        if look.end == 0 { None } else { self.arena.tail(look.handle).get(look.start..look.end) }
+    }
+
+    #[inline(always)]
+    fn note_hit(&mut self, db: usize, hash: u64, handle: Handle) {
+        self.counters.hits += 1;
+        if self.counts_uses {
+            self.note_use(db, hash, handle);
+        }
+    }
+
+    /// Counts a use of the key whose record is at `handle`, for eviction. Cost: its line once more, not the record.
+    #[inline(never)]
+    fn note_use(&mut self, db: usize, hash: u64, handle: Handle) {
+        let Some(db) = self.dbs.get_mut(db) else { return };
+        if let Some(slot) = db.index.find(hash, |other| other == handle) {
+            db.index.touch(slot);
+        }
     }
 
     /// Finds a key for one of the operations below, which must follow at once. Nothing is counted, and a key whose time
     /// is up is found too.
     #[inline(always)]
     pub fn look(&self, db: usize, key: Key<'_>) -> Look {
-        look_in(&self.dbs, &self.arena, db, key)
+        let Some(mut probe) = self.dbs.get(db).and_then(|db| db.index.probe(key.hash)) else {
+            return Look::NOTHING;
+        };
+        for handle in probe.by_ref() {
+            if let Some(look) = self.look_at(handle, key.bytes) {
+                return look;
+            }
+        }
+        if probe.overflows() { self.look_away(db, key.hash, key.bytes) } else { Look::NOTHING }
+    }
+
+    /// What is at `handle`, if it is the key called `name`.
+    #[inline(always)]
+    fn look_at(&self, handle: Handle, name: &[u8]) -> Option<Look> {
+        match record::match_key(self.arena.tail(handle), name) {
+            Match::Other => None,
+            Match::Plain(start, end) => Some(Look { handle, start, end }),
+            Match::Key => Some(Look { handle, ..Look::NOTHING }),
+        }
+    }
+
+    /// [`Shard::look`] past the key's home line.
+    #[inline(never)]
+    fn look_away(&self, db: usize, hash: u64, name: &[u8]) -> Look {
+        let Some(db) = self.dbs.get(db) else { return Look::NOTHING };
+        // One in seven keys is away from home in an index that is filled as usual, nearly all of them next to it.
+        for handle in db.index.probe_next(hash).into_iter().flatten() {
+            if let Some(look) = self.look_at(handle, name) {
+                return look;
+            }
+        }
+        let mut found = None;
+        db.index.find_away(hash, |handle| {
+            found = self.look_at(handle, name);
+            found.is_some()
+        });
+        found.unwrap_or(Look::NOTHING)
     }
 
     /// Overwrites a string that is stored plainly by another of its length that would be too, and reports `event`;
@@ -64,9 +142,9 @@ impl Shard {
         }
         self.write_first(db, key.hash);
         let Some(old) = self.arena.tail_mut(look.handle).get_mut(look.start..look.end) else { return false };
-        old.copy_from_slice(value);
+        short::copy(old, value);
         if self.counts_uses {
-            note_use(&mut self.dbs[db], key.hash, look.handle);
+            self.note_use(db, key.hash, look.handle);
         }
         self.changes.push(db, key.bytes, event);
         true
@@ -94,10 +172,7 @@ impl Shard {
             self.miss(db, key, now_ms);
             return Ok(None);
         }
-        self.counters.hits += 1;
-        if self.counts_uses {
-            note_use(&mut self.dbs[db], key.hash, look.handle);
-        }
+        self.note_hit(db, key.hash, look.handle);
         Record { tail: self.arena.tail(look.handle) }.text().map(Some).ok_or(WrongType)
     }
 
@@ -144,7 +219,7 @@ impl Shard {
                 // It counts the use itself.
                 crate::Keyed::find(self, db, key, now_ms).put_text(value, Expiry::None)?;
             } else if self.counts_uses {
-                note_use(&mut self.dbs[db], key.hash, look.handle);
+                self.note_use(db, key.hash, look.handle);
             }
             self.changes.push(db, key.bytes, event);
         }
@@ -162,46 +237,6 @@ impl Shard {
         record::overwrite_text(self.arena.tail_mut(handle), at, value);
         true
     }
-}
-
-/// Counts a use of the key whose record is at `handle`, for eviction. Cost: its line once more, not the record.
-#[inline(never)]
-fn note_use(db: &mut Db, hash: u64, handle: Handle) {
-    if let Some(slot) = db.index.find(hash, |other| other == handle) {
-        db.index.touch(slot);
-    }
-}
-
-/// Looks in the home line of the key first, with its comparison inlined.
-#[inline(always)]
-fn look_in(dbs: &[Db], arena: &Arena, db: usize, key: Key<'_>) -> Look {
-    let Some(db) = dbs.get(db) else { return Look::NOTHING };
-    let Some(mut probe) = db.index.probe(key.hash) else { return Look::NOTHING };
-    for handle in probe.by_ref() {
-        match record::match_key(arena.tail(handle), key.bytes) {
-            Match::Other => {}
-            Match::Plain(start, end) => return Look { handle, start, end },
-            Match::Key => return Look { handle, ..Look::NOTHING },
-        }
-    }
-    if probe.overflows() { look_away(db, arena, key) } else { Look::NOTHING }
-}
-
-#[inline(never)]
-fn look_away(db: &Db, arena: &Arena, key: Key<'_>) -> Look {
-    let mut look = Look::NOTHING;
-    db.index.find(key.hash, |handle| match record::match_key(arena.tail(handle), key.bytes) {
-        Match::Other => false,
-        Match::Plain(start, end) => {
-            look = Look { handle, start, end };
-            true
-        }
-        Match::Key => {
-            look.handle = handle;
-            true
-        }
-    });
-    look
 }
 
 /// Where a key was found.

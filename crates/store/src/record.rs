@@ -14,6 +14,8 @@
 //!
 //! A record has exactly one referrer, its index slot, so the shard may move it at any time.
 
+use darter_base::short::is_equal;
+
 use crate::ascii7;
 use crate::extras::{self, Extras};
 use crate::object::Type;
@@ -293,26 +295,6 @@ pub(crate) fn is_of(tail: &[u8], key: &[u8]) -> bool {
 #[inline(never)]
 fn is_of_long(tail: &[u8], key: &[u8]) -> bool {
     Record { tail }.key() == key
-}
-
-/// Whether two slices of one length are equal. Up to 32 bytes in two overlapping halves, without a call.
-#[inline(always)]
-fn is_equal(a: &[u8], b: &[u8]) -> bool {
-    if let (Some(a0), Some(b0), Some(a1), Some(b1)) =
-        (a.first_chunk::<8>(), b.first_chunk::<8>(), a.last_chunk::<8>(), b.last_chunk::<8>())
-        && a.len() <= 16
-    {
-        let word = |chunk: &[u8; 8]| u64::from_le_bytes(*chunk);
-        return ((word(a0) ^ word(b0)) | (word(a1) ^ word(b1))) == 0;
-    }
-    if let (Some(a0), Some(b0), Some(a1), Some(b1)) =
-        (a.first_chunk::<16>(), b.first_chunk::<16>(), a.last_chunk::<16>(), b.last_chunk::<16>())
-        && a.len() <= 32
-    {
-        let word = |chunk: &[u8; 16]| u128::from_le_bytes(*chunk);
-        return ((word(a0) ^ word(b0)) | (word(a1) ^ word(b1))) == 0;
-    }
-    a == b
 }
 
 /// Where the payload of a plain string begins: one without deadline, extras, packing or a wide key.

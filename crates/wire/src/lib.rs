@@ -11,6 +11,7 @@ pub mod parser;
 pub mod reply;
 pub mod request;
 pub mod short;
+pub mod stage;
 pub mod value;
 
 mod inline;
@@ -20,4 +21,5 @@ pub use error::ProtocolError;
 pub use memcache::base64;
 pub use parser::{Limits, Parser, Step};
 pub use reply::{Deferred, Reply};
-pub use short::{Short, short_request};
+pub use short::{Like, Short, short_request};
+pub use stage::Stage;

@@ -320,7 +320,7 @@ impl<'a> Reply<'a> {
 const PLACEHOLDER_LEN: usize = 4;
 
 /// `.0\r\n` to `.999\r\n` as words, with room for the kind in the lowest byte and the line's length in the highest.
-static SHORT_LINES: [u64; 1000] = short_lines();
+pub(crate) static SHORT_LINES: [u64; 1000] = short_lines();
 
 const fn short_lines() -> [u64; 1000] {
     let mut lines = [0; 1000];

@@ -4,7 +4,7 @@
 //! and calling through a pointer costs as much as the work. Two commands are worth that; no other is.
 
 use darter_store::{Key, Look, Shard};
-use darter_wire::Reply;
+use darter_wire::{Reply, Stage};
 
 use super::SET_EVENT;
 use super::get::reply_text;
@@ -39,13 +39,11 @@ pub struct Place {
     pub now_ms: u64,
 }
 
-/// `GET key`, when the value is stored plainly; else says what was found, and [`get_looked`] must follow.
+/// `GET key`, when the value is stored plainly and short enough to be staged; else says what was found, and
+/// [`get_looked`] must follow.
 #[inline(always)]
-pub fn get(shard: &mut Shard, place: Place, key: Key<'_>, out: &mut Vec<u8>) -> Result<(), Look> {
-    let value = shard.read_plain(place.db, key)?;
-    // A string is written alike in both protocols.
-    Reply::new(out, false).bulk(value);
-    Ok(())
+pub fn get(shard: &mut Shard, db: usize, key: Key<'_>, stage: &mut Stage) -> Option<Look> {
+    shard.read_plain(db, key, |value| stage.bulk(value))
 }
 
 /// `GET key` of any value.
@@ -58,6 +56,10 @@ pub fn get_looked(
     look: Look,
     reply: &mut Reply<'_>,
 ) -> Result<(), Fault> {
+    if let Some(value) = shard.read_found(place.db, key, look) {
+        reply.bulk(value);
+        return Ok(());
+    }
     match shard.read_looked(place.db, key, look, place.now_ms)? {
         Some(text) => reply_text(reply, text),
         None => reply.null(),
@@ -68,19 +70,14 @@ pub fn get_looked(
 /// `SET key value`, when both values are stored plainly and have one length; else says what was found, and
 /// [`set_looked`] must follow.
 #[inline(always)]
-pub fn set(
-    shard: &mut Shard,
-    place: Place,
-    key: Key<'_>,
-    value: &[u8],
-    out: &mut Vec<u8>,
-) -> Result<(), Look> {
-    let look = shard.look(place.db, key);
-    if !shard.overwrite_plain(place.db, key, look, value, SET_EVENT) {
-        return Err(look);
+pub fn set(shard: &mut Shard, db: usize, key: Key<'_>, value: &[u8], stage: &mut Stage) -> Option<Look> {
+    let look = shard.look(db, key);
+    if !shard.overwrite_plain(db, key, look, value, SET_EVENT) {
+        return Some(look);
     }
-    Reply::new(out, false).ok();
-    Ok(())
+    let is_staged = stage.ok();
+    debug_assert!(is_staged, "a window's replies fit");
+    None
 }
 
 /// `SET key value` in all cases.
