@@ -50,6 +50,11 @@ fn the_payload_of_redis_is_restored_by_every_policy() {
     }
     let wrong = "ERR Wrong restore policy given, value should be either FLUSH, APPEND or REPLACE.";
     assert_eq!(restore(&mut client, &payload, Some("over")), error(wrong));
+    let more = error("ERR unknown subcommand or wrong number of arguments for 'Flush'. Try FUNCTION HELP.");
+    assert_eq!(client.call(&["FUNCTION", "Flush", "sync", "now"]), more);
+    let nameless = client.call(&["FUNCTION", "LOAD", "#! name=test\nreturn 1"]);
+    assert_eq!(nameless, error("ERR Engine '' not found"));
+    assert_eq!(client.call(&["EVAL", "return redis.call('wait', 1, 0)", "0"]), Value::Int(0));
     assert_eq!(restore(&mut client, &payload, Some("append")), Value::ok());
     assert_eq!(client.call(&["FCALL_RO", "g", "0"]), Value::Text("y".into()));
     assert_eq!(restore(&mut client, &payload, None), error("ERR Library lib already exists"));

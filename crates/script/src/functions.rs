@@ -64,8 +64,8 @@ fn name_of(source: &[u8]) -> Result<String, String> {
     }
     let end = source.iter().position(|&byte| byte == b'\n').ok_or("ERR Invalid library metadata")?;
     let line = String::from_utf8_lossy(&source[2..end]);
-    let mut words = line.split_ascii_whitespace();
-    let engine = words.next().unwrap_or_default();
+    let (engine, rest) = line.split_once([' ', '\t']).unwrap_or((line.trim_end(), ""));
+    let words = rest.split_ascii_whitespace();
     if !engine.eq_ignore_ascii_case("lua") {
         return Err(format!("ERR Engine '{engine}' not found"));
     }

@@ -34,7 +34,7 @@ pub const FAMILY: &[ServerCommand] = &[
     row(replica_spec("replicaof", "5.0.0"), replicaof),
     row(replica_spec("slaveof", "1.0.0"), replicaof),
     row(
-        Spec::other("wait", 3).flag(Flags::NOSCRIPT).doc(
+        Spec::other("wait", 3).doc(
             Group::Generic,
             "3.0.0",
             "numreplicas timeout",

@@ -135,6 +135,14 @@ fn load_in(core: &mut Core, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(),
     Ok(())
 }
 
+/// What a subcommand with arguments behind its last is told.
+fn too_many(args: Args<'_>) -> Fault {
+    let word = String::from_utf8_lossy(args.at(1));
+    let line =
+        format!("ERR unknown subcommand or wrong number of arguments for '{word}'. Try FUNCTION HELP.");
+    Fault::Text(line.into())
+}
+
 /// Whether `library` declares a function that another one of `libraries` has. Errors: it does.
 fn clash(libraries: &BTreeMap<String, Arc<Library>>, library: &Library) -> Result<(), Fault> {
     let others = libraries.values().filter(|other| other.name != library.name);
@@ -160,6 +168,7 @@ fn flush_in(core: &mut Core, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()
     match args.len() {
         2 => {}
         3 if is_mode(args.at(2)) => {}
+        4.. => return Err(too_many(args)),
         _ => return Err(Fault::text("ERR FUNCTION FLUSH only supports SYNC|ASYNC option")),
     }
     let mut libraries = core.shared.scripts.libraries_mut();

@@ -11,7 +11,7 @@ use darter_script::Library;
 use darter_store::rdb;
 use darter_wire::{Args, Reply};
 
-use super::{clash, note_functions};
+use super::{clash, note_functions, too_many};
 use crate::core::Core;
 use crate::dispatch::Caller;
 use crate::script_run;
@@ -41,9 +41,7 @@ pub(super) fn restore(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply
 /// The same for nobody. All libraries are taken, or none.
 pub(super) fn restore_in(core: &mut Core, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     if args.len() > 4 {
-        return Err(Fault::text(
-            "ERR unknown subcommand or wrong number of arguments for 'RESTORE'. Try FUNCTION HELP.",
-        ));
+        return Err(too_many(args));
     }
     let is = |word: &str| args.len() == 4 && eq_ignore_case(args.at(3), word.as_bytes());
     let (flushes, replaces) = (is("flush"), is("replace"));
