@@ -125,7 +125,8 @@ impl Room {
     fn visit(&mut self, core: &mut Core) {
         let shared = core.shared;
         let Some(mut part) = shared.cells[usize::from(self.id)].try_take() else { return };
-        let may_sweep = shared.is_sweeping.load(Relaxed) && !shared.pause.is_on(core.now_ms);
+        let is_replay = shared.snapshots.loading.is_replay();
+        let may_sweep = shared.is_sweeping.load(Relaxed) && !shared.pause.is_on(core.now_ms) && !is_replay;
         if part.shard.may_expire() && may_sweep {
             let began = Instant::now();
             while began.elapsed() < VISIT_TIME_MAX {
@@ -142,7 +143,9 @@ impl Room {
         // Room that was made for a load looks like memory to give back.
         let may_tidy = !shared.snapshots.loading.is_on();
         while may_tidy && part.shard.tidy(LINES_PER_VISIT, may_move) && began.elapsed() < VISIT_TIME_MAX {}
-        relief::keep(core, &mut part, self.id, Instant::now() + VISIT_TIME_MAX);
+        if !is_replay {
+            relief::keep(core, &mut part, self.id, Instant::now() + VISIT_TIME_MAX);
+        }
         *lock(&shared.cards[usize::from(self.id)]) = ShardCard::of(&part);
         let mut grant = Shards::from(part);
         core.writer = 0;

@@ -28,7 +28,7 @@ pub fn find(shared: &'static Shared, live: &Live) -> io::Result<Beginning> {
     if live.persistence.appendonly {
         let bytes = rewrite::bytes_there(live).map_err(io::Error::other)?;
         if bytes > 0 {
-            shared.snapshots.loading.begin(bytes);
+            shared.snapshots.loading.begin_replay(bytes);
             return Ok(Beginning::Journal);
         }
         rewrite::start(shared).map_err(io::Error::other)?;

@@ -39,6 +39,7 @@ const REPORT_EVERY: Duration = Duration::from_secs(2);
 #[derive(Debug, Default)]
 pub struct Loading {
     is_on: AtomicBool,
+    is_replay: AtomicBool,
     /// When it began, Unix seconds.
     pub began_s: AtomicU64,
     /// Bytes of the file.
@@ -74,8 +75,21 @@ impl Loading {
         self.is_on.store(true, Relaxed);
     }
 
+    /// The same for a journal: until the end nothing may go but by what is read, neither dead keys nor others, since
+    /// what is read later may be about them.
+    pub fn begin_replay(&self, total_bytes: u64) {
+        self.is_replay.store(true, Relaxed);
+        self.begin(total_bytes);
+    }
+
+    /// Whether a journal is read.
+    pub fn is_replay(&self) -> bool {
+        self.is_replay.load(Relaxed)
+    }
+
     /// Ends: clients are served.
     pub fn end(&self) {
+        self.is_replay.store(false, Relaxed);
         self.is_on.store(false, Relaxed);
     }
 
