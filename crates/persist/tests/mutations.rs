@@ -52,8 +52,11 @@ fn entries() -> (Vec<u8>, u32) {
             match kind {
                 4 | 24 => write_text(&mut out, (n * n).to_string().as_bytes()),
                 5 => out.extend_from_slice(&(n as f64).to_le_bytes()),
-                32 => write_length(&mut out, if n % 2 == 0 { NOW + n } else { 0 }),
+                48 => out.extend_from_slice(&(n as f64).to_le_bytes()),
                 _ => {}
+            }
+            if matches!(kind, 32 | 48) {
+                write_length(&mut out, if n % 2 == 0 { NOW + n } else { 0 });
             }
         }
     }
