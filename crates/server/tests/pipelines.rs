@@ -82,8 +82,8 @@ fn command(rng: &mut Rng) -> Vec<Vec<u8>> {
         34 => vec![b"SET".to_vec(), key],
         35 => vec![b"GETS".to_vec(), key],
         36 => vec![b"MGET".to_vec(), key, b"k1".to_vec()],
-        37 => vec![b"HELLO".to_vec(), if number % 2 == 0 { b"2".to_vec() } else { b"3".to_vec() }],
-        38 => vec![b"SELECT".to_vec(), if number % 3 == 0 { b"1".to_vec() } else { b"0".to_vec() }],
+        37 => vec![b"HELLO".to_vec(), if number.is_multiple_of(2) { b"2".to_vec() } else { b"3".to_vec() }],
+        38 => vec![b"SELECT".to_vec(), if number.is_multiple_of(3) { b"1".to_vec() } else { b"0".to_vec() }],
         _ => vec![b"SET".to_vec(), b"n".to_vec(), b"12".to_vec()],
     }
 }
