@@ -10,6 +10,7 @@ use std::net::{Shutdown, TcpStream};
 use std::path::Path;
 use std::time::Duration;
 
+use darter_base::rng::Rng;
 use harness::{Server, Value};
 
 /// Inputs sent; the seed makes each the same on every run.
@@ -18,21 +19,8 @@ const SEED: u64 = 0x5eed_0002;
 /// Far above what a server without data needs, far below what one claimed length could ask for.
 const RSS_KB_MAX: u64 = 200_000;
 
-/// splitmix64.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ z >> 31
-    }
-
-    fn below(&mut self, n: usize) -> usize {
-        (self.next() % n.max(1) as u64) as usize
-    }
+fn below(random: &mut Rng, n: usize) -> usize {
+    random.below(n as u64) as usize
 }
 
 /// The requests to start from: what the codecs' corpora hold, and whole commands of every shape.
@@ -119,24 +107,24 @@ const PIECES: &[&[u8]] = &[
 ];
 
 /// One seed, or two together, with some of its bytes changed.
-fn broken(random: &mut Random, seeds: &[Vec<u8>]) -> Vec<u8> {
-    let mut bytes = seeds[random.below(seeds.len())].clone();
-    if random.below(3) == 0 {
-        bytes.extend_from_slice(&seeds[random.below(seeds.len())]);
+fn broken(random: &mut Rng, seeds: &[Vec<u8>]) -> Vec<u8> {
+    let mut bytes = seeds[below(random, seeds.len())].clone();
+    if below(random, 3) == 0 {
+        bytes.extend_from_slice(&seeds[below(random, seeds.len())]);
     }
-    for _ in 0..random.below(6) {
-        let at = random.below(bytes.len() + 1);
-        match random.below(6) {
-            0 if at < bytes.len() => bytes[at] = random.next() as u8,
-            1 if at < bytes.len() => bytes[at] ^= 1 << random.below(8),
+    for _ in 0..below(random, 6) {
+        let at = below(random, bytes.len() + 1);
+        match below(random, 6) {
+            0 if at < bytes.len() => bytes[at] = random.next_u64() as u8,
+            1 if at < bytes.len() => bytes[at] ^= 1 << below(random, 8),
             2 => bytes.truncate(at),
             3 if at < bytes.len() => drop(bytes.remove(at)),
             4 => {
-                let piece = PIECES[random.below(PIECES.len())];
+                let piece = PIECES[below(random, PIECES.len())];
                 bytes.splice(at..at, piece.iter().copied());
             }
             _ => {
-                let noise: Vec<u8> = (0..random.below(40)).map(|_| random.next() as u8).collect();
+                let noise: Vec<u8> = (0..below(random, 40)).map(|_| random.next_u64() as u8).collect();
                 bytes.splice(at..at, noise);
             }
         }
@@ -171,13 +159,13 @@ fn bombard(flags: &[&str], seed: u64) {
     let server = Server::start(flags);
     let mut client = server.client();
     assert_eq!(client.call(&["SET", "canary", "alive"]), Value::ok());
-    let (seeds, mut random) = (seeds(), Random(seed));
+    let (seeds, mut random) = (seeds(), Rng::new(seed));
     for n in 0..INPUTS {
         let bytes = broken(&mut random, &seeds);
         if FORBIDDEN.iter().any(|word| has_word(&bytes, word)) {
             continue;
         }
-        let cut = random.below(bytes.len() + 1);
+        let cut = below(&mut random, bytes.len() + 1);
         send(server.port(), &bytes, cut);
         if n % 100 == 0 {
             assert_eq!(client.call(&["GET", "canary"]), Value::Text("alive".into()), "after {n} inputs");

@@ -10,8 +10,8 @@ use darter_pack::table::{self, Kind, Table};
 use darter_pack::tree::list::End;
 use darter_pack::tree::{List, Zset};
 use darter_persist::entry::{self, PartHead};
-use darter_store::cut::{Body, Entry, Keeper, PieceKeeper};
-use darter_store::{Expiry, Key, Keyed, Record, SetValue, Shard, Text, rdb};
+use darter_store::cut::{Entry, Keeper, PieceKeeper};
+use darter_store::{Expiry, Key, Keyed, Record, SetValue, Shard};
 use rustix::time::{ClockId, clock_gettime};
 
 const NOW_MS: u64 = 1_700_000_000_000;
@@ -45,23 +45,7 @@ impl Batches {
 
 impl Keeper for Batches {
     fn keep(&mut self, entry: Entry<'_>) {
-        let out = &mut self.bytes;
-        match entry.value {
-            Body::Text(text) => {
-                entry::write_head(entry.record, rdb::TYPE_STRING, out);
-                match text {
-                    Text::Plain(bytes) => rdb::write_text(out, bytes),
-                    packed => {
-                        rdb::write_length(out, packed.len() as u64);
-                        packed.write_to(out);
-                    }
-                }
-            }
-            Body::Object(object, arena) => {
-                entry::write_head(entry.record, rdb::type_of(object), out);
-                rdb::write_object(object, arena, out);
-            }
-        }
+        entry::write_body(entry.record, entry.value, &mut self.bytes);
         self.send_if_full();
     }
 

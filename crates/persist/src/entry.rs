@@ -17,9 +17,10 @@ use std::borrow::Cow;
 use darter_pack::entry::Item;
 use darter_pack::table::{Expiry as MemberExpiry, Table};
 use darter_pack::tree::{List, Zset};
+use darter_store::cut::Body;
 use darter_store::extras::{Extras, Marks};
 use darter_store::rdb::{self, Pieces, Source};
-use darter_store::{Expiry, Key, Keyed, Object, Record, SetValue, Shard};
+use darter_store::{Expiry, Key, Keyed, Object, Record, SetValue, Shard, Text};
 
 use crate::cursor::{Cursor, Fault, Stop};
 use crate::layout;
@@ -110,26 +111,37 @@ impl Refused {
 
 /// Appends the entry of a record of `shard`. Cost: a copy of the value, no allocation but `out`'s.
 pub fn write(shard: &Shard, record: Record<'_>, out: &mut Vec<u8>) {
-    let done = shard.with_object(record, |object, arena| {
-        write_head(record, rdb::type_of(object), out);
-        rdb::write_object(object, arena, out);
-    });
+    let done =
+        shard.with_object(record, |object, arena| write_body(record, Body::Object(object, arena), out));
     if done.is_none()
         && let Some(text) = record.text()
     {
-        write_head(record, rdb::TYPE_STRING, out);
-        match text {
-            darter_store::Text::Plain(bytes) => rdb::write_text(out, bytes),
-            packed => {
-                rdb::write_length(out, packed.len() as u64);
-                packed.write_to(out);
+        write_body(record, Body::Text(text), out);
+    }
+}
+
+/// Appends the entry of a record with the value `body`. Cost: as [`write`].
+pub fn write_body(record: Record<'_>, body: Body<'_>, out: &mut Vec<u8>) {
+    match body {
+        Body::Text(text) => {
+            write_head(record, rdb::TYPE_STRING, out);
+            match text {
+                Text::Plain(bytes) => rdb::write_text(out, bytes),
+                packed => {
+                    rdb::write_length(out, packed.len() as u64);
+                    packed.write_to(out);
+                }
             }
+        }
+        Body::Object(object, arena) => {
+            write_head(record, rdb::type_of(object), out);
+            rdb::write_object(object, arena, out);
         }
     }
 }
 
 /// Appends all of an entry but its value, which the caller appends: of type byte `kind`.
-pub fn write_head(record: Record<'_>, kind: u8, out: &mut Vec<u8>) {
+fn write_head(record: Record<'_>, kind: u8, out: &mut Vec<u8>) {
     write_front(record, out);
     out.push(kind);
     rdb::write_text(out, record.key());

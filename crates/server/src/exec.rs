@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use darter_command::slices::Rest;
 use darter_command::{Ctx, Fault, Reach, Spec, Wait};
-use darter_latch::{Grant, Held, Waiter, acquire, drive, drive_waiting, queue_for};
+use darter_latch::{Grant, Held, acquire, drive, drive_waiting};
 use darter_reactor::Token;
 use darter_store::Key;
 use darter_store::change::{Change, Class, Listeners};
@@ -250,47 +250,31 @@ pub fn post(core: &mut Core, call: Call<'_>, body: Body, wanted: LockSet, grant:
     core.stats().contended.add(1);
     let tracks = matches!(&body, Body::One { entry, .. } if tracking::applies(call.session, entry));
     let no_touch = matches!(&body, Body::One { entry, .. } if is_no_touch(call.session, entry));
-    let job = Waiter::new(Job {
-        grant,
-        wanted,
-        home: core.thread,
+    let job = Job {
         token: call.token,
         client: call.session.id,
-        body,
         db: call.session.db,
         resp3: call.session.resp3,
-        reply: Vec::new(),
         tracks,
         no_touch,
         acl_version: call.session.acl_version,
-        parking: None,
-    });
-    if let Some(ready) = queue_for(core.shared.cells, job, 0) {
-        core.shared.door(core.thread).send(crate::shared::Mail::Run(ready));
-    }
+        ..Job::new(core.thread, body, wanted, grant)
+    };
+    job.enqueue(core);
     Ran::Stalled
 }
 
 /// Sends a waiting command through the inboxes of its shards, to be looked at with all of them held.
 pub fn post_ticket(core: &mut Core, whose: Whose, ticket: Parked, wanted: LockSet) {
-    let job = Waiter::new(Job {
-        grant: Grant::empty(),
-        wanted,
-        home: whose.home,
+    let job = Job {
         token: whose.token,
         client: whose.client,
-        body: Body::Serve(ticket),
         db: whose.db,
         resp3: whose.resp3,
-        reply: Vec::new(),
-        tracks: false,
-        no_touch: false,
         acl_version: whose.acl_version,
-        parking: None,
-    });
-    if let Some(ready) = queue_for(core.shared.cells, job, 0) {
-        core.shared.door(core.thread).send(crate::shared::Mail::Run(ready));
-    }
+        ..Job::new(whose.home, Body::Serve(ticket), wanted, Grant::empty())
+    };
+    job.enqueue(core);
 }
 
 /// Runs a job with its shards held, wherever this thread is.

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use darter_latch::{Grant, Held, Runner, Waiter, drive_one};
+use darter_latch::{Grant, Held, Runner, Waiter, drive_one, queue_for};
 use darter_reactor::Token;
 use darter_txn::waiters::Parked;
 use darter_txn::{LockSet, Part};
@@ -104,6 +104,33 @@ pub struct Job {
 }
 
 impl Job {
+    /// A job of the thread `home` that lacks shards, for nobody and no answer; the fields say otherwise where it is.
+    pub fn new(home: u16, body: Body, wanted: LockSet, grant: Shards) -> Job {
+        Job {
+            grant,
+            wanted,
+            home,
+            token: Token::NOBODY,
+            client: 0,
+            body,
+            db: 0,
+            resp3: false,
+            reply: Vec::new(),
+            tracks: false,
+            no_touch: false,
+            acl_version: 0,
+            parking: None,
+        }
+    }
+
+    /// Leaves it in the inbox of the first shard it lacks; it runs as soon as it has all, on a later turn at the
+    /// earliest.
+    pub fn enqueue(self, core: &Core) {
+        if let Some(ready) = queue_for(core.shared.cells, Waiter::new(self), 0) {
+            core.shared.door(core.thread).send(Mail::Run(ready));
+        }
+    }
+
     /// Whether only its home thread can run it.
     pub fn is_home_only(&self) -> bool {
         matches!(self.body, Body::Exec(_) | Body::Script { .. } | Body::Watch(_) | Body::Unwatch)

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use darter_command::keys::walk::Walk;
 use darter_command::slices::Rest;
-use darter_latch::{Grant, Waiter, drive_one, queue_for};
+use darter_latch::{Grant, drive_one};
 use darter_reactor::Token;
 use darter_store::reads::Aside;
 use darter_txn::{LockSet, Part};
@@ -18,7 +18,6 @@ use crate::conn::Conn;
 use crate::core::Core;
 use crate::job::{BUDGET, Body, Job};
 use crate::registry::Entry;
-use crate::shared::Mail;
 
 /// A slice ends when it has written so much: some 10 microseconds.
 const SLICE_BYTES: usize = 8 << 10;
@@ -228,22 +227,6 @@ fn end(core: &mut Core, source: &Source) {
 /// Leaves work on a read to whoever has its shard.
 fn post(core: &Core, (token, client): (Token, u64), body: Body, shard: u16) {
     core.stats().contended.add(1);
-    let job = Waiter::new(Job {
-        grant: Grant::empty(),
-        wanted: LockSet::one(shard),
-        home: core.thread,
-        token,
-        client,
-        body,
-        db: 0,
-        resp3: false,
-        reply: Vec::new(),
-        tracks: false,
-        no_touch: false,
-        acl_version: 0,
-        parking: None,
-    });
-    if let Some(ready) = queue_for(core.shared.cells, job, 0) {
-        core.shared.door(core.thread).send(Mail::Run(ready));
-    }
+    let job = Job { token, client, ..Job::new(core.thread, body, LockSet::one(shard), Grant::empty()) };
+    job.enqueue(core);
 }

@@ -20,7 +20,7 @@ pub const LMOVEM: DataCommand = DataCommand {
             Group::List,
             "8.10.0",
             "source destination <LEFT | RIGHT> <LEFT | RIGHT> [<COUNT | EXACTLY> count <OBO | BULK>]",
-            "Returns elements after popping them from one list and pushing them to another. Deletes the list if the last element was moved.",
+            "Moves several elements from one list to another, and returns them; a source left empty goes.",
         )
         .cost("O(N) over the elements moved"),
     run: |ctx, args, reply| {
@@ -39,7 +39,7 @@ pub const BLMOVEM: DataCommand = DataCommand {
             Group::List,
             "8.10.0",
             "source destination <LEFT | RIGHT> <LEFT | RIGHT> timeout [<COUNT | EXACTLY> count <OBO | BULK>]",
-            "Pops elements from a list, pushes them to another list and returns them. Blocks until there are enough. Deletes the list if the last element was moved.",
+            "Moves several elements from one list to another once there are enough, waiting until then.",
         )
         .cost("O(N) over the elements moved"),
     run: |ctx, args, reply| {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use darter_store::rdb as values;
 
-use super::rewrite::{split_hash, split_set, split_zset};
+use super::rewrite::{split_hash, split_members};
 use crate::cursor::{Cursor, Stop};
 use crate::entry::{Entry, Part};
 use crate::layout;
@@ -63,8 +63,8 @@ impl Gatherer {
         let (mut plain, mut deadlines) = (Vec::new(), Vec::new());
         let (kind, value) = match entry.kind {
             layout::HASH_WITH_TTL => (HASH, split_hash(entry.value, &mut plain, &mut deadlines)?),
-            layout::SET_WITH_TTL => (SET, split_set(entry.value, &mut plain, &mut deadlines)?),
-            layout::ZSET_WITH_TTL => (ZSET, split_zset(entry.value, &mut plain, &mut deadlines)?),
+            layout::SET_WITH_TTL => (SET, split_members::<0>(entry.value, &mut plain, &mut deadlines)?),
+            layout::ZSET_WITH_TTL => (ZSET, split_members::<8>(entry.value, &mut plain, &mut deadlines)?),
             kind @ (LIST | SET | HASH | ZSET) => (kind, entry.value),
             _ => return Err(bad("a part of a value that is not written in parts")),
         };

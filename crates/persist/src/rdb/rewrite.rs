@@ -76,8 +76,8 @@ impl Rewriter {
         self.deadlines.clear();
         let (kind, value) = match kind {
             layout::HASH_WITH_TTL => (HASH, split_hash(value, &mut plain, &mut self.deadlines)?),
-            layout::SET_WITH_TTL => (SET, split_set(value, &mut plain, &mut self.deadlines)?),
-            layout::ZSET_WITH_TTL => (ZSET, split_zset(value, &mut plain, &mut self.deadlines)?),
+            layout::SET_WITH_TTL => (SET, split_members::<0>(value, &mut plain, &mut self.deadlines)?),
+            layout::ZSET_WITH_TTL => (ZSET, split_members::<8>(value, &mut plain, &mut self.deadlines)?),
             STREAM_OF_7_2 | STREAM_OF_8_6 | STREAM_OF_8_8 => {
                 (STREAM_OF_7_0, as_stream_of_7_0(kind, value, &mut plain)?)
             }
@@ -204,8 +204,9 @@ pub(super) fn split_hash<'a>(
     Ok(plain)
 }
 
-/// A set without its deadlines, which go to `deadlines`.
-pub(super) fn split_set<'a>(
+/// A set, or a sorted set whose members have `SCORE_BYTES` of score behind them, without its deadlines, which go to
+/// `deadlines`.
+pub(super) fn split_members<'a, const SCORE_BYTES: usize>(
     value: &[u8],
     plain: &'a mut Vec<u8>,
     deadlines: &mut Vec<u8>,
@@ -215,30 +216,7 @@ pub(super) fn split_set<'a>(
     values::write_length(plain, count);
     let (mut timed, mut list) = (0, Vec::new());
     for _ in 0..count {
-        let (member, ms) = (cursor.pass_text()?, cursor.number()?);
-        plain.extend_from_slice(member);
-        if ms > 0 {
-            timed += 1;
-            list.extend_from_slice(member);
-            values::write_length(&mut list, ms);
-        }
-    }
-    push_list(timed, &list, deadlines);
-    Ok(plain)
-}
-
-/// A sorted set without its deadlines, which go to `deadlines`.
-pub(super) fn split_zset<'a>(
-    value: &[u8],
-    plain: &'a mut Vec<u8>,
-    deadlines: &mut Vec<u8>,
-) -> Result<&'a [u8], Stop> {
-    let mut cursor = Cursor::new(value);
-    let count = cursor.number()?;
-    values::write_length(plain, count);
-    let (mut timed, mut list) = (0, Vec::new());
-    for _ in 0..count {
-        let (member, score, ms) = (cursor.pass_text()?, cursor.array::<8>()?, cursor.number()?);
+        let (member, score, ms) = (cursor.pass_text()?, cursor.array::<SCORE_BYTES>()?, cursor.number()?);
         plain.extend_from_slice(member);
         plain.extend_from_slice(&score);
         if ms > 0 {

@@ -1,6 +1,6 @@
 //! From a command to its shards: taken at once where they are free, else the command waits in an inbox as a job.
 
-use darter_latch::{Grant, Waiter, drive, drive_one, queue_for};
+use darter_latch::{Grant, drive, drive_one};
 use darter_reactor::Token;
 use darter_store::{Key, Shard};
 use darter_txn::{LockSet, ShardSet};
@@ -15,7 +15,6 @@ use crate::exec::{self, Call, Ran};
 use crate::job::{BUDGET, Body, Job, Shards};
 use crate::journal::note::note_values;
 use crate::limit::relief;
-use crate::shared::Mail;
 
 /// Looks at a busy shard this many times before the command is queued there.
 const SPINS: u32 = 200;
@@ -240,24 +239,8 @@ pub(super) fn queue(
     wanted: LockSet,
     grant: Shards,
 ) {
-    let job = Waiter::new(Job {
-        grant,
-        wanted,
-        home: core.thread,
-        token,
-        client,
-        body: Body::Memcached(raw),
-        db: DB,
-        resp3: false,
-        reply: Vec::new(),
-        tracks: false,
-        no_touch: false,
-        acl_version: 0,
-        parking: None,
-    });
-    if let Some(ready) = queue_for(core.shared.cells, job, 0) {
-        core.shared.door(core.thread).send(Mail::Run(ready));
-    }
+    let job = Job { token, client, db: DB, ..Job::new(core.thread, Body::Memcached(raw), wanted, grant) };
+    job.enqueue(core);
 }
 
 /// Runs a command that waited for its shards, wherever this thread is, and passes on what changed.

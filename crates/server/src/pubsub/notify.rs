@@ -62,22 +62,8 @@ fn class_of(class: Class) -> Events {
 pub fn listen(core: &mut Core, token: Token) {
     core.refresh_settings();
     for id in 0..core.shared.router.shards_len() {
-        let job = Waiter::new(Job {
-            grant: Grant::empty(),
-            wanted: LockSet::one(id),
-            home: core.thread,
-            token,
-            client: 0,
-            body: Body::Listen,
-            db: 0,
-            resp3: false,
-            reply: Vec::new(),
-            tracks: false,
-            no_touch: false,
-            acl_version: 0,
-            parking: None,
-        });
-        if let Some(mut ready) = queue_for(core.shared.cells, job, 0) {
+        let job = Job { token, ..Job::new(core.thread, Body::Listen, LockSet::one(id), Grant::empty()) };
+        if let Some(mut ready) = queue_for(core.shared.cells, Waiter::new(job), 0) {
             let mut grant = std::mem::take(&mut ready.grant);
             grant.iter_mut().for_each(|part| settle(core, part));
             drive(core.shared.cells, grant, core, BUDGET);

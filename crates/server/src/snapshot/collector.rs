@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use darter_persist::entry::{self, PartHead};
-use darter_store::cut::{Body, Entry, Keeper, PieceKeeper};
-use darter_store::{Record, Text, rdb};
+use darter_store::Record;
+use darter_store::cut::{Entry, Keeper, PieceKeeper};
 
 use super::pipe::Batch;
 use super::run::Run;
@@ -45,23 +45,7 @@ impl Keeper for Collector {
             return;
         }
         self.batch.entries += 1;
-        let out = &mut self.batch.bytes;
-        match entry.value {
-            Body::Text(text) => {
-                entry::write_head(entry.record, rdb::TYPE_STRING, out);
-                match text {
-                    Text::Plain(bytes) => rdb::write_text(out, bytes),
-                    packed => {
-                        rdb::write_length(out, packed.len() as u64);
-                        packed.write_to(out);
-                    }
-                }
-            }
-            Body::Object(object, arena) => {
-                entry::write_head(entry.record, rdb::type_of(object), out);
-                rdb::write_object(object, arena, out);
-            }
-        }
+        entry::write_body(entry.record, entry.value, &mut self.batch.bytes);
     }
 
     fn keep_in_pieces(

@@ -23,8 +23,8 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use darter_latch::{Grant, Waiter, acquire, drive, queue_for};
-use darter_reactor::{Token, cpu};
+use darter_latch::{Grant, acquire, drive};
+use darter_reactor::cpu;
 use darter_txn::LockSet;
 
 use crate::core::Core;
@@ -208,24 +208,7 @@ const SPINS: u32 = 5000;
 
 /// Leaves the cut to whoever has the shards.
 fn post(core: &mut Core, run: Arc<Run>, wanted: LockSet, grant: Shards) {
-    let job = Waiter::new(Job {
-        grant,
-        wanted,
-        home: core.thread,
-        token: Token::NOBODY,
-        client: 0,
-        body: Body::Cut(run),
-        db: 0,
-        resp3: false,
-        reply: Vec::new(),
-        tracks: false,
-        no_touch: false,
-        acl_version: 0,
-        parking: None,
-    });
-    if let Some(ready) = queue_for(core.shared.cells, job, 0) {
-        core.shared.door(core.thread).send(Mail::Run(ready));
-    }
+    Job::new(core.thread, Body::Cut(run), wanted, grant).enqueue(core);
 }
 
 /// FLUSHALL makes a snapshot of what there was pointless: it is given up, as in Redis.
