@@ -113,6 +113,10 @@ impl Conn {
             self.keep(&bytes[consumed..]);
         } else {
             self.keep(bytes);
+            // Before it is looked at, as Redis: a request of that length is too long even when it is all there.
+            if self.input.len() as u64 > core.live.client_query_buffer_limit {
+                return self.refuse_input(core);
+            }
             self.resume(core, window);
         }
         if self.input.len() as u64 > core.live.client_query_buffer_limit {

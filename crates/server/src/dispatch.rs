@@ -248,16 +248,30 @@ impl Core {
     /// Counts an error reply under its first word.
     #[cold]
     pub fn count_error(&self, line: &str) {
+        self.count_error_below(line, ERRORS_MAX);
+    }
+
+    /// The same for an error that a script has put together.
+    #[cold]
+    pub fn count_made_error(&self, line: &str) {
+        self.count_error_below(line, MADE_ERRORS_MAX);
+    }
+
+    fn count_error_below(&self, line: &str, kinds_max: usize) {
         self.stats().errors.add(1);
         let prefix = line.split(' ').next().unwrap_or("ERR");
         let mut errors = self.shared.errors.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         if let Some(count) = errors.get_mut(prefix) {
             *count += 1;
-        } else if errors.len() < ERRORS_MAX {
-            errors.insert(prefix.to_owned(), 1);
+        } else {
+            let name = if errors.len() < kinds_max { prefix } else { ERRORS_BEYOND };
+            *errors.entry(name.to_owned()).or_default() += 1;
         }
     }
 }
 
-/// Kinds of errors that are counted one by one; scripts can make up any number.
-const ERRORS_MAX: usize = 128;
+/// Kinds of errors that are counted one by one: scripts can make up any number, the server has a few dozen.
+const ERRORS_MAX: usize = 256;
+const MADE_ERRORS_MAX: usize = 128;
+/// Under which name INFO counts the others.
+const ERRORS_BEYOND: &str = "ERRORSTATS_OVERFLOW";

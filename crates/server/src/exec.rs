@@ -317,6 +317,11 @@ pub fn run_job(core: &mut Core, grant: &mut Shards, job: &mut Job) {
                 *slice = Some(Slice::take(core, part, source, &mut job.reply));
             }
         }
+        Body::Call(call) => {
+            if let Some(call) = call.take() {
+                call(core, grant);
+            }
+        }
         Body::EndRead(number) => grant.iter_mut().for_each(|part| part.shard.end_read(*number)),
         Body::Left { .. } | Body::Exec(_) | Body::Script { .. } | Body::Watch(_) | Body::Unwatch => {}
     }

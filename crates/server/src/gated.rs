@@ -16,8 +16,9 @@ use crate::exec::{Call, Ran};
 use crate::limit::relief;
 use crate::monitor;
 use crate::multi;
-use crate::pause::may_write;
-use crate::registry::Entry;
+use crate::pause::WRITES;
+use crate::registry::{Entry, Run};
+use crate::script_run;
 use crate::scripts::busy_line;
 use crate::session::{Gate, Queued, ReplyMode, Session};
 
@@ -35,9 +36,7 @@ pub fn execute(
     let mark = call.out.len();
     if let Some(line) = refusal_after_relief(core, call.session, card, entry, args) {
         refuse(core, &mut call, entry, &line);
-    } else if core.shared.pause.holds(core.now_ms, call.session, entry)
-        || core.shared.snapshots.holds_writers() && may_write(call.session, entry)
-    {
+    } else if must_wait(core, call.session, entry, args) {
         call.session.usage.commands -= 1;
         return Ran::Postponed;
     } else if gate.has(Gate::MULTI) && !is_run_inside_multi(entry) {
@@ -64,6 +63,28 @@ pub fn execute(
         mute(call.session, call.out, mark);
     }
     Ran::Done
+}
+
+/// Whether a command must wait: CLIENT PAUSE is on, or a snapshot has fallen behind, and it may change data.
+fn must_wait(core: &mut Core, session: &Session, entry: &'static Entry, args: Args<'_>) -> bool {
+    let pause = &core.shared.pause;
+    let is_paused = pause.is_on(core.now_ms);
+    if is_paused && pause.holds_reads() {
+        return true;
+    }
+    if !is_paused && !core.shared.snapshots.holds_writers() {
+        return false;
+    }
+    let mut writes = |entry: &'static Entry, args: Args<'_>| {
+        let is_tame = matches!(entry.run, Run::Script(way) if script_run::only_reads(core, way, args));
+        entry.spec.flags.any(WRITES) && !is_tame
+    };
+    match &session.multi {
+        Some(multi) if entry.spec.name == "exec" => {
+            multi.queued.iter().any(|queued| writes(queued.entry, queued.args.args()))
+        }
+        _ => writes(entry, args),
+    }
 }
 
 /// Takes back what was written since `mark` if CLIENT REPLY says so.

@@ -98,6 +98,7 @@ impl House {
             if core.thread == 0 {
                 self.schedule.step(core);
                 keep_journal(core);
+                core.shared.migrations.keep();
             }
         }
         if core.thread == 0 {

@@ -69,9 +69,15 @@ pub enum Body {
         /// What came of it.
         slice: Option<Slice>,
     },
+    /// Something to be done with the shards held, for somebody who waits elsewhere; runs on any thread and answers
+    /// nobody.
+    Call(Option<Called>),
     /// The end of the read of this number, whose client has gone; runs on any thread and answers nobody.
     EndRead(u32),
 }
+
+/// What [`Body::Call`] does.
+pub type Called = Box<dyn FnOnce(&mut Core, &mut Shards) + Send>;
 
 /// Something to do once its shards are free.
 pub struct Job {
@@ -131,6 +137,14 @@ impl Job {
         }
     }
 
+    /// [`Job::enqueue`] for a thread that serves nobody.
+    pub fn enqueue_from_outside(self, shared: &Shared) {
+        let home = self.home;
+        if let Some(ready) = queue_for(shared.cells, Waiter::new(self), 0) {
+            shared.door(home).send(Mail::Run(ready));
+        }
+    }
+
     /// Whether only its home thread can run it.
     pub fn is_home_only(&self) -> bool {
         matches!(self.body, Body::Exec(_) | Body::Script { .. } | Body::Watch(_) | Body::Unwatch)
@@ -138,7 +152,7 @@ impl Job {
 
     /// Whether no connection waits for it.
     pub fn is_for_nobody(&self) -> bool {
-        matches!(self.body, Body::Serve(_) | Body::Listen | Body::Cut(_) | Body::EndRead(_))
+        matches!(self.body, Body::Serve(_) | Body::Listen | Body::Cut(_) | Body::EndRead(_) | Body::Call(_))
     }
 }
 

@@ -239,10 +239,11 @@ fn begin_watches(core: &mut Core, session: &mut Session, grant: &mut Shards, key
         let part = set.part_mut(key);
         // A key that is dead already must not abort the EXEC by dying.
         darter_store::Keyed::find(&mut part.shard, session.db, key, core.now_ms);
-        part.watches.add(session.db, name, &session.watch_flag);
-        part.shard.changes.listen(Listeners::WATCH, true);
-        session.watched.push((session.db, name.into()));
-        session.watched_bytes += name.len() + WATCH_BYTES;
+        if part.watches.add(session.db, name, &session.watch_flag) {
+            part.shard.changes.listen(Listeners::WATCH, true);
+            session.watched.push((session.db, name.into()));
+            session.watched_bytes += name.len() + WATCH_BYTES;
+        }
     }
 }
 

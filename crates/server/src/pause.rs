@@ -6,9 +6,10 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::Relaxed};
 
 use darter_command::Flags;
 
-use crate::gated;
 use crate::registry::Entry;
-use crate::session::Session;
+
+/// What a command may do that a pause of writes holds up: change data, or reach replicas.
+pub const WRITES: Flags = Flags::WRITE.with(Flags::MAY_REPLICATE);
 
 /// The pause that is on, if one is.
 #[derive(Debug, Default)]
@@ -51,16 +52,10 @@ impl Pause {
         self.until_ms.store(0, Relaxed);
     }
 
-    /// Whether `entry` must wait at `now_ms`.
-    pub fn holds(&self, now_ms: u64, session: &Session, entry: &Entry) -> bool {
-        self.is_on(now_ms) && (self.holds_reads() || may_write(session, entry))
+    /// Whether `entry`, neither a script nor EXEC, must wait at `now_ms`.
+    pub fn holds(&self, now_ms: u64, entry: &Entry) -> bool {
+        self.is_on(now_ms) && (self.holds_reads() || entry.spec.flags.any(WRITES))
     }
-}
-
-/// Whether a command may change data or reach replicas; EXEC may when one of its commands may.
-pub fn may_write(session: &Session, entry: &Entry) -> bool {
-    const WRITES: Flags = Flags::WRITE.with(Flags::MAY_REPLICATE);
-    entry.spec.flags.any(WRITES) || gated::queued_some(session, entry, WRITES)
 }
 
 #[cfg(test)]

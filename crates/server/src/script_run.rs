@@ -226,6 +226,11 @@ fn plan(core: &mut Core, way: Way, args: Args<'_>) -> Result<Plan, Fault> {
     Ok(Plan { what, keys_len, may_write: way.may_write })
 }
 
+/// Whether a script has said that it does not write.
+pub fn only_reads(core: &mut Core, way: Way, args: Args<'_>) -> bool {
+    plan(core, way, args).is_ok_and(|plan| plan.what.flags().no_writes)
+}
+
 /// Adds the shards that a script inside EXEC needs; the caller seals the set. One that is not known may be by the time
 /// it runs.
 pub fn add_locks(core: &mut Core, entry: &Entry, way: Way, args: Args<'_>, set: &mut LockSet) {
@@ -319,7 +324,11 @@ fn run_planned(
         reply.truncate_to(mark);
         reply.error(&line);
         core.stats().commands[entry.id].failed.add(1);
-        core.count_error(&String::from_utf8_lossy(&line));
+        core.count_made_error(&String::from_utf8_lossy(&line));
+    } else if let Some(line) = reply.since(mark).strip_prefix(b"-") {
+        // A script that answers an error has not failed, yet a client sees one.
+        let line = line.split(|byte| *byte == b'\r').next().unwrap_or_default();
+        core.count_made_error(&String::from_utf8_lossy(line));
     }
 }
 

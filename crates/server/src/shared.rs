@@ -19,6 +19,7 @@ use crate::journal::Journal;
 use crate::limit::Limit;
 use crate::listening::ListenerKind;
 use crate::memcached;
+use crate::migrate::Migrations;
 use crate::monitor::Monitors;
 use crate::pause::Pause;
 use crate::pubsub::{Directory, Message};
@@ -266,6 +267,8 @@ pub struct Shared {
     pub memcached_flush: memcached::Flush,
     /// What is known about snapshots.
     pub snapshots: Snapshots,
+    /// Connections to other servers that MIGRATE has used.
+    pub migrations: Migrations,
     /// The certificate of encrypted listeners.
     pub tls: crate::tls::Entrance,
 }

@@ -31,6 +31,9 @@ pub struct SlowLog {
 impl SlowLog {
     /// Adds a command, dropping the oldest beyond `len_max`.
     pub fn push(&mut self, mut entry: SlowEntry, len_max: usize) {
+        if len_max == 0 {
+            return;
+        }
         entry.id = self.next_id;
         self.next_id += 1;
         self.entries.push_front(entry);
@@ -116,6 +119,7 @@ mod tests {
         log.shorten_to(1);
         assert_eq!(log.len(), 1);
         log.clear();
+        log.push(entry.clone(), 0);
         log.push(entry, 3);
         assert_eq!(log.iter().next().map(|entry| entry.id), Some(5));
     }

@@ -20,6 +20,7 @@ use crate::config::{Live, Settings};
 use crate::job::Job;
 use crate::journal::Journal;
 use crate::limit::Limit;
+use crate::migrate::Migrations;
 use crate::monitor::Monitors;
 use crate::pause::Pause;
 use crate::pubsub::Directory;
@@ -96,6 +97,9 @@ fn serve_first(shared: &'static Shared, live: &Live, beginning: Beginning) -> io
     let mut worker = Worker::new(shared, 0, reactor);
     let addresses = worker.listen(live)?;
     crate::report::memory::note_startup(shared);
+    if let Err(why) = crate::oom_score::apply(live) {
+        tracing::warn!("oom-score-adj: {why}");
+    }
     let pidfile = PidFile::write(live);
     banner(shared, live, &addresses);
     beginning::load(shared, beginning)?;
@@ -212,6 +216,7 @@ pub fn build(settings: Arc<Settings>, live: &Live, threads: usize) -> io::Result
         verbs,
         memcached_flush: Default::default(),
         snapshots: Snapshots::new(),
+        migrations: Migrations::default(),
         tls,
     })))
 }

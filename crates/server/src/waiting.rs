@@ -328,6 +328,11 @@ impl Parking {
         self.ticket.as_ref().is_none_or(|ticket| ticket.cancel())
     }
 
+    /// The command that waits, if it waits for keys.
+    pub fn entry_id(&self) -> Option<usize> {
+        self.ticket.as_ref().and_then(waiting_of).map(|waiting| waiting.entry.id)
+    }
+
     /// A wait for nothing but time, which then answers `reply`.
     pub fn until(deadline_ms: Option<u64>, reply: Vec<u8>) -> Parking {
         Parking { ticket: None, deadline_ms, on_timeout: TimeUp::Reply(reply) }

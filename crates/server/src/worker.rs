@@ -329,16 +329,22 @@ impl Worker {
             }
             Mail::Served { token, client, reply } => self.end_wait(token, client, |_| Some(reply)),
             Mail::Unblock { token, client, with_error } => {
+                let mut unblocked = None;
                 self.end_wait(token, client, |conn| {
                     let parking = conn.session.parking.as_ref().filter(|parking| parking.cancel())?;
                     let mut reply = Vec::new();
                     if with_error {
                         reply.extend_from_slice(b"-UNBLOCKED client unblocked via CLIENT UNBLOCK\r\n");
+                        unblocked = parking.entry_id();
                     } else {
                         parking.write_timeout(&mut reply, conn.session.resp3);
                     }
                     Some(reply)
                 });
+                if let Some(id) = unblocked {
+                    self.core.stats().commands[id].failed.add(1);
+                    self.core.count_error("UNBLOCKED");
+                }
             }
             Mail::Stop => self.is_stopping = true,
         }

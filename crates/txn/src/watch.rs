@@ -39,16 +39,18 @@ pub struct Watches {
 const PRUNE_EVERY: usize = 1024;
 
 impl Watches {
-    /// Marks `flag` when `key` of `db` changes.
-    pub fn add(&mut self, db: usize, key: &[u8], flag: &WatchFlag) {
+    /// Marks `flag` when `key` of `db` changes; false when it does already.
+    pub fn add(&mut self, db: usize, key: &[u8], flag: &WatchFlag) -> bool {
         self.added += 1;
         if self.added >= PRUNE_EVERY {
             self.prune();
         }
         let flags = self.keys.entry((db, key.into())).or_default();
-        if !flags.iter().any(|f| f.is_same(flag)) {
+        let is_new = !flags.iter().any(|f| f.is_same(flag));
+        if is_new {
             flags.push(flag.clone());
         }
+        is_new
     }
 
     /// Forgets that `flag` watches `key`.

@@ -1,7 +1,7 @@
 //! DUMP and RESTORE: a value as bytes, in the format of RDB files.
 
 use darter_store::rdb;
-use darter_store::{Event, Expiry};
+use darter_store::{Event, Expiry, Keyed};
 use darter_wire::{Args, Reply};
 
 use super::event;
@@ -32,21 +32,26 @@ pub const RESTORE: DataCommand = DataCommand {
 };
 
 fn dump(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    let place = ctx.read(args.at(1));
+    match payload(&ctx.read(args.at(1))) {
+        Some(bytes) => reply.bulk(&bytes),
+        None => reply.null(),
+    }
+    Ok(())
+}
+
+/// What DUMP returns of a key; `None` when it is not there.  Cost: O(value).
+pub fn payload(place: &Keyed<'_>) -> Option<Vec<u8>> {
     let mut out = Vec::new();
     if let Some((object, arena)) = place.object() {
         out.push(rdb::type_of(object));
         rdb::write_object(object, arena, &mut out);
-    } else if let Some(text) = place.text()? {
+    } else {
+        let text = place.text().ok().flatten()?;
         out.push(rdb::TYPE_STRING);
         rdb::write_text(&mut out, &text.bytes());
-    } else {
-        reply.null();
-        return Ok(());
     }
     rdb::seal(&mut out);
-    reply.bulk(&out);
-    Ok(())
+    Some(out)
 }
 
 #[derive(Default)]

@@ -97,18 +97,10 @@ fn scanned_shards(args: Args<'_>, shards_len: u16) -> (u16, u16) {
 struct Options<'a> {
     pattern: Option<&'a [u8]>,
     count: u64,
-    kind: Wanted,
+    kind: Option<Type>,
     attribute: Option<Attribute>,
     // bytes that the value takes at least
     bytes_min: usize,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Wanted {
-    Any,
-    Type(Type),
-    // a name that is no type: nothing is found, as in Redis 7
-    Nothing,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -119,8 +111,7 @@ enum Attribute {
 
 impl<'a> Options<'a> {
     fn parse(args: Args<'a>) -> Result<Options<'a>, Fault> {
-        let mut options =
-            Options { pattern: None, count: 10, kind: Wanted::Any, attribute: None, bytes_min: 0 };
+        let mut options = Options { pattern: None, count: 10, kind: None, attribute: None, bytes_min: 0 };
         let mut reader = Reader::new(args, 2);
         while !reader.is_done() {
             if reader.take_with("COUNT", 1) {
@@ -131,7 +122,10 @@ impl<'a> Options<'a> {
             } else if reader.take_with("TYPE", 1) {
                 let name = reader.bytes()?;
                 let kind = Type::ALL.into_iter().find(|kind| reader::is(name, kind.name()));
-                options.kind = kind.map_or(Wanted::Nothing, Wanted::Type);
+                options.kind = Some(kind.ok_or_else(|| {
+                    let name = String::from_utf8_lossy(name.get(..128).unwrap_or(name));
+                    Fault::Text(format!("ERR unknown type name '{name}'").into())
+                })?);
             } else if reader.take_with("ATTR", 1) {
                 options.attribute = Some(match reader.bytes()? {
                     b"v" => Attribute::Volatile,
@@ -147,19 +141,14 @@ impl<'a> Options<'a> {
         Ok(options)
     }
 
-    fn accepts(&self, shard: &Shard, record: Record<'_>, now_ms: u64) -> bool {
-        let is_kind = match self.kind {
-            Wanted::Any => true,
-            Wanted::Type(kind) => record.value_type() == kind,
-            Wanted::Nothing => false,
-        };
+    fn accepts(&self, shard: &Shard, record: Record<'_>) -> bool {
+        let is_kind = self.kind.is_none_or(|kind| record.value_type() == kind);
         let has_attribute = match self.attribute {
             None => true,
             Some(attribute) => (attribute == Attribute::Volatile) == record.deadline_ms().is_some(),
         };
         is_kind
             && has_attribute
-            && !record.is_expired(now_ms)
             && (self.bytes_min == 0 || shard.value_bytes(record) >= self.bytes_min)
             && self.pattern.is_none_or(|pattern| glob::matches(pattern, record.key(), false))
     }
@@ -174,6 +163,8 @@ struct Scanner<'a, 'r, 'o> {
     seen: u64,
     found: usize,
     lines_left: u64,
+    // keys of the shard whose time is up; they go when it has been scanned
+    dead: Vec<Box<[u8]>>,
     reply: &'r mut Reply<'o>,
 }
 
@@ -187,7 +178,12 @@ impl Scanner<'_, '_, '_> {
         loop {
             let next = shard.scan(self.db, at, |record| {
                 self.seen += 1;
-                if self.options.accepts(shard, record, self.now_ms) {
+                if !self.options.accepts(shard, record) {
+                    return;
+                }
+                if record.is_expired(self.now_ms) {
+                    self.dead.push(record.key().into());
+                } else {
                     self.found += 1;
                     self.reply.bulk(record.key());
                 }
@@ -212,14 +208,20 @@ fn scan(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), 
     let mut keys = Vec::new();
     let mut found = Reply::new(&mut keys, reply.is_resp3());
     let (db, now_ms) = (ctx.db, ctx.now_ms);
-    let mut scanner = Scanner { options, now_ms, db, seen: 0, found: 0, lines_left, reply: &mut found };
+    let mut scanner =
+        Scanner { options, now_ms, db, seen: 0, found: 0, lines_left, dead: Vec::new(), reply: &mut found };
     let shards_len = ctx.shards_len();
     let mut at = cursor;
     let next = loop {
         let Some(part) = ctx.part(at.shard) else {
             break if at.shard < shards_len { at } else { Cursor::START };
         };
-        if let Some(position) = scanner.scan(&part.shard, at.at) {
+        let stopped = scanner.scan(&part.shard, at.at);
+        for name in std::mem::take(&mut scanner.dead) {
+            // Looking for it is what removes it.
+            ctx.at(&name);
+        }
+        if let Some(position) = stopped {
             break Cursor { at: position, ..at };
         }
         at = Cursor::of_shard(at.shard + 1);

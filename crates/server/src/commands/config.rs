@@ -5,7 +5,7 @@ use darter_command::{Fault, Flags, Spec};
 use darter_wire::{Args, Reply};
 
 use super::{ServerCommand, row};
-use crate::config::{Change, Changes, Refusal, Setting, find};
+use crate::config::{Change, Changes, Refusal, Setting, Wanted, find};
 use crate::dispatch::Caller;
 use crate::listening;
 use crate::shared::Shared;
@@ -142,6 +142,10 @@ fn carry_out(shared: &Shared, changes: &Changes, renews_tls: bool) -> Result<(),
             if listening::is_moved(changes) {
                 listening::probe(changes)?;
             }
+            if changes.before.oom_score != changes.after.oom_score {
+                let refused = |text| Refusal { name: "oom-score-adj", text };
+                crate::oom_score::apply(&changes.after).map_err(refused)?;
+            }
             if renews_tls {
                 let refusal = |fault: tls::Fault| Refusal { name: fault.setting, text: fault.text };
                 shared.tls.reload(&changes.after).map_err(refusal)?;
@@ -172,9 +176,18 @@ fn resetstat(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Res
 }
 
 fn rewrite(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    rewrite_file(caller, Wanted::Changed, reply)
+}
+
+/// DEBUG CONFIG-REWRITE-FORCE-ALL.
+pub(super) fn rewrite_all(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    rewrite_file(caller, Wanted::All, reply)
+}
+
+fn rewrite_file(caller: &mut Caller<'_>, wanted: Wanted, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let (shared, live) = (caller.core.shared, &caller.core.live);
     let users = live.aclfile.is_none().then(|| shared.acl.config_lines(&live.requirepass));
-    shared.settings.rewrite(users.as_deref()).map_err(|error| Fault::Text(error.into()))?;
+    shared.settings.rewrite(users.as_deref(), wanted).map_err(|error| Fault::Text(error.into()))?;
     reply.ok();
     Ok(())
 }

@@ -40,10 +40,11 @@ const SUBS: &[Sub] = &[
     ("replybuffer", 4, accept),
     ("dict-resizing", 3, accept),
     ("change-repl-id", 2, accept),
+    ("config-rewrite-force-all", 2, super::config::rewrite_all),
     ("stringmatch-len", 4, stringmatch_len),
     ("populate", 0, super::populate::populate),
     ("reload", 0, super::persistence::reload),
-    ("loadaof", 2, no_journal),
+    ("loadaof", 2, super::persistence::load_journal),
     ("htstats", 3, htstats),
     ("segfault", 2, no_crash),
     ("panic", 2, no_crash),
@@ -72,10 +73,12 @@ fn debug(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Resu
     }
 }
 
-fn sleep(_: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+fn sleep(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let seconds = number::parse_f64(args.at(2)).unwrap_or(0.0);
     if let Ok(time) = Duration::try_from_secs_f64(seconds) {
         std::thread::sleep(time);
+        // What follows in the same turn, as the end of an EXEC, is to find dead what has died meanwhile.
+        caller.core.now_ms = crate::core::unix_ms();
     }
     reply.ok();
     Ok(())
@@ -110,10 +113,6 @@ fn stringmatch_len(_: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) ->
     let len = usize::try_from(len).ok().filter(|len| *len <= 1 << 20).ok_or(Fault::OutOfRange)?;
     reply.int(i64::from(glob::matches(args.at(3), &vec![b'a'; len], false)));
     Ok(())
-}
-
-fn no_journal(_: &mut Caller<'_>, _: Args<'_>, _: &mut Reply<'_>) -> Result<(), Fault> {
-    Err(Fault::text("ERR DEBUG LOADAOF is not there: a restart reads the append-only journal"))
 }
 
 fn no_crash(_: &mut Caller<'_>, _: Args<'_>, _: &mut Reply<'_>) -> Result<(), Fault> {
@@ -193,6 +192,8 @@ fn help(_: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fa
         &[
             "CHANGE-REPL-ID",
             "    Accepted; there is no replication yet.",
+            "CONFIG-REWRITE-FORCE-ALL",
+            "    Like CONFIG REWRITE but writes all settings, also those at their defaults.",
             "DIGEST",
             "    Output a hex signature representing the current DB content.",
             "DIGEST-VALUE <key> [<key> ...]",
@@ -203,6 +204,8 @@ fn help(_: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fa
             "    Return statistics of a database's index.",
             "LISTPACK <key>",
             "    Accepted for keys whose value has a compact encoding.",
+            "LOADAOF",
+            "    Empty all databases and read the append-only journal back.",
             "LOG <message>",
             "    Write <message> to the server log.",
             "OBJECT <key>",

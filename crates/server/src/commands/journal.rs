@@ -67,13 +67,13 @@ fn waitaof(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Re
 fn bgrewriteaof(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let journal = &caller.core.shared.journal;
     if !journal.is_on() {
-        return Err(Fault::text("ERR the append-only file is disabled: there is nothing to rewrite"));
+        rewrite::make_room(caller.core).map_err(|why| Fault::Text(format!("ERR {why}").into()))?;
     }
     let begun = if caller.may_wait {
         rewrite::begin(caller.core)
     } else {
         // The shards of a transaction are held: housekeeping begins it.
-        journal.ask_for_base();
+        journal.schedule_base();
         Begun::Later
     };
     match begun {

@@ -15,6 +15,7 @@ pub mod latency;
 pub mod login;
 pub mod lolwut;
 pub mod memory;
+pub mod migrate;
 pub mod monitor;
 pub mod persistence;
 pub mod populate;
@@ -56,6 +57,7 @@ pub const FAMILIES: &[&[ServerCommand]] = &[
     replication::FAMILY,
     latency::FAMILY,
     memory::FAMILY,
+    migrate::FAMILY,
     lolwut::FAMILY,
     debug::FAMILY,
 ];

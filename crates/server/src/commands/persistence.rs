@@ -125,7 +125,7 @@ fn begin(caller: &mut Caller<'_>, order: Order) -> Result<(), Fault> {
 }
 
 /// The client that calls, for an answer that comes later.
-fn asking(caller: &Caller<'_>) -> Asking {
+pub(super) fn asking(caller: &Caller<'_>) -> Asking {
     Asking { thread: caller.card.thread, token: caller.card.token, client: caller.session.id }
 }
 
@@ -140,7 +140,7 @@ fn answer(shared: &Shared, to: Asking, outcome: Result<(), &str>) {
 }
 
 /// Has the caller wait until somebody answers it.
-fn wait(caller: &mut Caller<'_>) {
+pub(super) fn wait(caller: &mut Caller<'_>) {
     let on_timeout = TimeUp::Reply(b"-ERR the wait was ended\r\n".to_vec());
     caller.session.parking = Some(Parking { ticket: None, deadline_ms: None, on_timeout });
 }
@@ -298,4 +298,20 @@ fn reload_newest(shared: &'static Shared, live: &Live, empties: bool, to: Asking
         loading.end();
         answer(shared, to, Err(&error.to_string()));
     }
+}
+
+/// DEBUG LOADAOF: empties everything and reads the journal back.
+pub(super) fn load_journal(caller: &mut Caller<'_>, _: Args<'_>, _: &mut Reply<'_>) -> Result<(), Fault> {
+    const FAILED: &str = "Error trying to load the AOF files, check server logs.";
+    let to = asking(caller);
+    let then: crate::journal::reload::Then = Box::new(move |shared, outcome| {
+        if let Err(why) = outcome {
+            tracing::error!("DEBUG LOADAOF: {why}");
+        }
+        answer(shared, to, if outcome.is_ok() { Ok(()) } else { Err(FAILED) });
+    });
+    crate::journal::reload::spawn(caller.core.shared, then)
+        .map_err(|why| Fault::Text(format!("ERR {why}").into()))?;
+    wait(caller);
+    Ok(())
 }

@@ -21,9 +21,10 @@ pub use compound::{Events, OutputLimit, OutputLimits, SavePoint};
 pub use help::reference;
 pub use live::{
     Admin, Allowed, Caller, Cluster, ClusterMode, Encoding, Endpoint, Fsync, Http, Lazyfree, Live, Log,
-    LogLevel, OnSignal, Persistence, Policy, Replication, Share, Shutdown, Slowlog, Tcp, Tls,
+    LogLevel, OnSignal, OomScore, Persistence, Policy, Replication, Share, Shutdown, Slowlog, Tcp, Tls,
 };
 pub use load::{Startup, Usage};
+pub use rewrite::Wanted;
 pub use setting::{Change, Group, Kind, Secrecy, Setting, Spelling, Status, Visibility};
 pub use table::{find, settings};
 
@@ -211,10 +212,11 @@ impl Settings {
     /// are the lines that take the place of its `user` lines; none leaves those alone.
     ///
     /// Errors: the error reply, starting with `ERR`; the file is then as before.
-    pub fn rewrite(&self, users: Option<&[String]>) -> Result<(), String> {
+    pub fn rewrite(&self, users: Option<&[String]>, wanted: Wanted) -> Result<(), String> {
         let state = self.state();
         let file = state.file.as_ref().ok_or("ERR The server is running without a config file")?;
-        file.rewrite(&state.values, users).map_err(|error| format!("ERR Rewriting config file: {error}"))
+        file.rewrite(&state.values, users, wanted)
+            .map_err(|error| format!("ERR Rewriting config file: {error}"))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

@@ -36,21 +36,35 @@ impl File {
     }
 
     /// Writes `values` into it, and `users` in the place of its `user` lines: all of it, or nothing on an error.
-    pub(super) fn rewrite(&self, values: &Values, users: Option<&[String]>) -> io::Result<()> {
+    pub(super) fn rewrite(
+        &self,
+        values: &Values,
+        users: Option<&[String]>,
+        wanted: Wanted,
+    ) -> io::Result<()> {
         let old = match std::fs::read_to_string(&self.path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
             read => read?,
         };
-        let text = self.style.rewritten(&old, values)?;
+        let text = self.style.rewritten(&old, values, wanted)?;
         let text = users.map_or(text.clone(), |users| self.style.with_users(&text, users));
         replace(&self.path, text.as_bytes())
     }
 }
 
+/// Which settings a rewritten file has besides those it had.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wanted {
+    /// Those that are not at their defaults.
+    Changed,
+    /// All.
+    All,
+}
+
 impl Style {
     /// `old` with the lines of every setting brought up to date: a setting keeps its place, one that the file lacks is
     /// added at the end when it is not at its default, and comments stay.
-    pub(super) fn rewritten(self, old: &str, values: &Values) -> io::Result<String> {
+    pub(super) fn rewritten(self, old: &str, values: &Values, wanted: Wanted) -> io::Result<String> {
         let read: Vec<_> = old.lines().map(|line| (line, self.read(line))).collect();
         let mut counts: HashMap<Id, usize> = HashMap::new();
         for (id, _) in read.iter().filter_map(|(_, found)| found.as_ref()) {
@@ -75,7 +89,7 @@ impl Style {
         }
         let missing = table::ids().filter(|id| {
             !done.contains(id)
-                && !values.is_default(*id)
+                && (wanted == Wanted::All || !values.is_default(*id))
                 && table::setting(*id).visibility != Visibility::DirectiveOnly
         });
         let mut added = Vec::new();

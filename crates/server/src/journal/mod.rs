@@ -8,6 +8,7 @@
 pub mod log;
 pub mod note;
 pub mod redis;
+pub mod reload;
 pub mod replay;
 pub mod report;
 pub mod rewrite;

@@ -142,6 +142,22 @@ fn switch_on(core: &mut Core) -> Result<(), String> {
     Ok(())
 }
 
+/// Makes a folder and a generation for a base while the journal is off: the base holds what is there, nothing
+/// follows it, and a start with the journal on begins with it.
+///
+/// Errors: the folder cannot be used.
+pub fn make_room(core: &mut Core) -> Result<(), String> {
+    let (journal, dir) = (&core.shared.journal, dir_of(&core.live)?);
+    if journal.is_rewriting() {
+        return Ok(());
+    }
+    let generation = free_generation(&dir)?.max(journal.generation.load(SeqCst));
+    let _ = journal.dir.set(dir);
+    journal.generation.store(generation, SeqCst);
+    journal.next.fetch_max(core.now_ms << SEQUENCES_PER_MS, SeqCst);
+    Ok(())
+}
+
 /// Far more changes than there can be, as a power of two.
 const SEQUENCES_PER_MS: u32 = 20;
 
@@ -170,7 +186,7 @@ pub fn keep(core: &mut Core) -> Result<(), String> {
         (false, true) => switch_off(core),
         _ => {}
     }
-    if journal.is_on() && journal.is_base_due(&core.live) {
+    if (journal.is_on() || lock(&journal.rewrite).is_due) && journal.is_base_due(&core.live) {
         begin(core);
     }
     Ok(())
@@ -329,6 +345,11 @@ impl Journal {
     /// Asks for a new base: the data has become other than the records tell.
     pub fn ask_for_base(&self) {
         lock(&self.rewrite).is_due = self.is_on();
+    }
+
+    /// Asks for a new base, also while the journal is off.
+    pub fn schedule_base(&self) {
+        lock(&self.rewrite).is_due = true;
     }
 
     fn is_base_due(&self, live: &Live) -> bool {

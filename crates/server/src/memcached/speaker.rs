@@ -245,7 +245,7 @@ fn pass_gate(conn: &mut Conn, core: &mut Core, entry: &'static Entry, command: &
         });
         return Passed::No;
     }
-    if core.shared.pause.holds(core.now_ms, &conn.session, entry) {
+    if core.shared.pause.holds(core.now_ms, entry) {
         return Passed::NotNow;
     }
     if core.shared.monitors.is_any() {

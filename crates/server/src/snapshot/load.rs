@@ -139,18 +139,23 @@ fn take(shared: &'static Shared, id: u16) -> Held<Part, Job> {
     }
 }
 
+/// Empties all databases, for a thread that serves nobody; nobody is told.
+pub fn empty(shared: &'static Shared) {
+    for id in 0..shared.router.shards_len() {
+        let mut held = take(shared, id);
+        (0..held.shard.dbs_len()).for_each(|db| {
+            held.shard.flush_db(db);
+        });
+        let_go_quietly(shared, held);
+    }
+}
+
 /// Loads the file `name`.
 fn load(shared: &'static Shared, dir: &dyn Directory, name: &str, empties: bool) -> Result<(), String> {
     let began = Instant::now();
     let file = dir.open(name).map_err(|fault| fault.cause.to_string())?;
     if empties {
-        for id in 0..shared.router.shards_len() {
-            let mut held = take(shared, id);
-            (0..held.shard.dbs_len()).for_each(|db| {
-                held.shard.flush_db(db);
-            });
-            let_go_quietly(shared, held);
-        }
+        empty(shared);
     }
     let functions = read(shared, file)?;
     if !functions.is_empty() || empties {

@@ -82,7 +82,7 @@ impl Snapshots {
     }
 
     /// Frees the calling thread, which reads or writes files, from the core of the thread that started it.
-    fn roam(&self) {
+    pub(crate) fn roam(&self) {
         let _ = cpu::keep_thread_on(&self.cores);
     }
 

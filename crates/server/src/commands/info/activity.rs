@@ -105,7 +105,9 @@ pub fn stats(source: &Source<'_>, out: &mut Text) {
     out.zeros(&["sync_full", "sync_partial_ok", "sync_partial_err"]);
     out.field("expired_subkeys", source.report.shards.counters.expired_members);
     keys(source, out);
-    out.zeros(&["latest_fork_usec", "total_forks", "migrate_cached_sockets", "slave_expires_tracked_keys"]);
+    out.zeros(&["latest_fork_usec", "total_forks"]);
+    out.field("migrate_cached_sockets", source.shared.migrations.idle_len());
+    out.zeros(&["slave_expires_tracked_keys"]);
     let tidied = &source.report.shards.tidied;
     out.field("active_defrag_hits", tidied.hits);
     out.field("active_defrag_misses", tidied.misses + tidied.packs);

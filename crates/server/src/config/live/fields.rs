@@ -5,7 +5,7 @@
 
 use super::parts::{
     Admin, Allowed, Cluster, ClusterMode, Encoding, Endpoint, Fsync, Lazyfree, Log, LogLevel, OnSignal,
-    Persistence, Policy, Replication, Share, Shutdown, Slowlog, Tcp, Tls,
+    OomScore, Persistence, Policy, Replication, Share, Shutdown, Slowlog, Tcp, Tls,
 };
 use darter_persist::storage::{CloudOptions, is_cloud};
 
@@ -130,6 +130,18 @@ impl Fields<'_> {
         match self.get(name) {
             Value::OutputLimits(limits) => *limits,
             other => panic!("{name} is {other:?}"),
+        }
+    }
+
+    /// Of `oom-score-adj` and its values.
+    pub(super) fn oom_score(&self) -> OomScore {
+        let Value::OomScores([score, ..]) = self.get("oom-score-adj-values") else {
+            panic!("oom-score-adj-values are no scores");
+        };
+        match self.choice("oom-score-adj") {
+            "no" => OomScore::Untouched,
+            "absolute" => OomScore::Absolute(*score),
+            _ => OomScore::Relative(*score),
         }
     }
 

@@ -8,7 +8,7 @@ mod parts;
 
 pub use parts::{
     Admin, Allowed, Caller, Cluster, ClusterMode, Encoding, Endpoint, Fsync, Http, Lazyfree, Log, LogLevel,
-    OnSignal, Persistence, Policy, Replication, Share, Shutdown, Slowlog, Tcp, Tls,
+    OnSignal, OomScore, Persistence, Policy, Replication, Share, Shutdown, Slowlog, Tcp, Tls,
 };
 
 use super::compound::{Events, OutputLimits};
@@ -74,6 +74,8 @@ pub struct Live {
     /// New ACL users may use all channels.
     pub acl_pubsub_all: bool,
 
+    /// How likely the kernel is to kill the process.
+    pub oom_score: OomScore,
     /// Databases.
     pub dbnum: u32,
     /// Clients at a time.
@@ -224,6 +226,7 @@ impl Live {
             replication: Replication::new(v),
             cluster: Cluster::new(v),
             pidfile: v.path("pidfile"),
+            oom_score: v.oom_score(),
             availability_zone: v.text("availability-zone"),
         }
     }

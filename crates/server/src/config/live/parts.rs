@@ -265,6 +265,17 @@ pub struct Shutdown {
     pub on_sigterm: OnSignal,
 }
 
+/// How likely the kernel is to kill the process when memory runs out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OomScore {
+    /// As it was started.
+    Untouched,
+    /// As it was started, and so much more.
+    Relative(i32),
+    /// So much.
+    Absolute(i32),
+}
+
 /// What one signal does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OnSignal {

@@ -37,11 +37,9 @@ pub(super) const ROWS: &[Setting] = &[
     Setting::text("aof-rewrite-cpulist", "").fixed().not_yet(PINNED).help(System, "CPUs of rewrites"),
     Setting::text("bgsave-cpulist", "").fixed().not_yet(PINNED).help(System, "CPUs of snapshots"),
     Setting::choice("oom-score-adj", &["no", "yes", "relative", "absolute"], "no")
-        .no_effect("the score stays as started")
-        .help(System, "tell the kernel whom to kill first"),
+        .help(System, "tell the kernel whom to kill first: relative to the score at start, or absolute"),
     Setting::new("oom-score-adj-values", Kind::OomScores, "0 200 800")
-        .no_effect("the score stays as started")
-        .help(System, "scores of master, replica and child"),
+        .help(System, "scores of master, replica and child; the first is the one that counts here"),
     Setting::bool("disable-thp", "yes")
         .fixed()
         .no_effect("memory is aligned so that huge pages do no harm")

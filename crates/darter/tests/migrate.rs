@@ -1,0 +1,291 @@
+//! MIGRATE between real servers: two of ours, ours and Redis both ways, and a false one that answers when it is told to.
+
+mod harness;
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use harness::{Client, Server, Value};
+
+fn migrate(client: &mut Client, port: u16, rest: &[&str]) -> Value {
+    client.call(&[&["MIGRATE", "127.0.0.1", &port.to_string()], rest].concat())
+}
+
+fn error(text: &str) -> Value {
+    Value::Error(text.to_owned())
+}
+
+fn nokey() -> Value {
+    Value::Status("NOKEY".to_owned())
+}
+
+/// What each kind of value is made with, and how it is read.
+const VALUES: &[(&[&str], &[&str])] = &[
+    (&["SET", "s", "text"], &["GET", "s"]),
+    (&["RPUSH", "l", "a", "b", "c"], &["LRANGE", "l", "0", "-1"]),
+    (&["SADD", "i", "1", "2", "3"], &["SMEMBERS", "i"]),
+    (&["HSET", "h", "f", "v", "g", "w"], &["HGETALL", "h"]),
+    (&["ZADD", "z", "1.5", "m", "2", "n"], &["ZRANGE", "z", "0", "-1", "WITHSCORES"]),
+    (&["XADD", "x", "5-1", "f", "v"], &["XRANGE", "x", "-", "+"]),
+];
+
+fn values_travel(from: &mut Client, to: &mut Client, to_port: u16) {
+    for (make, read) in VALUES {
+        from.call(make);
+        let before = from.call(read);
+        assert_eq!(migrate(from, to_port, &[make[1], "3", "5000"]), Value::ok(), "{make:?}");
+        assert_eq!(from.call(&["EXISTS", make[1]]), Value::Int(0));
+        to.call(&["SELECT", "3"]);
+        assert_eq!(to.call(read), before);
+    }
+    from.call(&["SET", "ttl", "v", "PX", "100000"]);
+    assert_eq!(migrate(from, to_port, &["ttl", "3", "5000"]), Value::ok());
+    let Value::Int(left) = to.call(&["PTTL", "ttl"]) else { panic!("an integer") };
+    assert!((90_000..=100_000).contains(&left), "{left}");
+    // There is one of that name by now.
+    from.call(&["SET", "s", "other"]);
+    assert_eq!(
+        migrate(from, to_port, &["s", "3", "5000"]),
+        error("ERR Target instance replied with error: BUSYKEY Target key name already exists.")
+    );
+    assert_eq!(from.call(&["GET", "s"]), Value::Text("other".to_owned()));
+    assert_eq!(migrate(from, to_port, &["s", "3", "5000", "COPY", "REPLACE"]), Value::ok());
+    assert_eq!(from.call(&["EXISTS", "s"]), Value::Int(1));
+    assert_eq!(to.call(&["GET", "s"]), Value::Text("other".to_owned()));
+}
+
+#[test]
+fn values_go_from_one_of_ours_to_another() {
+    let (here, there) = (Server::start(&["--proactor_threads", "2"]), Server::start(&[]));
+    let mut client = here.client();
+    values_travel(&mut client, &mut there.client(), there.port());
+    let large = "x".repeat(3 << 20);
+    client.call(&["SET", "large", &large]);
+    assert_eq!(migrate(&mut client, there.port(), &["large", "0", "5000"]), Value::ok());
+    assert_eq!(there.client().call(&["GET", "large"]), Value::Text(large));
+}
+
+#[test]
+fn several_keys_go_at_once() {
+    let (here, there) = (Server::start(&["--proactor_threads", "2"]), Server::start(&[]));
+    let (mut client, mut other) = (here.client(), there.client());
+    client.call(&["MSET", "a", "1", "b", "2", "c", "3"]);
+    let port = there.port();
+    assert_eq!(migrate(&mut client, port, &["", "0", "5000", "KEYS", "a", "no", "b", "a"]), Value::ok());
+    assert_eq!(other.call(&["MGET", "a", "b"]), Value::array(&["1", "2"]));
+    assert_eq!(client.call(&["EXISTS", "a", "b", "c"]), Value::Int(1));
+    assert_eq!(migrate(&mut client, port, &["", "0", "5000", "KEYS", "no", "none"]), nokey());
+    assert_eq!(migrate(&mut client, port, &["no", "0", "5000"]), nokey());
+    // Only what the other server has taken goes here.
+    client.call(&["MSET", "a", "again", "d", "4"]);
+    let reply = migrate(&mut client, port, &["", "0", "5000", "KEYS", "d", "a", "c"]);
+    assert!(matches!(reply, Value::Error(line) if line.contains("BUSYKEY")));
+    assert_eq!(client.call(&["MGET", "a", "c", "d"]), {
+        Value::Array(vec![Value::Text("again".to_owned()), Value::Null, Value::Null])
+    });
+    assert_eq!(other.call(&["MGET", "a", "c", "d"]), Value::array(&["1", "3", "4"]));
+    let Value::Text(info) = client.call(&["INFO", "stats"]) else { panic!("a text") };
+    assert!(info.contains("migrate_cached_sockets:1"));
+}
+
+#[test]
+fn it_logs_in_at_the_other_server() {
+    let here = Server::start(&[]);
+    let there = Server::start(&["--requirepass", "secret"]);
+    let (mut client, port) = (here.client(), there.port());
+    client.call(&["SET", "k", "v"]);
+    let refused = |reply: Value, why: &str| {
+        assert!(matches!(&reply, Value::Error(line) if line.contains(why)), "{reply:?}");
+    };
+    refused(migrate(&mut client, port, &["k", "0", "5000"]), "NOAUTH");
+    refused(migrate(&mut client, port, &["k", "0", "5000", "AUTH", "wrong"]), "WRONGPASS");
+    refused(migrate(&mut client, port, &["k", "0", "5000", "AUTH2", "nobody", "secret"]), "WRONGPASS");
+    assert_eq!(client.call(&["EXISTS", "k"]), Value::Int(1));
+    assert_eq!(migrate(&mut client, port, &["k", "0", "5000", "AUTH2", "default", "secret"]), Value::ok());
+    client.call(&["SET", "k", "w"]);
+    assert_eq!(migrate(&mut client, port, &["k", "0", "5000", "REPLACE", "AUTH", "secret"]), Value::ok());
+}
+
+#[test]
+fn wrong_calls_are_refused_and_change_nothing() {
+    let server = Server::start(&[]);
+    let mut client = server.client();
+    client.call(&["SET", "k", "v"]);
+    let closed = TcpListener::bind("127.0.0.1:0").and_then(|one| one.local_addr()).expect("a port").port();
+    for (rest, wanted) in [
+        (&["k", "0", "1000"] as &[&str], "IOERR error or timeout connecting to the client"),
+        (&["k", "0", "1000", "SOON"], "ERR syntax error"),
+        (&["k", "0", "1000", "AUTH"], "ERR syntax error"),
+        (&["k", "0", "1000", "AUTH2", "user"], "ERR syntax error"),
+        (&["k", "x", "1000"], "ERR value is not an integer or out of range"),
+        (&["k", "0", "x"], "ERR value is not an integer or out of range"),
+        (
+            &["k", "0", "1000", "KEYS", "a"],
+            "ERR When using MIGRATE KEYS option, the key argument must be set to the empty string",
+        ),
+        (&["k", "0"], "ERR wrong number of arguments for 'migrate' command"),
+    ] {
+        assert_eq!(migrate(&mut client, closed, rest), error(wanted), "{rest:?}");
+    }
+    assert_eq!(
+        client.call(&["MIGRATE", "127.0.0.1", "99999", "k", "0", "1000"]),
+        error("IOERR error or timeout connecting to the client")
+    );
+    client.call(&["MULTI"]);
+    assert!(matches!(migrate(&mut client, closed, &["k", "0", "1000"]), Value::Error(_)));
+    client.call(&["DISCARD"]);
+    assert_eq!(client.call(&["GET", "k"]), Value::Text("v".to_owned()));
+    assert_eq!(
+        client.call(&[
+            "COMMAND", "GETKEYS", "MIGRATE", "h", "1", "", "0", "9", "AUTH", "keys", "KEYS", "a", "b"
+        ]),
+        Value::array(&["a", "b"])
+    );
+}
+
+/// A server that reads commands and answers what the test says.
+struct False {
+    listener: TcpListener,
+}
+
+impl False {
+    fn new() -> False {
+        False { listener: TcpListener::bind("127.0.0.1:0").expect("a port") }
+    }
+
+    fn port(&self) -> u16 {
+        self.listener.local_addr().expect("an address").port()
+    }
+
+    fn accept(&self) -> BufReader<TcpStream> {
+        let (stream, _) = self.listener.accept().expect("a connection");
+        stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a timeout");
+        BufReader::new(stream)
+    }
+}
+
+/// Reads one command; the words of it.
+fn command(from: &mut BufReader<TcpStream>) -> Vec<String> {
+    let number = |from: &mut BufReader<TcpStream>| {
+        let mut line = String::new();
+        from.read_line(&mut line).expect("a line");
+        line[1..].trim().parse::<usize>().expect("a number")
+    };
+    let words = number(from);
+    let word = |from: &mut BufReader<TcpStream>| {
+        let mut bytes = vec![0; number(from) + 2];
+        from.read_exact(&mut bytes).expect("a word");
+        String::from_utf8_lossy(&bytes[..bytes.len() - 2]).into_owned()
+    };
+    (0..words).map(|_| word(from)).collect()
+}
+
+fn answer(to: &mut BufReader<TcpStream>, line: &str) {
+    to.get_mut().write_all(format!("{line}\r\n").as_bytes()).expect("sent");
+}
+
+#[test]
+fn a_key_that_changes_on_the_way_is_sent_again() {
+    let (server, other) = (Server::start(&["--proactor_threads", "2"]), False::new());
+    let (mut client, mut writer) = (server.client(), server.client());
+    client.call(&["MSET", "k", "old", "gone", "1"]);
+    let port = other.port().to_string();
+    client.send_all(&[&["MIGRATE", "127.0.0.1", &port, "", "0", "9000", "KEYS", "k", "gone"]]);
+    let mut link = other.accept();
+    assert_eq!(command(&mut link), ["SELECT", "0"]);
+    answer(&mut link, "+OK");
+    assert_eq!(command(&mut link)[..2], ["RESTORE", "k"]);
+    assert_eq!(command(&mut link)[..2], ["RESTORE", "gone"]);
+    // Nobody waits for the network.
+    writer.call(&["SET", "k", "new"]);
+    writer.call(&["DEL", "gone"]);
+    answer(&mut link, "+OK\r\n+OK");
+    assert_eq!(command(&mut link), ["DEL", "gone"]);
+    answer(&mut link, ":1");
+    let again = command(&mut link);
+    assert_eq!((&*again[0], &*again[1], &*again[4]), ("RESTORE", "k", "REPLACE"));
+    assert!(again[3].contains("new"));
+    assert_eq!(writer.call(&["GET", "k"]), Value::Text("new".to_owned()));
+    answer(&mut link, "+OK");
+    assert_eq!(client.read(), Value::ok());
+    assert_eq!(writer.call(&["EXISTS", "k"]), Value::Int(0));
+}
+
+#[test]
+fn a_key_whose_fate_is_unknown_stays() {
+    let (server, other) = (Server::start(&[]), False::new());
+    let mut client = server.client();
+    client.call(&["MSET", "a", "1", "b", "2"]);
+    let port = other.port().to_string();
+    let keys = ["MIGRATE", "127.0.0.1", &port, "", "0", "300", "KEYS", "a", "b"];
+    // It takes one and falls silent.
+    client.send_all(&[&keys]);
+    let mut link = other.accept();
+    command(&mut link);
+    answer(&mut link, "+OK");
+    let first = command(&mut link).swap_remove(1);
+    answer(&mut link, "+OK");
+    assert_eq!(client.read(), error("IOERR error or timeout reading to target instance"));
+    assert_eq!(client.call(&["EXISTS", &first]), Value::Int(0));
+    assert_eq!(client.call(&["DBSIZE"]), Value::Int(1));
+    drop(link);
+    // It closes a connection that was kept: another one is tried.
+    for closes in [false, true] {
+        client.call(&["SET", "k", "v"]);
+        client.send_all(&[&["MIGRATE", "127.0.0.1", &port, "k", "0", "5000"]]);
+        let mut link = other.accept();
+        for _ in 0..2 {
+            command(&mut link);
+            answer(&mut link, "+OK");
+        }
+        assert_eq!(client.read(), Value::ok(), "{closes}");
+    }
+}
+
+/// A Redis without persistence, which ends with the test.
+struct Redis(Child, u16);
+
+impl Redis {
+    fn start() -> Option<Redis> {
+        let version = Command::new("redis-server").arg("--version").output();
+        let text = version.map(|out| String::from_utf8_lossy(&out.stdout).into_owned()).unwrap_or_default();
+        if !text.starts_with("Redis server v=") {
+            eprintln!("SKIPPED: redis-server is not installed, or is none of Redis: {text}");
+            return None;
+        }
+        let port = False::new().port();
+        let process = Command::new("redis-server")
+            .args(["--bind", "127.0.0.1", "--save", "", "--port", &port.to_string()])
+            .current_dir(std::env::temp_dir())
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("it starts");
+        let began = Instant::now();
+        while TcpStream::connect(("127.0.0.1", port)).is_err() {
+            assert!(began.elapsed() < Duration::from_secs(20), "redis-server does not listen");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Some(Redis(process, port))
+    }
+}
+
+impl Drop for Redis {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn values_go_to_redis_and_come_from_it() {
+    let Some(redis) = Redis::start() else { return };
+    let server = Server::start(&[]);
+    let (mut ours, mut theirs) = (server.client(), Client::connect(redis.1));
+    values_travel(&mut ours, &mut theirs, redis.1);
+    theirs.call(&["FLUSHALL"]);
+    theirs.call(&["SELECT", "0"]);
+    ours.call(&["FLUSHALL"]);
+    values_travel(&mut theirs, &mut ours, server.port());
+}

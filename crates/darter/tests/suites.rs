@@ -1,0 +1,208 @@
+//! What the test suites of Redis and Valkey found and no other file here is about, each in a few words of our own.
+
+mod harness;
+
+use std::time::Duration;
+
+use harness::folder::Folder;
+use harness::journal::Dir;
+use harness::{Client, Server, Value};
+
+fn text(value: Value) -> String {
+    match value {
+        Value::Text(text) | Value::Status(text) | Value::Error(text) => text,
+        other => panic!("no text: {other:?}"),
+    }
+}
+
+fn errors(client: &mut Client, prefix: &str) -> String {
+    let info = text(client.call(&["INFO", "errorstats"]));
+    let name = format!("errorstat_{prefix}:count=");
+    info.lines().find_map(|line| line.strip_prefix(&name)).unwrap_or_default().to_owned()
+}
+
+fn keys_in(client: &mut Client, db: usize) -> usize {
+    let info = text(client.call(&["INFO", "keyspace"]));
+    let line = info.lines().find_map(|line| line.strip_prefix(&format!("db{db}:keys=")));
+    line.and_then(|line| line.split(',').next()).map_or(0, |keys| keys.parse().expect("a number"))
+}
+
+#[test]
+fn the_journal_is_read_back_while_the_server_runs() {
+    let dir = Dir::new("loadaof");
+    let server = dir.start(&["--proactor_threads", "2"]);
+    let mut client = server.client();
+    client.call(&["SET", "k", "v", "EX", "1000"]);
+    client.call(&["SET", "k", "w", "KEEPTTL"]);
+    for n in 0..100 {
+        client.call(&["RPUSH", &format!("l{}", n % 7), &n.to_string()]);
+    }
+    client.call(&["FUNCTION", "LOAD", "#!lua name=f\nredis.register_function('f', function() return 7 end)"]);
+    let digest = client.call(&["DEBUG", "DIGEST"]);
+    assert_eq!(client.call(&["DEBUG", "LOADAOF"]), Value::ok());
+    assert_eq!(client.call(&["DEBUG", "DIGEST"]), digest);
+    assert_eq!(client.call(&["FCALL", "f", "0"]), Value::Int(7));
+    let Value::Int(ttl) = client.call(&["TTL", "k"]) else { panic!("an integer") };
+    assert!((990..=1000).contains(&ttl), "{ttl}");
+    // It goes on where it was.
+    client.call(&["SET", "after", "1"]);
+    let digest = client.call(&["DEBUG", "DIGEST"]);
+    assert_eq!(client.call(&["DEBUG", "LOADAOF"]), Value::ok());
+    assert_eq!(client.call(&["DEBUG", "DIGEST"]), digest);
+    drop(server);
+    assert_eq!(dir.start(&[]).client().call(&["DEBUG", "DIGEST"]), digest);
+}
+
+#[test]
+fn a_base_is_written_while_the_journal_is_off() {
+    let dir = Dir::new("offbase");
+    let server = dir.start(&["--appendonly", "no"]);
+    let mut client = server.client();
+    client.call(&["MSET", "a", "1", "b", "2"]);
+    assert!(text(client.call(&["BGREWRITEAOF"])).contains("rewriting started"));
+    let is_idle = |client: &mut Client| {
+        let info = text(client.call(&["INFO", "persistence"]));
+        info.contains("aof_rewrite_in_progress:0") && info.contains("aof_rewrite_scheduled:0")
+    };
+    while !is_idle(&mut client) {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    client.call(&["SET", "later", "1"]);
+    assert_eq!(client.call(&["DEBUG", "LOADAOF"]), Value::ok());
+    assert_eq!(client.call(&["DBSIZE"]), Value::Int(2));
+    drop(server);
+    let server = dir.start(&[]);
+    assert_eq!(server.client().call(&["MGET", "a", "b", "later"]), {
+        Value::Array(vec![Value::Text("1".into()), Value::Text("2".into()), Value::Null])
+    });
+}
+
+#[test]
+fn scripts_that_do_not_write_run_while_writers_wait() {
+    let server = Server::start(&[]);
+    let (mut client, mut other) = (server.client(), server.client());
+    client.call(&["CLIENT", "PAUSE", "60000", "WRITE"]);
+    let script = "#!lua flags=no-writes\nreturn 12";
+    assert_eq!(other.call(&["EVAL", script, "0"]), Value::Int(12));
+    other.call(&["MULTI"]);
+    other.call(&["EVAL", script, "0"]);
+    assert_eq!(other.call(&["EXEC"]), Value::Array(vec![Value::Int(12)]));
+    other.send_all(&[&["EVAL", "return 1", "0"]]);
+    let began = std::time::Instant::now();
+    while !text(client.call(&["INFO", "clients"])).contains("blocked_clients:1") {
+        assert!(began.elapsed() < Duration::from_secs(10));
+    }
+    client.call(&["CLIENT", "UNPAUSE"]);
+    assert_eq!(other.read(), Value::Int(1));
+}
+
+#[test]
+fn scan_removes_the_dead_and_knows_the_types() {
+    let server = Server::start(&["--enable-debug-command", "yes"]);
+    let mut client = server.client();
+    client.call(&["DEBUG", "SET-ACTIVE-EXPIRE", "0"]);
+    client.call(&["MSET", "a", "1", "b", "2"]);
+    client.call(&["SET", "dead", "1", "PX", "1"]);
+    client.call(&["HSET", "deadtoo", "f", "v"]);
+    client.call(&["PEXPIRE", "deadtoo", "1"]);
+    std::thread::sleep(Duration::from_millis(5));
+    assert_eq!(keys_in(&mut client, 0), 4);
+    let wrong = client.call(&["SCAN", "0", "TYPE", "string1"]);
+    assert!(matches!(&wrong, Value::Error(line) if line.contains("unknown type name")), "{wrong:?}");
+    client.call(&["SCAN", "0", "COUNT", "10000", "TYPE", "string"]);
+    assert_eq!(keys_in(&mut client, 0), 3);
+    client.call(&["SCAN", "0", "COUNT", "10000"]);
+    assert_eq!(keys_in(&mut client, 0), 2);
+}
+
+#[test]
+fn errors_are_counted_by_kind_within_bounds() {
+    let server = Server::start(&[]);
+    let mut client = server.client();
+    let script = "return redis.error_reply(ARGV[1] .. ' of mine')";
+    for n in 0..140 {
+        client.call(&["EVAL", script, "0", &format!("E{n}")]);
+    }
+    assert_eq!(errors(&mut client, "ERRORSTATS_OVERFLOW"), "12");
+    client.call(&["SET", "a", "b", "c"]);
+    assert_eq!(errors(&mut client, "ERR"), "1");
+    assert_eq!(errors(&mut client, "E1"), "1");
+    client.call(&["EVAL", script, "0", "E1"]);
+    assert_eq!(errors(&mut client, "E1"), "2");
+    let mut waiting = server.client();
+    let Value::Int(id) = waiting.call(&["CLIENT", "ID"]) else { panic!("an integer") };
+    waiting.send_all(&[&["BLPOP", "none", "0"]]);
+    while client.call(&["CLIENT", "UNBLOCK", &id.to_string(), "ERROR"]) == Value::Int(0) {}
+    assert!(text(waiting.read()).starts_with("UNBLOCKED"));
+    assert_eq!(errors(&mut client, "UNBLOCKED"), "1");
+    let stats = text(client.call(&["INFO", "commandstats"]));
+    let blpop = stats.lines().find(|line| line.starts_with("cmdstat_blpop:")).expect("it was called");
+    assert!(blpop.contains("calls=1,") && blpop.ends_with("failed_calls=1"), "{blpop}");
+}
+
+#[test]
+fn a_key_watched_twice_counts_once() {
+    let server = Server::start(&[]);
+    let mut client = server.client();
+    client.call(&["WATCH", "k", "k"]);
+    client.call(&["WATCH", "k"]);
+    assert!(text(client.call(&["CLIENT", "INFO"])).contains("watch=1 "));
+    server.client().call(&["SET", "k", "v"]);
+    client.call(&["MULTI"]);
+    client.call(&["PING"]);
+    assert_eq!(client.call(&["EXEC"]), Value::Null);
+}
+
+#[test]
+fn a_request_longer_than_the_limit_is_refused_even_when_it_is_whole() {
+    let server = Server::start(&[]);
+    let mut client = server.client();
+    client.call(&["CONFIG", "SET", "client-query-buffer-limit", "1048576"]);
+    let mut other = server.client();
+    other.send_all(&[&["SET", "k", &"a".repeat(1 << 20)]]);
+    assert!(other.is_closed());
+    assert!(text(client.call(&["INFO", "stats"])).contains("client_query_buffer_limit_disconnections:1"));
+    assert_eq!(client.call(&["EXISTS", "k"]), Value::Int(0));
+}
+
+#[test]
+fn the_kernel_is_told_how_much_the_process_matters() {
+    let server = Server::start(&[]);
+    let mut client = server.client();
+    let score = || {
+        let text = std::fs::read_to_string(format!("/proc/{}/oom_score_adj", server.pid())).expect("a file");
+        text.trim().parse::<i32>().expect("a number")
+    };
+    let before = score();
+    let mut set = |pairs: &[&str]| client.call(&[&["CONFIG", "SET"], pairs].concat());
+    assert_eq!(set(&["oom-score-adj-values", "10 20 30"]), Value::ok());
+    assert_eq!(score(), before);
+    assert_eq!(set(&["oom-score-adj", "yes"]), Value::ok());
+    assert_eq!(score(), before + 10);
+    assert_eq!(set(&["oom-score-adj-values", "15 20 30"]), Value::ok());
+    assert_eq!(score(), before + 15);
+    let absolute = (before + 20).to_string();
+    assert_eq!(
+        set(&["oom-score-adj", "absolute", "oom-score-adj-values", &format!("{absolute} 0 0")]),
+        Value::ok()
+    );
+    assert_eq!(score(), before + 20);
+    assert_eq!(set(&["oom-score-adj", "no"]), Value::ok());
+    assert_eq!(score(), before);
+}
+
+#[test]
+fn a_forced_rewrite_names_every_setting() {
+    let dir = Folder::new("rewriteall");
+    let file = dir.path().join("darter.conf");
+    std::fs::write(&file, "hz 50\n").expect("a file");
+    let server = Server::start_with_file(file.to_str(), &["--enable-debug-command", "yes"]);
+    let mut client = server.client();
+    assert_eq!(client.call(&["DEBUG", "CONFIG-REWRITE-FORCE-ALL"]), Value::ok());
+    let written = std::fs::read_to_string(&file).expect("a file");
+    assert!(written.contains("hz 50\n") && written.contains("\nslowlog-max-len "), "{written}");
+    drop(server);
+    // What was written can be read.
+    let server = Server::start_with_file(file.to_str(), &[]);
+    assert_eq!(server.client().call(&["CONFIG", "GET", "hz"]), Value::array(&["hz", "50"]));
+}

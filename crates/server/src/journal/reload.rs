@@ -1,0 +1,74 @@
+//! DEBUG LOADAOF: empties everything and reads the journal back while the server runs, as a restart would.
+
+use std::sync::atomic::Ordering;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::core::Core;
+use crate::journal::{replay, rewrite};
+use crate::script_run::know_libraries;
+use crate::shared::{Mail, Shared};
+use crate::snapshot::load;
+
+/// What is called at the end, on the thread that read.
+pub type Then = Box<dyn FnOnce(&'static Shared, &Result<(), String>) + Send>;
+
+/// Begins it; clients are told to wait from each thread's next turn on.
+///
+/// Errors: a new base is being written, a load is under way, or there can be no more threads.
+pub fn spawn(shared: &'static Shared, then: Then) -> Result<(), String> {
+    let loading = &shared.snapshots.loading;
+    if loading.is_on() || shared.journal.is_rewriting() {
+        return Err("a load or a rewrite is under way".to_owned());
+    }
+    let bytes = rewrite::bytes_there(&shared.settings.live())?;
+    let turns: Vec<u64> = shared.stats.iter().map(|stats| stats.turns.get()).collect();
+    loading.begin_replay(bytes);
+    let body = move || {
+        shared.snapshots.roam();
+        let outcome = run(shared, &turns);
+        loading.end();
+        then(shared, &outcome);
+    };
+    thread::Builder::new().name("darter-load".to_owned()).spawn(body).map(drop).map_err(|error| {
+        loading.end();
+        error.to_string()
+    })
+}
+
+fn run(shared: &'static Shared, turns: &[u64]) -> Result<(), String> {
+    let journal = &shared.journal;
+    // What a thread has noted is written at the end of its turn.
+    wait(shared, || shared.stats.iter().zip(turns).all(|(stats, then)| stats.turns.get() != *then))?;
+    if journal.is_on() {
+        let end = journal.end();
+        journal.ask_for_sync();
+        wait(shared, || journal.durable_before() >= end)?;
+    }
+    let dir = rewrite::dir_of(&shared.settings.live())?;
+    // What is read is not to be noted again: a record that nobody writes would be a gap.
+    let is_on = journal.is_on.swap(false, Ordering::AcqRel);
+    load::empty(shared);
+    know_libraries(&mut Core::new(shared, 0), &[]);
+    let loaded = replay::load(shared, &dir);
+    journal.is_on.store(is_on, Ordering::Release);
+    loaded?.map(drop).ok_or_else(|| format!("there is no journal in {}", dir.display()))?;
+    shared.snapshots.note_loaded(shared);
+    Ok(())
+}
+
+/// Waits for what other threads do; sleeping ones are woken.
+fn wait(shared: &Shared, is_done: impl Fn() -> bool) -> Result<(), String> {
+    let began = Instant::now();
+    while !is_done() {
+        if began.elapsed() > PATIENCE {
+            return Err("other threads are busy for too long".to_owned());
+        }
+        shared.doors.iter().for_each(|door| door.send(Mail::Unpaused));
+        thread::sleep(LOOK);
+    }
+    Ok(())
+}
+
+const PATIENCE: Duration = Duration::from_secs(20);
+const LOOK: Duration = Duration::from_millis(1);

@@ -1,0 +1,159 @@
+//! What MIGRATE does with its shards held: reading values, and deleting what has been sent.
+
+use std::sync::Arc;
+use std::sync::mpsc::sync_channel;
+
+use darter_command::keys::dump;
+use darter_latch::Grant;
+use darter_store::Keyed;
+use darter_store::change::Listeners;
+use darter_txn::LockSet;
+use darter_txn::watch::WatchFlag;
+use darter_wire::OwnedArgs;
+
+use super::Order;
+use crate::core::Core;
+use crate::exec;
+use crate::job::{Body, Job, Shards};
+use crate::shared::Shared;
+use crate::waiting::Whose;
+
+/// A key on its way.
+pub struct Item {
+    /// Its name.
+    pub name: Box<[u8]>,
+    /// Its value as DUMP returns it.
+    pub payload: Vec<u8>,
+    /// Milliseconds it has still to live; 0: for ever.
+    pub ttl_ms: u64,
+    flag: WatchFlag,
+}
+
+/// What became of keys that the other server has.
+#[derive(Default)]
+pub struct Settled {
+    /// They were changed meanwhile: to be sent again.
+    pub changed: Vec<Item>,
+    /// They were deleted meanwhile.
+    pub vanished: Vec<Box<[u8]>>,
+}
+
+/// Reads the values of those of `names` that are there, and watches them unless they stay anyway. Waits for the shards.
+pub fn read(shared: &'static Shared, order: &Arc<Order>, names: Vec<Box<[u8]>>) -> Option<Vec<Item>> {
+    let known = order.clone();
+    let wanted = locks(shared, names.iter());
+    hold(shared, order, wanted, move |core, grant| {
+        names.into_iter().filter_map(|name| look(core, grant, &known, name)).collect()
+    })
+}
+
+/// Deletes those of `items` that are as they were sent. Waits for the shards.
+pub fn settle(shared: &'static Shared, order: &Arc<Order>, items: Vec<Item>) -> Option<Settled> {
+    if items.is_empty() {
+        return None;
+    }
+    let known = order.clone();
+    let wanted = locks(shared, items.iter().map(|item| &item.name));
+    hold(shared, order, wanted, move |core, grant| settle_held(core, grant, &known, items))
+}
+
+/// Watches `items` no more: they stay. Waits for the shards.
+pub fn forget(shared: &'static Shared, order: &Arc<Order>, items: Vec<Item>) {
+    if items.is_empty() || order.copies {
+        return;
+    }
+    let known = order.clone();
+    let wanted = locks(shared, items.iter().map(|item| &item.name));
+    hold(shared, order, wanted, move |core, grant| {
+        items.iter().for_each(|item| unwatch(core, grant, &known, item));
+    });
+}
+
+fn settle_held(core: &mut Core, grant: &mut Shards, order: &Order, items: Vec<Item>) -> Settled {
+    let router = &core.shared.router;
+    for item in &items {
+        let key = router.key(&item.name);
+        if let Some(part) = grant.get_mut(router.shard_of(key.hash)) {
+            // Those whose time is up go now, and are told of.
+            Keyed::find(&mut part.shard, order.db, key, core.now_ms);
+        }
+    }
+    exec::pass_changes(core, grant);
+    let mut settled = Settled::default();
+    let mut del = OwnedArgs::from_slices(&[b"DEL"]);
+    for item in items {
+        unwatch(core, grant, order, &item);
+        if !item.flag.is_dirty() {
+            del.push(&item.name);
+            continue;
+        }
+        let name = item.name.clone();
+        match look(core, grant, order, item.name) {
+            Some(item) => settled.changed.push(item),
+            None => settled.vanished.push(name),
+        }
+    }
+    if del.args().len() > 1
+        && let Some(entry) = core.shared.registry.entries().iter().find(|entry| entry.spec.name == "del")
+    {
+        let whose = Whose {
+            home: order.asking.thread,
+            token: order.asking.token,
+            client: order.asking.client,
+            db: order.db,
+            resp3: false,
+            tracks: false,
+            no_touch: false,
+            acl_version: core.shared.acl.version(),
+            may_slice: false,
+        };
+        exec::run_granted(core, grant, whose, entry, del.args(), &mut Vec::new());
+    }
+    settled
+}
+
+fn look(core: &Core, grant: &mut Shards, order: &Order, name: Box<[u8]>) -> Option<Item> {
+    let router = &core.shared.router;
+    let key = router.key(&name);
+    let part = grant.get_mut(router.shard_of(key.hash))?;
+    let place = Keyed::find(&mut part.shard, order.db, key, core.now_ms);
+    let payload = dump::payload(&place)?;
+    let ttl_ms = place.deadline_ms().map_or(0, |at| at.saturating_sub(core.now_ms).max(1));
+    let flag = WatchFlag::default();
+    if !order.copies {
+        part.watches.add(order.db, &name, &flag);
+        part.shard.changes.listen(Listeners::WATCH, true);
+    }
+    Some(Item { name, payload, ttl_ms, flag })
+}
+
+fn unwatch(core: &Core, grant: &mut Shards, order: &Order, item: &Item) {
+    let router = &core.shared.router;
+    if let Some(part) = grant.get_mut(router.shard_of(router.key(&item.name).hash)) {
+        part.watches.remove(order.db, &item.name, &item.flag);
+        part.shard.changes.listen(Listeners::WATCH, !part.watches.is_empty());
+    }
+}
+
+fn locks<'a>(shared: &Shared, names: impl Iterator<Item = &'a Box<[u8]>>) -> LockSet {
+    let mut set = LockSet::new();
+    names.for_each(|name| set.add(shared.router.shard_of(shared.router.key(name).hash)));
+    set.seal();
+    set
+}
+
+/// Runs `act` with the shards held, on whichever thread that is; `None` when the server ends before.
+fn hold<T: Send + 'static>(
+    shared: &'static Shared,
+    order: &Order,
+    wanted: LockSet,
+    act: impl FnOnce(&mut Core, &mut Shards) -> T + Send + 'static,
+) -> Option<T> {
+    let (tell, hear) = sync_channel(1);
+    let call = move |core: &mut Core, grant: &mut Shards| {
+        let _ = tell.send(act(core, grant));
+    };
+    let body = Body::Call(Some(Box::new(call)));
+    Job::new(order.asking.thread, body, wanted, Grant::empty()).enqueue_from_outside(shared);
+    hear.recv().ok()
+}

@@ -1,0 +1,174 @@
+//! The other server of a MIGRATE: a connection, what is sent there, and its answers of one line each.
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::time::{Duration, Instant};
+
+use super::held::Item;
+use super::{Order, Place};
+
+/// A connection to another server.
+pub struct Peer {
+    stream: BufReader<TcpStream>,
+    // the database that is selected there; none: not known
+    db: Option<i64>,
+    /// When it was last used.
+    pub used: Instant,
+}
+
+/// What came of sending keys.
+#[derive(Default)]
+pub struct Sent {
+    /// Whether the other server has taken each key, as far as it has answered.
+    pub is_taken: Vec<bool>,
+    /// Its first refusal.
+    pub refusal: Option<Vec<u8>>,
+    /// The conversation broke off.
+    pub broken: Option<Broken>,
+}
+
+/// The end of a conversation before its time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Broken {
+    /// `writing` or `reading`.
+    pub at: &'static str,
+    /// It took too long.
+    pub is_late: bool,
+}
+
+/// The longest answer that is read.
+const LINE_MAX: u64 = 64 << 10;
+
+impl Peer {
+    /// Connects.
+    ///
+    /// Errors: the name is unknown, nobody listens there, or it takes too long.
+    pub fn connect(place: &Place, patience: Duration) -> io::Result<Peer> {
+        let port: u16 =
+            place.1.parse().map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "no such port"))?;
+        let mut last = io::Error::new(io::ErrorKind::NotFound, "no such host");
+        for address in (place.0.as_str(), port).to_socket_addrs()? {
+            match TcpStream::connect_timeout(&address, patience) {
+                Ok(stream) => {
+                    stream.set_nodelay(true)?;
+                    return Ok(Peer { stream: BufReader::new(stream), db: None, used: Instant::now() });
+                }
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+
+    /// Logs in if need be, selects the database and makes the keys there.
+    pub fn send(&mut self, order: &Order, items: &[Item], replaces: bool) -> Sent {
+        let mut sent = Sent::default();
+        if let Err(broken) = self.converse(order, items, replaces, &mut sent) {
+            sent.broken = Some(broken);
+        }
+        sent
+    }
+
+    fn converse(
+        &mut self,
+        order: &Order,
+        items: &[Item],
+        replaces: bool,
+        sent: &mut Sent,
+    ) -> Result<(), Broken> {
+        sent.refusal = self.begin(order)?;
+        if sent.refusal.is_some() {
+            return Ok(());
+        }
+        let mut out = Vec::new();
+        for item in items {
+            let ttl = item.ttl_ms.to_string();
+            let mut words: Vec<&[u8]> = vec![b"RESTORE", &item.name, ttl.as_bytes(), &item.payload];
+            if replaces {
+                words.push(b"REPLACE");
+            }
+            push_command(&mut out, &words);
+        }
+        self.write(order.patience, &out)?;
+        drop(out);
+        for _ in items {
+            let refusal = self.read_refusal()?;
+            sent.is_taken.push(refusal.is_none());
+            sent.refusal = sent.refusal.take().or(refusal);
+        }
+        Ok(())
+    }
+
+    /// Deletes keys there that were sent and have gone here meanwhile; whether it had them does not matter.
+    pub fn delete(&mut self, order: &Order, names: &[Box<[u8]>]) -> Result<(), Broken> {
+        self.begin(order)?;
+        let mut out = Vec::new();
+        let mut words: Vec<&[u8]> = vec![b"DEL"];
+        words.extend(names.iter().map(|name| &**name));
+        push_command(&mut out, &words);
+        self.write(order.patience, &out)?;
+        self.read_refusal().map(drop)
+    }
+
+    /// Logs in and selects the database, as far as that is still to be done; returns why not.
+    fn begin(&mut self, order: &Order) -> Result<Option<Vec<u8>>, Broken> {
+        let mut out = Vec::new();
+        let mut answers = 0;
+        if !order.login.is_empty() {
+            let mut words: Vec<&[u8]> = vec![b"AUTH"];
+            words.extend(order.login.iter().map(Vec::as_slice));
+            push_command(&mut out, &words);
+            answers += 1;
+        }
+        if self.db != Some(order.to_db) {
+            push_command(&mut out, &[b"SELECT", order.to_db.to_string().as_bytes()]);
+            answers += 1;
+        }
+        if answers == 0 {
+            return Ok(None);
+        }
+        self.db = None;
+        self.write(order.patience, &out)?;
+        let mut refusal = None;
+        for _ in 0..answers {
+            let answer = self.read_refusal()?;
+            refusal = refusal.or(answer);
+        }
+        if refusal.is_none() {
+            self.db = Some(order.to_db);
+        }
+        Ok(refusal)
+    }
+
+    fn write(&mut self, patience: Duration, bytes: &[u8]) -> Result<(), Broken> {
+        let stream = self.stream.get_mut();
+        let set = stream.set_read_timeout(Some(patience)).and(stream.set_write_timeout(Some(patience)));
+        set.and_then(|()| stream.write_all(bytes)).map_err(|error| Broken::of("writing", &error))
+    }
+
+    /// One answer; the words of a refusal, without its dash.
+    fn read_refusal(&mut self) -> Result<Option<Vec<u8>>, Broken> {
+        let mut line = Vec::new();
+        let read = self.stream.by_ref().take(LINE_MAX).read_until(b'\n', &mut line);
+        read.map_err(|error| Broken::of("reading", &error))?;
+        match line.strip_suffix(b"\r\n") {
+            Some(line) => Ok(line.strip_prefix(b"-").map(<[u8]>::to_vec)),
+            None => Err(Broken { at: "reading", is_late: false }),
+        }
+    }
+}
+
+impl Broken {
+    fn of(at: &'static str, error: &io::Error) -> Broken {
+        let is_late = matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut);
+        Broken { at, is_late }
+    }
+}
+
+fn push_command(out: &mut Vec<u8>, words: &[&[u8]]) {
+    out.extend_from_slice(format!("*{}\r\n", words.len()).as_bytes());
+    for word in words {
+        out.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
+        out.extend_from_slice(word);
+        out.extend_from_slice(b"\r\n");
+    }
+}

@@ -1,0 +1,127 @@
+//! The thread of one MIGRATE, from reading the values to the answer.
+
+use std::sync::Arc;
+use std::thread;
+
+use darter_wire::Reply;
+
+use super::held::{self, Item};
+use super::peer::{Broken, Peer, Sent};
+use super::{Order, Seat};
+use crate::shared::{Mail, Shared};
+
+/// What MIGRATE answers.
+enum Answer {
+    Ok,
+    NoKey,
+    Error(Vec<u8>),
+}
+
+/// Times a key is sent again because it was changed meanwhile.
+const ROUNDS_MAX: usize = 16;
+
+/// Begins a MIGRATE; its client is answered at the end.
+///
+/// Errors: too many are under way, or there can be no more threads; in words.
+pub fn spawn(shared: &'static Shared, order: Order) -> Result<(), String> {
+    let seat = Seat::take(shared).ok_or("too many MIGRATEs are under way")?;
+    let body = move || {
+        shared.snapshots.roam();
+        let (order, seat) = (Arc::new(order), seat);
+        let answer = run(shared, &order);
+        drop(seat);
+        tell(shared, &order, answer);
+    };
+    thread::Builder::new()
+        .name("darter-migrate".to_owned())
+        .spawn(body)
+        .map(drop)
+        .map_err(|error| error.to_string())
+}
+
+fn tell(shared: &Shared, order: &Order, answer: Answer) {
+    let mut bytes = Vec::new();
+    let mut reply = Reply::new(&mut bytes, false);
+    match answer {
+        Answer::Ok => reply.ok(),
+        Answer::NoKey => reply.status("NOKEY"),
+        Answer::Error(line) => reply.error(&line),
+    }
+    let to = order.asking;
+    shared.door(to.thread).send(Mail::Served { token: to.token, client: to.client, reply: bytes });
+}
+
+fn run(shared: &'static Shared, order: &Arc<Order>) -> Answer {
+    let ended = || Answer::Error(b"ERR the server ends".to_vec());
+    let Some(mut items) = held::read(shared, order, order.keys.clone()) else { return ended() };
+    if items.is_empty() {
+        return Answer::NoKey;
+    }
+    let mut replaces = order.replaces;
+    for _ in 0..ROUNDS_MAX {
+        let (peer, mut sent) = match send(shared, order, &items, replaces) {
+            Ok(done) => done,
+            Err(answer) => {
+                held::forget(shared, order, items);
+                return answer;
+            }
+        };
+        let (mut taken, mut left) = (Vec::new(), Vec::new());
+        for (at, item) in items.into_iter().enumerate() {
+            let is_taken = sent.is_taken.get(at).copied().unwrap_or_default();
+            if is_taken { taken.push(item) } else { left.push(item) }
+        }
+        held::forget(shared, order, left);
+        let settled = if order.copies { None } else { held::settle(shared, order, taken) };
+        let settled = settled.unwrap_or_default();
+        let mut peer = peer;
+        if sent.broken.is_none() && !settled.vanished.is_empty() {
+            sent.broken = peer.delete(order, &settled.vanished).err();
+        }
+        let outcome = outcome(&sent);
+        if sent.broken.is_none() {
+            shared.migrations.give_back(&order.place, peer);
+        }
+        if outcome.is_some() || settled.changed.is_empty() {
+            held::forget(shared, order, settled.changed);
+            return outcome.unwrap_or(Answer::Ok);
+        }
+        items = settled.changed;
+        replaces = true;
+    }
+    held::forget(shared, order, items);
+    Answer::Error(b"ERR a key was changed each time it was sent; it stays here".to_vec())
+}
+
+/// What the client is told if something went wrong.
+fn outcome(sent: &Sent) -> Option<Answer> {
+    if let Some(why) = &sent.refusal {
+        let mut line = b"ERR Target instance replied with error: ".to_vec();
+        line.extend_from_slice(why);
+        return Some(Answer::Error(line));
+    }
+    let Broken { at, .. } = sent.broken?;
+    Some(Answer::Error(format!("IOERR error or timeout {at} to target instance").into_bytes()))
+}
+
+/// Sends keys over a connection that was kept or a new one. One that was kept may have been closed there meanwhile:
+/// then a new one is tried.
+fn send(shared: &Shared, order: &Order, items: &[Item], replaces: bool) -> Result<(Peer, Sent), Answer> {
+    if let Some(mut peer) = shared.migrations.take(&order.place) {
+        let sent = peer.send(order, items, replaces);
+        let is_stale = sent.broken.is_some_and(|broken| !broken.is_late) && sent.is_taken.is_empty();
+        if !is_stale || sent.refusal.is_some() {
+            return Ok((peer, sent));
+        }
+    }
+    match Peer::connect(&order.place, order.patience) {
+        Ok(mut peer) => {
+            let sent = peer.send(order, items, replaces);
+            Ok((peer, sent))
+        }
+        Err(error) => {
+            tracing::info!("MIGRATE: cannot connect to {}:{}: {error}", order.place.0, order.place.1);
+            Err(Answer::Error(b"IOERR error or timeout connecting to the client".to_vec()))
+        }
+    }
+}
