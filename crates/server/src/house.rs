@@ -143,6 +143,9 @@ impl Room {
         let may_move = core.live.activedefrag;
         // Room that was made for a load looks like memory to give back.
         let may_tidy = !shared.snapshots.loading.is_on();
+        if may_tidy {
+            part.shard.rest();
+        }
         while may_tidy && part.shard.tidy(LINES_PER_VISIT, may_move) && began.elapsed() < VISIT_TIME_MAX {}
         if !is_replay {
             relief::keep(core, &mut part, self.id, Instant::now() + VISIT_TIME_MAX);

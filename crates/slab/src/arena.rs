@@ -314,13 +314,14 @@ impl Arena {
         }
     }
 
-    /// Gives `class` another run; returns its first unit. The first run of a class is as short as can be, so that
-    /// a nearly empty shard stays small.
+    /// Gives `class` another run; returns its first unit. The first run of a class is as short as can be, and the next
+    /// two are not long either, so that a shard with a few blocks of each class stays small.
     #[cold]
     #[inline(never)]
     fn add_run(&mut self, class: usize) -> Option<u32> {
         let units = match self.bins[class].runs {
             0 => class::bytes_of(class).div_ceil(UNIT_BYTES) as u8,
+            1 | 2 => class::FEW_UNITS[class],
             _ => class::RUN_UNITS[class],
         };
         let pages = self.region.pages_mut();

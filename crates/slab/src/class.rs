@@ -13,8 +13,11 @@ pub(crate) const RUN_UNITS_MAX: usize = 31;
 /// empty block; the full 256 entries spare the bounds check.
 pub(crate) static BYTES: [u16; 256] = block_bytes();
 
-/// Units of a run, once a class has outgrown its first small one.
+/// Units of a run, once a class has outgrown its first small ones.
 pub(crate) static RUN_UNITS: [u8; COUNT] = run_units();
+
+/// Units of the second and third run of a class: two where two blocks fit in them.
+pub(crate) static FEW_UNITS: [u8; COUNT] = few_units();
 
 /// The class of a block of `bytes`, 1..=`BYTES_MAX`.
 #[inline]
@@ -69,6 +72,18 @@ const fn run_units() -> [u8; COUNT] {
             units += 1;
         }
         table[class] = best as u8;
+        class += 1;
+    }
+    table
+}
+
+const fn few_units() -> [u8; COUNT] {
+    let mut table = run_units();
+    let mut class = 1;
+    while class < COUNT {
+        if bytes_of(class) <= UNIT_BYTES && table[class] > 2 {
+            table[class] = 2;
+        }
         class += 1;
     }
     table

@@ -21,6 +21,9 @@ pub(crate) struct Tidy {
     used_at_end: usize,
     /// Bytes of free blocks that the last pass could not turn into empty pages.
     stuck_bytes: usize,
+    /// Live bytes at the last visit, and whether they were the same at the one before.
+    used_at_visit: usize,
+    is_at_rest: bool,
 }
 
 /// What of a shard a pass has come to.
@@ -60,7 +63,7 @@ impl TidyCounters {
 
 /// Waste below this is left alone.
 const WASTE_MIN_BYTES: usize = 256 << 10;
-/// Empty pages kept at hand per shard before they go back to the kernel.
+/// Empty pages kept at hand by a shard that grows, at most; the others go back to the kernel.
 const EMPTY_KEEP_BYTES: usize = 64 << 10;
 
 impl Shard {
@@ -73,10 +76,24 @@ impl Shard {
         };
         let merged = self.merge_segments();
         let empty = self.arena.empty_bytes();
-        if empty > EMPTY_KEEP_BYTES {
-            self.arena.release_empty((empty - EMPTY_KEEP_BYTES).div_ceil(4096).min(PAGES_PER_STEP));
+        // A small shard keeps little: there are many of them, and together it would be as much as their data.
+        let keep =
+            if self.tidy.is_at_rest { 0 } else { EMPTY_KEEP_BYTES.min(self.arena.committed_bytes() / 16) };
+        if empty > keep {
+            self.arena.release_empty((empty - keep).div_ceil(4096).min(PAGES_PER_STEP));
         }
-        more || merged || empty > EMPTY_KEEP_BYTES
+        more || merged || empty > keep
+    }
+
+    /// To be called once before the tidying of a visit: when nothing has come or gone since the last one, the shard
+    /// lets go of what it keeps at hand for changes to come.
+    pub fn rest(&mut self) {
+        let used = self.arena.used_bytes();
+        let is_same = used == std::mem::replace(&mut self.tidy.used_at_visit, used);
+        if is_same && !self.tidy.is_at_rest {
+            self.arena.release_empty(0);
+        }
+        self.tidy.is_at_rest = is_same;
     }
 
     /// One short piece of a pass, whatever has changed since the last one; returns whether there is more to do.
@@ -139,11 +156,8 @@ impl Shard {
 
     fn end_pass(&mut self) {
         let used = self.arena.used_bytes();
-        self.tidy = Tidy {
-            pass: None,
-            used_at_end: used,
-            stuck_bytes: self.arena.committed_bytes().saturating_sub(used),
-        };
+        let stuck_bytes = self.arena.committed_bytes().saturating_sub(used);
+        self.tidy = Tidy { pass: None, used_at_end: used, stuck_bytes, ..self.tidy };
     }
 
     fn move_records(&mut self, db: usize, at: Position, lines_max: usize) -> Pass {
@@ -242,6 +256,31 @@ mod tests {
             let text = place.text().expect("a string").map(|text| text.bytes().into_owned());
             assert_eq!(text, is_kept(n).then(|| value(n)), "{name}");
         }
+    }
+
+    #[test]
+    fn a_shard_at_rest_keeps_nothing_at_hand() {
+        let hasher = KeyHasher::new(3);
+        let mut shard = Shard::new(1, 1, hasher).expect("address space");
+        let set = |shard: &mut Shard, n: u32, bytes: usize| {
+            let name = format!("key:{n}");
+            let key = Key { bytes: name.as_bytes(), hash: hasher.hash(name.as_bytes()) };
+            Keyed::find(shard, 0, key, 1).put_text(&vec![b'a'; bytes], Expiry::None).expect("room");
+        };
+        // Values of many sizes come and shrink: each size leaves blocks behind.
+        (0..2_000).for_each(|n| set(&mut shard, n % 100, 3_000 - n as usize));
+        (0..100).for_each(|n| set(&mut shard, n, 100));
+        let before = shard.arena.occupied_bytes();
+        for _ in 0..3 {
+            shard.rest();
+            while shard.tidy(64, false) {}
+        }
+        let (after, used) = (shard.arena.occupied_bytes(), shard.arena.used_bytes());
+        assert_eq!(shard.arena.empty_bytes(), 0);
+        assert!(
+            after < before / 2 && after < used + (32 << 10),
+            "{before} bytes, {after} at rest, {used} used"
+        );
     }
 
     #[test]

@@ -13,7 +13,47 @@ pub const PATIENCE: Duration = Duration::from_secs(5);
 pub struct Connection {
     stream: TcpStream,
     inbox: Vec<u8>,
+    skim: Skim,
 }
+
+/// How far the next reply has been looked through. A long one comes in many pieces, and only a whole one is read.
+#[derive(Clone, Copy)]
+struct Skim {
+    at: usize,
+    // Values that the reply still needs from `at` on.
+    owed: usize,
+}
+
+impl Skim {
+    const START: Self = Self { at: 0, owed: 1 };
+
+    /// Goes on through `inbox`; whether the reply is whole, or is none, which reading it will say.
+    fn is_whole(&mut self, inbox: &[u8]) -> bool {
+        while self.owed > 0 {
+            let rest = &inbox[self.at..];
+            let Some(end) = rest.iter().position(|byte| *byte == b'\n') else { return rest.len() > LINE_MAX };
+            let line = rest[..end].strip_suffix(b"\r").unwrap_or_default();
+            let len =
+                line.get(1..).and_then(|digits| std::str::from_utf8(digits).ok()?.parse::<usize>().ok());
+            let (bytes, values) = match (line.first(), len) {
+                (Some(b'$' | b'!' | b'='), Some(len)) => (len + 2, 0),
+                (Some(b'*' | b'~' | b'>'), Some(len)) => (0, len),
+                (Some(b'%' | b'|'), Some(len)) => (0, 2 * len),
+                _ => (0, 0),
+            };
+            if rest.len() < end + 1 + bytes {
+                return false;
+            }
+            self.at += end + 1 + bytes;
+            self.owed += values;
+            self.owed -= 1;
+        }
+        true
+    }
+}
+
+/// A line that is longer is no reply.
+const LINE_MAX: usize = 64 * 1024;
 
 impl Connection {
     /// Connects.
@@ -21,7 +61,7 @@ impl Connection {
         let stream = TcpStream::connect_timeout(&address, PATIENCE)?;
         stream.set_nodelay(true)?;
         stream.set_write_timeout(Some(PATIENCE))?;
-        Ok(Self { stream, inbox: Vec::new() })
+        Ok(Self { stream, inbox: Vec::new(), skim: Skim::START })
     }
 
     /// Sends commands in one write.
@@ -96,11 +136,15 @@ impl Connection {
     }
 
     fn parsed(&mut self) -> io::Result<Option<Reply>> {
+        if !self.skim.is_whole(&self.inbox) {
+            return Ok(None);
+        }
         let mut rest = &self.inbox[..];
         match Reply::read(&mut rest) {
             Ok(reply) => {
                 let used = self.inbox.len() - rest.len();
                 self.inbox.drain(..used);
+                self.skim = Skim::START;
                 Ok(Some(reply))
             }
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(None),
@@ -128,6 +172,26 @@ impl Connection {
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(true),
             Err(error) => Err(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reply_is_whole_with_its_last_byte() {
+        for reply in
+            ["+OK\r\n", "$5\r\na\r\nbc\r\n", "$-1\r\n", "*0\r\n", "*2\r\n*1\r\n:1\r\n%1\r\n+a\r\n$0\r\n\r\n"]
+        {
+            let bytes = reply.as_bytes();
+            let mut skim = Skim::START;
+            for len in 0..bytes.len() {
+                assert!(!skim.is_whole(&bytes[..len]), "{reply:?} at {len}");
+            }
+            assert!(skim.is_whole(bytes), "{reply:?}");
+            assert_eq!(skim.at, bytes.len());
         }
     }
 }
