@@ -10,6 +10,7 @@ pub mod ctx;
 pub mod deadline;
 pub mod digest;
 pub mod fault;
+pub mod gather;
 pub mod geo;
 pub mod hash;
 pub mod hll;

@@ -9,13 +9,13 @@ use darter_store::reads::Stretch;
 use darter_wire::Reply;
 
 use crate::Ctx;
+use crate::gather::Gather;
 use crate::item::reply_item;
 
 /// Longer answers are given in steps: some 20 microseconds' worth.
 pub const LEN_MAX: u64 = 1000;
 
 /// What a body has left to slices: the executor gives it to the connection, which goes on with it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Rest {
     /// The members of a collection: the number of the read in its shard.
     Read {
@@ -26,6 +26,8 @@ pub enum Rest {
     },
     /// All of KEYS.
     Keys,
+    /// An answer made of whole collections.
+    Gather(Box<Gather>),
 }
 
 /// Whether an answer of `len` members is for slices. With members that should have gone already, which nobody may see

@@ -6,6 +6,7 @@
 
 use std::time::{Duration, Instant};
 
+use darter_command::gather::Gather;
 use darter_command::keys::walk::Walk;
 use darter_command::slices::Rest;
 use darter_latch::{Grant, drive_one};
@@ -39,6 +40,8 @@ pub enum Source {
     Read(u16, u32),
     /// The keys of all shards, one after the other.
     Keys(Box<Walk>),
+    /// Collections, one after the other, and what is made of them.
+    Gather(Box<Gather>),
 }
 
 impl Source {
@@ -50,14 +53,16 @@ impl Source {
                 let shards_len = core.shared.router.shards_len();
                 Source::Keys(Box::new(Walk::new(args.at(1), db, core.env.keys_output_limit, shards_len)))
             }
+            Rest::Gather(gather) => Source::Gather(gather),
         }
     }
 
-    /// The shard that the next slice needs.
-    fn shard(&self) -> u16 {
+    /// The shard that the next slice needs, if it needs one.
+    fn shard(&self) -> Option<u16> {
         match self {
-            Source::Read(shard, _) => *shard,
-            Source::Keys(walk) => walk.shard().unwrap_or(0),
+            Source::Read(shard, _) => Some(*shard),
+            Source::Keys(walk) => Some(walk.shard().unwrap_or(0)),
+            Source::Gather(gather) => gather.shard(),
         }
     }
 }
@@ -152,14 +157,21 @@ fn give_one(core: &mut Core, conn: &mut Conn) -> Next {
     let Some(reading) = &mut conn.session.reading else { return Next::Done };
     let is_full = unsent > UNSENT_BYTES_MAX && reading.aside.pieces <= PIECES_MAX;
     let Some(mut source) = reading.source.take_if(|_| !is_full) else { return Next::Wait };
+    if let Source::Gather(gather) = &mut source {
+        gather.take_in();
+    }
     let shared = core.shared;
-    let shard = source.shard();
-    let Some(mut held) = shared.cells[usize::from(shard)].take_spinning(SPINS) else {
-        post(core, (token, client), Body::Read { source, slice: None }, shard);
-        return Next::Wait;
+    let slice = if let Some(shard) = source.shard() {
+        let Some(mut held) = shared.cells[usize::from(shard)].take_spinning(SPINS) else {
+            post(core, (token, client), Body::Read { source, slice: None }, shard);
+            return Next::Wait;
+        };
+        let slice = Slice::take(core, &mut held, &mut source, &mut conn.output);
+        drive_one(shared.cells, held, core, BUDGET);
+        slice
+    } else {
+        Slice::make(&mut source, &mut conn.output)
     };
-    let slice = Slice::take(core, &mut held, &mut source, &mut conn.output);
-    drive_one(shared.cells, held, core, BUDGET);
     conn.was_active = true;
     reading.source = Some(source);
     reading.note(slice);
@@ -193,10 +205,24 @@ impl Slice {
                 }
                 (is_done, Aside { bytes: walk.found_bytes(), pieces: 0 })
             }
+            Source::Gather(gather) => {
+                gather.read(&mut part.shard);
+                (false, Aside { bytes: gather.bytes(), pieces: 0 })
+            }
         };
         let took = began.elapsed();
         core.stats().slice_times.add(took.as_nanos() as u64);
         Slice { is_done, aside, took }
+    }
+
+    /// Makes a slice of an answer of what was gathered, with no shard held.
+    fn make(source: &mut Source, out: &mut Vec<u8>) -> Slice {
+        let began = Instant::now();
+        let Source::Gather(gather) = source else {
+            return Slice { is_done: true, aside: Aside::default(), took: Duration::ZERO };
+        };
+        let is_done = gather.answer(out);
+        Slice { is_done, aside: Aside { bytes: gather.bytes(), pieces: 0 }, took: began.elapsed() }
     }
 }
 
@@ -213,7 +239,16 @@ fn read(part: &mut Part, number: u32, out: &mut Vec<u8>) -> (bool, Aside) {
 
 /// Ends an answer whose client has gone.
 fn end(core: &mut Core, source: &Source) {
-    let Source::Read(shard, number) = *source else { return };
+    match source {
+        Source::Read(shard, number) => end_read(core, *shard, *number),
+        Source::Keys(_) => {}
+        Source::Gather(gather) => {
+            gather.open_reads().for_each(|(shard, number)| end_read(core, shard, number))
+        }
+    }
+}
+
+fn end_read(core: &mut Core, shard: u16, number: u32) {
     let shared = core.shared;
     match shared.cells[usize::from(shard)].take_spinning(SPINS) {
         Some(mut held) => {

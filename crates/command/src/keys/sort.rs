@@ -8,10 +8,13 @@ use darter_pack::table::Table;
 use darter_pack::tree::list::End;
 use darter_pack::tree::{Direction, List};
 use darter_store::change::Class;
+use darter_store::reads::Stretch;
 use darter_store::{Event, Expiry, Keyed, Object, Type};
 use darter_wire::{Args, Reply};
 
+use crate::gather::{Maker, Sorting};
 use crate::reader::Reader;
+use crate::slices;
 use crate::spec::{Flags, Group, Keys, Reach, Spec};
 use crate::{Ctx, DataCommand, Fault, zset};
 
@@ -136,6 +139,9 @@ fn sort_with(
     options: &Options<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Fault> {
+    if ctx.may_slice && leave(ctx, args.at(1), options, reply) {
+        return Ok(());
+    }
     let (kind, mut elements) = elements_of(&zset::read(ctx, args.at(1)))?;
     order(ctx, kind, &mut elements, options)?;
     let (start, end) = options.range(elements.len());
@@ -150,6 +156,28 @@ fn sort_with(
             Ok(())
         }
     }
+}
+
+/// Leaves a long answer to slices, where nothing but the elements is looked at; false when it is to be given now.
+fn leave(ctx: &mut Ctx<'_>, name: &[u8], options: &Options<'_>, reply: &Reply<'_>) -> bool {
+    if options.by.is_some() || !options.gets.is_empty() || options.store.is_some() {
+        return false;
+    }
+    let place = zset::at(ctx, name);
+    let now_ms = place.now_ms();
+    let (len, stretch, due_ms) = match place.object() {
+        Some((Object::List(list), _)) => (list.len(), Stretch::Ranks(0, list.len(), Direction::Up), None),
+        Some((Object::Zset(zset), _)) => (zset.len(), Stretch::Ranks(0, zset.len(), Direction::Up), None),
+        Some((Object::Set(set), _)) => (set.len(), Stretch::All, set.next_expiry_ms()),
+        _ => return false,
+    };
+    if !slices::is_long(len, due_ms, now_ms) {
+        return false;
+    }
+    let score_of: Option<fn(&[u8]) -> Result<f64, Fault>> =
+        if options.is_alpha { None } else { Some(|text| Ok(parse_score(text)? + 0.0)) };
+    let sorting = Sorting::new(score_of, options.is_descending, (options.offset, options.count));
+    ctx.gather(&[(name, stretch)], Maker::Sorting(Box::new(sorting)), reply.is_resp3())
 }
 
 /// The elements in the order the value keeps them; a missing key is an empty list.

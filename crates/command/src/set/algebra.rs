@@ -1,12 +1,15 @@
 //! SINTER key [key ...], SUNION, SDIFF, SINTERCARD numkeys key [key ...] [LIMIT limit], SUNIONCARD, SDIFFCARD
 
 use darter_pack::entry::Item;
+use darter_store::reads::Stretch;
 use darter_store::{SetValue, View};
 use darter_wire::{Args, Reply};
 
 use super::read;
+use crate::gather::{Combining, Maker, Operation, Scoring, reading_order};
 use crate::item::reply_item;
 use crate::reader::Reader;
+use crate::slices;
 use crate::spec::{Flags, Group, Keys, Spec};
 use crate::{Ctx, DataCommand, Fault};
 
@@ -72,14 +75,6 @@ const fn card_spec(
         .cost("O(N*M)")
 }
 
-/// What is made of several sets.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Operation {
-    Intersect,
-    Unite,
-    Subtract,
-}
-
 /// Sets that are read together; a missing one is empty.
 pub(super) struct Sources<'a> {
     sets: Vec<Option<View<'a, SetValue>>>,
@@ -94,12 +89,32 @@ impl<'a> Sources<'a> {
         for key in keys.iter() {
             read(ctx, key).view::<SetValue>()?;
         }
-        let (ctx, now_ms) = (&*ctx, ctx.now_ms);
+        Sources::look(ctx, keys)
+    }
+
+    /// As [`Sources::find`], for keys that were found before.
+    fn look(ctx: &'a Ctx<'_>, keys: Args<'_>) -> Result<Sources<'a>, Fault> {
+        let now_ms = ctx.now_ms;
         let sets = keys.iter().map(|key| match ctx.peek(key) {
             Some((shard, record)) => shard.view_of::<SetValue>(record).map(Some),
             None => Ok(None),
         });
         Ok(Sources { sets: sets.collect::<Result<_, _>>()?, now_ms })
+    }
+
+    /// In which order to read the sets, and what to make of them, when that is better done in slices.
+    fn for_slices(&self, operation: Operation, scoring: Scoring) -> Option<(Vec<usize>, Combining)> {
+        let lens = self.sets.iter().map(|set| set.map_or(0, |set| set.root.len())).collect::<Vec<_>>();
+        let order = reading_order(operation, &lens)?;
+        let due = |set: &View<'_, SetValue>| set.root.next_expiry_ms().is_some_and(|ms| ms <= self.now_ms);
+        if self.sets.iter().flatten().any(due) {
+            return None;
+        }
+        let kept =
+            if operation == Operation::Unite { lens.iter().sum() } else { *lens.get(*order.first()?)? };
+        let hasher = self.sets.iter().flatten().next()?.hasher;
+        let combining = Combining::new(operation, scoring, order.len(), (kept, hasher));
+        Some((order, combining))
     }
 
     /// Gives each member of the result to `emit` once, until it answers false.
@@ -154,7 +169,21 @@ impl<'a> Sources<'a> {
 }
 
 fn show(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>, operation: Operation) -> Result<(), Fault> {
-    let sources = Sources::find(ctx, args.tail(1))?;
+    let keys = args.tail(1);
+    let may_slice = ctx.may_slice;
+    let sources = Sources::find(ctx, keys)?;
+    if may_slice && let Some((order, combining)) = sources.for_slices(operation, Scoring::None) {
+        if leave(ctx, keys, &order, combining, reply) {
+            return Ok(());
+        }
+        show_now(&Sources::look(ctx, keys)?, reply, operation);
+    } else {
+        show_now(&sources, reply, operation);
+    }
+    Ok(())
+}
+
+fn show_now(sources: &Sources<'_>, reply: &mut Reply<'_>, operation: Operation) {
     let begun = reply.begin_array();
     let mut len = 0;
     sources.each(operation, |member| {
@@ -163,7 +192,18 @@ fn show(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>, operation: Ope
         true
     });
     reply.end_set(begun, len);
-    Ok(())
+}
+
+/// Leaves the answer to slices; false when that cannot be.
+fn leave(
+    ctx: &mut Ctx<'_>,
+    keys: Args<'_>,
+    order: &[usize],
+    combining: Combining,
+    reply: &Reply<'_>,
+) -> bool {
+    let sources: Vec<_> = order.iter().map(|at| (keys.at(*at), Stretch::All)).collect();
+    ctx.gather(&sources, Maker::Combining(Box::new(combining)), reply.is_resp3())
 }
 
 fn card(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>, operation: Operation) -> Result<(), Fault> {
@@ -183,7 +223,19 @@ fn card(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>, operation: Ope
             return Err(Fault::Syntax);
         }
     }
-    let sources = Sources::find(ctx, args.head(2 + numkeys).tail(2))?;
+    let keys = args.head(2 + numkeys).tail(2);
+    let may_slice = ctx.may_slice;
+    let mut sources = Sources::find(ctx, keys)?;
+    let is_short = limit > 0 && limit <= slices::LEN_MAX;
+    if may_slice
+        && !is_short
+        && let Some((order, combining)) = sources.for_slices(operation, Scoring::Count(limit))
+    {
+        if leave(ctx, keys, &order, combining, reply) {
+            return Ok(());
+        }
+        sources = Sources::look(ctx, keys)?;
+    }
     let mut count = 0;
     sources.each(operation, |_| {
         count += 1;

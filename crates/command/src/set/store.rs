@@ -5,8 +5,9 @@ use darter_pack::table::Expiry as MemberExpiry;
 use darter_store::{Collection, Event, Expiry, SetValue};
 use darter_wire::{Args, Reply};
 
-use super::algebra::{Operation, Sources};
+use super::algebra::Sources;
 use super::event;
+use crate::gather::Operation;
 use crate::spec::{Group, Keys, Spec};
 use crate::{Ctx, DataCommand, Fault};
 

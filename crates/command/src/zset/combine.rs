@@ -2,11 +2,15 @@
 //! ZINTER, ZDIFF, ZINTERCARD, and ZUNIONSTORE, ZINTERSTORE, ZDIFFSTORE
 
 use darter_pack::entry::Item;
+use darter_store::reads::Stretch;
 use darter_wire::{Args, Reply};
 
+use super::aggregate::Aggregate;
 use super::source::{Member, MemberHasher, Scores, Source, order};
 use super::{Members, reply_head, reply_member, store};
+use crate::gather::{Combining, Maker, Operation, Scoring, reading_order};
 use crate::reader::{Reader, is};
+use crate::slices;
 use crate::spec::{Flags, Group, Keys, Spec};
 use crate::{Ctx, DataCommand, Fault};
 
@@ -45,7 +49,7 @@ pub const ZUNION: DataCommand = DataCommand {
         "Returns the union of multiple sorted sets.",
     )
     .cost(UNION_COST),
-    run: |ctx, args, reply| answer(ctx, args, Operation::Union, reply),
+    run: |ctx, args, reply| answer(ctx, args, Operation::Unite, reply),
 };
 /// ZINTER.
 pub const ZINTER: DataCommand = DataCommand {
@@ -55,7 +59,7 @@ pub const ZINTER: DataCommand = DataCommand {
         "Returns the intersect of multiple sorted sets.",
     )
     .cost(INTER_COST),
-    run: |ctx, args, reply| answer(ctx, args, Operation::Inter, reply),
+    run: |ctx, args, reply| answer(ctx, args, Operation::Intersect, reply),
 };
 /// ZDIFF.
 pub const ZDIFF: DataCommand = DataCommand {
@@ -65,7 +69,7 @@ pub const ZDIFF: DataCommand = DataCommand {
         "Returns the difference between multiple sorted sets.",
     )
     .cost(DIFF_COST),
-    run: |ctx, args, reply| answer(ctx, args, Operation::Diff, reply),
+    run: |ctx, args, reply| answer(ctx, args, Operation::Subtract, reply),
 };
 /// ZUNIONSTORE.
 pub const ZUNIONSTORE: DataCommand = DataCommand {
@@ -76,7 +80,7 @@ pub const ZUNIONSTORE: DataCommand = DataCommand {
         "Stores the union of multiple sorted sets in a key.",
     )
     .cost(UNION_COST),
-    run: |ctx, args, reply| combine_and_store(ctx, args, Operation::Union, reply),
+    run: |ctx, args, reply| combine_and_store(ctx, args, Operation::Unite, reply),
 };
 /// ZINTERSTORE.
 pub const ZINTERSTORE: DataCommand = DataCommand {
@@ -87,7 +91,7 @@ pub const ZINTERSTORE: DataCommand = DataCommand {
         "Stores the intersect of multiple sorted sets in a key.",
     )
     .cost(INTER_COST),
-    run: |ctx, args, reply| combine_and_store(ctx, args, Operation::Inter, reply),
+    run: |ctx, args, reply| combine_and_store(ctx, args, Operation::Intersect, reply),
 };
 /// ZDIFFSTORE.
 pub const ZDIFFSTORE: DataCommand = DataCommand {
@@ -98,7 +102,7 @@ pub const ZDIFFSTORE: DataCommand = DataCommand {
         "Stores the difference of multiple sorted sets in a key.",
     )
     .cost(DIFF_COST),
-    run: |ctx, args, reply| combine_and_store(ctx, args, Operation::Diff, reply),
+    run: |ctx, args, reply| combine_and_store(ctx, args, Operation::Subtract, reply),
 };
 /// ZINTERCARD.
 pub const ZINTERCARD: DataCommand = DataCommand {
@@ -113,54 +117,6 @@ pub const ZINTERCARD: DataCommand = DataCommand {
         .cost("O(N*K) worst case with N being the smallest input sorted set, K being the number of input sorted sets."),
     run: zintercard,
 };
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Operation {
-    Union,
-    Inter,
-    Diff,
-}
-
-/// How the scores of a member in several inputs become one.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Aggregate {
-    Sum,
-    Min,
-    Max,
-    // how many inputs have the member, each counting as its weight
-    Count,
-}
-
-impl Aggregate {
-    fn weighted(self, score: f64, weight: f64) -> f64 {
-        if self == Aggregate::Count { weight } else { score * weight }
-    }
-
-    fn add(self, total: f64, score: f64) -> f64 {
-        match self {
-            Aggregate::Sum | Aggregate::Count => number_or_zero(total + score),
-            Aggregate::Min => {
-                if score < total {
-                    score
-                } else {
-                    total
-                }
-            }
-            Aggregate::Max => {
-                if score > total {
-                    score
-                } else {
-                    total
-                }
-            }
-        }
-    }
-}
-
-/// Infinities of both signs make 0, as does nothing times infinity.
-fn number_or_zero(score: f64) -> f64 {
-    if score.is_nan() { 0.0 } else { score }
-}
 
 /// The inputs with their weights, and the options after them.
 struct Query<'a> {
@@ -199,9 +155,9 @@ impl<'a> Query<'a> {
         (operation, is_stored): (Operation, bool),
     ) -> Result<Query<'a>, Fault> {
         let at = if is_stored { 2 } else { 1 };
-        let (sources, options_at) = sources(ctx, args, at, operation.name(is_stored))?;
+        let (sources, options_at) = sources(ctx, args, at, name_of(operation, is_stored))?;
         let mut query = Query { sources, aggregate: Aggregate::Sum, with_scores: false };
-        let may_weigh = operation != Operation::Diff;
+        let may_weigh = operation != Operation::Subtract;
         let mut reader = Reader::new(args, options_at);
         while !reader.is_done() {
             if may_weigh && reader.take_with("weights", query.sources.len()) {
@@ -225,22 +181,32 @@ impl<'a> Query<'a> {
         Ok(query)
     }
 
+    /// How slices are to answer, when they are better than one go.
+    fn for_slices(&self, operation: Operation) -> Option<(Order, Combining)> {
+        let order = order_of(operation, &self.sources)?;
+        // The difference takes the scores of the first input as they are.
+        let weights = order.iter().filter_map(|(at, _)| Some(self.sources.get(*at)?.1)).collect();
+        let scoring = Scoring::Scores { aggregate: self.aggregate, weights, are_told: self.with_scores };
+        let combining = combining(operation, scoring, &self.sources, &order)?;
+        Some((order, combining))
+    }
+
     /// The members of the result in order.
     fn run(mut self, operation: Operation) -> Vec<(Item<'a>, f64)> {
         let mut members = Vec::new();
         match operation {
-            Operation::Union => {
+            Operation::Unite => {
                 self.sources.sort_by_key(|(source, _)| source.len());
                 members = union(&self.sources, self.aggregate);
             }
-            Operation::Inter => {
+            Operation::Intersect => {
                 self.sources.sort_by_key(|(source, _)| source.len());
                 intersect(&self.sources, self.aggregate, |member, score| {
                     members.push((member, score));
                     true
                 });
             }
-            Operation::Diff => {
+            Operation::Subtract => {
                 if let Some(((first, _), others)) = self.sources.split_first() {
                     first.each(|member, score| {
                         if others.iter().all(|(other, _)| other.score(member).is_none()) {
@@ -256,31 +222,60 @@ impl<'a> Query<'a> {
     }
 }
 
-impl Operation {
-    fn name(self, is_stored: bool) -> &'static str {
-        match (self, is_stored) {
-            (Operation::Union, false) => "zunion",
-            (Operation::Inter, false) => "zinter",
-            (Operation::Diff, false) => "zdiff",
-            (Operation::Union, true) => "zunionstore",
-            (Operation::Inter, true) => "zinterstore",
-            (Operation::Diff, true) => "zdiffstore",
-        }
+/// Inputs in the order in which slices read them: by number, and what of each.
+type Order = Vec<(usize, Stretch)>;
+
+/// In which order to read the inputs, when they are better read in slices.
+fn order_of(operation: Operation, sources: &[(Source<'_>, f64)]) -> Option<Order> {
+    let lens: Vec<u64> = sources.iter().map(|(source, _)| source.len()).collect();
+    let order = reading_order(operation, &lens)?;
+    if sources.iter().any(|(source, _)| source.is_due()) {
+        return None;
+    }
+    let stretch = |at: usize| Some((at, sources.get(at)?.0.stretch()));
+    order.into_iter().map(stretch).collect()
+}
+
+/// What slices are to make of them.
+fn combining(
+    operation: Operation,
+    scoring: Scoring,
+    sources: &[(Source<'_>, f64)],
+    order: &Order,
+) -> Option<Combining> {
+    let len_of = |(source, _): &(Source<'_>, f64)| source.len();
+    let kept = match operation {
+        Operation::Unite => sources.iter().map(len_of).sum(),
+        _ => len_of(sources.get(order.first()?.0)?),
+    };
+    let hasher = sources.iter().find_map(|(source, _)| source.hasher())?;
+    Some(Combining::new(operation, scoring, order.len(), (kept, hasher)))
+}
+
+/// Leaves the answer to slices; false when that cannot be. `keys` are those of all inputs, and more.
+fn leave(ctx: &mut Ctx<'_>, keys: Args<'_>, order: Order, maker: Maker, reply: &Reply<'_>) -> bool {
+    let sources: Vec<_> = order.into_iter().map(|(at, stretch)| (keys.at(at), stretch)).collect();
+    ctx.gather(&sources, maker, reply.is_resp3())
+}
+
+fn name_of(operation: Operation, is_stored: bool) -> &'static str {
+    match (operation, is_stored) {
+        (Operation::Unite, false) => "zunion",
+        (Operation::Intersect, false) => "zinter",
+        (Operation::Subtract, false) => "zdiff",
+        (Operation::Unite, true) => "zunionstore",
+        (Operation::Intersect, true) => "zinterstore",
+        (Operation::Subtract, true) => "zdiffstore",
     }
 }
 
 /// The members of all inputs. Scores are added up from the smallest input to the largest.
 fn union<'a>(sources: &[(Source<'a>, f64)], aggregate: Aggregate) -> Vec<(Item<'a>, f64)> {
-    let hasher = sources.iter().find_map(|(source, _)| match source {
-        Source::Missing => None,
-        Source::Zset(zset) => Some(zset.hasher),
-        Source::Set(set, _) => Some(set.hasher),
-    });
-    let Some(hasher) = hasher else { return Vec::new() };
+    let Some(hasher) = sources.iter().find_map(|(source, _)| source.hasher()) else { return Vec::new() };
     let mut scores = Scores::with_hasher(MemberHasher(hasher));
     for (source, weight) in sources {
         source.each(|member, score| {
-            let score = number_or_zero(aggregate.weighted(score, *weight));
+            let score = aggregate.first(score, *weight);
             scores
                 .entry(Member(member))
                 .and_modify(|total| *total = aggregate.add(*total, score))
@@ -299,7 +294,7 @@ fn intersect<'a>(
 ) {
     let Some(((first, weight), others)) = sources.split_first() else { return };
     first.each(|member, score| {
-        let first = number_or_zero(aggregate.weighted(score, *weight));
+        let first = aggregate.first(score, *weight);
         let total = others.iter().try_fold(first, |total, (other, weight)| {
             Some(aggregate.add(total, aggregate.weighted(other.score(member)?, *weight)))
         });
@@ -313,8 +308,15 @@ fn answer(
     operation: Operation,
     reply: &mut Reply<'_>,
 ) -> Result<(), Fault> {
-    let query = Query::parse(ctx, args, (operation, false))?;
+    let may_slice = ctx.may_slice;
+    let mut query = Query::parse(ctx, args, (operation, false))?;
     let with_scores = query.with_scores;
+    if may_slice && let Some((order, scoring)) = query.for_slices(operation) {
+        if leave(ctx, args.tail(2), order, Maker::Combining(Box::new(scoring)), reply) {
+            return Ok(());
+        }
+        query = Query::parse(ctx, args, (operation, false))?;
+    }
     let members = query.run(operation);
     reply_head(reply, members.len() as u64, with_scores);
     for member in members {
@@ -333,11 +335,12 @@ fn combine_and_store(
     for (member, score) in Query::parse(ctx, args, (operation, true))?.run(operation) {
         members.push(member, score);
     }
-    reply.int(store(ctx, args.at(1), &members, operation.name(true))?);
+    reply.int(store(ctx, args.at(1), &members, name_of(operation, true))?);
     Ok(())
 }
 
 fn zintercard(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let may_slice = ctx.may_slice;
     let (mut sources, options_at) = sources(ctx, args, 1, "zintercard")?;
     let mut reader = Reader::new(args, options_at);
     let mut limit = 0;
@@ -346,6 +349,18 @@ fn zintercard(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Resul
             return Err(Fault::Syntax);
         }
         limit = reader.int_from(0, Fault::text("ERR LIMIT can't be negative"))?;
+    }
+    let is_short = limit > 0 && limit.unsigned_abs() <= slices::LEN_MAX;
+    if may_slice
+        && !is_short
+        && let Some(order) = order_of(Operation::Intersect, &sources)
+        && let Some(combining) =
+            combining(Operation::Intersect, Scoring::Count(limit.unsigned_abs()), &sources, &order)
+    {
+        if leave(ctx, args.tail(2), order, Maker::Combining(Box::new(combining)), reply) {
+            return Ok(());
+        }
+        sources = self::sources(ctx, args, 1, "zintercard")?.0;
     }
     sources.sort_by_key(|(source, _)| source.len());
     let mut count = 0;

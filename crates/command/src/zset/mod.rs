@@ -1,6 +1,7 @@
 //! Sorted sets: members with a score each, in order of score and then of text.
 
 pub mod add;
+pub(crate) mod aggregate;
 pub mod bound;
 pub mod combine;
 pub mod pop;
@@ -103,7 +104,7 @@ pub fn encoding(zset: View<'_, Zset>, env: &Env) -> &'static str {
 }
 
 /// Begins an array of `len` members: with scores, pairs in RESP3 and twice as many elements in RESP2.
-fn reply_head(reply: &mut Reply<'_>, len: u64, with_scores: bool) {
+pub(crate) fn reply_head(reply: &mut Reply<'_>, len: u64, with_scores: bool) {
     let len = len as usize;
     let is_flat = with_scores && !reply.is_resp3();
     reply.array(if is_flat { len.saturating_mul(2) } else { len });
@@ -111,7 +112,7 @@ fn reply_head(reply: &mut Reply<'_>, len: u64, with_scores: bool) {
 
 /// Answers a member, and its score if that is asked for.
 #[inline]
-fn reply_member(reply: &mut Reply<'_>, (member, score): (Item<'_>, f64), with_scores: bool) {
+pub(crate) fn reply_member(reply: &mut Reply<'_>, (member, score): (Item<'_>, f64), with_scores: bool) {
     if !with_scores {
         return reply_item(reply, member);
     }

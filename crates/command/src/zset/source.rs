@@ -3,6 +3,7 @@
 use darter_pack::decimal::Digits;
 use darter_pack::entry::Item;
 use darter_pack::tree::{Direction, Zset};
+use darter_store::reads::Stretch;
 use darter_store::{SetValue, Type, View};
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -39,6 +40,32 @@ impl<'a> Source<'a> {
             Source::Missing => 0,
             Source::Zset(zset) => zset.root.len(),
             Source::Set(set, _) => set.root.len(),
+        }
+    }
+
+    /// What hashes its members.
+    pub fn hasher(&self) -> Option<KeyHasher> {
+        match self {
+            Source::Missing => None,
+            Source::Zset(zset) => Some(zset.hasher),
+            Source::Set(set, _) => Some(set.hasher),
+        }
+    }
+
+    /// All of it, as slices read it.
+    pub fn stretch(&self) -> Stretch {
+        match self {
+            Source::Zset(zset) => Stretch::Ranks(0, zset.root.len(), Direction::Up),
+            Source::Missing | Source::Set(..) => Stretch::All,
+        }
+    }
+
+    /// Whether it has members that should have gone already.
+    pub fn is_due(&self) -> bool {
+        match self {
+            // They went when it was found.
+            Source::Missing | Source::Zset(_) => false,
+            Source::Set(set, now_ms) => set.root.next_expiry_ms().is_some_and(|ms| ms <= *now_ms),
         }
     }
 

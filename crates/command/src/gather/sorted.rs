@@ -1,0 +1,118 @@
+//! Members in order of their scores and texts: sorted in short runs, which are merged while they are told.
+//!
+//! No step sorts more than a run, however many members there are. Called by what gathers answers.
+
+use std::cmp::Ordering;
+
+use super::members::{TextAt, Texts};
+
+/// What is sorted.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Scored {
+    /// What decides first. No NaN.
+    pub score: f64,
+    /// What decides between equal scores.
+    pub text: TextAt,
+}
+
+/// Runs, and the one that is being filled.
+pub(super) struct Sorted {
+    runs: Vec<Vec<Scored>>,
+    open: Vec<Scored>,
+    is_descending: bool,
+    // While merging: the runs that are left, the one with the next member first, as a heap.
+    heap: Vec<usize>,
+    len: usize,
+}
+
+/// Members sorted at once: some 100 microseconds.
+const RUN_LEN: usize = 1024;
+
+impl Sorted {
+    pub fn new(is_descending: bool) -> Sorted {
+        Sorted { runs: Vec::new(), open: Vec::new(), is_descending, heap: Vec::new(), len: 0 }
+    }
+
+    /// Number of members.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Bytes held.
+    pub fn bytes(&self) -> usize {
+        self.len * size_of::<Scored>()
+    }
+
+    /// Adds a member.
+    pub fn push(&mut self, texts: &Texts, member: Scored) {
+        self.len += 1;
+        self.open.push(member);
+        if self.open.len() >= RUN_LEN {
+            self.close_run(texts);
+        }
+    }
+
+    /// Ends adding: from now on members are taken.
+    pub fn seal(&mut self, texts: &Texts) {
+        self.close_run(texts);
+        self.heap = (0..self.runs.len()).collect();
+        for at in (0..self.heap.len() / 2).rev() {
+            self.sift(texts, at);
+        }
+    }
+
+    /// Takes the next member. Cost: O(log runs).
+    pub fn next(&mut self, texts: &Texts) -> Option<Scored> {
+        let run = *self.heap.first()?;
+        let member = self.runs.get_mut(run)?.pop()?;
+        if self.runs.get(run).is_none_or(Vec::is_empty) {
+            self.runs[run] = Vec::new();
+            self.heap.swap_remove(0);
+        }
+        self.sift(texts, 0);
+        Some(member)
+    }
+
+    /// Runs are sorted with their first members last, to be popped.
+    fn close_run(&mut self, texts: &Texts) {
+        let mut run = std::mem::take(&mut self.open);
+        if run.is_empty() {
+            return;
+        }
+        let is_descending = self.is_descending;
+        run.sort_unstable_by(|a, b| order(texts, is_descending, b, a));
+        self.runs.push(run);
+    }
+
+    /// Moves the run at `at` of the heap down to where it belongs.
+    fn sift(&mut self, texts: &Texts, mut at: usize) {
+        loop {
+            let mut first = at;
+            for child in [2 * at + 1, 2 * at + 2] {
+                if child < self.heap.len() && self.is_before(texts, child, first) {
+                    first = child;
+                }
+            }
+            if first == at {
+                return;
+            }
+            self.heap.swap(at, first);
+            at = first;
+        }
+    }
+
+    fn is_before(&self, texts: &Texts, a: usize, b: usize) -> bool {
+        let next = |at: usize| self.heap.get(at).and_then(|run| self.runs.get(*run)?.last());
+        match (next(a), next(b)) {
+            (Some(a), Some(b)) => order(texts, self.is_descending, a, b) == Ordering::Less,
+            _ => false,
+        }
+    }
+}
+
+fn order(texts: &Texts, is_descending: bool, a: &Scored, b: &Scored) -> Ordering {
+    // 0.0 and -0.0 are equal.
+    let by_score = (a.score + 0.0).total_cmp(&(b.score + 0.0));
+    let order = by_score.then_with(|| texts.get(a.text).cmp(texts.get(b.text)));
+    if is_descending { order.reverse() } else { order }
+}

@@ -1,0 +1,211 @@
+//! Answers made of several whole collections, or of one in order: in slices they are what they are in one go.
+
+mod harness;
+
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
+
+use harness::{Client, Server, Value};
+
+/// A number of INFO transaction.
+fn info(client: &mut Client, name: &str) -> u64 {
+    let Value::Text(text) = client.call(&["INFO", "transaction"]) else { panic!("no text") };
+    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    line.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("no number {name}"))
+}
+
+/// Runs `command` for all of `0..count`, some at a time; `args` appends the arguments for one.
+fn fill(client: &mut Client, head: &[&str], count: u64, args: impl Fn(u64, &mut Vec<String>)) {
+    for first in (0..count).step_by(500) {
+        let mut words: Vec<String> = head.iter().map(|word| (*word).to_owned()).collect();
+        (first..count.min(first + 500)).for_each(|n| args(n, &mut words));
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        assert!(!matches!(client.call(&words), Value::Error(_)));
+    }
+}
+
+/// Integers and texts.
+fn member(n: u64) -> String {
+    if n.is_multiple_of(3) { n.to_string() } else { format!("m:{n}") }
+}
+
+fn fill_all(client: &mut Client) {
+    fill(client, &["SADD", "a"], 4000, |n, words| words.push(member(n)));
+    fill(client, &["SADD", "b"], 3000, |n, words| words.push(member(2 * n)));
+    fill(client, &["SADD", "c"], 1500, |n, words| words.push(member(5 * n)));
+    let score = |n: u64| match n % 100 {
+        0 => "inf".to_owned(),
+        1 => "-inf".to_owned(),
+        2 => "-0".to_owned(),
+        _ => format!("{}.25", n * 7919 % 501),
+    };
+    fill(client, &["ZADD", "y"], 3000, |n, words| words.extend([score(n), member(n)]));
+    fill(client, &["ZADD", "z"], 4000, |n, words| {
+        words.extend([score(3 * n + 1), member(n / 2 * 3 + n % 2)])
+    });
+    fill(client, &["RPUSH", "l"], 4000, |n, words| words.push(format!("{}.5", n * 7919 % 1009)));
+    fill(client, &["RPUSH", "texts"], 3000, |n, words| words.push(format!("t{}", n * 31 % 500)));
+}
+
+/// Commands whose answers have no order, and those whose answers have one.
+const IN_NO_ORDER: &[&str] = &[
+    "SUNION a b c none",
+    "SUNION a",
+    "SINTER a b",
+    "SINTER c b a",
+    "SINTER a a b",
+    "SDIFF a b",
+    "SDIFF a none c b",
+    "SDIFF a b a",
+    "SORT a BY nosort",
+];
+const IN_ORDER: &[&str] = &[
+    "SINTERCARD 2 a b",
+    "SINTERCARD 2 a b LIMIT 1500",
+    "SINTERCARD 2 a b LIMIT 10",
+    "SUNIONCARD 3 a b c",
+    "SDIFFCARD 2 a b",
+    "ZUNION 2 y z",
+    "ZUNION 2 y z WITHSCORES",
+    "ZUNION 4 y z a none WEIGHTS 2 -1.5 0 9 AGGREGATE MIN WITHSCORES",
+    "ZUNION 3 z y a AGGREGATE MAX WITHSCORES",
+    "ZUNION 3 z y z AGGREGATE COUNT WITHSCORES",
+    "ZINTER 2 y z WITHSCORES",
+    "ZINTER 3 y z a WEIGHTS 1 0 -3 WITHSCORES",
+    "ZINTER 2 y y",
+    "ZDIFF 2 y z WITHSCORES",
+    "ZDIFF 3 y none c",
+    "ZINTERCARD 2 y z",
+    "ZINTERCARD 2 y z LIMIT 1100",
+    "SORT l",
+    "SORT l DESC LIMIT 10 3000",
+    "SORT l LIMIT -5 7",
+    "SORT l LIMIT 3990 100",
+    "SORT l LIMIT 9000 1",
+    "SORT_RO texts ALPHA DESC",
+    "SORT a ALPHA LIMIT 100 500",
+    "SORT z ALPHA",
+    "SORT texts",
+    "SORT b DESC LIMIT 0 1",
+];
+
+fn call(client: &mut Client, command: &str) -> Value {
+    client.call(&command.split(' ').collect::<Vec<_>>())
+}
+
+/// The answer in one go, as all of EXEC's are.
+fn call_at_once(client: &mut Client, command: &str) -> Value {
+    client.call(&["MULTI"]);
+    call(client, command);
+    let Value::Array(mut replies) = client.call(&["EXEC"]) else { panic!("no replies") };
+    replies.remove(0)
+}
+
+fn sorted(value: Value) -> Vec<String> {
+    let Value::Array(items) = value else { panic!("no array: {value:?}") };
+    let mut texts: Vec<String> = items.into_iter().map(|item| format!("{item:?}")).collect();
+    texts.sort();
+    texts
+}
+
+#[test]
+fn slices_answer_what_one_go_answers() {
+    for flags in [&["--proactor_threads", "1"][..], &["--proactor_threads", "3", "--force_epoll"]] {
+        let server = Server::start(flags);
+        let mut client = server.client();
+        fill_all(&mut client);
+        for resp in ["2", "3"] {
+            client.call(&["HELLO", resp]);
+            for command in IN_NO_ORDER {
+                let (mine, wanted) = (call(&mut client, command), call_at_once(&mut client, command));
+                assert_eq!(sorted(mine), sorted(wanted), "{command} RESP{resp}");
+            }
+            for command in IN_ORDER {
+                let (mine, wanted) = (call(&mut client, command), call_at_once(&mut client, command));
+                assert_eq!(mine, wanted, "{command} RESP{resp}");
+            }
+        }
+        assert!(matches!(call(&mut client, "SUNION a l"), Value::Error(_)));
+        assert!(matches!(call(&mut client, "SORT a"), Value::Error(_)));
+    }
+}
+
+#[test]
+fn shards_are_held_for_few_members_at_a_time() {
+    let server = Server::start(&["--proactor_threads", "2"]);
+    let mut client = server.client();
+    fill_all(&mut client);
+    // Told as some 20 bytes each, 8 KiB and the last pack or leaf in one slice.
+    for (command, members) in [
+        ("SUNION a b c", 8500),
+        ("SINTER a b", 7000),
+        ("SDIFF a b", 7000),
+        ("SINTERCARD 2 a b", 7000),
+        ("ZUNION 2 y z", 7000),
+        ("ZINTER 2 y z", 7000),
+        ("ZDIFF 2 y z", 7000),
+        ("SORT l", 4000),
+        ("SORT a ALPHA", 4000),
+    ] {
+        let before = info(&mut client, "slices_total");
+        call(&mut client, command);
+        let slices = info(&mut client, "slices_total") - before;
+        assert!(slices >= members / 800, "{command}: {slices} slices");
+    }
+}
+
+#[test]
+fn what_is_gathered_is_one_state_while_members_move() {
+    const MEMBERS: u64 = 6000;
+    for threads in ["1", "4"] {
+        let server = Server::start(&["--proactor_threads", threads]);
+        let mut client = server.client();
+        fill(&mut client, &["SADD", "s"], MEMBERS, |n, words| words.push(member(n)));
+        fill(&mut client, &["SADD", "t"], MEMBERS, |n, words| words.push(format!("t:{n}")));
+        fill(&mut client, &["RPUSH", "l"], MEMBERS, |n, words| words.push(n.to_string()));
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let (mut writer, is_over) = (server.client(), &is_over);
+            scope.spawn(move || {
+                for n in (0..2000).cycle().take_while(|_| !is_over.load(Relaxed)) {
+                    let name = member(n);
+                    writer.call(&["SMOVE", "s", "t", &name]);
+                    writer.call(&["LMOVE", "l", "l", "LEFT", "RIGHT"]);
+                    writer.call(&["SMOVE", "t", "s", &name]);
+                }
+            });
+            let whole: Vec<String> = (0..MEMBERS).map(|n| n.to_string()).collect();
+            let whole: Vec<&str> = whole.iter().map(String::as_str).collect();
+            for _ in 0..8 {
+                assert_eq!(sorted(call(&mut client, "SUNION s t")).len() as u64, 2 * MEMBERS);
+                assert_eq!(sorted(call(&mut client, "SINTER s t")).len(), 0);
+                let left = sorted(call(&mut client, "SDIFF s t")).len() as u64;
+                assert!(left == MEMBERS || left == MEMBERS - 1, "{left}");
+                assert_eq!(call(&mut client, "SORT l"), Value::array(&whole));
+            }
+            is_over.store(true, Relaxed);
+        });
+    }
+}
+
+#[test]
+fn clients_that_go_away_leave_no_reads() {
+    let server = Server::start(&["--proactor_threads", "2"]);
+    let mut other = server.client();
+    fill(&mut other, &["SADD", "s"], 50_000, |n, words| words.push(format!("member:{n}")));
+    fill(&mut other, &["SADD", "t"], 50_000, |n, words| words.push(format!("member:{}", 2 * n)));
+    for _ in 0..40 {
+        server.client().send_all(&[&["SUNION", "s", "t"]]);
+    }
+    std::thread::sleep(Duration::from_millis(500));
+    assert_eq!(sorted(call(&mut other, "SUNION s t")).len(), 75_000);
+    assert_eq!(other.call(&["DEL", "s", "t"]), Value::Int(2));
+    for _ in 0..200 {
+        let Value::Text(text) = other.call(&["INFO", "memory"]) else { panic!("no text") };
+        if text.contains("object_used_memory:0\r\n") {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    panic!("the sets are still there");
+}
