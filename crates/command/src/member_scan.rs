@@ -32,6 +32,9 @@ pub(crate) fn reply_cursor(reply: &mut Reply<'_>, cursor: u64) {
     reply.bulk(itoa::Buffer::new().format(cursor).as_bytes());
 }
 
+/// Members one call looks at at most, however many were asked for: the shard is held meanwhile.
+pub(crate) const COUNT_MAX: usize = 1000;
+
 /// What to show.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Options<'a> {
@@ -50,7 +53,7 @@ impl<'a> Options<'a> {
         while !reader.is_done() {
             if reader.take_with("COUNT", 1) {
                 let count = usize::try_from(reader.int()?).ok().filter(|&n| n > 0);
-                options.count = count.ok_or(Fault::Syntax)?;
+                options.count = count.ok_or(Fault::Syntax)?.min(COUNT_MAX);
             } else if reader.take_with("MATCH", 1) {
                 options.pattern = Some(reader.bytes()?).filter(|&pattern| pattern != b"*");
             } else if reader.take("NOVALUES") {

@@ -19,7 +19,7 @@ use darter_store::reads::Stretch;
 use darter_wire::Reply;
 
 pub use combining::{Combining, Operation, Scoring, reading_order};
-pub use sorting::Sorting;
+pub use sorting::{ScoreOf, Sorting};
 
 use crate::Ctx;
 use crate::slices::Rest;

@@ -12,7 +12,7 @@ use darter_store::reads::Stretch;
 use darter_store::{Event, Expiry, Keyed, Object, Type};
 use darter_wire::{Args, Reply};
 
-use crate::gather::{Maker, Sorting};
+use crate::gather::{Maker, ScoreOf, Sorting};
 use crate::reader::Reader;
 use crate::slices;
 use crate::spec::{Flags, Group, Keys, Reach, Spec};
@@ -174,9 +174,12 @@ fn leave(ctx: &mut Ctx<'_>, name: &[u8], options: &Options<'_>, reply: &Reply<'_
     if !slices::is_long(len, due_ms, now_ms) {
         return false;
     }
-    let score_of: Option<fn(&[u8]) -> Result<f64, Fault>> =
-        if options.is_alpha { None } else { Some(|text| Ok(parse_score(text)? + 0.0)) };
-    let sorting = Sorting::new(score_of, options.is_descending, (options.offset, options.count));
+    let score_of: ScoreOf = |text| Ok(parse_score(text)? + 0.0);
+    let sorting = Sorting::new(
+        (!options.is_alpha).then_some(score_of),
+        options.is_descending,
+        (options.offset, options.count),
+    );
     ctx.gather(&[(name, stretch)], Maker::Sorting(Box::new(sorting)), reply.is_resp3())
 }
 

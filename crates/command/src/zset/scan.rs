@@ -6,6 +6,7 @@ use darter_pack::tree::Zset;
 use darter_wire::{Args, Reply};
 
 use crate::item::reply_item;
+use crate::member_scan::COUNT_MAX;
 use crate::reader::Reader;
 use crate::spec::{Group, Keys, Spec};
 use crate::{Ctx, DataCommand, Fault};
@@ -36,7 +37,7 @@ impl<'a> Options<'a> {
         while !reader.is_done() {
             if reader.take_with("count", 1) {
                 let count = usize::try_from(reader.int()?).ok().filter(|&n| n > 0);
-                options.count = count.ok_or(Fault::Syntax)?;
+                options.count = count.ok_or(Fault::Syntax)?.min(COUNT_MAX / 4);
             } else if reader.take_with("match", 1) {
                 options.pattern = Some(reader.bytes()?).filter(|&pattern| pattern != b"*");
             } else if reader.take("noscores") {

@@ -45,15 +45,15 @@ pub enum Direction {
 
 /// Largest leaf block that a split leaves behind, in bytes.
 const LEAF_BYTES_MAX: usize = 1024;
-const LEAF_HALF: usize = LEAF_BYTES_MAX / 2;
-const LEAF_QUARTER: usize = LEAF_BYTES_MAX / 4;
 
 /// The block size for a leaf that is to hold `wanted` bytes and will change: few sizes, so that the blocks that growing
 /// leaves leave behind are taken up by others.
 fn leaf_bytes(wanted: usize) -> usize {
-    match wanted {
-        0..=LEAF_QUARTER => wanted,
-        ..=LEAF_HALF => wanted.next_multiple_of(LEAF_BYTES_MAX / 16),
-        _ => wanted.next_multiple_of(LEAF_BYTES_MAX / 8),
+    if wanted > LEAF_BYTES_MAX / 2 {
+        wanted.next_multiple_of(LEAF_BYTES_MAX / 8)
+    } else if wanted > LEAF_BYTES_MAX / 4 {
+        wanted.next_multiple_of(LEAF_BYTES_MAX / 16)
+    } else {
+        wanted
     }
 }
