@@ -6,8 +6,8 @@ use core::ffi::{CStr, c_int};
 
 use darter_base::number;
 use mlua::ffi::{
-    lua_createtable, lua_isnil, lua_pop, lua_pushboolean, lua_pushlstring, lua_pushnil, lua_pushnumber,
-    lua_rawset, lua_rawseti, luaL_checkstack,
+    lua_createtable, lua_isnil, lua_pop, lua_pushboolean, lua_pushlstring_, lua_pushnil, lua_pushnumber,
+    lua_rawset, lua_rawseti_, luaL_checkstack,
 };
 use mlua::lua_State;
 
@@ -112,9 +112,9 @@ impl<'a> Cursor<'a> {
         // SAFETY: `push` leaves one value above the table.
         unsafe {
             lua_createtable(state, c_int::try_from(len.min(self.bytes.len())).unwrap_or(0), 0);
-            for at in 1..=len {
+            for at in 1..=c_int::try_from(len).unwrap_or(c_int::MAX) {
                 self.push(state);
-                lua_rawseti(state, -2, at as _);
+                lua_rawseti_(state, -2, at);
             }
         }
     }
@@ -195,11 +195,11 @@ unsafe fn begin_field(state: *mut lua_State, name: &CStr) {
     }
 }
 
+/// Pushes a string; room for it is the caller's.
+///
 /// # Safety
 /// As for [`reply`].
-unsafe fn text(state: *mut lua_State, bytes: &[u8]) {
-    // SAFETY: Lua copies the bytes.
-    unsafe {
-        lua_pushlstring(state, bytes.as_ptr().cast(), bytes.len());
-    }
+pub(crate) unsafe fn text(state: *mut lua_State, bytes: &[u8]) {
+    // SAFETY: Lua copies the bytes; of an empty text it reads none.
+    unsafe { lua_pushlstring_(state, bytes.as_ptr().cast(), bytes.len()) }
 }

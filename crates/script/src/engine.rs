@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
-use darter_lua::{Host, with_host};
+use darter_lua::{Entry, Host, enter, with_host};
 use darter_wire::{Args, Reply};
 use mlua::chunk::ChunkMode;
 use mlua::debug::HookTriggers;
@@ -15,7 +15,6 @@ use mlua::{Error, Function, Lua, LuaOptions, LuaString, Result, StdLib, Table, V
 use crate::functions::Loaded;
 use crate::library::{self, Raised};
 use crate::random::Random;
-use crate::reply;
 use crate::script::Script;
 use crate::watch::{Kind, Watch};
 
@@ -39,7 +38,7 @@ pub(crate) struct Shared {
 }
 
 /// How keys and arguments reach what is run.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Form {
     /// As the variables `KEYS` and `ARGV`.
     Script,
@@ -54,6 +53,7 @@ pub struct Engine {
     pub(crate) base: Table,
     pub(crate) redis: Table,
     pub(crate) run: Function,
+    explain: Function,
     pub(crate) loaded: HashMap<[u8; 40], Loaded>,
     compiled: HashMap<[u8; 40], Function>,
     watch: Arc<Watch>,
@@ -73,13 +73,14 @@ impl Engine {
         let shared = Shared { random: Random::new(), deadline: Rc::default() };
         let native = library::build(&lua, &shared)?;
         let prelude = lua.load(include_str!("prelude.lua")).set_name("=prelude");
-        let (globals, base, redis, run): (Table, Table, Table, Function) = prelude.call(native)?;
+        let (globals, base, redis, run, explain): (Table, Table, Table, Function, Function) =
+            prelude.call(native)?;
         lua.set_globals(globals)?;
         set_hook(&lua, &watch, &shared.deadline, RARELY)?;
         lua.set_memory_limit(MEMORY_MAX)?;
         let (compiled, loaded) = (HashMap::new(), HashMap::new());
         let _names = [lua.create_string(SCRIPT_NAME)?, lua.create_string(FUNCTION_NAME)?];
-        Ok(Engine { lua, shared, base, redis, run, loaded, compiled, watch, _names })
+        Ok(Engine { lua, shared, base, redis, run, explain, loaded, compiled, watch, _names })
     }
 
     /// Compiles a script, if this thread has not yet. Errors: the error line for the client.
@@ -131,55 +132,25 @@ impl Engine {
     ) -> std::result::Result<(), Vec<u8>> {
         self.shared.random.seed(0);
         darter_lua::set_resp3(false);
-        let ended = self.run_body(host, body, form, (keys, argv), reply);
+        let globals = &self.base;
+        let entry = Entry { body, globals, explain: &self.explain, takes_lists: form == Form::Function };
+        let ended = with_host(host, || enter(&self.lua, &entry, keys, argv, reply));
         if self.watch.is_killed() {
             self.hook_rarely();
         }
         if self.lua.used_memory() > MEMORY_KEPT {
             let _ = self.lua.gc_collect();
         }
-        match ended {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(failed)) => Err(failed.line(name)),
+        match ended.and_then(|raised| raised.map(|value| Failed::of(&value)).transpose()) {
+            Ok(None) => Ok(()),
+            Ok(Some(failed)) => Err(failed.line(name)),
             Err(error) => Err(format!("ERR {}", library::root_of(&error)).into_bytes()),
         }
-    }
-
-    fn run_body(
-        &self,
-        host: &mut dyn Host,
-        body: &Function,
-        form: Form,
-        (keys, argv): (Args<'_>, Args<'_>),
-        reply: &mut Reply<'_>,
-    ) -> Result<std::result::Result<(), Failed>> {
-        let (keys, argv) = (Some(self.list(keys)?), Some(self.list(argv)?));
-        let (named, passed) = match form {
-            Form::Script => ((keys, argv), (None, None)),
-            Form::Function => ((None, None), (keys, argv)),
-        };
-        self.base.raw_set("KEYS", named.0)?;
-        self.base.raw_set("ARGV", named.1)?;
-        let ran = with_host(host, || self.run.call::<(bool, Value)>((body, passed.0, passed.1)));
-        let (is_fine, value) = ran?;
-        if !is_fine {
-            return Ok(Err(Failed::of(&value)?));
-        }
-        reply::write(&value, darter_lua::is_resp3(), reply)?;
-        Ok(Ok(()))
     }
 
     /// Puts the hook back that a killed run has made to fire at every line.
     pub(crate) fn hook_rarely(&self) {
         let _ = set_hook(&self.lua, &self.watch, &self.shared.deadline, RARELY);
-    }
-
-    fn list(&self, words: Args<'_>) -> Result<Table> {
-        let list = self.lua.create_table_with_capacity(words.len(), 0)?;
-        for (at, word) in words.iter().enumerate() {
-            list.raw_set(at + 1, self.lua.create_string(word)?)?;
-        }
-        Ok(list)
     }
 }
 

@@ -10,7 +10,6 @@ pub mod functions;
 mod json;
 mod layout;
 mod library;
-mod msgpack;
 mod random;
 mod reply;
 pub mod script;

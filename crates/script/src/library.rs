@@ -6,7 +6,7 @@ use darter_base::number;
 use mlua::{Error, Lua, LuaString, MultiValue, Result, Table, Value};
 
 use crate::engine::Shared;
-use crate::{bit, json, layout, msgpack, reply};
+use crate::{bit, json, layout, reply};
 use darter_base::sha1;
 
 /// The table `native` of the prelude.
@@ -17,7 +17,7 @@ pub fn build(lua: &Lua, shared: &Shared) -> Result<Table> {
     let libraries = lua.create_table()?;
     libraries.raw_set("bit", bit::build(lua)?)?;
     libraries.raw_set("cjson", json::build(lua)?)?;
-    libraries.raw_set("cmsgpack", msgpack::build(lua)?)?;
+    libraries.raw_set("cmsgpack", darter_lua::msgpack(lua)?)?;
     libraries.raw_set("struct", layout::build(lua)?)?;
     native.raw_set("libraries", libraries)?;
     native.raw_set("cause", lua.create_function(|lua, cause: Value| cause_of(lua, &cause))?)?;

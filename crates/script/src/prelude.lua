@@ -212,13 +212,8 @@ local function explain(cause)
     return cause
 end
 
-local function run(body, keys, argv)
-    if keys then
-        return xpcall(function()
-            return body(keys, argv)
-        end, explain)
-    end
+local function run(body)
     return xpcall(body, explain)
 end
 
-return globals, base, redis, run
+return globals, base, redis, run, explain
