@@ -44,7 +44,11 @@ pub fn enter(
             list(state, argv);
             for (name, at) in [(&b"KEYS"[..], KEYS), (b"ARGV", ARGV)] {
                 push::text(state, name);
-                if takes_lists { lua_pushnil(state) } else { lua_pushvalue(state, at) }
+                if takes_lists {
+                    lua_pushnil(state)
+                } else {
+                    lua_pushvalue(state, at)
+                }
                 lua_rawset(state, GLOBALS);
             }
             let passed = if takes_lists { 2 } else { 0 };

@@ -7,6 +7,9 @@ pub trait Host {
     /// Runs one command and writes its reply, an error included, to `out`; in RESP3 when `resp3`.
     fn call(&mut self, args: Args<'_>, resp3: bool, out: &mut Vec<u8>);
 
+    /// Called every so often while the script runs code of its own; its state of Lua is not to be used here.
+    fn breathe(&mut self);
+
     /// Whether the script's user may run a command; `None`: there is no such command.
     fn allows(&mut self, args: Args<'_>) -> Option<bool>;
 }

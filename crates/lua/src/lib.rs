@@ -20,4 +20,4 @@ pub use call::{Functions, functions};
 pub use enter::{Entry, enter};
 pub use host::Host;
 pub use msgpack::msgpack;
-pub use run::{is_resp3, set_resp3, with_host};
+pub use run::{breathe, is_resp3, set_resp3, with_host};

@@ -16,9 +16,28 @@ use mlua::lua_State;
 /// # Safety
 /// `state` is that of a C function that runs.
 pub(crate) unsafe fn reply(state: *mut lua_State, bytes: &[u8]) {
+    if let Some(bulk) = bulk_of(bytes) {
+        // SAFETY: a C function has room for twenty values when it is called.
+        return unsafe { text(state, bulk) };
+    }
     let mut cursor = Cursor { bytes };
     // SAFETY: the caller's promise.
     unsafe { cursor.push(state) }
+}
+
+/// The text of a reply that is one, of less than ten thousand bytes.
+#[inline]
+fn bulk_of(bytes: &[u8]) -> Option<&[u8]> {
+    let (b'$', rest) = bytes.split_first()? else { return None };
+    let mut len = 0;
+    for at in 0..5 {
+        match *rest.get(at)? {
+            digit @ b'0'..=b'9' => len = len * 10 + usize::from(digit - b'0'),
+            b'\r' if at > 0 => return rest.get(at + 2..at + 2 + len),
+            _ => return None,
+        }
+    }
+    None
 }
 
 /// Makes room for `slots` values more.

@@ -37,17 +37,8 @@ pub(crate) unsafe fn write(state: *mut lua_State, resp3: bool, reply: &mut Reply
 }
 
 /// The fields that make a table more than an array, in the order in which they are looked for.
-const NAMES: [&[u8]; 9] = [
-    b"err",
-    b"ok",
-    b"double",
-    b"map",
-    b"set",
-    b"big_number",
-    b"verbatim_string",
-    b"format",
-    b"string",
-];
+const NAMES: [&[u8]; 9] =
+    [b"err", b"ok", b"double", b"map", b"set", b"big_number", b"verbatim_string", b"format", b"string"];
 const ERR: c_int = 0;
 const OK: c_int = 1;
 const DOUBLE: c_int = 2;

@@ -109,15 +109,26 @@ pub(crate) fn with_words<R>(read: impl FnOnce(&mut Words) -> R) -> R {
     })
 }
 
+/// Has the host of this thread's script look after other things for a moment; called by the hook.
+pub fn breathe() {
+    lend(|host| host.breathe());
+}
+
 /// Lends the host and the words to `ask`; `None` when no script runs, or its host panicked.
 pub(crate) fn with_command<R>(ask: impl FnOnce(&mut dyn Host, Args<'_>) -> R) -> Option<R> {
     RUN.with(|run| {
-        let host = run.host.take()?;
         let words = run.words.borrow();
-        let args = Args::new(&words.bytes, &words.spans);
+        lend(|host| ask(host, Args::new(&words.bytes, &words.spans)))
+    })
+}
+
+/// Lends the host to `ask`; `None` when no script runs, or its host panicked.
+fn lend<R>(ask: impl FnOnce(&mut dyn Host) -> R) -> Option<R> {
+    RUN.with(|run| {
+        let host = run.host.take()?;
         // SAFETY: the pointer comes from `with_host`, which has not returned, as it takes the pointer back; it was taken
         // out of `RUN`, so nobody else uses it meanwhile.
-        let asked = panic::catch_unwind(AssertUnwindSafe(|| ask(unsafe { &mut *host }, args)));
+        let asked = panic::catch_unwind(AssertUnwindSafe(|| ask(unsafe { &mut *host })));
         match asked {
             Ok(answer) => {
                 run.host.set(Some(host));

@@ -28,6 +28,8 @@ impl Host for Parrot {
         }
     }
 
+    fn breathe(&mut self) {}
+
     fn allows(&mut self, args: Args<'_>) -> Option<bool> {
         (args.at(0) != b"nosuch").then(|| args.at(0) == b"get")
     }

@@ -13,6 +13,7 @@ use mlua::debug::HookTriggers;
 use mlua::{Error, Function, Lua, LuaOptions, LuaString, Result, StdLib, Table, Value, VmState};
 
 use crate::functions::Loaded;
+use crate::globals::sets_globals;
 use crate::library::{self, Raised};
 use crate::random::Random;
 use crate::script::Script;
@@ -97,11 +98,20 @@ impl Engine {
         let body = compiled.map_err(|error| {
             format!("ERR Error compiling script (new function): {}", library::syntax_of(&error))
         })?;
+        self.settle_globals(&body);
         if self.compiled.len() >= COMPILED_MAX {
             self.compiled.clear();
         }
         self.compiled.insert(script.sha, body.clone());
         Ok(body)
+    }
+
+    /// Gives code that sets no global the real table of them: others have a view of it, which refuses changes.
+    pub(crate) fn settle_globals(&self, body: &Function) {
+        if !sets_globals(&body.dump(true)) {
+            // It keeps the view if this fails.
+            let _ = body.set_environment(self.base.clone());
+        }
     }
 
     /// Runs a script and writes its reply. Errors: the error line for the client, of a script that failed.
@@ -114,8 +124,8 @@ impl Engine {
         reply: &mut Reply<'_>,
     ) -> std::result::Result<(), Vec<u8>> {
         let body = self.body(script)?;
-        let name = String::from_utf8_lossy(&script.sha);
-        self.run_named(host, &body, &name, Form::Script, keys, argv, reply)
+        let name = str::from_utf8(&script.sha).unwrap_or_default();
+        self.run_named(host, &body, name, Form::Script, keys, argv, reply)
     }
 
     /// Runs a compiled script or function, which errors call `name`.
@@ -165,6 +175,9 @@ fn set_hook(
 ) -> Result<()> {
     let (held, until) = (watch.clone(), deadline.clone());
     lua.set_global_hook(triggers, move |lua, _| {
+        if !held.is_killed() {
+            darter_lua::breathe();
+        }
         let line = match until.get() {
             Some(deadline) if Instant::now() >= deadline => "ERR FUNCTION LOAD timeout",
             _ if held.is_killed() => killed(held.kind()),

@@ -115,6 +115,7 @@ impl Engine {
         let compiled = chunk.into_function();
         let body = compiled
             .map_err(|error| format!("ERR Error compiling function: {}", library::syntax_of(&error)))?;
+        self.settle_globals(&body);
         let registered = Registered::default();
         self.shared.deadline.set(Instant::now().checked_add(LOADING_MAX));
         let ended = self.with_registration(&registered, &body);

@@ -7,6 +7,7 @@
 mod bit;
 pub mod engine;
 pub mod functions;
+mod globals;
 mod json;
 mod layout;
 mod library;

@@ -111,6 +111,10 @@ function base.unpack(list, first, last)
         end
         error("too many results to unpack", 2)
     end
+    if first == nil and last == nil then
+        -- Each argument passed is a value less that fits the stack.
+        return unpack(list)
+    end
     return unpack(list, first, last)
 end
 

@@ -51,6 +51,8 @@ pub struct Conn {
     pub has_deadline: bool,
     /// Its next command waits for the end of CLIENT PAUSE.
     pub is_postponed: bool,
+    /// Its next command may run a script, which waits until the reactor is at hand.
+    pub is_due: bool,
     /// Which part of `output` waits for the journal.
     pub held: Held,
     /// The kernel's buffer is full; a Writable event will come.
@@ -89,6 +91,7 @@ impl Conn {
             is_stalled: false,
             has_deadline: false,
             is_postponed: false,
+            is_due: false,
             held: Held::default(),
             awaits_writable: false,
             is_dirty: false,
@@ -161,6 +164,7 @@ impl Conn {
     pub fn is_held_back(&self) -> bool {
         self.is_stalled
             || self.is_postponed
+            || self.is_due
             || self.session.is_closing
             || self.output.len() - self.sent > OUTPUT_PAUSE_BYTES
     }
@@ -416,7 +420,22 @@ impl Conn {
         straight::run(core, &mut way, commands)
     }
 
+    /// Whether its next command waits for the end of the reactor's turn, because it may run a script: one that is
+    /// overdue serves others with the reactor.
+    pub fn defers(&mut self, core: &mut Core, ready: Ready) -> bool {
+        let runs_script = ready.entry.is_some_and(|entry| entry.may_run_script(&self.session));
+        let defers = runs_script && core.floor.is_none() && !core.is_inside;
+        if defers {
+            self.is_due = true;
+            core.due.push(self.token);
+        }
+        defers
+    }
+
     fn execute(&mut self, core: &mut Core, ready: Ready, args: Args<'_>) -> Ran {
+        if self.defers(core, ready) {
+            return Ran::Postponed;
+        }
         let call = Call { session: &mut self.session, out: &mut self.output, token: self.token };
         let ran = dispatch::execute(core, call, &self.card, ready, args);
         match ran {

@@ -5,9 +5,11 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use darter_base::rng::Rng;
 use darter_command::Env;
+use darter_reactor::Token;
 use darter_script::Kind;
 
 use crate::config::{ClusterMode, Live, Policy, Watch};
+use crate::floor::Floor;
 use crate::journal::log::ThreadLog;
 use crate::limit;
 use crate::pubsub::Subscribers;
@@ -53,6 +55,12 @@ pub struct Core {
     pub busy: Option<Kind>,
     /// Its Lua.
     pub lua: Interpreter,
+    /// Connections whose next command may run a script, which waits until the reactor is at hand.
+    pub due: Vec<Token>,
+    /// The reactor and the connections, lent while commands run that may run a script.
+    pub floor: Option<Box<Floor>>,
+    /// A script of this thread is overdue, and others are served for a moment.
+    pub is_inside: bool,
     /// What it has to write to the journal.
     pub journal: ThreadLog,
     /// Keys may be evicted by the settings in force.
@@ -90,6 +98,9 @@ impl Core {
             subscribers: Subscribers::default(),
             busy: None,
             lua: Interpreter::default(),
+            due: Vec::new(),
+            floor: None,
+            is_inside: false,
             journal: ThreadLog::new(thread),
             evicts: false,
             client_bytes_max: 0,

@@ -28,6 +28,7 @@ use crate::script_run;
 use crate::session::{Gate, Multi, Queued, Session};
 use crate::snapshot;
 use crate::tracking;
+use crate::wanted::Wanted;
 
 /// The body of a command that starts or ends a transaction.
 pub type TxnRun = fn(&mut Core, Call<'_>, &ClientCard, Args<'_>) -> Ran;
@@ -280,12 +281,14 @@ fn run_data(
     core: &Core,
     db: usize,
     grant: &mut Shards,
+    wanted: &Wanted<'_>,
     run: darter_command::Run,
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Fault> {
-    let set = exec::set_of(&core.shared.router, grant);
-    let mut ctx = Ctx::new(set, &core.env, db, core.live.dbnum as usize, core.now_ms, None);
+    const NOT_HELD: Fault = Fault::text("ERR the transaction does not hold the keys of its command");
+    let (set, key) = wanted.set(&core.shared.router, grant).ok_or(NOT_HELD)?;
+    let mut ctx = Ctx::new(set, &core.env, db, core.live.dbnum as usize, core.now_ms, key);
     ctx.may_wait = false;
     run(&mut ctx, args, reply)
 }
@@ -303,7 +306,9 @@ fn run_queued(
     Reply::new(out, session.resp3).array(queued.len());
     for q in queued {
         let (entry, args, db) = (q.entry, q.args.args(), session.db);
-        core.stats().commands[entry.id].calls.add(1);
+        let calls = core.stats().commands[entry.id].calls.bump();
+        let began = entry.is_timed(calls, core.times_all).then(Instant::now);
+        let wanted = Wanted::of(entry, args, &core.shared.router);
         let mut reply = Reply::new(out, session.resp3);
         let mark = reply.len();
         if tracking::applies(session, entry) {
@@ -315,12 +320,12 @@ fn run_queued(
             core.count_error("NOPERM");
             continue;
         }
-        let began = Instant::now();
         let done = match entry.run {
             _ if entry.is_debug && !debug::is_allowed(core, card) => Err(Fault::text(debug::NOT_ALLOWED)),
-            Run::Data(run) if entry.is_import => fieldsets::expand(session, args)
-                .and_then(|whole| run_data(core, session.db, grant, run, whole.args(), &mut reply)),
-            Run::Data(run) => run_data(core, session.db, grant, run, args, &mut reply),
+            Run::Data(run) if entry.is_import => fieldsets::expand(session, args).and_then(|whole| {
+                run_data(core, session.db, grant, &Wanted::Any, run, whole.args(), &mut reply)
+            }),
+            Run::Data(run) => run_data(core, session.db, grant, &wanted, run, args, &mut reply),
             Run::Server(run) => run(&mut Caller { core, session, card, may_wait: false }, args, &mut reply),
             Run::Script(_) => {
                 script_run::run_held(core, session, card, grant, entry, args, &mut reply);
@@ -335,9 +340,13 @@ fn run_queued(
         if let Err(fault) = done {
             exec::refuse(core, entry, &fault, &mut reply, mark);
         }
-        let reply = out.get(mark..).unwrap_or_default();
-        journal::note_grant(core, grant, Some(journal::Ran { entry, args, db, served: None, reply }));
-        crate::timing::note(core, card, entry, args, began.elapsed());
+        if wanted.is_journalled(grant) {
+            let reply = out.get(mark..).unwrap_or_default();
+            journal::note_grant(core, grant, Some(journal::Ran { entry, args, db, served: None, reply }));
+        }
+        if let Some(began) = began {
+            crate::timing::note(core, card, entry, args, began.elapsed());
+        }
         snapshot::note_run(core.shared, entry);
         if core.shared.tracking.is_in_use() && exec::flushes(entry) {
             tracking::invalidate_all(core);

@@ -13,6 +13,7 @@ use crate::dispatch::ServerRun;
 use crate::journal::note::{Effect, effect_of};
 use crate::multi::{self, TxnRun};
 use crate::script_run::{self, Way};
+use crate::session::Session;
 
 /// A command's body.
 #[derive(Clone, Copy)]
@@ -66,6 +67,18 @@ pub struct Entry {
 }
 
 impl Entry {
+    /// Whether it runs a script: EXEC does when one is queued.
+    #[inline]
+    pub fn may_run_script(&self, session: &Session) -> bool {
+        match self.run {
+            Run::Script(_) => true,
+            Run::Txn(_) => session.multi.as_ref().is_some_and(|multi| {
+                multi.queued.iter().any(|queued| matches!(queued.entry.run, Run::Script(_)))
+            }),
+            _ => false,
+        }
+    }
+
     fn new(id: usize, spec: Spec, run: Run, subs: Vec<&'static Entry>) -> Entry {
         let is_single = matches!(run, Run::Data(_))
             && matches!(spec.reach, Reach::Keys)

@@ -8,8 +8,6 @@ use std::time::Instant;
 use darter_command::{Ctx, Fault, Flags};
 use darter_script::engine::killed;
 use darter_script::{Host, Watch};
-use darter_store::Key;
-use darter_txn::{LockSet, Part, Router, ShardSet};
 use darter_wire::{Args, Reply};
 
 use crate::acl::commands::find_command;
@@ -26,47 +24,7 @@ use crate::registry::{Entry, Run};
 use crate::session::{Gate, Session};
 use crate::snapshot;
 use crate::tracking;
-
-/// The shards that one command of a script needs, of those held for it.
-enum Wanted<'a> {
-    /// That of its only key.
-    One(u16, Key<'a>),
-    Some(LockSet),
-    /// Whichever a command of the server changes.
-    Any,
-}
-
-impl<'a> Wanted<'a> {
-    fn of(entry: &Entry, args: Args<'a>, router: &Router) -> Wanted<'a> {
-        if entry.is_single {
-            let key = router.key(args.at(1));
-            return Wanted::One(router.shard_of(key.hash), key);
-        }
-        match entry.run {
-            Run::Data(_) => Wanted::Some(exec::lock_set(&entry.spec, args, router)),
-            _ => Wanted::Any,
-        }
-    }
-
-    /// The shards as the command sees them, and its only key; `None`: one is not held.
-    fn set<'s>(&self, router: &'s Router, grant: &'s mut Shards) -> Option<(ShardSet<'s>, Option<Key<'a>>)> {
-        match self {
-            Wanted::One(id, key) => Some((ShardSet::one(router, *id, grant.get_mut(*id)?), Some(*key))),
-            Wanted::Some(ids) if !grant.covers(ids.ids()) => None,
-            Wanted::Some(_) | Wanted::Any => Some((exec::set_of(router, grant), None)),
-        }
-    }
-
-    /// Whether the journal listens to one of them.
-    fn is_journalled(&self, grant: &mut Shards) -> bool {
-        let is = |part: &Part| part.shard.changes.is_journalled();
-        match self {
-            Wanted::One(id, _) => grant.get(*id).is_some_and(is),
-            Wanted::Some(ids) => ids.ids().iter().any(|id| grant.get(*id).is_some_and(is)),
-            Wanted::Any => grant.iter_mut().any(|held| is(held)),
-        }
-    }
-}
+use crate::wanted::Wanted;
 
 /// The way of a script's commands to the shards held for it, for the length of one run.
 pub struct Bridge<'a> {
@@ -89,6 +47,18 @@ pub struct Bridge<'a> {
 }
 
 impl Host for Bridge<'_> {
+    fn breathe(&mut self) {
+        let busy_ms = self.core.live.busy_reply_threshold_ms;
+        if busy_ms == 0 || !self.watch.runs_for(busy_ms, crate::core::unix_ms()) {
+            return;
+        }
+        // What runs meanwhile runs outside of the script: it finds no floor, and no reply of its protocol.
+        if let Some(mut floor) = self.core.floor.take() {
+            floor.turn_inside(self.core);
+            self.core.floor = Some(floor);
+        }
+    }
+
     fn allows(&mut self, args: Args<'_>) -> Option<bool> {
         self.may_run(args)
     }

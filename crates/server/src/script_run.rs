@@ -379,6 +379,10 @@ fn run_script(
                 core.journal.spoil_group();
             }
             watch.end();
+            if core.busy.is_some() {
+                // What follows in this turn is not to be told that the server is busy.
+                core.refresh_gate();
+            }
             ended
         }
         Err(fault) => Err(as_line(fault)),

@@ -55,9 +55,10 @@ pub fn serve(settings: Arc<Settings>) -> io::Result<()> {
     let shared = build(settings, &live, threads)?;
     let beginning = beginning::find(shared, &live)?;
     let cores = cpu::allowed_cores();
+    let stays = stays_on_core(live.affinity, threads, cores.len());
     let mut others = Vec::new();
     for thread in 1..threads {
-        let core = (threads <= cores.len()).then(|| cores[thread % cores.len()]);
+        let core = cores.get(thread).copied().filter(|_| stays);
         let spawned = thread::Builder::new().name(format!("darter-{thread}")).spawn(move || {
             if let Some(core) = core {
                 let _ = cpu::pin_thread(core);
@@ -69,10 +70,7 @@ pub fn serve(settings: Arc<Settings>) -> io::Result<()> {
         })?;
         others.push(spawned);
     }
-    if threads > 1
-        && threads <= cores.len()
-        && let Some(&core) = cores.first()
-    {
+    if let Some(&core) = cores.first().filter(|_| stays) {
         let _ = cpu::pin_thread(core);
     }
     let ended = serve_first(shared, &live, beginning);
@@ -84,6 +82,16 @@ pub fn serve(settings: Arc<Settings>) -> io::Result<()> {
     }
     shared.journal.sync_all();
     ended
+}
+
+/// Whether each thread keeps to one core. One that may not move waits behind a client on its core while another core has
+/// nothing to do, so `auto` leaves the choice to the kernel unless a core is left over.
+fn stays_on_core(affinity: &str, threads: usize, cores: usize) -> bool {
+    match affinity {
+        "on" => threads <= cores,
+        "auto" => threads > 1 && threads < cores,
+        _ => false,
+    }
 }
 
 /// Thread 0: listens, accepts, looks at signals.

@@ -14,6 +14,8 @@ use crate::watch::{Killing, Watch};
 struct Echo;
 
 impl Host for Echo {
+    fn breathe(&mut self) {}
+
     fn allows(&mut self, args: Args<'_>) -> Option<bool> {
         (args.at(0) != b"nosuch").then(|| args.at(0) != b"forbidden")
     }

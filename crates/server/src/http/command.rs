@@ -134,6 +134,9 @@ pub(super) fn run(conn: &mut Conn, core: &mut Core, task: &mut Task) -> bool {
             task.take_reply();
             continue;
         }
+        if conn.defers(core, ready) {
+            return false;
+        }
         let call = Call { session: &mut conn.session, out: &mut task.reply, token: conn.token };
         match dispatch::execute(core, call, &conn.card, ready, args) {
             Ran::Done if conn.session.parking.is_none() => {

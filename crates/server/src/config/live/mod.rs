@@ -38,6 +38,8 @@ pub struct Live {
     pub unixsocketperm: Option<u32>,
     /// Threads, 0 = one per CPU.
     pub threads: u32,
+    /// When threads stay on one CPU each: `on`, `off` or `auto`.
+    pub affinity: &'static str,
     /// Shards, 0 = chosen by the server.
     pub shards: u32,
     /// Never use io_uring.
@@ -170,6 +172,7 @@ impl Live {
             unixsocket: v.path("unixsocket"),
             unixsocketperm: v.permissions("unixsocketperm"),
             threads: v.u32("proactor_threads"),
+            affinity: v.choice("proactor_affinity_mode"),
             shards: v.u32("num_shards"),
             force_epoll: v.bool("force_epoll"),
             tcp: Tcp::new(v),

@@ -27,11 +27,10 @@ pub(super) const ROWS: &[Setting] = &[
     Setting::text("locale-collate", "")
         .no_effect("text is compared by bytes")
         .help(System, "locale of SORT ALPHA"),
-    Setting::choice("proactor_affinity_mode", &["on", "off", "auto"], "on")
+    Setting::choice("proactor_affinity_mode", &["on", "off", "auto"], "auto")
         .dragonfly()
         .fixed()
-        .no_effect("the system places the threads")
-        .help(System, "pin threads to CPUs"),
+        .help(System, "keep each thread on a CPU of its own; auto: where a CPU is left for others"),
     Setting::text("server-cpulist", "").fixed().not_yet(PINNED).help(System, "CPUs of the server"),
     Setting::text("bio-cpulist", "").fixed().not_yet(PINNED).help(System, "CPUs of background threads"),
     Setting::text("aof-rewrite-cpulist", "").fixed().not_yet(PINNED).help(System, "CPUs of rewrites"),
