@@ -124,8 +124,8 @@ fn run_alike<const IS_SET: bool>(
             brief::get(&mut held.shard, db, key, way.stage)
         };
         // A plain read changes nothing: nobody waits to hear of it.
-        let is_quiet = !IS_SET || !(held.shard.changes.has_pending() || held.shard.is_pressed());
-        if look.is_none() && is_quiet {
+        let is_told = !IS_SET || look.is_none() && tell(core, &mut held.shard, db, key.bytes, planned, buf);
+        if look.is_none() && is_told {
             exec::let_go(core, held);
         } else if !finish::<IS_SET>(core, way, planned, held, look) {
             break;
@@ -133,6 +133,15 @@ fn run_alike<const IS_SET: bool>(
     }
     way.stage.flush(way.out);
     done
+}
+
+/// Tells the journal of a SET; false when there are others to be told, or room is to be made.
+#[inline(always)]
+fn tell(core: &mut Core, shard: &mut Shard, db: usize, key: &[u8], planned: &Planned, buf: &[u8]) -> bool {
+    if shard.is_pressed() {
+        return false;
+    }
+    !shard.changes.has_pending() || journal::note_set(core, shard, db, key, planned.own_arg::<2>(buf))
 }
 
 /// The rest of a GET or a SET: of one with `look`, all of it but the finding; then who listens is told, and the shard
@@ -150,7 +159,13 @@ fn finish<const IS_SET: bool>(
     if let Some(look) = look {
         answer::<IS_SET>(core, way, entry, planned, &mut held.shard, look);
     }
-    if held.shard.changes.has_pending() || IS_SET && held.shard.is_pressed() {
+    let (db, key) = (way.session.db, planned.own_arg::<1>(way.buf));
+    // A read may have found what had expired.
+    let is_told = match IS_SET {
+        true => tell(core, &mut held.shard, db, key, planned, way.buf),
+        false => !held.shard.changes.has_pending(),
+    };
+    if !is_told {
         let args = planned.args(way.buf, &[]);
         // The journal asks the replies of other commands than these what they did.
         let ran = journal::Ran { entry, args, db: way.session.db, served: None, reply: &[] };

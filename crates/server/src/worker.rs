@@ -396,7 +396,9 @@ impl Worker {
         let Worker { core, floor: Some(floor), window, held, deadlines, .. } = self else { return };
         let mut dirty = std::mem::take(&mut floor.dirty);
         let Floor { reactor, conns, closed, .. } = &mut **floor;
-        dirty.append(held);
+        if std::mem::take(&mut core.journal.frees) {
+            dirty.append(held);
+        }
         let mut again = Vec::new();
         let (mut readers_left, mut unread) = (reading::CLIENTS_PER_TURN, Vec::new());
         for token in dirty.drain(..) {

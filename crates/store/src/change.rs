@@ -211,6 +211,17 @@ impl ChangeLog {
         self.is_changed
     }
 
+    /// Whether the journal alone listens and has nothing to hear of but the command itself; takes that.
+    #[inline]
+    pub fn take_plain(&mut self) -> bool {
+        let is_plain = self.is_changed && self.losses.is_empty() && self.pending.is_empty();
+        if is_plain {
+            self.is_changed = false;
+            self.is_touched = false;
+        }
+        is_plain
+    }
+
     /// Takes what the server itself took away since the journal last asked. With that the journal knows of all changes.
     pub fn take_losses(&mut self) -> Vec<Loss> {
         self.is_changed = false;

@@ -36,6 +36,8 @@ pub struct ThreadLog {
     pub mark: u64,
     /// What was durable then.
     pub durable: u64,
+    /// More has become durable since replies that were held back were last looked at.
+    pub frees: bool,
     /// Something was noted, or answered by another thread, since replies last went out.
     pub has_news: bool,
     retry_at: Option<Instant>,
@@ -67,6 +69,7 @@ impl ThreadLog {
             holds: false,
             mark: 0,
             durable: 0,
+            frees: false,
             has_news: false,
             retry_at: None,
         }
@@ -139,8 +142,8 @@ impl ThreadLog {
         self.generation = generation;
     }
 
-    /// Writes all records to their files and, with `always`, syncs them.
-    fn write_out(&mut self, journal: &Journal, fsync: Fsync) -> io::Result<()> {
+    /// Writes all records to their files.
+    fn write_out(&mut self, journal: &Journal) -> io::Result<()> {
         let slot = &journal.slots[usize::from(self.slot)];
         while let Some((generation, records)) = self.older.pop_front() {
             // What a complete base holds need not be written any more.
@@ -162,9 +165,6 @@ impl ThreadLog {
         }
         slot.written.store(self.last, SeqCst);
         slot.unwritten.store(NONE, SeqCst);
-        if fsync == Fsync::Always {
-            journal.sync_slot(slot);
-        }
         Ok(())
     }
 
@@ -222,39 +222,43 @@ pub fn commit(core: &mut Core) {
     let fsync = core.live.persistence.appendfsync;
     let log = &mut core.journal;
     log.holds = fsync == Fsync::Always && journal.is_on();
+    log.frees |= !log.holds;
     if log.is_empty() && !log.holds {
         return;
     }
     log.mark = journal.next.load(SeqCst);
     if !log.is_empty() {
-        log.try_write(journal, fsync);
+        log.try_write(journal);
         if fsync == Fsync::Always {
-            journal.announce(core.shared);
+            journal.sync_for_replies(core.shared, &journal.slots[usize::from(log.slot)]);
         }
     }
-    let log = &mut core.journal;
     if log.holds {
-        log.durable = journal.durable_before();
+        let before = std::mem::replace(&mut log.durable, journal.durable_before());
         if log.durable < log.mark {
             journal.slots[usize::from(log.slot)].is_holding.store(true, SeqCst);
             log.durable = journal.durable_before();
         }
+        log.frees |= log.durable > before;
     }
 }
 
 impl ThreadLog {
     /// Writes what was noted on a thread that has no turns.
     pub fn write_now(&mut self, journal: &Journal, fsync: Fsync) {
-        self.try_write(journal, fsync);
+        self.try_write(journal);
+        if fsync == Fsync::Always {
+            journal.sync_slot(&journal.slots[usize::from(self.slot)]);
+        }
     }
 
-    fn try_write(&mut self, journal: &Journal, fsync: Fsync) {
+    fn try_write(&mut self, journal: &Journal) {
         let now = Instant::now();
         if self.retry_at.is_some_and(|at| now < at) {
             return;
         }
         let slot = usize::from(self.slot);
-        match self.write_out(journal, fsync) {
+        match self.write_out(journal) {
             Ok(()) if self.retry_at.is_none() => {}
             Ok(()) => {
                 self.retry_at = None;

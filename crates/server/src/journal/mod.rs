@@ -53,6 +53,8 @@ pub struct Journal {
     pending_syncs: AtomicU64,
     syncs: AtomicU64,
     sync_us: AtomicU64,
+    /// What a sync takes, the mean of the last few.
+    sync_ns: AtomicU64,
 }
 
 /// How far one thread's records have come. Each has cache lines of its own.
@@ -107,6 +109,7 @@ impl Journal {
             pending_syncs: AtomicU64::new(0),
             syncs: AtomicU64::new(0),
             sync_us: AtomicU64::new(0),
+            sync_ns: AtomicU64::new(0),
         }
     }
 
@@ -157,6 +160,11 @@ impl Journal {
 }
 
 impl Slot {
+    /// It has written what is perhaps not synced.
+    fn is_unsynced(&self) -> bool {
+        self.written.load(Ordering::SeqCst) > self.synced.load(Ordering::SeqCst)
+    }
+
     fn unsynced_from(&self) -> u64 {
         // In this order: a record leaves `unwritten` only once `written` covers it.
         let unwritten = self.unwritten.load(Ordering::SeqCst);

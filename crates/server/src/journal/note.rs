@@ -5,6 +5,7 @@
 use darter_command::Flags;
 use darter_persist::entry;
 use darter_persist::journal::part;
+use darter_store::Shard;
 use darter_store::change::Loss;
 use darter_store::stream_value::Stream;
 use darter_txn::ShardSet;
@@ -79,7 +80,18 @@ pub fn note_grant(core: &mut Core, grant: &mut Shards, ran: Option<Ran<'_>>) {
     }
 }
 
-/// The same over a set of shards some of which have changed.
+/// Notes a SET without options whose shard is held, if the journal alone is to hear of it; false if not.
+#[inline(never)]
+pub fn note_set(core: &mut Core, shard: &mut Shard, db: usize, key: &[u8], value: &[u8]) -> bool {
+    if !shard.changes.take_plain() {
+        return false;
+    }
+    let (clock_ms, journal) = (core.now_ms, &core.shared.journal);
+    core.journal.append(journal, clock_ms, |out| part::write_set(out, db, key, value));
+    true
+}
+
+/// As [`note_grant`], over a set of shards some of which have changed.
 #[inline(never)]
 pub fn note(core: &mut Core, mut set: ShardSet<'_>, ran: Option<Ran<'_>>) {
     let mut losses: Vec<Loss> = Vec::new();

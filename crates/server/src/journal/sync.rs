@@ -1,7 +1,10 @@
-//! The thread that syncs segments once a second, or when somebody waits for it.
+//! The thread that syncs segments: once a second, when somebody waits for it, and for groups of replies (`always`).
+//!
+//! While a sync goes on, all turns' records gather; the next one begins when it has ended and those that it released
+//! have had the time to come back. Where a sync is quick, a turn does it on the spot: handing over would cost more.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
 
 use super::{Journal, Slot};
@@ -15,6 +18,10 @@ pub struct Wishes {
     runs: bool,
     /// Somebody waits for a sync.
     now: bool,
+    /// Replies wait for one, as `always` has it.
+    replies: bool,
+    /// With this sequence next, all are back that the last sync released.
+    enough: u64,
 }
 
 /// The time between two syncs.
@@ -34,19 +41,31 @@ pub fn start(shared: &'static Shared) -> std::io::Result<()> {
 
 fn run(shared: &'static Shared) {
     let journal = &shared.journal;
+    let mut covered = 0;
     loop {
         let began = Instant::now();
         // Writes that somebody waits for may have been on their way when the last sync began.
         let is_awaited = journal.has_waiting();
         let period = if is_awaited { SOON } else { PERIOD };
         let mut wishes = lock(&journal.wishes);
-        while !wishes.now && began.elapsed() < period {
-            let left = period.saturating_sub(began.elapsed());
-            wishes =
-                journal.wake.wait_timeout(wishes, left).unwrap_or_else(|poisoned| poisoned.into_inner()).0;
+        while !wishes.now && !wishes.replies && began.elapsed() < period {
+            wishes = journal.rest(wishes, period.saturating_sub(began.elapsed()));
+        }
+        if wishes.replies {
+            wishes = journal.gather(wishes);
         }
         let is_asked = std::mem::take(&mut wishes.now) || is_awaited;
+        let is_group = std::mem::take(&mut wishes.replies);
         drop(wishes);
+        if is_group {
+            let end = journal.next.load(SeqCst);
+            journal.sync_together();
+            // Those that were answered send their next commands; they are as many as the sync covered.
+            lock(&journal.wishes).enough = journal.next.load(SeqCst) + end.saturating_sub(covered);
+            covered = end;
+            journal.announce(shared);
+            continue;
+        }
         let live = shared.settings.live();
         let rests = live.persistence.no_appendfsync_on_rewrite && journal.is_rewriting();
         if is_asked || live.persistence.appendfsync == Fsync::EverySecond && !rests {
@@ -56,6 +75,15 @@ fn run(shared: &'static Shared) {
     }
 }
 
+/// A sync that takes no longer is done by the turn that needs it.
+const QUICK_NS: u64 = 250_000;
+/// The thread waits for records in steps of this part of a sync's time, while there are more with each,
+const GATHERING_STEP: u64 = 8;
+/// and for this many steps at most.
+const GATHERING_STEPS: u32 = 4;
+/// Files of several threads are synced by so many threads at once: disks make one of such syncs.
+const HANDS: usize = 4;
+
 impl Journal {
     /// Asks for a sync now.
     pub fn ask_for_sync(&self) {
@@ -63,7 +91,42 @@ impl Journal {
         self.wake.notify_one();
     }
 
-    /// Syncs the files of all threads.
+    /// Has what a turn has just written to its file synced, now or with what others write meanwhile.
+    pub(super) fn sync_for_replies(&self, shared: &Shared, slot: &Slot) {
+        if self.sync_ns.load(Relaxed) <= QUICK_NS {
+            self.sync_slot(slot);
+            self.announce(shared);
+            return;
+        }
+        let mut wishes = lock(&self.wishes);
+        let is_first = !std::mem::replace(&mut wishes.replies, true);
+        if is_first || self.next.load(SeqCst) >= wishes.enough {
+            drop(wishes);
+            self.wake.notify_one();
+        }
+    }
+
+    fn rest<'a>(&self, wishes: MutexGuard<'a, Wishes>, time: Duration) -> MutexGuard<'a, Wishes> {
+        self.wake.wait_timeout(wishes, time).unwrap_or_else(|poisoned| poisoned.into_inner()).0
+    }
+
+    /// Waits while records keep coming from those that the last sync released: what a sync just misses waits for two.
+    fn gather<'a>(&self, mut wishes: MutexGuard<'a, Wishes>) -> MutexGuard<'a, Wishes> {
+        let step = Duration::from_nanos(self.sync_ns.load(Relaxed) / GATHERING_STEP);
+        let began = Instant::now();
+        let mut seen = self.next.load(SeqCst);
+        while !wishes.now && seen < wishes.enough && began.elapsed() < step * GATHERING_STEPS {
+            wishes = self.rest(wishes, step);
+            let next = self.next.load(SeqCst);
+            if next == seen {
+                break;
+            }
+            seen = next;
+        }
+        wishes
+    }
+
+    /// Syncs the files of all threads, one after the other.
     pub fn sync_all(&self) {
         let began = Instant::now();
         self.pending_syncs.fetch_add(1, Relaxed);
@@ -74,10 +137,26 @@ impl Journal {
         }
     }
 
+    /// Syncs the files of all threads, several at a time.
+    fn sync_together(&self) {
+        let due: Vec<&Slot> = self.slots.iter().filter(|slot| slot.is_unsynced()).collect();
+        let mut parts = due.chunks(due.len().div_ceil(HANDS).max(1));
+        let own = parts.next().unwrap_or_default();
+        std::thread::scope(|scope| {
+            for part in parts {
+                let sync = || part.iter().for_each(|slot| self.sync_slot(slot));
+                if std::thread::Builder::new().spawn_scoped(scope, sync).is_err() {
+                    sync();
+                }
+            }
+            own.iter().for_each(|slot| self.sync_slot(slot));
+        });
+    }
+
     /// Syncs the files of one thread; nothing to do when that has been done since it last wrote.
     pub(super) fn sync_slot(&self, slot: &Slot) {
         let written = slot.written.load(SeqCst);
-        if written <= slot.synced.load(SeqCst) {
+        if !slot.is_unsynced() {
             return;
         }
         let files = lock(&slot.files).clone();
@@ -91,8 +170,10 @@ impl Journal {
                 return;
             }
         }
+        let took = began.elapsed();
         self.syncs.fetch_add(files.len() as u64, Relaxed);
-        self.sync_us.fetch_add(began.elapsed().as_micros() as u64, Relaxed);
+        self.sync_us.fetch_add(took.as_micros() as u64, Relaxed);
+        self.sync_ns.store((3 * self.sync_ns.load(Relaxed) + took.as_nanos() as u64) / 4, Relaxed);
         slot.synced.fetch_max(written, SeqCst);
         if let Some((_, old)) = files.split_last()
             && !old.is_empty()
