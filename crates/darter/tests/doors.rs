@@ -2,10 +2,10 @@
 
 mod harness;
 
-use std::io::Read;
+use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use harness::{Server, Value};
 
@@ -47,5 +47,40 @@ fn who_finds_no_place_is_told_in_his_own_words() {
         let mut said = String::new();
         let _ = socket.read_to_string(&mut said);
         assert_eq!(said, expected);
+    }
+}
+
+/// More than Redis' queue of 511 holds, and less than most processes may have files.
+const CROWD: usize = 800;
+
+#[test]
+fn a_crowd_that_comes_while_the_server_rests_is_served_to_the_last() {
+    let kernel = std::fs::read_to_string("/proc/sys/net/core/somaxconn").expect("the kernel's limit");
+    let crowd = kernel.trim().parse::<usize>().expect("a number").min(CROWD);
+    let server = Server::start(&[]);
+    let signal = |name: &str| {
+        let sent = Command::new("kill").args([name, &server.pid().to_string()]).status();
+        assert!(sent.expect("kill runs").success());
+    };
+    signal("-STOP");
+    let came: Vec<_> = (0..crowd)
+        .map(|_| {
+            let address = std::net::SocketAddr::from(([127, 0, 0, 1], server.port()));
+            let began = Instant::now();
+            let mut socket =
+                TcpStream::connect_timeout(&address, Duration::from_secs(20)).expect("a connection");
+            socket.write_all(b"PING\r\n").expect("it takes a request");
+            (socket, began.elapsed())
+        })
+        .collect();
+    signal("-CONT");
+    // Whose first packet finds the queue full comes again after a second.
+    let late = came.iter().filter(|(_, took)| *took >= Duration::from_millis(900)).count();
+    assert_eq!(late, 0, "of {crowd}");
+    for (mut socket, _) in came {
+        socket.set_read_timeout(Some(Duration::from_secs(20))).expect("a timeout");
+        let mut said = [0; 7];
+        socket.read_exact(&mut said).expect("an answer");
+        assert_eq!(&said, b"+PONG\r\n");
     }
 }

@@ -40,7 +40,7 @@ impl Default for Config {
         Config {
             events_max: 512,
             spin_us: 0,
-            backlog: 511,
+            backlog: 4096,
             reuse_port: false,
             keepalive: None,
             recv_bytes_max: 64 * 1024,

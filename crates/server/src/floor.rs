@@ -108,6 +108,7 @@ impl Floor {
                             }
                             take_bytes(core, window, conn, bytes, waits);
                             mark_dirty(conn, dirty);
+                            core.journal.write_early(&core.shared.journal);
                         } else if let Some(away) = running.as_mut().filter(|away| away.token == token) {
                             away.bytes.extend_from_slice(bytes);
                         }

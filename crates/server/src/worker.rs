@@ -490,7 +490,7 @@ impl Worker {
     }
 
     fn flush_before_end(&mut self) {
-        journal::log::commit(&mut self.core);
+        journal::log::commit_last(&mut self.core);
         let Some(floor) = &mut self.floor else { return };
         let tokens: Vec<Token> = floor.conns.iter().flatten().map(|conn| conn.token).collect();
         for &token in &tokens {

@@ -31,13 +31,14 @@ pub struct Visit {
 }
 
 impl Visit {
-    /// Does both, one after the other, and prints what was measured.
+    /// Does it all, one after the other, and prints what was measured.
     ///
     /// Errors: a connection of the first part is refused, or the server does not answer after the second.
     pub fn run(&self) -> io::Result<()> {
         let kept = self.hold_idle()?;
         drop(kept);
-        self.storm()?;
+        self.storm("that come and go", come_and_go)?;
+        self.storm("that are answered", be_answered)?;
         ping(&mut connect(self.address)?)?;
         println!("the server answers");
         Ok(())
@@ -63,8 +64,8 @@ impl Visit {
         Ok(kept)
     }
 
-    /// Clients connect, are accepted by the kernel, and reset the connection; meanwhile another one says PING.
-    fn storm(&self) -> io::Result<()> {
+    /// Clients make their `visit`, one after the other on each thread; meanwhile another one says PING.
+    fn storm(&self, name: &str, visit: fn(SocketAddr) -> io::Result<()>) -> io::Result<()> {
         let (made, failed, ends) = (AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));
         let mut latency = Histogram::new();
         let mut steady = connect(self.address)?;
@@ -73,7 +74,7 @@ impl Visit {
             for _ in 0..self.threads {
                 scope.spawn(|| {
                     while !ends.load(Ordering::Relaxed) {
-                        let count = if come_and_go(self.address).is_ok() { &made } else { &failed };
+                        let count = if visit(self.address).is_ok() { &made } else { &failed };
                         count.fetch_add(1, Ordering::Relaxed);
                     }
                 });
@@ -91,7 +92,7 @@ impl Visit {
         let (made, seconds) = (made.into_inner(), began.elapsed().as_secs_f64());
         let cpu = Cpu::of(self.pid)?.since(&cpu).total.as_secs_f64() * 1e6 / made.max(1) as f64;
         println!(
-            "storm: {:.0} connections/s for {seconds:.1} s, {} refused, server CPU {cpu:.1} µs each",
+            "clients {name}: {:.0}/s for {seconds:.1} s, {} refused, server CPU {cpu:.1} µs each",
             made as f64 / seconds,
             failed.into_inner()
         );
@@ -119,9 +120,20 @@ fn ping(stream: &mut TcpStream) -> io::Result<()> {
     stream.read_exact(&mut answer)
 }
 
-/// A connection that is reset at once, so that no port waits for late packets.
+/// A connection that the kernel accepts and that is reset at once.
 fn come_and_go(address: SocketAddr) -> io::Result<()> {
-    let stream = TcpStream::connect(address)?;
-    rustix::net::sockopt::set_socket_linger(&stream, Some(Duration::ZERO))?;
+    reset(&TcpStream::connect(address)?)
+}
+
+/// A connection that is reset after one PING.
+fn be_answered(address: SocketAddr) -> io::Result<()> {
+    let mut stream = connect(address)?;
+    ping(&mut stream)?;
+    reset(&stream)
+}
+
+/// Has a connection end without a port that waits for late packets.
+fn reset(stream: &TcpStream) -> io::Result<()> {
+    rustix::net::sockopt::set_socket_linger(stream, Some(Duration::ZERO))?;
     Ok(())
 }

@@ -278,3 +278,14 @@ fn commands_of_redis_are_read_one_by_one() {
         assert!(matches!(commands.next_command(), Ok(Some(Err(_)))), "{wrong:?}");
     }
 }
+
+#[test]
+fn a_set_is_written_as_any_other_command() {
+    for (db, key_len, value_len) in [(0, 1, 0), (3, 127, 128), (300, 128, 70_000), (0, 20_000, 3)] {
+        let (key, value) = (vec![b'k'; key_len], vec![b'v'; value_len]);
+        let (mut short, mut long) = (vec![9], vec![9]);
+        part::write_set(&mut short, db, &key, &value);
+        part::write_command(&mut long, db, 3, [b"set".as_slice(), &key, &value].into_iter());
+        assert!(short == long, "{db} {key_len} {value_len}");
+    }
+}

@@ -40,6 +40,8 @@ pub struct ThreadLog {
     pub frees: bool,
     /// Something was noted, or answered by another thread, since replies last went out.
     pub has_news: bool,
+    /// Something was written that no sync was asked for.
+    has_written: bool,
     retry_at: Option<Instant>,
 }
 
@@ -51,6 +53,8 @@ struct Segment {
 
 /// Buffers up to this size are kept for reuse.
 const BUFFER_KEEP_BYTES: usize = 1 << 20;
+/// A turn that has noted so much writes it before it goes on.
+const EARLY_BYTES: usize = 64 << 10;
 /// Time between two attempts to write what could not be written.
 const RETRY: Duration = Duration::from_millis(100);
 
@@ -71,6 +75,7 @@ impl ThreadLog {
             durable: 0,
             frees: false,
             has_news: false,
+            has_written: false,
             retry_at: None,
         }
     }
@@ -224,14 +229,13 @@ pub fn commit(core: &mut Core) {
     log.holds = fsync == Fsync::Always && journal.is_on();
     log.frees |= !log.holds;
     if log.is_empty() && !log.holds {
+        log.has_written = false;
         return;
     }
     log.mark = journal.next.load(SeqCst);
-    if !log.is_empty() {
-        log.try_write(journal);
-        if fsync == Fsync::Always {
-            journal.sync_for_replies(core.shared, &journal.slots[usize::from(log.slot)]);
-        }
+    log.try_write(journal);
+    if std::mem::take(&mut log.has_written) && log.holds {
+        journal.sync_for_replies(core.shared, &journal.slots[usize::from(log.slot)]);
     }
     if log.holds {
         let before = std::mem::replace(&mut log.durable, journal.durable_before());
@@ -240,6 +244,15 @@ pub fn commit(core: &mut Core) {
             log.durable = journal.durable_before();
         }
         log.frees |= log.durable > before;
+    }
+}
+
+/// Ends the last turn: as [`commit`], but what replies wait for is synced before it returns.
+pub fn commit_last(core: &mut Core) {
+    commit(core);
+    if core.journal.holds {
+        core.shared.journal.sync_all();
+        core.journal.durable = core.shared.journal.durable_before();
     }
 }
 
@@ -252,15 +265,27 @@ impl ThreadLog {
         }
     }
 
+    /// Writes what a turn has noted so far if that is much, while it is in the processor's cache.
+    #[inline]
+    pub fn write_early(&mut self, journal: &Journal) {
+        if self.buffer.len() >= EARLY_BYTES {
+            self.try_write(journal);
+        }
+    }
+
     fn try_write(&mut self, journal: &Journal) {
+        if self.is_empty() {
+            return;
+        }
         let now = Instant::now();
         if self.retry_at.is_some_and(|at| now < at) {
             return;
         }
         let slot = usize::from(self.slot);
         match self.write_out(journal) {
-            Ok(()) if self.retry_at.is_none() => {}
+            Ok(()) if self.retry_at.is_none() => self.has_written = true,
             Ok(()) => {
+                self.has_written = true;
                 self.retry_at = None;
                 journal.note_trouble(|trouble| trouble.writing.retain(|(at, _)| *at != slot));
                 tracing::warn!("the journal can be written again");

@@ -183,3 +183,65 @@ impl Journal {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A journal whose last sync took `sync` and let `released` records' clients go on.
+    fn journal(threads: usize, sync: Duration, released: u64) -> Journal {
+        let journal = Journal::new(threads);
+        journal.sync_ns.store(sync.as_nanos() as u64, Relaxed);
+        lock(&journal.wishes).enough = journal.next.load(SeqCst) + released;
+        journal
+    }
+
+    #[test]
+    fn a_sync_begins_when_all_are_back() {
+        let journal = journal(1, Duration::from_secs(8), 1);
+        let began = Instant::now();
+        std::thread::scope(|scope| {
+            let wishes = lock(&journal.wishes);
+            scope.spawn(|| {
+                drop(lock(&journal.wishes));
+                journal.next.fetch_add(1, SeqCst);
+                journal.wake.notify_one();
+            });
+            drop(journal.gather(wishes));
+        });
+        assert!(began.elapsed() < Duration::from_secs(1), "a step was waited out");
+    }
+
+    #[test]
+    fn a_sync_waits_one_step_for_those_who_do_not_come() {
+        let journal = journal(1, Duration::from_millis(80), 1);
+        let began = Instant::now();
+        drop(journal.gather(lock(&journal.wishes)));
+        assert!(began.elapsed() >= Duration::from_millis(10));
+        let journal = self::journal(1, Duration::from_secs(8), 0);
+        let began = Instant::now();
+        drop(journal.gather(lock(&journal.wishes)));
+        assert!(began.elapsed() < Duration::from_secs(1), "nobody was expected");
+    }
+
+    #[test]
+    fn files_of_many_threads_are_synced_together() {
+        let journal = Journal::new(9);
+        let path = std::env::temp_dir().join(format!("darter-sync-{}", std::process::id()));
+        let file = Arc::new(std::fs::File::create(&path).expect("a file"));
+        for (at, slot) in journal.slots.iter().enumerate() {
+            lock(&slot.files).push(file.clone());
+            slot.written.store(at as u64 + 1, SeqCst);
+        }
+        journal.next.store(20, SeqCst);
+        assert_eq!(journal.durable_before(), 1);
+        journal.sync_together();
+        std::fs::remove_file(&path).expect("it is there");
+        assert_eq!(journal.syncs.load(Relaxed), 10);
+        assert_eq!(journal.durable_before(), 20);
+        assert!(journal.sync_ns.load(Relaxed) > 0);
+        // Nothing is left to do.
+        journal.sync_together();
+        assert_eq!(journal.syncs.load(Relaxed), 10);
+    }
+}

@@ -36,7 +36,7 @@ pub(super) const ROWS: &[Setting] = &[
         .dragonfly()
         .fixed()
         .help(Network, "use epoll even where io_uring works"),
-    Setting::int("tcp-backlog", 0, I32_MAX, "511")
+    Setting::int("tcp-backlog", 0, I32_MAX, "4096")
         .fixed()
         .help(Network, "connections the kernel holds before accept"),
     Setting::int("tcp-keepalive", 0, I32_MAX, "300")
