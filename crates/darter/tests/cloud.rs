@@ -1,4 +1,4 @@
-//! A server whose `--dir` is in an object store, against programs that answer as Amazon's, Azure's and Google's do. Those
+//! A server whose `--dir` is in an object store, against programs that answer as Amazon's and Azure's do. Those
 //! that are not in the path are skipped with a message.
 #![cfg(feature = "cloud")]
 
@@ -38,7 +38,7 @@ const MOTO: Kind = Kind {
     args: "-H 127.0.0.1 -p PORT",
     env: &[("AWS_ACCESS_KEY_ID", "test"), ("AWS_SECRET_ACCESS_KEY", "test"), ("AWS_REGION", "us-east-1")],
     flags: &["--dir", "s3://bucket/some/where", "--s3_endpoint", "127.0.0.1:PORT", "--s3_use_https", "false"],
-    make: |port| request(port, "PUT /bucket", "").starts_with("HTTP/1.1 200"),
+    make: |port| request(port, "PUT /bucket").starts_with("HTTP/1.1 200"),
 };
 
 const AZURITE: Kind = Kind {
@@ -66,29 +66,21 @@ const options = { host: '127.0.0.1', port: process.argv[1], method: 'PUT', heade
 require('http').request(options, answer => process.exit(answer.statusCode === 201 ? 0 : 1)).end();
 "#;
 
-const FAKE_GCS: Kind = Kind {
-    program: "fake-gcs-server",
-    source: "go install github.com/fsouza/fake-gcs-server@latest",
-    args: "-scheme http -host 127.0.0.1 -port PORT -public-host 127.0.0.1:PORT -backend memory",
+/// Requests of Google's XML API, which is S3's but for names of headers; fake-gcs-server (1.56) does not take them.
+const GOOGLE: Kind = Kind {
     env: &[(
         "GOOGLE_SERVICE_ACCOUNT_KEY",
         r#"{"gcs_base_url":"http://127.0.0.1:PORT","disable_oauth":true,"client_email":"","private_key":"","private_key_id":""}"#,
     )],
     flags: &["--dir", "gs://bucket/some/where"],
-    make: |port| {
-        request(port, "POST /storage/v1/b?project=test", r#"{"name":"bucket"}"#).starts_with("HTTP/1.1 200")
-    },
+    ..MOTO
 };
 
 /// The answer to a request.
-fn request(port: u16, line: &str, body: &str) -> String {
+fn request(port: u16, line: &str) -> String {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("a connection");
-    let len = body.len();
-    write!(
-        stream,
-        "{line} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {len}\r\nConnection: close\r\n\r\n{body}"
-    )
-    .expect("sent");
+    write!(stream, "{line} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+        .expect("sent");
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer).expect("an answer");
     String::from_utf8_lossy(&answer).into_owned()
@@ -177,14 +169,14 @@ fn snapshots_go_to_azure_and_the_newest_comes_back() {
 
 #[test]
 fn snapshots_go_to_google_and_the_newest_comes_back() {
-    Store::start(&FAKE_GCS).iter().for_each(snapshots_come_back);
+    Store::start(&GOOGLE).iter().for_each(snapshots_come_back);
 }
 
 #[test]
 fn snapshots_go_to_a_bucket_and_the_newest_comes_back() {
     let Some(moto) = Store::start(&MOTO) else { return };
     snapshots_come_back(&moto);
-    assert_eq!(request(moto.port, "GET /bucket?list-type=2", "").matches("<Key>some/where/dump-").count(), 2);
+    assert_eq!(request(moto.port, "GET /bucket?list-type=2").matches("<Key>some/where/dump-").count(), 2);
     let server = moto.server(&[]);
     let mut client = server.client();
     // The journal stays on this machine, and so does a copy for a client on its way.
@@ -201,7 +193,7 @@ fn snapshots_go_to_a_bucket_and_the_newest_comes_back() {
 fn a_bucket_that_is_not_there_is_told() {
     let Some(moto) = Store::start(&MOTO) else { return };
     let server = moto.server(&["--dbfilename", "dump"]);
-    assert!(request(moto.port, "DELETE /bucket", "").starts_with("HTTP/1.1 204"));
+    assert!(request(moto.port, "DELETE /bucket").starts_with("HTTP/1.1 204"));
     let mut client = server.client();
     client.call(&["SET", "a", "1"]);
     let Value::Error(why) = client.call(&["SAVE"]) else { panic!("no error") };
