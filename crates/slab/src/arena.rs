@@ -51,6 +51,9 @@ impl Bin {
     const EMPTY: Bin = Bin { partial: 0, runs: 0, kept: 0, newest: [Handle::NONE; KEPT_MASK + 1] };
 }
 
+/// Larger arenas are not given back in one go.
+const CLEARED_UNITS_MAX: u32 = 256;
+
 /// Each class keeps up to 8 freed blocks at hand, so that replacing values of one size touches no page record.
 const KEPT_MASK: usize = 7;
 
@@ -234,11 +237,18 @@ impl Arena {
         self.runs.release(&mut self.region, pages_max)
     }
 
-    /// Drops every block and gives all memory back with one system call.
+    /// Drops every block. Memory goes back with one system call when there is little, as the kernel takes some hundred
+    /// nanoseconds a page; else it is one empty run from now on, which [`Arena::release_empty`] gives back bit by bit.
     pub fn clear(&mut self) {
-        self.region.discard_all(self.runs.top());
+        let top = self.runs.top();
         self.bins = [Bin::EMPTY; class::COUNT];
-        self.runs = Runs::new();
+        if top <= CLEARED_UNITS_MAX {
+            self.region.discard_all(top);
+            self.runs = Runs::new();
+        } else {
+            self.region.discard_records(top);
+            self.runs = Runs::all_empty(self.region.pages_mut(), top);
+        }
         self.used_bytes = 0;
         self.committed_units = 0;
         self.emptying = Vec::new();

@@ -113,7 +113,15 @@ impl Region {
 
     /// Gives everything below unit `top` back to the kernel, page records included, with one call.
     pub(crate) fn discard_all(&mut self, top: u32) {
-        let bytes = records_bytes(self.units) + top.min(self.units) as usize * UNIT_BYTES;
+        self.discard_from_start(records_bytes(self.units) + top.min(self.units) as usize * UNIT_BYTES);
+    }
+
+    /// Forgets what is known of the units below `top`; the units stay as they are.
+    pub(crate) fn discard_records(&mut self, top: u32) {
+        self.discard_from_start(records_bytes(top.min(self.units)));
+    }
+
+    fn discard_from_start(&mut self, bytes: usize) {
         // SAFETY: as `discard`; zeroed page records are valid ones.
         unsafe { libc::madvise(self.pages.as_ptr().cast(), bytes, libc::MADV_DONTNEED) };
     }

@@ -35,6 +35,13 @@ impl Runs {
         Runs { top: 1, dirty: Lists::new(), clean: Lists::new(), dirty_units: 0 }
     }
 
+    /// One empty run of all units below `top`, at least two, resident as far as they were used.
+    pub(crate) fn all_empty(pages: &mut [Page], top: u32) -> Runs {
+        let mut runs = Runs { top, ..Runs::new() };
+        runs.link(pages, 1, top - 1, DIRTY);
+        runs
+    }
+
     /// Units that were ever in use and not given back at the end of the arena.
     pub(crate) fn top(&self) -> u32 {
         self.top

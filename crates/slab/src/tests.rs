@@ -213,8 +213,22 @@ fn clear_forgets_everything_and_gives_memory_back() {
         checked.blocks.clear();
         checked.handles.clear();
         checked.check();
+        // Megabytes are given back by and by, in pieces as large as asked for.
+        let empty = checked.arena.empty_bytes();
+        assert!(checked.arena.committed_bytes() == 0 && empty > 2 << 20);
+        assert_eq!(checked.arena.release_empty(10), 10 * 4096);
+        checked.check();
+        assert!(checked.alloc(3000, &mut rng));
+        checked.check();
+        checked.free(&mut rng);
+        checked.arena.release_empty(usize::MAX);
         assert_eq!((checked.arena.committed_bytes(), checked.arena.empty_bytes()), (0, 0));
+        assert!(checked.arena.resident_bytes() < 1 << 20);
     }
+    let mut small = Arena::new().unwrap();
+    small.alloc(100_000).unwrap();
+    small.clear();
+    assert_eq!((small.committed_bytes(), small.empty_bytes()), (0, 0));
 }
 
 #[test]

@@ -18,7 +18,7 @@ pub const XREAD: DataCommand = DataCommand {
         .doc(
             Group::Stream,
             "5.0.0",
-            "[COUNT count] [BLOCK milliseconds] STREAMS key [key ...] id [id ...]",
+            "[COUNT count] [MAXCOUNT maxcount] [MAXSIZE maxsize] [BLOCK milliseconds] STREAMS key [key ...] id [id ...]",
             "Returns the entries of several streams that come after an id, waiting for one where asked.",
         )
         .cost("O(log N + M) for each stream, M entries returned"),
@@ -32,7 +32,7 @@ pub const XREADGROUP: DataCommand = DataCommand {
         .doc(
             Group::Stream,
             "5.0.0",
-            "GROUP group consumer [COUNT count] [BLOCK milliseconds] [CLAIM min-idle-time] [NOACK] STREAMS key [key ...] id [id ...]",
+            "GROUP group consumer [COUNT count] [MAXCOUNT maxcount] [MAXSIZE maxsize] [BLOCK milliseconds] [CLAIM min-idle-time] [NOACK] STREAMS key [key ...] id [id ...]",
             "Returns entries of several streams that a group has not read, or that a consumer has pending.",
         )
         .cost("O(M log N) for M entries returned"),
@@ -43,15 +43,42 @@ pub const XREADGROUP: DataCommand = DataCommand {
 const READ: Event = Event::new(Class(0), "xreadgroup");
 const ACTIVE: Event = event("xgroup-createconsumer");
 
+/// What may still be given of the entries that are there: never less than one.
+struct Budget {
+    left: usize,
+    // Bytes of the entries given, which are the same in every protocol: a journal is replayed in one of them.
+    bytes: usize,
+    bytes_max: usize,
+}
+
+impl Budget {
+    fn new(reading: &Reading<'_>) -> Budget {
+        Budget { left: reading.total, bytes: 0, bytes_max: reading.bytes_max }
+    }
+
+    fn is_spent(&self) -> bool {
+        self.left == 0 || self.bytes >= self.bytes_max
+    }
+
+    /// Gives an entry.
+    fn spend(&mut self, reply: &mut Reply<'_>, give: impl FnOnce(&mut Reply<'_>)) {
+        let before = reply.len();
+        give(reply);
+        self.left -= 1;
+        self.bytes += reply.len() - before;
+    }
+}
+
 /// The streams of a reply, begun when the first of them has something.
 struct Streams {
+    budget: Budget,
     begun: Option<darter_wire::Deferred>,
     len: usize,
 }
 
 impl Streams {
-    fn new() -> Streams {
-        Streams { begun: None, len: 0 }
+    fn new(reading: &Reading<'_>) -> Streams {
+        Streams { budget: Budget::new(reading), begun: None, len: 0 }
     }
 
     fn add(&mut self, reply: &mut Reply<'_>, key: &[u8]) {
@@ -100,11 +127,14 @@ fn xread(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(),
         let last_id = place.view::<Stream>()?.map(|stream| stream.root.last_id());
         after.push(start_of(args.at(reading.id_at(at)), last_id)?);
     }
-    let mut streams = Streams::new();
+    let mut streams = Streams::new(&reading);
     for (at, &after) in after.iter().enumerate() {
         let key = args.at(reading.keys_at + at);
         if ctx.skips(key) {
             continue;
+        }
+        if streams.budget.is_spent() {
+            break;
         }
         let place = ctx.at(key);
         let Some(stream) = place.view::<Stream>()? else { continue };
@@ -117,7 +147,10 @@ fn xread(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(),
         let entries = stream.root.log().range(stream.arena, first, StreamId::MAX, Direction::Up);
         let mut len = 0;
         for entry in entries.take(reading.count) {
-            reply_entry(reply, entry);
+            if streams.budget.is_spent() {
+                break;
+            }
+            streams.budget.spend(reply, |reply| reply_entry(reply, entry));
             len += 1;
         }
         reply.end_array(begun, len);
@@ -200,10 +233,10 @@ fn xreadgroup(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Resul
             },
         });
     }
-    let mut streams = Streams::new();
+    let mut streams = Streams::new(&reading);
     for (at, &wanted) in wanted.iter().enumerate() {
         let key = args.at(reading.keys_at + at);
-        if !ctx.skips(key) {
+        if !ctx.skips(key) && !streams.budget.is_spent() {
             read_group(ctx, key, &reading, wanted, &mut streams, reply)?;
         }
     }
@@ -242,7 +275,7 @@ fn read_group(
         let has_read = match wanted {
             Wanted::Pending(after) => {
                 streams.add(reply, key);
-                reader.pending(after, reply)?;
+                reader.pending(after, &mut streams.budget, reply)?;
                 true
             }
             Wanted::New => {
@@ -250,7 +283,7 @@ fn read_group(
                 let has_read = reader.has_new() || !claimed.is_empty();
                 if has_read {
                     streams.add(reply, key);
-                    reader.new_entries(&claimed, reply)?;
+                    reader.new_entries(&claimed, &mut streams.budget, reply)?;
                 }
                 has_read
             }
@@ -280,20 +313,24 @@ struct GroupReader<'s, 'r> {
 
 impl GroupReader<'_, '_> {
     /// What the consumer has pending after an id; an entry that is gone is shown without fields.
-    fn pending(&mut self, after: StreamId, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    fn pending(&mut self, after: StreamId, budget: &mut Budget, reply: &mut Reply<'_>) -> Result<(), Fault> {
         let Some((group, log)) = self.stream.group_mut(self.name) else { return Ok(()) };
         let mut given = Vec::new();
         let begun = reply.begin_array();
         let mut len = 0;
         if let (Some(consumer), Some(first)) = (group.consumer(self.number), id::next(after)) {
             for id in consumer.ids_from(self.arena, first).take(self.reading.count) {
+                if budget.is_spent() {
+                    break;
+                }
                 len += 1;
                 match log.get(self.arena, id) {
                     Some(entry) => {
-                        reply_entry(reply, entry);
+                        budget.spend(reply, |reply| reply_entry(reply, entry));
                         given.push(id);
                     }
                     None => {
+                        budget.left -= 1;
                         reply.array(2);
                         reply_id(reply, id);
                         reply.null_array();
@@ -331,23 +368,36 @@ impl GroupReader<'_, '_> {
     }
 
     /// What is claimed, and then what the group has not read, all of it pending with the consumer then.
-    fn new_entries(&mut self, claimed: &[(StreamId, u64, u64)], reply: &mut Reply<'_>) -> Result<(), Fault> {
+    fn new_entries(
+        &mut self,
+        claimed: &[(StreamId, u64, u64)],
+        budget: &mut Budget,
+        reply: &mut Reply<'_>,
+    ) -> Result<(), Fault> {
         let extent = self.stream.extent(self.arena);
         let Some((group, log)) = self.stream.group_mut(self.name) else { return Ok(()) };
         let begun = reply.begin_array();
+        let mut taken = 0;
         for &(id, idle_ms, deliveries) in claimed {
-            let Some(entry) = log.get(self.arena, id) else { continue };
-            reply_claimed(reply, entry, idle_ms, deliveries);
+            let Some(entry) = log.get(self.arena, id).filter(|_| !budget.is_spent()) else { break };
+            budget.spend(reply, |reply| reply_claimed(reply, entry, idle_ms, deliveries));
+            taken += 1;
         }
+        let claimed = claimed.get(..taken).unwrap_or_default();
         let mut ids = Vec::new();
         let first = id::next(group.last_id).unwrap_or(StreamId::MAX);
         let entries = log.range(self.arena, first, StreamId::MAX, Direction::Up);
         for entry in entries.take(self.reading.count - claimed.len()) {
-            match self.reading.claim_ms {
-                Some(_) => reply_claimed(reply, entry, 0, 0),
-                None => reply_entry(reply, entry),
+            if budget.is_spent() {
+                break;
             }
-            ids.push(entry.id);
+            let is_claiming = self.reading.claim_ms.is_some();
+            let id = entry.id;
+            budget.spend(reply, |reply| match is_claiming {
+                true => reply_claimed(reply, entry, 0, 0),
+                false => reply_entry(reply, entry),
+            });
+            ids.push(id);
         }
         reply.end_array(begun, claimed.len() + ids.len());
         let (consumer, delivered_ms) = (self.number, self.now_ms);

@@ -11,6 +11,10 @@ pub struct Reading<'a> {
     pub block: Option<Option<u64>>,
     /// Entries of each stream at most.
     pub count: usize,
+    /// Entries of all streams together at most.
+    pub total: usize,
+    /// Once the answer has so many bytes no further entry is given.
+    pub bytes_max: usize,
     /// Group and consumer.
     pub group: Option<(&'a [u8], &'a [u8])>,
     /// Whether what is read counts as acknowledged.
@@ -29,6 +33,8 @@ impl<'a> Reading<'a> {
         let mut reading = Reading {
             block: None,
             count: usize::MAX,
+            total: usize::MAX,
+            bytes_max: usize::MAX,
             group: None,
             is_noack: false,
             claim_ms: None,
@@ -42,6 +48,10 @@ impl<'a> Reading<'a> {
             } else if read.take_with("count", 1) {
                 let count = usize::try_from(read.int()?).unwrap_or(0);
                 reading.count = if count == 0 { usize::MAX } else { count };
+            } else if read.take_with("maxcount", 1) {
+                reading.total = positive(&mut read, "ERR MAXCOUNT must be a positive integer")?;
+            } else if read.take_with("maxsize", 1) {
+                reading.bytes_max = positive(&mut read, "ERR MAXSIZE must be a positive integer")?;
             } else if read.take_with("streams", 1) {
                 if !read.left().is_multiple_of(2) {
                     return Err(unbalanced(is_group));
@@ -72,6 +82,9 @@ impl<'a> Reading<'a> {
         if reading.keys_at == 0 {
             return Err(Fault::Syntax);
         }
+        if reading.count != usize::MAX && reading.total < reading.count {
+            return Err(Fault::text("ERR MAXCOUNT must not be less than COUNT"));
+        }
         if is_group && reading.group.is_none() {
             return Err(Fault::text("ERR Missing GROUP option for XREADGROUP"));
         }
@@ -82,6 +95,11 @@ impl<'a> Reading<'a> {
     pub fn id_at(&self, at: usize) -> usize {
         self.keys_at + self.streams + at
     }
+}
+
+fn positive(read: &mut Reader<'_>, otherwise: &'static str) -> Result<usize, Fault> {
+    let number = read.int_from(1, Fault::text(otherwise))?;
+    Ok(usize::try_from(number).unwrap_or(usize::MAX))
 }
 
 fn unbalanced(is_group: bool) -> Fault {

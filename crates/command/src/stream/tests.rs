@@ -322,3 +322,36 @@ fn what_is_remembered_of_producers_is_bounded() {
     assert_eq!(b.run("XIDMPRECORD s r b 1800000000000-2"), "+OK");
     assert_eq!(b.run("XADD s IDMP r b * f v"), "$15|1800000000000-2");
 }
+
+#[test]
+fn reads_of_several_streams_end_at_a_number_and_at_a_size() {
+    let mut b = Bed::new();
+    run(&mut b, &["XADD s 1-1 f a", "XADD s 1-2 f b", "XADD t 1-1 f c", "XADD t 1-2 f d"]);
+    let entries = |reply: &str| reply.matches("|$1|f|").count();
+    for (options, count) in [
+        ("MAXCOUNT 3", 3),
+        ("COUNT 1 MAXCOUNT 9", 2),
+        ("COUNT 2 MAXCOUNT 2", 2),
+        ("MAXSIZE 1", 1),
+        ("MAXSIZE 40", 2),
+        ("MAXSIZE 100000 MAXCOUNT 4", 4),
+    ] {
+        assert_eq!(entries(&b.run(&format!("XREAD {options} STREAMS s t 0 0"))), count, "{options}");
+        run(&mut b, &["XGROUP CREATE s g 0", "XGROUP CREATE t g 0"]);
+        let read = format!("XREADGROUP GROUP g c {options} STREAMS s t");
+        assert_eq!(entries(&b.run(&format!("{read} > >"))), count, "{options}");
+        // What was not given is neither pending nor passed over.
+        let summary =
+            |b: &mut Bed, key: &str| b.run(&format!("XPENDING {key} g - + 9")).matches("|$1|c|").count();
+        assert_eq!(summary(&mut b, "s") + summary(&mut b, "t"), count, "{options}");
+        assert_eq!(entries(&b.run(&format!("{read} 0 0"))), count, "{options}");
+        let rest = b.run("XREADGROUP GROUP g c STREAMS s t > >");
+        assert_eq!(entries(&rest), 4 - count, "{options}");
+        let claimed = b.run(&format!("XREADGROUP GROUP g d CLAIM 0 {options} STREAMS s t > >"));
+        assert_eq!(entries(&claimed), count, "{options}");
+        run(&mut b, &["XGROUP DESTROY s g", "XGROUP DESTROY t g"]);
+    }
+    for options in ["MAXCOUNT 0", "MAXCOUNT -1", "MAXSIZE 0", "MAXSIZE x", "COUNT 3 MAXCOUNT 2", "MAXCOUNT"] {
+        assert!(b.run(&format!("XREAD {options} STREAMS s t 0 0")).starts_with("-ERR"), "{options}");
+    }
+}

@@ -1,0 +1,68 @@
+//! Huge values: the end of one costs its caller little, and gives the memory back.
+
+mod harness;
+
+use std::time::{Duration, Instant};
+
+use harness::{Client, Server, Value};
+
+/// A number of INFO memory.
+fn memory(client: &mut Client, name: &str) -> u64 {
+    let Value::Text(text) = client.call(&["INFO", "memory"]) else { panic!("no text") };
+    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    line.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("no number {name}"))
+}
+
+/// Microseconds the last command of this name took in the server.
+fn slowlog_usec(client: &mut Client, name: &str) -> i64 {
+    let Value::Array(entries) = client.call(&["SLOWLOG", "GET", "-1"]) else { panic!("no entries") };
+    let usec = entries.iter().find_map(|entry| {
+        let Value::Array(parts) = entry else { return None };
+        let (Value::Int(usec), Value::Array(words)) = (parts.get(2)?, parts.get(3)?) else { return None };
+        (words.first() == Some(&Value::Text(name.to_owned()))).then_some(*usec)
+    });
+    usec.unwrap_or_else(|| panic!("{name} is not in the log"))
+}
+
+#[test]
+fn the_end_of_a_huge_value_is_cheap_and_gives_its_memory_back() {
+    let server = Server::start(&["--proactor_threads", "2", "--slowlog-log-slower-than", "0"]);
+    let mut client = server.client();
+    for (kind, elements, command) in [
+        ("set", 5_000_000, "DEL"),
+        ("zset", 500_000, "UNLINK"),
+        ("hash", 500_000, "DEL"),
+        ("list", 1_000_000, "FLUSHALL"),
+        ("hash", 500_000, "FLUSHALL"),
+        ("set", 500_000, "FLUSHDB"),
+    ] {
+        let before = memory(&mut client, "used_memory_rss");
+        let elements = u64::to_string(&elements);
+        let populate = ["DEBUG", "POPULATE", "1", "huge", "8", "RAND", "TYPE", kind, "ELEMENTS", &elements];
+        assert_eq!(client.call(&populate), Value::ok());
+        let grown = memory(&mut client, "used_memory_rss") - before;
+        assert!(grown > 2 << 20, "{kind}: {grown} bytes");
+        client.call(&["SLOWLOG", "RESET"]);
+        match command {
+            "FLUSHALL" | "FLUSHDB" => assert_eq!(client.call(&[command]), Value::ok()),
+            _ => assert_eq!(client.call(&[command, "huge:0"]), Value::Int(1)),
+        }
+        // Some ten on a quiet machine; freeing all of it would take a hundred milliseconds in a build for tests.
+        let usec = slowlog_usec(&mut client, command);
+        assert!(usec < 10_000, "{command} of a {kind} took {usec} us");
+        assert_eq!(client.call(&["DBSIZE"]), Value::Int(0));
+        let began = Instant::now();
+        loop {
+            let left = memory(&mut client, "used_memory_rss").saturating_sub(before);
+            let objects = memory(&mut client, "object_used_memory");
+            if left < grown / 4 && objects == 0 {
+                break;
+            }
+            assert!(
+                began.elapsed() < Duration::from_secs(30),
+                "{command} of a {kind}: {left} of {grown} bytes stay"
+            );
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+}
