@@ -206,3 +206,59 @@ fn a_forced_rewrite_names_every_setting() {
     let server = Server::start_with_file(file.to_str(), &[]);
     assert_eq!(server.client().call(&["CONFIG", "GET", "hz"]), Value::array(&["hz", "50"]));
 }
+
+#[test]
+fn what_exec_wrote_before_it_read_takes_nothing_from_a_cache() {
+    let server = Server::start(&["--proactor_threads", "2"]);
+    let (mut client, mut other) = (server.client(), server.client());
+    client.call(&["HELLO", "3"]);
+    client.call(&["CLIENT", "TRACKING", "ON"]);
+    for command in [&["MULTI"] as &[&str], &["SET", "k", "1"], &["GET", "k"], &["SET", "j", "1"]] {
+        client.call(command);
+    }
+    assert!(matches!(client.call(&["EXEC"]), Value::Array(_)));
+    client.call(&["EVAL", "redis.call('set', KEYS[1], 2) return redis.call('get', KEYS[1])", "1", "s"]);
+    assert_eq!(client.call(&["PING"]), Value::Status("PONG".to_owned()));
+    let told = |key: &str| Value::Array(vec![Value::Text("invalidate".into()), Value::array(&[key])]);
+    for key in ["k", "s"] {
+        other.call(&["SET", key, "3"]);
+        assert_eq!(client.read(), told(key));
+    }
+    // What is written after it was read is told, and once.
+    for command in [&["MULTI"] as &[&str], &["GET", "k"], &["SET", "k", "4"]] {
+        client.call(command);
+    }
+    assert!(matches!(client.call(&["EXEC"]), Value::Array(_)));
+    assert_eq!(client.read(), told("k"));
+    assert_eq!(client.call(&["PING"]), Value::Status("PONG".to_owned()));
+}
+
+#[test]
+fn small_integers_look_shared() {
+    let server = Server::start(&[]);
+    let mut client = server.client();
+    client.call(&["MSET", "a", "9999", "b", "10000", "c", "x"]);
+    let mut count = |key: &str| client.call(&["OBJECT", "REFCOUNT", key]);
+    assert_eq!(
+        [count("a"), count("b"), count("c"), count("d")],
+        [Value::Int(2_147_483_647), Value::Int(1), Value::Int(1), Value::Null]
+    );
+}
+
+#[test]
+fn the_end_waits_for_the_first_base_of_a_journal() {
+    let dir = Dir::new("firstbase");
+    let server = dir.start(&["--appendonly", "no"]);
+    let mut client = server.client();
+    client.call(&["DEBUG", "POPULATE", "1000"]);
+    client.call(&["CONFIG", "SET", "rdb-key-save-delay", "10000000"]);
+    client.call(&["CONFIG", "SET", "appendonly", "yes"]);
+    let killed = std::process::Command::new("kill").arg(server.pid().to_string()).status();
+    assert!(killed.expect("kill runs").success());
+    std::thread::sleep(Duration::from_millis(100));
+    assert_eq!(client.call(&["DBSIZE"]), Value::Int(1000));
+    assert!(text(client.call(&["SHUTDOWN"])).contains("Errors trying to SHUTDOWN"));
+    // The journal that is not wanted any more gets no base either.
+    client.call(&["CONFIG", "SET", "appendonly", "no"]);
+    assert_eq!(client.try_call(&["SHUTDOWN"]), None);
+}

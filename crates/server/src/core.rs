@@ -47,6 +47,8 @@ pub struct Core {
     pub looks_ahead: bool,
     /// The client whose command runs, for those who must not hear of their own changes; 0 is the server.
     pub writer: u64,
+    /// Changes with a smaller number have been told to clients' caches already, in the middle of an EXEC or a script.
+    pub told_before: u64,
     /// Some connection of this thread waits for the end of CLIENT PAUSE.
     pub has_postponed: bool,
     /// Who of this thread's connections is subscribed to what.
@@ -94,6 +96,7 @@ impl Core {
             is_gated: false,
             looks_ahead: false,
             writer: 0,
+            told_before: 0,
             has_postponed: false,
             subscribers: Subscribers::default(),
             busy: None,

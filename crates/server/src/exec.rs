@@ -453,16 +453,34 @@ pub fn pass_changes(core: &mut Core, grant: &mut Shards) {
             }
         }
         if changes.is_empty() {
+            core.told_before = 0;
             return;
         }
         // Shards come in the order of their numbers, changes in the order they happened.
         changes.sort_unstable_by_key(|change| change.order);
         pubsub::notify(core, &changes);
-        tracking::invalidate(core, &changes);
+        let told = changes.partition_point(|change| change.order < core.told_before);
+        tracking::invalidate(core, changes.get(told..).unwrap_or_default());
         // Nobody waits for a read that misses, and looking again could miss again without end.
         for change in changes.iter().filter(|change| change.event.class != Class::KEY_MISS) {
             waiting::serve(core, grant, change.db, &change.key);
         }
+    }
+}
+
+/// Tells clients' caches of what an EXEC or a script has changed so far. Called before a read of a client that tracks:
+/// what it reads is what it has from then on, and is not to be taken from it by what came before.
+#[cold]
+pub fn tell_caches(core: &mut Core, grant: &mut Shards) {
+    let mut changes: Vec<Change> = Vec::new();
+    for part in grant.iter_mut() {
+        let new = part.shard.changes.pending().iter().filter(|change| change.order >= core.told_before);
+        changes.extend(new.cloned());
+    }
+    changes.sort_unstable_by_key(|change| change.order);
+    if let Some(last) = changes.last() {
+        tracking::invalidate(core, &changes);
+        core.told_before = last.order + 1;
     }
 }
 

@@ -312,6 +312,7 @@ fn run_queued(
         let mut reply = Reply::new(out, session.resp3);
         let mark = reply.len();
         if tracking::applies(session, entry) {
+            exec::tell_caches(core, grant);
             tracking::remember(core, card.id, entry, args);
         }
         if let Err(line) = guard::check_in_exec(core, session, card, entry, args) {

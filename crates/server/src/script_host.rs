@@ -80,6 +80,7 @@ impl Host for Bridge<'_> {
             monitor::show_scripted(self.core, db, entry, args);
         }
         if tracking::applies(self.session, entry) {
+            exec::tell_caches(self.core, self.grant);
             tracking::remember(self.core, self.card.id, entry, args);
         }
         let mut reply = Reply::new(out, resp3);

@@ -124,7 +124,7 @@ fn serve_first(shared: &'static Shared, live: &Live, beginning: Beginning) -> io
     if let Some(why) = shared.snapshots.loading.failure() {
         return Err(io::Error::other(why));
     }
-    tracing::info!("bye");
+    tracing::info!("darter is now ready to exit, bye bye");
     Ok(())
 }
 
@@ -250,7 +250,7 @@ fn banner(shared: &Shared, live: &Live, addresses: &[String]) {
         bytes => darter_base::units::format_bytes_human(bytes),
     };
     tracing::info!(
-        "darter {} ready in {} ms: {} threads, {} shards, {}, memory limit {limit}, listening on {}",
+        "Ready to accept connections: darter {} after {} ms, {} threads, {} shards, {}, memory limit {limit}, listening on {}",
         env!("CARGO_PKG_VERSION"),
         shared.started.elapsed().as_millis(),
         shared.doors.len(),

@@ -199,6 +199,11 @@ impl ChangeLog {
         self.is_touched
     }
 
+    /// What waits to be passed on.
+    pub fn pending(&self) -> &[Change] {
+        &self.pending
+    }
+
     /// Takes what waits; what the journal has not asked for yet stays with it.
     pub fn take(&mut self) -> Vec<Change> {
         self.is_touched = false;

@@ -150,12 +150,20 @@ fn idletime(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<
     Ok(())
 }
 
+/// Integers from 0 on that Redis keeps once for all keys.
+const SHARED_INTS: i64 = 10_000;
+
 fn refcount(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    if ctx.at(args.at(2)).exists() {
-        reply.int(1)
-    } else {
-        reply.null()
-    }
+    let place = ctx.at(args.at(2));
+    let Some(record) = place.record() else {
+        reply.null();
+        return Ok(());
+    };
+    // Small integers are as if they were shared: none of them takes memory of its own but for its digits.
+    let is_shared = matches!(record.text(), Some(Text::Plain(bytes))
+        if !record.was_edited() && !record.is_float()
+            && number::parse_i64(bytes).is_some_and(|n| (0..SHARED_INTS).contains(&n)));
+    reply.int(if is_shared { i64::from(i32::MAX) } else { 1 });
     Ok(())
 }
 

@@ -74,6 +74,7 @@ fn bgrewriteaof(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> 
     } else {
         // The shards of a transaction are held: housekeeping begins it.
         journal.schedule_base();
+        tracing::info!("AOF background was scheduled");
         Begun::Later
     };
     match begun {

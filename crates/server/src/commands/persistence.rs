@@ -239,6 +239,8 @@ fn shutdown(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> R
         let to = asking(caller);
         ending::save_and_stop(caller.core, force, Some(to));
         wait(caller);
+    } else if !nosave && !force && ending::may_not_end(shared) {
+        return Err(Fault::text("ERR Errors trying to SHUTDOWN. Check logs."));
     } else {
         ending::stop(shared);
         shared.scripts.force_all();

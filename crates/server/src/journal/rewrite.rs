@@ -36,6 +36,8 @@ pub struct Rewrite {
     pub failures: u64,
     /// One is to begin as soon as it can.
     pub is_due: bool,
+    /// The first one since the journal was switched on has not ended: what is on disk so far is of no use.
+    pub is_first: bool,
     /// Rewrites since start.
     pub count: u64,
     retry_at: Option<Instant>,
@@ -137,7 +139,9 @@ fn switch_on(core: &mut Core) -> Result<(), String> {
     journal.next.fetch_max(core.now_ms << SEQUENCES_PER_MS, SeqCst);
     journal.is_on.store(true, Release);
     crate::pubsub::listen(core, Token::NOBODY);
-    lock(&journal.rewrite).is_due = true;
+    let mut rewrite = lock(&journal.rewrite);
+    (rewrite.is_due, rewrite.is_first) = (true, true);
+    drop(rewrite);
     tracing::info!("the journal is switched on");
     Ok(())
 }
@@ -167,8 +171,17 @@ fn switch_off(core: &mut Core) {
     journal.is_on.store(false, Release);
     crate::pubsub::listen(core, Token::NOBODY);
     lock(&journal.rewrite).is_due = false;
+    lock(&journal.rewrite).is_first = false;
+    if let Some(run) = shared_base(core.shared) {
+        tracing::info!("Killing AOF child: the base that was being written is not wanted any more");
+        run.cancel();
+    }
     journal.ask_for_sync();
     tracing::info!("the journal is switched off");
+}
+
+fn shared_base(shared: &Shared) -> Option<Arc<snapshot::Run>> {
+    shared.snapshots.current().filter(|run| run.purpose == Purpose::Base)
 }
 
 /// Does what the settings say and what is due; called once a second on thread 0, and when the settings change. The
@@ -294,6 +307,7 @@ fn end(shared: &'static Shared, generation: u64, cut: &Cut, outcome: &Result<Sav
             rewrite.count += 1;
             rewrite.failures = 0;
             rewrite.is_due = false;
+            rewrite.is_first = false;
             rewrite.retry_at = None;
             journal.base_generation.store(generation, SeqCst);
             for slot in &journal.slots {
@@ -340,6 +354,11 @@ impl Journal {
     /// Whether a new base is being written.
     pub fn is_rewriting(&self) -> bool {
         lock(&self.rewrite).since.is_some()
+    }
+
+    /// Whether the journal was switched on and has no base yet: after an end now it would not hold what is there.
+    pub fn lacks_base(&self) -> bool {
+        self.is_on() && lock(&self.rewrite).is_first
     }
 
     /// Asks for a new base: the data has become other than the records tell.

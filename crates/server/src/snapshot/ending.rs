@@ -64,10 +64,23 @@ pub fn stop(shared: &'static Shared) {
 pub fn on_signal(core: &mut Core, how: OnSignal) {
     tracing::info!("signal received, shutting down");
     let saves = how.save.unwrap_or_else(|| schedule::saves_at_end(&core.live));
+    if !saves && !how.force && may_not_end(core.shared) {
+        return;
+    }
     let is_loading = core.shared.snapshots.loading.is_on();
     if !saves || is_loading || !save_and_stop(core, how.force, None) {
         stop(core.shared);
     }
+}
+
+/// Whether an end without a snapshot would lose what is there: the journal was switched on, and its first base is still
+/// being written. The log says so.
+pub fn may_not_end(shared: &Shared) -> bool {
+    let lacks_base = shared.journal.lacks_base();
+    if lacks_base {
+        tracing::warn!("Writing initial AOF, can't exit");
+    }
+    lacks_base
 }
 
 /// Ends the server after a snapshot; returns false when the end is under way already, which `asking` then waits for.
@@ -125,7 +138,7 @@ fn finish(shared: &'static Shared, outcome: &Result<Saved, String>) {
         return stop(shared);
     }
     let why = outcome.as_ref().err().map_or("", String::as_str);
-    tracing::error!("the last snapshot could not be written, so the server goes on: {why}");
+    tracing::error!("Error trying to save the DB, can't exit: {why}");
     resume(shared, state);
 }
 
@@ -133,6 +146,7 @@ fn finish(shared: &'static Shared, outcome: &Result<Saved, String>) {
 pub fn abort(shared: &'static Shared) -> bool {
     let Some(state) = lock(&shared.snapshots.ending.state).take() else { return false };
     shared.snapshots.cancel();
+    tracing::warn!("Shutdown manually aborted");
     resume(shared, state);
     true
 }

@@ -250,7 +250,11 @@ fn end(shared: &'static Shared, run: &Arc<Run>, outcome: Result<Saved, String>) 
     if run.purpose == Purpose::Save {
         lock(&snapshots.history).note(run, &outcome);
         if !run.is_cancelled() {
-            snapshots.has_failed.store(outcome.is_err(), Ordering::Relaxed);
+            // A failed last snapshot is told to whoever asked for the end; writes go on.
+            let is_last = snapshots.ending.is_on();
+            if outcome.is_ok() || !is_last {
+                snapshots.has_failed.store(outcome.is_err(), Ordering::Relaxed);
+            }
         }
     }
     let then = run.take_then();

@@ -91,10 +91,35 @@ fn fill<W: io::Write>(
             writer.entries(db, u32::from(shard), entries, &bytes)?;
         }
         run.pipe.written(bytes);
+        rest_after(shared, run, entries);
         throttle.wait(writer.bytes());
     }
     Ok(())
 }
+
+/// Sleeps for `rdb-key-save-delay`: for tests that want a snapshot to take long. A negative delay is one microsecond for
+/// so many keys.
+fn rest_after(shared: &Shared, run: &Run, keys: u32) {
+    let mut slept = Duration::ZERO;
+    loop {
+        // Looked at anew, so that it can be ended.
+        let delay = shared.settings.live().persistence.key_save_delay_us;
+        let micros = match u64::try_from(delay) {
+            Ok(delay) => delay.saturating_mul(u64::from(keys)),
+            Err(_) => u64::from(keys) / delay.unsigned_abs().max(1),
+        };
+        let left = Duration::from_micros(micros).saturating_sub(slept);
+        if left.is_zero() || run.pipe.is_broken() || run.is_cancelled() {
+            return;
+        }
+        let nap = left.min(NAP);
+        thread::sleep(nap);
+        slept += nap;
+    }
+}
+
+/// How long a sleep may last before something else is looked at.
+const NAP: Duration = Duration::from_millis(20);
 
 /// Keeps the speed of writing under a limit.
 struct Throttle {

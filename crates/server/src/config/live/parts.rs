@@ -53,6 +53,8 @@ pub struct Persistence {
     pub egress_bytes_per_s_max: u64,
     /// Refuse writes after a failed snapshot.
     pub stop_writes_on_bgsave_error: bool,
+    /// Microseconds to sleep for each key that is saved; negative: one for so many keys.
+    pub key_save_delay_us: i64,
     /// Compress native files.
     pub native_compression: bool,
     /// Compress strings in `.rdb` files.

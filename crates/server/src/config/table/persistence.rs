@@ -6,7 +6,6 @@ use crate::config::setting::{Change, Group::Persistence, Kind, Setting};
 
 const OTHER_AOF: &str = "the journal has a format of its own";
 const NO_CLOUD: &str = "this way to Google Cloud Storage";
-const NO_FORK: &str = "snapshots do not fork";
 
 pub(super) const ROWS: &[Setting] = &[
     Setting::new("dir", Kind::Dir, "")
@@ -42,7 +41,6 @@ pub(super) const ROWS: &[Setting] = &[
         .help(Persistence, "delete the files of a sync"),
     Setting::int("rdb-key-save-delay", -I32_MAX - 1, I32_MAX, "0")
         .hidden()
-        .no_effect(NO_FORK)
         .help(Persistence, "microseconds to sleep per saved key, for tests"),
     Setting::int("key-load-delay", -I32_MAX - 1, I32_MAX, "0")
         .hidden()

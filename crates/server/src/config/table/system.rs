@@ -46,12 +46,8 @@ pub(super) const ROWS: &[Setting] = &[
     Setting::int("shutdown-timeout", 0, I32_MAX, "10")
         .no_effect("there are neither replicas nor snapshots yet")
         .help(System, "seconds to wait for replicas"),
-    Setting::new("shutdown-on-sigint", Kind::Choices(SHUTDOWN), "default")
-        .no_effect("there are neither replicas nor snapshots yet")
-        .help(System, "what SIGINT does"),
-    Setting::new("shutdown-on-sigterm", Kind::Choices(SHUTDOWN), "default")
-        .no_effect("there are neither replicas nor snapshots yet")
-        .help(System, "what SIGTERM does"),
+    Setting::new("shutdown-on-sigint", Kind::Choices(SHUTDOWN), "default").help(System, "what SIGINT does"),
+    Setting::new("shutdown-on-sigterm", Kind::Choices(SHUTDOWN), "default").help(System, "what SIGTERM does"),
     Setting::bool("extended-redis-compatibility", "no")
         .no_effect("INFO always says redis_version")
         .help(System, "Valkey calls itself Redis"),
