@@ -262,3 +262,37 @@ fn the_end_waits_for_the_first_base_of_a_journal() {
     client.call(&["CONFIG", "SET", "appendonly", "no"]);
     assert_eq!(client.try_call(&["SHUTDOWN"]), None);
 }
+
+#[test]
+fn swapdb_takes_the_dead_for_nothing() {
+    let server = Server::start(&["--enable-debug-command", "yes"]);
+    let (mut client, mut other) = (server.client(), server.client());
+    client.call(&["DEBUG", "SET-ACTIVE-EXPIRE", "0"]);
+    other.call(&["SELECT", "1"]);
+    let mut watched = |commands: &[&[&str]], other: &mut Client| {
+        commands.iter().for_each(|command| drop(client.call(command)));
+        std::thread::sleep(Duration::from_millis(5));
+        other.call(&["WATCH", "x"]);
+        client.call(&["SWAPDB", "0", "1"]);
+        other.call(&["MULTI"]);
+        other.call(&["PING"]);
+        other.call(&["EXEC"])
+    };
+    let done = Value::Array(vec![Value::Status("PONG".to_owned())]);
+    assert_eq!(watched(&[&["SET", "x", "1", "PX", "1"]], &mut other), done);
+    other.call(&["SET", "x", "2", "PX", "1"]);
+    assert_eq!(watched(&[&["SET", "x", "1", "PX", "1"]], &mut other), done);
+    assert_eq!(watched(&[&["SET", "x", "1"]], &mut other), Value::Null);
+}
+
+#[test]
+fn scripts_that_only_read_do_not_publish() {
+    let server = Server::start(&[]);
+    let mut client = server.client();
+    let call = "return redis.call('publish', 'c', 'm')";
+    for command in [&["EVAL_RO", call, "0"], &["EVAL", &format!("#!lua flags=no-writes\n{call}"), "0"]] {
+        let reply = client.call(command);
+        assert!(matches!(&reply, Value::Error(line) if line.contains("read-only scripts")), "{reply:?}");
+    }
+    assert_eq!(client.call(&["EVAL", call, "0"]), Value::Int(0));
+}

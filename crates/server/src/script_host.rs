@@ -20,6 +20,7 @@ use crate::gated;
 use crate::job::Shards;
 use crate::journal::note as journal;
 use crate::monitor;
+use crate::pause::WRITES;
 use crate::registry::{Entry, Run};
 use crate::session::{Gate, Session};
 use crate::snapshot;
@@ -128,7 +129,7 @@ impl Bridge<'_> {
         }
         let refused = guard::check_in_script(self.core, self.session, self.card, entry, args);
         refused.map_err(|line| String::from_utf8_lossy(&line).into_owned())?;
-        if flags.any(Flags::WRITE) && !self.may_write {
+        if flags.any(WRITES) && !self.may_write {
             return Err("ERR Write commands are not allowed from read-only scripts.".into());
         }
         let fills = flags.any(Flags::DENYOOM) && !self.has_written && !self.allows_oom;

@@ -81,6 +81,11 @@ impl Shard {
 
     /// Whether `name` is in the database, dead or alive.
     pub fn holds(&self, db: usize, name: &[u8]) -> bool {
-        self.locate(db, Key { bytes: name, hash: self.hasher.hash(name) }).is_some()
+        self.locate(db, self.key(name)).is_some()
+    }
+
+    /// A name with its hash.
+    pub fn key<'k>(&self, name: &'k [u8]) -> Key<'k> {
+        Key { bytes: name, hash: self.hasher.hash(name) }
     }
 }

@@ -1,7 +1,7 @@
 //! DBSIZE, FLUSHDB, FLUSHALL, SWAPDB: a database as a whole.
 
-use darter_store::Event;
 use darter_store::change::Class;
+use darter_store::{Event, Keyed, Shard};
 use darter_txn::Part;
 use darter_wire::{Args, Reply};
 
@@ -108,16 +108,23 @@ fn swapdb(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()
         return Err(Fault::text("ERR DB index is out of range"));
     }
     if a != b {
-        ctx.each_part(|_, part| swap(part, a, b));
+        let now_ms = ctx.now_ms;
+        ctx.each_part(|_, part| swap(part, a, b, now_ms));
     }
     reply.ok();
     Ok(())
 }
 
-fn swap(part: &mut Part, a: usize, b: usize) {
+fn is_alive(shard: &mut Shard, db: usize, name: &[u8], now_ms: u64) -> bool {
+    let key = shard.key(name);
+    Keyed::find(shard, db, key, now_ms).exists()
+}
+
+fn swap(part: &mut Part, a: usize, b: usize, now_ms: u64) {
     let Part { shard, watches, waiters } = part;
     for db in [a, b] {
-        watches.touch_db(db, |name| shard.holds(a, name) || shard.holds(b, name));
+        // A dead key is none, neither before nor after: both are looked for, which removes them.
+        watches.touch_db(db, |name| [a, b].map(|at| is_alive(shard, at, name, now_ms)).contains(&true));
     }
     shard.swap_dbs(a, b);
     // who waits for a key may find it now, or no longer
