@@ -2,9 +2,9 @@
 
 mod harness;
 
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use harness::{Server, Value};
@@ -83,4 +83,23 @@ fn a_crowd_that_comes_while_the_server_rests_is_served_to_the_last() {
         socket.read_exact(&mut said).expect("an answer");
         assert_eq!(&said, b"+PONG\r\n");
     }
+}
+
+#[test]
+fn a_free_port_is_the_same_on_every_address() {
+    let mut process = Command::new(env!("CARGO_BIN_EXE_darter"))
+        .args(["--port=-1", "--dbfilename=", "--fiber_safety_margin=4096", "--tiered_storage_write_depth=9"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the server starts");
+    let lines = BufReader::new(process.stderr.take().expect("its log")).lines().map_while(Result::ok);
+    let said = lines.take(50).find(|line| line.contains("listening on ")).unwrap_or_default();
+    let _ = process.kill();
+    let _ = process.wait();
+    let (_, addresses) = said.split_once("listening on ").expect("it says where");
+    let ports: Vec<&str> =
+        addresses.split(", ").filter_map(|at| at.rsplit_once(':')).map(|(_, port)| port).collect();
+    assert!(ports.iter().all(|port| *port == ports[0] && *port != "0"), "{said}");
+    assert!(!ports.is_empty());
 }

@@ -1,4 +1,5 @@
-//! The C functions: `redis.call`, `redis.pcall` and `redis.acl_check_cmd`.
+//! The C functions: `redis.call`, `redis.pcall`, Dragonfly's `redis.acall` and `redis.apcall`, and
+//! `redis.acl_check_cmd`.
 //!
 //! An error of Lua 5.1 is a jump over all frames up to the next protected call. So no frame in here that calls what may
 //! raise one holds a value with a destructor: what is read and what is answered lies in buffers of the thread.
@@ -21,6 +22,10 @@ pub struct Functions {
     pub call: Function,
     /// `redis.pcall`: returns it.
     pub pcall: Function,
+    /// Dragonfly's `redis.acall`: as `call`, and what the command answers is forgotten.
+    pub acall: Function,
+    /// Dragonfly's `redis.apcall`: as `acall`, its error too.
+    pub apcall: Function,
     /// `redis.acl_check_cmd`: whether the user may run a command.
     pub check: Function,
 }
@@ -33,6 +38,8 @@ pub fn functions(lua: &Lua) -> mlua::Result<Functions> {
         Ok(Functions {
             call: lua.create_c_function(call)?,
             pcall: lua.create_c_function(pcall)?,
+            acall: lua.create_c_function(acall)?,
+            apcall: lua.create_c_function(apcall)?,
             check: lua.create_c_function(check)?,
         })
     }
@@ -61,6 +68,24 @@ unsafe extern "C-unwind" fn pcall(state: *mut lua_State) -> c_int {
         push::reply(state, reply);
     }
     1
+}
+
+unsafe extern "C-unwind" fn acall(state: *mut lua_State) -> c_int {
+    // SAFETY: as above.
+    unsafe {
+        let reply = ask(state);
+        if reply.first() == Some(&b'-') {
+            push::reply(state, reply);
+            lua_error(state)
+        }
+    }
+    0
+}
+
+unsafe extern "C-unwind" fn apcall(state: *mut lua_State) -> c_int {
+    // SAFETY: as above.
+    unsafe { ask(state) };
+    0
 }
 
 unsafe extern "C-unwind" fn check(state: *mut lua_State) -> c_int {

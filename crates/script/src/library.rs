@@ -111,6 +111,8 @@ fn redis(lua: &Lua) -> Result<Table> {
     let functions = darter_lua::functions(lua)?;
     redis.raw_set("call", functions.call)?;
     redis.raw_set("pcall", functions.pcall)?;
+    redis.raw_set("acall", functions.acall)?;
+    redis.raw_set("apcall", functions.apcall)?;
     redis.raw_set("acl_check_cmd", functions.check)?;
     let setresp = |_: &Lua, args: MultiValue| {
         if args.len() != 1 {

@@ -152,7 +152,7 @@ impl<'a> Source<'a> {
             return false;
         }
         match self.at(at + 2) {
-            Some(Token::Name(b"call" | b"pcall")) => {
+            Some(Token::Name(b"call" | b"pcall" | b"acall" | b"apcall")) => {
                 self.at(at + 3) == Some(Token::Sign(b'(')) && self.is_fine_command(at + 4)
             }
             Some(Token::Name(name)) => HARMLESS.contains(&name),
@@ -285,6 +285,8 @@ mod tests {
             "return redis.call('get', 'x')",
             "return redis.call('get', KEYS[1] .. ARGV[1])",
             "return redis.call(ARGV[1], KEYS[1])",
+            "redis.acall('set', 'x', '1')",
+            "redis.apcall('get', KEYS[1] .. ARGV[1])",
             "local call = redis.call return call('get', 'x')",
             "return pcall(redis.call, 'get', 'x')",
             "KEYS[1] = 'x' return redis.call('get', KEYS[1])",

@@ -11,7 +11,7 @@ use crate::core::Core;
 use crate::http;
 use crate::job::{BUDGET, Shards};
 use crate::limit::relief;
-use crate::memcached;
+use crate::memcached::{self, Counter};
 use crate::output;
 use crate::report::Clients;
 use crate::report::rates::History;
@@ -170,7 +170,11 @@ fn each_second(core: &mut Core, conns: &mut [Option<Box<Conn>>]) {
         conn.refresh_card(core);
         clients.count(&conn.card);
         conn.rest();
-        if is_idle(core, conn)
+        let is_idle = is_idle(core, conn);
+        if is_idle {
+            core.stats().memcached.add(Counter::IdleKick);
+        }
+        if is_idle
             || http::is_late(core, conn)
             || tls::is_late(core, conn)
             || output::is_over_limit(core, conn)

@@ -178,24 +178,51 @@ impl Listening {
     }
 }
 
-/// Listens on `port` of every address that `bind` names; returns where.
+/// Listens on `port` of every address that `bind` names; returns where. Port 0 is one free port, the same for all.
 fn open_all(reactor: &mut Reactor, bind: &[String], port: u16) -> io::Result<Vec<(ListenerId, SocketAddr)>> {
-    let mut opened = Vec::new();
-    for address in addresses(bind, port)? {
-        match reactor.listen(&ListenAddr::Tcp(address.at)) {
+    let mut left = FREE_PORT_TRIES;
+    loop {
+        let mut opened = Vec::new();
+        match open_each(reactor, bind, port, &mut opened) {
+            // What the first address had free another may have in use.
+            Err(error) if port == 0 && error.kind() == io::ErrorKind::AddrInUse && left > 0 => {
+                opened.drain(..).for_each(|(id, _)| reactor.stop_listening(id));
+                left -= 1;
+            }
+            Err(error) => return Err(error),
+            Ok(()) => return Ok(opened),
+        }
+    }
+}
+
+fn open_each(
+    reactor: &mut Reactor,
+    bind: &[String],
+    port: u16,
+    opened: &mut Vec<(ListenerId, SocketAddr)>,
+) -> io::Result<()> {
+    for Bind { mut at, is_optional } in addresses(bind, port)? {
+        if let (0, Some((_, first))) = (port, opened.first()) {
+            at.set_port(first.port());
+        }
+        match reactor.listen(&ListenAddr::Tcp(at)) {
             Ok(id) => match reactor.local_addr(id) {
                 Some(ListenAddr::Tcp(at)) => opened.push((id, at)),
-                _ => opened.push((id, address.at)),
+                _ => opened.push((id, at)),
             },
-            Err(error) if address.is_optional => tracing::debug!("not listening on {}: {error}", address.at),
+            Err(error) if is_optional && (port != 0 || error.kind() != io::ErrorKind::AddrInUse) => {
+                tracing::debug!("not listening on {at}: {error}");
+            }
             Err(error) => {
-                let text = format!("cannot listen on {}: {error}", address.at);
-                return Err(io::Error::new(error.kind(), text));
+                return Err(io::Error::new(error.kind(), format!("cannot listen on {at}: {error}")));
             }
         }
     }
-    Ok(opened)
+    Ok(())
 }
+
+/// How many free ports are tried until one is free on all addresses.
+const FREE_PORT_TRIES: u32 = 16;
 
 /// Whether a change of settings is one of addresses.
 pub fn is_moved(changes: &Changes) -> bool {

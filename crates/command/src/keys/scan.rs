@@ -83,8 +83,9 @@ impl Cursor {
     }
 }
 
-/// Shards that one call holds at least: small databases leave most of them nearly empty.
-const RUN_LEN_MIN: u16 = 8;
+/// Shards that one call holds at least. A database of a few keys leaves most of them empty, and clients expect it to
+/// be told in one call, as Redis tells it.
+const RUN_LEN_MIN: u16 = 64;
 
 fn scanned_shards(args: Args<'_>, shards_len: u16) -> (u16, u16) {
     let first = Cursor::parse(args.at(1)).map_or(0, |cursor| cursor.shard.min(shards_len - 1));
@@ -173,21 +174,30 @@ impl Scanner<'_, '_, '_> {
         self.seen >= self.options.count || self.lines_left == 0
     }
 
+    fn look(&mut self, shard: &Shard, record: Record<'_>) {
+        self.seen += 1;
+        if !self.options.accepts(shard, record) {
+            return;
+        }
+        if record.is_expired(self.now_ms) {
+            self.dead.push(record.key().into());
+        } else {
+            self.found += 1;
+            self.reply.bulk(record.key());
+        }
+    }
+
     /// Scans a shard from `at`; returns where to go on in it, `None` when it is at its end.
     fn scan(&mut self, shard: &Shard, mut at: Position) -> Option<Position> {
+        let db = shard.db(self.db);
+        if at == Position::START && db.slots() <= SLOTS_MAX && db.len() as u64 <= self.options.count {
+            // few keys, and their lines lie side by side
+            shard.each(self.db, |record| self.look(shard, record));
+            self.lines_left = self.lines_left.saturating_sub(1);
+            return None;
+        }
         loop {
-            let next = shard.scan(self.db, at, |record| {
-                self.seen += 1;
-                if !self.options.accepts(shard, record) {
-                    return;
-                }
-                if record.is_expired(self.now_ms) {
-                    self.dead.push(record.key().into());
-                } else {
-                    self.found += 1;
-                    self.reply.bulk(record.key());
-                }
-            })?;
+            let next = shard.scan(self.db, at, |record| self.look(shard, record))?;
             self.lines_left = self.lines_left.saturating_sub(1);
             if self.is_done() {
                 return Some(next);
@@ -196,6 +206,9 @@ impl Scanner<'_, '_, '_> {
         }
     }
 }
+
+/// Places in an index that is looked over in one go: one segment of it.
+const SLOTS_MAX: usize = 1024;
 
 /// Index lines that a call looks at for each key wanted, so that sparse databases do not hold it up.
 const LINES_PER_KEY: u64 = 10;
@@ -225,6 +238,9 @@ fn scan(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), 
             break Cursor { at: position, ..at };
         }
         at = Cursor::of_shard(at.shard + 1);
+        while ctx.part(at.shard).is_some_and(|part| part.shard.db(db).is_empty()) {
+            at.shard += 1;
+        }
         if at.shard >= shards_len {
             break Cursor::START;
         }

@@ -185,6 +185,21 @@ fn scan_all(bed: &mut Bed, options: &str) -> Vec<String> {
 }
 
 #[test]
+fn a_few_keys_are_scanned_in_one_call() {
+    let mut bed = Bed::new();
+    assert_eq!(bed.run("SCAN 0"), "*2|$1|0|*0");
+    for n in 0..9 {
+        bed.run(&format!("SET key:{n} {n}"));
+        let reply = bed.run("SCAN 0");
+        assert!(reply.starts_with(&format!("*2|$1|0|*{}|", n + 1)), "{reply}");
+    }
+    assert_eq!(bed.run("SCAN 0 MATCH *:5"), "*2|$1|0|*1|$5|key:5");
+    (9..600).for_each(|n| drop(bed.run(&format!("SET key:{n} {n}"))));
+    assert!(bed.run("SCAN 0 COUNT 1000").starts_with("*2|$1|0|*600|"));
+    assert!(!bed.run("SCAN 0 COUNT 10").starts_with("*2|$1|0|"), "one call does not tell them all");
+}
+
+#[test]
 fn scan_finds_every_key_once() {
     let mut bed = Bed::new();
     assert!(scan_all(&mut bed, "").is_empty());

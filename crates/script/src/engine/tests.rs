@@ -87,6 +87,8 @@ fn replies_become_values() {
         ("return redis.call('int') + 1", ":8|"),
         ("return redis.pcall('fail').err", "$12|WRONGTYPE no|"),
         ("return server.call('int')", ":7|"),
+        ("return redis.acall('int')", "$-1|"),
+        ("return redis.apcall('fail')", "$-1|"),
     ] {
         assert_eq!(run(source), expected, "{source}");
     }
@@ -103,6 +105,7 @@ fn failures_say_where() {
     let expected =
         "-ERR user_script:1: Script attempted to access nonexistent global variable 'nosuch' script: ";
     assert!(failed.starts_with(expected) && failed.ends_with(", on @user_script:1."), "{failed}");
+    assert!(run("redis.acall('fail')").starts_with("-WRONGTYPE no script: "));
     assert!(run("return (").starts_with("-ERR Error compiling script (new function): user_script:1:"));
     assert!(run("error('boom')").starts_with("-ERR user_script:1: boom script: "));
     assert!(run("return redis.sha1hex()").starts_with("-ERR wrong number of arguments script: "));

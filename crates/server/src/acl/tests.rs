@@ -277,7 +277,7 @@ fn databases_are_kept_apart() {
 #[test]
 fn files_are_read_as_a_whole_or_not_at_all() {
     let acl = acl();
-    let good = b"user alice on >x +@all ~*\n\r\nuser bob (+set %W~w*) (+get %R~r*)\r\n";
+    let good = b"user alice on >x +@all ~*\n\r\nUSER bob (+set %W~w*) (+get %R~r*)\r\n";
     let users = acl.read(good, "f", false).expect("a good file");
     assert_eq!(users.len(), 2);
     assert_eq!(users.get("bob").map(|bob| bob.selectors().len()), Some(3));

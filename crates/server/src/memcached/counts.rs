@@ -73,6 +73,8 @@ counters! {
     Auth = "auth_cmds";
     /// Logins refused.
     AuthError = "auth_errors";
+    /// Clients of any protocol that `timeout` closed.
+    IdleKick = "idle_kicks";
 }
 
 /// A thread's counters.

@@ -237,7 +237,10 @@ fn pass_gate(conn: &mut Conn, core: &mut Core, entry: &'static Entry, command: &
     if let Some(line) = gated::refusal_after_relief(core, &conn.session, &conn.card, entry, args.args()) {
         core.stats().commands[entry.id].rejected.add(1);
         conn.output.extend_from_slice(match line.split(|&byte| byte == b' ').next() {
-            Some(b"OOM") => super::NO_ROOM,
+            Some(b"OOM") => {
+                core.stats().memcached.add(Counter::NoRoom);
+                super::NO_ROOM
+            }
             Some(b"NOAUTH") => b"CLIENT_ERROR unauthenticated\r\n",
             Some(b"BUSY") => b"SERVER_ERROR busy running a script\r\n",
             Some(b"NOPERM") => b"CLIENT_ERROR permission denied\r\n",

@@ -181,7 +181,7 @@ pub(super) fn parse<'a>(
     limits: &Limits,
 ) -> Result<(Command<'a>, usize), Stop<'a>> {
     let mut words = Line(line);
-    let name = words.next().ok_or(Stop::refused(Error::Unknown))?;
+    let name = words.next().ok_or(Stop::refused(Error::BadFormat))?;
     let store = match name {
         b"get" => return get(words, false, None).map(no_value),
         b"mg" | b"md" | b"ma" => return meta::parse(name, words).map(Command::Meta).map(no_value),
@@ -280,7 +280,7 @@ fn storage<'a>(
 ) -> Result<(Command<'a>, usize), Stop<'a>> {
     let mut next = || words.next().ok_or(Stop::refused(Error::Unknown));
     let (key, flags, exptime, bytes) = (next()?, next()?, next()?, next()?);
-    let cas = if let Store::Cas(_) = store { Some(next()?) } else { None };
+    let cas = if let Store::Cas(_) = store { Some(words.next().unwrap_or_default()) } else { None };
     let noreply = words.next() == Some(b"noreply");
     let value_len = value_len(bytes)?;
     // From here on the value is skipped whatever else is wrong.

@@ -146,7 +146,7 @@ fn refusals_have_the_words_of_memcached() {
         ("get\r\n", "ERROR"),
         ("get \r\n", "ERROR"),
         ("GET k\r\n", "ERROR"),
-        ("\r\n", "ERROR"),
+        ("\r\n", "CLIENT_ERROR bad command line format"),
         ("foo\r\n", "ERROR"),
         ("gat 10\r\n", "ERROR"),
         ("gat\r\n", "ERROR"),
@@ -162,7 +162,9 @@ fn refusals_have_the_words_of_memcached() {
         ("set k -1 0 1\r\na\r\n", "CLIENT_ERROR bad command line format"),
         ("set k 0 0x 1\r\na\r\n", "CLIENT_ERROR bad command line format"),
         ("set k 0 0 1\r\nab\r\n", "CLIENT_ERROR bad data chunk"),
-        ("cas k 0 0 1\r\n", "ERROR"),
+        ("cas k 0 0 1\r\n", "CLIENT_ERROR bad command line format"),
+        ("cas k 0 0\r\n", "ERROR"),
+        (" \n", "CLIENT_ERROR bad command line format"),
         ("cas k 0 0 1 x\r\na\r\n", "CLIENT_ERROR bad command line format"),
         (&set_long, "CLIENT_ERROR bad command line format"),
         (&get_long, "CLIENT_ERROR bad command line format"),
@@ -222,6 +224,7 @@ fn a_refused_value_is_never_read_as_commands() {
         ),
         ("set k x 0 9\r\nflush_all\r\nversion\r\n", "CLIENT_ERROR bad command line format false None"),
         ("ms k 9 ?\r\nflush_all\r\nversion\r\n", "CLIENT_ERROR invalid flag false None"),
+        ("cas k 0 0 9\r\nflush_all\r\nversion\r\n", "CLIENT_ERROR bad command line format false None"),
         ("set k 0 0 10\r\nflush_all\r\nxversion\r\n", "CLIENT_ERROR bad data chunk false None"),
     ] {
         let seen = feed(bytes.as_bytes(), &[], &limits);

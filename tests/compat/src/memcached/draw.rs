@@ -272,7 +272,6 @@ impl Draw {
             "set a 0 0",
             "set a 0 0 x",
             "set a 0 0 -1",
-            "cas a 0 0 1",
             // later versions drop the value of a refused line, 1.6.18 reads it as a command
             "set a 0 0 3\r\nabcde",
             "incr a",

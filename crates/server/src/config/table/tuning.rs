@@ -8,6 +8,8 @@ const LOOP: &str = "housekeeping takes what time is left over";
 const THREADS: &str = "every thread serves clients and data";
 const BUFFERS: &str = "buffers follow the load";
 const LOCKS: &str = "a key is its own lock";
+const FIBERS: &str = "there are no fibers";
+const RETIRED: &str = "retired by Dragonfly, which still takes it";
 
 pub(super) const ROWS: &[Setting] = &[
     Setting::bool("always_flush_pipeline", "false")
@@ -208,4 +210,44 @@ pub(super) const ROWS: &[Setting] = &[
         .fixed()
         .no_effect(LOCKS)
         .help(Tuning, "prefix of keys spread in turn; deprecated by Dragonfly"),
+    Setting::int("fiber_safety_margin", 0, U32_MAX, "0")
+        .dragonfly()
+        .fixed()
+        .no_effect(FIBERS)
+        .help(Tuning, "bytes of stack that must be free when a fiber ends"),
+    Setting::int("fiber_run_warning_threshold_ms", 0, U32_MAX, "0")
+        .dragonfly()
+        .fixed()
+        .no_effect(FIBERS)
+        .help(Tuning, "milliseconds after which a running fiber is logged"),
+    Setting::text("allocation_tracker", "")
+        .dragonfly()
+        .fixed()
+        .no_effect("allocations are not traced")
+        .help(Tuning, "sizes of allocations to trace, as min:max"),
+    Setting::bool("experimental_io_loop_v2", "true")
+        .dragonfly()
+        .fixed()
+        .no_effect(RETIRED)
+        .help(Tuning, "event-driven connections"),
+    Setting::bool("experimental_replicaof_v2", "true")
+        .dragonfly()
+        .fixed()
+        .no_effect(RETIRED)
+        .help(Tuning, "a newer way of replication"),
+    Setting::int("shard_repl_backlog_len", 0, U32_MAX, "0")
+        .dragonfly()
+        .fixed()
+        .no_effect(RETIRED)
+        .help(Tuning, "entries of a backlog"),
+    Setting::int("squash_stats_latency_lower_limit", 0, U32_MAX, "0")
+        .dragonfly()
+        .fixed()
+        .no_effect(RETIRED)
+        .help(Tuning, "microseconds from which batches are counted"),
+    Setting::int("tiered_storage_write_depth", 0, U32_MAX, "200")
+        .dragonfly()
+        .fixed()
+        .no_effect(RETIRED)
+        .help(Tuning, "writes to disk under way at once"),
 ];
