@@ -9,12 +9,13 @@ use core::slice;
 
 use darter_base::number;
 use mlua::ffi::{
-    LUA_TNUMBER, LUA_TSTRING, lua_error, lua_gettop, lua_pushboolean, lua_tolstring, lua_tonumber, lua_type,
+    LUA_TNUMBER, LUA_TSTRING, lua_error, lua_gettop, lua_pushboolean, lua_settop, lua_tolstring,
+    lua_tonumber, lua_type,
 };
 use mlua::{Function, Lua, lua_State};
 
 use crate::push;
-use crate::run::{self, Words};
+use crate::run::{self, NotRun, Words};
 
 /// The functions, made for one state.
 pub struct Functions {
@@ -91,18 +92,16 @@ unsafe extern "C-unwind" fn apcall(state: *mut lua_State) -> c_int {
 unsafe extern "C-unwind" fn check(state: *mut lua_State) -> c_int {
     // SAFETY: as above.
     unsafe {
-        let line = match read(state) {
-            Ok(()) => match run::with_command(|host, args| host.allows(args)) {
-                Some(Some(allows)) => {
-                    push::room(state, 1);
-                    lua_pushboolean(state, c_int::from(allows));
-                    return 1;
-                }
-                Some(None) => NO_COMMAND,
-                None => NO_RUN,
-            },
-            Err(line) if line == NO_WORDS => NOTHING_TO_CHECK,
-            Err(line) => line,
+        let line = match run::with_command(|words| read(state, words), |host, args, _| host.allows(args)) {
+            Ok(Some(allows)) => {
+                push::room(state, 1);
+                lua_pushboolean(state, c_int::from(allows));
+                return 1;
+            }
+            Ok(None) => NO_COMMAND,
+            Err(NotRun::Unread(line)) if line == NO_WORDS => NOTHING_TO_CHECK,
+            Err(NotRun::Unread(line)) => line,
+            Err(NotRun::NoHost) => NO_RUN,
         };
         push::reply(state, line);
         lua_error(state)
@@ -115,24 +114,26 @@ unsafe extern "C-unwind" fn check(state: *mut lua_State) -> c_int {
 /// `state` is that of a C function that has just been called.
 unsafe fn ask<'a>(state: *mut lua_State) -> &'a [u8] {
     // SAFETY: the caller's promise.
-    if let Err(line) = unsafe { read(state) } {
-        return line;
-    }
-    match run::call() {
+    let asked = run::call(|words| unsafe { read(state, words) });
+    // SAFETY: the words were copied. As many as the stack takes leave no room for a reply.
+    unsafe { lua_settop(state, 0) };
+    match asked {
         // SAFETY: the buffer is the thread's and changes with the next command only; what is done with the reply before
         // is to push it, which runs no command: a state of scripts has no finalizers that could.
-        Some((bytes, len)) => unsafe { slice::from_raw_parts(bytes, len) },
-        None => NO_RUN,
+        Ok((bytes, len)) => unsafe { slice::from_raw_parts(bytes, len) },
+        Err(NotRun::Unread(line)) => line,
+        Err(NotRun::NoHost) => NO_RUN,
     }
 }
 
-/// Copies the arguments to the thread's words. Nothing in here raises. Errors: the error reply.
+/// Copies the arguments to `words`. Nothing in here raises. Errors: the error reply.
 ///
 /// # Safety
 /// As for [`ask`].
-unsafe fn read(state: *mut lua_State) -> Result<(), &'static [u8]> {
+#[inline]
+unsafe fn read(state: *mut lua_State, words: &mut Words) -> Result<(), &'static [u8]> {
     // SAFETY: reads the type, number or text of arguments that are there; a text stays where it is while it is on the stack.
-    run::with_words(|words| unsafe {
+    unsafe {
         let len = lua_gettop(state);
         if len == 0 {
             return Err(NO_WORDS);
@@ -151,7 +152,7 @@ unsafe fn read(state: *mut lua_State) -> Result<(), &'static [u8]> {
             words.end_word(start).map_err(|_| TOO_LONG)?;
         }
         Ok(())
-    })
+    }
 }
 
 fn write_number(words: &mut Words, value: f64) {

@@ -100,57 +100,69 @@ pub fn set_resp3(is_resp3: bool) {
     RUN.with(|run| run.is_resp3.set(is_resp3));
 }
 
-/// Puts the words of a command together with `read`, which is not to call back.
-pub(crate) fn with_words<R>(read: impl FnOnce(&mut Words) -> R) -> R {
+/// Has the host of this thread's script look after other things for a moment; called by the hook.
+pub fn breathe() {
+    RUN.with(|run| run.lend(|host| host.breathe()));
+}
+
+/// Why a command was not run.
+pub(crate) enum NotRun<E> {
+    /// Its words could not be read.
+    Unread(E),
+    /// No script runs, or its host panicked.
+    NoHost,
+}
+
+/// Has `read` put the words of a command together, and lends them with the host to `ask`. `read` is not to call back.
+#[inline]
+pub(crate) fn with_command<E, R>(
+    read: impl FnOnce(&mut Words) -> Result<(), E>,
+    ask: impl FnOnce(&mut dyn Host, Args<'_>, &Call<'_>) -> R,
+) -> Result<R, NotRun<E>> {
     RUN.with(|run| {
         let mut words = run.words.borrow_mut();
         words.clear();
-        read(&mut words)
+        read(&mut words).map_err(NotRun::Unread)?;
+        let args = Args::new(&words.bytes, &words.spans);
+        run.lend(|host| ask(host, args, &Call(run))).ok_or(NotRun::NoHost)
     })
 }
 
-/// Has the host of this thread's script look after other things for a moment; called by the hook.
-pub fn breathe() {
-    lend(|host| host.breathe());
-}
-
-/// Lends the host and the words to `ask`; `None` when no script runs, or its host panicked.
-pub(crate) fn with_command<R>(ask: impl FnOnce(&mut dyn Host, Args<'_>) -> R) -> Option<R> {
-    RUN.with(|run| {
-        let words = run.words.borrow();
-        lend(|host| ask(host, Args::new(&words.bytes, &words.spans)))
+/// Runs a command and returns where its reply lies: valid until the next command of this thread.
+#[inline]
+pub(crate) fn call<E>(
+    read: impl FnOnce(&mut Words) -> Result<(), E>,
+) -> Result<(*const u8, usize), NotRun<E>> {
+    with_command(read, |host, args, Call(run)| {
+        let mut reply = run.reply.borrow_mut();
+        reply.clear();
+        host.call(args, run.is_resp3.get(), &mut reply);
+        (reply.as_ptr(), reply.len())
     })
 }
 
-/// Lends the host to `ask`; `None` when no script runs, or its host panicked.
-fn lend<R>(ask: impl FnOnce(&mut dyn Host) -> R) -> Option<R> {
-    RUN.with(|run| {
-        let host = run.host.take()?;
+/// What a command of this run finds beside its words.
+pub(crate) struct Call<'a>(&'a Run);
+
+impl Run {
+    /// Lends the host to `ask`; `None` when no script runs, or its host panicked.
+    #[inline]
+    fn lend<R>(&self, ask: impl FnOnce(&mut dyn Host) -> R) -> Option<R> {
+        let host = self.host.take()?;
         // SAFETY: the pointer comes from `with_host`, which has not returned, as it takes the pointer back; it was taken
         // out of `RUN`, so nobody else uses it meanwhile.
         let asked = panic::catch_unwind(AssertUnwindSafe(|| ask(unsafe { &mut *host })));
         match asked {
             Ok(answer) => {
-                run.host.set(Some(host));
+                self.host.set(Some(host));
                 Some(answer)
             }
             Err(payload) => {
-                run.panic.set(Some(payload));
+                self.panic.set(Some(payload));
                 None
             }
         }
-    })
-}
-
-/// Runs the command and returns where its reply lies: valid until the next command of this thread.
-pub(crate) fn call() -> Option<(*const u8, usize)> {
-    RUN.with(|run| {
-        let mut reply = run.reply.borrow_mut();
-        reply.clear();
-        let is_resp3 = run.is_resp3.get();
-        with_command(|host, args| host.call(args, is_resp3, &mut reply))?;
-        Some((reply.as_ptr(), reply.len()))
-    })
+    }
 }
 
 /// A buffer that one large command has used is not kept.

@@ -78,6 +78,11 @@ impl Floor {
         }
     }
 
+    /// Whether there is something to do without anything arriving.
+    pub fn has_more(&self) -> bool {
+        !(self.dirty.is_empty() && self.late.is_empty() && self.mail.is_empty())
+    }
+
     /// Takes what arrived: runs commands, notes what else there is to do. Returns whether anything did.
     pub fn collect(
         &mut self,

@@ -74,7 +74,7 @@ impl Worker {
     /// Serves until told to stop. `on_turn` runs once a turn; thread 0 looks at signals there.
     pub fn run(&mut self, mut on_turn: impl FnMut(&mut Core)) {
         while !self.is_stopping {
-            let has_more = self.floor.as_ref().is_some_and(|floor| !floor.dirty.is_empty());
+            let has_more = self.floor.as_ref().is_some_and(|floor| floor.has_more());
             let sleep = if has_more || !self.core.due.is_empty() { Duration::ZERO } else { self.sleep_max() };
             if let Err(error) = self.turn(sleep) {
                 tracing::error!("event loop: {error}");

@@ -332,3 +332,29 @@ fn a_script_can_ask_what_its_user_may_run() {
         assert!(answer.contains(reply), "{call}: {answer}");
     }
 }
+
+#[test]
+fn globals_are_the_same_with_and_without_a_view_and_cannot_be_set() {
+    for sets in ["", "local function never() tonumber = nil end "] {
+        let kept =
+            format!("{sets}return {{KEYS[1], ARGV[1], type(_G.KEYS), type(_G), tostring(_G == _G._G)}}");
+        assert_eq!(run(&kept), "*5|$2|k1|$2|a1|$5|table|$5|table|$4|true|", "{sets}");
+        let unknown = run(&format!("{sets}return nosuch"));
+        assert!(unknown.contains("attempted to access nonexistent global variable 'nosuch'"), "{unknown}");
+        for change in [
+            "_G.x = 1",
+            "_G.KEYS = {}",
+            "redis.call = nil",
+            "rawset(_G, 'x', 1)",
+            "setmetatable(_G, {})",
+            "getmetatable(_G).__index = nil",
+        ] {
+            let said = run(&format!("{sets}{change}"));
+            assert!(said.contains("Attempt to modify a readonly table"), "{sets}{change}: {said}");
+        }
+    }
+    for change in ["x = 1", "KEYS = {}", "redis = {}", "tonumber = nil", "loadstring('KEYS = {}')()"] {
+        let said = run(change);
+        assert!(said.contains("Attempt to modify a readonly table"), "{change}: {said}");
+    }
+}
