@@ -140,7 +140,6 @@ impl Engine {
         argv: Args<'_>,
         reply: &mut Reply<'_>,
     ) -> std::result::Result<(), Vec<u8>> {
-        self.shared.random.seed(0);
         darter_lua::set_resp3(false);
         let globals = &self.base;
         let entry = Entry { body, globals, explain: &self.explain, takes_lists: form == Form::Function };
