@@ -129,6 +129,11 @@ fn errors_are_counted_by_kind_within_bounds() {
     assert_eq!(errors(&mut client, "E1"), "1");
     client.call(&["EVAL", script, "0", "E1"]);
     assert_eq!(errors(&mut client, "E1"), "2");
+    // What a called command failed with is counted once, whether the script ends by it or answers it.
+    for function in ["call", "pcall"] {
+        client.call(&["EVAL", &format!("return redis.{function}('incr', KEYS[1], 1, 2)"), "1", "k"]);
+    }
+    assert_eq!(errors(&mut client, "ERR"), "3");
     let mut waiting = server.client();
     let Value::Int(id) = waiting.call(&["CLIENT", "ID"]) else { panic!("an integer") };
     waiting.send_all(&[&["BLPOP", "none", "0"]]);
@@ -295,4 +300,36 @@ fn scripts_that_only_read_do_not_publish() {
         assert!(matches!(&reply, Value::Error(line) if line.contains("read-only scripts")), "{reply:?}");
     }
     assert_eq!(client.call(&["EVAL", call, "0"]), Value::Int(0));
+}
+
+#[test]
+fn what_expires_is_told_to_whoever_does_not_want_its_own_changes() {
+    let server = Server::start(&["--enable-debug-command", "yes"]);
+    let (mut client, mut other) = (server.client(), server.client());
+    for command in [&["HELLO", "3"] as &[&str], &["CLIENT", "TRACKING", "ON", "BCAST", "NOLOOP"], &["MULTI"]]
+    {
+        client.call(command);
+    }
+    for command in
+        [&["SET", "dies", "1", "PX", "1"] as &[&str], &["SET", "stays", "1"], &["DEBUG", "SLEEP", "0.01"]]
+    {
+        client.call(command);
+    }
+    client.call(&["GET", "dies"]);
+    client.call(&["EXEC"]);
+    let told = |key: &str| Value::Array(vec![Value::Text("invalidate".into()), Value::array(&[key])]);
+    assert_eq!(client.read(), told("dies"));
+    other.call(&["SET", "stays", "2"]);
+    assert_eq!(client.read(), told("stays"));
+}
+
+#[test]
+fn zscan_looks_at_as_many_as_it_is_asked_to() {
+    let server = Server::start(&[]);
+    let mut client = server.client();
+    let members: Vec<String> = (0..1000).flat_map(|n| [n.to_string(), format!("m{n}")]).collect();
+    let words: Vec<&str> = ["ZADD", "z"].into_iter().chain(members.iter().map(String::as_str)).collect();
+    client.call(&words);
+    let Value::Array(page) = client.call(&["ZSCAN", "z", "0", "COUNT", "1000", "NOSCORES"]) else { panic!() };
+    assert!(matches!(&page[1], Value::Array(found) if found.len() == 1000));
 }

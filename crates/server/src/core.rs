@@ -47,6 +47,8 @@ pub struct Core {
     pub looks_ahead: bool,
     /// The client whose command runs, for those who must not hear of their own changes; 0 is the server.
     pub writer: u64,
+    /// The first word of the last error of a command that the script which runs has called: it was counted then.
+    pub script_error: Vec<u8>,
     /// Changes with a smaller number have been told to clients' caches already, in the middle of an EXEC or a script.
     pub told_before: u64,
     /// Some connection of this thread waits for the end of CLIENT PAUSE.
@@ -96,6 +98,7 @@ impl Core {
             is_gated: false,
             looks_ahead: false,
             writer: 0,
+            script_error: Vec::new(),
             told_before: 0,
             has_postponed: false,
             subscribers: Subscribers::default(),

@@ -251,10 +251,19 @@ impl Core {
         self.count_error_below(line, ERRORS_MAX);
     }
 
-    /// The same for an error that a script has put together.
+    /// Notes that a command called by a script has failed with this line, and was counted.
     #[cold]
-    pub fn count_made_error(&self, line: &str) {
-        self.count_error_below(line, MADE_ERRORS_MAX);
+    pub fn note_script_error(&mut self, line: &[u8]) {
+        self.script_error = code_of(line).to_vec();
+    }
+
+    /// Counts the error that a script ends with, unless it is the one of a command that it has called.
+    #[cold]
+    pub fn count_script_error(&mut self, line: &[u8]) {
+        let (code, called) = (code_of(line), std::mem::take(&mut self.script_error));
+        if code != called {
+            self.count_error_below(&String::from_utf8_lossy(code), MADE_ERRORS_MAX);
+        }
     }
 
     fn count_error_below(&self, line: &str, kinds_max: usize) {
@@ -268,6 +277,11 @@ impl Core {
             *errors.entry(name.to_owned()).or_default() += 1;
         }
     }
+}
+
+/// The first word of an error.
+fn code_of(line: &[u8]) -> &[u8] {
+    line.split(|byte| matches!(byte, b' ' | b'\r')).next().unwrap_or_default()
 }
 
 /// Kinds of errors that are counted one by one: scripts can make up any number, the server has a few dozen.

@@ -70,6 +70,7 @@ impl Host for Bridge<'_> {
             Err(line) => {
                 Reply::new(out, resp3).error(&*line);
                 self.core.count_error(&line);
+                self.core.note_script_error(line.as_bytes());
                 return;
             }
         };
@@ -89,6 +90,7 @@ impl Host for Bridge<'_> {
         let wanted = Wanted::of(entry, args, &self.core.shared.router);
         if let Err(fault) = self.run(entry, args, &wanted, &mut reply) {
             exec::refuse(self.core, entry, &fault, &mut reply, 0);
+            self.core.note_script_error(fault.line().as_bytes());
         }
         if wanted.is_journalled(self.grant) {
             let ran = journal::Ran { entry, args, db, served: None, reply: out };

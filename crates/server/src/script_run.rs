@@ -312,6 +312,7 @@ fn run_planned(
         monitor::show_script(core, card, db, entry, args);
     }
     let begins = core.journal.begin_group();
+    core.script_error.clear();
     exec::pause_uses(grant, session.no_touch);
     let ended = plan
         .map_err(|fault| fault.line().into_owned().into_bytes())
@@ -324,11 +325,10 @@ fn run_planned(
         reply.truncate_to(mark);
         reply.error(&line);
         core.stats().commands[entry.id].failed.add(1);
-        core.count_made_error(&String::from_utf8_lossy(&line));
+        core.count_script_error(&line);
     } else if let Some(line) = reply.since(mark).strip_prefix(b"-") {
         // A script that answers an error has not failed, yet a client sees one.
-        let line = line.split(|byte| *byte == b'\r').next().unwrap_or_default();
-        core.count_made_error(&String::from_utf8_lossy(line));
+        core.count_script_error(line);
     }
 }
 

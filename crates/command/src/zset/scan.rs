@@ -37,7 +37,7 @@ impl<'a> Options<'a> {
         while !reader.is_done() {
             if reader.take_with("count", 1) {
                 let count = usize::try_from(reader.int()?).ok().filter(|&n| n > 0);
-                options.count = count.ok_or(Fault::Syntax)?.min(COUNT_MAX / 4);
+                options.count = count.ok_or(Fault::Syntax)?.min(COUNT_MAX);
             } else if reader.take_with("match", 1) {
                 options.pattern = Some(reader.bytes()?).filter(|&pattern| pattern != b"*");
             } else if reader.take("noscores") {

@@ -142,7 +142,7 @@ fn switch_on(core: &mut Core) -> Result<(), String> {
     let mut rewrite = lock(&journal.rewrite);
     (rewrite.is_due, rewrite.is_first) = (true, true);
     drop(rewrite);
-    tracing::info!("the journal is switched on");
+    tracing::info!("the journal is switched on, an AOF background was scheduled");
     Ok(())
 }
 

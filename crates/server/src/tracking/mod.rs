@@ -112,22 +112,33 @@ pub fn invalidate(core: &Core, changes: &[Change]) {
     if !table.is_in_use() {
         return;
     }
+    // What expires or is evicted is nobody's own change, whoever met it.
+    let is_loss = |change: &Change| change.event.class.0 & (Class::EXPIRED.0 | Class::EVICTED.0) != 0;
+    invalidate_by(core, changes.iter().filter(|change| !is_loss(change)), core.writer);
+    invalidate_by(core, changes.iter().filter(|change| is_loss(change)), 0);
+}
+
+fn invalidate_by<'a>(core: &Core, changes: impl Iterator<Item = &'a Change>, writer: u64) {
+    let table = &core.shared.tracking;
     let mut keys: Vec<&[u8]> = Vec::new();
     let is_change =
         |change: &&Change| change.event.class != Class::KEY_MISS && change.event.class != Class::NEW;
-    for change in changes.iter().filter(is_change) {
+    for change in changes.filter(is_change) {
         if keys.last() != Some(&&*change.key) {
             keys.push(&change.key);
         }
     }
+    if keys.is_empty() {
+        return;
+    }
     for key in &keys {
         let readers = table.forget(key);
         if !readers.is_empty() {
-            tell(core.shared, &readers, key, core.writer);
+            tell(core.shared, &readers, key, writer);
         }
     }
     for hit in table.prefixed(&keys) {
-        send(core.shared, &hit.trackers, &array_of(&hit.keys), core.writer);
+        send(core.shared, &hit.trackers, &array_of(&hit.keys), writer);
     }
 }
 
