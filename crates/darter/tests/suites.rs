@@ -333,3 +333,20 @@ fn zscan_looks_at_as_many_as_it_is_asked_to() {
     let Value::Array(page) = client.call(&["ZSCAN", "z", "0", "COUNT", "1000", "NOSCORES"]) else { panic!() };
     assert!(matches!(&page[1], Value::Array(found) if found.len() == 1000));
 }
+
+#[test]
+fn scripts_may_call_debug_when_they_are_let() {
+    let server = Server::start(&["--enable-debug-command", "yes"]);
+    let mut client = server.client();
+    let script = "return redis.call('debug', 'protocol', ARGV[1])";
+    let refused = client.call(&["EVAL", script, "0", "integer"]);
+    assert!(
+        matches!(&refused, Value::Error(line) if line.contains("not allowed from script")),
+        "{refused:?}"
+    );
+    client.call(&["DEBUG", "SET-DISABLE-DENY-SCRIPTS", "1"]);
+    assert_eq!(client.call(&["EVAL", script, "0", "integer"]), Value::Int(12345));
+    assert_eq!(client.call(&["EVAL", script, "0", "string"]), Value::Text("Hello World".to_owned()));
+    client.call(&["DEBUG", "SET-DISABLE-DENY-SCRIPTS", "0"]);
+    assert!(matches!(client.call(&["EVAL", script, "0", "integer"]), Value::Error(_)));
+}

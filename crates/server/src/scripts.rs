@@ -3,7 +3,7 @@
 //! SCRIPT LOAD and EVAL put them here; a thread compiles one when it first runs it.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use darter_command::Fault;
@@ -39,6 +39,8 @@ pub struct Scripts {
     libraries: RwLock<BTreeMap<String, Arc<Library>>>,
     known: RwLock<Known>,
     flushes: AtomicU64,
+    /// Scripts may call DEBUG (DEBUG SET-DISABLE-DENY-SCRIPTS).
+    pub may_debug: AtomicBool,
 }
 
 #[derive(Default)]
@@ -57,6 +59,7 @@ impl Scripts {
             libraries: RwLock::default(),
             known: RwLock::default(),
             flushes: AtomicU64::new(0),
+            may_debug: AtomicBool::new(false),
         }
     }
 

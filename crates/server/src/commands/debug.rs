@@ -35,7 +35,7 @@ const SUBS: &[Sub] = &[
     ("set-active-expire", 3, set_active_expire),
     ("quicklist-packed-threshold", 3, accept),
     ("set-skip-checksum-validation", 3, accept),
-    ("set-disable-deny-scripts", 3, accept),
+    ("set-disable-deny-scripts", 3, set_disable_deny_scripts),
     ("pause-cron", 3, accept),
     ("replybuffer", 4, accept),
     ("dict-resizing", 3, accept),
@@ -97,6 +97,16 @@ fn log(_: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), 
 
 fn set_active_expire(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     caller.core.shared.is_sweeping.store(args.at(2) != b"0", Relaxed);
+    reply.ok();
+    Ok(())
+}
+
+fn set_disable_deny_scripts(
+    caller: &mut Caller<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Fault> {
+    caller.core.shared.scripts.may_debug.store(args.at(2) != b"0", Relaxed);
     reply.ok();
     Ok(())
 }
@@ -220,6 +230,8 @@ fn help(_: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fa
             "    Save a snapshot, empty all databases and load it. Options: NOSAVE, NOFLUSH, MERGE.",
             "SET-ACTIVE-EXPIRE <0|1>",
             "    0 keeps dead keys until they are looked at, 1 removes them in the background.",
+            "SET-DISABLE-DENY-SCRIPTS <0|1>",
+            "    1 lets scripts call DEBUG.",
             "SLEEP <seconds>",
             "    Stop the connection's thread for <seconds>. Decimals allowed.",
             "STRINGMATCH-LEN <len> <pattern>",
