@@ -1,27 +1,14 @@
 //! SHA-1, which Redis names scripts and compares data sets with. Not for anything that must be secret.
 
+use ::sha1::Digest;
+
 /// Bytes of a digest.
 pub const LEN: usize = 20;
-/// Bytes taken in at a time.
-const BLOCK_LEN: usize = 64;
 
-/// The digest of `bytes`. Cost: about 3 ns a byte.
+/// The digest of `bytes`. Cost: a third of a nanosecond a byte and more, by the processor's own instructions where it
+/// has them.
 pub fn sha1(bytes: &[u8]) -> [u8; LEN] {
-    let mut state = [0x6745_2301u32, 0xefcd_ab89, 0x98ba_dcfe, 0x1032_5476, 0xc3d2_e1f0];
-    let (blocks, rest) = bytes.as_chunks::<BLOCK_LEN>();
-    blocks.iter().for_each(|block| mix(&mut state, block));
-    // one bit, zeros, and the length in bits fill the last block or two
-    let mut last = [0u8; 2 * BLOCK_LEN];
-    last[..rest.len()].copy_from_slice(rest);
-    last[rest.len()] = 0x80;
-    let end = if rest.len() < BLOCK_LEN - 8 { BLOCK_LEN } else { 2 * BLOCK_LEN };
-    last[end - 8..end].copy_from_slice(&(bytes.len() as u64).wrapping_mul(8).to_be_bytes());
-    last[..end].as_chunks::<BLOCK_LEN>().0.iter().for_each(|block| mix(&mut state, block));
-    let mut digest = [0; LEN];
-    for (out, word) in digest.as_chunks_mut::<4>().0.iter_mut().zip(state) {
-        *out = word.to_be_bytes();
-    }
-    digest
+    ::sha1::Sha1::digest(bytes).into()
 }
 
 /// The digest of `bytes` as forty hexadecimal digits.
@@ -37,31 +24,6 @@ pub fn hex(digest: &[u8; LEN]) -> [u8; 2 * LEN] {
         *out = [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]];
     }
     text
-}
-
-fn mix(state: &mut [u32; 5], block: &[u8; BLOCK_LEN]) {
-    let mut words = [0u32; 80];
-    for (word, bytes) in words.iter_mut().zip(block.as_chunks::<4>().0) {
-        *word = u32::from_be_bytes(*bytes);
-    }
-    for i in 16..80 {
-        words[i] = (words[i - 3] ^ words[i - 8] ^ words[i - 14] ^ words[i - 16]).rotate_left(1);
-    }
-    let [mut a, mut b, mut c, mut d, mut e] = *state;
-    for (i, word) in words.iter().enumerate() {
-        let (choice, constant) = match i {
-            0..20 => (b & c | !b & d, 0x5a82_7999),
-            20..40 => (b ^ c ^ d, 0x6ed9_eba1),
-            40..60 => (b & c | b & d | c & d, 0x8f1b_bcdc),
-            _ => (b ^ c ^ d, 0xca62_c1d6u32),
-        };
-        let next =
-            a.rotate_left(5).wrapping_add(choice).wrapping_add(e).wrapping_add(constant).wrapping_add(*word);
-        (e, d, c, b, a) = (d, c, b.rotate_left(30), a, next);
-    }
-    for (sum, part) in state.iter_mut().zip([a, b, c, d, e]) {
-        *sum = sum.wrapping_add(part);
-    }
 }
 
 #[cfg(test)]

@@ -58,6 +58,14 @@ fn the_payload_of_redis_is_restored_by_every_policy() {
     assert_eq!(restore(&mut client, &payload, Some("append")), Value::ok());
     assert_eq!(client.call(&["FCALL_RO", "g", "0"]), Value::Text("y".into()));
     assert_eq!(restore(&mut client, &payload, None), error("ERR Library lib already exists"));
+    let info = client.call(&["INFO", "memory"]);
+    let Value::Text(info) = info else { panic!("{info:?}") };
+    assert!(info.contains("number_of_functions:2\r\nnumber_of_libraries:2\r\n"), "{info}");
+    let Value::Array(figures) = client.call(&["MEMORY", "STATS"]) else { panic!("no figures") };
+    for name in ["lua.caches", "functions.caches"] {
+        let at = figures.iter().position(|one| *one == Value::Text(name.into())).expect(name);
+        assert!(matches!(figures[at + 1], Value::Int(1..)), "{name}: {:?}", figures[at + 1]);
+    }
     assert_eq!(restore(&mut client, &payload, Some("REPLACE")), Value::ok());
     let other = "#!lua name=other\nredis.register_function('f2', function() return 2 end)";
     client.call(&["FUNCTION", "LOAD", other]);

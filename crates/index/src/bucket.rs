@@ -151,7 +151,7 @@ impl Bucket {
     }
 
     #[inline]
-    fn set_age(&mut self, i: usize, age: u8) {
+    pub(crate) fn set_age(&mut self, i: usize, age: u8) {
         let (five, shift) = (&mut self.ages[i / 5], i % 5 * 3);
         *five = *five & !(7 << shift) | u16::from(age) << shift;
     }

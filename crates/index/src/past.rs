@@ -40,12 +40,16 @@ const PROBATION_MIN: u32 = 102;
 /// Half of them: as much where what is popular changes quickly.
 const PROBATION_MAX: u32 = 512;
 /// Probation grows when what went from it comes back at least so many tenths as often as what went from the main part.
-/// Where popularity stands still that is 1 to 7 tenths, at churn of 3 % 9, of 10 % 17 (100,000 of a million objects).
-const BACK_TENTHS: u64 = 9;
+/// Where popularity stands still that is 1 to 7 tenths, at churn of 3 % 8, of 10 % 18 (100,000 of a million objects).
+const BACK_TENTHS: u64 = 8;
+/// What goes from the main part is remembered for one home in so many: it tells how probation should be, and an entry
+/// that comes back gains nothing by it.
+const ASKED_HOMES: usize = 4;
 /// Fates of either part below which nothing is concluded.
 const KNOWN_MIN: u32 = 20;
-/// Probation is looked at after as many fates as a twentieth of the entries, for a segment of 425.
-const NEWS_OF_SEGMENT: u32 = 21;
+/// Probation is looked at after so many fates for each segment: they are those of a twentieth of its entries, were all
+/// homes asked.
+const NEWS_OF_SEGMENT: u32 = 5;
 const NEWS_MIN: u32 = 64;
 
 impl Default for Past {
@@ -79,8 +83,11 @@ impl Past {
         self.probation > PROBATION_MIN
     }
 
-    /// Notes what became of an entry that was remembered.
-    fn note(&mut self, kept: u16, came_back: bool) {
+    /// Notes what became of an entry of `home` that was remembered.
+    fn note(&mut self, home: usize, kept: u16, came_back: bool) {
+        if !home.is_multiple_of(ASKED_HOMES) {
+            return;
+        }
         let fate = &mut self.fates[usize::from(kept & FROM_MAIN != 0)];
         fate.known += 1;
         fate.back += u32::from(came_back);
@@ -99,42 +106,47 @@ impl Past {
         let small_rate = u64::from(small.back) * u64::from(main.known);
         let main_rate = u64::from(main.back) * u64::from(small.known);
         self.probation = if is_known && 10 * small_rate > BACK_TENTHS * main_rate {
-            (self.probation * 3 / 2).min(PROBATION_MAX)
+            (self.probation * 2).min(PROBATION_MAX)
         } else {
-            (self.probation * 4 / 5).max(PROBATION_MIN)
+            (self.probation * 9 / 10).max(PROBATION_MIN)
         };
         for fate in &mut self.fates {
             *fate = Fate { known: fate.known - fate.known / 8, back: fate.back - fate.back / 8 };
         }
     }
 
-    /// Remembers an entry of `segment` that goes from its main part or from probation.
+    /// Remembers an entry of `segment` that goes from probation, or, for some homes, from its main part.
     pub(crate) fn put(&mut self, segment: &mut Segment, hash: u64, from_main: bool) {
+        let home = hash::home(hash);
+        if from_main && !home.is_multiple_of(ASKED_HOMES) {
+            return;
+        }
         let id = match segment.past_id() {
             Some(id) => id,
             None => self.add(),
         };
         segment.set_past_id(Some(id));
-        let ring = &mut self.rings(id)[hash::home(hash)];
+        let ring = &mut self.rings(id)[home];
         let oldest = ring[KEPT - 1];
         ring.copy_within(0..KEPT - 1, 1);
         ring[0] = fingerprint(hash) | if from_main { FROM_MAIN } else { 0 };
         if oldest != 0 {
-            self.note(oldest, false);
+            self.note(home, oldest, false);
         }
     }
 
     /// Whether an entry that comes to `segment` has gone from probation lately; it is forgotten.
     pub(crate) fn take(&mut self, segment: &Segment, hash: u64) -> bool {
         let Some(id) = segment.past_id() else { return false };
-        let ring = &mut self.rings(id)[hash::home(hash)];
+        let home = hash::home(hash);
+        let ring = &mut self.rings(id)[home];
         let Some(at) = ring.iter().position(|&kept| kept & !FROM_MAIN == fingerprint(hash)) else {
             return false;
         };
         let kept = ring[at];
         ring.copy_within(at + 1.., at);
         ring[KEPT - 1] = 0;
-        self.note(kept, true);
+        self.note(home, kept, true);
         kept & FROM_MAIN == 0
     }
 

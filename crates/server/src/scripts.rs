@@ -172,6 +172,13 @@ impl Scripts {
         (known.by_sha.len(), known.bytes)
     }
 
+    /// Number of libraries, of their functions, and the bytes of their texts. Cost: a look at each library.
+    pub fn libraries_size(&self) -> (usize, usize, usize) {
+        let libraries = self.libraries();
+        let functions = libraries.values().map(|library| library.functions.len()).sum();
+        (libraries.len(), functions, libraries.values().map(|library| library.source.len()).sum())
+    }
+
     fn read(&self) -> RwLockReadGuard<'_, Known> {
         self.known.read().unwrap_or_else(|poisoned| poisoned.into_inner())
     }

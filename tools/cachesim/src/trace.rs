@@ -38,6 +38,8 @@ pub struct Shape {
     pub alpha: f64,
     /// Of the popular objects, how many in a hundred are replaced by new ones every `CHURN_EVERY` requests.
     pub churn_percent: f64,
+    /// Requests in a hundred before which their object is replaced by a new one: what is popular moves.
+    pub moving_percent: u64,
     /// Requests in a hundred for an object that is asked for once.
     pub one_hit_percent: u64,
     /// Requests in a hundred that belong to scans: runs over objects that are asked for in order.
@@ -52,6 +54,7 @@ const PLAIN: Shape = Shape {
     name: "",
     alpha: 1.0,
     churn_percent: 0.0,
+    moving_percent: 0,
     one_hit_percent: 0,
     scan_percent: 0,
     is_sized: false,
@@ -68,6 +71,8 @@ pub const GRID: &[Shape] = &[
     Shape { name: "Zipf 1.0, 50 % one-hit", one_hit_percent: 50, ..PLAIN },
     Shape { name: "Zipf 1.0, churn 3 %", churn_percent: 3.0, ..PLAIN },
     Shape { name: "Zipf 1.0, churn 10 %", churn_percent: 10.0, ..PLAIN },
+    Shape { name: "Zipf 1.0, moving 3 %", moving_percent: 3, ..PLAIN },
+    Shape { name: "Zipf 1.0, moving 10 %", moving_percent: 10, ..PLAIN },
     Shape { name: "Zipf 0.9, scans", alpha: 0.9, scan_percent: 20, ..PLAIN },
     Shape { name: "Zipf 1.0, sizes", is_sized: true, ..PLAIN },
     Shape { name: "Zipf 0.8, sizes, 25 % one-hit", alpha: 0.8, one_hit_percent: 25, is_sized: true, ..PLAIN },
@@ -133,6 +138,10 @@ impl Trace {
                 until[rank] = at as u32 + LIFE_REQUESTS;
                 deadlines.resize(fresh as usize, 0);
                 deadlines[fresh as usize - 1] = until[rank];
+            }
+            if shape.moving_percent > 0 && rng.below(100) < shape.moving_percent {
+                ranks[rank] = fresh;
+                fresh += 1;
             }
             requests.push(ranks[rank]);
         }

@@ -8,6 +8,7 @@ use super::{ServerCommand, row};
 use crate::dispatch::Caller;
 use crate::limit::relief;
 use crate::report::Report;
+use crate::scripts::Scripts;
 
 /// The family's commands.
 pub const FAMILY: &[ServerCommand] = &[
@@ -37,7 +38,7 @@ enum Figure {
     Real(f64),
 }
 
-fn figures(report: &Report) -> Vec<(&'static str, Figure)> {
+fn figures(report: &Report, scripts: &Scripts) -> Vec<(&'static str, Figure)> {
     use Figure::{Real, Whole};
     let memory = &report.memory;
     let keys = report.keys() as u64;
@@ -52,8 +53,8 @@ fn figures(report: &Report) -> Vec<(&'static str, Figure)> {
         ("clients.normal", Whole(memory.clients)),
         ("cluster.links", Whole(0)),
         ("aof.buffer", Whole(0)),
-        ("lua.caches", Whole(0)),
-        ("functions.caches", Whole(0)),
+        ("lua.caches", Whole(scripts.size().1 as u64)),
+        ("functions.caches", Whole(scripts.libraries_size().2 as u64)),
         ("overhead.db.hashtable.lut", Whole(memory.index)),
         ("overhead.db.hashtable.rehashing", Whole(0)),
         ("db.dict.rehashing.count", Whole(0)),
@@ -80,7 +81,7 @@ fn figures(report: &Report) -> Vec<(&'static str, Figure)> {
 
 fn stats(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let report = Report::gather(caller.core.shared);
-    let figures = figures(&report);
+    let figures = figures(&report, &caller.core.shared.scripts);
     let used: Vec<usize> = (0..report.shards.keys.len()).filter(|&db| report.shards.keys[db] > 0).collect();
     reply.map(figures.len() + used.len());
     for (name, figure) in figures {

@@ -152,15 +152,13 @@ fn lua(source: &Source<'_>, out: &mut Text) {
     out.field("used_memory_lua_human", "0B");
     out.field("used_memory_scripts_eval", bytes);
     out.field("number_of_cached_scripts", scripts);
-    out.zeros(&[
-        "number_of_functions",
-        "number_of_libraries",
-        "used_memory_vm_functions",
-        "used_memory_vm_total",
-    ]);
+    let (libraries, functions, library_bytes) = source.shared.scripts.libraries_size();
+    out.field("number_of_functions", functions);
+    out.field("number_of_libraries", libraries);
+    out.zeros(&["used_memory_vm_functions", "used_memory_vm_total"]);
     out.field("used_memory_vm_total_human", "0B");
-    out.field("used_memory_functions", 0);
-    out.bytes("used_memory_scripts", bytes as u64);
+    out.field("used_memory_functions", library_bytes);
+    out.bytes("used_memory_scripts", (bytes + library_bytes) as u64);
 }
 
 fn policy(policy: Policy) -> &'static str {
