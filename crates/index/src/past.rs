@@ -46,11 +46,11 @@ const BACK_TENTHS: u64 = 8;
 /// that comes back gains nothing by it.
 const ASKED_HOMES: usize = 4;
 /// Fates of either part below which nothing is concluded.
-const KNOWN_MIN: u32 = 20;
+const KNOWN_MIN: u32 = 100;
 /// Probation is looked at after so many fates for each segment: they are those of a twentieth of its entries, were all
 /// homes asked.
 const NEWS_OF_SEGMENT: u32 = 5;
-const NEWS_MIN: u32 = 64;
+const NEWS_MIN: u32 = 512;
 
 impl Default for Past {
     fn default() -> Past {
