@@ -319,6 +319,8 @@ fn end(shared: &'static Shared, generation: u64, cut: &Cut, outcome: &Result<Sav
             journal.bytes.store(bytes, SeqCst);
             journal.base_bytes.store(bytes, SeqCst);
             journal.announce(shared);
+            // Nothing was synced while one that failed stood in the way.
+            journal.ask_for_sync();
             tracing::info!("the journal has a new base: {} keys, {} bytes", saved.keys, saved.bytes);
         }
         Err(error) => {

@@ -156,7 +156,8 @@ impl Journal {
     /// Syncs the files of one thread; nothing to do when that has been done since it last wrote.
     pub(super) fn sync_slot(&self, slot: &Slot) {
         let written = slot.written.load(SeqCst);
-        if !slot.is_unsynced() {
+        // A sync that failed is not tried again: the next one would succeed without what the first has lost.
+        if !slot.is_unsynced() || lock(&self.trouble).syncing.is_some() {
             return;
         }
         let files = lock(&slot.files).clone();
@@ -224,19 +225,38 @@ mod tests {
         assert!(began.elapsed() < Duration::from_secs(1), "nobody was expected");
     }
 
-    #[test]
-    fn files_of_many_threads_are_synced_together() {
-        let journal = Journal::new(9);
-        let path = std::env::temp_dir().join(format!("darter-sync-{}", std::process::id()));
+    /// A journal whose slots have written to one file what is not synced.
+    fn unsynced(threads: usize, name: &str) -> Journal {
+        let journal = Journal::new(threads);
+        let path = std::env::temp_dir().join(format!("darter-sync-{name}-{}", std::process::id()));
         let file = Arc::new(std::fs::File::create(&path).expect("a file"));
+        std::fs::remove_file(&path).expect("it is there");
         for (at, slot) in journal.slots.iter().enumerate() {
             lock(&slot.files).push(file.clone());
             slot.written.store(at as u64 + 1, SeqCst);
         }
         journal.next.store(20, SeqCst);
         assert_eq!(journal.durable_before(), 1);
+        journal
+    }
+
+    #[test]
+    fn a_sync_that_failed_is_not_tried_again() {
+        let journal = unsynced(1, "failed");
+        journal.note_trouble(|trouble| trouble.syncing = Some("a fault".to_owned()));
         journal.sync_together();
-        std::fs::remove_file(&path).expect("it is there");
+        journal.sync_all();
+        assert_eq!((journal.syncs.load(Relaxed), journal.durable_before()), (0, 1));
+        // A new base is there.
+        journal.note_trouble(|trouble| trouble.syncing = None);
+        journal.sync_all();
+        assert_eq!((journal.syncs.load(Relaxed), journal.durable_before()), (2, 20));
+    }
+
+    #[test]
+    fn files_of_many_threads_are_synced_together() {
+        let journal = unsynced(9, "together");
+        journal.sync_together();
         assert_eq!(journal.syncs.load(Relaxed), 10);
         assert_eq!(journal.durable_before(), 20);
         assert!(journal.sync_ns.load(Relaxed) > 0);
