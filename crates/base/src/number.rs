@@ -3,6 +3,7 @@
 //! Called by the codecs, every command that takes a number, and the value encoder. Long doubles are in `longdouble`.
 
 use crate::hex_float::HexFloat;
+use crate::short;
 
 /// Longest text of an `i64`, in bytes.
 pub const I64_TEXT_MAX: usize = 20;
@@ -42,21 +43,41 @@ pub fn parse_u64(text: &[u8]) -> Option<u64> {
 /// Errors: `None` for any other byte, an empty text and past 64 bits.
 #[inline]
 pub fn parse_u64_digits(text: &[u8]) -> Option<u64> {
+    // Nineteen digits always fit, so the common case has no overflow checks.
+    if let 1..=8 = text.len() {
+        return eight_digits(text);
+    }
+    if let 9..=19 = text.len() {
+        let (head, tail) = text.split_at(text.len() - 8);
+        let head = if head.len() <= 8 { eight_digits(head)? } else { digits_of(head)? };
+        return Some(head * 100_000_000 + eight_digits(tail)?);
+    }
+    digits_of(text)
+}
+
+/// The number of one to eight digits, all at once.
+#[inline]
+fn eight_digits(text: &[u8]) -> Option<u64> {
+    let word = short::word(text)?;
+    // Digits to the end of the word, zeros before them.
+    let spare = 64 - 8 * text.len() as u32;
+    let digits = (word ^ (0x3030_3030_3030_3030 >> spare)) << spare;
+    if (digits | digits.wrapping_add(0x7676_7676_7676_7676)) & 0x8080_8080_8080_8080 != 0 {
+        return None;
+    }
+    // Pairs, fours, and all of them. No sum overflows its part of the word.
+    let pairs = digits.wrapping_mul(10).wrapping_add(digits >> 8);
+    let (odd, even) = (pairs & 0xff_0000_00ff, (pairs >> 16) & 0xff_0000_00ff);
+    let sum = odd.wrapping_mul(100 + (1_000_000 << 32)).wrapping_add(even.wrapping_mul(1 + (10_000 << 32)));
+    Some(sum >> 32)
+}
+
+/// The number of any digits.
+fn digits_of(text: &[u8]) -> Option<u64> {
     if text.is_empty() {
         return None;
     }
     let mut value = 0u64;
-    if text.len() < 20 {
-        // Nineteen digits always fit, so the common case has no overflow checks.
-        for &byte in text {
-            let digit = byte.wrapping_sub(b'0');
-            if digit > 9 {
-                return None;
-            }
-            value = value * 10 + u64::from(digit);
-        }
-        return Some(value);
-    }
     for &byte in text {
         let digit = byte.wrapping_sub(b'0');
         if digit > 9 {
@@ -67,12 +88,26 @@ pub fn parse_u64_digits(text: &[u8]) -> Option<u64> {
     Some(value)
 }
 
+/// The number of at most fifteen digits, which a double holds exactly, and a minus before them.
+#[inline]
+fn small_whole(text: &[u8]) -> Option<f64> {
+    let digits = text.strip_prefix(b"-").unwrap_or(text);
+    if digits.len() > 15 {
+        return None;
+    }
+    let value = parse_u64_digits(digits)? as f64;
+    Some(if digits.len() < text.len() { -value } else { value })
+}
+
 /// The number of `text` as C's `strtod` reads it, when it takes all of `text`: decimal or hexadecimal, `inf` and
 /// `infinity` in any case, correctly rounded.
 ///
 /// Errors: `None` for spaces, NaN, trailing bytes, overflow, and a non-zero number that rounds to zero.
 /// Source: Redis string2d.
 pub fn parse_f64(text: &[u8]) -> Option<f64> {
+    if let Some(whole) = small_whole(text) {
+        return Some(whole);
+    }
     if let Some(hex) = HexFloat::parse(text) {
         return hex.to_f64();
     }

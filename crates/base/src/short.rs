@@ -50,9 +50,37 @@ pub fn is_equal(a: &[u8], b: &[u8]) -> bool {
     a == b
 }
 
+/// The one to eight bytes of `text` as a little-endian word filled up with zeros; `None` for any other length.
+#[inline(always)]
+pub fn word(text: &[u8]) -> Option<u64> {
+    let len = text.len();
+    if len > 8 {
+        return None;
+    }
+    if let (Some(head), Some(tail)) = (text.first_chunk::<4>(), text.last_chunk::<4>()) {
+        // Where they overlap, they are equal.
+        let (head, tail) = (u64::from(u32::from_le_bytes(*head)), u64::from(u32::from_le_bytes(*tail)));
+        return Some(head | tail << (8 * (len - 4)));
+    }
+    let [first, .., last] = text else { return text.first().map(|&only| u64::from(only)) };
+    let middle = text.get(len / 2)?;
+    Some(u64::from(*first) | u64::from(*middle) << (8 * (len / 2)) | u64::from(*last) << (8 * (len - 1)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn up_to_eight_bytes_are_a_word() {
+        for len in 0..12_usize {
+            let text: Vec<u8> = (1..=len as u8).map(|n| n * 17).collect();
+            let mut bytes = [0; 8];
+            bytes.iter_mut().zip(&text).for_each(|(to, from)| *to = *from);
+            let wanted = (1..=8).contains(&len).then(|| u64::from_le_bytes(bytes));
+            assert_eq!(word(&text), wanted, "{len}");
+        }
+    }
 
     #[test]
     fn every_length_is_copied_whole_and_compared_whole() {

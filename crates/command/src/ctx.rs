@@ -173,6 +173,13 @@ impl<'a> Ctx<'a> {
         Keyed::read(&mut self.shards.part_mut(key).shard, db, key, now_ms)
     }
 
+    /// The place of `name`, for a command that asks about it: counts a hit or a miss, but no use.
+    pub fn glance<'k>(&'k mut self, name: &'k [u8]) -> Keyed<'k> {
+        let key = self.key(name);
+        let (db, now_ms) = (self.db, self.now_ms);
+        Keyed::glance(&mut self.shards.part_mut(key).shard, db, key, now_ms)
+    }
+
     /// Moves what is at `from` to `to`, both `(database, key)`, over whatever is there; returns whether
     /// there was something. The caller reports the events.
     ///
@@ -215,6 +222,18 @@ impl<'a> Ctx<'a> {
         let key = self.first_key(args);
         let (db, now_ms) = (self.db, self.now_ms);
         self.shards.part_mut(key).shard.set_text(db, key, value, now_ms, event)
+    }
+
+    /// Gives `change` the string at `name` to be changed in place, where that can be: see [`Shard::change_plain`].
+    #[inline(always)]
+    pub fn change_plain(
+        &mut self,
+        name: &[u8],
+        event: Event,
+        change: impl FnOnce(&mut [u8]) -> bool,
+    ) -> bool {
+        let (key, db) = (self.key(name), self.db);
+        self.shards.part_mut(key).shard.change_plain(db, key, event, change)
     }
 
     /// The key at index 1 of `args`, the command's only one: hashed already, but for a job that waited.

@@ -50,8 +50,9 @@ fn usage(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(),
 fn object(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let env = ctx.env;
     let seconds = ctx.now_ms / 1000;
-    let place = ctx.at(args.at(2));
+    let mut place = ctx.at(args.at(2));
     let encoding = encoding_of(&place, env).ok_or(Fault::NoSuchKey)?;
+    let idle_s = place.idle_seconds().unwrap_or_default();
     let mut value = Vec::new();
     match (place.object(), place.text()) {
         (Some((object, arena)), _) => rdb::write_object(object, arena, &mut value),
@@ -59,9 +60,9 @@ fn object(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()
         (None, _) => {}
     }
     reply.status(format!(
-        "Value at:0x0 refcount:1 encoding:{encoding} serializedlength:{} lru:{} lru_seconds_idle:0",
+        "Value at:0x0 refcount:1 encoding:{encoding} serializedlength:{} lru:{} lru_seconds_idle:{idle_s}",
         value.len(),
-        seconds & 0xff_ffff
+        seconds.saturating_sub(idle_s) & 0xff_ffff
     ));
     Ok(())
 }

@@ -1,13 +1,16 @@
 //! The way of a command without sockets, for `valgrind --tool=callgrind`: parse, dispatch, run, reply.
 //!
-//! `dispatch OPS get|set|setex|incr|expire|ttl|exists|append|mget|mset [DEPTH [near|far]]`: OPS commands in pipelines of DEPTH (30)
-//! over 10,000 keys of 16 bytes with values of 32 bytes; MGET and MSET take ten keys each. With `far`
-//! the server looks ahead as it does when the data is more than the processor's cache holds. Instructions per command are the difference between two runs; `darter-bench instructions` takes it.
+//! `dispatch OPS VERB [DEPTH [near|far]]`: OPS commands in pipelines of DEPTH (30) over 10,000 keys of 16 bytes with
+//! values of 32 bytes; `words_of` lists the verbs. MGET and MSET take ten keys each; hashes, sets and sorted sets have five
+//! members, lists grow from none or shrink from sixteen. With `far` the server looks ahead as it does when the data is
+//! more than the processor's cache holds. Keys are hashed alike in each run. Instructions per command are the difference
+//! between two runs; `cargo xtask instructions` takes it.
 
 use std::ffi::OsString;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
+use darter_base::hash::KeyHasher;
 use darter_reactor::{Config, DriverChoice, Reactor, Socket};
 use darter_server::clients::ClientCard;
 use darter_server::config::{Settings, Startup};
@@ -31,7 +34,8 @@ fn main() {
         panic!("the settings are valid")
     };
     let live = settings.live();
-    let shared = start::build(Arc::new(*settings), &live, 1).expect("address space");
+    let shared =
+        start::build_hashed(Arc::new(*settings), &live, 1, KeyHasher::new(1)).expect("address space");
     let mut reactor = Reactor::new(DriverChoice::Epoll, &Config::default()).expect("epoll");
     let (end, _other) = UnixStream::pair().expect("a socket pair");
     let token =
@@ -65,30 +69,52 @@ fn main() {
         }
         replies
     };
-    run(&pipelines(if verb == "incr" { "zero" } else { "set" }), KEYS);
+    let (before, _) = words_of(&verb, 0);
+    run(&pipelines(before), KEYS);
     println!("{} bytes of replies", run(&pipelines(&verb), ops));
 }
 
 /// Appends one command of the verb's kind about `key`.
 fn write_command(bytes: &mut Vec<u8>, verb: &str, key: u32) {
-    let name = |n: u32| format!("key:{:012}", n % KEYS);
-    let value = format!("{key:032}");
-    let ten = || (0..10).map(|n| name(key + 997 * n));
-    let words: Vec<String> = match verb {
-        "zero" => vec!["SET".into(), name(key), "1000000".into()],
-        "set" => vec!["SET".into(), name(key), value],
-        "setex" => vec!["SET".into(), name(key), value, "EX".into(), "100".into()],
-        "incr" => vec!["INCR".into(), name(key)],
-        "expire" => vec!["EXPIRE".into(), name(key), "100".into()],
-        "ttl" => vec!["TTL".into(), name(key)],
-        "exists" => vec!["EXISTS".into(), name(key)],
-        "append" => vec!["APPEND".into(), name(key), "x".into()],
-        "mget" => std::iter::once("MGET".into()).chain(ten()).collect(),
-        "mset" => std::iter::once("MSET".into()).chain(ten().flat_map(|n| [n, value.clone()])).collect(),
-        _ => vec!["GET".into(), name(key)],
-    };
+    let (_, words) = words_of(verb, key);
     bytes.extend_from_slice(format!("*{}\r\n", words.len()).as_bytes());
     for word in words {
         bytes.extend_from_slice(format!("${}\r\n{word}\r\n", word.len()).as_bytes());
+    }
+}
+
+/// What is run once for each key before a verb's commands, and the words of its command about `key`.
+fn words_of(verb: &str, key: u32) -> (&'static str, Vec<String>) {
+    let name = |n: u32| format!("key:{:012}", n % KEYS);
+    let value = format!("{key:032}");
+    let ten = || (0..10).map(|n| name(key + 997 * n));
+    let member = |n: u32| format!("member:{}", n % 5);
+    let five = |with: &dyn Fn(u32) -> Vec<String>| (0..5).flat_map(with).collect::<Vec<_>>();
+    let words = |verb: &str, rest: Vec<String>| [vec![verb.to_uppercase(), name(key)], rest].concat();
+    match verb {
+        "zero" => ("set", words("set", vec!["1000000".into()])),
+        "setex" => ("set", words("set", vec![value, "EX".into(), "100".into()])),
+        "incr" => ("zero", words(verb, vec![])),
+        "expire" => ("set", words(verb, vec!["100".into()])),
+        "append" => ("set", words(verb, vec!["x".into()])),
+        "mget" => ("set", std::iter::once("MGET".into()).chain(ten()).collect()),
+        "mset" => {
+            ("set", std::iter::once("MSET".into()).chain(ten().flat_map(|n| [n, value.clone()])).collect())
+        }
+        "hset" => ("hash5", words(verb, vec![member(key), value])),
+        "hget" => ("hash5", words(verb, vec![member(key)])),
+        "sadd" | "sismember" => ("set5", words(verb, vec![member(key)])),
+        "zadd" => ("zset5", words(verb, vec![(key % 97).to_string(), member(key)])),
+        "zscore" => ("zset5", words(verb, vec![member(key)])),
+        "hash5" => ("none", words("hset", five(&|n| vec![member(n), value.clone()]))),
+        "set5" => ("none", words("sadd", five(&|n| vec![member(n)]))),
+        "zset5" => ("none", words("zadd", five(&|n| vec![n.to_string(), member(n)]))),
+        "lpush" | "rpush" => ("none", words(verb, vec![value])),
+        "lpop" | "rpop" => ("list16", words(verb, vec![])),
+        "list16" => ("none", words("lpush", (0..16).map(|_| value.clone()).collect())),
+        "none" | "del" => ("set", words("del", vec![])),
+        "set" => ("set", words(verb, vec![value])),
+        "get" | "ttl" | "exists" | "strlen" | "type" => ("set", words(verb, vec![])),
+        _ => panic!("no such verb: {verb}"),
     }
 }

@@ -279,34 +279,34 @@ impl Conn {
         loop {
             window.clear();
             let more = self.parse(core, window, buf, done);
-            if window.commands.is_empty() && !matches!(more, Next::Quoted(..)) {
+            if window.is_empty() && !matches!(more, Next::Quoted(..)) {
                 if let Next::Fail(error) = more {
                     self.fail(core, &error);
                     return buf.len();
                 }
                 return if let Next::More(at) = more { at } else { done };
             }
-            if core.looks_ahead && window.commands.len() >= WARM_LEN_MIN {
-                let keys = window.commands.iter().filter_map(|one| Some((one.ready.cell?, one.ready.hash)));
+            if core.looks_ahead && window.len() >= WARM_LEN_MIN {
+                let keys = window.commands().iter().filter_map(|one| Some((one.ready.cell?, one.ready.hash)));
                 crate::exec::warm(core, self.session.db, keys);
             }
-            if window.commands.len() > 1 {
-                core.stats().pipelined.add(window.commands.len() as u64);
+            if window.len() > 1 {
+                core.stats().pipelined.add(window.len() as u64);
             }
-            let mut commands = window.commands.as_slice();
+            let (mut commands, spans, stage) = window.parts();
             while let Some(&planned) = commands.first() {
                 if self.is_held_back() {
                     self.parser = Parser::new();
                     return done;
                 }
-                let (ran_len, ran) = self.run_straight(core, buf, &window.spans, &mut window.stage, commands);
+                let (ran_len, ran) = self.run_straight(core, buf, spans, stage, commands);
                 if let Some(last) = ran_len.checked_sub(1).and_then(|last| commands.get(last)) {
                     self.is_stalled |= ran == Ran::Stalled;
                     done = last.after;
                     commands = commands.get(ran_len..).unwrap_or_default();
                     continue;
                 }
-                if self.execute(core, planned.ready, planned.args(buf, &window.spans)) == Ran::Postponed {
+                if self.execute(core, planned.ready, planned.args(buf, spans)) == Ran::Postponed {
                     self.parser = Parser::new();
                     return done;
                 }
@@ -364,7 +364,7 @@ impl Conn {
         let mut is_fresh = is_spanned && self.parser.is_idle();
         let mut at = from;
         let mut likes_left = LIKES_MAX;
-        while window.commands.len() < window_len {
+        while window.len() < window_len {
             if is_fresh
                 && let Some(short) = short_request(buf, at)
                 && let Some(ready) = dispatch::prepare_short(core, &short)

@@ -50,7 +50,7 @@ pub fn prepare(core: &Core, args: Args<'_>) -> Ready {
     let shared = core.shared;
     let entry = shared.registry.find_named(args);
     match entry {
-        Some(found) if found.is_single && found.takes(args.len()) => {
+        Some(found) if found.is_single_of(args.len() as u32) => {
             let hash = shared.router.hasher().hash(args.at(1));
             let cell = shared.cells.get(usize::from(shared.router.shard_of(hash)));
             cell.inspect(|cell| cell.prefetch());
@@ -114,7 +114,7 @@ pub(crate) fn run_checked(
         return Ran::Done;
     }
     let calls = core.stats().commands[entry.id].calls.bump();
-    if !entry.is_timed(calls, core.times_all) {
+    if !entry.is_timed(calls, core.times_all, ready.cell.is_some()) {
         return run(core, call, card, entry, ready, args);
     }
     let began = Instant::now();

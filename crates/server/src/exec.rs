@@ -142,7 +142,7 @@ pub fn run_tracked(
         return post(core, call, body, LockSet::one(cell.id()), Grant::empty());
     };
     if tracking::applies(call.session, entry) {
-        tracking::remember_key(core, call.session.id, key.bytes);
+        tracking::remember_key(core, call.session.id, key);
     }
     run_held(core, call, entry, args, key, (cell, held))
 }

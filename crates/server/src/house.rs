@@ -140,6 +140,7 @@ impl Room {
         }
         let began = Instant::now();
         while !part.shard.bury(BLOCKS_PER_STEP) && began.elapsed() < VISIT_TIME_MAX {}
+        part.shard.note_uses(core.now_ms);
         let may_move = core.live.activedefrag;
         // Room that was made for a load looks like memory to give back.
         let may_tidy = !shared.snapshots.loading.is_on();

@@ -307,7 +307,8 @@ fn run_queued(
     for q in queued {
         let (entry, args, db) = (q.entry, q.args.args(), session.db);
         let calls = core.stats().commands[entry.id].calls.bump();
-        let began = entry.is_timed(calls, core.times_all).then(Instant::now);
+        let is_single = entry.is_single_of(args.len() as u32);
+        let began = entry.is_timed(calls, core.times_all, is_single).then(Instant::now);
         let wanted = Wanted::of(entry, args, &core.shared.router);
         let mut reply = Reply::new(out, session.resp3);
         let mark = reply.len();

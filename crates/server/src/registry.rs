@@ -40,12 +40,10 @@ pub struct Entry {
     pub id: usize,
     /// Its subcommands, when it is a container.
     pub subs: Vec<&'static Entry>,
-    /// A data command with exactly one key, at index 1, and no further reach.
+    /// A data command with exactly one key, at index 1, and no further reach, however it is called.
     pub is_single: bool,
-    /// Bit n is set when it is single and takes n arguments, its name included.
+    /// Bit n is set when it is that in calls with n arguments, its name included; bit 0 says so of all from 32 on.
     single_lens: u32,
-    /// The fewest and the most arguments it takes, its name included.
-    args_len: (usize, usize),
     /// Its name is made of letters alone.
     is_letters: bool,
     /// Knows more subcommands than the registry, and refuses others itself (DEBUG).
@@ -58,8 +56,10 @@ pub struct Entry {
     pub is_restricted: bool,
     /// Is completed from the connection's fieldsets before it takes a shard (HIMPORT SET).
     pub is_import: bool,
-    /// So cheap that only a sample of its calls is timed.
+    /// A call about one key is so cheap that only a sample is timed.
     pub is_cheap: bool,
+    /// It has no key, and is as cheap.
+    is_cheap_keyless: bool,
     /// The short form of its body, for calls with `brief_len` arguments.
     pub brief: Brief,
     /// With how many arguments `brief` is its body.
@@ -80,12 +80,19 @@ impl Entry {
     }
 
     fn new(id: usize, spec: Spec, run: Run, subs: Vec<&'static Entry>) -> Entry {
-        let is_single = matches!(run, Run::Data(_))
-            && matches!(spec.reach, Reach::Keys)
-            && matches!(spec.keys, Keys::Range { first: 1, last: 1, .. })
-            && subs.is_empty();
-        let is_cheap = is_single && (spec.flags.any(Flags::FAST) || spec.name == "set")
-            || matches!(spec.name, "publish" | "spublish");
+        let is_local = matches!(run, Run::Data(_)) && matches!(spec.reach, Reach::Keys) && subs.is_empty();
+        // With how many arguments it has one key: always, or when no second one follows the first.
+        let one_key_len = match spec.keys {
+            Keys::Range { first: 1, last: 1, .. } if is_local => usize::MAX,
+            Keys::Range { first: 1, last: -1, step } if is_local && !spec.flags.any(Flags::BLOCKING) => {
+                1 + usize::from(step)
+            }
+            _ => 0,
+        };
+        let is_single = one_key_len == usize::MAX;
+        let is_cheap_keyless = matches!(spec.name, "publish" | "spublish");
+        let is_cheap = one_key_len > 0 && (spec.flags.any(Flags::FAST) || matches!(spec.name, "set" | "del"))
+            || is_cheap_keyless;
         let args_min = usize::from(spec.arity.unsigned_abs());
         let args_len = (args_min, if spec.arity < 0 { usize::MAX } else { args_min });
         let is_letters = spec.name.bytes().all(|byte| byte.is_ascii_lowercase());
@@ -100,11 +107,11 @@ impl Entry {
             id,
             subs,
             is_single,
-            single_lens: (0..32)
-                .filter(|n| is_single && (args_len.0..=args_len.1).contains(n))
+            single_lens: (1..32)
+                .filter(|n| *n <= one_key_len && (args_len.0..=args_len.1).contains(n))
                 .map(|n| 1 << n)
-                .sum(),
-            args_len,
+                .sum::<u32>()
+                | u32::from(is_single && args_len.1 >= 32),
             is_open,
             is_debug,
             is_restricted: false,
@@ -112,6 +119,7 @@ impl Entry {
             is_letters,
             effect,
             is_cheap,
+            is_cheap_keyless,
             brief,
             brief_len,
         }
@@ -122,22 +130,18 @@ impl Entry {
         self.subs.iter().copied().find(|sub| sub.sub_name().as_bytes().eq_ignore_ascii_case(name))
     }
 
-    /// Whether it takes so many arguments, its name included.
-    #[inline]
-    pub fn takes(&self, args_len: usize) -> bool {
-        self.args_len.0 <= args_len && args_len <= self.args_len.1
-    }
-
-    /// Whether it is a data command with one key that takes so few arguments, its name included, below 32.
+    /// Whether a call with so many arguments, its name included, is right and about one key, which is at index 1.
     #[inline(always)]
     pub fn is_single_of(&self, args_len: u32) -> bool {
-        self.single_lens >> (args_len & 31) & 1 != 0
+        self.single_lens >> (if args_len < 32 { args_len } else { 0 }) & 1 != 0
     }
 
-    /// Whether a call is timed that `calls` others came before: of cheap ones only a sample is, unless `all` are.
+    /// Whether a call is timed that `calls` others came before: of cheap ones, which have at most one key, only a sample
+    /// is, unless `all` are.
     #[inline]
-    pub fn is_timed(&self, calls: u64, all: bool) -> bool {
-        !self.is_cheap || all || calls.is_multiple_of(SAMPLE)
+    pub fn is_timed(&self, calls: u64, all: bool, has_one_key: bool) -> bool {
+        let is_cheap = if has_one_key { self.is_cheap } else { self.is_cheap_keyless };
+        !is_cheap || all || calls.is_multiple_of(SAMPLE)
     }
 
     /// Whether a call with so many arguments (with the name) should have named a subcommand.
@@ -326,9 +330,21 @@ impl Registry {
     /// there is none.
     #[inline(always)]
     pub fn find_word(&self, word: u64) -> Option<&'static Entry> {
-        // One comparison decides; what hashes to the same place goes the other way.
-        let (there, entry) = self.by_letters[letters_place(word)];
-        if there == word { entry } else { None }
+        // One comparison decides, but for what hashes to another's place.
+        let place = letters_place(word);
+        let (there, entry) = self.by_letters[place];
+        if there == word { entry } else { self.find_word_after(place, word) }
+    }
+
+    #[inline(never)]
+    fn find_word_after(&self, mut place: usize, word: u64) -> Option<&'static Entry> {
+        while self.by_letters[place].0 != 0 {
+            place = (place + 1) % LETTERS_LEN;
+            if self.by_letters[place].0 == word {
+                return self.by_letters[place].1;
+            }
+        }
+        None
     }
 
     /// The command called `name`, in any case.
@@ -398,6 +414,36 @@ mod tests {
         }
         for wrong in ["", "ge", "gett", "g\x05t", "averyveryverylongname", "GE\u{0}T"] {
             assert!(registry.find(wrong.as_bytes()).is_none(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn calls_with_one_key_are_known_by_their_length() {
+        let registry = Registry::build();
+        let lens = |name: &str| -> Vec<u32> {
+            let entry = registry.find(name.as_bytes()).expect(name);
+            (1..40).filter(|&len| entry.is_single_of(len)).collect()
+        };
+        for (name, wanted) in [
+            ("get", vec![2]),
+            ("del", vec![2]),
+            ("exists", vec![2]),
+            ("mget", vec![2]),
+            ("mset", vec![3]),
+            ("pfmerge", vec![2]),
+            ("sadd", (3..40).collect()),
+            ("hset", (4..40).collect()),
+            ("hsetnx", vec![4]),
+            ("sunionstore", vec![]),
+            ("rename", vec![]),
+            ("blpop", vec![]),
+            ("bitop", vec![]),
+            ("sort", vec![]),
+            ("ping", vec![]),
+            ("eval", vec![]),
+            ("watch", vec![]),
+        ] {
+            assert_eq!(lens(name), wanted, "{name}");
         }
     }
 

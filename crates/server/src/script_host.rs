@@ -76,7 +76,9 @@ impl Host for Bridge<'_> {
             }
         };
         let calls = self.core.stats().commands[entry.id].calls.bump();
-        let began = entry.is_timed(calls, self.core.times_all).then(Instant::now);
+        let began = entry
+            .is_timed(calls, self.core.times_all, entry.is_single_of(args.len() as u32))
+            .then(Instant::now);
         self.session.usage.commands += 1;
         if self.core.shared.monitors.is_any() {
             let db = self.session.db;

@@ -166,11 +166,20 @@ fn reactor_config(shared: &Shared) -> darter_reactor::Config {
 
 /// Everything threads share, for `threads` threads. Lives as long as the process.
 pub fn build(settings: Arc<Settings>, live: &Live, threads: usize) -> io::Result<&'static Shared> {
+    build_hashed(settings, live, threads, KeyHasher::random())
+}
+
+/// As [`build`], with keys hashed by `hasher`: what is measured has the same keys side by side in each run.
+pub fn build_hashed(
+    settings: Arc<Settings>,
+    live: &Live,
+    threads: usize,
+    hasher: KeyHasher,
+) -> io::Result<&'static Shared> {
     let shards = match live.shards {
         0 => shards_for(threads, live.maxmemory),
         n => (n as usize).next_power_of_two().clamp(2, SHARDS_MAX),
     };
-    let hasher = KeyHasher::random();
     let mut seeds = Rng::new(hasher.hash(b"seed"));
     let cells = (0..shards)
         .map(|id| {
@@ -204,7 +213,7 @@ pub fn build(settings: Arc<Settings>, live: &Live, threads: usize) -> io::Result
         monitors: Monitors::default(),
         pause: Pause::default(),
         pubsub: Directory::default(),
-        tracking: Table::default(),
+        tracking: Table::new(hasher),
         journal: Journal::new(threads),
         is_stopping: AtomicBool::new(false),
         is_sweeping: AtomicBool::new(true),

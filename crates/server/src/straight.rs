@@ -11,14 +11,15 @@ use darter_store::{Key, Look, Shard};
 use darter_txn::Part;
 use darter_wire::{Reply, Span, Stage};
 
+use crate::acl::guard;
 use crate::core::Core;
 use crate::exec::{self, Call, Ran};
 use crate::job::Job;
 use crate::journal::note as journal;
 use crate::registry::{Entry, SAMPLE};
-use crate::session::Session;
-use crate::shared::ShardCell;
+use crate::session::{Gate, Session};
 use crate::stats::Count;
+use crate::tracking;
 use crate::window::{Planned, WINDOW_LEN};
 
 /// Where commands come from and replies go.
@@ -45,6 +46,22 @@ impl Way<'_> {
     fn has_room(&self) -> bool {
         self.out.len() <= self.out_bytes_max
     }
+
+    /// Whether nothing stands before the connection's commands but what is looked at on this way, too.
+    #[inline]
+    fn is_open(&self) -> bool {
+        let gate = self.session.gate;
+        gate.0 == 0
+            || gate.0 & !(Gate::ACL.0 | Gate::TRACKING.0) == 0
+                // Other modes look back at the command before.
+                && self.session.tracking.as_ref().is_none_or(|own| own.mode == tracking::Mode::All)
+    }
+
+    /// Whether the key of such a command is to be remembered for a client that caches.
+    #[inline]
+    fn tracks(&self, entry: &Entry) -> bool {
+        self.session.gate.has(Gate::TRACKING) && tracking::applies(self.session, entry)
+    }
 }
 
 /// Runs commands from the front of `commands` as far as the straight way goes; returns how many, and how the last ended.
@@ -52,41 +69,48 @@ impl Way<'_> {
 pub fn run(core: &mut Core, way: &mut Way<'_>, commands: &[Planned]) -> (usize, Ran) {
     // The session's gates are opened and shut by commands that do not go this way; the thread's may be shut by any that
     // finds no memory left.
-    let is_open = way.session.gate.0 == 0 && !core.is_gated && !core.times_all;
+    let is_open = way.is_open() && !core.is_gated && !core.times_all;
     let first = if is_open { commands.first() } else { None };
     let Some(mut tally) = first.and_then(|first| Tally::new(core, first.ready.entry?)) else {
         return (0, Ran::Done);
     };
     let (mut done, mut ran) = (0, Ran::Done);
+    // As far as its user may go.
+    let is_limited = way.session.gate.has(Gate::ACL);
+    let mut allowed = if is_limited { 0 } else { commands.len() };
     while let Some(planned) = commands.get(done) {
-        let (Some(entry), Some(cell)) = (planned.ready.entry, planned.ready.cell) else { break };
+        let Some(entry) = planned.ready.entry.filter(|_| planned.ready.cell.is_some()) else { break };
         if !std::ptr::eq(entry, tally.entry) {
             tally.settle(way.session);
             let Some(next) = Tally::new(core, entry) else { break };
             tally = next;
         }
-        if entry.is_timed(tally.calls, false) || !way.has_room() || core.is_gated {
+        if entry.is_timed(tally.calls, false, true) || !way.has_room() || core.is_gated {
             break;
         }
-        if entry.brief != Brief::No && planned.args_len() == entry.brief_len {
-            // As far as the next one that is to be timed.
-            let most = (SAMPLE - tally.calls % SAMPLE) as usize;
-            let rest = commands.get(done..).unwrap_or_default();
-            let rest = rest.get(..most).unwrap_or(rest);
-            let alike = match entry.brief {
-                Brief::Set => run_alike::<true>(core, way, entry, rest),
-                _ => run_alike::<false>(core, way, entry, rest),
-            };
-            tally.calls += alike as u64;
-            done += alike;
-            if alike > 0 {
-                continue;
+        let rest = commands.get(done..).unwrap_or_default();
+        if done == allowed {
+            allowed += guard::permitted_len(core, way.session, entry, (way.buf, way.spans), rest);
+            if done == allowed {
+                break;
             }
         }
-        // One with options, or whose shard is busy.
-        ran = run_any(core, way, planned, entry, cell);
-        tally.calls += 1;
-        done += 1;
+        // As far as the next one that is to be timed.
+        let most = ((SAMPLE - tally.calls % SAMPLE) as usize).min(allowed - done);
+        let rest = rest.get(..most).unwrap_or(rest);
+        let is_brief = planned.args_len() == entry.brief_len && !way.tracks(entry);
+        let mut len = match entry.brief {
+            Brief::Set if is_brief => run_alike::<true>(core, way, entry, rest),
+            Brief::Get if is_brief => run_alike::<false>(core, way, entry, rest),
+            _ => 0,
+        };
+        if len == 0 {
+            // Of GET and SET one with options, or whose shard is busy.
+            let rest = if entry.brief == Brief::No { rest } else { rest.get(..1).unwrap_or(rest) };
+            (len, ran) = run_each(core, way, entry, rest);
+        }
+        tally.calls += len as u64;
+        done += len;
         if ran != Ran::Done {
             break;
         }
@@ -200,18 +224,31 @@ fn answer<const IS_SET: bool>(
     }
 }
 
+/// Runs commands of one kind from the front of `commands`, at least the first; returns how many, and how the last ended.
 #[inline(never)]
-fn run_any(
-    core: &mut Core,
-    way: &mut Way<'_>,
-    planned: &Planned,
-    entry: &'static Entry,
-    cell: &'static ShardCell,
-) -> Ran {
-    let args = planned.args(way.buf, way.spans);
-    let key = Key { bytes: args.at(1), hash: planned.ready.hash };
-    let call = Call { session: way.session, out: way.out, token: way.token };
-    exec::run_single(core, call, entry, args, cell, key)
+fn run_each(core: &mut Core, way: &mut Way<'_>, entry: &'static Entry, commands: &[Planned]) -> (usize, Ran) {
+    let is_tracked = way.session.gate.has(Gate::TRACKING);
+    let mut done = 0;
+    for planned in commands {
+        let is_alike = planned.ready.entry.is_some_and(|other| std::ptr::eq(other, entry));
+        let Some(cell) = planned.ready.cell.filter(|_| is_alike) else { break };
+        if done > 0 && (core.is_gated || !way.has_room()) {
+            break;
+        }
+        done += 1;
+        let args = planned.args(way.buf, way.spans);
+        let key = Key { bytes: args.at(1), hash: planned.ready.hash };
+        let call = Call { session: way.session, out: way.out, token: way.token };
+        let ran = if is_tracked {
+            exec::run_tracked(core, call, entry, args, cell, key)
+        } else {
+            exec::run_single(core, call, entry, args, cell, key)
+        };
+        if ran != Ran::Done {
+            return (done, ran);
+        }
+    }
+    (done, Ran::Done)
 }
 
 /// Calls of one command, counted here until another one comes.

@@ -24,7 +24,7 @@ impl<'a> Wanted<'a> {
     /// What `entry` needs for `args`.
     #[inline]
     pub fn of(entry: &Entry, args: Args<'a>, router: &Router) -> Wanted<'a> {
-        if entry.is_single {
+        if entry.is_single_of(args.len() as u32) {
             let key = router.key(args.at(1));
             return Wanted::One(router.shard_of(key.hash), key);
         }

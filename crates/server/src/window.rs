@@ -12,14 +12,22 @@ use crate::registry::Entry;
 pub const WINDOW_LEN: usize = 32;
 
 /// Commands of one connection, in order.
-#[derive(Default)]
 pub struct Window {
     /// Arguments of the commands that have more than [`OWN_SPANS`].
     pub spans: Vec<Span>,
-    /// The commands; at most [`WINDOW_LEN`].
-    pub commands: Vec<Planned>,
     /// Where their short replies are put together.
     pub stage: Stage,
+    // The first `len` are in use. An array, because a vector would look for room at each command.
+    commands: Box<[Planned; WINDOW_LEN]>,
+    len: usize,
+}
+
+impl Default for Window {
+    fn default() -> Window {
+        let ready = Ready { entry: None, cell: None, hash: 0 };
+        let none = Planned { ready, own: [Span { start: 0, len: 0 }; OWN_SPANS], args_len: 0, after: 0 };
+        Window { spans: Vec::new(), stage: Stage::default(), commands: Box::new([none; WINDOW_LEN]), len: 0 }
+    }
 }
 
 /// A command of the window.
@@ -35,13 +43,46 @@ pub struct Planned {
 }
 
 /// Arguments that a command keeps itself.
-const OWN_SPANS: usize = 3;
+const OWN_SPANS: usize = darter_wire::ARGS_MAX;
 
 impl Window {
     /// Forgets all commands. Cost: nothing is freed.
     pub fn clear(&mut self) {
         self.spans.clear();
-        self.commands.clear();
+        self.len = 0;
+    }
+
+    /// The commands in it.
+    #[inline]
+    pub fn commands(&self) -> &[Planned] {
+        self.commands.get(..self.len).unwrap_or_default()
+    }
+
+    /// Number of commands in it.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there is none.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The commands and where their short replies go.
+    #[inline]
+    pub fn parts(&mut self) -> (&[Planned], &[Span], &mut Stage) {
+        (self.commands.get(..self.len).unwrap_or_default(), &self.spans, &mut self.stage)
+    }
+
+    #[inline(always)]
+    fn add(&mut self, planned: Planned) {
+        if let Some(place) = self.commands.get_mut(self.len) {
+            *place = planned;
+            self.len += 1;
+        }
+        debug_assert!(self.len <= WINDOW_LEN);
     }
 
     /// Adds a command whose arguments are the window's spans from `first` on.
@@ -52,14 +93,13 @@ impl Window {
         if args_len <= OWN_SPANS {
             own.iter_mut().zip(args).for_each(|(to, from)| *to = *from);
         }
-        self.commands.push(Planned { ready, own, args_len: args_len as u32, after });
+        self.add(Planned { ready, own, args_len: args_len as u32, after });
     }
 
     /// Adds a request that was read in one piece.
     #[inline(always)]
     pub fn push_short(&mut self, ready: Ready, short: &Short<'_>) {
-        let planned = Planned { ready, own: short.spans, args_len: short.args_len, after: short.end };
-        self.commands.push(planned);
+        self.add(Planned::of(ready, short));
     }
 }
 
@@ -75,17 +115,16 @@ impl Window {
         ready: Ready,
     ) -> usize {
         let like = Like::of(buf, at, short).zip(ready.entry);
-        match like {
-            Some((like, entry)) if short.args_len == 3 => {
-                self.push_like::<true>(core, buf, short.end, &like, entry)
-            }
-            Some((like, entry)) => self.push_like::<false>(core, buf, short.end, &like, entry),
-            None => short.end,
+        let Some((like, entry)) = like else { return short.end };
+        match short.args_len {
+            2 => self.push_like::<0>(core, buf, short.end, &like, entry),
+            3 => self.push_like::<1>(core, buf, short.end, &like, entry),
+            _ => self.push_like::<2>(core, buf, short.end, &like, entry),
         }
     }
 
     #[inline(never)]
-    fn push_like<const VALUED: bool>(
+    fn push_like<const VALUES: usize>(
         &mut self,
         core: &Core,
         buf: &[u8],
@@ -94,13 +133,15 @@ impl Window {
         entry: &'static Entry,
     ) -> usize {
         let mut rest = buf.get(at..).unwrap_or_default();
-        while self.commands.len() < WINDOW_LEN
-            && let Some((short, next)) = like.request::<VALUED>(rest, at)
-            && let Some(ready) = dispatch::prepare_like(core, entry, &short)
-        {
-            self.push_short(ready, &short);
+        let mut added = 0;
+        for place in self.commands.iter_mut().skip(self.len) {
+            let Some((short, next)) = like.request::<VALUES>(rest, at) else { break };
+            let Some(ready) = dispatch::prepare_like(core, entry, &short) else { break };
+            *place = Planned::of(ready, &short);
             (at, rest) = (short.end, next);
+            added += 1;
         }
+        self.len += added;
         at
     }
 }
@@ -114,6 +155,11 @@ fn no_arg() -> &'static [u8] {
 }
 
 impl Planned {
+    #[inline(always)]
+    fn of(ready: Ready, short: &Short<'_>) -> Planned {
+        Planned { ready, own: short.spans, args_len: short.args_len, after: short.end }
+    }
+
     /// Its arguments, with the buffer and the window's spans it was parsed into.
     #[inline]
     pub fn args<'a>(&'a self, buf: &'a [u8], spans: &'a [Span]) -> Args<'a> {

@@ -150,6 +150,34 @@ impl Shard {
         true
     }
 
+    /// Gives `change` the value of a string that is stored plainly, to be changed in place, and reports `event` when it
+    /// says that it has; returns whether it did. If not, nothing has changed, be it that no such string is there.
+    #[inline(always)]
+    pub fn change_plain(
+        &mut self,
+        db: usize,
+        key: Key<'_>,
+        event: Event,
+        change: impl FnOnce(&mut [u8]) -> bool,
+    ) -> bool {
+        let look = self.look(db, key);
+        if look.end == 0 {
+            return false;
+        }
+        self.write_first(db, key.hash);
+        let Some(value) = self.arena.tail_mut(look.handle).get_mut(look.start..look.end) else {
+            return false;
+        };
+        if value.len() >= record::PACK_BYTES_MIN || !change(value) {
+            return false;
+        }
+        if self.counts_uses {
+            self.note_use(db, key.hash, look.handle);
+        }
+        self.changes.push(db, key.bytes, event);
+        true
+    }
+
     /// The string at a key, for a command that reads: counts a hit or a miss, removes a dead key.
     ///
     /// Errors: the value has another type.
@@ -173,6 +201,7 @@ impl Shard {
             return Ok(None);
         }
         self.note_hit(db, key.hash, look.handle);
+        self.keep_use(look.handle, now_ms);
         Record { tail: self.arena.tail(look.handle) }.text().map(Some).ok_or(WrongType)
     }
 

@@ -123,10 +123,11 @@ impl Shard {
         }
     }
 
-    /// Stops counting uses for the time of one command, or goes on with it, where uses are counted at all.
+    /// Stops noting uses for the time of one command, or goes on with it.
     #[inline]
     pub fn pause_uses(&mut self, on: bool) {
         self.counts_uses = self.remembers && !on;
+        self.pauses_uses = on;
     }
 
     /// Gives memory back while the whole process has `over_bytes` too many, or 0 when it just may not grow: pages that

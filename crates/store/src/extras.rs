@@ -17,7 +17,7 @@ pub struct Extras {
     pub flags: u32,
     /// The CAS token, once somebody has asked for it: until then no client knows one, so none is kept.
     pub cas: Option<u64>,
-    /// When a memcached client last used the item, Unix seconds.
+    /// When it was last used, Unix seconds, where somebody wants to know.
     pub access_s: Option<u32>,
     /// What is known of it besides.
     pub marks: Marks,
@@ -116,6 +116,16 @@ impl Extras {
         }
         // most reads come in the second of another, and leave the line as it is
         if fetched & ACCESS != 0 && bytes[1..5] != now_s.to_le_bytes() {
+            bytes[1..5].copy_from_slice(&now_s.to_le_bytes());
+        }
+    }
+}
+
+impl Extras {
+    /// Notes a use by another protocol in what [`Extras::encode`] wrote, where a time is kept.
+    #[inline]
+    pub(crate) fn note_use(bytes: &mut [u8], now_s: u32) {
+        if bytes[0] & ACCESS != 0 && bytes[1..5] != now_s.to_le_bytes() {
             bytes[1..5].copy_from_slice(&now_s.to_le_bytes());
         }
     }

@@ -4,7 +4,7 @@
 
 use darter_base::hash::KeyHasher;
 use darter_index::Slot;
-use darter_slab::Arena;
+use darter_slab::{Arena, Handle};
 
 use crate::change::{Class, Event};
 use crate::object::{Collection, Object, Type};
@@ -72,6 +72,8 @@ pub struct Keyed<'a> {
     key: Key<'a>,
     pub(crate) now_ms: u64,
     pub(crate) slot: Option<Slot>,
+    // Where the record is, if there is one: what the index has at `slot`.
+    handle: Handle,
     /// The key went with the last member of its collection.
     was_emptied: bool,
 }
@@ -80,28 +82,47 @@ impl<'a> Keyed<'a> {
     /// Finds `key` in database `db` of `shard` as of `now_ms`.
     #[inline]
     pub fn find(shard: &'a mut Shard, db: usize, key: Key<'a>, now_ms: u64) -> Keyed<'a> {
-        let slot = shard.find(db, key, now_ms);
-        Keyed { shard, db, key, now_ms, slot, was_emptied: false }
+        let (slot, handle) = match shard.find(db, key, now_ms) {
+            Some((slot, handle)) => (Some(slot), handle),
+            None => (None, Handle::NONE),
+        };
+        Keyed { shard, db, key, now_ms, slot, handle, was_emptied: false }
     }
 
     /// Finds `key` for a reading command: counts a hit or a miss.
     #[inline]
     pub fn read(shard: &'a mut Shard, db: usize, key: Key<'a>, now_ms: u64) -> Keyed<'a> {
-        let keyed = Keyed::find(shard, db, key, now_ms);
+        let mut keyed = Keyed::find(shard, db, key, now_ms);
         match keyed.slot {
             Some(slot) => {
                 keyed.shard.counters.hits += 1;
                 if keyed.shard.counts_uses {
                     keyed.shard.dbs[db].index.touch(slot);
                 }
+                let handle = keyed.shard.dbs[db].index.handle(slot);
+                keyed.shard.keep_use(handle, now_ms);
             }
-            None => {
-                const MISS: Event = Event::new(Class::KEY_MISS, "keymiss");
-                keyed.shard.counters.misses += 1;
-                keyed.shard.changes.push_uncounted(db, key.bytes, MISS);
-            }
+            None => keyed.miss(),
         }
         keyed
+    }
+
+    /// [`Keyed::read`] for a command that asks about the key, not for its value: that is no use of it.
+    pub fn glance(shard: &'a mut Shard, db: usize, key: Key<'a>, now_ms: u64) -> Keyed<'a> {
+        let mut keyed = Keyed::find(shard, db, key, now_ms);
+        if keyed.exists() {
+            keyed.shard.counters.hits += 1;
+            keyed.shard.uses.glances += 1;
+        } else {
+            keyed.miss();
+        }
+        keyed
+    }
+
+    fn miss(&mut self) {
+        const MISS: Event = Event::new(Class::KEY_MISS, "keymiss");
+        self.shard.counters.misses += 1;
+        self.shard.changes.push_uncounted(self.db, self.key.bytes, MISS);
     }
 
     /// What a cut does before the key changes where it lies.
@@ -129,7 +150,9 @@ impl<'a> Keyed<'a> {
     /// The record, if the key is there.
     #[inline]
     pub fn record(&self) -> Option<Record<'_>> {
-        self.slot.map(|slot| self.shard.record_at(self.db, slot))
+        let slot = self.slot?;
+        debug_assert_eq!(self.handle, self.shard.dbs[self.db].index.handle(slot), "the record has moved");
+        Some(Record { tail: self.shard.arena.tail(self.handle) })
     }
 
     /// The type of the value, if the key is there.
@@ -153,9 +176,11 @@ impl<'a> Keyed<'a> {
     /// Errors: the value has another type.
     #[inline]
     pub fn into_text(self) -> Result<Option<Text<'a>>, WrongType> {
-        let Some(slot) = self.slot else { return Ok(None) };
+        if self.slot.is_none() {
+            return Ok(None);
+        }
         let shard: &'a Shard = self.shard;
-        shard.record_at(self.db, slot).text().map(Some).ok_or(WrongType)
+        Record { tail: shard.arena.tail(self.handle) }.text().map(Some).ok_or(WrongType)
     }
 
     /// Writes a string, whatever was there before.
@@ -164,7 +189,11 @@ impl<'a> Keyed<'a> {
     #[inline]
     pub fn put_text(&mut self, value: &[u8], expiry: Expiry) -> Result<(), Full> {
         match self.slot {
-            Some(slot) => self.shard.overwrite(self.db, self.key, slot, value, expiry, self.now_ms),
+            Some(slot) => {
+                let done = self.shard.overwrite(self.db, self.key, slot, value, expiry, self.now_ms);
+                self.handle = self.shard.dbs[self.db].index.handle(slot);
+                done
+            }
             None => self.create(Payload::of_text(value), expiry),
         }
     }
@@ -179,8 +208,7 @@ impl<'a> Keyed<'a> {
 
     fn create(&mut self, payload: Payload<'_>, expiry: Expiry) -> Result<(), Full> {
         let meta = Meta { deadline_ms: deadline_of(expiry), ..Meta::default() };
-        self.slot = Some(self.shard.create(self.db, self.key, &meta, &payload, self.now_ms)?);
-        Ok(())
+        self.put_payload(&meta, &payload)
     }
 
     /// Makes the string `len` bytes long (zeros are added, or the end is cut) and hands it out for
@@ -195,14 +223,12 @@ impl<'a> Keyed<'a> {
             None => self.create(Payload::Raw { prefix: &[], len }, Expiry::None)?,
             Some(slot) => self.make_raw(slot, len)?,
         }
-        let Some(slot) = self.slot else { unreachable!("created above") };
-        let handle = self.shard.dbs[self.db].index.handle(slot);
-        Ok(record::raw_value_mut(self.shard.arena.tail_mut(handle)))
+        Ok(record::raw_value_mut(self.shard.arena.tail_mut(self.handle)))
     }
 
     fn make_raw(&mut self, slot: Slot, len: usize) -> Result<(), Full> {
         self.write_first();
-        let handle = self.shard.dbs[self.db].index.handle(slot);
+        let handle = self.handle;
         let record = Record { tail: self.shard.arena.tail(handle) };
         if record.kind() == Kind::Raw {
             let wanted = record.payload_at() + 4 + len;
@@ -215,14 +241,7 @@ impl<'a> Keyed<'a> {
         let Some(text) = record.text() else { unreachable!("the caller checked the type") };
         let kept = text.bytes();
         let prefix = kept[..kept.len().min(len)].to_vec();
-        self.shard.rewrite(
-            self.db,
-            self.key,
-            slot,
-            &meta,
-            &Payload::Raw { prefix: &prefix, len },
-            self.now_ms,
-        )
+        self.rewrite(slot, &meta, &Payload::Raw { prefix: &prefix, len })
     }
 
     /// Removes the key; returns whether it was there. The caller reports the event.
@@ -247,7 +266,7 @@ impl<'a> Keyed<'a> {
     pub fn set_deadline(&mut self, deadline_ms: Option<u64>) -> Result<bool, Full> {
         let Some(slot) = self.slot else { return Ok(false) };
         self.write_first();
-        let handle = self.shard.dbs[self.db].index.handle(slot);
+        let handle = self.handle;
         let record = Record { tail: self.shard.arena.tail(handle) };
         if let Some(ms) = deadline_ms
             && record.deadline_ms().is_some()
@@ -266,29 +285,27 @@ impl<'a> Keyed<'a> {
 
     /// Rewrites the record with another head over the same payload bytes.
     pub(crate) fn reshape(&mut self, slot: Slot, meta: Meta) -> Result<(), Full> {
-        let record = self.shard.record_at(self.db, slot);
+        let record = Record { tail: self.shard.arena.tail(self.handle) };
         match record.value() {
-            Value::Object(kind, id) => {
-                self.shard.rewrite(self.db, self.key, slot, &meta, &Payload::Object(kind, id), self.now_ms)
-            }
+            Value::Object(kind, id) => self.rewrite(slot, &meta, &Payload::Object(kind, id)),
             Value::Folded(kind, block) => {
                 let payload = Payload::Folded(kind, block);
-                self.shard.rewrite(self.db, self.key, slot, &meta, &payload, self.now_ms)
+                self.rewrite(slot, &meta, &payload)
             }
             Value::Text(bytes) if record.kind() == Kind::Raw => {
                 let bytes = bytes.to_vec();
                 let payload = Payload::Raw { prefix: &bytes, len: bytes.len() };
-                self.shard.rewrite(self.db, self.key, slot, &meta, &payload, self.now_ms)
+                self.rewrite(slot, &meta, &payload)
             }
             Value::Text(bytes) => {
                 let is_float = record.kind() == Kind::Float;
                 let bytes = bytes.to_vec();
                 let payload = if is_float { Payload::Float(&bytes) } else { Payload::Text(&bytes) };
-                self.shard.rewrite(self.db, self.key, slot, &meta, &payload, self.now_ms)
+                self.rewrite(slot, &meta, &payload)
             }
             Value::Packed(packed, len) => {
                 let bytes = Text::Packed(packed, len).bytes().into_owned();
-                self.shard.rewrite(self.db, self.key, slot, &meta, &Payload::Packed(&bytes), self.now_ms)
+                self.rewrite(slot, &meta, &Payload::Packed(&bytes))
             }
         }
     }
@@ -384,8 +401,10 @@ impl<'a> Keyed<'a> {
 
     /// Tells the record where its collection is now.
     fn overwrite_object(&mut self, payload: &Payload<'_>) {
-        let Some(slot) = self.slot else { return };
-        let handle = self.shard.dbs[self.db].index.handle(slot);
+        if self.slot.is_none() {
+            return;
+        }
+        let handle = self.handle;
         self.shard.folds |= matches!(payload, Payload::Folded(..));
         record::overwrite_object(self.shard.arena.tail_mut(handle), payload);
     }
@@ -443,12 +462,21 @@ impl<'a> Keyed<'a> {
         Ok(())
     }
 
+    /// Writes the record of a key that is there anew.
+    fn rewrite(&mut self, slot: Slot, meta: &Meta, payload: &Payload<'_>) -> Result<(), Full> {
+        self.shard.rewrite(self.db, self.key, slot, meta, payload, self.now_ms)?;
+        self.handle = self.shard.dbs[self.db].index.handle(slot);
+        Ok(())
+    }
+
     /// Writes the key's record anew, or for the first time.
     pub(crate) fn put_payload(&mut self, meta: &Meta, payload: &Payload<'_>) -> Result<(), Full> {
         match self.slot {
-            Some(slot) => self.shard.rewrite(self.db, self.key, slot, meta, payload, self.now_ms),
+            Some(slot) => self.rewrite(slot, meta, payload),
             None => {
-                self.slot = Some(self.shard.create(self.db, self.key, meta, payload, self.now_ms)?);
+                let slot = self.shard.create(self.db, self.key, meta, payload, self.now_ms)?;
+                self.handle = self.shard.dbs[self.db].index.handle(slot);
+                self.slot = Some(slot);
                 Ok(())
             }
         }
@@ -510,14 +538,15 @@ impl<'a> Keyed<'a> {
         self.shard.changes.count(1);
     }
 
-    /// Counts a use of the key, where uses are counted.
+    /// Notes a use of the key.
     #[inline]
     pub fn touch(&mut self) {
-        if let Some(slot) = self.slot
-            && self.shard.counts_uses
-        {
+        let Some(slot) = self.slot else { return };
+        if self.shard.counts_uses {
             self.shard.dbs[self.db].index.touch(slot);
         }
+        let handle = self.shard.dbs[self.db].index.handle(slot);
+        self.shard.keep_use(handle, self.now_ms);
     }
 
     /// How well the key stands against eviction, 0 to 7: hits since it came or eviction last passed over it, up to

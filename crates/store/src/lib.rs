@@ -13,6 +13,7 @@ pub mod evict;
 pub mod expiry;
 pub mod extras;
 mod folded;
+mod idle;
 mod item;
 pub mod keyed;
 pub mod moving;

@@ -72,9 +72,9 @@ impl Shard {
         to: (usize, Key<'_>),
         now_ms: u64,
     ) -> Result<bool, Full> {
-        let Some(slot) = self.find(from.0, from.1, now_ms) else { return Ok(false) };
+        let Some((_, handle)) = self.find(from.0, from.1, now_ms) else { return Ok(false) };
         self.write_first(from.0, from.1.hash);
-        let record = self.record_at(from.0, slot);
+        let record = Record { tail: self.arena.tail(handle) };
         let (meta, value) = (record.meta(), Detached::of(record));
         // The block first: after it nothing fails.
         let handle = self.write_block(to.1.bytes, &meta, &value.payload())?;

@@ -29,7 +29,7 @@ const OBJECT_LEN: usize = 5;
 /// In its type byte: the number is a block's handle.
 const FOLDED: u8 = 0x80;
 /// Shorter values are not worth packing.
-const PACK_BYTES_MIN: usize = 512;
+pub(crate) const PACK_BYTES_MIN: usize = 512;
 
 const KIND: u8 = 0b0000_0111;
 const TTL: u8 = 0b0001_1000;

@@ -14,6 +14,7 @@ use crate::cut::Cut;
 use crate::db::Db;
 use crate::evict::Pressure;
 use crate::folded::Scratch;
+use crate::idle::Uses;
 use crate::keyed::{View, WrongType};
 use crate::object::{Collection, Object};
 use crate::reads::Reads;
@@ -69,6 +70,9 @@ pub struct Shard {
     // Uses of keys are counted, for eviction.
     pub(crate) counts_uses: bool,
     pub(crate) remembers: bool,
+    // Uses are not noted for the time of one command.
+    pub(crate) pauses_uses: bool,
+    pub(crate) uses: Uses,
     // Some record may hold a collection without a root of its own.
     pub(crate) folds: bool,
     pub(crate) pressure: Pressure,
@@ -104,6 +108,8 @@ impl Shard {
             tidied: TidyCounters::default(),
             counts_uses: false,
             remembers: false,
+            pauses_uses: false,
+            uses: Uses::default(),
             folds: false,
             pressure: Pressure::default(),
             tidy: Tidy::default(),
@@ -190,16 +196,20 @@ impl Shard {
         Record { tail: self.arena.tail(self.dbs[db].index.handle(slot)) }
     }
 
-    /// Finds a key that is alive at `now_ms`; a dead one is removed on the way.
+    /// Finds a key that is alive at `now_ms`, and its record; a dead one is removed on the way.
     #[inline]
-    pub(crate) fn find(&mut self, db: usize, key: Key<'_>, now_ms: u64) -> Option<Slot> {
+    pub(crate) fn find(&mut self, db: usize, key: Key<'_>, now_ms: u64) -> Option<(Slot, Handle)> {
         self.scratch.clear();
-        let slot = self.locate(db, key)?;
-        if self.record_at(db, slot).is_expired(now_ms) {
+        let (arena, mut handle) = (&self.arena, Handle::NONE);
+        let slot = self.dbs[db].index.find(key.hash, |there| {
+            handle = there;
+            record::is_of(arena.tail(there), key.bytes)
+        })?;
+        if (Record { tail: arena.tail(handle) }).is_expired(now_ms) {
             self.expire(db, key, slot);
             return None;
         }
-        Some(slot)
+        Some((slot, handle))
     }
 
     /// Looks at a key without removing it even when its time is up; a dead key is not shown.

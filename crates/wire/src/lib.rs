@@ -21,5 +21,5 @@ pub use error::ProtocolError;
 pub use memcache::base64;
 pub use parser::{Limits, Parser, Step};
 pub use reply::{Deferred, Reply};
-pub use short::{Like, Short, short_request};
+pub use short::{ARGS_MAX, Like, Short, short_request};
 pub use stage::Stage;

@@ -3,7 +3,7 @@
 //! Every method of `Reply` appends one element; elements of an array follow its header. Nothing here can fail, and
 //! no text of a caller can forge a reply: line ends in one-line replies become spaces.
 
-use darter_base::number;
+use darter_base::{number, short};
 
 /// A writer of replies over an output buffer.
 #[derive(Debug)]
@@ -78,6 +78,20 @@ impl<'a> Reply<'a> {
             Ok(value @ 0..=999) => self.length(b':', value),
             _ => self.number(b':', value),
         }
+    }
+
+    /// An integer whose decimal text is there already.
+    #[inline]
+    pub fn int_text(&mut self, digits: &[u8]) {
+        debug_assert!(number::parse_i64(digits).is_some());
+        // Put together beside the output, which gets a number of bytes that is known beforehand.
+        let mut line = [b':'; number::I64_TEXT_MAX + 4];
+        let len = digits.len().min(number::I64_TEXT_MAX);
+        short::copy(&mut line[1..=len], &digits[..len]);
+        line[len + 1..len + 3].copy_from_slice(b"\r\n");
+        let end = self.out.len() + len + 3;
+        self.out.extend_from_slice(&line);
+        self.out.truncate(end);
     }
 
     /// A length as an integer; saturates at the largest one.

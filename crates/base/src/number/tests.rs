@@ -45,6 +45,28 @@ fn integers_are_taken_in_canonical_form_only() {
 }
 
 #[test]
+fn any_bytes_are_digits_or_not_at_every_length() {
+    let mut rng = Rng::new(5);
+    for round in 0..200_000 {
+        let len = 1 + rng.below(24) as usize;
+        let mut text: Vec<u8> = (0..len).map(|_| b'0' + rng.below(10) as u8).collect();
+        if round % 2 == 0 {
+            text[rng.below(len as u64) as usize] = rng.next_u64() as u8;
+        }
+        let is_digits = text.iter().all(u8::is_ascii_digit);
+        let wanted = std::str::from_utf8(&text).ok().filter(|_| is_digits).and_then(|text| text.parse().ok());
+        assert_eq!(parse_u64_digits(&text), wanted, "{:?}", text.escape_ascii().to_string());
+        let shown = String::from_utf8_lossy(&text);
+        if is_digits && len <= 17 {
+            let minus = format!("-{shown}");
+            assert_eq!(parse_f64(&text).map(f64::to_bits), shown.parse().ok().map(f64::to_bits), "{shown}");
+            let wanted = minus.parse().ok().map(f64::to_bits);
+            assert_eq!(parse_f64(minus.as_bytes()).map(f64::to_bits), wanted, "{minus}");
+        }
+    }
+}
+
+#[test]
 fn integers_of_every_length_come_back() {
     let mut rng = Rng::new(1);
     for _ in 0..20_000 {

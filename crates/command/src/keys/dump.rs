@@ -61,10 +61,11 @@ struct Options {
     sticks: bool,
     // What OBJECT FREQ is to answer, as far as that can be kept.
     frequency: Option<i64>,
+    // What OBJECT IDLETIME is to answer.
+    idle_s: Option<u64>,
 }
 
 impl Options {
-    /// `IDLETIME` is checked and has no effect: no time is kept per key.
     fn parse(args: Args<'_>) -> Result<Options, Fault> {
         let (mut idle, mut freq) = (false, false);
         let mut options = Options::default();
@@ -78,9 +79,9 @@ impl Options {
                 options.sticks = true;
             } else if !freq && reader.take_with("IDLETIME", 1) {
                 idle = true;
-                if reader.int()? < 0 {
-                    return Err(Fault::text("ERR Invalid IDLETIME value, must be >= 0"));
-                }
+                let idle_s = u64::try_from(reader.int()?);
+                options.idle_s =
+                    Some(idle_s.map_err(|_| Fault::text("ERR Invalid IDLETIME value, must be >= 0"))?);
             } else if !idle && reader.take_with("FREQ", 1) {
                 freq = true;
                 let frequency = reader.int()?;
@@ -136,6 +137,9 @@ fn restore(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(
         place.set_sticky(options.sticks);
         if let Some(frequency) = options.frequency {
             place.set_standing(u8::try_from((frequency - FREQ_NEW).clamp(0, 7)).unwrap_or_default());
+        }
+        if let Some(idle_s) = options.idle_s {
+            place.set_idle_seconds(idle_s);
         }
         place.changed(event("restore"));
     }

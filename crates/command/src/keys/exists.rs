@@ -40,7 +40,7 @@ pub const TOUCH: DataCommand = DataCommand {
         .fast()
         .doc(Group::Generic, "3.2.1", "key [key ...]", "Counts existing keys and marks them as used.")
         .cost(PER_KEY),
-    run: exists,
+    run: touch,
 };
 
 /// TYPE.
@@ -68,12 +68,18 @@ fn del(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), F
 }
 
 fn exists(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let count = args.tail(1).iter().filter(|name| ctx.glance(name).exists()).count();
+    reply.int_len(count);
+    Ok(())
+}
+
+fn touch(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let count = args.tail(1).iter().filter(|name| ctx.read(name).exists()).count();
     reply.int_len(count);
     Ok(())
 }
 
 fn type_of(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    reply.status(ctx.read(args.at(1)).kind().map_or("none", |kind| kind.name()));
+    reply.status(ctx.glance(args.at(1)).kind().map_or("none", |kind| kind.name()));
     Ok(())
 }

@@ -137,9 +137,12 @@ pub(super) const FREQ_NEW: i64 = 5;
 
 fn idletime(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let is_kept = !ctx.env.policy_is_lfu;
-    match (ctx.at(args.at(2)).exists(), is_kept) {
+    let mut place = ctx.at(args.at(2));
+    match (place.exists(), is_kept) {
         (false, _) => reply.null(),
-        (true, true) => reply.int(0),
+        (true, true) => {
+            reply.int(i64::try_from(place.idle_seconds().unwrap_or_default()).unwrap_or(i64::MAX))
+        }
         (true, false) => {
             return Err(Fault::text(
                 "ERR An LFU maxmemory policy is selected, idle time not tracked. Please note that when \

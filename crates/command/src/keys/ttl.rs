@@ -78,7 +78,7 @@ fn answer(
     reply: &mut Reply<'_>,
     convert: impl FnOnce(u64) -> u64,
 ) -> Result<(), Fault> {
-    let place = ctx.read(args.at(1));
+    let place = ctx.glance(args.at(1));
     reply.int(match place.deadline_ms() {
         Some(ms) => i64::try_from(convert(ms)).unwrap_or(i64::MAX),
         None if place.exists() => -1,

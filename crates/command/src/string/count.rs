@@ -1,7 +1,7 @@
 //! Strings that are numbers: INCR, DECR, INCRBY, DECRBY, INCRBYFLOAT.
 
 use darter_base::longdouble::LongDouble;
-use darter_base::number;
+use darter_base::{number, short};
 use darter_store::change::Class;
 use darter_store::{Event, Expiry, Text};
 use darter_wire::{Args, Reply};
@@ -88,6 +88,24 @@ fn decrby(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()
 
 #[inline]
 fn add(ctx: &mut Ctx<'_>, name: &[u8], by: i64, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    // Most sums are as long as what they replace, and are written over it.
+    let mut buffer = itoa::Buffer::new();
+    let is_replaced = ctx.change_plain(name, INCRBY_EVENT, |text| {
+        let Some(value) = number::parse_i64(text).and_then(|old| old.checked_add(by)) else { return false };
+        let digits = buffer.format(value).as_bytes();
+        let fits = digits.len() == text.len();
+        if fits {
+            short::copy(text, digits);
+            reply.int_text(digits);
+        }
+        fits
+    });
+    if is_replaced { Ok(()) } else { add_any(ctx, name, by, reply) }
+}
+
+/// [`add`] to whatever is there.
+#[inline(never)]
+fn add_any(ctx: &mut Ctx<'_>, name: &[u8], by: i64, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let mut place = ctx.at(name);
     let value = int_of(place.text()?)?.checked_add(by).ok_or(Fault::Overflow)?;
     place.put_text(itoa::Buffer::new().format(value).as_bytes(), Expiry::Keep)?;

@@ -33,7 +33,20 @@ impl Table {
     /// No entry expires before this, in Unix milliseconds; `None` when none has an expiry time.
     #[inline]
     pub fn min_expiry_ms(&self) -> Option<u64> {
-        self.times.as_ref().map(|t| t.bound_ms).filter(|&ms| ms != u64::MAX)
+        self.times().map(|t| t.bound_ms).filter(|&ms| ms != u64::MAX)
+    }
+
+    #[inline]
+    fn times(&self) -> Option<&Times> {
+        self.side.as_ref()?.times.as_ref()
+    }
+
+    /// Nothing expires any more.
+    pub(super) fn forget_times(&mut self) {
+        if let Some(side) = &mut self.side {
+            side.times = None;
+            self.settle_side();
+        }
     }
 
     /// Removes entries whose time has come, giving each to `emit` before; goes through at most
@@ -47,13 +60,13 @@ impl Table {
     ) -> Expired {
         let mut removed = 0;
         for _ in 0..packs_max {
-            let Some(times) = self.times.as_ref().filter(|t| t.bound_ms <= now_ms) else {
+            let Some(times) = self.times().filter(|t| t.bound_ms <= now_ms) else {
                 return Expired { removed, done: true };
             };
             let x = times.next;
             let h = self.directory.find(arena, x);
             if h.is_none() {
-                self.times = None;
+                self.forget_times();
                 return Expired { removed, done: true };
             }
             let depth = Pack::open(arena, h).head().depth();
@@ -64,28 +77,27 @@ impl Table {
                 self.merge_if_small(arena, x);
             }
         }
-        Expired { removed, done: self.times.as_ref().is_none_or(|t| t.bound_ms > now_ms) }
+        Expired { removed, done: self.times().is_none_or(|t| t.bound_ms > now_ms) }
     }
 
     /// Lowers the table's bound to `ms`.
     #[inline]
     pub(super) fn note_expiry(&mut self, ms: u64) {
-        let times = self
-            .times
-            .get_or_insert_with(|| Box::new(Times { bound_ms: u64::MAX, next: 0, next_bound_ms: u64::MAX }));
+        let none = Times { bound_ms: u64::MAX, next: 0, next_bound_ms: u64::MAX };
+        let times = self.side.get_or_insert_default().times.get_or_insert(none);
         times.bound_ms = times.bound_ms.min(ms);
         times.next_bound_ms = times.next_bound_ms.min(ms);
     }
 
     fn finish_pack(&mut self, next: Option<u64>, bound_ms: u64) {
-        let Some(times) = self.times.as_mut() else { return };
+        let Some(times) = self.side.as_mut().and_then(|side| side.times.as_mut()) else { return };
         times.next_bound_ms = times.next_bound_ms.min(bound_ms);
         times.next = next.unwrap_or(0);
         if next.is_none() {
             times.bound_ms = times.next_bound_ms;
             times.next_bound_ms = u64::MAX;
             if times.bound_ms == u64::MAX {
-                self.times = None;
+                self.forget_times();
             }
         }
     }

@@ -38,6 +38,13 @@ pub(super) struct Guards {
     all: Vec<Guard>,
 }
 
+impl Guards {
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+}
+
 impl Guard {
     fn is_written(&self, x: u64) -> bool {
         self.next.is_none_or(|next| x < next) || self.is_early(x)
@@ -84,20 +91,20 @@ impl Table {
     pub fn guard(&mut self, number: u32, keeper: Box<dyn Guarding>) {
         debug_assert!(!self.is_guarded_by(number));
         let guard = Guard { number, next: Some(0), early: BTreeMap::new(), keeper };
-        self.guards.get_or_insert_default().all.push(guard);
+        self.side.get_or_insert_default().guards.all.push(guard);
     }
 
     /// Whether the table has the guard of this number.
     pub fn is_guarded_by(&self, number: u32) -> bool {
-        self.guards.iter().flat_map(|guards| &guards.all).any(|guard| guard.number == number)
+        self.side.iter().flat_map(|side| &side.guards.all).any(|guard| guard.number == number)
     }
 
     /// Hands out entries of up to `packs_max` packs; true when all have been. Cost: some microseconds a pack.
     pub fn guard_step(&mut self, arena: &Arena, number: u32, packs_max: usize) -> bool {
-        let Some(mut guards) = self.guards.take() else { return true };
+        let Some(mut guards) = self.take_guards() else { return true };
         let guard = guards.all.iter_mut().find(|guard| guard.number == number);
         let is_done = guard.is_none_or(|guard| self.hand_out_next(guard, arena, packs_max));
-        self.guards = Some(guards);
+        self.put_guards(guards);
         is_done
     }
 
@@ -116,19 +123,32 @@ impl Table {
 
     /// Ends guarding under a number; returns who took the entries.
     pub fn unguard(&mut self, number: u32) -> Option<Box<dyn Guarding>> {
-        let guards = self.guards.as_mut()?;
+        let guards = &mut self.side.as_mut()?.guards;
         let at = guards.all.iter().position(|guard| guard.number == number)?;
         let guard = guards.all.swap_remove(at);
-        if guards.all.is_empty() {
-            self.guards = None;
-        }
+        self.settle_side();
         Some(guard.keeper)
+    }
+
+    /// Takes the guards out, to work on them and the table; they are to be put back.
+    fn take_guards(&mut self) -> Option<Guards> {
+        let guards = &mut self.side.as_mut()?.guards;
+        (!guards.is_empty()).then(|| std::mem::take(guards))
+    }
+
+    fn put_guards(&mut self, guards: Guards) {
+        self.side.get_or_insert_default().guards = guards;
+    }
+
+    #[inline]
+    fn is_guarded(&self) -> bool {
+        self.side.as_ref().is_some_and(|side| !side.guards.is_empty())
     }
 
     /// To be called before the entry at place `x` changes.
     #[inline]
     pub(super) fn before_change(&mut self, arena: &Arena, x: u64) {
-        if self.guards.is_some() {
+        if self.is_guarded() {
             self.hand_out_first(arena, x, false);
         }
     }
@@ -136,7 +156,7 @@ impl Table {
     /// To be called before any entry of the pack that holds `x` changes.
     #[inline]
     pub(super) fn before_pack_changes(&mut self, arena: &Arena, x: u64) {
-        if self.guards.is_some() {
+        if self.is_guarded() {
             self.hand_out_first(arena, x, true);
         }
     }
@@ -144,7 +164,7 @@ impl Table {
     #[cold]
     #[inline(never)]
     fn hand_out_first(&mut self, arena: &Arena, x: u64, whole_pack: bool) {
-        let Some(mut guards) = self.guards.take() else { return };
+        let Some(mut guards) = self.take_guards() else { return };
         for guard in &mut guards.all {
             if self.is_empty() {
                 // Whatever comes is younger than the guard.
@@ -154,7 +174,7 @@ impl Table {
                 guard.add(first, last);
             }
         }
-        self.guards = Some(guards);
+        self.put_guards(guards);
     }
 
     /// Hands out what is not yet of the pack that holds `x`; returns the pack's first and last place.

@@ -42,10 +42,17 @@ pub struct Table {
     // All blocks of this table in the arena, in granules of 8 bytes.
     granules: u32,
     spill: Spill,
+    // What few tables have; all others have one null pointer for it.
+    side: Option<Box<Side>>,
+}
+
+/// What a table has for some time only.
+#[derive(Debug, Default)]
+struct Side {
     // Present while an entry may have an expiry time.
-    times: Option<Box<Times>>,
-    // Present while a snapshot or a client goes through the table.
-    guards: Option<Box<Guards>>,
+    times: Option<Times>,
+    // Not empty while a snapshot or a client goes through the table.
+    guards: Guards,
 }
 
 /// What to do with the expiry time of an entry that is written.
@@ -71,15 +78,7 @@ pub enum Inserted {
 impl Table {
     /// An empty table. Costs nothing.
     pub const fn new(kind: Kind) -> Table {
-        Table {
-            directory: Directory::EMPTY,
-            kind,
-            len: 0,
-            granules: 0,
-            spill: Spill::new(),
-            times: None,
-            guards: None,
-        }
+        Table { directory: Directory::EMPTY, kind, len: 0, granules: 0, spill: Spill::new(), side: None }
     }
 
     /// What its entries consist of.
@@ -111,7 +110,7 @@ impl Table {
 
     /// The part of [`Table::bytes`] that lies outside the arena.
     pub fn heap_bytes(&self) -> usize {
-        self.spill.bytes() + if self.times.is_some() { size_of::<Times>() } else { 0 }
+        self.spill.bytes() + if self.side.is_some() { size_of::<Side>() } else { 0 }
     }
 
     /// Whether the table is a single pack: at most a few dozen entries, in the order of their insertion.
@@ -254,7 +253,7 @@ impl Table {
     #[inline]
     pub fn fold(&self, arena: &Arena) -> Option<Handle> {
         let root = self.directory.root;
-        if self.directory.level != 0 || root.is_none() || self.times.is_some() || self.guards.is_some() {
+        if self.directory.level != 0 || root.is_none() || self.side.is_some() {
             return None;
         }
         let head = Pack::open(arena, root).head();
@@ -272,8 +271,7 @@ impl Table {
             len,
             granules,
             spill: Spill::new(),
-            times: None,
-            guards: None,
+            side: None,
         }
     }
 
@@ -294,10 +292,19 @@ impl Table {
         let done = self.directory.root.is_none();
         if done {
             debug_assert_eq!((self.len, bytes), (0, Bytes(0)));
-            self.times = None;
+            self.forget_times();
         }
         self.put_bytes(bytes);
         done
+    }
+}
+
+impl Table {
+    /// Drops what nothing needs any more.
+    fn settle_side(&mut self) {
+        if self.side.as_ref().is_some_and(|side| side.times.is_none() && side.guards.is_empty()) {
+            self.side = None;
+        }
     }
 }
 

@@ -221,8 +221,8 @@ fn small_tables_are_one_block_of_what_they_need_in_order_of_insertion() {
     pair.remove(b"age");
     let order: Vec<_> = pair.table.iter(&pair.arena).map(|e| e.key().to_vec()).collect();
     assert_eq!(order, [&b"id"[..], b"name", b"city", b"score"]);
-    // The root of a table of several packs: 32 bytes, and 8 since a snapshot may guard it.
-    assert!(size_of::<Table>() <= 40);
+    // The root of a table of several packs.
+    assert!(size_of::<Table>() <= 32);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The checks on a command's way: when it comes, when EXEC runs it, from a script, and when its wait ends. Each refusal
 //! is counted and logged here.
 
-use darter_wire::Args;
+use darter_wire::{Args, Span};
 
 use super::{CheckedCall, Context, Denied, Refusal, User};
 use crate::clients::ClientCard;
@@ -9,16 +9,34 @@ use crate::commands::client;
 use crate::core::{Core, unix_ms};
 use crate::registry::Entry;
 use crate::session::{Gate, Session};
+use crate::window::Planned;
 use crate::worker::lock;
 
 /// Whether nothing stands before a command whose connection has only its user's rights to be asked about. Where it says
 /// no, the long way finds out why.
 #[inline]
 pub fn lets_through(core: &Core, session: &Session, entry: &'static Entry, args: Args<'_>) -> bool {
-    let is_called_right = entry.spec.accepts(args.len()) && !entry.lacks_sub(args.len());
     let call = CheckedCall { entry, args, db: session.db };
     // SORT's patterns are looked at on the long way.
-    is_called_right && entry.is_single && session.user.check(core.shared.acl.catalog(), call).is_ok()
+    entry.is_single_of(args.len() as u32) && session.user.check(core.shared.acl.catalog(), call).is_ok()
+}
+
+/// How many of `commands`, calls of `entry` about one key each, may run because of what their user is permitted for all of
+/// them. The first that is not counted is to be asked about.
+#[inline(never)]
+pub fn permitted_len(
+    core: &Core,
+    session: &Session,
+    entry: &'static Entry,
+    (buf, spans): (&[u8], &[Span]),
+    commands: &[Planned],
+) -> usize {
+    let Some(permit) = session.user.permit(core.shared.acl.catalog(), entry) else { return 0 };
+    let is_covered = |planned: &&Planned| {
+        planned.ready.entry.is_some_and(|other| std::ptr::eq(other, entry))
+            && permit.covers(planned.args(buf, spans).at(1), planned.args_len())
+    };
+    commands.iter().take_while(is_covered).count()
 }
 
 /// Whether the connection's user may run a command that has come. Errors: the error line.

@@ -13,6 +13,7 @@ pub mod guard;
 mod log;
 mod login;
 mod pattern;
+mod permit;
 mod rule;
 mod selector;
 #[cfg(test)]

@@ -8,6 +8,8 @@ use darter_base::glob;
 pub struct Pattern {
     text: Box<[u8]>,
     shape: Shape,
+    // Of a prefix: its first bytes as a word, and which bytes of it count.
+    head: (u64, u64),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +34,11 @@ impl Pattern {
             [head @ .., b'*'] if literal_len == head.len() => Shape::Prefix,
             _ => Shape::Glob,
         };
-        Pattern { text: text.into(), shape }
+        let mut bytes = [0; 8];
+        let head_len = literal_len.min(8);
+        bytes[..head_len].copy_from_slice(&text[..head_len]);
+        let mask = u64::MAX.checked_shr(64 - 8 * head_len as u32).unwrap_or(0);
+        Pattern { text: text.into(), shape, head: (u64::from_le_bytes(bytes), mask) }
     }
 
     /// How it was written.
@@ -52,7 +58,12 @@ impl Pattern {
             // As the glob has it.
             Shape::Anything => !name.is_empty(),
             Shape::Literal => *self.text == *name,
-            Shape::Prefix => name.starts_with(&self.text[..self.text.len() - 1]),
+            Shape::Prefix => match name.first_chunk() {
+                // Most prefixes differ from most keys in a word that is compared at once.
+                Some(head) if (u64::from_le_bytes(*head) ^ self.head.0) & self.head.1 != 0 => false,
+                Some(_) if self.text.len() <= 9 => true,
+                _ => name.starts_with(&self.text[..self.text.len() - 1]),
+            },
             Shape::Glob => glob::matches(&self.text, name, false),
         }
     }
@@ -64,9 +75,39 @@ mod tests {
 
     #[test]
     fn every_shape_matches_what_the_glob_matches() {
-        let patterns = ["*", "", "a", "a*", "a?", "a*b", "[ab]*", "a\\*", "a**", "\\a*", "abc"];
+        let patterns = [
+            "*",
+            "",
+            "a",
+            "a*",
+            "a?",
+            "a*b",
+            "[ab]*",
+            "a\\*",
+            "a**",
+            "\\a*",
+            "abc",
+            "abcdefgh*",
+            "abcdefg*",
+            "abcdefghij*",
+        ];
         for pattern in patterns {
-            for name in ["", "a", "ab", "abc", "b", "a*", "*", "xab", "\\a"] {
+            for name in [
+                "",
+                "a",
+                "ab",
+                "abc",
+                "b",
+                "a*",
+                "*",
+                "xab",
+                "\\a",
+                "abcdefg",
+                "abcdefgh",
+                "abcdefghi",
+                "abcdefghij",
+                "abcdefgx1",
+            ] {
                 let (pattern, name) = (pattern.as_bytes(), name.as_bytes());
                 let wanted = glob::matches(pattern, name, false);
                 assert_eq!(Pattern::new(pattern).matches(name), wanted, "{pattern:?} {name:?}");

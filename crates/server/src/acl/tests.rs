@@ -315,3 +315,75 @@ fn lines_of_the_configuration_leave_out_what_requirepass_says() {
         other.load_configured(&[words.clone(), words], false).is_err_and(|e| e.contains("Duplicate user"))
     );
 }
+
+#[test]
+fn what_a_permit_covers_is_allowed_and_simple_rules_are_covered() {
+    let (acl, registry) = (acl(), Registry::build());
+    let mut rng = Rng::new(11);
+    let pieces = [
+        "+@all",
+        "+@read",
+        "+@write",
+        "-@string",
+        "-get",
+        "-del",
+        "~*",
+        "~a*",
+        "%R~r*",
+        "%W~w*",
+        "~b",
+        "~[ab]?",
+        "$1",
+        "(+@all ~x)",
+        "+set",
+        "+move",
+    ];
+    let calls = [
+        "get",
+        "set",
+        "set x",
+        "set x get",
+        "incr",
+        "del",
+        "mget",
+        "hset f v",
+        "lpop",
+        "bitfield get u8 0",
+        "move 1",
+        "expire 10",
+        "exists",
+        "sadd m",
+    ];
+    let mut covered = 0;
+    for _ in 0..3000 {
+        let rules: Vec<&str> =
+            (0..1 + rng.below(4)).map(|_| pieces[rng.below(pieces.len() as u64) as usize]).collect();
+        let Ok(changed) = set(&acl, &format!("reset on {}", rules.join(" "))) else { continue };
+        for call in calls {
+            for key in ["a", "abc", "r1", "w1", "b", "x", ""] {
+                let (name, rest) = call.split_once(' ').unwrap_or((call, ""));
+                let words = [name, key].into_iter().chain(rest.split(' ').filter(|word| !word.is_empty()));
+                let words: Vec<&[u8]> = words.map(str::as_bytes).collect();
+                let owned = OwnedArgs::from_slices(&words);
+                let entry = commands::find_command(&registry, owned.args()).expect("a command");
+                if !entry.is_single_of(words.len() as u32) {
+                    continue;
+                }
+                let permit = changed.after.permit(acl.catalog(), entry);
+                let is_covered = permit.is_some_and(|permit| permit.covers(words[1], words.len()));
+                let checked = CheckedCall { entry, args: owned.args(), db: 1 };
+                let is_allowed = changed.after.check(acl.catalog(), checked).is_ok();
+                assert!(is_allowed || !is_covered, "{rules:?} {call} {key}");
+                covered += usize::from(is_covered);
+            }
+        }
+    }
+    assert!(covered > 5_000, "{covered}");
+    set(&acl, "reset on +@all -@dangerous ~app:* ~key:* resetchannels").expect("good rules");
+    let user = acl.user("u").expect("the user");
+    for name in ["get", "set", "hset", "zadd", "incr", "del", "exists", "lpush"] {
+        let entry = commands::find_command(&registry, OwnedArgs::from_slices(&[name.as_bytes()]).args());
+        let permit = user.permit(acl.catalog(), entry.expect("a command")).expect("a permit");
+        assert!(permit.covers(b"key:1", 3) && !permit.covers(b"kez:1", 3), "{name}");
+    }
+}

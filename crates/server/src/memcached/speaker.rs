@@ -157,7 +157,7 @@ fn execute(conn: &mut Conn, core: &mut Core, raw: &[u8], command: &Command<'_>, 
         }
     }
     let calls = core.stats().commands[entry.id].calls.bump();
-    if !entry.is_timed(calls, core.times_all) {
+    if !entry.is_timed(calls, core.times_all, true) {
         return perform(conn, core, raw, command, hash);
     }
     let began = Instant::now();

@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use darter_command::Flags;
 use darter_reactor::Token;
+use darter_store::Key;
 use darter_store::change::{Change, Class};
 use darter_wire::{Args, Reply};
 
@@ -94,11 +95,13 @@ pub fn applies(session: &Session, entry: &Entry) -> bool {
 /// Remembers that `client` reads the keys of a command. The shards of the keys are held, so that no change comes
 /// between this and the read.
 pub fn remember(core: &Core, client: u64, entry: &Entry, args: Args<'_>) {
-    entry.spec.each_key(args, &mut |at| remember_key(core, client, args.at(at)));
+    let router = &core.shared.router;
+    entry.spec.each_key(args, &mut |at| remember_key(core, client, router.key(args.at(at))));
 }
 
 /// As [`remember`], for one key.
-pub fn remember_key(core: &Core, client: u64, key: &[u8]) {
+#[inline]
+pub fn remember_key(core: &Core, client: u64, key: Key<'_>) {
     let keys_max = core.live.tracking_table_max_keys;
     for (key, gone) in core.shared.tracking.remember(key, client as Reader, keys_max) {
         tell(core.shared, &gone, &key, 0);

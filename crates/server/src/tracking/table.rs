@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use darter_base::hash::KeyHasher;
+use darter_store::Key;
 
 use super::Tracker;
 use super::readers::{Forgotten, Reader, Readers};
@@ -44,9 +45,9 @@ pub struct Prefixed<'a> {
     pub trackers: Vec<Tracker>,
 }
 
-impl Default for Table {
-    fn default() -> Table {
-        let hasher = KeyHasher::random();
+impl Table {
+    /// An empty table of keys hashed by `hasher`, as the shards' are.
+    pub fn new(hasher: KeyHasher) -> Table {
         Table {
             hasher,
             parts: (0..PARTS).map(|_| Mutex::new(Readers::new(hasher))).collect(),
@@ -56,9 +57,7 @@ impl Default for Table {
             prefixes_len: AtomicUsize::new(0),
         }
     }
-}
 
-impl Table {
     /// Whether any client tracks.
     #[inline]
     pub fn is_any(&self) -> bool {
@@ -106,8 +105,8 @@ impl Table {
 
     /// Remembers that a client has read `key`. With more than `keys_max` keys (0: no limit) others are given up; their
     /// readers are to be told. The key itself stays, as its value is on its way to the client.
-    pub fn remember(&self, key: &[u8], reader: Reader, keys_max: u64) -> Vec<Forgotten> {
-        let hash = self.hasher.hash(key);
+    pub fn remember(&self, key: Key<'_>, reader: Reader, keys_max: u64) -> Vec<Forgotten> {
+        let Key { bytes: key, hash } = key;
         let mut part = lock(self.part(hash));
         let mut given_up = if part.has_room(key) { Vec::new() } else { part.give_up_all() };
         let keys = part.add(hash, key, reader);

@@ -1,4 +1,5 @@
 use super::*;
+use darter_base::hash::KeyHasher;
 use darter_reactor::{Config, DriverChoice, Reactor, Socket};
 
 fn trackers() -> (Reactor, Vec<Tracker>) {
@@ -12,16 +13,24 @@ fn trackers() -> (Reactor, Vec<Tracker>) {
     (reactor, all)
 }
 
+fn hasher() -> KeyHasher {
+    KeyHasher::new(3)
+}
+
+fn remember(table: &Table, key: &[u8], reader: Reader, keys_max: u64) -> usize {
+    table.remember(Key { bytes: key, hash: hasher().hash(key) }, reader, keys_max).len()
+}
+
 #[test]
 fn readers_are_told_once() {
     let (_reactor, all) = trackers();
-    let table = Table::default();
+    let table = Table::new(hasher());
     table.add(all[0], &[]);
     assert!(table.is_any());
-    table.remember(b"a", 1, 0);
-    table.remember(b"a", 1, 0);
-    table.remember(b"a", 2, 0);
-    table.remember(b"b", 1, 0);
+    remember(&table, b"a", 1, 0);
+    remember(&table, b"a", 1, 0);
+    remember(&table, b"a", 2, 0);
+    remember(&table, b"b", 1, 0);
     assert_eq!(table.totals(), (2, 3, 0));
     assert_eq!(table.forget(b"a"), [1, 2]);
     assert_eq!(table.trackers(&[1, 2]), all[..1]);
@@ -35,15 +44,15 @@ fn readers_are_told_once() {
 
 #[test]
 fn the_table_does_not_outgrow_its_limit() {
-    let table = Table::default();
-    let given_up = (0..1000u32).map(|n| table.remember(&n.to_le_bytes(), 1, 100).len()).sum::<usize>();
+    let table = Table::new(hasher());
+    let given_up = (0..1000u32).map(|n| remember(&table, &n.to_le_bytes(), 1, 100)).sum::<usize>();
     assert_eq!((table.totals().0, given_up), (100, 900));
 }
 
 #[test]
 fn prefixes_come_and_go_with_their_clients() {
     let (_reactor, all) = trackers();
-    let table = Table::default();
+    let table = Table::new(hasher());
     let prefixes: [Box<[u8]>; 2] = [b"a".as_slice().into(), b"".as_slice().into()];
     table.add(all[0], &prefixes);
     table.add(all[1], &prefixes[..1]);

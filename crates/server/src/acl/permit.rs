@@ -1,0 +1,46 @@
+//! What a limited user may do on the straight way: found out once for calls of one command that follow each other, so
+//! that each of them costs a look at its key.
+//!
+//! It says yes only where `check` would; what it does not cover is asked about call by call.
+
+use super::catalog::{Catalog, Needs};
+use super::selector::Selector;
+use super::user::User;
+use crate::call_keys::Access;
+use crate::registry::Entry;
+
+/// Calls of a command with one key that are allowed.
+pub struct Permit<'a> {
+    selector: &'a Selector,
+    access: Access,
+    /// With so many arguments only, the name included.
+    args_len: Option<usize>,
+}
+
+impl User {
+    /// The calls of `entry`, a data command, that are allowed as far as their one key is. `None`: each is to be asked
+    /// about, which says nothing of whether it is allowed.
+    pub fn permit(&self, catalog: &Catalog, entry: &'static Entry) -> Option<Permit<'_>> {
+        let [selector] = self.selectors() else { return None };
+        if !selector.allows_command(catalog.place(entry), None) || !selector.has_all_databases() {
+            return None;
+        }
+        let (access, args_len) = match catalog.row(entry).needs {
+            Needs::Same(access) => (access, None),
+            // SET without options reads nothing.
+            Needs::ByCall(_) if entry.spec.name == "set" => {
+                (Access { reads: false, writes: true }, Some(entry.brief_len))
+            }
+            Needs::ByCall(_) | Needs::Nothing => return None,
+        };
+        Some(Permit { selector, access, args_len })
+    }
+}
+
+impl Permit<'_> {
+    /// Whether it covers a call about `key`.
+    #[inline]
+    pub fn covers(&self, key: &[u8], args_len: usize) -> bool {
+        self.args_len.is_none_or(|only| only == args_len) && self.selector.allows_key(key, self.access)
+    }
+}

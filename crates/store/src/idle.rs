@@ -1,0 +1,122 @@
+//! How long a key was not used.
+//!
+//! Nothing is kept of a key that nobody has asked about: all that is known of it then is when any key of its shard was
+//! last used. Whoever asks, or sets it, has the time kept from then on, in the key's extras, until the key is set anew.
+//! Called for OBJECT IDLETIME, DEBUG OBJECT and RESTORE.
+
+use darter_slab::Handle;
+
+use crate::extras::Extras;
+use crate::keyed::Keyed;
+use crate::record::{self, Record};
+use crate::shard::Shard;
+
+/// When keys of a shard were last used.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Uses {
+    // Hits that are not uses: of EXISTS, TTL and TYPE.
+    pub glances: u64,
+    // Uses and changes when `note_uses` was last called.
+    seen: u64,
+    // Unix milliseconds; 0 before the first call.
+    last_ms: u64,
+}
+
+impl Shard {
+    /// Notes whether keys have been used since this was last called: the more often, the better known is when.
+    pub fn note_uses(&mut self, now_ms: u64) {
+        let seen = self.counters.hits.wrapping_sub(self.uses.glances).wrapping_add(self.changes.total());
+        if seen != self.uses.seen || self.uses.last_ms == 0 {
+            self.uses = Uses { seen, last_ms: now_ms, ..self.uses };
+        }
+    }
+
+    /// Keeps the time of a use in the record at `handle`, where it has room for one.
+    #[inline]
+    pub(crate) fn keep_use(&mut self, handle: Handle, now_ms: u64) {
+        if (Record { tail: self.arena.tail(handle) }).extras_len() > 0 && !self.pauses_uses {
+            Extras::note_use(record::extras_mut(self.arena.tail_mut(handle)), seconds(now_ms));
+        }
+    }
+}
+
+impl Keyed<'_> {
+    /// Seconds for which the key was not used, or fewer where that is not known; it is known from now on. `None`: there
+    /// is no key.
+    pub fn idle_seconds(&mut self) -> Option<u64> {
+        let now_ms = self.now_ms;
+        self.slot?;
+        self.shard.note_uses(now_ms);
+        let last_s = match self.extras().and_then(|extras| extras.access_s) {
+            Some(last_s) => last_s,
+            None => {
+                let last_s = seconds(self.shard.uses.last_ms);
+                self.set_last_use(last_s);
+                last_s
+            }
+        };
+        Some(u64::from(seconds(now_ms).saturating_sub(last_s)))
+    }
+
+    /// Makes a key one that was not used for so many seconds.
+    pub fn set_idle_seconds(&mut self, idle_s: u64) {
+        let idle_s = u32::try_from(idle_s).unwrap_or(u32::MAX);
+        self.set_last_use(seconds(self.now_ms).saturating_sub(idle_s));
+    }
+
+    fn set_last_use(&mut self, last_s: u32) {
+        let extras = self.extras().unwrap_or_default();
+        // Without room for it, it is not known.
+        let _ = self.set_extras(Extras { access_s: Some(last_s), ..extras });
+    }
+}
+
+fn seconds(ms: u64) -> u32 {
+    u32::try_from(ms / 1000).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use darter_base::hash::KeyHasher;
+
+    use crate::Keyed;
+    use crate::change::{Class, Event};
+    use crate::record::Expiry;
+    use crate::shard::{Key, Shard};
+
+    const SET: Event = Event::new(Class::STRING, "set");
+    const NOW: u64 = 1_700_000_000_000;
+
+    #[test]
+    fn idle_time_is_a_lower_bound_until_it_is_asked_for_and_exact_then() {
+        let hasher = KeyHasher::new(3);
+        let mut shard = Shard::new(1, 0, hasher).expect("address space");
+        let key = |name: &'static str| Key { bytes: name.as_bytes(), hash: hasher.hash(name.as_bytes()) };
+        let idle = |shard: &mut Shard, name, at_s: u64| {
+            Keyed::find(shard, 0, key(name), NOW + at_s * 1000).idle_seconds()
+        };
+        for name in ["a", "b"] {
+            shard.set_text(0, key(name), b"value", NOW, SET).expect("room");
+        }
+        shard.note_uses(NOW);
+        assert_eq!(idle(&mut shard, "none", 9), None);
+        assert!(Keyed::glance(&mut shard, 0, key("a"), NOW + 5000).exists());
+        assert_eq!(idle(&mut shard, "a", 10), Some(10));
+        assert_eq!(shard.read_text(0, key("b"), NOW + 20_000).map(|text| text.is_some()), Ok(true));
+        // "b" may have been what was used
+        assert_eq!((idle(&mut shard, "a", 30), idle(&mut shard, "b", 30)), (Some(30), Some(0)));
+        assert_eq!(idle(&mut shard, "b", 33), Some(3));
+        shard.pause_uses(true);
+        assert!(Keyed::read(&mut shard, 0, key("a"), NOW + 40_000).exists());
+        shard.pause_uses(false);
+        assert_eq!(idle(&mut shard, "a", 41), Some(41));
+        assert_eq!(shard.read_text(0, key("a"), NOW + 42_000).map(|text| text.is_some()), Ok(true));
+        assert_eq!(idle(&mut shard, "a", 44), Some(2));
+        assert!(Keyed::read(&mut shard, 0, key("a"), NOW + 45_000).exists());
+        assert_eq!(idle(&mut shard, "a", 45), Some(0));
+        let mut place = Keyed::find(&mut shard, 0, key("c"), NOW + 50_000);
+        place.put_text(b"value", Expiry::None).expect("room");
+        place.set_idle_seconds(1000);
+        assert_eq!(idle(&mut shard, "c", 51), Some(1001));
+    }
+}
