@@ -181,7 +181,7 @@ pub(super) fn parse<'a>(
     limits: &Limits,
 ) -> Result<(Command<'a>, usize), Stop<'a>> {
     let mut words = Line(line);
-    let name = words.next().ok_or(Stop::refused(Error::BadFormat))?;
+    let name = words.next().ok_or(Stop::refused(Error::Unknown))?;
     let store = match name {
         b"get" => return get(words, false, None).map(no_value),
         b"mg" | b"md" | b"ma" => return meta::parse(name, words).map(Command::Meta).map(no_value),
