@@ -104,7 +104,7 @@ fn a_script_inside_a_transaction_and_one_that_waited_for_its_shard_are_ended_too
             let (queued, ended) = first.join().expect("the transaction's end");
             match ended {
                 Value::Array(mut replies) => assert_killed(replies.remove(0)),
-                refused => assert!(is_busy(&queued) && matches!(refused, Value::Error(_)), "{refused:?}"),
+                refused => assert!(is_busy(&queued) || tells_busy(&refused), "{refused:?}"),
             }
             let (ended, pong) = second.join().expect("the script's end");
             if !is_busy(&ended) {
@@ -133,5 +133,94 @@ fn one_that_has_written_ends_with_the_server_alone() {
         assert!(is_busy(&fresh.call(&["SHUTDOWN"])));
         fresh.send_all(&[&["SHUTDOWN", "NOSAVE"]]);
         assert!(fresh.is_closed() && other.is_closed());
+    });
+}
+
+/// Whether a value tells of a script, or of a function, that runs too long.
+fn tells_busy(value: &Value) -> bool {
+    matches!(value, Value::Error(line) if line.starts_with("BUSY ") || line.contains("because of: BUSY "))
+}
+
+/// Four clients on two threads send what never ends while the first one's runs. The others are told once that is overdue,
+/// wherever they wait, and nothing of theirs begins when it has been killed.
+fn check_queue(family: &str, endless: &[&str]) {
+    const FLAGS: &[&str] = &["--proactor_threads", "2", "--busy-reply-threshold", "300"];
+    let server = Server::start(FLAGS);
+    let mut other = server.client();
+    let code = "#!lua name=l\nredis.register_function('loop', function() while true do end end)";
+    assert_eq!(other.call(&["FUNCTION", "LOAD", code]), Value::Text("l".into()));
+    let mut runner = server.client();
+    runner.send_all(&[endless]);
+    let mut waiting: Vec<Client> = (0..CLIENTS).map(|_| server.client()).collect();
+    thread::sleep(Duration::from_millis(50));
+    for (at, client) in waiting.iter_mut().enumerate() {
+        match at / 2 {
+            0 => client.send_all(&[endless]),
+            1 => client.send_all(&[&["MULTI"], endless, &["EXEC"]]),
+            _ => client.send_all(&[&["GET", "key"], endless]),
+        }
+    }
+    let (told, late) = waiting.split_at_mut(4);
+    for (at, client) in told.iter_mut().enumerate() {
+        if at / 2 == 1 {
+            assert_eq!(client.read(), Value::ok());
+            client.read();
+        }
+        let said = client.read();
+        assert!(tells_busy(&said), "{at}: {said:?}");
+        // Told so while it still runs.
+        let said = client.call(&["SET", "key", "x"]);
+        assert!(tells_busy(&said), "{at}: {said:?}");
+    }
+    assert_eq!(other.call(&[family, "KILL"]), Value::ok());
+    let Value::Error(line) = runner.read() else { panic!("it was killed") };
+    assert!(line.contains("Script killed by user"), "{line}");
+    for client in late {
+        let got = client.read();
+        assert!(got == Value::Null || tells_busy(&got), "{got:?}");
+        let said = client.read();
+        assert!(tells_busy(&said), "{said:?}");
+    }
+    assert_eq!(runner.call(&["SET", "key", "value"]), Value::ok());
+    thread::sleep(Duration::from_millis(400));
+    for client in waiting.iter_mut().chain([&mut other]) {
+        assert_eq!(client.call(&["GET", "key"]), Value::Text("value".into()));
+    }
+    let Value::Array(stats) = other.call(&["FUNCTION", "STATS"]) else { panic!("no stats") };
+    assert_eq!(stats[1], Value::Null);
+    assert_eq!(waiting[0].call(&["EVAL", "return 1", "0"]), Value::Int(1));
+}
+
+/// Endless, over all shards: its key is put together.
+const ALL_SHARDS: &str = "redis.call('get', 'k' .. 'ey') while true do end";
+
+#[test]
+fn one_kill_ends_what_runs_on_every_thread() {
+    let server = Server::start(&["--proactor_threads", "2", "--busy-reply-threshold", "400"]);
+    let mut clients: Vec<Client> = (0..4).map(|_| server.client()).collect();
+    let mut other = server.client();
+    for client in &mut clients {
+        // It needs no shard, so that one runs on each thread.
+        client.send_all(&[&["EVAL", "while true do end", "0"]]);
+        thread::sleep(Duration::from_millis(60));
+    }
+    wait_until_busy(&mut other);
+    assert_eq!(other.call(&["SCRIPT", "KILL"]), Value::ok());
+    for client in &mut clients {
+        let said = client.read();
+        if !tells_busy(&said) {
+            assert_killed(said);
+        }
+    }
+    for client in &mut clients {
+        assert_eq!(client.call(&["SET", "key", "value"]), Value::ok());
+    }
+}
+
+#[test]
+fn scripts_that_wait_for_an_overdue_one_are_told_and_never_begin() {
+    thread::scope(|scope| {
+        scope.spawn(|| check_queue("SCRIPT", &["EVAL", ALL_SHARDS, "0"]));
+        scope.spawn(|| check_queue("FUNCTION", &["FCALL", "loop", "0"]));
     });
 }

@@ -18,6 +18,7 @@ use crate::session::Session;
 use crate::speech::{self, Allowed, Speech};
 use crate::straight::{self, Way};
 use crate::tls::{self, Channel};
+use crate::turned_away::Waiting;
 use crate::window::{Planned, WINDOW_LEN, Window};
 
 /// Requests of a window that others are compared with: where they alternate, comparing gains nothing.
@@ -424,9 +425,11 @@ impl Conn {
     /// overdue serves others with the reactor.
     pub fn defers(&mut self, core: &mut Core, ready: Ready) -> bool {
         let runs_script = ready.entry.is_some_and(|entry| entry.may_run_script(&self.session));
-        let defers = runs_script && core.floor.is_none() && !core.is_inside;
+        // While the server is busy it is refused at once.
+        let defers = runs_script && core.floor.is_none() && !core.is_inside && core.busy.is_none();
         if defers {
             self.is_due = true;
+            Waiting::begin_due(core, &mut self.session);
             core.due.push(self.token);
         }
         defers

@@ -55,6 +55,10 @@ pub struct Core {
     pub has_postponed: bool,
     /// Who of this thread's connections is subscribed to what.
     pub subscribers: Subscribers,
+    /// Jobs its connections have posted, around zero.
+    pub jobs_posted: u32,
+    /// Some connection of this thread may wait with a script or an EXEC.
+    pub has_waiting: bool,
     /// What some thread runs for too long.
     pub busy: Option<Kind>,
     /// Its Lua.
@@ -102,6 +106,8 @@ impl Core {
             told_before: 0,
             has_postponed: false,
             subscribers: Subscribers::default(),
+            jobs_posted: 0,
+            has_waiting: false,
             busy: None,
             lua: Interpreter::default(),
             due: Vec::new(),

@@ -26,6 +26,7 @@ use crate::session::Session;
 use crate::shared::{ShardCell, Shared};
 use crate::snapshot;
 use crate::tracking;
+use crate::turned_away::Waiting;
 use crate::waiting::{self, Parking, Whose};
 
 /// Looks at a busy shard this many times before the command is queued there.
@@ -250,9 +251,11 @@ pub fn post(core: &mut Core, call: Call<'_>, body: Body, wanted: LockSet, grant:
     core.stats().contended.add(1);
     let tracks = matches!(&body, Body::One { entry, .. } if tracking::applies(call.session, entry));
     let no_touch = matches!(&body, Body::One { entry, .. } if is_no_touch(call.session, entry));
+    let number = Waiting::begin(core, call.session, &body);
     let job = Job {
         token: call.token,
         client: call.session.id,
+        number,
         db: call.session.db,
         resp3: call.session.resp3,
         tracks,

@@ -14,6 +14,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use darter_reactor::{CloseReason, Event, Reactor, Socket, Token};
+use darter_script::Kind;
 
 use crate::clients::ClientCard;
 use crate::commands::login;
@@ -154,11 +155,12 @@ impl Floor {
         self.conns[place] = Some(conn);
     }
 
-    /// Serves others for a moment while a script of this thread is overdue.
-    pub fn turn_inside(&mut self, core: &mut Core) {
+    /// Serves others for a moment while a script of this thread is overdue, or ends because it was killed.
+    pub fn turn_inside(&mut self, core: &mut Core, kind: Kind) {
         let (now_ms, writer) = (core.now_ms, core.writer);
         core.is_inside = true;
         core.refresh();
+        (core.busy, core.is_gated) = (core.busy.or(Some(kind)), true);
         if let Some(away) = self.running.as_mut().filter(|away| !away.is_paused) {
             // What it sends waits with the kernel until its script has ended.
             away.is_paused = true;
@@ -168,6 +170,7 @@ impl Floor {
         if let Err(error) = self.collect(core, &mut window, Duration::ZERO) {
             tracing::error!("event loop: {error}");
         }
+        self.turn_away(core, &mut window);
         self.inner_window = window;
         self.accept_all(core);
         let mut mail = Vec::new();

@@ -91,6 +91,8 @@ pub struct Job {
     pub token: Token,
     /// The client's id.
     pub client: u64,
+    /// Its number among those of its thread; 0 where no connection waits for it by number.
+    pub number: u32,
     /// What to do.
     pub body: Body,
     /// Selected database.
@@ -118,6 +120,7 @@ impl Job {
             home,
             token: Token::NOBODY,
             client: 0,
+            number: 0,
             body,
             db: 0,
             resp3: false,

@@ -50,6 +50,7 @@ pub mod straight;
 pub mod timing;
 pub mod tls;
 pub mod tracking;
+pub mod turned_away;
 pub mod waiting;
 mod wanted;
 pub mod window;

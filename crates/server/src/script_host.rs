@@ -54,11 +54,7 @@ impl Host for Bridge<'_> {
         if busy_ms == 0 || !self.watch.runs_for(busy_ms, crate::core::unix_ms()) {
             return;
         }
-        // What runs meanwhile runs outside of the script: it finds no floor, and no reply of its protocol.
-        if let Some(mut floor) = self.core.floor.take() {
-            floor.turn_inside(self.core);
-            self.core.floor = Some(floor);
-        }
+        serve_others(self.core, self.watch);
     }
 
     fn allows(&mut self, args: Args<'_>) -> Option<bool> {
@@ -106,6 +102,15 @@ impl Host for Bridge<'_> {
         if self.core.shared.tracking.is_any() && exec::flushes(entry) {
             tracking::invalidate_all(self.core);
         }
+    }
+}
+
+/// Tells others that the script which `watch` sees is overdue, or was.
+pub fn serve_others(core: &mut Core, watch: &Watch) {
+    // What runs meanwhile runs outside of the script: it finds no floor, and no reply of its protocol.
+    if let Some(mut floor) = core.floor.take() {
+        floor.turn_inside(core, watch.kind());
+        core.floor = Some(floor);
     }
 }
 

@@ -23,7 +23,7 @@ use crate::job::{BUDGET, Body, Shards};
 use crate::limit::relief;
 use crate::monitor;
 use crate::registry::{Entry, Run};
-use crate::script_host::Bridge;
+use crate::script_host::{Bridge, serve_others};
 use crate::scripts::{Cached, Scripts};
 use crate::session::Session;
 
@@ -377,6 +377,9 @@ fn run_script(
             };
             if watch.is_forced() {
                 core.journal.spoil_group();
+            } else if watch.is_killed() {
+                // What has come but was not read yet is not to begin now.
+                serve_others(core, watch);
             }
             watch.end();
             if core.busy.is_some() {

@@ -3,7 +3,9 @@
 //! SCRIPT LOAD and EVAL put them here; a thread compiles one when it first runs it.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{
+    AtomicBool, AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
+};
 use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use darter_command::Fault;
@@ -39,6 +41,7 @@ pub struct Scripts {
     libraries: RwLock<BTreeMap<String, Arc<Library>>>,
     known: RwLock<Known>,
     flushes: AtomicU64,
+    kills: AtomicU32,
     /// Scripts may call DEBUG (DEBUG SET-DISABLE-DENY-SCRIPTS).
     pub may_debug: AtomicBool,
 }
@@ -59,6 +62,7 @@ impl Scripts {
             libraries: RwLock::default(),
             known: RwLock::default(),
             flushes: AtomicU64::new(0),
+            kills: AtomicU32::new(0),
             may_debug: AtomicBool::new(false),
         }
     }
@@ -80,7 +84,7 @@ impl Scripts {
         self.watches.iter().for_each(|watch| watch.force());
     }
 
-    /// Ends the overdue scripts, or functions, that have written nothing. Errors: there is none, or none that may end.
+    /// Ends the scripts, or functions, that have written nothing, if one of them is overdue. Errors: there is none, or none that may end.
     pub fn kill(&self, kind: Kind, busy_ms: u64, now_ms: u64) -> Result<(), Fault> {
         const IDLE: Fault = Fault::text("NOTBUSY No scripts in execution right now.");
         const WRITTEN: Fault = Fault::text(
@@ -93,13 +97,39 @@ impl Scripts {
                 ended = ended.or(Err(Fault::Text(busy_line(watch.kind()).into())));
                 continue;
             }
+            // First: nothing that waits for what it holds may begin.
+            self.note_kill(kind);
             match watch.kill() {
                 Killing::Done => ended = Ok(()),
                 Killing::Refused if ended.is_err() => ended = Err(WRITTEN),
                 Killing::Refused | Killing::Idle => {}
             }
         }
+        if ended.is_ok() {
+            // What runs beside it began before anybody was told; where one runs at a time it would not have begun.
+            for watch in self.watches.iter().filter(|watch| watch.kind() == kind) {
+                watch.kill();
+            }
+        }
         ended
+    }
+
+    /// A number that changes with each attempt to kill something overdue.
+    pub fn kills(&self) -> u32 {
+        self.kills.load(Acquire)
+    }
+
+    /// What was overdue and to be killed last, if that was since `kills` was read.
+    pub fn killed_since(&self, kills: u32) -> Option<Kind> {
+        let now = self.kills();
+        let kind = if now & 1 == Kind::Script as u32 { Kind::Script } else { Kind::Function };
+        (now != kills).then_some(kind)
+    }
+
+    // The lowest bit is the kind; the others count.
+    fn note_kill(&self, kind: Kind) {
+        let next = |kills: u32| Some((kills & !1).wrapping_add(2) | kind as u32);
+        let _ = self.kills.fetch_update(Release, Acquire, next);
     }
 
     /// All libraries of functions, by name.

@@ -14,6 +14,7 @@ use crate::registry::Entry;
 use crate::snapshot::copy::Wish;
 use crate::speech::Speech;
 use crate::tracking::Tracking;
+use crate::turned_away::Waiting;
 use crate::waiting::Parking;
 
 /// Reasons why a command of this connection cannot take the short way, one bit each.
@@ -142,6 +143,8 @@ pub struct Session {
     pub no_touch: bool,
     /// Set while it waits for a key or for time to pass; a server command may set it to wait for time.
     pub parking: Option<Parking>,
+    /// Since when it waits for a shard, or for the turn's end.
+    pub waiting: Option<Waiting>,
     /// Set while it gets a long answer in slices.
     pub reading: Option<Box<Reading>>,
     /// Receives every command (MONITOR).
@@ -188,6 +191,7 @@ impl Session {
             no_evict: false,
             no_touch: false,
             parking: None,
+            waiting: None,
             reading: None,
             is_monitor: false,
             drops_reply: false,

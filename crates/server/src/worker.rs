@@ -22,6 +22,7 @@ use crate::pubsub::{self, Message};
 use crate::reading::{self, Reading};
 use crate::shared::{Mail, Shared};
 use crate::tracking;
+use crate::turned_away;
 use crate::waiting::{self, Parking};
 use crate::window::Window;
 
@@ -91,6 +92,9 @@ impl Worker {
             core.refresh();
         }
         core.is_quiet = !arrived;
+        if core.busy.is_some() {
+            floor.turn_away(core, window);
+        }
         floor.accept_all(core);
         self.stats_turn();
         self.read_mail();
@@ -152,7 +156,7 @@ impl Worker {
             let Some(mut conn) = self.floor.as_mut().and_then(|floor| floor.lift(token)) else { continue };
             conn.is_due = false;
             self.core.floor = self.floor.take();
-            conn.resume(&mut self.core, &mut self.window);
+            turned_away::resume(&mut self.core, &mut self.window, &mut conn);
             self.settle_floor(conn);
         }
     }
@@ -286,12 +290,14 @@ impl Worker {
             conn.answer(&job.reply);
         }
         if job.parking.is_some() {
+            conn.session.waiting = None;
             conn.session.parking = job.parking;
             mark_dirty(conn, dirty);
             return;
         }
         match job.body {
             Body::Left { source, entry, args } => {
+                conn.session.waiting = None;
                 conn.session.reading = Some(Box::new(Reading::new(source, entry, args)));
                 mark_dirty(conn, dirty);
                 return;
@@ -306,7 +312,7 @@ impl Worker {
             _ => {}
         }
         conn.is_stalled = false;
-        conn.resume(core, window);
+        turned_away::resume(core, window, conn);
         mark_dirty(conn, dirty);
     }
 
@@ -365,11 +371,17 @@ impl Worker {
         let mut grant = std::mem::take(&mut job.grant);
         if !job.is_home_only() {
             crate::exec::run_job(&mut self.core, &mut grant, &mut job);
+        } else if self.floor.as_mut().is_some_and(|floor| turned_away::is_answered(floor, &job)) {
+            drive(self.core.shared.cells, grant, &mut self.core, BUDGET);
+            return;
         } else if let Some(mut conn) = self.floor.as_mut().and_then(|floor| floor.lift(job.token)) {
             if conn.session.id == job.client {
-                let Job { body, reply, .. } = &mut **job;
+                let Job { body, reply, token, .. } = &mut **job;
+                let Conn { session, card, .. } = &mut *conn;
                 self.core.floor = self.floor.take();
-                multi::run_held(&mut self.core, &mut conn.session, &conn.card, &mut grant, body, reply);
+                if !turned_away::refuse_late(&mut self.core, session, *token, (body, reply)) {
+                    multi::run_held(&mut self.core, session, card, &mut grant, body, reply);
+                }
             }
             self.settle_floor(conn);
         }

@@ -126,6 +126,11 @@ fn nothing_can_be_changed_or_reached() {
         "getmetatable('').__index = 1",
         "getmetatable('').__index.upper = 1",
         "KEYS = 1",
+        "table.insert(_G, 1)",
+        "table.insert(redis, 1, 'x')",
+        "table.insert(table, 1)",
+        "table.insert(getmetatable(_G), 1)",
+        "table.insert(getmetatable(''), 1)",
     ] {
         assert!(run(source).contains("Attempt to modify a readonly table"), "{source}: {}", run(source));
     }
@@ -144,9 +149,10 @@ fn nothing_can_be_changed_or_reached() {
 #[test]
 fn nothing_is_left_for_the_next_run() {
     let mut engine = Engine::new(Arc::default()).expect("a state");
-    let source = "ARGV[1] = 'x'; KEYS.z = 1; table.insert(_G, 9); return 1";
+    let source = "ARGV[1] = 'x'; KEYS.z = 1; return pcall(table.insert, _G, 9) and 2 or 1";
     assert_eq!(run_on(&mut engine, source, false), ":1|");
     assert_eq!(run_on(&mut engine, "return {ARGV[1], KEYS.z}", false), "*1|$2|a1|");
+    assert_eq!(run_on(&mut engine, "return rawget(_G, 1)", false), "$-1|");
 }
 
 #[test]

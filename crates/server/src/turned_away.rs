@@ -1,0 +1,120 @@
+//! What had not begun when a script was found to run too long: it is answered BUSY, and does not begin later.
+//!
+//! A script, a function or an EXEC may wait for a shard, as a job, or for the end of its thread's turn. In Redis its bytes
+//! would still be unread then. Called each turn of a thread that finds the server busy, by the turn inside an overdue
+//! script, and where such a thing would begin after a script was killed. It answers nothing that has begun.
+
+use crate::conn::Conn;
+use crate::core::Core;
+use crate::exec::Call;
+use crate::floor::Floor;
+use crate::gated;
+use crate::job::{Body, Job};
+use crate::scripts::busy_line;
+use crate::session::Session;
+use crate::window::Window;
+use crate::worker::{find, mark_dirty};
+
+use darter_reactor::Token;
+use darter_script::Kind;
+
+/// What a connection waits for: a job, or the end of its thread's turn.
+#[derive(Clone, Copy, Debug)]
+pub struct Waiting {
+    /// The number of the job; 0 is the turn's end.
+    pub number: u32,
+    /// `Scripts::kills` when it began to wait.
+    pub kills: u32,
+    /// It is refused while the server is busy.
+    pub may_end: bool,
+}
+
+impl Waiting {
+    /// The wait of `session` for a job with this body; returns the job's number.
+    pub fn begin(core: &mut Core, session: &mut Session, body: &Body) -> u32 {
+        core.jobs_posted = core.jobs_posted.checked_add(1).unwrap_or(1);
+        let may_end = may_end(body);
+        core.has_waiting |= may_end;
+        let (number, kills) = (core.jobs_posted, core.shared.scripts.kills());
+        session.waiting = Some(Waiting { number, kills, may_end });
+        number
+    }
+
+    /// The wait of `session` for the end of the turn.
+    pub fn begin_due(core: &mut Core, session: &mut Session) {
+        core.has_waiting = true;
+        let kills = core.shared.scripts.kills();
+        session.waiting = Some(Waiting { number: 0, kills, may_end: false });
+    }
+}
+
+fn may_end(body: &Body) -> bool {
+    matches!(body, Body::Exec(_) | Body::Script { .. })
+}
+
+/// Whether the connection of a job that has come home has been answered already.
+pub fn is_answered(floor: &mut Floor, job: &Job) -> bool {
+    let conn = find(&mut floor.conns, job.token).filter(|conn| conn.session.id == job.client);
+    may_end(&job.body)
+        && conn.is_some_and(|conn| conn.session.waiting.is_none_or(|waiting| waiting.number != job.number))
+}
+
+/// Answers a job of `session` that would begin now, if a script was killed since it began to wait. Otherwise the wait is
+/// over.
+pub fn refuse_late(core: &mut Core, session: &mut Session, token: Token, job: (&Body, &mut Vec<u8>)) -> bool {
+    let (body, out) = job;
+    let since = session.waiting.filter(|_| may_end(body));
+    let Some(kind) = since.and_then(|waiting| core.shared.scripts.killed_since(waiting.kills)) else {
+        session.waiting = None;
+        return false;
+    };
+    refuse(core, session, token, out, kind);
+    true
+}
+
+fn refuse(core: &mut Core, session: &mut Session, token: Token, out: &mut Vec<u8>, kind: Kind) {
+    let entries = core.shared.registry.entries();
+    if let Some(&entry) = entries.get(session.usage.last_command as usize) {
+        gated::refuse(core, &mut Call { session, out, token }, entry, busy_line(kind).as_bytes());
+    }
+}
+
+/// Goes on with what a connection has sent while it waited. If a script was killed meanwhile, it came while the server was
+/// busy, and is told so.
+pub fn resume(core: &mut Core, window: &mut Window, conn: &mut Conn) {
+    let since = conn.session.waiting.take();
+    let killed = since.and_then(|waiting| core.shared.scripts.killed_since(waiting.kills));
+    if killed.is_some() && core.busy.is_none() {
+        (core.busy, core.is_gated) = (killed, true);
+        conn.resume(core, window);
+        core.refresh_gate();
+    } else {
+        conn.resume(core, window);
+    }
+}
+
+impl Floor {
+    /// Answers the connections whose script or EXEC has not begun, if the server is busy. Cost: a look at each connection,
+    /// once after one of them has begun to wait.
+    pub fn turn_away(&mut self, core: &mut Core, window: &mut Window) {
+        let Some(kind) = core.busy.filter(|_| core.has_waiting) else { return };
+        core.has_waiting = false;
+        for conn in self.conns.iter_mut().flatten() {
+            if conn.is_due {
+                conn.is_due = false;
+            } else if conn.session.waiting.is_some_and(|waiting| waiting.may_end) {
+                let mut line = Vec::new();
+                refuse(core, &mut conn.session, conn.token, &mut line, kind);
+                if !std::mem::take(&mut conn.session.drops_reply) {
+                    conn.answer(&line);
+                }
+                conn.is_stalled = false;
+            } else {
+                continue;
+            }
+            conn.session.waiting = None;
+            conn.resume(core, window);
+            mark_dirty(conn, &mut self.dirty);
+        }
+    }
+}
