@@ -14,37 +14,27 @@ fn info(client: &mut Client, name: &str) -> u64 {
     line.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("no number {name}"))
 }
 
-/// Runs `command` for all of `0..count`, some at a time; `args` appends the arguments for one.
-fn fill(client: &mut Client, head: &[&str], count: u64, args: impl Fn(u64, &mut Vec<String>)) {
-    for first in (0..count).step_by(500) {
-        let mut words: Vec<String> = head.iter().map(|word| (*word).to_owned()).collect();
-        (first..count.min(first + 500)).for_each(|n| args(n, &mut words));
-        let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        assert!(!matches!(client.call(&words), Value::Error(_)));
-    }
-}
-
 /// Integers and texts.
 fn member(n: u64) -> String {
     if n.is_multiple_of(3) { n.to_string() } else { format!("m:{n}") }
 }
 
 fn fill_all(client: &mut Client) {
-    fill(client, &["SADD", "a"], 4000, |n, words| words.push(member(n)));
-    fill(client, &["SADD", "b"], 3000, |n, words| words.push(member(2 * n)));
-    fill(client, &["SADD", "c"], 1500, |n, words| words.push(member(5 * n)));
+    client.call_for_each(&["SADD", "a"], 4000, |n, words| words.push(member(n)));
+    client.call_for_each(&["SADD", "b"], 3000, |n, words| words.push(member(2 * n)));
+    client.call_for_each(&["SADD", "c"], 1500, |n, words| words.push(member(5 * n)));
     let score = |n: u64| match n % 100 {
         0 => "inf".to_owned(),
         1 => "-inf".to_owned(),
         2 => "-0".to_owned(),
         _ => format!("{}.25", n * 7919 % 501),
     };
-    fill(client, &["ZADD", "y"], 3000, |n, words| words.extend([score(n), member(n)]));
-    fill(client, &["ZADD", "z"], 4000, |n, words| {
+    client.call_for_each(&["ZADD", "y"], 3000, |n, words| words.extend([score(n), member(n)]));
+    client.call_for_each(&["ZADD", "z"], 4000, |n, words| {
         words.extend([score(3 * n + 1), member(n / 2 * 3 + n % 2)])
     });
-    fill(client, &["RPUSH", "l"], 4000, |n, words| words.push(format!("{}.5", n * 7919 % 1009)));
-    fill(client, &["RPUSH", "texts"], 3000, |n, words| words.push(format!("t{}", n * 31 % 500)));
+    client.call_for_each(&["RPUSH", "l"], 4000, |n, words| words.push(format!("{}.5", n * 7919 % 1009)));
+    client.call_for_each(&["RPUSH", "texts"], 3000, |n, words| words.push(format!("t{}", n * 31 % 500)));
 }
 
 /// Commands whose answers have no order, and those whose answers have one.
@@ -160,9 +150,9 @@ fn what_is_gathered_is_one_state_while_members_move() {
     for threads in ["1", "4"] {
         let server = Server::start(&["--proactor_threads", threads]);
         let mut client = server.client();
-        fill(&mut client, &["SADD", "s"], MEMBERS, |n, words| words.push(member(n)));
-        fill(&mut client, &["SADD", "t"], MEMBERS, |n, words| words.push(format!("t:{n}")));
-        fill(&mut client, &["RPUSH", "l"], MEMBERS, |n, words| words.push(n.to_string()));
+        client.call_for_each(&["SADD", "s"], MEMBERS, |n, words| words.push(member(n)));
+        client.call_for_each(&["SADD", "t"], MEMBERS, |n, words| words.push(format!("t:{n}")));
+        client.call_for_each(&["RPUSH", "l"], MEMBERS, |n, words| words.push(n.to_string()));
         let is_over = AtomicBool::new(false);
         std::thread::scope(|scope| {
             let (mut writer, is_over) = (server.client(), &is_over);
@@ -192,8 +182,8 @@ fn what_is_gathered_is_one_state_while_members_move() {
 fn clients_that_go_away_leave_no_reads() {
     let server = Server::start(&["--proactor_threads", "2"]);
     let mut other = server.client();
-    fill(&mut other, &["SADD", "s"], 50_000, |n, words| words.push(format!("member:{n}")));
-    fill(&mut other, &["SADD", "t"], 50_000, |n, words| words.push(format!("member:{}", 2 * n)));
+    other.call_for_each(&["SADD", "s"], 50_000, |n, words| words.push(format!("member:{n}")));
+    other.call_for_each(&["SADD", "t"], 50_000, |n, words| words.push(format!("member:{}", 2 * n)));
     for _ in 0..40 {
         server.client().send_all(&[&["SUNION", "s", "t"]]);
     }

@@ -35,24 +35,15 @@ impl Drop for Ending<'_> {
     }
 }
 
-/// Runs `command` for all of `0..count`, some at a time; `args` appends the arguments for one.
-fn fill(client: &mut Client, head: &[&str], count: u64, args: impl Fn(u64, &mut Vec<String>)) {
-    for first in (0..count).step_by(500) {
-        let mut words: Vec<String> = head.iter().map(|word| (*word).to_owned()).collect();
-        (first..count.min(first + 500)).for_each(|n| args(n, &mut words));
-        let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        assert!(!matches!(client.call(&words), Value::Error(_)));
-    }
-}
-
 fn fill_all(client: &mut Client) {
-    fill(client, &["SADD", "set"], PAIRS, |n, words| words.push(format!("a:{n}")));
-    fill(client, &["SADD", "ints"], PAIRS, |n, words| words.push((2 * n).to_string()));
-    fill(client, &["HSET", "hash"], PAIRS, |n, words| {
+    client.call_for_each(&["SADD", "set"], PAIRS, |n, words| words.push(format!("a:{n}")));
+    client.call_for_each(&["SADD", "ints"], PAIRS, |n, words| words.push((2 * n).to_string()));
+    client.call_for_each(&["HSET", "hash"], PAIRS, |n, words| {
         words.extend([format!("x:{n}"), "0".to_owned(), format!("y:{n}"), "0".to_owned()]);
     });
-    fill(client, &["RPUSH", "list"], PAIRS, |n, words| words.push(n.to_string()));
-    fill(client, &["ZADD", "zset"], PAIRS, |n, words| words.extend([n.to_string(), format!("m:{n}")]));
+    client.call_for_each(&["RPUSH", "list"], PAIRS, |n, words| words.push(n.to_string()));
+    client
+        .call_for_each(&["ZADD", "zset"], PAIRS, |n, words| words.extend([n.to_string(), format!("m:{n}")]));
     for n in 1..=3000 {
         client.call(&["XADD", "stream", &format!("{n}-0"), "n", &n.to_string()]);
     }
@@ -157,8 +148,9 @@ fn an_answer_outlives_its_key_and_waits_for_a_slow_client() {
     let server = Server::start(&["--proactor_threads", "2"]);
     let (mut slow, mut other) = (server.client(), server.client());
     let padding = "p".repeat(200);
-    fill(&mut other, &["RPUSH", "list"], 100_000, |n, words| words.push(format!("{n}:{padding}")));
-    fill(&mut other, &["HSET", "hash"], 100_000, |n, words| words.extend([n.to_string(), padding.clone()]));
+    other.call_for_each(&["RPUSH", "list"], 100_000, |n, words| words.push(format!("{n}:{padding}")));
+    other
+        .call_for_each(&["HSET", "hash"], 100_000, |n, words| words.extend([n.to_string(), padding.clone()]));
     slow.send_all(&[&["CLIENT", "SETNAME", "slow"]]);
     slow.read();
     slow.send_all(&[&["LRANGE", "list", "0", "-1"], &["HGETALL", "hash"], &["GET", "none"], &["PING"]]);
@@ -188,7 +180,7 @@ fn a_client_that_goes_away_leaves_nothing() {
     let server = Server::start(&["--proactor_threads", "2"]);
     let mut other = server.client();
     let padding = "p".repeat(100);
-    fill(&mut other, &["SADD", "set"], 100_000, |n, words| words.push(format!("{n}:{padding}")));
+    other.call_for_each(&["SADD", "set"], 100_000, |n, words| words.push(format!("{n}:{padding}")));
     for _ in 0..40 {
         let mut gone = server.client();
         gone.send_all(&[&["SMEMBERS", "set"]]);
@@ -217,7 +209,7 @@ fn messages_come_behind_the_answer_and_transactions_see_all_at_once() {
     let server = Server::start(&["--proactor_threads", "2"]);
     let (mut client, mut other) = (server.client(), server.client());
     let padding = "p".repeat(200);
-    fill(&mut other, &["SADD", "set"], 50_000, |n, words| words.push(format!("{n}:{padding}")));
+    other.call_for_each(&["SADD", "set"], 50_000, |n, words| words.push(format!("{n}:{padding}")));
     client.call(&["HELLO", "3"]);
     client.call(&["SUBSCRIBE", "news"]);
     client.call(&["CLIENT", "TRACKING", "ON"]);
@@ -247,12 +239,12 @@ fn all_databases_are_emptied_while_one_is_read() {
     let server = Server::start(&["--proactor_threads", "1"]);
     let (mut slow, mut other) = (server.client(), server.client());
     let padding = "p".repeat(200);
-    fill(&mut other, &["SADD", "set"], 50_000, |n, words| words.push(format!("{n}:{padding}")));
-    fill(&mut other, &["MSET"], 5000, |n, words| words.extend([format!("key:{n}"), padding.clone()]));
+    other.call_for_each(&["SADD", "set"], 50_000, |n, words| words.push(format!("{n}:{padding}")));
+    other.call_for_each(&["MSET"], 5000, |n, words| words.extend([format!("key:{n}"), padding.clone()]));
     slow.send_all(&[&["SMEMBERS", "set"]]);
     slow.read_line();
     other.call(&["SELECT", "1"]);
-    fill(&mut other, &["MSET"], 5000, |n, words| words.extend([format!("key:{n}"), padding.clone()]));
+    other.call_for_each(&["MSET"], 5000, |n, words| words.extend([format!("key:{n}"), padding.clone()]));
     other.call(&["SWAPDB", "0", "1"]);
     assert_eq!(other.call(&["FLUSHDB"]), Value::ok());
     assert_eq!(other.call(&["DBSIZE"]), Value::Int(0));
@@ -277,7 +269,7 @@ fn keys_that_stay_are_all_answered_while_others_come_and_go() {
     for threads in ["1", "4"] {
         let server = Server::start(&["--proactor_threads", threads, "--keys_output_limit", "0"]);
         let mut client = server.client();
-        fill(&mut client, &["MSET"], 20_000, |n, words| words.extend([format!("key:{n}"), n.to_string()]));
+        client.call_for_each(&["MSET"], 20_000, |n, words| words.extend([format!("key:{n}"), n.to_string()]));
         let is_over = AtomicBool::new(false);
         let slices = info(&mut client, "slices_total");
         std::thread::scope(|scope| {
@@ -308,6 +300,6 @@ fn keys_that_stay_are_all_answered_while_others_come_and_go() {
     }
     let server = Server::start(&["--proactor_threads", "2"]);
     let mut client = server.client();
-    fill(&mut client, &["MSET"], 20_000, |n, words| words.extend([format!("key:{n}"), n.to_string()]));
+    client.call_for_each(&["MSET"], 20_000, |n, words| words.extend([format!("key:{n}"), n.to_string()]));
     assert_eq!(texts(client.call(&["KEYS", "*"])).len(), 8192, "keys_output_limit");
 }

@@ -192,6 +192,16 @@ impl<S: Read + Write> Client<S> {
         self.stream().write_all(&bytes).expect("sent");
     }
 
+    /// Runs a command for all of `0..count`, 500 at a time: `head`, then what `args` appends for each.
+    pub fn call_for_each(&mut self, head: &[&str], count: u64, args: impl Fn(u64, &mut Vec<String>)) {
+        for first in (0..count).step_by(500) {
+            let mut words: Vec<String> = head.iter().map(|word| (*word).to_owned()).collect();
+            (first..count.min(first + 500)).for_each(|n| args(n, &mut words));
+            let words: Vec<&str> = words.iter().map(String::as_str).collect();
+            assert!(!matches!(self.call(&words), Value::Error(_)));
+        }
+    }
+
     /// Sends a command and reads its reply.
     pub fn call(&mut self, command: &[&str]) -> Value {
         self.send_all(&[command]);
