@@ -194,6 +194,19 @@ fn client_list_tells_the_truth() {
 }
 
 #[test]
+fn a_reply_that_was_read_is_in_the_list() {
+    let server = Server::start(&["--threads=2"]);
+    let (mut a, mut b) = (server.client(), server.client());
+    a.call(&["CLIENT", "SETNAME", "ann"]);
+    for sent in 2..500 {
+        a.call(&["ECHO", "x"]);
+        let list = text(b.call(&["CLIENT", "LIST"]));
+        let line = list.lines().find(|line| line.contains(" name=ann ")).expect("ann is there");
+        assert!(line.ends_with(&format!(" tot-cmds={sent}")), "{sent} sent: {line}");
+    }
+}
+
+#[test]
 fn killed_clients_are_gone() {
     let server = Server::start(&[]);
     let (mut a, mut b) = (server.client(), server.client());

@@ -165,7 +165,6 @@ impl ClientCard {
         let waiting = u64::from(session.parking.is_some());
         self.commands.store(usage.commands - waiting, Relaxed);
         self.input_bytes.store(usage.input_bytes, Relaxed);
-        self.output_bytes.store(usage.output_bytes, Relaxed);
         let (queued, bytes) =
             session.multi.as_ref().map_or((u32::MAX, 0), |multi| (multi.queued.len() as u32, multi.bytes));
         self.multi.store(queued, Relaxed);

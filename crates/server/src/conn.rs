@@ -1,6 +1,7 @@
 //! One connection on its thread: bytes that wait to be understood, replies that wait to be sent.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use darter_reactor::Token;
 use darter_wire::memcache::Decoder;
@@ -487,18 +488,23 @@ impl Conn {
 
     /// Books that it takes `bytes` of memory now; 0 when it goes.
     pub fn count_bytes(&mut self, core: &Core, bytes: usize) {
-        let before = self.card.memory_bytes.swap(bytes, std::sync::atomic::Ordering::Relaxed);
+        let before = self.card.memory_bytes.swap(bytes, Relaxed);
         core.stats().client_bytes.add((bytes as u64).wrapping_sub(before as u64));
     }
 
-    /// Brings what other threads see of it up to date.
-    pub fn refresh_card(&mut self, core: &Core) {
-        use std::sync::atomic::Ordering::Relaxed;
-        let card = &*self.card;
+    /// Shows other threads what the commands so far have made of it. Called before their replies go out:
+    /// who has read a reply finds in CLIENT LIST what it says.
+    pub fn show_session(&mut self, core: &Core) {
         if std::mem::take(&mut self.was_active) {
-            card.active_ms.store(core.now_ms, Relaxed);
+            self.card.active_ms.store(core.now_ms, Relaxed);
         }
-        card.update(&self.session);
+        self.card.update(&self.session);
+    }
+
+    /// Shows other threads what its buffers hold, as it is once its replies are sent.
+    pub fn show_buffers(&mut self, core: &Core) {
+        let card = &*self.card;
+        card.output_bytes.store(self.session.usage.output_bytes, Relaxed);
         card.query_bytes.store(self.input.len(), Relaxed);
         card.query_room.store(self.input.capacity(), Relaxed);
         card.pending_bytes.store(self.output.len() - self.sent, Relaxed);

@@ -168,7 +168,8 @@ fn keep_journal(core: &mut Core) {
 fn each_second(core: &mut Core, conns: &mut [Option<Box<Conn>>]) {
     let mut clients = Clients::default();
     for conn in conns.iter_mut().flatten() {
-        conn.refresh_card(core);
+        conn.show_session(core);
+        conn.show_buffers(core);
         clients.count(&conn.card);
         conn.rest();
         let is_idle = is_idle(core, conn);

@@ -35,6 +35,7 @@ pub fn flush(core: &mut Core, reactor: &mut Reactor, conn: &mut Conn) -> Flushed
     if is_over_limit(core, conn) {
         return CLOSED;
     }
+    conn.show_session(core);
     let was_full = conn.output.len() - conn.sent > OUTPUT_PAUSE_BYTES;
     let owes = conn.sent < conn.output.len() || conn.channel.as_ref().is_some_and(|channel| channel.owes());
     if owes && !conn.awaits_writable {
@@ -46,7 +47,7 @@ pub fn flush(core: &mut Core, reactor: &mut Reactor, conn: &mut Conn) -> Flushed
         };
         // What the journal holds back is looked at again when it has been synced.
         if end <= conn.sent && conn.sent < conn.output.len() {
-            conn.refresh_card(core);
+            conn.show_buffers(core);
             return Flushed { is_open: true, goes_on: false };
         }
         let handed = match conn.channel {
@@ -83,7 +84,7 @@ pub fn flush(core: &mut Core, reactor: &mut Reactor, conn: &mut Conn) -> Flushed
         reactor.shutdown_write(conn.token);
         return CLOSED;
     }
-    conn.refresh_card(core);
+    conn.show_buffers(core);
     Flushed { is_open: true, goes_on: was_full && !conn.is_held_back() }
 }
 
