@@ -179,3 +179,60 @@ fn a_deadline_past_ends_the_key_everywhere() {
     assert_eq!(client.call(&["RANDOMKEY"]), Value::Null);
     assert_eq!(client.call(&["KEYS", "*"]), Value::Array(Vec::new()));
 }
+
+#[test]
+fn several_strings_at_once_are_alike_in_a_transaction_and_outside() {
+    let server = Server::start(&["--enable-debug-command", "yes"]);
+    let (mut plain, mut within) = (server.client(), server.client());
+    within.call(&["SELECT", "1"]);
+    let mut both = |words: &[&str]| {
+        let answer = plain.call(words);
+        within.call(&["MULTI"]);
+        within.call(words);
+        let Value::Array(mut answers) = within.call(&["EXEC"]) else { panic!("EXEC has replies") };
+        assert_eq!(Some(&answer), answers.pop().as_ref(), "{words:?}");
+        answer
+    };
+    // Missing, dead, of another type, plain, packed, long, with a deadline, in a record of another size.
+    let values: Vec<String> =
+        (0..40usize).map(|n| "vw7".repeat([0, 1, 5, 20, 22, 70, 300, 9000][n % 8])).collect();
+    let names: Vec<String> =
+        (0..40usize).map(|n| format!("{}{n}", "k".repeat([1, 9, 15, 40][n % 4]))).collect();
+    let mut random = 7usize;
+    let mut next = |below: usize| {
+        random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (random >> 33) % below
+    };
+    for round in 0..300 {
+        let len = [1, 2, 3, 10, 20, 130, 300][next(7)];
+        let pick: Vec<&str> = (0..len).map(|_| names[next(40)].as_str()).collect();
+        let pairs = pick.iter().flat_map(|name| [*name, values[next(40)].as_str()]).collect::<Vec<_>>();
+        both(&[&["MSET"][..], &pairs].concat());
+        if len > 1 {
+            both(&[&["MSET"][..], &pairs[1..]].concat());
+        }
+        both(&["DEL", pick[0]]);
+        both(&["RPUSH", pick[0], "x"]);
+        // Nobody looks at it before it is dead.
+        both(&["SET", "dies", "x", "PX", "1"]);
+        both(&["SET", &names[next(40)], "lives", "EX", "1000"]);
+        both(&["APPEND", &names[round % 40], "more"]);
+        let pick: Vec<&str> = (0..len).map(|_| names[next(40)].as_str()).collect();
+        std::thread::sleep(std::time::Duration::from_millis(3));
+        both(&[&["MGET", "dies", pick[0], "dies"][..], &pick].concat());
+        both(&["DEL", pick[0]]);
+    }
+    plain.call(&["FLUSHALL"]);
+    let info = |client: &mut Client, field: &str| -> u64 {
+        let Value::Text(text) = client.call(&["INFO", "stats"]) else { panic!("no text") };
+        let count = text.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':')?.parse().ok());
+        count.unwrap_or_else(|| panic!("no {field}"))
+    };
+    plain.call(&["MSET", "a", "1", "b", "2", "c", "3"]);
+    let before = ["keyspace_hits", "keyspace_misses"].map(|field| info(&mut plain, field));
+    plain.call(&["MGET", "a", "b", "none", "a", "neither"]);
+    let after = ["keyspace_hits", "keyspace_misses"].map(|field| info(&mut plain, field));
+    assert_eq!([after[0] - before[0], after[1] - before[1]], [3, 2]);
+    assert!(!survives(&server, "b", &[&["MSET", "x", "1", "b", "2"]]), "a watch hears of MSET");
+    assert!(survives(&server, "b", &[&["MSET", "x", "1", "y", "2"], &["MGET", "b", "x"]]));
+}

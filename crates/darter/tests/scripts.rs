@@ -2,9 +2,11 @@
 
 mod harness;
 
+use std::io::Write;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use harness::raw::encoded;
 use harness::{Server, Value};
 
 fn error(value: Value) -> String {
@@ -132,4 +134,29 @@ fn a_script_sent_again_is_known_by_its_digest_until_all_are_forgotten() {
         client.call(&["SCRIPT", "FLUSH"]);
         assert_eq!(exists(&mut client), Value::array(&[":0"]));
     }
+}
+
+#[test]
+fn time_stands_still_in_a_script_and_goes_on_behind_it() {
+    const SCRIPT: &str = "local first = redis.call('TIME')
+        redis.call('DEBUG', 'SLEEP', '0.3')
+        local second = redis.call('TIME')
+        return {first[1] == second[1] and first[2] == second[2], redis.call('GET', KEYS[1])}";
+    let server = Server::start(&["--enable-debug-command", "yes"]);
+    let mut client = server.client();
+    client.call(&["DEBUG", "SET-DISABLE-DENY-SCRIPTS", "1"]);
+    // In one piece, so that all are read in one turn.
+    let commands = [&["SET", "k", "v", "PX", "200"][..], &["EVAL", SCRIPT, "1", "k"], &["GET", "k"]];
+    let request = commands.map(encoded).concat();
+    client.stream().write_all(&request).expect("sent");
+    assert_eq!(client.read(), Value::ok());
+    assert_eq!(client.read(), Value::Array(vec![Value::Int(1), Value::Text("v".into())]));
+    assert_eq!(client.read(), Value::Null);
+    client.call(&["MULTI"]);
+    for words in [&["TIME"][..], &["DEBUG", "SLEEP", "0.002"], &["TIME"]] {
+        client.call(words);
+    }
+    let Value::Array(replies) = client.call(&["EXEC"]) else { panic!("EXEC has replies") };
+    assert_eq!(replies[0], replies[2]);
+    assert_ne!(client.call(&["TIME"]), replies[0]);
 }

@@ -403,3 +403,66 @@ fn snapshots_are_taken_by_rule_and_called_off() {
         Value::Error("ERR the name of a snapshot can't be a path, just a filename".to_owned())
     );
 }
+
+#[test]
+fn what_is_there_stays_or_gives_way_when_a_snapshot_is_loaded_onto_it() {
+    const FAILED: &str = "ERR Error trying to load the RDB dump, check server logs.";
+    let folder = Folder::new("onto");
+    let library = |name: &str, answer: &str| {
+        format!("#!lua name={name}\nredis.register_function('{name}f', function() return '{answer}' end)")
+    };
+    for file in ["dump.darter", "dump.rdb"] {
+        let server = start(&folder, file, &[]);
+        let mut client = loaded(&server);
+        assert_eq!(client.call(&["FLUSHALL"]), Value::ok());
+        assert_eq!(client.call(&["FUNCTION", "FLUSH"]), Value::ok());
+        fill(&mut client);
+        client.call(&["FUNCTION", "LOAD", &library("one", "old")]);
+        assert_eq!(client.call(&["SAVE"]), Value::ok());
+        let saved = digest(&mut client);
+        // The file has these, whole and in pieces.
+        client.call(&["SET", "key:7", "another"]);
+        client.call(&["HSET", "hash", "more", "x"]);
+        client.call(&["DEL", "list", "key:8"]);
+        client.call(&["RPUSH", "list", "short"]);
+        client.call(&["FUNCTION", "LOAD", "REPLACE", &library("one", "new")]);
+        // It has not these.
+        client.call(&["SET", "mine", "1"]);
+        client.call(&["FUNCTION", "LOAD", &library("two", "two")]);
+        let changed = digest(&mut client);
+        let before = client.call(&["DBSIZE"]);
+
+        let refused = client.call(&["DEBUG", "RELOAD", "NOSAVE", "NOFLUSH"]);
+        assert_eq!(refused, Value::Error(FAILED.into()), "{file}");
+        assert_eq!((digest(&mut client), client.call(&["DBSIZE"])), (changed, before), "{file}");
+        // Functions alone are enough to refuse it, keys too.
+        client.call(&["FLUSHALL"]);
+        assert_eq!(client.call(&["DEBUG", "RELOAD", "NOSAVE", "NOFLUSH"]), Value::Error(FAILED.into()));
+        client.call(&["FUNCTION", "DELETE", "one"]);
+        client.call(&["SET", "small", "x"]);
+        assert_eq!(client.call(&["DEBUG", "RELOAD", "NOSAVE", "NOFLUSH"]), Value::Error(FAILED.into()));
+        assert_eq!(client.call(&["DBSIZE"]), Value::Int(1), "nothing was loaded from {file}");
+        client.call(&["DEL", "small"]);
+        assert_eq!(client.call(&["DEBUG", "RELOAD", "NOSAVE", "NOFLUSH"]), Value::ok());
+        assert_eq!(digest(&mut client), saved, "{file}");
+        assert_eq!(client.call(&["FCALL", "onef", "0"]), Value::Text("old".into()));
+
+        client.call(&["SET", "key:7", "another"]);
+        client.call(&["HSET", "hash", "more", "x"]);
+        client.call(&["LTRIM", "list", "0", "0"]);
+        client.call(&["FUNCTION", "LOAD", "REPLACE", &library("one", "new")]);
+        assert_eq!(client.call(&["DEBUG", "RELOAD", "NOSAVE", "NOFLUSH", "MERGE"]), Value::ok());
+        assert_eq!(digest(&mut client), saved, "{file}");
+        client.call(&["SET", "mine", "1"]);
+        assert_eq!(client.call(&["DEBUG", "RELOAD", "MERGE", "NOFLUSH", "NOSAVE"]), Value::ok());
+        assert_eq!(client.call(&["GET", "mine"]), Value::Text("1".into()));
+        assert_eq!(client.call(&["FCALL", "onef", "0"]), Value::Text("old".into()));
+        assert_eq!(client.call(&["FCALL", "twof", "0"]), Value::Text("two".into()));
+        // MERGE alone does nothing: all goes first.
+        assert_eq!(client.call(&["DEBUG", "RELOAD", "NOSAVE", "MERGE"]), Value::ok());
+        assert_eq!(client.call(&["EXISTS", "mine"]), Value::Int(0));
+        assert_eq!(digest(&mut client), saved, "{file}");
+        let twof = client.call(&["FCALL", "twof", "0"]);
+        assert_eq!(twof, Value::Error("ERR Function not found".into()));
+    }
+}

@@ -1,7 +1,7 @@
 //! What one thread brings to every command it runs.
 
 use std::sync::Arc;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use darter_base::rng::Rng;
 use darter_command::Env;
@@ -12,6 +12,7 @@ use crate::config::{ClusterMode, Live, Policy, Watch};
 use crate::floor::Floor;
 use crate::journal::log::ThreadLog;
 use crate::limit;
+use crate::many;
 use crate::pubsub::Subscribers;
 use crate::script_run::Interpreter;
 use crate::shared::Shared;
@@ -35,6 +36,8 @@ pub struct Core {
     pub dbs_len: usize,
     /// Time of the turn, Unix milliseconds.
     pub now_ms: u64,
+    /// What TIME has answered in the script or transaction that runs.
+    pub frozen: Option<Duration>,
     /// When the turn began: when its first event came.
     pub turn_began: Instant,
     /// Nothing arrived in this turn.
@@ -79,6 +82,8 @@ pub struct Core {
     pub recounted: Instant,
     /// Buffers for encrypted connections.
     pub tls: Scratch,
+    /// What MGET and MSET use again.
+    pub many: Option<Box<many::Scratch>>,
     /// Chance for what no shard does.
     pub rng: Rng,
 }
@@ -96,6 +101,7 @@ impl Core {
             live,
             watch: Watch::new(&shared.settings),
             now_ms: unix_ms(),
+            frozen: None,
             turn_began: Instant::now(),
             is_quiet: true,
             times_all: false,
@@ -118,6 +124,7 @@ impl Core {
             client_bytes_max: 0,
             recounted: Instant::now(),
             tls: Scratch::default(),
+            many: None,
             rng: Rng::new(u64::from(thread)),
         };
         core.settle_settings();

@@ -360,11 +360,7 @@ pub fn run_granted(
     let left = run_body(core, set, entry, args, whose, out);
     pause_uses(grant, false);
     let reply = out.get(mark..).unwrap_or_default();
-    journal::note_grant(core, grant, Some(journal::Ran { entry, args, db: whose.db, served: None, reply }));
-    relief::settle_all(core, grant);
-    if grant.iter_mut().any(|held| held.shard.changes.has_pending()) {
-        pass_changes(core, grant);
-    }
+    tell_granted(core, grant, journal::Ran { entry, args, db: whose.db, served: None, reply });
     snapshot::note_run(shared, entry);
     if shared.tracking.is_in_use() && flushes(entry) {
         tracking::invalidate_all(core);
@@ -374,6 +370,16 @@ pub fn run_granted(
         waiting::park(core, grant, whose, entry, args, wait)
     });
     After { parking, rest: left.rest }
+}
+
+/// Tells the journal of a command of `core.writer` that has run over granted shards, makes room if need be, and tells
+/// everybody else who listens.
+pub fn tell_granted(core: &mut Core, grant: &mut Shards, ran: journal::Ran<'_>) {
+    journal::note_grant(core, grant, Some(ran));
+    relief::settle_all(core, grant);
+    if grant.iter_mut().any(|held| held.shard.changes.has_pending()) {
+        pass_changes(core, grant);
+    }
 }
 
 /// Whether what a command reads does not count as used: CLIENT NO-TOUCH, but for TOUCH itself.

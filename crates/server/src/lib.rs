@@ -24,6 +24,7 @@ pub mod journal;
 pub mod limit;
 pub mod listening;
 pub mod logging;
+pub mod many;
 pub mod memcached;
 pub mod migrate;
 pub mod monitor;

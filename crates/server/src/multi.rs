@@ -204,6 +204,7 @@ pub fn run_held(
     out: &mut Vec<u8>,
 ) {
     exec::pause_uses(grant, session.no_touch);
+    core.frozen = None;
     match body {
         Body::Exec(queued) => {
             let is_clean = end_watches(core, session, grant);

@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 
-use darter_command::string::brief::{self, Brief};
+use darter_command::string::brief::{self, Brief, Many};
 use darter_command::{FAMILIES, Flags, Keys, Reach, Spec};
 use darter_wire::{Args, OwnedArgs};
 
@@ -64,6 +64,8 @@ pub struct Entry {
     pub brief: Brief,
     /// With how many arguments `brief` is its body.
     pub brief_len: usize,
+    /// What it is over several keys.
+    pub many: Many,
 }
 
 impl Entry {
@@ -91,14 +93,15 @@ impl Entry {
         };
         let is_single = one_key_len == usize::MAX;
         let is_cheap_keyless = matches!(spec.name, "publish" | "spublish");
-        let is_cheap = one_key_len > 0 && (spec.flags.any(Flags::FAST) || matches!(spec.name, "set" | "del"))
+        let is_cheap = one_key_len > 0
+            && (spec.flags.any(Flags::FAST) || matches!(spec.name, "set" | "del" | "mset"))
             || is_cheap_keyless;
         let args_min = usize::from(spec.arity.unsigned_abs());
         let args_len = (args_min, if spec.arity < 0 { usize::MAX } else { args_min });
         let is_letters = spec.name.bytes().all(|byte| byte.is_ascii_lowercase());
         let is_open = spec.name == "debug";
         let effect = effect_of(spec.name, spec.flags);
-        let (brief, brief_len) = brief::of(spec.name);
+        let (spec_name, (brief, brief_len)) = (spec.name, brief::of(spec.name));
         let is_debug = is_open || spec.name.starts_with("debug|");
         Entry {
             spec,
@@ -122,6 +125,7 @@ impl Entry {
             is_cheap_keyless,
             brief,
             brief_len,
+            many: brief::many_of(spec_name),
         }
     }
 
@@ -136,12 +140,18 @@ impl Entry {
         self.single_lens >> (if args_len < 32 { args_len } else { 0 }) & 1 != 0
     }
 
-    /// Whether a call is timed that `calls` others came before: of cheap ones, which have at most one key, only a sample
-    /// is, unless `all` are.
+    /// Whether a call is timed that `calls` others came before: of cheap ones, which have one key, few or none, only a
+    /// sample is, unless `all` are.
     #[inline]
     pub fn is_timed(&self, calls: u64, all: bool, has_one_key: bool) -> bool {
         let is_cheap = if has_one_key { self.is_cheap } else { self.is_cheap_keyless };
         !is_cheap || all || calls.is_multiple_of(SAMPLE)
+    }
+
+    /// Whether a call with so many arguments is short work though it is about several keys.
+    #[inline]
+    pub fn is_brief_many(&self, args_len: usize) -> bool {
+        self.many != Many::No && args_len <= BRIEF_WORDS_MAX
     }
 
     /// Whether a call with so many arguments (with the name) should have named a subcommand.
@@ -176,6 +186,9 @@ struct Word {
 
 /// The first of so many calls of a cheap command is timed.
 pub const SAMPLE: u64 = 128;
+
+/// An MGET or MSET of more words is timed each time.
+const BRIEF_WORDS_MAX: usize = 40;
 
 const TABLE_LEN: usize = 2048;
 const LOWER: u64 = 0x2020_2020_2020_2020;

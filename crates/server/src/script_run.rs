@@ -270,6 +270,7 @@ pub fn start(
         return exec::post(core, call, body, wanted, grant);
     }
     core.writer = call.session.id;
+    core.frozen = None;
     let mut reply = Reply::new(call.out, call.session.resp3);
     run_planned(core, call.session, card, &mut grant, entry, plan, args, &mut reply);
     exec::pause_uses(&mut grant, false);

@@ -282,16 +282,29 @@ fn arguments(
     spans: &mut Vec<Span>,
 ) -> Result<usize, Pause> {
     let mut rest = buf.get(at..).unwrap_or_default();
-    for done in 0..args_len {
-        match argument(rest, limits) {
+    let span = |(start, len): (usize, usize)| Span { start: base + start as u32, len: len as u32 };
+    let mut done = 0;
+    while done < args_len {
+        let mut last = match argument(rest, limits) {
             Ok((data_len, len, tail)) => {
-                let start = base + (buf.len() - data_len) as u32;
-                spans.push(Span { start, len: len as u32 });
                 rest = tail;
+                (buf.len() - data_len, len)
             }
             Err(stop) => {
                 return Err(Pause { at: buf.len() - rest.len(), args_left: args_len - done, stop });
             }
+        };
+        spans.push(span(last));
+        done += 1;
+        // Those behind it are mostly short: their headers are looked at as one word, with the end of what comes before.
+        while done < args_len
+            && let Some(next) = argument_after(buf, last)
+            && let Some(end) = buf.get(next.0 + next.1..)
+            && end.first_chunk() == Some(b"\r\n")
+        {
+            (last, rest) = (next, &end[2..]);
+            spans.push(span(last));
+            done += 1;
         }
     }
     Ok(buf.len() - rest.len())

@@ -1,7 +1,7 @@
 //! GET and SET without options once more, in the form that the server inlines into its loop over a pipeline.
 //!
 //! They do what their bodies in `get` and `set` do, on a shard that is held, without a context around it: making one
-//! and calling through a pointer costs as much as the work. Two commands are worth that; no other is.
+//! and calling through a pointer costs as much as the work. Two commands are worth that; MGET and MSET are many of them.
 
 use darter_store::{Key, Look, Shard};
 use darter_wire::{Reply, Stage};
@@ -19,6 +19,26 @@ pub enum Brief {
     Get,
     /// [`set`].
     Set,
+}
+
+/// Which command over several keys the server runs without its body, each key by the forms below.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Many {
+    /// None.
+    No,
+    /// MGET.
+    Get,
+    /// MSET.
+    Set,
+}
+
+/// What the command called `name` is over several keys.
+pub fn many_of(name: &str) -> Many {
+    match name {
+        "mget" => Many::Get,
+        "mset" => Many::Set,
+        _ => Many::No,
+    }
 }
 
 /// The short form of the command called `name`, and with how many arguments it is that command.
@@ -93,5 +113,14 @@ pub fn set_looked(
 ) -> Result<(), Fault> {
     shard.set_looked(place.db, key, look, value, place.now_ms, SET_EVENT)?;
     reply.ok();
+    Ok(())
+}
+
+/// One key of `MSET`.
+///
+/// Errors: no room; the old value stays.
+#[inline]
+pub fn set_any(shard: &mut Shard, place: Place, key: Key<'_>, value: &[u8]) -> Result<(), Fault> {
+    shard.set_text(place.db, key, value, place.now_ms, SET_EVENT)?;
     Ok(())
 }

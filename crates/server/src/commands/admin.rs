@@ -79,8 +79,10 @@ const fn module_spec(name: &'static str, arity: i16, syntax: &'static str, summa
     Spec::other(name, arity).flag(flags).doc(Group::Server, "4.0.0", syntax, summary)
 }
 
-fn time(_: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+fn time(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    // Within a script or a transaction it is the same time throughout.
+    let now = if caller.may_wait { now() } else { *caller.core.frozen.get_or_insert_with(now) };
     reply.array(2);
     reply.bulk(now.as_secs().to_string().as_bytes());
     reply.bulk(now.subsec_micros().to_string().as_bytes());

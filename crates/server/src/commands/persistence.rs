@@ -11,6 +11,7 @@ use crate::dispatch::Caller;
 use crate::scripts::busy_line;
 use crate::shared::{Mail, Shared};
 use crate::snapshot::ending::{self, Asking};
+use crate::snapshot::load::Onto;
 use crate::snapshot::{self, Order, Purpose, Refused, load, naming, schedule};
 use crate::waiting::{Parking, TimeUp};
 use crate::worker::lock;
@@ -249,36 +250,44 @@ fn shutdown(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> R
     Ok(())
 }
 
-/// DEBUG RELOAD [NOSAVE] [MERGE] [NOFLUSH]: saves, empties everything and loads what was saved.
+/// DEBUG RELOAD [NOSAVE] [MERGE] [NOFLUSH]: saves, empties everything and loads what was saved. NOFLUSH alone does not
+/// load what is there already, with MERGE it takes its place.
 pub(super) fn reload(caller: &mut Caller<'_>, args: Args<'_>, _: &mut Reply<'_>) -> Result<(), Fault> {
     let mut reader = Reader::new(args, 2);
-    let (mut saves, mut empties) = (true, true);
+    let (mut saves, mut empties, mut merges) = (true, true, false);
     while !reader.is_done() {
         if reader.take("nosave") {
             saves = false;
         } else if reader.take("noflush") {
             empties = false;
-        } else if !reader.take("merge") {
+        } else if reader.take("merge") {
+            merges = true;
+        } else {
             return Err(Fault::text("ERR DEBUG RELOAD only supports the MERGE, NOFLUSH and NOSAVE options."));
         }
     }
+    let onto = match (empties, merges) {
+        (true, _) => Onto::Emptied,
+        (false, false) => Onto::Others,
+        (false, true) => Onto::Replaced,
+    };
     let to = asking(caller);
     if saves {
         let mut order = Wish::default().order(caller)?;
         let live = caller.core.live.clone();
         order.then.push(Box::new(move |shared, outcome| match outcome {
-            Ok(_) => reload_newest(shared, &live, empties, to),
+            Ok(_) => reload_newest(shared, &live, onto, to),
             Err(why) => answer(shared, to, Err(why)),
         }));
         begin(caller, order)?;
     } else {
-        reload_newest(caller.core.shared, &caller.core.live.clone(), empties, to);
+        reload_newest(caller.core.shared, &caller.core.live.clone(), onto, to);
     }
     wait(caller);
     Ok(())
 }
 
-fn reload_newest(shared: &'static Shared, live: &Live, empties: bool, to: Asking) {
+fn reload_newest(shared: &'static Shared, live: &Live, onto: Onto, to: Asking) {
     const FAILED: &str = "Error trying to load the RDB dump, check server logs.";
     let source = match naming::newest(live) {
         Ok(Some(source)) => source,
@@ -296,7 +305,7 @@ fn reload_newest(shared: &'static Shared, live: &Live, empties: bool, to: Asking
         }
         answer(shared, to, if outcome.is_ok() { Ok(()) } else { Err(FAILED) });
     });
-    if let Err(error) = load::spawn(shared, source, empties, then) {
+    if let Err(error) = load::spawn(shared, source, onto, then) {
         loading.end();
         answer(shared, to, Err(&error.to_string()));
     }

@@ -8,7 +8,7 @@ use crate::journal::rewrite;
 use crate::shared::Shared;
 
 use super::ending;
-use super::load::{self, Then};
+use super::load::{self, Onto, Then};
 use super::naming::{self, Source};
 
 /// Where the data comes from.
@@ -53,7 +53,7 @@ pub fn load(shared: &'static Shared, from: Beginning) -> io::Result<()> {
         Beginning::Empty => Ok(()),
         Beginning::Snapshot(source) => {
             let then: Then = Box::new(|shared, outcome| end(shared, "snapshot", outcome));
-            load::spawn(shared, source, false, then)
+            load::spawn(shared, source, Onto::Nothing, then)
         }
         Beginning::Journal => {
             let body = move || {

@@ -18,8 +18,10 @@ use darter_persist::native::{self, Place};
 use darter_persist::read_at::Front;
 use darter_persist::storage::Directory;
 use darter_persist::{Chunk, Item, ReadAt, rdb};
+use darter_store::{Key, Keyed};
 use darter_txn::Part;
 
+use crate::commands::function::join;
 use crate::core::{Core, unix_ms};
 use crate::job::{Job, let_go_quietly};
 use crate::script_run::know_libraries;
@@ -115,15 +117,40 @@ impl Loading {
     }
 }
 
-/// Loads a file on threads of its own, after emptying all databases if it is to; `then` is told of the end. The caller
-/// has begun the load.
+/// What becomes of what is there when a file is loaded.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Onto {
+    /// Nothing is there yet.
+    Nothing,
+    /// All keys and functions go first.
+    Emptied,
+    /// All stay; a file that has one of the same name is not loaded.
+    Others,
+    /// All stay but those of a name that the file has.
+    Replaced,
+}
+
+/// What is done with the keys of a file while it is read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Pass {
+    /// They are made.
+    Make,
+    /// They are looked for: an error if there is one.
+    Miss,
+    /// They are understood, no more.
+    Understand,
+    /// They are removed where they are.
+    Remove,
+}
+
+/// Loads a file on threads of its own; `then` is told of the end. The caller has begun the load.
 ///
 /// Errors: there can be no more threads.
-pub fn spawn(shared: &'static Shared, source: Source, empties: bool, then: Then) -> io::Result<()> {
+pub fn spawn(shared: &'static Shared, source: Source, onto: Onto, then: Then) -> io::Result<()> {
     let body = move || {
         shared.snapshots.roam();
         let (dir, facts) = source;
-        let outcome = load(shared, &*dir, &facts.name, empties);
+        let outcome = load(shared, &*dir, &facts.name, onto);
         then(shared, &outcome.map_err(|error| format!("{}: {error}", facts.name)));
     };
     thread::Builder::new().name("darter-load".to_owned()).spawn(body).map(drop)
@@ -151,16 +178,22 @@ pub fn empty(shared: &'static Shared) {
 }
 
 /// Loads the file `name`.
-fn load(shared: &'static Shared, dir: &dyn Directory, name: &str, empties: bool) -> Result<(), String> {
+fn load(shared: &'static Shared, dir: &dyn Directory, name: &str, onto: Onto) -> Result<(), String> {
     let began = Instant::now();
-    let file = dir.open(name).map_err(|fault| fault.cause.to_string())?;
-    if empties {
-        empty(shared);
-    }
-    let functions = read(shared, file)?;
-    if !functions.is_empty() || empties {
-        // Here and not on a thread that serves: by the time clients are served every thread knows them.
-        know_libraries(&mut Core::new(shared, 0), &functions);
+    match onto {
+        Onto::Nothing | Onto::Emptied => {
+            let file = open(dir, name)?;
+            if onto == Onto::Emptied {
+                empty(shared);
+            }
+            let functions = read(shared, file, Pass::Make)?;
+            if !functions.is_empty() || onto == Onto::Emptied {
+                // Here and not on a thread that serves: by the time clients are served every thread knows them.
+                know_libraries(&mut Core::new(shared, 0), &functions);
+            }
+        }
+        Onto::Others => add(shared, dir, name, Pass::Miss)?,
+        Onto::Replaced => add(shared, dir, name, Pass::Understand)?,
     }
     let loading = &shared.snapshots.loading;
     tracing::info!(
@@ -169,6 +202,24 @@ fn load(shared: &'static Shared, dir: &dyn Directory, name: &str, empties: bool)
         loading.keys_expired.load(Relaxed),
         began.elapsed().as_secs_f64()
     );
+    Ok(())
+}
+
+fn open(dir: &dyn Directory, name: &str) -> Result<Box<dyn ReadAt>, String> {
+    dir.open(name).map_err(|fault| fault.cause.to_string())
+}
+
+/// Adds the file `name` to what is there. It is read to its end first, so that one that cannot be added changes nothing.
+fn add(shared: &'static Shared, dir: &dyn Directory, name: &str, first: Pass) -> Result<(), String> {
+    let functions = read(shared, open(dir, name)?, first)?;
+    let replaces = first != Pass::Miss;
+    let joined =
+        join(&mut Core::new(shared, 0), &functions, replaces).map_err(|fault| fault.line().into_owned())?;
+    if replaces {
+        read(shared, open(dir, name)?, Pass::Remove)?;
+    }
+    read(shared, open(dir, name)?, Pass::Make)?;
+    *shared.scripts.libraries_mut() = joined;
     Ok(())
 }
 
@@ -181,19 +232,19 @@ pub fn base(
     name: &str,
     as_of_ms: u64,
 ) -> Result<Vec<Vec<u8>>, String> {
-    let file = dir.open(name).map_err(|fault| fault.cause.to_string())?;
+    let file = open(dir, name)?;
     let loading = &shared.snapshots.loading;
     loading.as_of_ms.store(as_of_ms, Relaxed);
-    let functions = read(shared, file);
+    let functions = read(shared, file, Pass::Make);
     loading.as_of_ms.store(0, Relaxed);
     functions.map_err(|error| format!("{name}: {error}"))
 }
 
-/// Makes the keys of a file; returns the code of its functions.
-fn read(shared: &'static Shared, file: Box<dyn ReadAt>) -> Result<Vec<Vec<u8>>, String> {
+/// Goes over the keys of a file; returns the code of its functions.
+fn read(shared: &'static Shared, file: Box<dyn ReadAt>, pass: Pass) -> Result<Vec<Vec<u8>>, String> {
     match Reader::open(Counted { file, shared }).map_err(|error| error.to_string())? {
-        Reader::Rdb(mut reader) => read_rdb(shared, &mut reader),
-        Reader::Native(file) => read_native(shared, &file),
+        Reader::Rdb(mut reader) => read_rdb(shared, &mut reader, pass),
+        Reader::Native(file) => read_native(shared, &file, pass),
     }
 }
 
@@ -201,6 +252,7 @@ fn read(shared: &'static Shared, file: Box<dyn ReadAt>) -> Result<Vec<Vec<u8>>, 
 fn read_rdb(
     shared: &'static Shared,
     reader: &mut rdb::Reader<Front<Counted>>,
+    pass: Pass,
 ) -> Result<Vec<Vec<u8>>, String> {
     let builders = shared.doors.len();
     let (sender, receiver) = sync_channel::<Chunk>(builders * PIECES_AHEAD);
@@ -209,7 +261,7 @@ fn read_rdb(
     let functions = thread::scope(|scope| {
         for _ in 0..builders {
             let receiver = receiver.clone();
-            scope.spawn(|| build(shared, receiver, &fault));
+            scope.spawn(|| build(shared, receiver, &fault, pass));
         }
         // The builders alone keep it, so that reading ends when they have.
         drop(receiver);
@@ -267,14 +319,18 @@ fn take_fact(shared: &'static Shared, item: Item) -> Option<Vec<u8>> {
 }
 
 /// Reads blocks side by side; returns the code of the functions.
-fn read_native(shared: &'static Shared, file: &native::File<Counted>) -> Result<Vec<Vec<u8>>, String> {
+fn read_native(
+    shared: &'static Shared,
+    file: &native::File<Counted>,
+    pass: Pass,
+) -> Result<Vec<Vec<u8>>, String> {
     let facts = file.facts().map_err(|error| error.to_string())?;
     let functions = facts.into_iter().filter_map(|item| take_fact(shared, item)).collect();
     let (ordered, free): (Vec<Place>, Vec<Place>) = file.places().iter().partition(|place| place.is_ordered);
     let next = AtomicUsize::new(0);
     let fault = Mutex::new(None::<String>);
     let take_block = |groups: &mut Groups, place: &Place| {
-        let done = read_block(shared, file, groups, place);
+        let done = read_block(shared, file, groups, place, pass);
         if let Err(error) = done {
             lock(&fault).get_or_insert(error);
             return false;
@@ -309,10 +365,12 @@ fn read_block(
     file: &native::File<Counted>,
     groups: &mut Groups,
     place: &Place,
+    pass: Pass,
 ) -> Result<(), String> {
     let block = file.read(place).map_err(|error| error.to_string())?;
     for segment in block.segments().map_err(|error| error.to_string())? {
-        make(shared, groups, &Piece { db: segment.db, bytes: segment.bytes, offset: place.offset })?;
+        let piece = Piece { db: segment.db, bytes: segment.bytes, offset: place.offset };
+        visit(shared, groups, &piece, pass)?;
     }
     Ok(())
 }
@@ -334,14 +392,19 @@ fn report(shared: &Shared) {
     tracing::info!("loading: {percent:.0} %, {keys} keys, {} keys/s, {left_s} s left", keys / took_s);
 }
 
-/// Makes the keys of pieces until there are no more, or one is bad.
-fn build(shared: &'static Shared, receiver: Arc<Mutex<Receiver<Chunk>>>, fault: &Mutex<Option<String>>) {
+/// Goes over the keys of pieces until there are no more, or one is bad.
+fn build(
+    shared: &'static Shared,
+    receiver: Arc<Mutex<Receiver<Chunk>>>,
+    fault: &Mutex<Option<String>>,
+    pass: Pass,
+) {
     let mut groups = groups(shared);
     loop {
         let piece = lock(&receiver).recv();
         let Ok(chunk) = piece else { return };
         let piece = Piece { db: chunk.db, bytes: &chunk.bytes, offset: chunk.offset };
-        if let Err(error) = make(shared, &mut groups, &piece) {
+        if let Err(error) = visit(shared, &mut groups, &piece, pass) {
             lock(fault).get_or_insert(error);
             return;
         }
@@ -365,8 +428,28 @@ struct Piece<'a> {
     offset: u64,
 }
 
-/// Makes the keys of one piece.
-fn make(shared: &'static Shared, by_shard: &mut Groups, chunk: &Piece<'_>) -> Result<(), String> {
+/// Makes the keys of one piece, or does with them what the pass is for.
+fn visit(
+    shared: &'static Shared,
+    by_shard: &mut Groups,
+    chunk: &Piece<'_>,
+    pass: Pass,
+) -> Result<(), String> {
+    sort(shared, by_shard, chunk)?;
+    let now_ms = match shared.snapshots.loading.as_of_ms.load(Relaxed) {
+        0 => unix_ms(),
+        then => then,
+    };
+    let groups = by_shard.iter().enumerate().filter(|(_, group)| !group.is_empty());
+    match pass {
+        Pass::Make => make(shared, groups, chunk, now_ms),
+        Pass::Understand => Ok(()),
+        Pass::Miss | Pass::Remove => clear(shared, groups, chunk, now_ms, pass),
+    }
+}
+
+/// Puts the entries of a piece in groups by shard.
+fn sort(shared: &'static Shared, by_shard: &mut Groups, chunk: &Piece<'_>) -> Result<(), String> {
     let db = chunk.db as usize;
     let databases = shared.settings.live().dbnum;
     if chunk.db >= databases {
@@ -387,12 +470,60 @@ fn make(shared: &'static Shared, by_shard: &mut Groups, chunk: &Piece<'_>) -> Re
             group.push((hash, at));
         }
     }
-    let now_ms = match shared.snapshots.loading.as_of_ms.load(Relaxed) {
-        0 => unix_ms(),
-        then => then,
-    };
+    Ok(())
+}
+
+/// Removes the keys of a piece, or finds that there is none.
+fn clear<'g>(
+    shared: &'static Shared,
+    groups: impl Iterator<Item = (usize, &'g Vec<(u64, usize)>)>,
+    chunk: &Piece<'_>,
+    now_ms: u64,
+    pass: Pass,
+) -> Result<(), String> {
+    for (id, group) in groups {
+        let mut held = take(shared, id as u16);
+        let mut found = None;
+        for &(hash, at) in group {
+            let entry = Entry::read(&mut Cursor::new(chunk.bytes.get(at..).unwrap_or_default()));
+            let Ok(entry) = entry else { continue };
+            // A dead one of the file is not made either.
+            if entry.deadline_ms.is_some_and(|ms| ms <= now_ms) {
+                continue;
+            }
+            let key = Key { bytes: &entry.key, hash };
+            let mut place = Keyed::find(&mut held.shard, chunk.db as usize, key, now_ms);
+            if pass == Pass::Remove {
+                place.remove();
+            } else if place.exists() {
+                found = Some(format!("key '{}' of database {} is here already", short(&entry.key), chunk.db));
+                break;
+            }
+        }
+        held.shard.changes.take();
+        let_go_quietly(shared, held);
+        if let Some(found) = found {
+            return Err(found);
+        }
+    }
+    Ok(())
+}
+
+/// The beginning of a key, for an error.
+fn short(key: &[u8]) -> String {
+    key.get(..100).unwrap_or(key).escape_ascii().to_string()
+}
+
+/// Makes the keys of a piece.
+fn make<'g>(
+    shared: &'static Shared,
+    groups: impl Iterator<Item = (usize, &'g Vec<(u64, usize)>)>,
+    chunk: &Piece<'_>,
+    now_ms: u64,
+) -> Result<(), String> {
+    let db = chunk.db as usize;
     let (mut made, mut expired) = (0, 0);
-    for (id, group) in by_shard.iter().enumerate().filter(|(_, group)| !group.is_empty()) {
+    for (id, group) in groups {
         let mut held = take(shared, id as u16);
         let mut refused = None;
         for (n, &(hash, at)) in group.iter().enumerate() {
@@ -407,7 +538,7 @@ fn make(shared: &'static Shared, by_shard: &mut Groups, chunk: &Piece<'_>) -> Re
                 Ok(Made::Dead) => expired += 1,
                 Ok(Made::Part | Made::Empty) => {}
                 Err(why) => {
-                    let name = entry.key.get(..100).unwrap_or(&entry.key).escape_ascii().to_string();
+                    let name = short(&entry.key);
                     refused = Some(format!(
                         "near byte {}: {} (key '{name}', database {db})",
                         chunk.offset,

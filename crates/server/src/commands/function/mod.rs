@@ -19,6 +19,8 @@ use crate::scripts::busy_line;
 
 mod payload;
 
+pub use payload::join;
+
 /// The family's commands.
 pub const FAMILY: &[ServerCommand] = &[
     row(

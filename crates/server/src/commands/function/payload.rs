@@ -19,7 +19,8 @@ use crate::script_run;
 /// What stands before a library's code.
 const FUNCTION: u8 = 0xf5;
 
-type Libraries = BTreeMap<String, Arc<Library>>;
+/// Libraries by name.
+pub type Libraries = BTreeMap<String, Arc<Library>>;
 
 /// FUNCTION DUMP
 pub(super) fn dump(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
@@ -53,21 +54,46 @@ pub(super) fn restore_in(core: &mut Core, args: Args<'_>, reply: &mut Reply<'_>)
     let restored = read(core, args.at(2))?;
     let shared = core.shared;
     let mut libraries = shared.scripts.libraries_mut();
-    let mut joined = if flushes { Libraries::new() } else { libraries.clone() };
-    if replaces {
-        joined.retain(|name, _| !restored.contains_key(name));
-    }
-    for library in restored.values() {
-        if joined.contains_key(&library.name) {
-            return Err(Fault::Text(format!("ERR Library {} already exists", library.name).into()));
-        }
-        clash(&joined, library)?;
-    }
-    joined.extend(restored);
+    let joined = joined(if flushes { Libraries::new() } else { libraries.clone() }, restored, replaces)?;
     // Under the lock. With the flush in front the order does not matter, and a base taken meanwhile may hold them.
     note_functions(core, &[b"function", b"restore", args.at(2), if flushes { b"flush" } else { b"replace" }]);
     *libraries = joined;
     reply.ok();
+    Ok(())
+}
+
+/// The libraries there are with others of these sources. Errors: one cannot be loaded, or is there already and is not to
+/// be replaced, or has a function of another one.
+pub fn join(core: &mut Core, sources: &[Vec<u8>], replaces: bool) -> Result<Libraries, Fault> {
+    let mut more = Libraries::new();
+    for source in sources {
+        add(&mut more, script_run::load_library(core, source)?)?;
+    }
+    let known = core.shared.scripts.libraries().clone();
+    joined(known, more, replaces)
+}
+
+fn joined(mut known: Libraries, more: Libraries, replaces: bool) -> Result<Libraries, Fault> {
+    if replaces {
+        known.retain(|name, _| !more.contains_key(name));
+    }
+    for library in more.values() {
+        if known.contains_key(&library.name) {
+            return Err(Fault::Text(format!("ERR Library {} already exists", library.name).into()));
+        }
+        clash(&known, library)?;
+    }
+    known.extend(more);
+    Ok(known)
+}
+
+/// Adds a library to others of the same text.
+fn add(libraries: &mut Libraries, library: Library) -> Result<(), Fault> {
+    if libraries.contains_key(&library.name) {
+        return Err(Fault::Text(format!("ERR Library '{}' already exists", library.name).into()));
+    }
+    clash(libraries, &library)?;
+    libraries.insert(library.name.clone(), Arc::new(library));
     Ok(())
 }
 
@@ -81,12 +107,7 @@ fn read(core: &mut Core, payload: &[u8]) -> Result<Libraries, Fault> {
             return Err(Fault::text("ERR given type is not a function"));
         }
         let code = source.text().map_err(|_| TORN)?;
-        let library = script_run::load_library(core, &code)?;
-        if libraries.contains_key(&library.name) {
-            return Err(Fault::Text(format!("ERR Library '{}' already exists", library.name).into()));
-        }
-        clash(&libraries, &library)?;
-        libraries.insert(library.name.clone(), Arc::new(library));
+        add(&mut libraries, script_run::load_library(core, &code)?)?;
     }
     Ok(libraries)
 }

@@ -1,0 +1,206 @@
+//! MGET and MSET of several keys: the straight way over more than one shard.
+//!
+//! Called by dispatch for a call of up to [`WORDS_MAX`] words that nothing stands before. It does what
+//! `exec::run_multi` and the commands' bodies do, with each key hashed once, its memory asked for ahead, and no vector
+//! made; a call that finds a shard busy it leaves to them.
+
+use darter_command::string::brief::{self, Many, Place};
+use darter_latch::{Grant, Held, drive, drive_waiting};
+use darter_store::Key;
+use darter_txn::Part;
+use darter_wire::{Args, Reply, Stage};
+
+use crate::core::Core;
+use crate::exec::{self, Call, SPINS};
+use crate::job::{BUDGET, Job};
+use crate::journal::note as journal;
+use crate::registry::Entry;
+use crate::session::{Gate, Session};
+
+/// Calls of more words, the name included, take the general way.
+pub const WORDS_MAX: usize = 256;
+
+/// What a thread keeps from call to call, so that none allocates.
+#[derive(Default)]
+pub struct Scratch {
+    // Hash and shard of each key.
+    keys: Vec<(u64, u16)>,
+    // A bit for each shard that is wanted.
+    wanted: Vec<u64>,
+    // By shard: its place in `held`, where it is held.
+    places: Vec<u16>,
+    // Ascending.
+    held: Vec<Held<Part, Job>>,
+    stage: Stage,
+}
+
+/// Whether a call may be run here. Others' caches and uses that do not count are left to the general way.
+#[inline]
+pub fn is_for(entry: &Entry, session: &Session, args: Args<'_>) -> bool {
+    let is_whole = match entry.many {
+        Many::No => return false,
+        Many::Get => true,
+        Many::Set => args.len() % 2 == 1,
+    };
+    is_whole && args.len() <= WORDS_MAX && !session.gate.has(Gate::TRACKING) && !session.no_touch
+}
+
+/// Runs a call that [`is_for`] has let through; false when a shard is busy: nothing was done.
+#[inline(never)]
+pub fn run(core: &mut Core, call: &mut Call<'_>, entry: &'static Entry, args: Args<'_>) -> bool {
+    let mut scratch = core.many.take().unwrap_or_default();
+    let is_set = entry.many == Many::Set;
+    scratch.want(core, args, if is_set { 2 } else { 1 });
+    let is_held = scratch.take(core);
+    if is_held {
+        if core.looks_ahead {
+            scratch.warm(call.session.db);
+        }
+        let mark = call.out.len();
+        if is_set {
+            scratch.set(core, call, entry, args);
+        } else {
+            scratch.get(core, call, args);
+        }
+        let heard = |held: &Held<Part, Job>| held.shard.changes.has_pending() || held.shard.is_pressed();
+        if scratch.held.iter().any(heard) {
+            scratch.pass(core, call, entry, args, mark);
+        }
+    }
+    scratch.let_go(core);
+    core.many = Some(scratch);
+    is_held
+}
+
+impl Scratch {
+    /// Hashes the keys, one in `step` words, and notes their shards.
+    #[inline]
+    fn want(&mut self, core: &Core, args: Args<'_>, step: usize) {
+        let shared = core.shared;
+        let shards_len = shared.cells.len();
+        if self.places.len() != shards_len {
+            self.places = vec![0; shards_len];
+            self.wanted = vec![0; shards_len.div_ceil(64)];
+        }
+        self.keys.clear();
+        for name in args.tail(1).iter().step_by(step) {
+            let hash = shared.router.hasher().hash(name);
+            let id = shared.router.shard_of(hash);
+            if let Some(bits) = self.wanted.get_mut(usize::from(id / 64)) {
+                *bits |= 1 << (id % 64);
+            }
+            self.keys.push((hash, id));
+        }
+    }
+
+    /// Takes the shards that are wanted, in ascending order; false when one is busy.
+    #[inline]
+    fn take(&mut self, core: &Core) -> bool {
+        let mut is_held = true;
+        for (word, bits) in self.wanted.iter_mut().enumerate() {
+            let mut bits = std::mem::take(bits);
+            while bits != 0 && is_held {
+                let id = word * 64 + bits.trailing_zeros() as usize;
+                bits &= bits - 1;
+                match core.shared.cells.get(id).and_then(|cell| cell.take_spinning(SPINS)) {
+                    Some(held) => {
+                        if let Some(place) = self.places.get_mut(id) {
+                            // Below the number of shards, which is a u16.
+                            *place = self.held.len() as u16;
+                        }
+                        self.held.push(held);
+                    }
+                    None => is_held = false,
+                }
+            }
+        }
+        is_held
+    }
+
+    /// Asks for the index lines of all keys, then for their records.
+    #[inline]
+    fn warm(&self, db: usize) {
+        let part = |id: u16| self.held.get(usize::from(*self.places.get(usize::from(id))?));
+        for &(hash, id) in &self.keys {
+            part(id).inspect(|held| held.shard.prefetch_line(db, hash));
+        }
+        for &(hash, id) in &self.keys {
+            part(id).inspect(|held| held.shard.prefetch_record(db, hash));
+        }
+    }
+
+    /// MGET, with all shards held.
+    #[inline]
+    fn get(&mut self, core: &Core, call: &mut Call<'_>, args: Args<'_>) {
+        let Scratch { keys, places, held, stage, .. } = self;
+        let at = Place { db: call.session.db, now_ms: core.now_ms };
+        let resp3 = call.session.resp3;
+        Reply::new(call.out, resp3).array(keys.len());
+        for (bytes, &(hash, id)) in args.tail(1).iter().zip(keys.iter()) {
+            let Some(held) = part_of(held, places, id) else { continue };
+            let key = Key { bytes, hash };
+            let Some(look) = brief::get(&mut held.shard, at.db, key, stage) else { continue };
+            // No plain value of a few bytes, or no room for it beside the output.
+            stage.flush(call.out);
+            let mut reply = Reply::new(call.out, resp3);
+            if brief::get_looked(&mut held.shard, at, key, look, &mut reply).is_err() {
+                reply.null();
+            }
+        }
+        stage.flush(call.out);
+    }
+
+    /// MSET, with all shards held.
+    #[inline]
+    fn set(&mut self, core: &Core, call: &mut Call<'_>, entry: &'static Entry, args: Args<'_>) {
+        let Scratch { keys, places, held, .. } = self;
+        let at = Place { db: call.session.db, now_ms: core.now_ms };
+        let mut reply = Reply::new(call.out, call.session.resp3);
+        let mark = reply.len();
+        for (nth, &(hash, id)) in keys.iter().enumerate() {
+            let Some(held) = part_of(held, places, id) else { continue };
+            let key = Key { bytes: args.at(1 + 2 * nth), hash };
+            if let Err(fault) = brief::set_any(&mut held.shard, at, key, args.at(2 + 2 * nth)) {
+                return exec::refuse(core, entry, &fault, &mut reply, mark);
+            }
+        }
+        reply.ok();
+    }
+
+    /// Tells of what changed, or was found dead, and makes room.
+    #[cold]
+    #[inline(never)]
+    fn pass(
+        &mut self,
+        core: &mut Core,
+        call: &mut Call<'_>,
+        entry: &'static Entry,
+        args: Args<'_>,
+        mark: usize,
+    ) {
+        let mut grant = Grant::empty();
+        self.held.drain(..).for_each(|held| grant.push(held));
+        core.writer = call.session.id;
+        let reply = call.out.get(mark..).unwrap_or_default();
+        let ran = journal::Ran { entry, args, db: call.session.db, served: None, reply };
+        exec::tell_granted(core, &mut grant, ran);
+        drive(core.shared.cells, grant, core, BUDGET);
+    }
+
+    /// Lets go of all shards, then goes on with what waited for them.
+    #[inline]
+    fn let_go(&mut self, core: &mut Core) {
+        let mut waiting = Vec::new();
+        while let Some(held) = self.held.pop() {
+            waiting.extend(held.release());
+        }
+        for (held, job) in waiting {
+            drive_waiting(core.shared.cells, held, job, core, BUDGET);
+        }
+    }
+}
+
+#[inline(always)]
+fn part_of<'h>(held: &'h mut [Held<Part, Job>], places: &[u16], id: u16) -> Option<&'h mut Held<Part, Job>> {
+    held.get_mut(usize::from(*places.get(usize::from(id))?))
+}
