@@ -6,6 +6,7 @@ use darter_store::{Event, Key, Keyed, Record, Shard, Text};
 use darter_txn::{Part, ShardSet};
 use darter_wire::{Args, OwnedArgs, Reply};
 
+use crate::gather::Kept;
 use crate::slices::Rest;
 
 /// Limits and thresholds that commands read; a copy of the configuration.
@@ -99,6 +100,8 @@ pub struct Ctx<'a> {
     pub may_slice: bool,
     /// Set by a body that did so after it wrote the head of its answer.
     pub rest: Option<Rest>,
+    /// What the body is to store: the result that it has left to slices, complete now.
+    pub kept: Option<Kept>,
     /// Set by a body that wants to wait for its keys; what it wrote is taken back then.
     pub wait: Option<Wait>,
     /// The arguments to wait with, where they must not mean later what they mean now (XREAD's `$`).
@@ -129,6 +132,7 @@ impl<'a> Ctx<'a> {
             may_wait: true,
             may_slice: false,
             rest: None,
+            kept: None,
             wait: None,
             wait_args: None,
             only_key: None,

@@ -5,6 +5,7 @@
 
 use std::time::Instant;
 
+use darter_command::gather::{Gather, Kept, TRIES_MAX};
 use darter_command::slices::Rest;
 use darter_command::{Ctx, Fault, Reach, Spec, Wait};
 use darter_latch::{Grant, Held, acquire, drive, drive_waiting};
@@ -213,6 +214,14 @@ pub fn pass_single(core: &mut Core, mut held: Held<Part, Job>, client: u64, ran:
     drive(core.shared.cells, grant, core, BUDGET);
 }
 
+/// Makes room for what a slice has built aside, and tells of what had to go for it.
+pub fn settle_growth(core: &mut Core, grant: &mut Shards) {
+    relief::settle_all(core, grant);
+    if grant.iter_mut().any(|held| held.shard.changes.has_pending()) {
+        pass_changes(core, grant);
+    }
+}
+
 /// Runs a data command over whatever shards it needs.
 pub fn run_multi(core: &mut Core, call: Call<'_>, entry: &'static Entry, args: Args<'_>) -> Ran {
     let wanted = lock_set(&entry.spec, args, &core.shared.router);
@@ -221,17 +230,7 @@ pub fn run_multi(core: &mut Core, call: Call<'_>, entry: &'static Entry, args: A
         let body = one(entry, args, call.session);
         return post(core, call, body, wanted, grant);
     }
-    let whose = Whose {
-        home: core.thread,
-        token: call.token,
-        client: call.session.id,
-        db: call.session.db,
-        resp3: call.session.resp3,
-        tracks: tracking::applies(call.session, entry),
-        no_touch: is_no_touch(call.session, entry),
-        acl_version: call.session.acl_version,
-        may_slice: call.session.may_slice(),
-    };
+    let whose = whose(core, call.session, call.token, entry);
     let after = run_granted(core, &mut grant, whose, entry, args, call.out);
     call.session.parking = after.parking;
     drive(core.shared.cells, grant, core, BUDGET);
@@ -239,6 +238,21 @@ pub fn run_multi(core: &mut Core, call: Call<'_>, entry: &'static Entry, args: A
         return read_on(core, call.session, rest, entry, args);
     }
     if call.session.parking.is_some() { Ran::Stalled } else { Ran::Done }
+}
+
+/// Whose a command of a connection is.
+pub fn whose(core: &Core, session: &Session, token: Token, entry: &Entry) -> Whose {
+    Whose {
+        home: core.thread,
+        token,
+        client: session.id,
+        db: session.db,
+        resp3: session.resp3,
+        tracks: tracking::applies(session, entry),
+        no_touch: is_no_touch(session, entry),
+        acl_version: session.acl_version,
+        may_slice: session.may_slice(),
+    }
 }
 
 fn one(entry: &'static Entry, args: Args<'_>, session: &Session) -> Body {
@@ -282,19 +296,20 @@ pub fn post_ticket(core: &mut Core, whose: Whose, ticket: Parked, wanted: LockSe
 
 /// Runs a job with its shards held, wherever this thread is.
 pub fn run_job(core: &mut Core, grant: &mut Shards, job: &mut Job) {
+    let job_whose = Whose {
+        home: job.home,
+        token: job.token,
+        client: job.client,
+        db: job.db,
+        resp3: job.resp3,
+        tracks: job.tracks,
+        no_touch: job.no_touch,
+        acl_version: job.acl_version,
+        may_slice: true,
+    };
     match &mut job.body {
         Body::One { entry, args, may_slice } => {
-            let whose = Whose {
-                home: job.home,
-                token: job.token,
-                client: job.client,
-                db: job.db,
-                resp3: job.resp3,
-                tracks: job.tracks,
-                no_touch: job.no_touch,
-                acl_version: job.acl_version,
-                may_slice: *may_slice,
-            };
+            let whose = Whose { may_slice: *may_slice, ..job_whose };
             let began = Instant::now();
             let after = run_granted(core, grant, whose, entry, args.args(), &mut job.reply);
             job.parking = after.parking;
@@ -319,6 +334,14 @@ pub fn run_job(core: &mut Core, grant: &mut Shards, job: &mut Job) {
             if let Some(part) = grant.iter_mut().next() {
                 *slice = Some(Slice::take(core, part, source, &mut job.reply));
             }
+            settle_growth(core, grant);
+        }
+        Body::Keep { gather, entry, args } => {
+            let left = keep(core, grant, job_whose, gather, (entry, args.args()), &mut job.reply);
+            if let Some(gather) = left {
+                let args = args.args().to_owned();
+                job.body = Body::Left { source: Source::Gather(gather), entry, args };
+            }
         }
         Body::Call(call) => {
             if let Some(call) = call.take() {
@@ -326,6 +349,7 @@ pub fn run_job(core: &mut Core, grant: &mut Shards, job: &mut Job) {
             }
         }
         Body::EndRead(number) => grant.iter_mut().for_each(|part| part.shard.end_read(*number)),
+        Body::EndDraft(number) => grant.iter_mut().for_each(|part| part.shard.drop_draft(*number)),
         Body::Left { .. } | Body::Exec(_) | Body::Script { .. } | Body::Watch(_) | Body::Unwatch => {}
     }
 }
@@ -339,6 +363,31 @@ pub struct After {
     pub rest: Option<Rest>,
 }
 
+/// Has a command store the result that was gathered for it, its shards held. If what it was made of has changed, the
+/// command begins again: then its new result is yet to be gathered.
+pub fn keep(
+    core: &mut Core,
+    grant: &mut Shards,
+    whose: Whose,
+    gather: &mut Gather,
+    (entry, args): (&'static Entry, Args<'_>),
+    out: &mut Vec<u8>,
+) -> Option<Box<Gather>> {
+    let shared = core.shared;
+    let tries = gather.tries() + 1;
+    gather.look(&mut context(core, set_of(&shared.router, grant), whose));
+    pass_changes(core, grant);
+    let kept = gather.end(&mut context(core, set_of(&shared.router, grant), whose));
+    let whose = Whose { may_slice: whose.may_slice && tries < TRIES_MAX, ..whose };
+    match run_with(core, grant, whose, (entry, args), kept, out).rest {
+        Some(Rest::Gather(mut gather)) => {
+            gather.tried(tries);
+            Some(gather)
+        }
+        _ => None,
+    }
+}
+
 /// Runs a data command over granted shards and passes on what changed. A command that wants to wait is
 /// parked in the queues of its keys.
 pub fn run_granted(
@@ -349,6 +398,17 @@ pub fn run_granted(
     args: Args<'_>,
     out: &mut Vec<u8>,
 ) -> After {
+    run_with(core, grant, whose, (entry, args), None, out)
+}
+
+fn run_with(
+    core: &mut Core,
+    grant: &mut Shards,
+    whose: Whose,
+    (entry, args): (&'static Entry, Args<'_>),
+    kept: Option<Kept>,
+    out: &mut Vec<u8>,
+) -> After {
     let shared = core.shared;
     core.writer = whose.client;
     if whose.tracks {
@@ -357,7 +417,7 @@ pub fn run_granted(
     let mark = out.len();
     pause_uses(grant, whose.no_touch);
     let set = set_of(&shared.router, grant);
-    let left = run_body(core, set, entry, args, whose, out);
+    let left = run_body(core, set, (entry, args), whose, kept, out);
     pause_uses(grant, false);
     let reply = out.get(mark..).unwrap_or_default();
     tell_granted(core, grant, journal::Ran { entry, args, db: whose.db, served: None, reply });
@@ -414,21 +474,32 @@ struct Left {
     rest: Option<Rest>,
 }
 
+/// What a command's body works on that runs over `set`.
+fn context<'a>(core: &'a Core, set: ShardSet<'a>, whose: Whose) -> Ctx<'a> {
+    let mut ctx = Ctx::new(set, &core.env, whose.db, core.live.dbnum as usize, core.now_ms, None);
+    ctx.may_slice = whose.may_slice;
+    ctx
+}
+
 #[inline]
 fn run_body<'a>(
     core: &'a Core,
     set: ShardSet<'a>,
-    entry: &'static Entry,
-    args: Args<'_>,
+    (entry, args): (&'static Entry, Args<'_>),
     whose: Whose,
+    kept: Option<Kept>,
     out: &mut Vec<u8>,
 ) -> Left {
     let Run::Data(run) = entry.run else { return Left::default() };
-    let mut ctx = Ctx::new(set, &core.env, whose.db, core.live.dbnum as usize, core.now_ms, None);
-    ctx.may_slice = whose.may_slice;
+    let mut ctx = context(core, set, whose);
+    ctx.kept = kept;
     let mut reply = Reply::new(out, whose.resp3);
     let mark = reply.len();
-    if let Err(fault) = run(&mut ctx, args, &mut reply) {
+    let ran = run(&mut ctx, args, &mut reply);
+    if let Some(kept) = ctx.kept.take() {
+        kept.give_up(&mut ctx);
+    }
+    if let Err(fault) = ran {
         refuse(core, entry, &fault, &mut reply, mark);
         return Left::default();
     }

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use darter_command::gather::Gather;
 use darter_latch::{Grant, Held, Runner, Waiter, drive_one, queue_for};
 use darter_reactor::Token;
 use darter_txn::waiters::Parked;
@@ -69,11 +70,22 @@ pub enum Body {
         /// What came of it.
         slice: Option<Slice>,
     },
+    /// The end of a command whose result was gathered and is to be stored now; runs on any thread.
+    Keep {
+        /// The result.
+        gather: Box<Gather>,
+        /// Which.
+        entry: &'static Entry,
+        /// With which arguments.
+        args: OwnedArgs,
+    },
     /// Something to be done with the shards held, for somebody who waits elsewhere; runs on any thread and answers
     /// nobody.
     Call(Option<Called>),
     /// The end of the read of this number, whose client has gone; runs on any thread and answers nobody.
     EndRead(u32),
+    /// The end of the draft of this number, whose client has gone; runs on any thread and answers nobody.
+    EndDraft(u32),
 }
 
 /// What [`Body::Call`] does.
@@ -155,7 +167,15 @@ impl Job {
 
     /// Whether no connection waits for it.
     pub fn is_for_nobody(&self) -> bool {
-        matches!(self.body, Body::Serve(_) | Body::Listen | Body::Cut(_) | Body::EndRead(_) | Body::Call(_))
+        matches!(
+            self.body,
+            Body::Serve(_)
+                | Body::Listen
+                | Body::Cut(_)
+                | Body::EndRead(_)
+                | Body::EndDraft(_)
+                | Body::Call(_)
+        )
     }
 }
 

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use darter_command::gather::Gather;
 use darter_command::keys::walk::Walk;
 use darter_command::slices::Rest;
-use darter_latch::{Grant, drive_one};
+use darter_latch::{Grant, acquire, drive, drive_one};
 use darter_reactor::Token;
 use darter_store::reads::Aside;
 use darter_txn::{LockSet, Part};
@@ -17,7 +17,8 @@ use darter_wire::{Args, OwnedArgs};
 
 use crate::conn::Conn;
 use crate::core::Core;
-use crate::job::{BUDGET, Body, Job};
+use crate::exec;
+use crate::job::{BUDGET, Body, Job, Shards};
 use crate::registry::Entry;
 
 /// A slice ends when it has written so much: some 10 microseconds.
@@ -114,7 +115,7 @@ impl Reading {
 }
 
 /// The whole answer is in the output: what came meanwhile follows, and the command is noted with all it took.
-fn finish(core: &Core, conn: &mut Conn) {
+pub fn finish(core: &Core, conn: &mut Conn) {
     let Some(reading) = conn.session.reading.take() else { return };
     conn.session.send_own_messages(&mut conn.output);
     crate::timing::note_job(core, conn.session.id, reading.entry, reading.args.args(), reading.spent);
@@ -135,6 +136,7 @@ pub fn note_slice(core: &Core, conn: &mut Conn, source: Source, slice: Option<Sl
 pub fn end_of_nobody(core: &mut Core, body: &Body) {
     match body {
         Body::Left { source, .. } => end(core, source),
+        Body::Keep { gather, .. } => end_gather(core, gather),
         Body::Read { source, slice: Some(slice) } if !slice.is_done => end(core, source),
         _ => {}
     }
@@ -160,6 +162,9 @@ fn give_one(core: &mut Core, conn: &mut Conn) -> Next {
     if let Source::Gather(gather) = &mut source {
         gather.take_in();
     }
+    if matches!(&source, Source::Gather(gather) if gather.is_to_end()) {
+        return keep(core, conn, source);
+    }
     let shared = core.shared;
     let slice = if let Some(shard) = source.shard() {
         let Some(mut held) = shared.cells[usize::from(shard)].take_spinning(SPINS) else {
@@ -167,7 +172,13 @@ fn give_one(core: &mut Core, conn: &mut Conn) -> Next {
             return Next::Wait;
         };
         let slice = Slice::take(core, &mut held, &mut source, &mut conn.output);
-        drive_one(shared.cells, held, core, BUDGET);
+        if held.shard.is_pressed() {
+            let mut grant = Shards::from(held);
+            exec::settle_growth(core, &mut grant);
+            drive(shared.cells, grant, core, BUDGET);
+        } else {
+            drive_one(shared.cells, held, core, BUDGET);
+        }
         slice
     } else {
         Slice::make(&mut source, &mut conn.output)
@@ -180,6 +191,53 @@ fn give_one(core: &mut Core, conn: &mut Conn) -> Next {
         return Next::Done;
     }
     Next::More
+}
+
+/// Has the command store what was gathered for it, with all its shards held; not while writers are held back.
+fn keep(core: &mut Core, conn: &mut Conn, source: Source) -> Next {
+    let shared = core.shared;
+    let Some(reading) = &mut conn.session.reading else { return Next::Done };
+    if shared.pause.is_on(core.now_ms) || shared.snapshots.holds_writers() {
+        reading.source = Some(source);
+        conn.postpone(core);
+        return Next::Wait;
+    }
+    let Source::Gather(mut gather) = source else { return Next::Done };
+    let entry = reading.entry;
+    let args = reading.args.args().to_owned();
+    let wanted = exec::lock_set(&entry.spec, args.args(), &shared.router);
+    let whose = exec::whose(core, &conn.session, conn.token, entry);
+    let mut grant = Grant::empty();
+    if acquire(shared.cells, wanted.ids(), &mut grant, SPINS).is_err() {
+        core.stats().contended.add(1);
+        let body = Body::Keep { gather, entry, args };
+        let job = Job {
+            token: whose.token,
+            client: whose.client,
+            db: whose.db,
+            resp3: whose.resp3,
+            acl_version: whose.acl_version,
+            ..Job::new(core.thread, body, wanted, grant)
+        };
+        job.enqueue(core);
+        return Next::Wait;
+    }
+    let began = Instant::now();
+    let left = exec::keep(core, &mut grant, whose, &mut gather, (entry, args.args()), &mut conn.output);
+    drive(shared.cells, grant, core, BUDGET);
+    conn.was_active = true;
+    let Some(reading) = &mut conn.session.reading else { return Next::Done };
+    reading.spent += began.elapsed();
+    match left {
+        Some(gather) => {
+            reading.source = Some(Source::Gather(gather));
+            Next::More
+        }
+        None => {
+            finish(core, conn);
+            Next::Done
+        }
+    }
 }
 
 /// What came of one slice.
@@ -206,7 +264,7 @@ impl Slice {
                 (is_done, Aside { bytes: walk.found_bytes(), pieces: 0 })
             }
             Source::Gather(gather) => {
-                gather.read(&mut part.shard);
+                gather.step(&mut part.shard);
                 (false, Aside { bytes: gather.bytes(), pieces: 0 })
             }
         };
@@ -242,8 +300,20 @@ fn end(core: &mut Core, source: &Source) {
     match source {
         Source::Read(shard, number) => end_read(core, *shard, *number),
         Source::Keys(_) => {}
-        Source::Gather(gather) => {
-            gather.open_reads().for_each(|(shard, number)| end_read(core, shard, number))
+        Source::Gather(gather) => end_gather(core, gather),
+    }
+}
+
+fn end_gather(core: &mut Core, gather: &Gather) {
+    gather.open_reads().for_each(|(shard, number)| end_read(core, shard, number));
+    if let Some((shard, number)) = gather.draft() {
+        let shared = core.shared;
+        match shared.cells[usize::from(shard)].take_spinning(SPINS) {
+            Some(mut held) => {
+                held.shard.drop_draft(number);
+                drive_one(shared.cells, held, core, BUDGET);
+            }
+            None => post(core, (Token::NOBODY, 0), Body::EndDraft(number), shard),
         }
     }
 }

@@ -309,6 +309,7 @@ impl Worker {
                     return;
                 }
             }
+            Body::Keep { .. } => reading::finish(core, conn),
             _ => {}
         }
         conn.is_stalled = false;

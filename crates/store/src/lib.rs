@@ -9,6 +9,7 @@ pub mod change;
 pub mod cut;
 pub mod db;
 mod direct;
+pub mod draft;
 pub mod evict;
 pub mod expiry;
 pub mod extras;

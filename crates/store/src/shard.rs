@@ -84,6 +84,8 @@ pub struct Shard {
     pub(crate) reads: Option<Box<Reads>>,
     // Collections without a key that somebody still goes through, by their numbers.
     pub(crate) orphans: Vec<u32>,
+    // Collections that are being built, by their numbers.
+    pub(crate) drafts: Vec<u32>,
     cas: u64,
 }
 
@@ -118,6 +120,7 @@ impl Shard {
             cut: None,
             reads: None,
             orphans: Vec::new(),
+            drafts: Vec::new(),
             cas: 0,
         })
     }
@@ -419,7 +422,11 @@ impl Shard {
         empty.index.remember(self.remembers);
         let old = std::mem::replace(&mut self.dbs[db], empty);
         let keys = old.len();
-        if self.cut.is_none() && self.reads_len() == 0 && self.dbs.iter().all(Db::is_empty) {
+        if self.cut.is_none()
+            && self.reads_len() == 0
+            && self.drafts.is_empty()
+            && self.dbs.iter().all(Db::is_empty)
+        {
             self.arena.clear();
             self.tidy = Tidy::default();
             self.objects = Slots::default();

@@ -6,7 +6,10 @@ use darter_base::hash::KeyHasher;
 use darter_pack::entry::Item;
 use darter_wire::Reply;
 
-use super::members::Members;
+use hashbrown::HashTable;
+use hashbrown::hash_table::IntoIter;
+
+use super::members::{Member, Members};
 use super::sorted::{Scored, Sorted};
 use crate::slices::LEN_MAX;
 use crate::zset::aggregate::Aggregate;
@@ -51,10 +54,14 @@ pub struct Combining {
     sorted: Sorted,
     // The part that is arranged or told next.
     part: usize,
+    // What is left of the part that is being told.
+    telling: IntoIter<Member>,
 }
 
 /// A member that is not in the result.
 const GONE: u32 = 0;
+/// Parts of the table gone through at once, in search of members of the result.
+pub(super) const PARTS_AT_ONCE: usize = 2;
 /// Combining fewer members than this is done in one go.
 const TOTAL_MIN: u64 = 2 * LEN_MAX;
 /// Where one collection is that much smaller than all together, looking its members up in the others is better.
@@ -95,6 +102,7 @@ impl Combining {
             len: 0,
             sorted: Sorted::new(false),
             part: 0,
+            telling: HashTable::new().into_iter(),
         }
     }
 
@@ -165,27 +173,51 @@ impl Combining {
 
     /// Goes on with the answer; whether that was all.
     pub(super) fn tell(&mut self, reply: &mut Reply<'_>, bytes_max: usize) -> bool {
+        if let Scoring::Count(_) = self.scoring {
+            return true;
+        }
+        let are_told = matches!(self.scoring, Scoring::Scores { are_told: true, .. });
+        let mut parts_left = PARTS_AT_ONCE;
+        while reply.len() < bytes_max {
+            let Some((text, score)) = self.next(&mut parts_left) else { return self.is_over() };
+            crate::zset::reply_member(reply, (Item::Bytes(text), score), are_told);
+        }
+        false
+    }
+
+    /// Whether all members of the result were taken out.
+    pub(super) fn is_over(&self) -> bool {
         match self.scoring {
+            Scoring::Scores { .. } => self.sorted.is_over(),
+            Scoring::None => self.telling.len() == 0 && self.part >= self.members.parts_len(),
             Scoring::Count(_) => true,
-            Scoring::None => {
+        }
+    }
+
+    /// Takes the next member of the result out; `None` at the end, and when so many parts were begun.
+    pub(super) fn next(&mut self, parts_left: &mut usize) -> Option<(&[u8], f64)> {
+        let (text, score) = match self.scoring {
+            Scoring::Scores { .. } => {
+                let member = self.sorted.next(&self.members.texts)?;
+                (member.text, member.score)
+            }
+            Scoring::None | Scoring::Count(_) => {
                 let wanted = self.seen_wanted();
-                for member in self.members.take_part(self.part) {
-                    if member.seen == wanted {
-                        reply.bulk(self.members.texts.get(member.text));
+                loop {
+                    match self.telling.next() {
+                        Some(member) if member.seen == wanted => break (member.text, member.score),
+                        Some(_) => {}
+                        None if *parts_left == 0 || self.part >= self.members.parts_len() => return None,
+                        None => {
+                            *parts_left -= 1;
+                            self.telling = self.members.take_part(self.part).into_iter();
+                            self.part += 1;
+                        }
                     }
                 }
-                self.part += 1;
-                self.part >= self.members.parts_len()
             }
-            Scoring::Scores { are_told, .. } => {
-                while reply.len() < bytes_max {
-                    let Some(member) = self.sorted.next(&self.members.texts) else { return true };
-                    let text = self.members.texts.get(member.text);
-                    crate::zset::reply_member(reply, (Item::Bytes(text), member.score), are_told);
-                }
-                false
-            }
-        }
+        };
+        Some((self.members.texts.get(text), score))
     }
 
     /// What was seen of a member of the result.

@@ -1,10 +1,12 @@
 //! Answers made of whole collections, such as SUNION, ZINTER and SORT, in steps: `Gather`, which the server drives.
 //!
 //! The command begins a read of each collection while it holds all their shards, so what is gathered is one state.
-//! The members are then read a slice at a time, each with one shard held, and taken in and answered with none. Memory:
-//! each member once. Called by the bodies of such commands (to begin) and by the server (steps and the end).
+//! The members are then read a slice at a time, each with one shard held, and taken in and answered with none. A result
+//! that is to be stored is built aside instead ([`keeping`]). Memory: each member once. Called by the bodies of such
+//! commands (to begin) and by the server (steps and the end).
 
 mod combining;
+pub mod keeping;
 mod members;
 mod sorted;
 mod sorting;
@@ -13,28 +15,34 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use darter_pack::decimal::Digits;
+use darter_pack::entry::Item;
 use darter_pack::tree::window::{Seen, Tell};
 use darter_store::Shard;
 use darter_store::reads::Stretch;
 use darter_wire::Reply;
 
 pub use combining::{Combining, Operation, Scoring, reading_order};
+pub use keeping::{Form, Kept};
 pub use sorting::{ScoreOf, Sorting};
 
 use crate::Ctx;
 use crate::slices::Rest;
+use combining::PARTS_AT_ONCE;
+use keeping::Keeping;
 
 /// An answer that is being gathered.
 pub struct Gather {
     // Reads that are not done yet, in the order in which they are taken in.
     reads: VecDeque<Read>,
-    // What the last slice told, taken in before the next one.
+    // What the last slice told, taken in before the next one; or what is to go into the result next, from `told_at` on.
     told: Vec<u8>,
+    told_at: usize,
     // Which collection that was.
     told_nth: u32,
     maker: Maker,
     resp3: bool,
     stage: Stage,
+    keeping: Option<Box<Keeping>>,
 }
 
 /// A read under way.
@@ -51,6 +59,7 @@ enum Stage {
     Reading,
     Arranging,
     Telling,
+    Keeping,
     Done,
 }
 
@@ -60,6 +69,8 @@ pub enum Maker {
     Combining(Box<Combining>),
     /// Elements in order.
     Sorting(Box<Sorting>),
+    /// The members as they are, to be stored.
+    Copying,
 }
 
 /// A slice with a shard held ends when it has told so much: some 10 microseconds.
@@ -73,9 +84,17 @@ impl Gather {
         self.reads.iter().map(|read| (read.shard, read.number))
     }
 
+    /// The number of what it has built aside so far, and its shard.
+    pub fn draft(&self) -> Option<(u16, u32)> {
+        self.keeping.as_ref().and_then(|keeping| keeping.draft())
+    }
+
     /// The shard that the next slice needs; `None` when it needs none.
     pub fn shard(&self) -> Option<u16> {
-        self.reads.front().map(|read| read.shard)
+        match &self.keeping {
+            Some(keeping) if self.told_at < self.told.len() => Some(keeping.shard),
+            _ => self.reads.front().map(|read| read.shard),
+        }
     }
 
     /// Bytes held.
@@ -83,12 +102,19 @@ impl Gather {
         let made = match &self.maker {
             Maker::Combining(combining) => combining.bytes(),
             Maker::Sorting(sorting) => sorting.bytes(),
+            Maker::Copying => 0,
         };
         made + self.told.capacity()
     }
 
-    /// Reads a slice of what comes next, from its shard.
-    pub fn read(&mut self, shard: &mut Shard) {
+    /// A slice of what comes next, with its shard held.
+    pub fn step(&mut self, shard: &mut Shard) {
+        if let Some(keeping) = &mut self.keeping
+            && self.told_at < self.told.len()
+        {
+            self.told_at = keeping.add(shard, &self.told, self.told_at);
+            return;
+        }
         let Some(read) = self.reads.front() else { return };
         let bytes_max = self.told.len() + TOLD_BYTES;
         let number = read.number;
@@ -97,59 +123,178 @@ impl Gather {
             shard.end_read(number);
             self.reads.pop_front();
         }
+        if !matches!(self.maker, Maker::Copying) {
+            // Nothing goes into the result before it is taken in.
+            self.told_at = self.told.len();
+        }
     }
 
-    /// Takes in what was read last: to be called before each slice, with no shard held.
+    /// Takes in what was read last, and gets what is to be stored next: to be called before each slice, with no shard
+    /// held.
     pub fn take_in(&mut self) {
-        let mut rest = &self.told[..];
-        while let Some((score, text, after)) = split_told(rest) {
+        if self.told_at < self.told.len() {
+            return;
+        }
+        for member in told_members(&self.told) {
             match &mut self.maker {
-                Maker::Combining(combining) => combining.add(self.told_nth, score, text),
-                Maker::Sorting(sorting) => sorting.add(text),
+                Maker::Combining(combining) => combining.add(self.told_nth, member.score, member.text),
+                Maker::Sorting(sorting) => sorting.add(member.text),
+                Maker::Copying => break,
             }
-            rest = after;
         }
         self.told.clear();
+        self.told_at = 0;
+        if self.stage == Stage::Keeping {
+            self.prepare();
+        }
+    }
+
+    /// Gets what is to be stored next.
+    fn prepare(&mut self) {
+        let Some(keeping) = &self.keeping else { return };
+        let (told, mut left) = (&mut self.told, keeping.form().batch_len());
+        let is_over = match &mut self.maker {
+            Maker::Copying => true,
+            Maker::Sorting(sorting) => sorting.go_on(|text| {
+                write_told(told, text, 0.0);
+                left -= 1;
+                left > 0
+            }),
+            Maker::Combining(combining) => {
+                let mut parts_left = PARTS_AT_ONCE;
+                while left > 0 {
+                    let Some((text, score)) = combining.next(&mut parts_left) else { break };
+                    write_told(told, text, score);
+                    left -= 1;
+                }
+                combining.is_over()
+            }
+        };
+        if is_over && self.told.is_empty() {
+            self.stage = Stage::Done;
+        }
     }
 
     /// Goes on with the answer, when all is read; returns whether that was all.
     pub fn answer(&mut self, out: &mut Vec<u8>) -> bool {
         let bytes_max = out.len() + ANSWER_BYTES;
         let mut reply = Reply::new(out, self.resp3);
+        let keeps = self.keeping.is_some();
         self.stage = match (self.stage, &mut self.maker) {
+            (Stage::Reading, Maker::Copying) => Stage::Done,
             (Stage::Reading, _) => Stage::Arranging,
             (Stage::Arranging, Maker::Combining(combining)) => match combining.arrange() {
+                true if keeps => Stage::Keeping,
                 true => {
                     combining.head(&mut reply);
                     Stage::Telling
                 }
                 false => Stage::Arranging,
             },
+            (Stage::Arranging, Maker::Sorting(sorting)) if keeps => match sorting.fault() {
+                Some(_) => Stage::Done,
+                None => {
+                    sorting.seal();
+                    Stage::Keeping
+                }
+            },
             (Stage::Arranging, Maker::Sorting(sorting)) => match sorting.head(&mut reply) {
                 true => Stage::Telling,
                 false => Stage::Done,
             },
-            (Stage::Telling, maker) => {
-                let is_done = match maker {
-                    Maker::Combining(combining) => combining.tell(&mut reply, bytes_max),
-                    Maker::Sorting(sorting) => sorting.tell(&mut reply, bytes_max),
-                };
-                if is_done { Stage::Done } else { Stage::Telling }
-            }
-            (Stage::Done, _) => Stage::Done,
+            (Stage::Telling, Maker::Combining(combining)) => match combining.tell(&mut reply, bytes_max) {
+                true => Stage::Done,
+                false => Stage::Telling,
+            },
+            (Stage::Telling, Maker::Sorting(sorting)) => match sorting.tell(&mut reply, bytes_max) {
+                true => Stage::Done,
+                false => Stage::Telling,
+            },
+            // What is to be stored is got by `take_in`.
+            (Stage::Keeping, _) => Stage::Keeping,
+            (Stage::Arranging | Stage::Telling | Stage::Done, _) => Stage::Done,
         };
-        self.stage == Stage::Done
+        self.stage == Stage::Done && !keeps
     }
 
     fn has_failed(&self) -> bool {
         matches!(&self.maker, Maker::Sorting(sorting) if sorting.has_failed())
     }
+
+    /// Whether it is to be stored, and nothing is left to do but that: the result is complete, or of no use because a
+    /// key it is made of has changed.
+    pub fn is_to_end(&self) -> bool {
+        let is_complete = self.stage == Stage::Done && self.told_at >= self.told.len();
+        self.keeping.as_ref().is_some_and(|keeping| is_complete || keeping.is_stale())
+    }
+
+    /// Looks at the keys that the result is made of, whose shards are held: those whose time is up go now. What has
+    /// changed must be told to everybody before [`Gather::end`].
+    pub fn look(&self, ctx: &mut Ctx<'_>) {
+        if let Some(keeping) = &self.keeping {
+            keeping.look(ctx);
+        }
+    }
+
+    /// Ends what is to be stored, with the shards of its command held: the result, which the command's body is to find
+    /// in its context, unless a key it is made of has changed.
+    pub fn end(&mut self, ctx: &mut Ctx<'_>) -> Option<Kept> {
+        for Read { shard, number, .. } in self.reads.drain(..) {
+            if let Some(part) = ctx.part(shard) {
+                part.shard.end_read(number);
+            }
+        }
+        let fault = match &self.maker {
+            Maker::Sorting(sorting) => sorting.fault().cloned(),
+            Maker::Combining(_) | Maker::Copying => None,
+        };
+        self.keeping.take()?.end(fault, ctx)
+    }
+
+    /// How often the command was begun, this time included.
+    pub fn tries(&self) -> u8 {
+        self.keeping.as_ref().map_or(0, |keeping| keeping.tries)
+    }
+
+    /// Notes that the command was begun so often before.
+    pub fn tried(&mut self, tries: u8) {
+        if let Some(keeping) = &mut self.keeping {
+            keeping.tries = tries;
+        }
+    }
 }
+
+/// A result that its keys' changes have made useless so often is made in one go.
+pub const TRIES_MAX: u8 = 3;
 
 impl Ctx<'_> {
     /// Leaves the answer to slices that read these collections in this order; false when the body must give it itself.
     #[cold]
     pub fn gather(&mut self, sources: &[(&[u8], Stretch)], maker: Maker, resp3: bool) -> bool {
+        self.begin_gather(sources, maker, resp3, None)
+    }
+
+    /// As [`Ctx::gather`], for a result that is to be stored at `dest`. `names` are all keys that it depends on. The
+    /// body runs again when the result is there, and finds it as [`Ctx::kept`].
+    #[cold]
+    pub fn gather_for(
+        &mut self,
+        (dest, form): (&[u8], Form),
+        names: &[&[u8]],
+        sources: &[(&[u8], Stretch)],
+        maker: Maker,
+    ) -> bool {
+        let keeping = Keeping::new(self, dest, form, names);
+        self.begin_gather(sources, maker, false, Some(Box::new(keeping)))
+    }
+
+    fn begin_gather(
+        &mut self,
+        sources: &[(&[u8], Stretch)],
+        maker: Maker,
+        resp3: bool,
+        keeping: Option<Box<Keeping>>,
+    ) -> bool {
         let mut reads = VecDeque::with_capacity(sources.len());
         let tell = tell();
         for (nth, (name, stretch)) in sources.iter().enumerate() {
@@ -162,39 +307,81 @@ impl Ctx<'_> {
                         part.shard.end_read(number);
                     }
                 }
+                if let Some(keeping) = keeping {
+                    keeping.end(None, self);
+                }
                 return false;
             };
             reads.push_back(Read { shard, number, nth: nth as u32 });
         }
-        let gather = Gather { reads, told: Vec::new(), told_nth: 0, maker, resp3, stage: Stage::Reading };
+        let gather = Gather {
+            reads,
+            told: Vec::new(),
+            told_at: 0,
+            told_nth: 0,
+            maker,
+            resp3,
+            stage: Stage::Reading,
+            keeping,
+        };
         self.rest = Some(Rest::Gather(Box::new(gather)));
         true
     }
 }
 
-/// Writes members down as they come, for [`split_told`].
+/// Writes members down as they come, for [`told_members`].
 fn tell() -> Tell {
-    Arc::new(|seen, out| {
-        let (item, score) = match seen {
-            Seen::Item(item) => (item, 1.0),
-            Seen::Scored(member, score) => (member, score),
-            Seen::Field(..) | Seen::Logged(_) => {
-                debug_assert!(false, "neither hashes nor streams are gathered");
-                return;
-            }
-        };
-        let mut digits = Digits::new();
-        let text = item.text(&mut digits);
-        out.extend_from_slice(&(text.len() as u32).to_le_bytes());
-        out.extend_from_slice(&score.to_le_bytes());
-        out.extend_from_slice(text);
+    Arc::new(|seen, out| match seen {
+        Seen::Item(item) => write_item(out, item, 1.0),
+        Seen::Scored(member, score) => write_item(out, member, score),
+        Seen::Field(field, value) => {
+            write_item(out, field, 0.0);
+            write_item(out, value, 0.0);
+        }
+        Seen::Logged(_) => debug_assert!(false, "streams are not gathered"),
     })
 }
 
-/// The first member that was told, with its score, and what follows.
-fn split_told(told: &[u8]) -> Option<(f64, &[u8], &[u8])> {
-    let (len, rest) = told.split_first_chunk::<4>()?;
-    let (score, rest) = rest.split_first_chunk::<8>()?;
-    let (text, rest) = rest.split_at_checked(u32::from_le_bytes(*len) as usize)?;
-    Some((f64::from_le_bytes(*score), text, rest))
+fn write_item(out: &mut Vec<u8>, item: Item<'_>, score: f64) {
+    let mut digits = Digits::new();
+    write_told(out, item.text(&mut digits), score);
+}
+
+fn write_told(out: &mut Vec<u8>, text: &[u8], score: f64) {
+    out.extend_from_slice(&(text.len() as u32).to_le_bytes());
+    out.extend_from_slice(&score.to_le_bytes());
+    out.extend_from_slice(text);
+}
+
+/// A member on its way.
+#[derive(Clone, Copy, Debug)]
+struct Told<'a> {
+    score: f64,
+    text: &'a [u8],
+}
+
+/// Members that were told.
+struct ToldMembers<'a>(&'a [u8]);
+
+fn told_members(told: &[u8]) -> ToldMembers<'_> {
+    ToldMembers(told)
+}
+
+impl<'a> ToldMembers<'a> {
+    /// What is left of them.
+    fn rest(&self) -> &'a [u8] {
+        self.0
+    }
+}
+
+impl<'a> Iterator for ToldMembers<'a> {
+    type Item = Told<'a>;
+
+    fn next(&mut self) -> Option<Told<'a>> {
+        let (len, rest) = self.0.split_first_chunk::<4>()?;
+        let (score, rest) = rest.split_first_chunk::<8>()?;
+        let (text, rest) = rest.split_at_checked(u32::from_le_bytes(*len) as usize)?;
+        self.0 = rest;
+        Some(Told { score: f64::from_le_bytes(*score), text })
+    }
 }

@@ -61,6 +61,11 @@ impl Sorted {
         }
     }
 
+    /// Whether all were taken, after [`Sorted::seal`].
+    pub fn is_over(&self) -> bool {
+        self.heap.is_empty()
+    }
+
     /// Takes the next member. Cost: O(log runs).
     pub fn next(&mut self, texts: &Texts) -> Option<Scored> {
         let run = *self.heap.first()?;

@@ -54,26 +54,44 @@ impl Sorting {
         }
     }
 
+    /// What is wrong with an element.
+    pub(super) fn fault(&self) -> Option<&Fault> {
+        self.fault.as_ref()
+    }
+
     /// Begins the answer; false when that was all of it.
     pub(super) fn head(&mut self, reply: &mut Reply<'_>) -> bool {
         if let Some(fault) = &self.fault {
             reply.error(fault.line().as_bytes());
             return false;
         }
+        reply.array(self.seal());
+        true
+    }
+
+    /// Ends reading; returns how many elements there are to tell.
+    pub(super) fn seal(&mut self) -> usize {
         self.sorted.seal(&self.texts);
         let len = self.sorted.len();
         let start = usize::try_from(self.offset.max(0)).unwrap_or(usize::MAX).min(len);
         self.left = (len - start).min(usize::try_from(self.count).unwrap_or(usize::MAX));
-        reply.array(self.left);
         // From here on what is before the range.
         self.offset = start as i64;
-        true
+        self.left
     }
 
     /// Goes on with the answer; whether that was all.
     pub(super) fn tell(&mut self, reply: &mut Reply<'_>, bytes_max: usize) -> bool {
+        self.go_on(|text| {
+            reply.bulk(text);
+            reply.len() < bytes_max
+        })
+    }
+
+    /// Shows elements to `emit` as long as it answers true, a few hundred at most; whether that was all.
+    pub(super) fn go_on(&mut self, mut emit: impl FnMut(&[u8]) -> bool) -> bool {
         for _ in 0..STEPS_MAX {
-            if self.left == 0 || reply.len() >= bytes_max {
+            if self.left == 0 {
                 break;
             }
             let Some(element) = self.sorted.next(&self.texts) else { return true };
@@ -81,8 +99,10 @@ impl Sorting {
                 self.offset -= 1;
                 continue;
             }
-            reply.bulk(self.texts.get(element.text));
             self.left -= 1;
+            if !emit(self.texts.get(element.text)) {
+                break;
+            }
         }
         self.left == 0
     }

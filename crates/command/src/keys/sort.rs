@@ -12,7 +12,7 @@ use darter_store::reads::Stretch;
 use darter_store::{Event, Expiry, Keyed, Object, Type};
 use darter_wire::{Args, Reply};
 
-use crate::gather::{Maker, ScoreOf, Sorting};
+use crate::gather::{Form, Maker, ScoreOf, Sorting};
 use crate::reader::Reader;
 use crate::slices;
 use crate::spec::{Flags, Group, Keys, Reach, Spec};
@@ -139,7 +139,11 @@ fn sort_with(
     options: &Options<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Fault> {
-    if ctx.may_slice && leave(ctx, args.at(1), options, reply) {
+    if let (Some(kept), Some(at)) = (ctx.kept.take(), options.store) {
+        reply.int(kept.put(ctx, args.at(at), SORTSTORE_EVENT)? as i64);
+        return Ok(());
+    }
+    if ctx.may_slice && leave(ctx, args, options, reply) {
         return Ok(());
     }
     let (kind, mut elements) = elements_of(&zset::read(ctx, args.at(1)))?;
@@ -159,19 +163,22 @@ fn sort_with(
 }
 
 /// Leaves a long answer to slices, where nothing but the elements is looked at; false when it is to be given now.
-fn leave(ctx: &mut Ctx<'_>, name: &[u8], options: &Options<'_>, reply: &Reply<'_>) -> bool {
-    if options.by.is_some() || !options.gets.is_empty() || options.store.is_some() {
+fn leave(ctx: &mut Ctx<'_>, args: Args<'_>, options: &Options<'_>, reply: &Reply<'_>) -> bool {
+    if options.by.is_some() || !options.gets.is_empty() {
         return false;
     }
+    let name = args.at(1);
     let place = zset::at(ctx, name);
     let now_ms = place.now_ms();
     let (len, stretch, due_ms) = match place.object() {
         Some((Object::List(list), _)) => (list.len(), Stretch::Ranks(0, list.len(), Direction::Up), None),
-        Some((Object::Zset(zset), _)) => (zset.len(), Stretch::Ranks(0, zset.len(), Direction::Up), None),
+        Some((Object::Zset(zset), _)) => {
+            (zset.len(), Stretch::Ranks(0, zset.len(), Direction::Up), zset.next_expiry())
+        }
         Some((Object::Set(set), _)) => (set.len(), Stretch::All, set.next_expiry_ms()),
         _ => return false,
     };
-    if !slices::is_long(len, due_ms, now_ms) {
+    if !slices::is_long(len, due_ms, now_ms) || (options.store.is_some() && due_ms.is_some()) {
         return false;
     }
     let score_of: ScoreOf = |text| Ok(parse_score(text)? + 0.0);
@@ -180,7 +187,11 @@ fn leave(ctx: &mut Ctx<'_>, name: &[u8], options: &Options<'_>, reply: &Reply<'_
         options.is_descending,
         (options.offset, options.count),
     );
-    ctx.gather(&[(name, stretch)], Maker::Sorting(Box::new(sorting)), reply.is_resp3())
+    let maker = Maker::Sorting(Box::new(sorting));
+    match options.store {
+        Some(at) => ctx.gather_for((args.at(at), Form::List), &[name], &[(name, stretch)], maker),
+        None => ctx.gather(&[(name, stretch)], maker, reply.is_resp3()),
+    }
 }
 
 /// The elements in the order the value keeps them; a missing key is an empty list.

@@ -93,7 +93,7 @@ impl<'a> Sources<'a> {
     }
 
     /// As [`Sources::find`], for keys that were found before.
-    fn look(ctx: &'a Ctx<'_>, keys: Args<'_>) -> Result<Sources<'a>, Fault> {
+    pub fn look(ctx: &'a Ctx<'_>, keys: Args<'_>) -> Result<Sources<'a>, Fault> {
         let now_ms = ctx.now_ms;
         let sets = keys.iter().map(|key| match ctx.peek(key) {
             Some((shard, record)) => shard.view_of::<SetValue>(record).map(Some),
@@ -115,6 +115,15 @@ impl<'a> Sources<'a> {
         let hasher = self.sets.iter().flatten().next()?.hasher;
         let combining = Combining::new(operation, scoring, order.len(), (kept, hasher));
         Some((order, combining))
+    }
+
+    /// As [`Sources::for_slices`], for a result that is to be stored: no member may come to its end meanwhile.
+    pub fn for_keeping(&self, operation: Operation) -> Option<(Vec<usize>, Combining)> {
+        let expires = |set: &View<'_, SetValue>| set.root.next_expiry_ms().is_some();
+        if self.sets.iter().flatten().any(expires) {
+            return None;
+        }
+        self.for_slices(operation, Scoring::None)
     }
 
     /// Gives each member of the result to `emit` once, until it answers false.

@@ -2,12 +2,13 @@
 
 use darter_pack::entry::Item;
 use darter_pack::table::Expiry as MemberExpiry;
+use darter_store::reads::Stretch;
 use darter_store::{Collection, Event, Expiry, SetValue};
 use darter_wire::{Args, Reply};
 
 use super::algebra::Sources;
 use super::event;
-use crate::gather::Operation;
+use crate::gather::{Form, Maker, Operation};
 use crate::spec::{Group, Keys, Spec};
 use crate::{Ctx, DataCommand, Fault};
 
@@ -71,8 +72,23 @@ fn store(
     operation: Operation,
     stored: Event,
 ) -> Result<(), Fault> {
+    if let Some(kept) = ctx.kept.take() {
+        reply.int(kept.put(ctx, args.at(1), stored)? as i64);
+        return Ok(());
+    }
+    let (keys, may_slice) = (args.tail(2), ctx.may_slice);
+    let mut sources = Sources::find(ctx, keys)?;
+    if may_slice && let Some((order, combining)) = sources.for_keeping(operation) {
+        let read: Vec<_> = order.iter().map(|at| (keys.at(*at), Stretch::All)).collect();
+        let names: Vec<_> = keys.iter().collect();
+        let maker = Maker::Combining(Box::new(combining));
+        if ctx.gather_for((args.at(1), Form::Set), &names, &read, maker) {
+            return Ok(());
+        }
+        sources = Sources::look(ctx, keys)?;
+    }
     let mut gathered = Gathered::default();
-    Sources::find(ctx, args.tail(2))?.each(operation, |member| {
+    sources.each(operation, |member| {
         gathered.push(member);
         true
     });

@@ -7,8 +7,9 @@ use darter_wire::{Args, Reply};
 
 use super::aggregate::Aggregate;
 use super::source::{Member, MemberHasher, Scores, Source, order};
-use super::{Members, reply_head, reply_member, store};
-use crate::gather::{Combining, Maker, Operation, Scoring, reading_order};
+use super::{Members, event, reply_head, reply_member, store};
+use crate::gather::keeping::may_keep_scores;
+use crate::gather::{Combining, Form, Maker, Operation, Scoring, reading_order};
 use crate::reader::{Reader, is};
 use crate::slices;
 use crate::spec::{Flags, Group, Keys, Spec};
@@ -191,6 +192,14 @@ impl<'a> Query<'a> {
         Some((order, combining))
     }
 
+    /// As [`Query::for_slices`], for a result that is to be stored: no member may come to its end meanwhile.
+    fn for_keeping(&self, operation: Operation) -> Option<(Order, Combining)> {
+        if self.sources.iter().any(|(source, _)| source.expires()) {
+            return None;
+        }
+        self.for_slices(operation)
+    }
+
     /// The members of the result in order.
     fn run(mut self, operation: Operation) -> Vec<(Item<'a>, f64)> {
         let mut members = Vec::new();
@@ -331,11 +340,28 @@ fn combine_and_store(
     operation: Operation,
     reply: &mut Reply<'_>,
 ) -> Result<(), Fault> {
+    let (dest, name) = (args.at(1), name_of(operation, true));
+    if let Some(kept) = ctx.kept.take() {
+        reply.int(kept.put(ctx, dest, event(name))? as i64);
+        return Ok(());
+    }
+    let may_slice = ctx.may_slice && may_keep_scores(ctx.env);
+    let mut query = Query::parse(ctx, args, (operation, true))?;
+    if may_slice && let Some((order, combining)) = query.for_keeping(operation) {
+        let inputs = args.tail(3).head(query.sources.len());
+        let read: Vec<_> = order.into_iter().map(|(at, stretch)| (inputs.at(at), stretch)).collect();
+        let names: Vec<_> = inputs.iter().collect();
+        let maker = Maker::Combining(Box::new(combining));
+        if ctx.gather_for((dest, Form::Zset), &names, &read, maker) {
+            return Ok(());
+        }
+        query = Query::parse(ctx, args, (operation, true))?;
+    }
     let mut members = Members::default();
-    for (member, score) in Query::parse(ctx, args, (operation, true))?.run(operation) {
+    for (member, score) in query.run(operation) {
         members.push(member, score);
     }
-    reply.int(store(ctx, args.at(1), &members, name_of(operation, true))?);
+    reply.int(store(ctx, dest, &members, name)?);
     Ok(())
 }
 

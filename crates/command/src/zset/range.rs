@@ -11,7 +11,9 @@ use darter_store::reads::Stretch;
 use darter_wire::{Args, Reply};
 
 use super::bound::{By, Range, Run};
-use super::{Members, reply_head, reply_member, store};
+use super::{Members, event, reply_head, reply_member, store};
+use crate::gather::keeping::may_keep_scores;
+use crate::gather::{Form, Maker};
 use crate::reader::Reader;
 use crate::slices;
 use crate::spec::{Group, Keys, Spec};
@@ -209,10 +211,23 @@ fn answer(
 }
 
 fn zrangestore(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    if let Some(kept) = ctx.kept.take() {
+        reply.int(kept.put(ctx, args.at(1), event("zrangestore"))? as i64);
+        return Ok(());
+    }
     let query = Query::parse(args, 2, None, None, true)?;
-    let mut members = Members::default();
+    let may_slice = ctx.may_slice && may_keep_scores(ctx.env);
     let place = super::read(ctx, args.at(2));
-    if let Some(zset) = place.view::<Zset>()? {
+    let zset = place.view::<Zset>()?.filter(|zset| may_slice && zset.root.next_expiry().is_none());
+    if let Some(run) = zset.map(|zset| query.run(zset)).filter(|run| run.len > slices::LEN_MAX) {
+        // Stored from the lowest on, whatever the direction.
+        let read = [(args.at(2), Stretch::Ranks(run.first, run.len, Direction::Up))];
+        if ctx.gather_for((args.at(1), Form::Zset), &[args.at(2)], &read, Maker::Copying) {
+            return Ok(());
+        }
+    }
+    let mut members = Members::default();
+    if let Some(zset) = super::at(ctx, args.at(2)).view::<Zset>()? {
         let run = query.run(zset);
         for (member, score) in walk(zset, run, query.direction).take(run.len as usize) {
             members.push(member, score);

@@ -69,6 +69,15 @@ impl<'a> Source<'a> {
         }
     }
 
+    /// Whether it has members that will go by themselves.
+    pub fn expires(&self) -> bool {
+        match self {
+            Source::Missing => false,
+            Source::Zset(zset) => zset.root.next_expiry().is_some(),
+            Source::Set(set, _) => set.root.next_expiry_ms().is_some(),
+        }
+    }
+
     /// The score of a member.
     pub fn score(&self, member: Item<'_>) -> Option<f64> {
         match self {

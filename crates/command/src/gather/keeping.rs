@@ -1,0 +1,248 @@
+//! A gathered result that is stored under a key: built aside in steps, and given its key in one go.
+//!
+//! While it is built, the keys it is made of are watched, as by WATCH. If one of them changes the result is of no use: the
+//! command runs again from the start. So what is stored is what was there in the very moment it is stored. Called by
+//! `Gather`, by the server for the last step, and by the command's body, which then finds what to store in its context.
+
+use darter_pack::entry::Item;
+use darter_pack::table::{Expiry as MemberExpiry, Kind, Table};
+use darter_pack::tree::list::End;
+use darter_pack::tree::{Direction, List, Zset};
+use darter_store::change::Listeners;
+use darter_store::draft::Draft;
+use darter_store::{Collection, Event, Expiry, Keyed, Object, SetValue, Shard, View};
+use darter_txn::watch::WatchFlag;
+
+use super::{Told, told_members};
+use crate::slices::LEN_MAX;
+use crate::{Ctx, Env, Fault};
+
+/// What a result is stored as.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Form {
+    /// A set; scores are left out.
+    Set,
+    /// A sorted set.
+    Zset,
+    /// A list, in the order of the result.
+    List,
+    /// A hash: each other member is a value.
+    Hash,
+}
+
+impl Form {
+    /// Members that go into it in some 20 microseconds.
+    pub(super) fn batch_len(self) -> usize {
+        match self {
+            Form::Set | Form::Hash => 64,
+            Form::Zset => 24,
+            Form::List => 256,
+        }
+    }
+
+    fn empty(self) -> Object {
+        match self {
+            Form::Set => SetValue::new().wrap(),
+            Form::Zset => Zset::new().wrap(),
+            Form::List => List::new().wrap(),
+            Form::Hash => Table::new(Kind::KeysAndValues).wrap(),
+        }
+    }
+}
+
+/// The result so far, and what it is made of.
+pub struct Keeping {
+    form: Form,
+    /// The shard of the key it is for.
+    pub(super) shard: u16,
+    // Its number there, once there is something.
+    draft: Option<u32>,
+    is_full: bool,
+    db: usize,
+    watched: Vec<Box<[u8]>>,
+    flag: WatchFlag,
+    /// How often it was begun before.
+    pub(super) tries: u8,
+}
+
+impl Keeping {
+    /// For the key `dest`, out of what is at `names`; their shards are held.
+    pub(super) fn new(ctx: &mut Ctx<'_>, dest: &[u8], form: Form, names: &[&[u8]]) -> Keeping {
+        let dest = ctx.key(dest);
+        let shard = ctx.shards_mut().router().shard_of(dest.hash);
+        let flag = WatchFlag::default();
+        let db = ctx.db;
+        for name in names {
+            let key = ctx.key(name);
+            let part = ctx.shards_mut().part_mut(key);
+            if part.watches.add(db, name, &flag) {
+                part.shard.changes.listen(Listeners::WATCH, true);
+            }
+        }
+        let watched = names.iter().map(|name| Box::from(*name)).collect();
+        Keeping { form, shard, draft: None, is_full: false, db, watched, flag, tries: 0 }
+    }
+
+    /// Whether a key it is made of has changed.
+    pub(super) fn is_stale(&self) -> bool {
+        self.flag.is_dirty()
+    }
+
+    pub(super) fn form(&self) -> Form {
+        self.form
+    }
+
+    /// Its number in its shard.
+    pub(super) fn draft(&self) -> Option<(u16, u32)> {
+        Some((self.shard, self.draft?))
+    }
+
+    /// Takes in some of what was told, from byte `at` on; returns where the rest begins.
+    pub(super) fn add(&mut self, shard: &mut Shard, told: &[u8], at: usize) -> usize {
+        let form = self.form;
+        let number = *self.draft.get_or_insert_with(|| shard.begin_draft(form.empty()));
+        let Some(mut draft) = shard.draft_mut(number) else { return told.len() };
+        let mut members = told_members(told.get(at..).unwrap_or_default());
+        for _ in 0..form.batch_len() {
+            let Some(member) = members.next() else { break };
+            let value = if form == Form::Hash { members.next() } else { None };
+            self.is_full |= insert(&mut draft, &member, value.as_ref()).is_err();
+        }
+        if self.is_full { told.len() } else { told.len() - members.rest().len() }
+    }
+
+    /// Looks at the keys it is made of, whose shards are held, so that those whose time is up go now.
+    pub(super) fn look(&self, ctx: &mut Ctx<'_>) {
+        for name in &self.watched {
+            let (key, now_ms) = (ctx.key(name), ctx.now_ms);
+            Keyed::find(&mut ctx.shards_mut().part_mut(key).shard, self.db, key, now_ms);
+        }
+    }
+
+    /// Ends it, with the shards of its keys held: what the command's body is to store, unless a key it is made of has
+    /// changed.
+    pub(super) fn end(self, fault: Option<Fault>, ctx: &mut Ctx<'_>) -> Option<Kept> {
+        for name in &self.watched {
+            let key = ctx.key(name);
+            let part = ctx.shards_mut().part_mut(key);
+            part.watches.remove(self.db, name, &self.flag);
+            part.shard.changes.listen(Listeners::WATCH, !part.watches.is_empty());
+        }
+        let fault = if self.is_full { Some(Fault::OutOfMemory) } else { fault };
+        let kept = Kept { draft: self.draft(), fault };
+        if self.flag.is_dirty() {
+            kept.give_up(ctx);
+            return None;
+        }
+        Some(kept)
+    }
+}
+
+fn insert(draft: &mut Draft<'_>, member: &Told<'_>, value: Option<&Told<'_>>) -> Result<(), Fault> {
+    const FULL: Fault = Fault::OutOfMemory;
+    let Draft { object, arena, hasher } = draft;
+    let item = Item::of(member.text);
+    match object {
+        Object::Set(set) => {
+            set.insert(arena, *hasher, item, MemberExpiry::Keep).map_err(|_| FULL)?;
+        }
+        Object::Zset(zset) => {
+            zset.insert(arena, hasher, item, member.score).map_err(|_| FULL)?;
+        }
+        Object::List(list) => list.push(arena, End::Back, item).map_err(|_| FULL)?,
+        Object::Hash(table) => {
+            let value = Item::of(value.map_or(&[][..], |value| value.text));
+            let (hash, of_key) = (hasher.hash(member.text), |key: &[u8]| hasher.hash(key));
+            let expiry = MemberExpiry::Keep;
+            table.insert(arena, hash, member.text, value, expiry, &of_key).map_err(|_| FULL)?;
+        }
+        Object::Stream(_) => debug_assert!(false, "no result is a stream"),
+    }
+    Ok(())
+}
+
+/// A complete result that has no key yet.
+#[derive(Debug)]
+pub struct Kept {
+    // Its shard and its number there; none when it is empty.
+    draft: Option<(u16, u32)>,
+    fault: Option<Fault>,
+}
+
+impl Kept {
+    /// The result, `None` when it is empty; its shard is held.
+    ///
+    /// Errors: what went wrong while it was made.
+    pub fn take(self, ctx: &mut Ctx<'_>) -> Result<Option<Object>, Fault> {
+        if let Some(fault) = self.fault.clone() {
+            self.give_up(ctx);
+            return Err(fault);
+        }
+        let Some((shard, number)) = self.draft else { return Ok(None) };
+        Ok(ctx.part(shard).and_then(|part| part.shard.take_draft(number)))
+    }
+
+    /// Puts the result at `dest`, over whatever is there; an empty one removes the key. Returns its length.
+    ///
+    /// Errors: what went wrong while it was made, or no room; the old value stays.
+    pub fn put(self, ctx: &mut Ctx<'_>, dest: &[u8], event: Event) -> Result<u64, Fault> {
+        let object = self.take(ctx)?;
+        let env = ctx.env;
+        let mut place = ctx.at(dest);
+        let Some(mut object) = object else {
+            if place.remove() {
+                place.changed(Event::DEL);
+            }
+            return Ok(0);
+        };
+        if let Object::Zset(zset) = &mut object {
+            shed_signs(zset, &mut place, env);
+        }
+        let len = match &object {
+            Object::Set(set) => set.len(),
+            Object::Zset(zset) => zset.len(),
+            Object::List(list) => list.len(),
+            Object::Hash(table) => table.len() as u64,
+            Object::Stream(_) => 0,
+        };
+        place.put_object(object, Expiry::None)?;
+        place.changed(event);
+        Ok(len)
+    }
+
+    /// Frees the result, whose shard is held.
+    pub fn give_up(self, ctx: &mut Ctx<'_>) {
+        if let Some((shard, number)) = self.draft
+            && let Some(part) = ctx.part(shard)
+        {
+            part.shard.drop_draft(number);
+        }
+    }
+}
+
+/// Whether sorted sets that Redis keeps in a listpack are short enough to be looked through when they are stored.
+pub fn may_keep_scores(env: &Env) -> bool {
+    env.zset_max_listpack_entries <= LEN_MAX
+}
+
+/// A listpack has no zero with a minus.
+fn shed_signs(zset: &mut Zset, place: &mut Keyed<'_>, env: &Env) {
+    if zset.len() > env.zset_max_listpack_entries {
+        return;
+    }
+    let hasher = place.hasher();
+    let view = View { root: &*zset, arena: place.arena(), hasher };
+    let mut zeros = Vec::new();
+    for (member, score) in view.root.iter(view.arena, 0, Direction::Up) {
+        if member.len() as u64 > env.zset_max_listpack_value {
+            return;
+        }
+        if score == 0.0 && score.is_sign_negative() {
+            zeros.push(member.to_vec());
+        }
+    }
+    for member in zeros {
+        // Of the same width: there is room.
+        let _ = zset.insert(place.arena_mut(), &hasher, Item::of(&member), 0.0);
+    }
+}

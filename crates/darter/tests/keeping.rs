@@ -1,0 +1,261 @@
+//! Results that are stored, gathered in slices: they are what one go stores, and what was there in that very moment.
+
+mod harness;
+
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
+
+use harness::{Client, Server, Value};
+
+/// A number of an INFO section.
+fn info(client: &mut Client, section: &str, name: &str) -> u64 {
+    let Value::Text(text) = client.call(&["INFO", section]) else { panic!("no text") };
+    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    line.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("no number {name}"))
+}
+
+/// Integers and texts.
+fn member(n: u64) -> String {
+    if n.is_multiple_of(3) { n.to_string() } else { format!("m:{n}") }
+}
+
+fn fill_all(client: &mut Client) {
+    client.call_for_each(&["SADD", "a"], 4000, |n, words| words.push(member(n)));
+    client.call_for_each(&["SADD", "b"], 3000, |n, words| words.push(member(2 * n)));
+    client.call_for_each(&["SADD", "far"], 2000, |n, words| words.push(format!("far:{n}")));
+    let score = |n: u64| match n % 100 {
+        0 => "inf".to_owned(),
+        2 => "-0".to_owned(),
+        _ => format!("{}.25", n * 7919 % 501),
+    };
+    client.call_for_each(&["ZADD", "y"], 3000, |n, words| words.extend([score(n), member(n)]));
+    client
+        .call_for_each(&["ZADD", "z"], 4000, |n, words| words.extend([score(3 * n + 1), member(n / 2 * 3)]));
+    client.call_for_each(&["ZADD", "few"], 2000, |n, words| {
+        words.extend(["-0".to_owned(), format!("few:{}", n + 1990)])
+    });
+    client.call_for_each(&["ZADD", "few2"], 2000, |n, words| {
+        words.extend(["-0".to_owned(), format!("few:{n}")])
+    });
+    client.call_for_each(&["RPUSH", "l"], 4000, |n, words| words.push(format!("{}.5", n * 7919 % 1009)));
+    client.call_for_each(&["RPUSH", "texts"], 3000, |n, words| words.push(format!("t{}", n * 31 % 500)));
+}
+
+const STORES: &[&str] = &[
+    "SUNIONSTORE d a b none",
+    "SUNIONSTORE d a",
+    "SINTERSTORE d a b",
+    "SINTERSTORE d a far",
+    "SINTERSTORE d a none",
+    "SDIFFSTORE d a b",
+    "SDIFFSTORE d a a",
+    "SUNIONSTORE a a b",
+    "ZUNIONSTORE d 2 y z",
+    "ZUNIONSTORE d 3 y z a WEIGHTS 2 -1.5 0 AGGREGATE MIN",
+    "ZINTERSTORE d 2 y z",
+    "ZINTERSTORE d 2 few few2 AGGREGATE MIN",
+    "ZINTERSTORE y 2 y a",
+    "ZDIFFSTORE d 2 y z",
+    "ZRANGESTORE d z 0 -1",
+    "ZRANGESTORE d z 10 -10 REV",
+    "ZRANGESTORE d z -inf +inf BYSCORE LIMIT 5 2000",
+    "ZRANGESTORE z z 0 1500",
+    "SORT l STORE d",
+    "SORT l DESC LIMIT 10 3000 STORE l",
+    "SORT texts ALPHA STORE d",
+    "SORT texts STORE d",
+    "SORT a ALPHA STORE d",
+];
+
+/// Those that an early look answers.
+const NOT_SLICED: &[&str] = &["SINTERSTORE d a none", "SORT texts STORE d"];
+
+fn call(client: &mut Client, command: &str) -> Value {
+    client.call(&command.split(' ').collect::<Vec<_>>())
+}
+
+fn texts(value: Value) -> Vec<String> {
+    let Value::Array(items) = value else { panic!("no array: {value:?}") };
+    items.into_iter().map(|item| format!("{item:?}")).collect()
+}
+
+/// What is at a key, and until when.
+fn look(client: &mut Client, key: &str) -> (Value, Vec<String>, Value) {
+    let kind = client.call(&["TYPE", key]);
+    let mut members = match &kind {
+        Value::Text(kind) if kind == "set" => texts(client.call(&["SMEMBERS", key])),
+        Value::Text(kind) if kind == "zset" => texts(client.call(&["ZRANGE", key, "0", "-1", "WITHSCORES"])),
+        Value::Text(kind) if kind == "list" => texts(client.call(&["LRANGE", key, "0", "-1"])),
+        _ => Vec::new(),
+    };
+    if matches!(&kind, Value::Text(kind) if kind == "set") {
+        members.sort();
+    }
+    (kind, members, client.call(&["TTL", key]))
+}
+
+#[test]
+fn what_slices_store_is_what_one_go_stores() {
+    for flags in [&["--proactor_threads", "1"][..], &["--proactor_threads", "3", "--force_epoll"]] {
+        let server = Server::start(flags);
+        let mut client = server.client();
+        for command in STORES {
+            let mut seen = Vec::new();
+            for is_sliced in [true, false] {
+                client.call(&["FLUSHALL"]);
+                fill_all(&mut client);
+                client.call(&["SET", "d", "before", "EX", "1000"]);
+                let before = info(&mut client, "transaction", "slices_total");
+                let answer = if is_sliced {
+                    call(&mut client, command)
+                } else {
+                    client.call(&["MULTI"]);
+                    call(&mut client, command);
+                    let Value::Array(mut replies) = client.call(&["EXEC"]) else { panic!("no replies") };
+                    replies.remove(0)
+                };
+                let slices = info(&mut client, "transaction", "slices_total") - before;
+                assert!(
+                    !is_sliced || NOT_SLICED.contains(command) || slices > 5,
+                    "{command}: {slices} slices"
+                );
+                let words: Vec<&str> = command.split(' ').collect();
+                let dest = if words[0] == "SORT" { words[words.len() - 1] } else { words[1] };
+                seen.push((answer, look(&mut client, dest)));
+            }
+            assert_eq!(seen[0], seen[1], "{command}");
+        }
+        assert!(matches!(call(&mut client, "SUNIONSTORE d a l"), Value::Error(_)));
+        assert!(matches!(call(&mut client, "SORT a STORE d"), Value::Error(_)));
+    }
+}
+
+#[test]
+fn what_is_stored_is_one_state_while_members_move() {
+    const MEMBERS: u64 = 6000;
+    for threads in ["1", "4"] {
+        let server = Server::start(&["--proactor_threads", threads]);
+        let mut client = server.client();
+        client.call_for_each(&["SADD", "s"], MEMBERS, |n, words| words.push(member(n)));
+        client.call_for_each(&["SADD", "t"], MEMBERS, |n, words| words.push(member(n + MEMBERS)));
+        client.call_for_each(&["ZADD", "y"], MEMBERS, |n, words| words.extend([n.to_string(), member(n)]));
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for pause_ms in [0, 40] {
+                let (server, is_over) = (&server, &is_over);
+                scope.spawn(move || {
+                    let mut writer = server.client();
+                    for n in (0..2000).cycle().take_while(|_| !is_over.load(Relaxed)) {
+                        let name = member(n);
+                        writer.call(&["SMOVE", "s", "t", &name]);
+                        writer.call(&["ZINCRBY", "y", "1", &name]);
+                        writer.call(&["SMOVE", "t", "s", &name]);
+                        std::thread::sleep(Duration::from_millis(pause_ms));
+                    }
+                });
+            }
+            for _ in 0..10 {
+                assert_eq!(call(&mut client, "SUNIONSTORE d s t"), Value::Int(2 * MEMBERS as i64));
+                assert_eq!(call(&mut client, "SCARD d"), Value::Int(2 * MEMBERS as i64));
+                assert_eq!(call(&mut client, "SINTERSTORE d s t"), Value::Int(0));
+                assert_eq!(call(&mut client, "EXISTS d"), Value::Int(0));
+                assert_eq!(call(&mut client, "ZUNIONSTORE y2 2 y y"), Value::Int(MEMBERS as i64));
+                assert_eq!(call(&mut client, "ZRANGESTORE y2 y 0 -1"), Value::Int(MEMBERS as i64));
+            }
+            is_over.store(true, Relaxed);
+        });
+    }
+}
+
+/// A command that takes some hundred slices, sent and not waited for, once it is under way; what it would store is not
+/// there yet.
+fn begin_large(server: &Server, other: &mut Client, command: &str) -> Client {
+    let before = info(other, "transaction", "slices_total");
+    let mut client = server.client();
+    client.send_all(&[&command.split(' ').collect::<Vec<_>>()]);
+    for _ in 0..10_000 {
+        if info(other, "transaction", "slices_total") > before {
+            return client;
+        }
+    }
+    panic!("{command} has not begun");
+}
+
+fn fill_large(client: &mut Client) {
+    client.call_for_each(&["SADD", "s"], 100_000, |n, words| words.push(format!("member:{n}")));
+    client.call_for_each(&["SADD", "t"], 100_000, |n, words| words.push(format!("member:{}", 2 * n)));
+}
+
+/// Has `change` happen while `command` is under way, which is to answer `wanted` then.
+fn change_under_way(server: &Server, other: &mut Client, command: &str, change: &[&str], wanted: i64) {
+    for _ in 0..50 {
+        other.call(&["FLUSHALL"]);
+        fill_large(other);
+        let mut client = begin_large(server, other, command);
+        other.call(&["MULTI"]);
+        other.call(change);
+        other.call(&["EXISTS", "d"]);
+        let Value::Array(replies) = other.call(&["EXEC"]) else { panic!("no replies") };
+        let answer = client.read();
+        // On a busy machine it may have come to its end before.
+        if replies[1] == Value::Int(0) {
+            assert_eq!(answer, Value::Int(wanted), "{command}, {change:?}");
+            return;
+        }
+    }
+    panic!("{command} is never met under way");
+}
+
+#[test]
+fn a_change_or_the_end_of_a_source_is_not_missed() {
+    let server = Server::start(&["--proactor_threads", "2"]);
+    let mut other = server.client();
+    change_under_way(&server, &mut other, "SUNIONSTORE d s t none", &["SADD", "none", "new"], 150_001);
+    assert_eq!(other.call(&["SISMEMBER", "d", "new"]), Value::Int(1));
+    change_under_way(&server, &mut other, "SUNIONSTORE d s t", &["PEXPIREAT", "t", "1"], 100_000);
+    change_under_way(&server, &mut other, "SUNIONSTORE d s t", &["FLUSHALL"], 0);
+    assert_eq!(other.call(&["DBSIZE"]), Value::Int(0));
+}
+
+#[test]
+fn nothing_is_stored_while_writers_are_paused() {
+    let server = Server::start(&["--proactor_threads", "2"]);
+    let mut other = server.client();
+    fill_large(&mut other);
+    let mut client = begin_large(&server, &mut other, "SUNIONSTORE d s t");
+    other.call(&["CLIENT", "PAUSE", "60000", "WRITE"]);
+    let at_first = other.call(&["EXISTS", "d"]);
+    std::thread::sleep(Duration::from_millis(300));
+    assert_eq!(other.call(&["EXISTS", "d"]), at_first);
+    other.call(&["CLIENT", "UNPAUSE"]);
+    assert_eq!(client.read(), Value::Int(150_000));
+    assert_eq!(other.call(&["SCARD", "d"]), Value::Int(150_000));
+}
+
+#[test]
+fn clients_that_go_away_leave_no_drafts() {
+    let server = Server::start(&["--proactor_threads", "2"]);
+    let mut other = server.client();
+    fill_large(&mut other);
+    for _ in 0..10 {
+        let id = {
+            let mut client = server.client();
+            let Value::Int(id) = client.call(&["CLIENT", "ID"]) else { panic!("no id") };
+            client.send_all(&[&["SUNIONSTORE", "d", "s", "t"]]);
+            std::mem::forget(client);
+            id
+        };
+        std::thread::sleep(Duration::from_millis(id.unsigned_abs() % 7 * 10));
+        other.call(&["CLIENT", "KILL", "ID", &id.to_string()]);
+    }
+    other.call(&["DEL", "s", "t", "d"]);
+    for _ in 0..200 {
+        let Value::Text(text) = other.call(&["INFO", "memory"]) else { panic!("no text") };
+        if text.contains("object_used_memory:0\r\n") {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+        other.call(&["DEL", "d"]);
+    }
+    panic!("something is still there");
+}
