@@ -365,8 +365,17 @@ fn rights_in_a_database_end_there() {
     set_user(&mut admin, "u on nopass +@all ~* $1");
     let mut client = login(&server, "u");
     let refused = "NOPERM No permissions to access a database";
-    assert_eq!(text(client.call(&["GET", "k"])), refused);
-    assert_eq!(client.call(&["SELECT", "1"]), Value::ok());
+    // Who may not stay where he is begins in the first database that is his.
+    assert_eq!(client.call(&["SET", "k", "v"]), Value::ok());
+    assert_eq!(admin.call(&["EXISTS", "k"]), Value::Int(0));
+    assert_eq!(admin.call(&["SELECT", "1"]), Value::ok());
+    assert_eq!(admin.call(&["EXISTS", "k"]), Value::Int(1));
+    set_user(&mut admin, "w on nopass +@all ~*");
+    let mut other = login(&server, "w");
+    set_user(&mut admin, "w $1");
+    assert_eq!(text(other.call(&["GET", "k"])), refused);
+    assert_eq!(other.call(&["SELECT", "1"]), Value::ok());
+    assert_eq!(other.call(&["DEL", "k"]), Value::Int(1));
     assert_eq!(client.call(&["SET", "k", "v"]), Value::ok());
     assert_eq!(text(client.call(&["SELECT", "0"])), refused);
     assert_eq!(text(client.call(&["FLUSHALL"])), refused);

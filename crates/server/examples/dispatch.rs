@@ -1,10 +1,11 @@
 //! The way of a command without sockets, for `valgrind --tool=callgrind`: parse, dispatch, run, reply.
 //!
-//! `dispatch OPS VERB [DEPTH [near|far]]`: OPS commands in pipelines of DEPTH (30) over 10,000 keys of 16 bytes with
-//! values of 32 bytes; `words_of` lists the verbs. MGET and MSET take ten keys each; hashes, sets and sorted sets have five
-//! members, lists grow from none or shrink from sixteen. With `far` the server looks ahead as it does when the data is
-//! more than the processor's cache holds. Keys are hashed alike in each run. Instructions per command are the difference
-//! between two runs; `cargo xtask instructions` takes it.
+//! `dispatch OPS VERB [DEPTH [near|far [RULES]]]`: OPS commands in pipelines of DEPTH (30) over 10,000 keys of 16 bytes with
+//! values of 32 bytes; `words_of` lists the verbs, `line_of` those of memcached. MGET and MSET take ten keys each; hashes,
+//! sets and sorted sets have five members, lists grow from none or shrink from sixteen. With `far` the server looks ahead
+//! as it does when the data is more than the processor's cache holds. With RULES (`+@all,~key:*`) there are a hundred users
+//! and the connection is one of them, limited so. Keys are hashed alike in each run. Instructions per command are the
+//! difference between two runs; `cargo xtask instructions` takes it.
 
 use std::ffi::OsString;
 use std::os::unix::net::UnixStream;
@@ -42,10 +43,18 @@ fn main() {
         reactor.register(Socket::from_unix(end).expect("non-blocking")).expect("room for a connection");
     let mut core = Core::new(shared, 0);
     core.looks_ahead = args.next().is_some_and(|distance| distance == "far");
+    let is_line = line_of(&verb, 0).is_some();
+    let listener = if is_line { ListenerKind::Memcached } else { ListenerKind::Main };
     let card = Arc::new(ClientCard::new(1, (0, token, 0), String::new(), String::new(), false, 0));
-    let mut conn =
-        Conn::new(token, Session::new(1, ListenerKind::Main, false, shared.acl.default_user()), card);
+    let mut conn = Conn::new(token, Session::new(1, listener, false, shared.acl.default_user()), card);
     let mut window = Window::default();
+    if let Some(rules) = args.next() {
+        for bytes in logins(&rules) {
+            conn.receive(&mut core, &mut window, &bytes);
+            assert_eq!(conn.output, b"+OK\r\n", "{rules}");
+            conn.output.clear();
+        }
+    }
 
     let pipelines = |verb: &str| -> Vec<Vec<u8>> {
         let mut key = 0;
@@ -69,18 +78,50 @@ fn main() {
         }
         replies
     };
-    let (before, _) = words_of(&verb, 0);
+    let before = if is_line { "mc-set" } else { words_of(&verb, 0).0 };
     run(&pipelines(before), KEYS);
     println!("{} bytes of replies", run(&pipelines(&verb), ops));
 }
 
+/// The commands that make a hundred users with `rules`, commas between them, and log in as one of them.
+fn logins(rules: &str) -> Vec<Vec<u8>> {
+    let name = |n: u32| format!("user{n}");
+    let made = (0..100).map(|n| {
+        let words = ["ACL".into(), "SETUSER".into(), name(n), "on".into(), ">secret".into()];
+        words.into_iter().chain(rules.split(',').map(str::to_owned)).collect::<Vec<String>>()
+    });
+    let login = vec!["AUTH".into(), name(50), "secret".into()];
+    made.chain([login]).map(|words| resp(&words)).collect()
+}
+
 /// Appends one command of the verb's kind about `key`.
 fn write_command(bytes: &mut Vec<u8>, verb: &str, key: u32) {
-    let (_, words) = words_of(verb, key);
+    match line_of(verb, key) {
+        Some(line) => bytes.extend_from_slice(line.as_bytes()),
+        None => bytes.extend_from_slice(&resp(&words_of(verb, key).1)),
+    }
+}
+
+/// A command of memcached about `key`.
+fn line_of(verb: &str, key: u32) -> Option<String> {
+    let name = format!("key:{:012}", key % KEYS);
+    let value = format!("{key:032}");
+    Some(match verb {
+        "mc-get" => format!("get {name}\r\n"),
+        "mc-set" => format!("set {name} 0 0 {}\r\n{value}\r\n", value.len()),
+        "mc-mg" => format!("mg {name} v\r\n"),
+        "mc-ms" => format!("ms {name} {}\r\n{value}\r\n", value.len()),
+        _ => return None,
+    })
+}
+
+fn resp(words: &[String]) -> Vec<u8> {
+    let mut bytes = Vec::new();
     bytes.extend_from_slice(format!("*{}\r\n", words.len()).as_bytes());
     for word in words {
         bytes.extend_from_slice(format!("${}\r\n{word}\r\n", word.len()).as_bytes());
     }
+    bytes
 }
 
 /// What is run once for each key before a verb's commands, and the words of its command about `key`.

@@ -75,7 +75,7 @@ pub fn run(core: &mut Core, way: &mut Way<'_>, commands: &[Planned]) -> (usize, 
         return (0, Ran::Done);
     };
     let (mut done, mut ran) = (0, Ran::Done);
-    // As far as its user may go.
+    // As far as its user may go with commands like this one.
     let is_limited = way.session.gate.has(Gate::ACL);
     let mut allowed = if is_limited { 0 } else { commands.len() };
     while let Some(planned) = commands.get(done) {
@@ -84,6 +84,7 @@ pub fn run(core: &mut Core, way: &mut Way<'_>, commands: &[Planned]) -> (usize, 
             tally.settle(way.session);
             let Some(next) = Tally::new(core, entry) else { break };
             tally = next;
+            allowed = if is_limited { done } else { allowed };
         }
         if entry.is_timed(tally.calls, false, true) || !way.has_room() || core.is_gated {
             break;

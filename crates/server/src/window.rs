@@ -169,6 +169,15 @@ impl Planned {
         Args::new(buf, own.or_else(|| spans.get(first..first + args_len)).unwrap_or_default())
     }
 
+    /// Argument 1, with the buffer and the window's spans it was parsed into; empty where there is none.
+    #[inline(always)]
+    pub fn key<'a>(&'a self, buf: &'a [u8], spans: &'a [Span]) -> &'a [u8] {
+        if (2..=OWN_SPANS as u32).contains(&self.args_len) {
+            return self.own_arg::<1>(buf);
+        }
+        self.args(buf, spans).at(1)
+    }
+
     /// Number of its arguments.
     #[inline]
     pub fn args_len(&self) -> usize {

@@ -2,6 +2,8 @@
 //!
 //! They do what [`crate::Keyed`] does, with one look at the index and without its generality.
 
+mod item;
+
 use darter_base::short;
 use darter_slab::{Arena, Handle};
 

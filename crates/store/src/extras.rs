@@ -97,6 +97,23 @@ impl Extras {
         }
     }
 
+    /// Whether what begins with `first` has the same fields, and thus the same length.
+    #[inline]
+    pub(crate) fn has_fields_of(&self, first: u8) -> bool {
+        self.first() & FIELDS == first & FIELDS
+    }
+
+    /// The client flags in what [`Extras::encode`] wrote.
+    #[inline]
+    pub(crate) fn flags_of(bytes: &[u8]) -> u32 {
+        let [first, rest @ ..] = bytes else { return 0 };
+        if first & FLAGS == 0 {
+            return 0;
+        }
+        let mut rest = rest.get(if first & ACCESS == 0 { 0 } else { 4 }..).unwrap_or_default();
+        u32::from_le_bytes(take(&mut rest))
+    }
+
     /// Reads what [`Extras::encode`] wrote.
     pub(crate) fn decode(bytes: &[u8]) -> Extras {
         let first = bytes[0];
@@ -154,6 +171,8 @@ mod tests {
                         let mut bytes = vec![0xaa; extras.encoded_len() + 2];
                         extras.encode(&mut bytes);
                         assert_eq!(Extras::decode(&bytes), extras);
+                        assert_eq!(Extras::flags_of(&bytes), flags);
+                        assert!(extras.has_fields_of(bytes[0]));
                         assert_eq!(len_of(bytes[0]), extras.encoded_len());
                         assert_eq!(bytes[extras.encoded_len()..], [0xaa; 2]);
                         Extras::touch(&mut bytes, 9);

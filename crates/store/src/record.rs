@@ -14,6 +14,10 @@
 //!
 //! A record has exactly one referrer, its index slot, so the shard may move it at any time.
 
+mod item;
+
+pub(crate) use item::{ItemAt, ItemMatch, match_item};
+
 use darter_base::short::is_equal;
 
 use crate::ascii7;

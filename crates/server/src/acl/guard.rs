@@ -21,8 +21,8 @@ pub fn lets_through(core: &Core, session: &Session, entry: &'static Entry, args:
     entry.is_single_of(args.len() as u32) && session.user.check(core.shared.acl.catalog(), call).is_ok()
 }
 
-/// How many of `commands`, calls of `entry` about one key each, may run because of what their user is permitted for all of
-/// them. The first that is not counted is to be asked about.
+/// How many of `commands` may run because of what their user is permitted for all calls of `entry` about one key; counts
+/// only as far as they are such calls. The first that is not counted is to be asked about.
 #[inline(never)]
 pub fn permitted_len(
     core: &Core,
@@ -32,11 +32,18 @@ pub fn permitted_len(
     commands: &[Planned],
 ) -> usize {
     let Some(permit) = session.user.permit(core.shared.acl.catalog(), entry) else { return 0 };
-    let is_covered = |planned: &&Planned| {
-        planned.ready.entry.is_some_and(|other| std::ptr::eq(other, entry))
-            && permit.covers(planned.args(buf, spans).at(1), planned.args_len())
-    };
-    commands.iter().take_while(is_covered).count()
+    if permit.covers_all() {
+        return commands.len();
+    }
+    let mut covered = 0;
+    for planned in commands {
+        let is_alike = planned.ready.entry.is_some_and(|other| std::ptr::eq(other, entry));
+        if !is_alike || !permit.covers(planned.key(buf, spans), planned.args_len()) {
+            break;
+        }
+        covered += 1;
+    }
+    covered
 }
 
 /// Whether the connection's user may run a command that has come. Errors: the error line.

@@ -9,11 +9,12 @@ use crate::core::Core;
 use crate::session::{Gate, Session};
 use crate::worker::lock;
 
-/// Makes a connection act as `user`, who has been let in.
+/// Makes a connection act as `user`, who has been let in; one who is kept to other databases goes to the first of them.
 pub fn log_in(session: &mut Session, card: &ClientCard, user: Arc<User>) {
     lock(&card.words).user = user.name.to_string();
     session.gate.set(Gate::LOGIN, false);
     session.was_trusted = true;
+    session.db = user.home_db(session.db);
     session.become_user(user);
 }
 

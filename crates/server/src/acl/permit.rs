@@ -4,6 +4,7 @@
 //! It says yes only where `check` would; what it does not cover is asked about call by call.
 
 use super::catalog::{Catalog, Needs};
+use super::pattern::Pattern;
 use super::selector::Selector;
 use super::user::User;
 use crate::call_keys::Access;
@@ -13,8 +14,12 @@ use crate::registry::Entry;
 pub struct Permit<'a> {
     selector: &'a Selector,
     access: Access,
+    /// Every call is.
+    covers_all: bool,
     /// With so many arguments only, the name included.
     args_len: Option<usize>,
+    /// The one pattern that matters, where there is one.
+    only: Option<&'a Pattern>,
 }
 
 impl User {
@@ -25,6 +30,7 @@ impl User {
         if !selector.allows_command(catalog.place(entry), None) || !selector.has_all_databases() {
             return None;
         }
+        let covers_all = selector.has_all_keys();
         let (access, args_len) = match catalog.row(entry).needs {
             Needs::Same(access) => (access, None),
             // SET without options reads nothing.
@@ -33,14 +39,25 @@ impl User {
             }
             Needs::ByCall(_) | Needs::Nothing => return None,
         };
-        Some(Permit { selector, access, args_len })
+        let only = selector.only_pattern(access);
+        Some(Permit { selector, access, covers_all, args_len: args_len.filter(|_| !covers_all), only })
     }
 }
 
 impl Permit<'_> {
-    /// Whether it covers a call about `key`.
+    /// Whether it covers every call, whatever its key.
     #[inline]
+    pub fn covers_all(&self) -> bool {
+        self.covers_all
+    }
+
+    /// Whether it covers a call about `key`.
+    #[inline(always)]
     pub fn covers(&self, key: &[u8], args_len: usize) -> bool {
-        self.args_len.is_none_or(|only| only == args_len) && self.selector.allows_key(key, self.access)
+        self.args_len.is_none_or(|only| only == args_len)
+            && match self.only {
+                Some(pattern) => pattern.matches(key),
+                None => self.selector.allows_key(key, self.access),
+            }
     }
 }

@@ -35,6 +35,14 @@ struct KeyPattern {
     access: Access,
 }
 
+impl KeyPattern {
+    /// Whether it allows all that is wanted.
+    #[inline]
+    fn gives(&self, wanted: Access) -> bool {
+        self.access.reads >= wanted.reads && self.access.writes >= wanted.writes
+    }
+}
+
 impl Selector {
     /// One that allows nothing, or every channel when `all_channels`.
     pub fn empty(catalog: &Catalog, all_channels: bool) -> Selector {
@@ -198,9 +206,14 @@ impl Selector {
     /// Whether `key` may be used so.
     #[inline]
     pub(super) fn allows_key(&self, key: &[u8], wanted: Access) -> bool {
-        let gives =
-            |known: &KeyPattern| known.access.reads >= wanted.reads && known.access.writes >= wanted.writes;
-        self.has_all_keys || self.keys.iter().any(|known| gives(known) && known.pattern.matches(key))
+        self.has_all_keys || self.keys.iter().any(|known| known.gives(wanted) && known.pattern.matches(key))
+    }
+
+    /// The pattern that alone says which keys may be used so; `None` when there are more, or none.
+    pub(super) fn only_pattern(&self, wanted: Access) -> Option<&Pattern> {
+        let mut giving = self.keys.iter().filter(|known| known.gives(wanted));
+        let first = giving.next().filter(|_| !self.has_all_keys)?;
+        giving.next().is_none().then_some(&first.pattern)
     }
 
     /// Whether any key whatever may be read.
@@ -218,6 +231,11 @@ impl Selector {
     #[inline]
     pub(super) fn allows_database(&self, db: usize) -> bool {
         self.databases.as_ref().is_none_or(|known| known.contains(&db))
+    }
+
+    /// The lowest database that may be used, where not all may.
+    pub(super) fn first_database(&self) -> Option<usize> {
+        self.databases.as_ref()?.first().copied()
     }
 
     /// Whether every database may be used.

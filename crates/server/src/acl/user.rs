@@ -83,6 +83,15 @@ impl User {
         self.selectors.truncate(1);
     }
 
+    /// The database a connection is in once it has logged in as this user, after `db`: the first one allowed where that
+    /// one is not.
+    pub(super) fn home_db(&self, db: usize) -> usize {
+        if self.selectors.iter().any(|selector| selector.allows_database(db)) {
+            return db;
+        }
+        self.selectors.iter().find_map(Selector::first_database).unwrap_or(db)
+    }
+
     /// Whether nothing it could do is refused.
     pub fn is_unlimited(&self) -> bool {
         self.selectors.iter().any(Selector::is_unlimited)

@@ -1,7 +1,7 @@
 //! The memcached door: classic and meta commands on the keys of database 0.
 //!
 //! `wire` reads the lines; `speaker` is the connection's side of it, `run` takes the shards, and the bodies (`read`,
-//! `store`, `count`, `meta`) work on one key with its shard held. Statistics and administration are in `stats` and
+//! `store`, `count`, `meta`) work on one key with its shard held; `straight` is the short way of plain `get` and `set`. Statistics and administration are in `stats` and
 //! `admin`. A collection of RESP is a miss for reads and a wrong value for what edits it; `set` and `delete` replace
 //! and delete it like any key.
 
@@ -17,6 +17,7 @@ mod run;
 mod speaker;
 mod stats;
 mod store;
+mod straight;
 mod verbs;
 
 pub use counts::{Counter, Counts};

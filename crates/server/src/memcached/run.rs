@@ -1,6 +1,6 @@
 //! From a command to its shards: taken at once where they are free, else the command waits in an inbox as a job.
 
-use darter_latch::{Grant, drive, drive_one};
+use darter_latch::{Grant, drive};
 use darter_reactor::Token;
 use darter_store::{Key, Shard};
 use darter_txn::{LockSet, ShardSet};
@@ -34,7 +34,8 @@ pub(super) struct Scene {
 }
 
 impl Scene {
-    fn new(core: &Core) -> Scene {
+    #[inline]
+    pub fn new(core: &Core) -> Scene {
         Scene {
             now_ms: core.now_ms,
             counts: &core.stats().memcached,
@@ -95,7 +96,7 @@ pub(super) fn run(
 
 /// Takes a shard, works on it, tells what changed and lets it go; false when it is busy.
 #[inline]
-fn on_shard(core: &mut Core, client: u64, key: Key<'_>, work: impl FnOnce(&mut Shard)) -> bool {
+pub(super) fn on_shard(core: &mut Core, client: u64, key: Key<'_>, work: impl FnOnce(&mut Shard)) -> bool {
     let id = core.shared.router.shard_of(key.hash);
     let Some(mut held) = core.shared.cells[usize::from(id)].take_spinning(SPINS) else { return false };
     work(&mut held.shard);
@@ -108,7 +109,7 @@ fn on_shard(core: &mut Core, client: u64, key: Key<'_>, work: impl FnOnce(&mut S
         exec::pass_changes(core, &mut grant);
         drive(core.shared.cells, grant, core, BUDGET);
     } else {
-        drive_one(core.shared.cells, held, core, BUDGET);
+        exec::let_go(core, held);
     }
     true
 }
@@ -190,8 +191,7 @@ fn apply(scene: &Scene, shard: &mut Shard, key: Key<'_>, command: &Command<'_>, 
                 Store::Cas(cas) => (Way::Cas, cas),
             };
             let life = Life::of(exptime, scene.now_ms);
-            let wanted =
-                Wanted { way, value, flags, life, cas, new_cas: None, takes_stale: false, vivify: None };
+            let wanted = Wanted { cas, ..Wanted::of(way, value, flags, life) };
             store::classic(scene, shard, key, &wanted, out);
             noreply
         }

@@ -8,7 +8,7 @@ use darter_wire::{Args, OwnedArgs};
 use smallvec::SmallVec;
 
 use super::run::{self, write_error};
-use super::{Counter, DB, admin, auth, flush, stats};
+use super::{Counter, DB, admin, auth, flush, stats, straight};
 use crate::conn::Conn;
 use crate::core::Core;
 use crate::exec::{self, Call, Ran};
@@ -56,6 +56,10 @@ pub(crate) fn process(conn: &mut Conn, core: &mut Core, buf: &[u8]) -> usize {
                 return done;
             }
             continue;
+        }
+        done += straight::run(conn, core, &buf[done..]);
+        if done == buf.len() || conn.is_held_back() {
+            return done;
         }
         let mut window: SmallVec<[Read<'_>; WINDOW]> = SmallVec::new();
         let (next, read_to) = read_ahead(conn, core, buf, done, &mut window);

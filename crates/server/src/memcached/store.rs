@@ -41,6 +41,14 @@ pub(super) struct Wanted<'a> {
     pub vivify: Option<Life>,
 }
 
+impl<'a> Wanted<'a> {
+    /// What a classic command without a token wants.
+    #[inline]
+    pub fn of(way: Way, value: &'a [u8], flags: u32, life: Life) -> Wanted<'a> {
+        Wanted { way, value, flags, life, cas: 0, new_cas: None, takes_stale: false, vivify: None }
+    }
+}
+
 /// What became of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Outcome {

@@ -46,6 +46,18 @@ impl Verbs {
         }
     }
 
+    /// The command that stands for `get` of one key.
+    #[inline]
+    pub(super) fn get(&self) -> &'static Entry {
+        self.get
+    }
+
+    /// The command that stands for `set`.
+    #[inline]
+    pub(super) fn set(&self) -> &'static Entry {
+        self.set
+    }
+
     /// The command that deletes everything.
     pub(super) fn flush(&self) -> &'static Entry {
         self.flush

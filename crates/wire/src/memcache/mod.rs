@@ -7,12 +7,14 @@
 use std::borrow::Cow;
 
 pub mod base64;
+mod brief;
 mod command;
 mod error;
 mod line;
 mod meta;
 mod reply;
 
+pub use brief::{Brief, BriefItem, brief};
 pub use command::{Command, Keys, Store, Words};
 pub use error::Error;
 pub use meta::{Meta, MetaVerb, Mode};
@@ -83,6 +85,12 @@ impl Decoder {
     /// A decoder before the first byte of a connection.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Whether what comes next begins a command.
+    #[inline]
+    pub fn is_idle(&self) -> bool {
+        self.skip == 0 && self.scanned == 0
     }
 
     /// Reads one command from the start of `buf`.

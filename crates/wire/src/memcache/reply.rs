@@ -1,7 +1,5 @@
 //! The replies of the memcached protocol that are more than one fixed line.
 
-use darter_base::number;
-
 use super::base64;
 
 /// Appends `VALUE <key> <flags> <bytes> [<cas>]`, the value and its line end, as `get` answers.
@@ -14,20 +12,32 @@ pub fn write_value(out: &mut Vec<u8>, key: &[u8], flags: u32, cas: Option<u64>, 
 /// Appends the line before a value of `len` bytes; the value and a line end are to follow.
 #[inline]
 pub fn write_value_line(out: &mut Vec<u8>, key: &[u8], flags: u32, cas: Option<u64>, len: usize) {
-    // the longest numbers, the words between them, and the value that follows
-    out.reserve(key.len() + len + 64);
+    // Written from its end, as digits come.
+    let (mut tail, mut at) = ([0; TAIL_MAX], TAIL_MAX);
+    let mut put = |byte| {
+        at -= 1;
+        tail[at] = byte;
+    };
+    put(b'\n');
+    put(b'\r');
+    let numbers = [cas, Some(len as u64), Some(u64::from(flags))];
+    for mut n in numbers.into_iter().flatten() {
+        while n > 9 {
+            put(b'0' + (n % 10) as u8);
+            n /= 10;
+        }
+        put(b'0' + n as u8);
+        put(b' ');
+    }
+    // The word, the value that follows, and two lines' ends.
+    out.reserve(key.len() + len + TAIL_MAX + 16);
     out.extend_from_slice(b"VALUE ");
     out.extend_from_slice(key);
-    out.push(b' ');
-    number::write_u64(out, u64::from(flags));
-    out.push(b' ');
-    number::write_u64(out, len as u64);
-    if let Some(cas) = cas {
-        out.push(b' ');
-        number::write_u64(out, cas);
-    }
-    out.extend_from_slice(b"\r\n");
+    out.extend_from_slice(&tail[at..]);
 }
+
+/// Three spaces, the longest flags, length and token, and the line's end.
+const TAIL_MAX: usize = 3 + 10 + 20 + 20 + 2;
 
 /// Appends a line of `stats`.
 pub fn write_stat(out: &mut Vec<u8>, name: &str, value: &str) {
