@@ -38,17 +38,20 @@ struct Row {
     at_most: f64,
 }
 
-/// The rows: verb, depth, distance and ceiling, tabs between them; `#` begins a comment.
+/// The rows: verb, depth, distance, ceiling and perhaps a user's rules, tabs between them; `#` begins a comment.
 fn rows(table: &str) -> Result<Vec<Row>, String> {
     let lines = table.lines().filter(|line| !line.trim().is_empty() && !line.starts_with('#'));
     lines
         .map(|line| {
             let fields: Vec<&str> = line.split('\t').collect();
-            let [verb, depth, distance, at_most] = fields[..] else {
-                return Err(format!("not four fields: {line}"));
+            let ([verb, depth, distance, at_most], rules) = match fields[..] {
+                [verb, depth, distance, at_most] => ([verb, depth, distance, at_most], None),
+                [verb, depth, distance, at_most, rules] => ([verb, depth, distance, at_most], Some(rules)),
+                _ => return Err(format!("not four or five fields: {line}")),
             };
             let at_most = at_most.parse().map_err(|_| format!("no number: {line}"))?;
-            Ok(Row { mode: [verb, depth, distance].map(str::to_owned).to_vec(), at_most })
+            let mode = [verb, depth, distance].into_iter().chain(rules).map(str::to_owned).collect();
+            Ok(Row { mode, at_most })
         })
         .collect()
 }
