@@ -56,17 +56,20 @@ fn rows(table: &str) -> Result<Vec<Row>, String> {
         .collect()
 }
 
-/// The difference of a long and a short run, for each command between them.
+/// Commands of a run.
+const OPS: u32 = 90_000;
+
 fn per_command(row: &Row) -> Result<f64, String> {
-    let (short, long) = (total(30_000, &row.mode)?, total(90_000, &row.mode)?);
-    Ok(long.saturating_sub(short) as f64 / 60_000.0)
+    Ok(total(OPS, &row.mode)? as f64 / f64::from(OPS))
 }
 
 fn total(ops: u32, mode: &[String]) -> Result<u64, String> {
     // Addresses decide how bytes are copied: they are the same each time where the system can do that.
     let out = Command::new("setarch")
         .args(["--addr-no-randomize", "valgrind"])
-        .args(["--tool=callgrind", "--callgrind-out-file=/dev/null", "target/release/examples/dispatch"])
+        .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
+        // Not the setting up, in which threads make counts differ.
+        .args(["--toggle-collect=*measured*", "target/release/examples/dispatch"])
         .arg(ops.to_string())
         .args(mode)
         .output()

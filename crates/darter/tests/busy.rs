@@ -40,7 +40,7 @@ fn is_busy(value: &Value) -> bool {
 fn wait_until_busy(client: &mut Client) {
     let began = Instant::now();
     while !is_busy(&client.call(&["PING"])) {
-        assert!(began.elapsed() < Duration::from_secs(30), "nothing is busy");
+        assert!(began.elapsed() < harness::PATIENCE, "nothing is busy");
         thread::sleep(Duration::from_millis(5));
     }
 }
@@ -97,7 +97,7 @@ fn a_script_inside_a_transaction_and_one_that_waited_for_its_shard_are_ended_too
             let second = scope.spawn(move || (second.read(), second.read()));
             let began = Instant::now();
             while !first.is_finished() || !second.is_finished() {
-                assert!(began.elapsed() < Duration::from_secs(30), "they are not ended");
+                assert!(began.elapsed() < harness::PATIENCE, "they are not ended");
                 other.call(&["SCRIPT", "KILL"]);
                 thread::sleep(Duration::from_millis(5));
             }
@@ -114,7 +114,7 @@ fn a_script_inside_a_transaction_and_one_that_waited_for_its_shard_are_ended_too
         });
         let began = Instant::now();
         while other.call(&["PING"]) != Value::Status("PONG".into()) {
-            assert!(began.elapsed() < Duration::from_secs(30), "the server stays busy");
+            assert!(began.elapsed() < harness::PATIENCE, "the server stays busy");
             thread::sleep(Duration::from_millis(5));
         }
     });

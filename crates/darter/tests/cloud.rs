@@ -28,7 +28,7 @@ impl Moto {
         let moto = Moto { process, port };
         let began = Instant::now();
         while TcpStream::connect(("127.0.0.1", port)).is_err() {
-            assert!(began.elapsed() < Duration::from_secs(60), "moto_server does not listen");
+            assert!(began.elapsed() < harness::PATIENCE, "moto_server does not listen");
             std::thread::sleep(Duration::from_millis(50));
         }
         Some(moto)
@@ -91,7 +91,7 @@ fn snapshots_go_to_a_bucket_and_the_newest_comes_back() {
             assert!(info.contains("rdb_last_bgsave_status:ok") && info.contains("rdb_saves:2"), "{info}");
             break;
         }
-        assert!(began.elapsed() < Duration::from_secs(60), "{info}");
+        assert!(began.elapsed() < harness::PATIENCE, "{info}");
         std::thread::sleep(Duration::from_millis(20));
     }
     assert_eq!(moto.request("GET /bucket?list-type=2").matches("<Key>some/where/dump-").count(), 2);

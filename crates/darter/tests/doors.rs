@@ -43,7 +43,7 @@ fn who_finds_no_place_is_told_in_his_own_words() {
         (memcached, "ERROR Too many open connections\r\n"),
     ] {
         let mut socket = TcpStream::connect(("127.0.0.1", port)).expect("a connection");
-        socket.set_read_timeout(Some(Duration::from_secs(20))).expect("a timeout");
+        socket.set_read_timeout(Some(harness::PATIENCE)).expect("a timeout");
         let mut said = String::new();
         let _ = socket.read_to_string(&mut said);
         assert_eq!(said, expected);
@@ -78,7 +78,7 @@ fn a_crowd_that_comes_while_the_server_rests_is_served_to_the_last() {
     let late = came.iter().filter(|(_, took)| *took >= Duration::from_millis(900)).count();
     assert_eq!(late, 0, "of {crowd}");
     for (mut socket, _) in came {
-        socket.set_read_timeout(Some(Duration::from_secs(20))).expect("a timeout");
+        socket.set_read_timeout(Some(harness::PATIENCE)).expect("a timeout");
         let mut said = [0; 7];
         socket.read_exact(&mut said).expect("an answer");
         assert_eq!(&said, b"+PONG\r\n");

@@ -115,7 +115,7 @@ fn the_end_without_a_snapshot_does_not_wait_for_a_script_that_has_written() {
     assert!(other.is_closed());
     let began = Instant::now();
     while std::path::Path::new(&format!("/proc/{}/fd/0", server.pid())).exists() {
-        assert!(began.elapsed() < Duration::from_secs(10), "the server does not end");
+        assert!(began.elapsed() < harness::PATIENCE, "the server does not end");
         thread::sleep(Duration::from_millis(5));
     }
 }
@@ -123,7 +123,7 @@ fn the_end_without_a_snapshot_does_not_wait_for_a_script_that_has_written() {
 fn wait_until_busy(client: &mut Client, way_out: &str) {
     let began = Instant::now();
     loop {
-        assert!(began.elapsed() < Duration::from_secs(20), "nothing is busy");
+        assert!(began.elapsed() < harness::PATIENCE, "nothing is busy");
         match client.call(&["PING"]) {
             Value::Error(line) => {
                 assert!(line.starts_with("BUSY ") && line.contains(way_out), "{line}");

@@ -25,7 +25,7 @@ struct Browser {
 impl Browser {
     fn to(port: u16) -> Browser {
         let stream = TcpStream::connect(("127.0.0.1", port)).expect("a connection");
-        stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a timeout");
+        stream.set_read_timeout(Some(harness::PATIENCE)).expect("a timeout");
         Browser { reader: BufReader::new(stream) }
     }
 
@@ -144,7 +144,7 @@ fn a_server_that_loads_lives_but_is_not_ready() {
     let mut browser = Browser::to(server.port());
     let (mut seen, began) = (Vec::new(), Instant::now());
     while seen.last() != Some(&200) {
-        assert!(began.elapsed() < Duration::from_secs(60));
+        assert!(began.elapsed() < harness::PATIENCE);
         seen.push(browser.get("/readyz", "").status);
         assert_eq!(browser.get("/healthz", "").status, 200);
         std::thread::sleep(Duration::from_millis(1));
@@ -238,7 +238,7 @@ fn commands_that_wait_are_answered_when_their_time_comes() {
     let began = Instant::now();
     while !matches!(client.call(&["INFO", "clients"]), Value::Text(text) if text.contains("blocked_clients:1\r\n"))
     {
-        assert!(began.elapsed() < Duration::from_secs(10));
+        assert!(began.elapsed() < harness::PATIENCE);
         std::thread::sleep(Duration::from_millis(5));
     }
     assert_eq!(client.call(&["RPUSH", "l", "a"]), Value::Int(1));
@@ -427,7 +427,7 @@ fn half_requests_are_closed_after_a_while() {
         match trickle.reader.read(&mut byte) {
             Ok(0) => break,
             Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => break,
-            _ => assert!(began.elapsed() < Duration::from_secs(16), "it may go on for ever"),
+            _ => assert!(began.elapsed() < harness::PATIENCE, "it may go on for ever"),
         }
     }
     for half in &mut halves {
@@ -544,7 +544,7 @@ fn the_admin_port_has_room_and_rules_of_its_own() {
     for place in &mut taken {
         while !is_in(place) {
             *place = server.client();
-            assert!(began.elapsed() < Duration::from_secs(10));
+            assert!(began.elapsed() < harness::PATIENCE);
         }
     }
     let mut refused = server.client();
@@ -602,7 +602,7 @@ fn metrics_are_well_formed_and_tell_what_happened() {
         {
             break text;
         }
-        assert!(began.elapsed() < Duration::from_secs(5), "housekeeping has not looked:\n{text}");
+        assert!(began.elapsed() < harness::PATIENCE, "housekeeping has not looked:\n{text}");
         std::thread::sleep(Duration::from_millis(20));
     };
     check_format(&text);
@@ -689,7 +689,7 @@ fn stats_are_json_with_everything_the_page_draws() {
     }
     let began = Instant::now();
     while browser.get("/api/history", CONSOLE).body == r#"{"seconds":[]}"# {
-        assert!(began.elapsed() < Duration::from_secs(10), "no second was noted");
+        assert!(began.elapsed() < harness::PATIENCE, "no second was noted");
         std::thread::sleep(Duration::from_millis(100));
     }
 }

@@ -22,7 +22,7 @@ fn becomes(client: &mut Client, command: &[&str], wanted: i64) {
         if answer == wanted {
             return;
         }
-        assert!(began.elapsed() < Duration::from_secs(20), "{command:?} answers {answer}, not {wanted}");
+        assert!(began.elapsed() < harness::PATIENCE, "{command:?} answers {answer}, not {wanted}");
         std::thread::sleep(Duration::from_millis(20));
     }
 }

@@ -161,7 +161,7 @@ impl False {
 
     fn accept(&self) -> BufReader<TcpStream> {
         let (stream, _) = self.listener.accept().expect("a connection");
-        stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a timeout");
+        stream.set_read_timeout(Some(harness::PATIENCE)).expect("a timeout");
         BufReader::new(stream)
     }
 }
@@ -264,7 +264,7 @@ impl Redis {
             .expect("it starts");
         let began = Instant::now();
         while TcpStream::connect(("127.0.0.1", port)).is_err() {
-            assert!(began.elapsed() < Duration::from_secs(20), "redis-server does not listen");
+            assert!(began.elapsed() < harness::PATIENCE, "redis-server does not listen");
             std::thread::sleep(Duration::from_millis(10));
         }
         Some(Redis(process, port))

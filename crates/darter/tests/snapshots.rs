@@ -30,7 +30,7 @@ fn info(client: &mut Client, field: &str) -> String {
 fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let began = Instant::now();
     while !is_so() {
-        assert!(began.elapsed() < Duration::from_secs(60), "waited in vain: {what}");
+        assert!(began.elapsed() < harness::PATIENCE, "waited in vain: {what}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }

@@ -89,7 +89,7 @@ impl Authority {
 
     fn connect_with(&self, port: u16, config: ClientConfig) -> Secure {
         let socket = TcpStream::connect(("127.0.0.1", port)).expect("a connection");
-        socket.set_read_timeout(Some(Duration::from_secs(20))).expect("a timeout");
+        socket.set_read_timeout(Some(harness::PATIENCE)).expect("a timeout");
         let name = ServerName::try_from("localhost").expect("a name");
         let session = ClientConnection::new(Arc::new(config), name).expect("a session");
         StreamOwned::new(session, socket)
@@ -140,7 +140,7 @@ fn free_port() -> u16 {
 /// What a client that does not speak TLS is told before it is closed.
 fn told(port: u16, request: &[u8]) -> String {
     let mut socket = TcpStream::connect(("127.0.0.1", port)).expect("a connection");
-    socket.set_read_timeout(Some(Duration::from_secs(20))).expect("a timeout");
+    socket.set_read_timeout(Some(harness::PATIENCE)).expect("a timeout");
     socket.write_all(request).expect("sent");
     let mut answer = Vec::new();
     let _ = socket.read_to_end(&mut answer);
@@ -379,7 +379,7 @@ fn broken_handshakes_end_connections_and_nothing_else() {
     }
     // A handshake message that grows without end is cut off.
     let mut socket = TcpStream::connect(("127.0.0.1", server.port())).expect("a connection");
-    socket.set_read_timeout(Some(Duration::from_secs(20))).expect("a timeout");
+    socket.set_read_timeout(Some(harness::PATIENCE)).expect("a timeout");
     let mut record = vec![0x16, 3, 1, 0x10, 0, 1, 0, 0xff, 0xff];
     record.resize(5 + 0x1000, 0);
     let mut sent = 0;
@@ -406,7 +406,7 @@ fn a_handshake_has_its_time() {
     let mut open = authority.connect(server.port());
     assert_eq!(open.call(&["PING"]), Value::Status("PONG".to_owned()));
     for socket in [&mut half, &mut silent] {
-        socket.set_read_timeout(Some(Duration::from_secs(20))).expect("a timeout");
+        socket.set_read_timeout(Some(harness::PATIENCE)).expect("a timeout");
         let mut rest = Vec::new();
         let _ = socket.read_to_end(&mut rest);
         assert_eq!(rest, b"");

@@ -12,7 +12,7 @@ fn until_waiting(client: &mut Client, count: usize) {
     let wanted = format!("blocked_clients:{count}\r\n");
     let began = Instant::now();
     while !matches!(client.call(&["INFO", "clients"]), Value::Text(info) if info.contains(&wanted)) {
-        assert!(began.elapsed() < Duration::from_secs(20), "{wanted}");
+        assert!(began.elapsed() < harness::PATIENCE, "{wanted}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }

@@ -63,7 +63,7 @@ pub fn wait_for_base(server: &Server) {
         if is_idle && info.contains("aof_enabled:1") && info.contains("aof_last_bgrewrite_status:ok") {
             return;
         }
-        assert!(began.elapsed() < Duration::from_secs(20), "{info}");
+        assert!(began.elapsed() < super::PATIENCE, "{info}");
         std::thread::sleep(Duration::from_millis(20));
     }
 }

@@ -7,6 +7,9 @@ use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+/// What a test waits for takes no longer, even where other processes have the cores.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
 pub mod folder;
 pub mod journal;
 pub mod raw;
@@ -46,7 +49,7 @@ impl Server {
                 .spawn()
                 .expect("the server starts");
             let began = Instant::now();
-            while began.elapsed() < Duration::from_secs(20) {
+            while began.elapsed() < PATIENCE {
                 if listens(process.id(), port) {
                     return Server { process, port };
                 }
@@ -148,7 +151,7 @@ impl Client {
     /// A connection to a server on `port`.
     pub fn connect(port: u16) -> Client {
         let stream = TcpStream::connect(("127.0.0.1", port)).expect("a connection");
-        stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a timeout");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
         stream.set_nodelay(true).expect("an option");
         Client::over(stream)
     }
@@ -157,7 +160,7 @@ impl Client {
     pub fn loaded(mut self) -> Client {
         let began = Instant::now();
         while self.call(&["PING"]) != Value::Status("PONG".to_owned()) {
-            assert!(began.elapsed() < Duration::from_secs(60), "still loading");
+            assert!(began.elapsed() < PATIENCE, "still loading");
             std::thread::sleep(Duration::from_millis(5));
         }
         self

@@ -2,7 +2,6 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::time::Duration;
 
 use super::Server;
 
@@ -47,7 +46,7 @@ impl Link {
     /// A new one.
     pub fn new(server: &Server) -> Link {
         let stream = TcpStream::connect(("127.0.0.1", server.port())).expect("a connection");
-        stream.set_read_timeout(Some(Duration::from_secs(30))).expect("an option");
+        stream.set_read_timeout(Some(super::PATIENCE)).expect("an option");
         stream.set_nodelay(true).expect("an option");
         Link(BufReader::new(stream))
     }
