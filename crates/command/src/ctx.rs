@@ -28,6 +28,8 @@ pub struct Env {
     pub hll_sparse_max_bytes: u64,
     /// `OBJECT FREQ` answers only under an LFU policy, `OBJECT IDLETIME` only without one.
     pub policy_is_lfu: bool,
+    /// There is a memory limit, under a policy that goes by uses.
+    pub policy_counts_uses: bool,
     /// A cluster is emulated.
     pub is_cluster: bool,
 }
@@ -49,6 +51,7 @@ impl Default for Env {
             stream_node_max_entries: 100,
             hll_sparse_max_bytes: 3000,
             policy_is_lfu: false,
+            policy_counts_uses: false,
             is_cluster: false,
         }
     }

@@ -121,6 +121,44 @@ fn every_policy_keeps_the_limit_and_what_it_must_not_evict() {
 }
 
 #[test]
+fn a_limit_just_above_what_is_used_holds_and_the_latest_keys_stay() {
+    for policy in ["allkeys-lru", "allkeys-random", "volatile-ttl"] {
+        let server = Server::start(&["--maxmemory-policy", policy]);
+        let mut client = server.client();
+        // The answer to the first one grows the client's buffer.
+        info(&mut client, "used_memory");
+        let limit = info(&mut client, "used_memory") + (100 << 10);
+        set_config(&mut client, "maxmemory", &limit.to_string());
+        let mut found = 0;
+        for n in 0..300 {
+            let key = format!("key:{}{n}", "k".repeat(n % 200));
+            assert_eq!(client.call(&["SET", &key, "x", "EX", "10000"]), Value::ok(), "{policy}");
+            found += usize::from(client.call(&["EXISTS", &key]) == Value::Int(1));
+        }
+        // A shard that another thread holds pays a little later.
+        let ends = Instant::now() + Duration::from_secs(10);
+        while info(&mut client, "used_memory") > limit {
+            assert!(Instant::now() < ends, "{policy}: {} of {limit}", info(&mut client, "used_memory"));
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        assert!(found > 150, "{policy}: {found}");
+        assert_ne!(client.call(&["DBSIZE"]), Value::Int(0), "{policy}");
+    }
+}
+
+#[test]
+fn the_first_step_to_a_lower_limit_is_done_when_the_command_answers() {
+    let server = Server::start(&["--maxmemory-policy", "allkeys-lru"]);
+    let mut client = server.client();
+    assert_eq!(fill(&mut client, "key:", 300, |_| 1000), 0);
+    info(&mut client, "used_memory");
+    let limit = info(&mut client, "used_memory") - (40 << 10);
+    set_config(&mut client, "maxmemory", &limit.to_string());
+    assert!(info(&mut client, "evicted_keys") > 10);
+    assert!(matches!(client.call(&["DBSIZE"]), Value::Int(150..300)));
+}
+
+#[test]
 fn full_speed_writes_of_mixed_sizes_stay_within_the_limit_and_none_is_refused() {
     let server = Server::start(&["--cache_mode", "--maxmemory", "64mb"]);
     let mut worst = 0;

@@ -248,6 +248,8 @@ fn small_integers_look_shared() {
         [count("a"), count("b"), count("c"), count("d")],
         [Value::Int(2_147_483_647), Value::Int(1), Value::Int(1), Value::Null]
     );
+    client.call(&["CONFIG", "SET", "maxmemory", "1gb", "maxmemory-policy", "volatile-lfu"]);
+    assert_eq!(client.call(&["OBJECT", "REFCOUNT", "a"]), Value::Int(1));
 }
 
 #[test]

@@ -8,12 +8,18 @@ use crate::segment::{HOMES, Segment};
 const KEPT: usize = 5;
 /// Segments whose fingerprints are allocated together: with as many the allocator's rounding is below one percent.
 const TOGETHER: usize = 17;
+/// Those of the first segments are allocated one by one, so that a small index stays small.
+const ALONE: usize = 8;
+/// A segment of fewer entries remembers nothing: the fingerprints would take as much as some of them.
+const REMEMBERED_MIN: usize = 48;
 
 /// The fingerprints of one segment, of each home the latest first; 0 is none.
 type Rings = [[u16; KEPT]; HOMES];
 
 /// The fingerprints of all segments of an index.
 pub(crate) struct Past {
+    // Those of the first `ALONE` numbers, then those of the others.
+    first: Vec<Box<Rings>>,
     pieces: Vec<Box<[Rings; TOGETHER]>>,
     len: u32,
     // Numbers below `len` that no segment has.
@@ -55,6 +61,7 @@ const NEWS_MIN: u32 = 512;
 impl Default for Past {
     fn default() -> Past {
         Past {
+            first: Vec::new(),
             pieces: Vec::new(),
             len: 0,
             free: Vec::new(),
@@ -67,7 +74,9 @@ impl Default for Past {
 
 impl Past {
     pub(crate) fn bytes(&self) -> usize {
-        self.pieces.len() * size_of::<[Rings; TOGETHER]>()
+        self.first.len() * size_of::<Rings>()
+            + self.first.capacity() * size_of::<usize>()
+            + self.pieces.len() * size_of::<[Rings; TOGETHER]>()
             + self.pieces.capacity() * size_of::<usize>()
             + self.free.capacity() * size_of::<u32>()
     }
@@ -123,6 +132,7 @@ impl Past {
         }
         let id = match segment.past_id() {
             Some(id) => id,
+            None if segment.count() < REMEMBERED_MIN => return,
             None => self.add(),
         };
         segment.set_past_id(Some(id));
@@ -170,7 +180,9 @@ impl Past {
         if let Some(id) = self.free.pop() {
             return id;
         }
-        if self.len as usize == self.pieces.len() * TOGETHER {
+        if self.first.len() < ALONE {
+            self.first.push(Box::new([[0; KEPT]; HOMES]));
+        } else if self.len as usize == ALONE + self.pieces.len() * TOGETHER {
             self.pieces.push(Box::new([[[0; KEPT]; HOMES]; TOGETHER]));
         }
         self.len += 1;
@@ -178,7 +190,10 @@ impl Past {
     }
 
     fn rings(&mut self, id: u32) -> &mut Rings {
-        &mut self.pieces[id as usize / TOGETHER][id as usize % TOGETHER]
+        match (id as usize).checked_sub(ALONE) {
+            None => &mut self.first[id as usize],
+            Some(at) => &mut self.pieces[at / TOGETHER][at % TOGETHER],
+        }
     }
 }
 

@@ -7,6 +7,7 @@ use darter_base::rng::Rng;
 use darter_command::Env;
 use darter_reactor::Token;
 use darter_script::Kind;
+use darter_store::evict::Order;
 
 use crate::config::{ClusterMode, Live, Policy, Watch};
 use crate::floor::Floor;
@@ -219,6 +220,8 @@ fn env_of(live: &Live) -> Env {
         hll_sparse_max_bytes: e.hll_sparse_max_bytes,
         is_cluster: live.cluster.mode != ClusterMode::Off,
         policy_is_lfu: matches!(live.maxmemory_policy, Policy::AllKeysLfu | Policy::VolatileLfu),
+        policy_counts_uses: live.maxmemory > 0
+            && limit::rule(live).is_some_and(|rule| rule.order == Order::LeastUsed),
     }
 }
 

@@ -299,6 +299,7 @@ impl Shared {
         for cell in self.cells {
             if let Some(mut held) = cell.take_spinning(2000) {
                 held.shard.counters = Default::default();
+                held.shard.tidied = Default::default();
                 crate::job::let_go_quietly(self, held);
             }
         }

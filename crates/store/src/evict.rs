@@ -79,9 +79,10 @@ const PAGES_PER_CALL: usize = 256;
 const PAGE_BYTES: usize = 4096;
 /// A shard that has paid for its growth keeps this part of its pages empty at most, for the next write.
 const EMPTY_PART: usize = 64;
-/// Free blocks that are kept between the live ones, beside this part of the pages: what sizes vary by.
+/// Free blocks that are kept between the live ones: what sizes vary by. A small shard has less room for that.
 const SLACK_BYTES: usize = 32 << 10;
 const SLACK_PART: usize = 32;
+const SLACK_PART_MAX: usize = 4;
 /// Keys looked at for one that is evicted by chance, or by its deadline.
 const TRIES: usize = 32;
 /// Keys with a deadline among which the soonest goes.
@@ -142,7 +143,8 @@ impl Shard {
         self.arena.release_empty(PAGES_PER_CALL);
         let gained = self.arena.used_bytes().saturating_sub(self.pressure.used_max);
         let mut left = over_bytes.saturating_sub(resident.saturating_sub(self.arena.occupied_bytes()));
-        let slack = self.arena.committed_bytes() / SLACK_PART + SLACK_BYTES;
+        let committed = self.arena.committed_bytes();
+        let slack = committed / SLACK_PART + SLACK_BYTES.min(committed / SLACK_PART_MAX).max(PAGE_BYTES);
         if self.is_tidying() || self.movable_waste_bytes() > slack + left.clamp(slack / 2, slack) {
             self.squeeze(effort.lines_max);
             left = 0;
@@ -156,6 +158,9 @@ impl Shard {
         let evicted = self.evict(rule, now_ms, wanted, effort.keys_max);
         if left > 0 {
             self.pressure.used_max = self.pressure.used_max.min(self.arena.used_bytes());
+        }
+        if self.keys_len() == 0 {
+            self.merge_segments();
         }
         // What stayed here as empty pages would be too much as before, and other keys would go for it.
         let kept = if left > 0 { 0 } else { self.arena.committed_bytes() / EMPTY_PART };

@@ -174,10 +174,9 @@ impl Shard {
         });
         if next != Position::default() {
             Pass::Records(db, next)
-        } else if db + 1 < self.dbs.len() {
-            Pass::Records(db + 1, Position::default())
         } else {
-            Pass::Packs(0, 0)
+            let next = (db + 1..self.dbs.len()).find(|&db| !self.dbs[db].index.is_empty());
+            next.map_or(Pass::Packs(0, 0), |db| Pass::Records(db, Position::default()))
         }
     }
 

@@ -157,6 +157,8 @@ fn idletime(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<
 const SHARED_INTS: i64 = 10_000;
 
 fn refcount(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    // With such a policy Redis notes uses in each value, which must then be one of its own.
+    let may_share = !ctx.env.policy_counts_uses;
     let place = ctx.at(args.at(2));
     let Some(record) = place.record() else {
         reply.null();
@@ -164,7 +166,7 @@ fn refcount(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<
     };
     // Small integers are as if they were shared: none of them takes memory of its own but for its digits.
     let is_shared = matches!(record.text(), Some(Text::Plain(bytes))
-        if !record.was_edited() && !record.is_float()
+        if may_share && !record.was_edited() && !record.is_float()
             && number::parse_i64(bytes).is_some_and(|n| (0..SHARED_INTS).contains(&n)));
     reply.int(if is_shared { i64::from(i32::MAX) } else { 1 });
     Ok(())

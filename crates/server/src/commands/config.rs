@@ -107,10 +107,9 @@ fn set(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result
         crate::worker::lock(&shared.slowlog).shorten_to(changes.after.slowlog.max_len);
     }
     caller.core.refresh();
-    if changes.before.maxmemory != changes.after.maxmemory {
-        // What shards may still grow was reckoned from the old limit.
-        crate::limit::relief::each_shard(caller.core, darter_store::Shard::allow_nothing);
-        caller.core.refresh_gate();
+    let of_limit = |live: &crate::config::Live| (live.maxmemory, live.maxmemory_policy);
+    if of_limit(&changes.before) != of_limit(&changes.after) {
+        crate::limit::relief::begin(caller.core);
     }
     if changes.before.persistence.appendonly != changes.after.persistence.appendonly && caller.may_wait {
         // It could be used when it was tried; in a transaction housekeeping does it.

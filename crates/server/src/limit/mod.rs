@@ -42,6 +42,13 @@ const GROWTH_BYTES_MAX: usize = 256 << 10;
 /// Near the limit, within this part of it, keys go as fast as others come.
 const NEAR_PART: u64 = 128;
 
+impl Share {
+    fn may_evict(&self, rule: Rule) -> bool {
+        let keys = if rule.only_expiring { &self.expiring } else { &self.keys };
+        keys.load(Relaxed) > 0
+    }
+}
+
 impl Limit {
     /// Of `shards` empty shards, on this machine.
     pub fn new(shards: usize) -> Limit {
@@ -80,10 +87,12 @@ impl Limit {
 
     /// Whether some shard, as far as is known, has a key that may go by `rule`.
     fn may_evict(&self, rule: Rule) -> bool {
-        let keys = |share: &Share| {
-            if rule.only_expiring { share.expiring.load(Relaxed) } else { share.keys.load(Relaxed) }
-        };
-        self.shares.iter().any(|share| keys(share) > 0)
+        self.shares_that_may(rule).next().is_some()
+    }
+
+    /// The shards that, as far as is known, have a key that may go by `rule`.
+    fn shares_that_may(&self, rule: Rule) -> impl Iterator<Item = &Share> {
+        self.shares.iter().filter(move |share| share.may_evict(rule))
     }
 
     fn fair_share(&self) -> usize {

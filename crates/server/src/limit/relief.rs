@@ -11,7 +11,7 @@ use darter_store::Shard;
 use darter_store::evict::{Effort, Order, Rule};
 use darter_txn::{Part, ShardSet};
 
-use super::{GROWTH_BYTES_MAX, Limit, NEAR_PART, rule, used_bytes};
+use super::{GROWTH_BYTES_MAX, Limit, NEAR_PART, client_bytes, rule, used_bytes};
 use crate::core::Core;
 use crate::job::{Shards, let_go_quietly};
 use crate::journal::note as journal;
@@ -24,8 +24,14 @@ const HOUSE_EFFORT: Effort = Effort { keys_max: 256, lines_max: 512 };
 const STEP_BYTES_MAX: usize = 1 << 20;
 /// Shards looked at for one that has more than its share.
 const SHARES_LOOKED_AT: usize = 4;
+/// Shards that pay for one write at most.
+const SHARDS_PAYING_MAX: usize = 4;
 /// Shards tried before a command is refused.
 const SHARDS_TRIED: usize = 64;
+/// What the command that changes the limit takes for its first step.
+const BEGIN_TIME_MAX: Duration = Duration::from_millis(1);
+/// Steps without an eviction after which it goes on to the next shard.
+const IDLE_STEPS_MAX: usize = 4;
 /// How long a thread goes without counting all shards again before it refuses a command.
 const RECOUNT_EVERY: Duration = Duration::from_micros(100);
 
@@ -42,7 +48,10 @@ struct Stand {
 impl Stand {
     fn of(core: &Core) -> Stand {
         let max = core.shared.limit.max_bytes(&core.live);
-        let used = used_bytes(core.shared);
+        let clients = client_bytes(core.shared);
+        let most = if core.client_bytes_max > 0 { core.client_bytes_max } else { u64::MAX };
+        // Clients that have too much go themselves: no key is to go for them.
+        let used = used_bytes(core.shared).saturating_sub(clients.saturating_sub(most));
         // Without eviction there is nothing to hold back for.
         let margin = if core.evicts { max / NEAR_PART } else { 0 };
         let free_bytes = max.saturating_sub(margin).saturating_sub(used);
@@ -95,10 +104,12 @@ fn settle_with(core: &mut Core, part: &mut Part, id: u16, effort: Effort) -> boo
         limit.is_stuck.store(false, Relaxed);
         return false;
     }
-    let is_small = limit.share(id) < limit.fair_share() / 4 * 3;
     let mut evicted = 0;
-    if !(stand.over_bytes > 0 && is_small && rule.is_some()) {
+    let pays_itself = rule.is_none_or(|rule| !others_pay(limit, part, id, rule));
+    if pays_itself {
         evicted = relieve(core, part, id, rule, stand.over_bytes, effort);
+    } else if stand.over_bytes == 0 {
+        part.shard.allow_growth(0);
     }
     let mut over_bytes = Stand::of(core).over_bytes;
     if over_bytes > 0
@@ -107,11 +118,12 @@ fn settle_with(core: &mut Core, part: &mut Part, id: u16, effort: Effort) -> boo
         && !part.shard.is_tidying()
         && part.shard.graves_len() == 0
     {
-        evicted = elsewhere(core, id, rule, over_bytes, effort);
-        if evicted == 0 {
-            evicted = relieve(core, part, id, Some(rule), over_bytes, effort);
-        }
+        evicted = elsewhere(core, id, rule, effort);
         over_bytes = Stand::of(core).over_bytes;
+        if evicted == 0 || over_bytes > 0 && !pays_itself {
+            evicted += relieve(core, part, id, Some(rule), over_bytes, effort);
+            over_bytes = Stand::of(core).over_bytes;
+        }
     }
     if over_bytes == 0 {
         limit.is_stuck.store(false, Relaxed);
@@ -145,15 +157,33 @@ fn relieve(
     evicted
 }
 
-/// Evicts in a shard that has more than others, if one is free. The caller may hold shard `but`.
-fn elsewhere(core: &mut Core, but: u16, rule: Rule, over_bytes: usize, effort: Effort) -> usize {
+/// Whether what this shard takes is paid by others if it can be: it has less than they have, or so few keys that what
+/// has just come would go too.
+fn others_pay(limit: &Limit, part: &Part, id: u16, rule: Rule) -> bool {
+    let is_small = limit.share(id) < limit.fair_share() / 4 * 3;
+    is_small || part.shard.keys_len() <= WRITE_EFFORT.keys_max && limit.shares_that_may(rule).nth(1).is_some()
+}
+
+/// Evicts in shards that have more than others, as far as they are free, until there is not too much or `effort` is
+/// spent. The caller may hold shard `but`. Returns the keys that went.
+fn elsewhere(core: &mut Core, but: u16, rule: Rule, effort: Effort) -> usize {
     let limit = &core.shared.limit;
     let shards = limit.shares.len() as u64;
-    let fullest = (0..SHARES_LOOKED_AT)
-        .map(|_| core.rng.below(shards) as u16)
-        .filter(|&id| id != but)
-        .max_by_key(|&id| limit.share(id));
-    fullest.map_or(0, |id| evict_in(core, id, rule, over_bytes, effort))
+    let mut evicted = 0;
+    for _ in 0..SHARDS_PAYING_MAX {
+        let over_bytes = Stand::of(core).over_bytes;
+        let keys_max = effort.keys_max - evicted.min(effort.keys_max);
+        if over_bytes == 0 || keys_max == 0 {
+            break;
+        }
+        let fullest = (0..SHARES_LOOKED_AT)
+            .map(|_| core.rng.below(shards) as u16)
+            .filter(|&id| id != but && limit.shares[usize::from(id)].may_evict(rule))
+            .max_by_key(|&id| limit.share(id));
+        let Some(id) = fullest else { continue };
+        evicted += evict_in(core, id, rule, over_bytes, Effort { keys_max, ..effort });
+    }
+    evicted
 }
 
 /// Evicts in shard `id` if it is free, and tells of it. Returns the keys that went.
@@ -204,6 +234,31 @@ pub fn refuses(core: &mut Core) -> bool {
     }
     core.refresh_gate();
     core.is_over_memory()
+}
+
+/// To be called when the limit was changed: makes a first step towards it. What is left is done by writes and by
+/// housekeeping, so that nobody waits for a limit that was lowered by much.
+pub fn begin(core: &mut Core) {
+    // What shards may still grow was reckoned from the old limit.
+    each_shard(core, Shard::allow_nothing);
+    let over_bytes = Stand::of(core).over_bytes as u64;
+    if let Some(rule) = rule(&core.live).filter(|_| over_bytes > 0) {
+        // Clients that are told what goes take memory for it until they are sent it, which is not to be paid as well.
+        let wanted = core.shared.limit.keyspace_bytes().saturating_sub(over_bytes);
+        let ends = Instant::now() + BEGIN_TIME_MAX;
+        for id in 0..core.shared.limit.shares.len() as u16 {
+            // In between what is left is moved together, which evicts nothing.
+            let mut idle = 0;
+            while idle < IDLE_STEPS_MAX && Instant::now() < ends {
+                let left = core.shared.limit.keyspace_bytes().saturating_sub(wanted) as usize;
+                if left == 0 {
+                    break;
+                }
+                idle = if evict_in(core, id, rule, left, WRITE_EFFORT) > 0 { 0 } else { idle + 1 };
+            }
+        }
+    }
+    core.refresh_gate();
 }
 
 /// Counts the memory of all shards that are free, unless this thread has just done so.

@@ -153,3 +153,22 @@ fn the_shortest_ways_to_read_and_to_set_count_one_use_each() {
         }
     }
 }
+
+#[test]
+fn a_small_shard_takes_little_for_eviction_and_nothing_when_all_of_it_has_gone() {
+    let mut shard = shard();
+    let empty = shard.memory_bytes();
+    shard.remember_uses(true);
+    let rule = Rule { order: Order::LeastUsed, only_expiring: false };
+    for n in 0..60 {
+        put(&mut shard, 0, &format!("k{n}"), 20, Expiry::None);
+    }
+    let full = shard.memory_bytes();
+    assert_eq!(shard.relieve(Some(rule), 4096, NOW, Effort { keys_max: 4, ..EFFORT }), 4);
+    // The fingerprints of one segment.
+    assert!(shard.memory_bytes() < full + 1024, "{full} and {}", shard.memory_bytes());
+    for _ in 0..100 {
+        shard.relieve(Some(rule), 1 << 20, NOW, EFFORT);
+    }
+    assert_eq!((shard.keys_len(), shard.memory_bytes()), (0, empty));
+}

@@ -12,7 +12,7 @@ use darter_wire::{Args, Reply};
 use crate::clients::ClientCard;
 use crate::core::unix_ms;
 use crate::dispatch::Caller;
-use crate::limit::clients::CLIENT_BYTES;
+use crate::limit::clients::{self, CLIENT_BYTES};
 use crate::output::FREE_BYTES;
 use crate::shared::Shared;
 use crate::worker::lock;
@@ -56,6 +56,10 @@ impl ClientType {
 /// CLIENT LIST
 pub fn list(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let shared = caller.core.shared;
+    // Those that take too much are on their way out, whichever thread finds it first.
+    if clients::is_over(caller.core) {
+        clients::evict(caller.core);
+    }
     let mut cards: Vec<Arc<ClientCard>> = match args.get(2) {
         None => lock(&shared.clients).values().cloned().collect(),
         Some(word) if is(word, "TYPE") && args.len() == 4 => {
@@ -74,6 +78,7 @@ pub fn list(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> R
         }
         Some(_) => return Err(Fault::Syntax),
     };
+    cards.retain(|card| !card.is_closing.load(Relaxed));
     if args.get(2).is_none_or(|word| !is(word, "ID")) {
         cards.sort_unstable_by_key(|card| card.id);
     }
