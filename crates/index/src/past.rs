@@ -19,7 +19,7 @@ type Rings = [[u16; KEPT]; HOMES];
 /// The fingerprints of all segments of an index.
 pub(crate) struct Past {
     // Those of the first `ALONE` numbers, then those of the others.
-    first: Vec<Box<Rings>>,
+    first: Vec<Rings>,
     pieces: Vec<Box<[Rings; TOGETHER]>>,
     len: u32,
     // Numbers below `len` that no segment has.
@@ -74,8 +74,7 @@ impl Default for Past {
 
 impl Past {
     pub(crate) fn bytes(&self) -> usize {
-        self.first.len() * size_of::<Rings>()
-            + self.first.capacity() * size_of::<usize>()
+        self.first.capacity() * size_of::<Rings>()
             + self.pieces.len() * size_of::<[Rings; TOGETHER]>()
             + self.pieces.capacity() * size_of::<usize>()
             + self.free.capacity() * size_of::<u32>()
@@ -181,7 +180,8 @@ impl Past {
             return id;
         }
         if self.first.len() < ALONE {
-            self.first.push(Box::new([[0; KEPT]; HOMES]));
+            self.first.reserve_exact(1);
+            self.first.push([[0; KEPT]; HOMES]);
         } else if self.len as usize == ALONE + self.pieces.len() * TOGETHER {
             self.pieces.push(Box::new([[[0; KEPT]; HOMES]; TOGETHER]));
         }
