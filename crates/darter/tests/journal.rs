@@ -20,8 +20,9 @@ fn a_torn_end_is_left_out_and_kept_aside() {
     for n in 0..100 {
         client.call(&["RPUSH", "l", &n.to_string()]);
     }
+    client.call(&["WAITAOF", "1", "0", "0"]);
     drop(server);
-    let segment = dir.segments().remove(0);
+    let segment = dir.lose_tails().remove(0);
     let bytes = fs::read(&segment).expect("a segment");
     fs::write(&segment, &bytes[..bytes.len() - 3]).expect("a segment");
     let (is_sound, told) = check(&dir.journal());
@@ -53,8 +54,9 @@ fn a_journal_that_may_not_be_cut_is_refused() {
     let dir = Dir::new("refused");
     let server = dir.start(&[]);
     server.client().call(&["SET", "k", "v"]);
+    server.client().call(&["WAITAOF", "1", "0", "0"]);
     drop(server);
-    let segment = dir.segments().remove(0);
+    let segment = dir.lose_tails().remove(0);
     let mut bytes = fs::read(&segment).expect("a segment");
     let last = bytes.len() - 1;
     bytes[last] ^= 1;

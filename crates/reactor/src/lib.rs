@@ -2,11 +2,12 @@
 //! epoll or io_uring and hands what arrived to the worker of that thread.
 //!
 //! Called by `server`, which forbids unsafe code; so the few other system calls a server needs live here too
-//! ([`cpu`], [`process`], [`signal`]). It parses nothing, buffers no output and knows no shards: bytes are lent to
+//! ([`cpu`], [`process`], [`ring`], [`signal`]). It parses nothing, buffers no output and knows no shards: bytes are lent to
 //! the sink for the length of one call, and what a send did not take stays with the caller.
 
 pub mod cpu;
 pub mod process;
+pub mod ring;
 pub mod signal;
 
 mod cgroup;

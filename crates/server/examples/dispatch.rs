@@ -4,8 +4,9 @@
 //! values of 32 bytes; `words_of` lists the verbs, `line_of` those of memcached. MGET and MSET take ten keys each; hashes,
 //! sets and sorted sets have five members, lists grow from none or shrink from sixteen. With `far` the server looks ahead
 //! as it does when the data is more than the processor's cache holds. With RULES (`+@all,~key:*`) there are a hundred users
-//! and the connection is one of them, limited so. Keys are hashed alike in each run. `measured` is what
-//! `cargo xtask instructions` counts: commands about keys that each had one before.
+//! and the connection is one of them, limited so. A verb that ends in `+journal` is journalled (`everysec`) in a folder
+//! for temporary files. Keys are hashed alike in each run. `measured` is what `cargo xtask instructions` counts: commands
+//! about keys that each had one before.
 
 use std::ffi::OsString;
 use std::os::unix::net::UnixStream;
@@ -17,6 +18,7 @@ use darter_server::clients::ClientCard;
 use darter_server::config::{Settings, Startup};
 use darter_server::conn::Conn;
 use darter_server::core::Core;
+use darter_server::journal::{log, rewrite};
 use darter_server::listening::ListenerKind;
 use darter_server::session::Session;
 use darter_server::start;
@@ -28,15 +30,25 @@ fn main() {
     let mut args = std::env::args().skip(1);
     let ops: u32 = args.next().and_then(|n| n.parse().ok()).unwrap_or(300_000);
     let verb = args.next().unwrap_or_else(|| "get".into());
+    let dir = std::env::temp_dir().join(format!("darter-dispatch-{}", std::process::id()));
+    let (verb, is_journalled) = match verb.strip_suffix("+journal") {
+        Some(verb) => (verb.to_owned(), true),
+        None => (verb, false),
+    };
     let depth: u32 = args.next().and_then(|n| n.parse().ok()).unwrap_or(30);
 
-    let flags = ["dispatch", "--proactor_threads=1"].map(OsString::from);
+    let mut flags = vec![OsString::from("dispatch"), "--proactor_threads=1".into()];
+    if is_journalled {
+        std::fs::create_dir_all(&dir).expect("a folder");
+        flags.extend(["--appendonly=yes".into(), "--dir".into(), dir.clone().into_os_string()]);
+    }
     let Ok(Startup::Serve { settings, .. }) = Settings::parse(flags, []) else {
         panic!("the settings are valid")
     };
     let live = settings.live();
     let shared =
         start::build_hashed(Arc::new(*settings), &live, 1, KeyHasher::new(1)).expect("address space");
+    rewrite::start(shared).expect("a folder to write to");
     let mut reactor = Reactor::new(DriverChoice::Epoll, &Config::default()).expect("epoll");
     let (end, _other) = UnixStream::pair().expect("a socket pair");
     let token =
@@ -73,6 +85,9 @@ fn main() {
         let mut replies = 0;
         for n in 0..ops / depth {
             conn.receive(&mut core, &mut window, &pipelines[n as usize % pipelines.len()]);
+            if is_journalled {
+                log::commit(&mut core);
+            }
             replies += conn.output.len();
             conn.output.clear();
         }
@@ -83,6 +98,7 @@ fn main() {
     let pipelines = pipelines(&verb);
     run(&pipelines, KEYS);
     println!("{} bytes of replies", measured(|| run(&pipelines, ops)));
+    let _ = std::fs::remove_dir_all(dir);
 }
 
 /// What is counted; callgrind knows it by this name.

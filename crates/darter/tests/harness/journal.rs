@@ -51,6 +51,15 @@ impl Dir {
         found.sort();
         found
     }
+
+    /// The same after what was not synced is lost: the tails beside them are gone.
+    pub fn lose_tails(&self) -> Vec<PathBuf> {
+        let found = self.segments();
+        for segment in &found {
+            let _ = std::fs::remove_file(segment.with_extension("tail"));
+        }
+        found
+    }
 }
 
 /// Waits until the journal says that no base is being written or due.

@@ -11,6 +11,7 @@ use super::manifest::Manifest;
 use super::merge::Merge;
 use super::record::Head;
 use super::segment::{Next, Segment};
+use super::tail;
 
 /// Bytes of a segment that are read at once.
 const READ_BYTES: usize = 256 << 10;
@@ -82,7 +83,8 @@ pub fn segments(dir: &Path) -> io::Result<Vec<Found>> {
     Ok(found)
 }
 
-fn parse_name(name: &OsStr) -> Option<(u64, u16)> {
+/// Generation and thread in the file name of a segment.
+pub(super) fn parse_name(name: &OsStr) -> Option<(u64, u16)> {
     let (generation, thread) =
         name.to_str()?.strip_prefix("journal.")?.strip_suffix(".seg")?.split_once('.')?;
     let (generation, thread) = (generation.parse().ok()?, thread.parse().ok()?);
@@ -104,8 +106,9 @@ pub struct Journal {
     pub generation_max: u64,
     /// Bytes of all segments.
     pub bytes: u64,
-    merge: Merge<BufReader<File>>,
-    paths: Vec<PathBuf>,
+    merge: Merge<Source>,
+    // each with its length
+    paths: Vec<(PathBuf, u64)>,
     headless: Vec<(PathBuf, Damage)>,
 }
 
@@ -156,7 +159,7 @@ pub fn open(dir: &Path) -> Result<Option<Journal>, Fault> {
             (len, Ok(segment)) => {
                 bytes += len;
                 opened.push(segment);
-                paths.push(path);
+                paths.push((path, len));
             }
             // One that was made and never written to, when the power went.
             (0, Err(_)) => {}
@@ -167,16 +170,35 @@ pub fn open(dir: &Path) -> Result<Option<Journal>, Fault> {
     Ok(Some(Journal { manifest, generation_max, bytes, merge, paths, headless }))
 }
 
-/// A segment of a folder.
-pub type SegmentFile = Segment<BufReader<File>>;
+/// What a segment is read from: its file, and what of its tail continues that.
+type Source = io::Chain<io::Take<BufReader<File>>, io::Cursor<Vec<u8>>>;
 
-/// Opens one segment; its length comes first.
+/// A segment of a folder.
+pub type SegmentFile = Segment<Source>;
+
+/// Opens one segment, with its tail where it has one; its length comes first.
 ///
-/// Errors: of the file; a damaged head is an `Err` inside.
+/// Errors: of the files; a damaged head is an `Err` inside.
 pub fn open_segment(path: &Path) -> io::Result<(u64, Result<SegmentFile, Damage>)> {
+    open_with(path, tail::rest_of(path)?)
+}
+
+/// The same without its tail.
+///
+/// Errors: as [`open_segment`].
+pub(super) fn open_alone(path: &Path) -> io::Result<(u64, Result<SegmentFile, Damage>)> {
+    open_with(path, None)
+}
+
+fn open_with(path: &Path, rest: Option<tail::Rest>) -> io::Result<(u64, Result<SegmentFile, Damage>)> {
     let file = File::open(path)?;
-    let len = file.metadata()?.len();
-    Ok((len, Segment::open(BufReader::with_capacity(READ_BYTES, file), len)?))
+    let (own, rest) = match rest {
+        Some(tail::Rest { offset, bytes }) => (offset, bytes),
+        None => (file.metadata()?.len(), Vec::new()),
+    };
+    let len = own + rest.len() as u64;
+    let source = BufReader::with_capacity(READ_BYTES, file).take(own).chain(io::Cursor::new(rest));
+    Ok((len, Segment::open(source, len)?))
 }
 
 impl Journal {
@@ -202,7 +224,7 @@ impl Journal {
     /// Errors: a file cannot be read.
     pub fn torn(self) -> io::Result<Vec<Torn>> {
         let mut torn = Vec::new();
-        for (mut segment, path) in self.merge.into_segments().into_iter().zip(self.paths) {
+        for (mut segment, (path, len)) in self.merge.into_segments().into_iter().zip(self.paths) {
             let offset = segment.offset();
             let (mut records, mut clock_max_ms) = (0, 0);
             while let Next::Record(head) = *segment.next() {
@@ -214,7 +236,7 @@ impl Journal {
                 Next::Damaged(damage) => Some(damage.clone()),
                 _ => None,
             };
-            let bytes = fs::metadata(&path)?.len().saturating_sub(offset);
+            let bytes = len.saturating_sub(offset);
             if bytes > 0 {
                 torn.push(Torn { path, offset, bytes, records, clock_max_ms, damage });
             }

@@ -13,6 +13,7 @@ pub mod part;
 pub mod record;
 pub mod redis;
 pub mod segment;
+pub mod tail;
 #[cfg(test)]
 mod tests;
 

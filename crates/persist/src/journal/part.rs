@@ -86,13 +86,20 @@ pub fn write_command<'a>(
 
 /// Appends `SET key value`, as [`write_command`] does, in one go: no other command is journalled as often.
 pub fn write_set(out: &mut Vec<u8>, db: usize, key: &[u8], value: &[u8]) {
-    const NAME: &[u8] = b"set";
-    out.reserve(2 + NAME.len() + 3 * varint::BYTES_MAX + key.len() + value.len());
-    out.push(COMMAND);
-    varint::write(out, db as u64);
-    out.extend_from_slice(&[3, NAME.len() as u8]);
-    out.extend_from_slice(NAME);
-    write_text(out, key);
+    out.reserve(7 + 3 * varint::BYTES_MAX + key.len() + value.len());
+    match (u8::try_from(db), u8::try_from(key.len())) {
+        // Numbers of one byte: all before the key is one word.
+        (Ok(db @ ..0x80), Ok(key_len @ ..0x80)) => {
+            out.extend_from_slice(&[COMMAND, db, 3, 3, b's', b'e', b't', key_len]);
+            out.extend_from_slice(key);
+        }
+        _ => {
+            out.push(COMMAND);
+            varint::write(out, db as u64);
+            out.extend_from_slice(&[3, 3, b's', b'e', b't']);
+            write_text(out, key);
+        }
+    }
     write_text(out, value);
 }
 

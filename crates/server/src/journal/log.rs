@@ -1,20 +1,16 @@
 //! A thread's side of the journal: records gathered in a buffer, written to its segment once a turn.
 
 use std::collections::VecDeque;
-use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
-use std::sync::Arc;
+use std::io;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::time::{Duration, Instant};
 
-use darter_persist::journal::folder;
 use darter_persist::journal::record::Draft;
-use darter_persist::journal::segment::FileHead;
 
+use super::segment::Segment;
 use super::{Journal, NONE};
 use crate::config::Fsync;
-use crate::core::{Core, unix_ms};
-use crate::worker::lock;
+use crate::core::Core;
 
 /// A thread's records that are not in its file yet, and that file.
 pub struct ThreadLog {
@@ -42,19 +38,17 @@ pub struct ThreadLog {
     pub has_news: bool,
     /// Something was written that no sync was asked for.
     has_written: bool,
+    /// New segments may have their tails in memory.
+    may_map: bool,
     retry_at: Option<Instant>,
-}
-
-struct Segment {
-    generation: u64,
-    file: Arc<File>,
-    len: u64,
 }
 
 /// Buffers up to this size are kept for reuse.
 const BUFFER_KEEP_BYTES: usize = 1 << 20;
-/// A turn that has noted so much writes it before it goes on.
+/// A turn that has noted so much writes it before it goes on: a call into the kernel for each is dear,
 const EARLY_BYTES: usize = 64 << 10;
+/// a copy is not, while what is copied is in the processor's cache.
+const EARLY_BYTES_MAPPED: usize = 12 << 10;
 /// Time between two attempts to write what could not be written.
 const RETRY: Duration = Duration::from_millis(100);
 
@@ -76,6 +70,7 @@ impl ThreadLog {
             frees: false,
             has_news: false,
             has_written: false,
+            may_map: false,
             retry_at: None,
         }
     }
@@ -173,45 +168,31 @@ impl ThreadLog {
         Ok(())
     }
 
-    /// Appends to the segment of a generation. What was written in part is cut off again when it fails.
+    /// Appends to the segment of a generation, which is made if need be.
     fn write(&mut self, journal: &Journal, generation: u64, records: &[u8]) -> io::Result<()> {
         let segment = match &mut self.segment {
             Some(segment) if segment.generation == generation => segment,
-            none => none.insert(open(journal, self.slot, generation)?),
-        };
-        match (&*segment.file).write_all(records) {
-            Ok(()) => {
-                segment.len += records.len() as u64;
-                journal.bytes.fetch_add(records.len() as u64, Relaxed);
-                Ok(())
-            }
-            Err(error) => {
-                // A torn record in the middle would hide all that follow it.
-                if segment.file.set_len(segment.len).is_err() {
-                    let cause = cause_of(&error);
-                    journal.note_trouble(|trouble| trouble.syncing = Some(cause));
+            other => {
+                if let Some(old) = other {
+                    old.finish()?;
                 }
-                Err(error)
+                let new = Segment::open(journal, self.slot, generation, self.may_map)?;
+                other.insert(new)
             }
+        };
+        segment.append(journal, records)?;
+        journal.bytes.fetch_add(records.len() as u64, Relaxed);
+        Ok(())
+    }
+
+    /// Leaves the segment as a file that is all there is of it.
+    fn finish(&mut self) {
+        if let Some(segment) = &mut self.segment
+            && let Err(error) = segment.finish()
+        {
+            tracing::error!("the end of the journal stays in a file of its own: {error}");
         }
     }
-}
-
-/// Makes the segment of a thread for a generation.
-fn open(journal: &Journal, slot: u16, generation: u64) -> io::Result<Segment> {
-    let dir = journal.dir.get().ok_or(io::ErrorKind::NotFound)?;
-    let path = dir.join(folder::segment_name(generation, slot));
-    let mut file = OpenOptions::new().create_new(true).append(true).open(&path)?;
-    let head = FileHead { thread: slot, generation, made_ms: unix_ms() }.to_bytes();
-    if let Err(error) = file.write_all(&head).and_then(|()| folder::sync_dir(dir)) {
-        // So that the next attempt can make it.
-        let _ = std::fs::remove_file(&path);
-        return Err(error);
-    }
-    let file = Arc::new(file);
-    lock(&journal.slots[usize::from(slot)].files).push(file.clone());
-    journal.bytes.fetch_add(head.len() as u64, Relaxed);
-    Ok(Segment { generation, file, len: head.len() as u64 })
 }
 
 /// Writes what was noted after the replies had gone out, so that no other thread waits for it while this one sleeps.
@@ -227,6 +208,8 @@ pub fn commit(core: &mut Core) {
     let fsync = core.live.persistence.appendfsync;
     let log = &mut core.journal;
     log.holds = fsync == Fsync::Always && journal.is_on();
+    // Where each turn is synced, what was copied would be written a second time.
+    log.may_map = fsync != Fsync::Always;
     log.frees |= !log.holds;
     if log.is_empty() && !log.holds {
         log.has_written = false;
@@ -254,6 +237,7 @@ pub fn commit_last(core: &mut Core) {
         core.shared.journal.sync_all();
         core.journal.durable = core.shared.journal.durable_before();
     }
+    core.journal.finish();
 }
 
 impl ThreadLog {
@@ -268,7 +252,8 @@ impl ThreadLog {
     /// Writes what a turn has noted so far if that is much, while it is in the processor's cache.
     #[inline]
     pub fn write_early(&mut self, journal: &Journal) {
-        if self.buffer.len() >= EARLY_BYTES {
+        let is_mapped = self.segment.as_ref().is_some_and(Segment::is_mapped);
+        if self.buffer.len() >= if is_mapped { EARLY_BYTES_MAPPED } else { EARLY_BYTES } {
             self.try_write(journal);
         }
     }
@@ -337,7 +322,7 @@ impl Held {
 }
 
 /// What the system says, as Redis prints it: without the number.
-fn cause_of(error: &io::Error) -> String {
+pub(super) fn cause_of(error: &io::Error) -> String {
     let text = error.to_string();
     text.split(" (os error").next().unwrap_or(&text).to_owned()
 }

@@ -2,7 +2,7 @@
 //!
 //! A command that changed something is noted by the executor while its shards are still held: that is when it gets
 //! its place in the order of all changes. Each thread gathers records in a buffer and writes them to a segment of its
-//! own once a turn, before replies go out. `log` holds a thread's side, `note` says what of a command is written,
+//! own once a turn, before replies go out. `log` holds a thread's side, `segment` the files, `note` says what of a command is written,
 //! `sync` is the thread that syncs once a second, `replay` reads it all back at start.
 
 pub mod log;
@@ -12,10 +12,10 @@ pub mod reload;
 pub mod replay;
 pub mod report;
 pub mod rewrite;
+pub mod segment;
 pub mod sync;
 pub mod waitaof;
 
-use std::fs::File;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock};
@@ -25,6 +25,7 @@ use crate::worker::lock;
 
 use self::log::ThreadLog;
 use self::rewrite::Rewrite;
+use self::segment::SegmentFile;
 
 /// What all threads share of the journal.
 pub struct Journal {
@@ -70,7 +71,7 @@ struct Slot {
     /// The thread holds replies back until others have synced.
     is_holding: AtomicBool,
     /// Its files with records that are perhaps not synced; the last is the one it appends to.
-    files: Mutex<Vec<Arc<File>>>,
+    files: Mutex<Vec<Arc<SegmentFile>>>,
 }
 
 /// No record waits.

@@ -10,8 +10,8 @@ use std::sync::atomic::Ordering::{Relaxed, Release, SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use darter_persist::journal::folder;
 use darter_persist::journal::manifest::Manifest;
+use darter_persist::journal::{folder, tail};
 use darter_persist::storage::name::Format;
 use darter_persist::storage::{self, CloudOptions};
 use darter_reactor::Token;
@@ -41,6 +41,8 @@ pub struct Rewrite {
     /// Rewrites since start.
     pub count: u64,
     retry_at: Option<Instant>,
+    /// Growth alone is no reason for another before this.
+    rests_until: Option<Instant>,
 }
 
 /// The folder of the journal.
@@ -65,7 +67,8 @@ pub fn bytes_there(live: &Live) -> Result<u64, String> {
     }
     let size = |path: &Path| std::fs::metadata(path).map_or(0, |metadata| metadata.len());
     let files = std::fs::read_dir(&dir).map_or(Vec::new(), |files| files.flatten().collect());
-    let bytes: u64 = files.iter().map(|file| size(&file.path())).sum();
+    let paths = files.iter().map(|file| file.path());
+    let bytes: u64 = paths.filter(|path| tail::path_of(path) != *path).map(|path| size(&path)).sum();
     Ok(bytes.max(redis.map_or(0, |file| size(&file))).max(1))
 }
 
@@ -80,6 +83,9 @@ pub fn start(shared: &'static Shared) -> Result<(), String> {
     }
     let dir = dir_of(&live)?;
     let journal = &shared.journal;
+    if dir.is_dir() {
+        tail::settle(&dir).map_err(|error| at_dir(&dir, &error))?;
+    }
     if let Some(loaded) = replay::load(shared, &dir)? {
         journal.next.store(loaded.sequence, SeqCst);
         journal.generation.store(loaded.generation, SeqCst);
@@ -272,6 +278,10 @@ const CLOCKS_APART_MS: u64 = 5_000;
 /// Time after a failure until the next attempt.
 const RETRY: Duration = Duration::from_secs(10);
 
+/// Bases that follow from growth alone are written for a tenth of the time at most, however fast the journal grows: what
+/// it grows by meanwhile is read at start as fast as it was written, and more.
+const RESTS: u32 = 9;
+
 /// Where the segments of a new base begin.
 #[derive(Default)]
 struct Cut {
@@ -301,7 +311,9 @@ fn end(shared: &'static Shared, generation: u64, cut: &Cut, outcome: &Result<Sav
     });
     // Held to the end: a base that is begun before this one has cleaned up could be deleted by it.
     let mut rewrite = lock(&journal.rewrite);
-    rewrite.took_s = rewrite.since.take().map(|since| since.elapsed().as_secs());
+    let took = rewrite.since.take().map(|since| since.elapsed());
+    rewrite.took_s = took.map(|took| took.as_secs());
+    rewrite.rests_until = took.map(|took| Instant::now() + took * RESTS);
     match stored {
         Ok((dir, saved)) => {
             rewrite.count += 1;
@@ -335,6 +347,7 @@ fn end(shared: &'static Shared, generation: u64, cut: &Cut, outcome: &Result<Sav
 fn clean_up(dir: &Path, generation: u64) {
     for found in folder::segments(dir).unwrap_or_default() {
         if found.generation < generation {
+            let _ = std::fs::remove_file(tail::path_of(&found.path));
             let _ = std::fs::remove_file(found.path);
         }
     }
@@ -383,7 +396,9 @@ impl Journal {
         let (bytes, base) = (self.bytes.load(Relaxed), self.base_bytes.load(Relaxed));
         let growth = u64::from(persistence.auto_aof_rewrite_percentage);
         let limit = base.saturating_add((base / 100).saturating_mul(growth));
-        let has_grown = growth > 0 && bytes > persistence.auto_aof_rewrite_min_bytes && bytes > limit;
+        let rests = rewrite.rests_until.is_some_and(|at| Instant::now() < at);
+        let has_grown =
+            !rests && growth > 0 && bytes > persistence.auto_aof_rewrite_min_bytes && bytes > limit;
         rewrite.is_due || is_broken || has_grown
     }
 }

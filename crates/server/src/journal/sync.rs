@@ -1,4 +1,4 @@
-//! The thread that syncs segments: once a second, when somebody waits for it, and for groups of replies (`always`).
+//! The thread that moves what rings hold to segments, and syncs these: once a second, when somebody waits for it, and for groups of replies (`always`).
 //!
 //! While a sync goes on, all turns' records gather; the next one begins when it has ended and those that it released
 //! have had the time to come back. Where a sync is quick, a turn does it on the spot: handing over would cost more.
@@ -18,6 +18,8 @@ pub struct Wishes {
     runs: bool,
     /// Somebody waits for a sync.
     now: bool,
+    /// Rings have whole windows to be moved to the disk.
+    room: bool,
     /// Replies wait for one, as `always` has it.
     replies: bool,
     /// With this sequence next, all are back that the last sync released.
@@ -48,8 +50,18 @@ fn run(shared: &'static Shared) {
         let is_awaited = journal.has_waiting();
         let period = if is_awaited { SOON } else { PERIOD };
         let mut wishes = lock(&journal.wishes);
-        while !wishes.now && !wishes.replies && began.elapsed() < period {
-            wishes = journal.rest(wishes, period.saturating_sub(began.elapsed()));
+        loop {
+            if std::mem::take(&mut wishes.room) {
+                drop(wishes);
+                journal.move_windows();
+                wishes = lock(&journal.wishes);
+            }
+            if wishes.now || wishes.replies || began.elapsed() >= period {
+                break;
+            }
+            if !wishes.room {
+                wishes = journal.rest(wishes, period.saturating_sub(began.elapsed()));
+            }
         }
         if wishes.replies {
             wishes = journal.gather(wishes);
@@ -88,6 +100,12 @@ impl Journal {
     /// Asks for a sync now.
     pub fn ask_for_sync(&self) {
         lock(&self.wishes).now = true;
+        self.wake.notify_one();
+    }
+
+    /// Asks for room in a ring, which is being filled.
+    pub(super) fn ask_for_room(&self) {
+        lock(&self.wishes).room = true;
         self.wake.notify_one();
     }
 
@@ -163,7 +181,7 @@ impl Journal {
         let files = lock(&slot.files).clone();
         let began = Instant::now();
         for file in &files {
-            if let Err(error) = file.sync_data() {
+            if let Err(error) = file.sync() {
                 tracing::error!(
                     "the journal cannot be synced: {error}; writes are refused until a new base is there"
                 );
@@ -187,6 +205,7 @@ impl Journal {
 
 #[cfg(test)]
 mod tests {
+    use super::super::segment::SegmentFile;
     use super::*;
 
     /// A journal whose last sync took `sync` and let `released` records' clients go on.
@@ -229,7 +248,7 @@ mod tests {
     fn unsynced(threads: usize, name: &str) -> Journal {
         let journal = Journal::new(threads);
         let path = std::env::temp_dir().join(format!("darter-sync-{name}-{}", std::process::id()));
-        let file = Arc::new(std::fs::File::create(&path).expect("a file"));
+        let file = Arc::new(SegmentFile::plain(std::fs::File::create(&path).expect("a file")));
         std::fs::remove_file(&path).expect("it is there");
         for (at, slot) in journal.slots.iter().enumerate() {
             lock(&slot.files).push(file.clone());

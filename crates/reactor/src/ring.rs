@@ -1,0 +1,313 @@
+//! A ring of bytes in a file that is mapped into memory: what is pushed is the kernel's at once, without a call into
+//! it, and is there when the process has been killed.
+//!
+//! Used by the server's journal. One side pushes, the other takes what it has put elsewhere; both may run at the same
+//! time. It never reads its file: the counters that a later process finds there are told to it by the layout.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Where things lie in the file, in bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Layout {
+    /// A word of eight bytes: all that was ever pushed.
+    pub end_at: usize,
+    /// Another: what of it was taken.
+    pub taken_at: usize,
+    /// The bytes begin here; byte `n` of all lies at `n % capacity` behind it.
+    pub data_at: usize,
+    /// How many of them there is room for.
+    pub capacity: usize,
+}
+
+/// The side that pushes.
+pub struct Pusher {
+    map: Arc<Map>,
+}
+
+/// The side that takes.
+pub struct Taker {
+    map: Arc<Map>,
+}
+
+struct Map {
+    base: NonNull<u8>,
+    bytes: usize,
+    layout: Layout,
+    // taken <= end <= taken + capacity; the words in the file follow them, and nobody here believes those
+    end: AtomicU64,
+    taken: AtomicU64,
+}
+
+// SAFETY: the mapping belongs to the value as an allocation would. Bytes `taken..end` are written by nobody, the others
+// by the one `Pusher` alone, which is neither cloned nor used by two threads at once.
+unsafe impl Send for Map {}
+// SAFETY: as above; the counters are atomic.
+unsafe impl Sync for Map {}
+
+/// Makes `file` a ring that begins with `head`, with all its blocks: to write to it never needs more room.
+///
+/// Shape: `data_at` and `capacity` in pages of 4 KiB, the words aligned, behind the head and before `data_at`.
+/// Errors: another shape; the system has no room or cannot map files.
+pub fn create(file: &File, head: &[u8], layout: Layout) -> io::Result<(Pusher, Taker)> {
+    let Layout { end_at, taken_at, data_at, capacity } = layout;
+    let has_room = |at: usize| at.is_multiple_of(8) && at >= head.len() && at + 8 <= data_at;
+    let is_paged = data_at.is_multiple_of(PAGE) && capacity.is_multiple_of(PAGE) && capacity > 0;
+    if !is_paged || !has_room(end_at) || !has_room(taken_at) || end_at == taken_at {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    let bytes = data_at + capacity;
+    file.set_len(bytes as u64)?;
+    reserve(file, 0, bytes as u64)?;
+    file.write_all_at(head, 0)?;
+    // SAFETY: a new mapping at a place of the kernel's choice; the file is open and as long as the mapping.
+    let base = unsafe {
+        libc::mmap(
+            std::ptr::null_mut(),
+            bytes,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_SHARED,
+            file.as_raw_fd(),
+            0,
+        )
+    };
+    if base == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+    let map = Arc::new(Map { base, bytes, layout, end: AtomicU64::new(0), taken: AtomicU64::new(0) });
+    Ok((Pusher { map: map.clone() }, Taker { map }))
+}
+
+const PAGE: usize = 4096;
+
+/// Gives `file` the blocks of a stretch without making it longer.
+///
+/// Errors: there is no room, or the file system cannot.
+pub fn reserve(file: &File, from: u64, len: u64) -> io::Result<()> {
+    let (from, len) = (offset(from)?, offset(len)?);
+    // SAFETY: the file is open; no memory of ours is concerned.
+    let done = unsafe { libc::fallocate(file.as_raw_fd(), libc::FALLOC_FL_KEEP_SIZE, from, len) };
+    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+fn offset(bytes: u64) -> io::Result<libc::off_t> {
+    libc::off_t::try_from(bytes).map_err(|_| io::ErrorKind::InvalidInput.into())
+}
+
+/// Opens a file for writes past the kernel's memory: whole pages, from whole pages.
+///
+/// Errors: there is none, or its file system knows no such writes.
+pub fn open_direct(path: &Path) -> io::Result<File> {
+    File::options().write(true).custom_flags(libc::O_DIRECT).open(path)
+}
+
+/// Whether a mapped file is as good as a written one there: where blocks are given once (ext4, XFS). Where each change
+/// takes new blocks, a full disk would end the process in the middle of a copy.
+pub fn suits(file: &File) -> bool {
+    let mut found = std::mem::MaybeUninit::<libc::statfs>::uninit();
+    // SAFETY: the file is open, and there is room for the answer, which is read only if there is one.
+    let kind = unsafe {
+        if libc::fstatfs(file.as_raw_fd(), found.as_mut_ptr()) != 0 {
+            return false;
+        }
+        found.assume_init().f_type
+    };
+    [libc::EXT4_SUPER_MAGIC, libc::XFS_SUPER_MAGIC].contains(&kind)
+}
+
+impl Pusher {
+    /// Appends all of `bytes`, or nothing where they are more than there is room for. Who is killed has done all or
+    /// nothing, too.
+    pub fn push(&mut self, bytes: &[u8]) -> bool {
+        let map = &*self.map;
+        let (end, taken) = (map.end.load(Ordering::Relaxed), map.taken.load(Ordering::Acquire));
+        let free = map.layout.capacity as u64 - (end - taken);
+        if bytes.len() as u64 > free {
+            return false;
+        }
+        let at = (end % map.layout.capacity as u64) as usize;
+        let (first, second) = bytes.split_at(bytes.len().min(map.layout.capacity - at));
+        // SAFETY: `at < capacity` and neither part passes the end of the mapping. Between `end` and `taken + capacity`
+        // nobody reads, and only this side writes.
+        unsafe {
+            let data = map.base.as_ptr().add(map.layout.data_at);
+            std::ptr::copy_nonoverlapping(first.as_ptr(), data.add(at), first.len());
+            std::ptr::copy_nonoverlapping(second.as_ptr(), data, second.len());
+        }
+        map.note(map.layout.end_at, &map.end, end + bytes.len() as u64);
+        true
+    }
+
+    /// All that was ever pushed, in bytes.
+    pub fn end(&self) -> u64 {
+        self.map.end.load(Ordering::Relaxed)
+    }
+}
+
+impl Taker {
+    /// All that was ever pushed, in bytes.
+    pub fn end(&self) -> u64 {
+        self.map.end.load(Ordering::Acquire)
+    }
+
+    /// What of it was taken.
+    pub fn taken(&self) -> u64 {
+        self.map.taken.load(Ordering::Relaxed)
+    }
+
+    /// The bytes from number `from` on, at most `len`, and only as far as they lie in one piece; none where `from` was
+    /// taken or not pushed.
+    pub fn look(&self, from: u64, len: usize) -> &[u8] {
+        let (taken, end) = (self.taken(), self.end());
+        if from < taken || from >= end {
+            return &[];
+        }
+        let capacity = self.map.layout.capacity;
+        let at = (from % capacity as u64) as usize;
+        let len = len.min(capacity - at).min((end - from) as usize);
+        // SAFETY: `at + len <= capacity`. Bytes from `taken` to `end` were written before `end` was stored, and are not
+        // written again before they are taken, for which this value has to be borrowed alone.
+        unsafe {
+            let data = self.map.base.as_ptr().add(self.map.layout.data_at);
+            std::slice::from_raw_parts(data.add(at), len)
+        }
+    }
+
+    /// Gives the room of all bytes before number `to` back.
+    pub fn take(&mut self, to: u64) {
+        let (taken, end) = (self.taken(), self.end());
+        self.map.note(self.map.layout.taken_at, &self.map.taken, to.clamp(taken, end));
+    }
+}
+
+impl Map {
+    /// Stores a counter, in the file too.
+    fn note(&self, at: usize, counter: &AtomicU64, value: u64) {
+        // SAFETY: `create` has seen to it that an aligned word of the mapping is there, which nothing but this writes.
+        let word = unsafe { AtomicU64::from_ptr(self.base.as_ptr().add(at).cast()) };
+        word.store(value.to_le(), Ordering::Release);
+        counter.store(value, Ordering::Release);
+    }
+}
+
+impl Drop for Map {
+    fn drop(&mut self) {
+        // SAFETY: this is the mapping that was made for it, and nobody has a reference into it any more.
+        unsafe { libc::munmap(self.base.as_ptr().cast(), self.bytes) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LAYOUT: Layout = Layout { end_at: 64, taken_at: 128, data_at: PAGE, capacity: 2 * PAGE };
+
+    fn file(name: &str) -> File {
+        let path = std::env::temp_dir().join(format!("darter-ring-{name}-{}", std::process::id()));
+        let file = File::options().read(true).write(true).create_new(true).open(&path).expect("a file");
+        std::fs::remove_file(&path).expect("it is there");
+        file
+    }
+
+    fn word(file: &File, at: usize) -> u64 {
+        let mut word = [0; 8];
+        file.read_exact_at(&mut word, at as u64).expect("it is as long");
+        u64::from_le_bytes(word)
+    }
+
+    #[test]
+    fn what_is_pushed_comes_out_and_is_in_the_file() {
+        let file = file("comes_out");
+        let (mut pusher, mut taker) = create(&file, b"head", LAYOUT).expect("a ring");
+        let all: Vec<u8> = (0..100_000u32).map(|n| (n * 7 / 3) as u8).collect();
+        let (mut pushed, mut seen) = (0, Vec::new());
+        for step in (1..).map(|n: usize| n * 37 % 5000 + 1) {
+            let piece = &all[pushed..all.len().min(pushed + step)];
+            if pusher.push(piece) {
+                pushed += piece.len();
+            }
+            assert_eq!((word(&file, 64), word(&file, 128)), (pushed as u64, seen.len() as u64));
+            if pushed == all.len() || step % 3 == 0 {
+                let piece = taker.look(taker.taken(), step).to_vec();
+                assert!(!piece.is_empty() || seen.len() == pushed);
+                let mut there = vec![0; piece.len()];
+                let at = PAGE + seen.len() % LAYOUT.capacity;
+                file.read_exact_at(&mut there, at as u64).expect("it is as long");
+                assert_eq!(there, piece, "the file differs");
+                seen.extend_from_slice(&piece);
+                taker.take(seen.len() as u64);
+            }
+            if seen.len() == all.len() {
+                break;
+            }
+        }
+        assert!(seen == all);
+        assert_eq!((pusher.end(), taker.taken()), (100_000, 100_000));
+    }
+
+    #[test]
+    fn nothing_is_pushed_over_what_was_not_taken() {
+        let (mut pusher, mut taker) = create(&file("over"), b"", LAYOUT).expect("a ring");
+        assert!(pusher.push(&[1; 2 * PAGE]) && !pusher.push(&[2]));
+        assert_eq!(taker.look(0, usize::MAX), [1; 2 * PAGE]);
+        taker.take(1);
+        assert!(!pusher.push(&[2, 2]) && pusher.push(&[2]));
+        assert!(taker.look(0, 1).is_empty(), "it was taken");
+        assert_eq!((taker.look(2 * PAGE as u64, 9), taker.look(2 * PAGE as u64 + 1, 9)), (&[2][..], &[][..]));
+        // Not more than there is, and never back.
+        taker.take(u64::MAX);
+        taker.take(0);
+        assert_eq!(taker.taken(), 2 * PAGE as u64 + 1);
+    }
+
+    #[test]
+    fn two_threads_push_and_take() {
+        let (mut pusher, mut taker) = create(&file("threads"), b"", LAYOUT).expect("a ring");
+        const ALL: u64 = 300_000;
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                let mut next = 0u64;
+                while next < ALL {
+                    if pusher.push(&next.to_le_bytes()) {
+                        next += 1;
+                    } else {
+                        std::thread::yield_now();
+                    }
+                }
+            });
+            let mut expected = 0;
+            while expected < ALL {
+                let from = taker.taken();
+                let mut words = 0;
+                for word in taker.look(from, 4096).chunks_exact(8) {
+                    assert_eq!(word, expected.to_le_bytes());
+                    (expected, words) = (expected + 1, words + 8);
+                }
+                taker.take(from + words);
+                std::thread::yield_now();
+            }
+        });
+    }
+
+    #[test]
+    fn other_shapes_are_refused() {
+        for (end_at, taken_at, data_at, capacity) in [
+            (8, 64, 100, PAGE),
+            (8, 64, PAGE, 0),
+            (0, 64, PAGE, PAGE),
+            (8, 8, PAGE, PAGE),
+            (8, 4092, PAGE, PAGE),
+        ] {
+            let layout = Layout { end_at, taken_at, data_at, capacity };
+            assert!(create(&file("shapes"), b"head", layout).is_err(), "{layout:?}");
+        }
+    }
+}
