@@ -268,36 +268,37 @@ fn the_files_of_redis_are_taken_over() {
 }
 
 /// The disk is full: writes are refused, reads are answered, and everything goes on when there is room again.
-#[test]
-fn a_full_disk_refuses_writes_until_there_is_room() {
-    let mount = Dir::new("full");
-    let is_mounted = std::process::Command::new("mount")
-        .args(["-t", "tmpfs", "-o", "size=256k", "tmpfs", mount.text()])
-        .status()
-        .is_ok_and(|status| status.success());
-    if !is_mounted {
-        eprintln!("no right to mount a small disk here: not tested");
-        return;
-    }
-    struct Unmount<'a>(&'a Path);
-    impl Drop for Unmount<'_> {
-        fn drop(&mut self) {
-            let _ = std::process::Command::new("umount").arg("-l").arg(self.0).status();
+/// A small disk; gone with the test.
+struct Mount(Dir);
+
+impl Mount {
+    /// Mounts `what`; `None` without the right to.
+    fn new(dir: Dir, what: &[&str]) -> Option<Mount> {
+        let mount = std::process::Command::new("mount").args(what).arg(dir.text()).status();
+        if mount.is_ok_and(|status| status.success()) {
+            return Some(Mount(dir));
         }
+        eprintln!("no right to mount a small disk here: not tested");
+        None
     }
-    let _unmount = Unmount(mount.path());
-    for fsync in ["everysec", "always"] {
+
+    /// Fills it with values of so many bytes until writes are refused, makes room, and finds all that was answered.
+    fn fill_and_recover(&self, fsync: &str, ballast: usize, value_bytes: usize) {
+        let mount = &self.0;
         let _ = fs::remove_dir_all(mount.journal());
-        fs::write(mount.path().join("ballast"), vec![0; 100 << 10]).expect("room");
-        let server = mount.start(&["--appendfsync", fsync]);
+        fs::write(mount.path().join("ballast"), vec![0; ballast]).expect("room");
+        let server = mount.start(&["--appendfsync", fsync, "--auto-aof-rewrite-percentage", "0"]);
         let mut client = server.client();
-        let value = "v".repeat(8 << 10);
+        let value = "v".repeat(value_bytes);
         let mut acknowledged = 0;
         client.stream().set_read_timeout(Some(Duration::from_millis(700))).expect("an option");
-        let mut link = Link::new(&server);
-        link.0.get_mut().set_read_timeout(Some(Duration::from_millis(700))).expect("an option");
-        let mut refused = None;
-        for n in 0..60 {
+        let connect = || {
+            let mut link = Link::new(&server);
+            link.0.get_mut().set_read_timeout(Some(Duration::from_millis(700))).expect("an option");
+            link
+        };
+        let (mut link, mut refused) = (connect(), None);
+        for n in 0..200 {
             match link.try_call(&["SET", &format!("k{n}"), &value]) {
                 Some(Raw::Line(line)) if line == b"+OK" => acknowledged = n + 1,
                 Some(Raw::Line(line)) => {
@@ -305,10 +306,7 @@ fn a_full_disk_refuses_writes_until_there_is_room() {
                     break;
                 }
                 // with `always` the write that did not fit is answered when there is room
-                _ => {
-                    link = Link::new(&server);
-                    link.0.get_mut().set_read_timeout(Some(Duration::from_millis(700))).expect("an option");
-                }
+                _ => link = connect(),
             }
         }
         let refused = String::from_utf8(refused.expect("a refusal")).expect("text");
@@ -325,10 +323,42 @@ fn a_full_disk_refuses_writes_until_there_is_room() {
         let server = mount.start(&["--appendfsync", fsync]);
         let mut client = server.client();
         for n in 0..acknowledged {
-            assert_eq!(client.call(&["STRLEN", &format!("k{n}")]), Value::Int(8 << 10), "{fsync}, key {n}");
+            let len = client.call(&["STRLEN", &format!("k{n}")]);
+            assert_eq!(len, Value::Int(value_bytes as i64), "{fsync}, key {n}");
         }
         assert_eq!(client.call(&["GET", "after"]), Value::Text("1".to_owned()));
     }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        let _ = std::process::Command::new("umount").arg("-l").arg(self.0.path()).status();
+    }
+}
+
+#[test]
+fn a_full_disk_refuses_writes_until_there_is_room() {
+    let what = ["-t", "tmpfs", "-o", "size=256k", "tmpfs"];
+    let Some(mount) = Mount::new(Dir::new("full"), &what) else { return };
+    for fsync in ["everysec", "always"] {
+        mount.fill_and_recover(fsync, 100 << 10, 8 << 10);
+    }
+}
+
+#[test]
+fn a_full_disk_with_mapped_tails_refuses_writes_until_there_is_room() {
+    let image = Dir::new("full-image");
+    let file = image.path().join("disk");
+    fs::File::create(&file).and_then(|disk| disk.set_len(48 << 20)).expect("a file");
+    let made = std::process::Command::new("mkfs.ext4").args(["-q", "-m", "0"]).arg(&file).status();
+    if !made.is_ok_and(|status| status.success()) {
+        eprintln!("no mkfs.ext4 here: not tested");
+        return;
+    }
+    let what = ["-o", "loop", file.to_str().expect("a plain name")];
+    let Some(mount) = Mount::new(Dir::new("full-mapped"), &what) else { return };
+    // Room for the blocks that are had at first, and none for the next.
+    mount.fill_and_recover("everysec", 14 << 20, 256 << 10);
 }
 
 #[test]

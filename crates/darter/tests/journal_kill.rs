@@ -119,3 +119,49 @@ fn a_kill_at_any_moment_loses_nothing_that_was_answered_with_always() {
 fn a_kill_at_any_moment_leaves_a_prefix_with_everysec() {
     kill_campaign("everysec", 6);
 }
+
+/// More than the tails in memory hold goes through them, so that the kill finds them at any place, their bytes on the way.
+#[test]
+fn a_kill_amid_megabytes_loses_nothing_that_was_answered() {
+    let dir = Dir::new("kill-megabytes");
+    let mut rng = Rng::new(setting("DARTER_SEED", 1) as u64);
+    let mut acknowledged = 0;
+    for round in 0..=setting("DARTER_KILL_ROUNDS", 4) {
+        // Bases keep the folder small; rounds without them read what several lives have left.
+        let growth = if round % 3 == 0 { "100" } else { "0" };
+        let server = dir.start(&["--proactor_threads", "1", "--auto-aof-rewrite-percentage", growth]);
+        let mut link = Link::new(&server);
+        let found: usize = link.call(&["GET", "n"]).text().parse().unwrap_or(0);
+        assert!(found >= acknowledged, "round {round}: {found} of {acknowledged} are there");
+        for n in found.saturating_sub(KEYS)..found {
+            let value = link.call(&["GET", &format!("k{}", n % KEYS)]);
+            assert!(value.bytes() == value_of(n), "round {round}: value {n} of {found}");
+        }
+        let (pid, wait) = (server.pid().to_string(), Duration::from_millis(100 + rng.below(400) as u64));
+        let killer = std::thread::spawn(move || {
+            std::thread::sleep(wait);
+            std::process::Command::new("kill").args(["-9", &pid]).status()
+        });
+        let mut writes = Link::new(&server);
+        acknowledged = found;
+        for n in found.. {
+            let (key, next) = (format!("k{}", n % KEYS), (n + 1).to_string());
+            let pair: [&[u8]; 5] = [b"MSET", key.as_bytes(), &value_of(n), b"n", next.as_bytes()];
+            match writes.try_call(&pair) {
+                Some(Raw::Line(line)) if line == b"+OK" => acknowledged = n + 1,
+                _ => break,
+            }
+        }
+        assert!(killer.join().expect("a killer").expect("kill runs").success());
+        drop(server);
+    }
+    assert!(acknowledged > 0);
+}
+
+const KEYS: usize = 40;
+
+/// What is written as number `n`: some ten kilobytes, now and then more than a tail holds.
+fn value_of(n: usize) -> Vec<u8> {
+    let bytes = if n % 601 == 600 { 5 << 20 } else { n * 7919 % 50_000 };
+    (0..bytes).map(|at| (at + n) as u8).collect()
+}
