@@ -50,15 +50,19 @@ fn usage(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(),
 fn object(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let env = ctx.env;
     let seconds = ctx.now_ms / 1000;
-    let mut place = ctx.at(args.at(2));
+    // Who asks wants to see a key whose time is up, too, and not to be its end.
+    let now_ms = std::mem::take(&mut ctx.now_ms);
+    let place = ctx.at(args.at(2));
     let encoding = encoding_of(&place, env).ok_or(Fault::NoSuchKey)?;
-    let idle_s = place.idle_seconds().unwrap_or_default();
+    let is_dead = place.deadline_ms().is_some_and(|ms| ms <= now_ms);
     let mut value = Vec::new();
     match (place.object(), place.text()) {
         (Some((object, arena)), _) => rdb::write_object(object, arena, &mut value),
         (None, Ok(Some(text))) => rdb::write_text(&mut value, &text.bytes()),
         (None, _) => {}
     }
+    ctx.now_ms = now_ms;
+    let idle_s = if is_dead { None } else { ctx.at(args.at(2)).idle_seconds() }.unwrap_or_default();
     reply.status(format!(
         "Value at:0x0 refcount:1 encoding:{encoding} serializedlength:{} lru:{} lru_seconds_idle:{idle_s}",
         value.len(),

@@ -160,11 +160,18 @@ fn check_queue(family: &str, endless: &[&str]) {
             _ => client.send_all(&[&["GET", "key"], endless]),
         }
     }
-    let (told, late) = waiting.split_at_mut(4);
-    for (at, client) in told.iter_mut().enumerate() {
-        if at / 2 == 1 {
-            assert_eq!(client.read(), Value::ok());
-            client.read();
+    for (at, client) in waiting.iter_mut().enumerate() {
+        match at / 2 {
+            0 => {}
+            1 => {
+                assert_eq!(client.read(), Value::ok());
+                client.read();
+            }
+            _ => {
+                // Data commands too, whichever thread would have run them.
+                let got = client.read();
+                assert!(got == Value::Null || tells_busy(&got), "{got:?}");
+            }
         }
         let said = client.read();
         assert!(tells_busy(&said), "{at}: {said:?}");
@@ -175,12 +182,6 @@ fn check_queue(family: &str, endless: &[&str]) {
     assert_eq!(other.call(&[family, "KILL"]), Value::ok());
     let Value::Error(line) = runner.read() else { panic!("it was killed") };
     assert!(line.contains("Script killed by user"), "{line}");
-    for client in late {
-        let got = client.read();
-        assert!(got == Value::Null || tells_busy(&got), "{got:?}");
-        let said = client.read();
-        assert!(tells_busy(&said), "{said:?}");
-    }
     assert_eq!(runner.call(&["SET", "key", "value"]), Value::ok());
     thread::sleep(Duration::from_millis(400));
     for client in waiting.iter_mut().chain([&mut other]) {
@@ -223,4 +224,40 @@ fn scripts_that_wait_for_an_overdue_one_are_told_and_never_begin() {
         scope.spawn(|| check_queue("SCRIPT", &["EVAL", ALL_SHARDS, "0"]));
         scope.spawn(|| check_queue("FUNCTION", &["FCALL", "loop", "0"]));
     });
+}
+
+#[test]
+fn data_commands_that_wait_for_an_overdue_script_are_told_and_never_run() {
+    let server = Server::start(&["--proactor_threads", "2", "--busy-reply-threshold", "300"]);
+    let mut runner = server.client();
+    let mut waiting: Vec<Client> = (0..CLIENTS).map(|_| server.client()).collect();
+    runner.send_all(&[&["EVAL", "redis.call('get', KEYS[1]) while true do end", "1", "{k}1"]]);
+    thread::sleep(Duration::from_millis(50));
+    for (at, client) in waiting.iter_mut().enumerate() {
+        match at % 3 {
+            0 => client.send_all(&[&["INCR", "{k}1"]]),
+            // With shards of its own that it holds while it waits.
+            1 => client.send_all(&[&["DEL", "{k}1", "a", "b", "c", "d", "e", "f"]]),
+            _ => client.send_all(&[&["BLPOP", "list", "{k}1", "0"]]),
+        }
+    }
+    // Nobody has ended it: each of them is told in time, but what came before the script began.
+    let told: Vec<Value> = waiting.iter_mut().step_by(3).map(Client::read).collect();
+    let ran = told.iter().filter(|said| !is_busy(said)).count();
+    assert!(told.iter().all(|said| is_busy(said) || matches!(said, Value::Int(_))), "{told:?}");
+    for said in waiting.iter_mut().skip(1).step_by(3).map(Client::read) {
+        assert!(is_busy(&said) || matches!(said, Value::Int(_)), "{said:?}");
+    }
+    assert_eq!(server.client().call(&["SCRIPT", "KILL"]), Value::ok());
+    assert_killed(runner.read());
+    let count = runner.call(&["GET", "{k}1"]);
+    if ran == 0 {
+        assert_eq!(count, Value::Null, "an INCR that was told BUSY has run");
+    }
+    // What they held is free again.
+    assert_eq!(
+        runner.call(&["MSET", "a", "1", "b", "1", "c", "1", "d", "1", "e", "1", "f", "1"]),
+        Value::ok()
+    );
+    assert_eq!(waiting[0].call(&["INCRBY", "a", "4"]), Value::Int(5));
 }

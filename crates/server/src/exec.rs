@@ -27,7 +27,7 @@ use crate::session::Session;
 use crate::shared::{ShardCell, Shared};
 use crate::snapshot;
 use crate::tracking;
-use crate::turned_away::Waiting;
+use crate::turned_away::{self, Waiting};
 use crate::waiting::{self, Parking, Whose};
 
 /// Looks at a busy shard this many times before the command is queued there.
@@ -265,11 +265,12 @@ pub fn post(core: &mut Core, call: Call<'_>, body: Body, wanted: LockSet, grant:
     core.stats().contended.add(1);
     let tracks = matches!(&body, Body::One { entry, .. } if tracking::applies(call.session, entry));
     let no_touch = matches!(&body, Body::One { entry, .. } if is_no_touch(call.session, entry));
-    let number = Waiting::begin(core, call.session, &body);
+    let (number, claim) = Waiting::begin(core, call.session, &body);
     let job = Job {
         token: call.token,
         client: call.session.id,
         number,
+        claim,
         db: call.session.db,
         resp3: call.session.resp3,
         tracks,
@@ -296,6 +297,9 @@ pub fn post_ticket(core: &mut Core, whose: Whose, ticket: Parked, wanted: LockSe
 
 /// Runs a job with its shards held, wherever this thread is.
 pub fn run_job(core: &mut Core, grant: &mut Shards, job: &mut Job) {
+    if turned_away::is_over(core, job) {
+        return;
+    }
     let job_whose = Whose {
         home: job.home,
         token: job.token,

@@ -17,6 +17,7 @@ use crate::registry::Entry;
 use crate::session::Queued;
 use crate::shared::{Mail, Shared};
 use crate::snapshot::Run;
+use crate::turned_away::Claim;
 use crate::waiting::Parking;
 
 /// Shards held for a job or an inline command.
@@ -105,6 +106,8 @@ pub struct Job {
     pub client: u64,
     /// Its number among those of its thread; 0 where no connection waits for it by number.
     pub number: u32,
+    /// Who begins it takes this.
+    pub claim: Option<Arc<Claim>>,
     /// What to do.
     pub body: Body,
     /// Selected database.
@@ -133,6 +136,7 @@ impl Job {
             token: Token::NOBODY,
             client: 0,
             number: 0,
+            claim: None,
             body,
             db: 0,
             resp3: false,

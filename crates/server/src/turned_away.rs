@@ -1,8 +1,13 @@
 //! What had not begun when a script was found to run too long: it is answered BUSY, and does not begin later.
 //!
-//! A script, a function or an EXEC may wait for a shard, as a job, or for the end of its thread's turn. In Redis its bytes
-//! would still be unread then. Called each turn of a thread that finds the server busy, by the turn inside an overdue
-//! script, and where such a thing would begin after a script was killed. It answers nothing that has begun.
+//! A command may wait for a shard, as a job; a script, a function or an EXEC also for the end of its thread's turn. In Redis
+//! its bytes would still be unread then. Called each turn of a thread that finds the server busy, by the turn inside an
+//! overdue script, and where such a thing would begin after a script was killed. It answers nothing that has begun: what
+//! another thread may begin, a data command, is begun or answered by whoever takes its [`Claim`].
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::AcqRel;
 
 use crate::conn::Conn;
 use crate::core::Core;
@@ -17,9 +22,10 @@ use crate::worker::{find, mark_dirty};
 
 use darter_reactor::Token;
 use darter_script::Kind;
+use darter_wire::Reply;
 
 /// What a connection waits for: a job, or the end of its thread's turn.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Waiting {
     /// The number of the job; 0 is the turn's end.
     pub number: u32,
@@ -27,24 +33,68 @@ pub struct Waiting {
     pub kills: u32,
     /// It is refused while the server is busy.
     pub may_end: bool,
+    /// What must be taken before it is, where any thread may run it.
+    pub claim: Option<Arc<Claim>>,
+}
+
+/// The right to begin a data command that waits, or to refuse it; one of the two takes it.
+#[derive(Debug)]
+pub struct Claim {
+    is_taken: AtomicBool,
+    // `Scripts::kills` when it began to wait.
+    kills: u32,
+}
+
+impl Claim {
+    fn take(&self) -> bool {
+        // What follows does not hang on what the other one did: the swap alone decides.
+        !self.is_taken.swap(true, AcqRel)
+    }
+}
+
+/// Whether a data command that has waited does not begin: it has been answered, or it is now, as something was killed
+/// since that ran for too long.
+pub fn is_over(core: &Core, job: &mut Job) -> bool {
+    let Some(claim) = job.claim.take() else { return false };
+    if !claim.take() {
+        // Nobody waits for it any longer.
+        job.client = 0;
+        return true;
+    }
+    let Some(kind) = core.shared.scripts.killed_since(claim.kills) else { return false };
+    if let Body::One { entry, .. } = &job.body {
+        core.stats().commands[entry.id].rejected.add(1);
+        Reply::new(&mut job.reply, job.resp3).error(busy_line(kind).as_bytes());
+        core.count_error("BUSY");
+    }
+    true
 }
 
 impl Waiting {
-    /// The wait of `session` for a job with this body; returns the job's number.
-    pub fn begin(core: &mut Core, session: &mut Session, body: &Body) -> u32 {
+    /// The wait of `session` for a job with this body; returns the job's number and claim.
+    pub fn begin(core: &mut Core, session: &mut Session, body: &Body) -> (u32, Option<Arc<Claim>>) {
         core.jobs_posted = core.jobs_posted.checked_add(1).unwrap_or(1);
-        let may_end = may_end(body);
-        core.has_waiting |= may_end;
         let (number, kills) = (core.jobs_posted, core.shared.scripts.kills());
-        session.waiting = Some(Waiting { number, kills, may_end });
-        number
+        let claim = match body {
+            Body::One { .. } => Some(Arc::new(Claim { is_taken: AtomicBool::new(false), kills })),
+            _ => None,
+        };
+        let may_end = may_end(body) || claim.is_some();
+        core.has_waiting |= may_end;
+        session.waiting = Some(Waiting { number, kills, may_end, claim: claim.clone() });
+        (number, claim)
+    }
+
+    /// Whether it is refused now; then it will not begin.
+    fn ends(&self) -> bool {
+        self.may_end && self.claim.as_ref().is_none_or(|claim| claim.take())
     }
 
     /// The wait of `session` for the end of the turn.
     pub fn begin_due(core: &mut Core, session: &mut Session) {
         core.has_waiting = true;
         let kills = core.shared.scripts.kills();
-        session.waiting = Some(Waiting { number: 0, kills, may_end: false });
+        session.waiting = Some(Waiting { number: 0, kills, may_end: false, claim: None });
     }
 }
 
@@ -56,14 +106,16 @@ fn may_end(body: &Body) -> bool {
 pub fn is_answered(floor: &mut Floor, job: &Job) -> bool {
     let conn = find(&mut floor.conns, job.token).filter(|conn| conn.session.id == job.client);
     may_end(&job.body)
-        && conn.is_some_and(|conn| conn.session.waiting.is_none_or(|waiting| waiting.number != job.number))
+        && conn.is_some_and(|conn| {
+            conn.session.waiting.as_ref().is_none_or(|waiting| waiting.number != job.number)
+        })
 }
 
 /// Answers a job of `session` that would begin now, if a script was killed since it began to wait. Otherwise the wait is
 /// over.
 pub fn refuse_late(core: &mut Core, session: &mut Session, token: Token, job: (&Body, &mut Vec<u8>)) -> bool {
     let (body, out) = job;
-    let since = session.waiting.filter(|_| may_end(body));
+    let since = session.waiting.as_ref().filter(|_| may_end(body));
     let Some(kind) = since.and_then(|waiting| core.shared.scripts.killed_since(waiting.kills)) else {
         session.waiting = None;
         return false;
@@ -94,7 +146,7 @@ pub fn resume(core: &mut Core, window: &mut Window, conn: &mut Conn) {
 }
 
 impl Floor {
-    /// Answers the connections whose script or EXEC has not begun, if the server is busy. Cost: a look at each connection,
+    /// Answers the connections whose command has not begun, if the server is busy. Cost: a look at each connection,
     /// once after one of them has begun to wait.
     pub fn turn_away(&mut self, core: &mut Core, window: &mut Window) {
         let Some(kind) = core.busy.filter(|_| core.has_waiting) else { return };
@@ -102,7 +154,7 @@ impl Floor {
         for conn in self.conns.iter_mut().flatten() {
             if conn.is_due {
                 conn.is_due = false;
-            } else if conn.session.waiting.is_some_and(|waiting| waiting.may_end) {
+            } else if conn.session.waiting.as_ref().is_some_and(Waiting::ends) {
                 let mut line = Vec::new();
                 refuse(core, &mut conn.session, conn.token, &mut line, kind);
                 if !std::mem::take(&mut conn.session.drops_reply) {
