@@ -192,9 +192,8 @@ impl<'a> Ctx<'a> {
     ///
     /// Errors: no room; nothing changed. Cost: O(value) when the keys are in different shards.
     pub fn rename(&mut self, from: (usize, &[u8]), to: (usize, &[u8])) -> Result<bool, Full> {
-        let (source, target) = (self.key(from.1), self.key(to.1));
-        let router = self.shards.router();
-        if router.shard_of(source.hash) == router.shard_of(target.hash) {
+        if self.are_together(from.1, to.1) {
+            let (source, target) = (self.key(from.1), self.key(to.1));
             let now_ms = self.now_ms;
             let shard = &mut self.shards.part_mut(source).shard;
             return shard.rename((from.0, source), (to.0, target), now_ms);
@@ -203,6 +202,12 @@ impl<'a> Ctx<'a> {
         self.at_db(to.0, to.1).put_copy(&value)?;
         self.at_db(from.0, from.1).remove();
         Ok(true)
+    }
+
+    /// Whether two keys are in the same shard.
+    pub fn are_together(&self, a: &[u8], b: &[u8]) -> bool {
+        let router = self.shards.router();
+        router.shard_of(self.key(a).hash) == router.shard_of(self.key(b).hash)
     }
 
     /// The string at `name`, for a command that reads nothing else.

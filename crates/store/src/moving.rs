@@ -5,7 +5,7 @@
 
 use crate::change::Event;
 use crate::keyed::Keyed;
-use crate::object::Type;
+use crate::object::{Object, Type};
 use crate::rdb;
 use crate::record::{Kind, Meta, Payload, Record, Value};
 use crate::shard::{Full, Key, Shard};
@@ -26,6 +26,10 @@ enum Body {
     /// An RDB type byte, and the value as RDB writes it.
     Object(u8, Vec<u8>),
 }
+
+/// The deadline and the marks of a key, without its value.
+#[derive(Debug)]
+pub struct Head(Meta);
 
 /// A record's value, out of the arena so that the arena can be written.
 enum Detached {
@@ -113,18 +117,38 @@ impl Keyed<'_> {
         Some(Loose { meta: record.meta().without_cas(), body })
     }
 
+    /// The deadline and the marks, if the key is there.
+    pub fn head(&self) -> Option<Head> {
+        Some(Head(self.record()?.meta().without_cas()))
+    }
+
+    /// Puts a copy here that was built in this shard, with the deadline and the marks of what it is a copy of, whatever
+    /// was there before.
+    ///
+    /// Errors: no room; the old value stays and `object` is lost.
+    pub fn put_built(&mut self, object: Object, head: &Head) -> Result<(), Full> {
+        let was_there = self.exists();
+        self.put_object_with(object, &head.0)?;
+        self.tell_replaced(was_there);
+        Ok(())
+    }
+
     /// Puts a copied value here with its deadline and marks, whatever was there before.
     ///
     /// Errors: no room; the old value stays.
     pub fn put_copy(&mut self, loose: &Loose) -> Result<(), Full> {
         let was_there = self.exists();
         self.put_body(loose)?;
+        self.tell_replaced(was_there);
+        Ok(())
+    }
+
+    fn tell_replaced(&mut self, was_there: bool) {
         if was_there {
             // The old key is gone, this is another one; one that was not there has been told of.
             let name = self.name();
             self.shard.changes.push_uncounted(self.db, name, Event::NEW);
         }
-        Ok(())
     }
 
     fn put_body(&mut self, loose: &Loose) -> Result<(), Full> {

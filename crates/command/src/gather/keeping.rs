@@ -210,6 +210,30 @@ impl Kept {
         Ok(len)
     }
 
+    /// Puts the result, a copy of the value at `from` in the selected database, at `dest` of database `db` with the
+    /// deadline and marks of `from`; whether both were there.
+    ///
+    /// Errors: as [`Kept::put`].
+    pub fn put_copy(self, ctx: &mut Ctx<'_>, from: &[u8], (db, dest): (usize, &[u8])) -> Result<bool, Fault> {
+        let Some(head) = ctx.at(from).head() else {
+            self.give_up(ctx);
+            return Ok(false);
+        };
+        let Some(object) = self.take(ctx)? else { return Ok(false) };
+        ctx.at_db(db, dest).put_built(object, &head)?;
+        Ok(true)
+    }
+
+    /// Puts the result, which is what is left of the value at `name`, in its place; its deadline stays.
+    ///
+    /// Errors: as [`Kept::put`].
+    pub fn put_back(self, ctx: &mut Ctx<'_>, name: &[u8]) -> Result<(), Fault> {
+        if let Some(object) = self.take(ctx)? {
+            ctx.at(name).put_object(object, Expiry::Keep)?;
+        }
+        Ok(())
+    }
+
     /// Frees the result, whose shard is held.
     pub fn give_up(self, ctx: &mut Ctx<'_>) {
         if let Some((shard, number)) = self.draft

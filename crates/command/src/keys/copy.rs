@@ -1,9 +1,14 @@
 //! COPY and MOVE: a value under another name, or in another database.
 
+use darter_pack::tree::Direction;
+use darter_store::Object;
+use darter_store::reads::Stretch;
 use darter_wire::{Args, Reply};
 
 use super::{database_index, event};
+use crate::gather::{Form, Maker};
 use crate::reader::Reader;
+use crate::slices::LEN_MAX;
 use crate::spec::{Group, Keys, Spec};
 use crate::{Ctx, DataCommand, Fault};
 
@@ -58,6 +63,15 @@ fn copy(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), 
         reply.int(0);
         return Ok(());
     }
+    if let Some(kept) = ctx.kept.take() {
+        let is_done = kept.put_copy(ctx, from, (db, to))?;
+        ctx.at_db(db, to).changed(event("copy_to"));
+        reply.int(i64::from(is_done));
+        return Ok(());
+    }
+    if leave(ctx, from, to) {
+        return Ok(());
+    }
     let Some(value) = ctx.at(from).copy() else {
         reply.int(0);
         return Ok(());
@@ -67,6 +81,26 @@ fn copy(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), 
     place.changed(event("copy_to"));
     reply.int(1);
     Ok(())
+}
+
+/// Leaves it to slices to copy a long collection at `from` for the key `to`; false when that is to be done now.
+pub(super) fn leave(ctx: &mut Ctx<'_>, from: &[u8], to: &[u8]) -> bool {
+    if !ctx.may_slice {
+        return false;
+    }
+    let ranks = |len| Stretch::Ranks(0, len, Direction::Up);
+    let (form, stretch, len, due_ms) = match ctx.at(from).object() {
+        Some((Object::Set(set), _)) => (Form::Set, Stretch::All, set.len(), set.next_expiry_ms()),
+        Some((Object::Hash(table), _)) => {
+            (Form::Hash, Stretch::All, table.len() as u64, table.min_expiry_ms())
+        }
+        Some((Object::List(list), _)) => (Form::List, ranks(list.len()), list.len(), None),
+        Some((Object::Zset(zset), _)) => (Form::Zset, ranks(zset.len()), zset.len(), zset.next_expiry()),
+        _ => return false,
+    };
+    len > LEN_MAX
+        && due_ms.is_none()
+        && ctx.gather_for((to, form), &[from], &[(from, stretch)], Maker::Copying)
 }
 
 fn move_to(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {

@@ -2,7 +2,7 @@
 
 use darter_wire::{Args, Reply};
 
-use super::event;
+use super::{copy, event};
 use crate::spec::{Group, Keys, Spec};
 use crate::{Ctx, DataCommand, Fault};
 
@@ -28,10 +28,9 @@ fn rename(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()
     if !ctx.at(from).exists() {
         return Err(Fault::NoSuchKey);
     }
-    if from != to {
-        carry(ctx, from, to)?;
+    if from == to || carry(ctx, from, to)? {
+        reply.ok();
     }
-    reply.ok();
     Ok(())
 }
 
@@ -41,17 +40,25 @@ fn renamenx(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<
         return Err(Fault::NoSuchKey);
     }
     let is_free = !ctx.at(to).exists();
-    if is_free {
-        carry(ctx, from, to)?;
+    if !is_free || carry(ctx, from, to)? {
+        reply.int(i64::from(is_free));
     }
-    reply.int(i64::from(is_free));
     Ok(())
 }
 
-fn carry(ctx: &mut Ctx<'_>, from: &[u8], to: &[u8]) -> Result<(), Fault> {
+/// Moves the value; false when that is left to slices, which copy a long one into another shard.
+fn carry(ctx: &mut Ctx<'_>, from: &[u8], to: &[u8]) -> Result<bool, Fault> {
     let db = ctx.db;
-    ctx.rename((db, from), (db, to))?;
+    if let Some(kept) = ctx.kept.take() {
+        if kept.put_copy(ctx, from, (db, to))? {
+            ctx.at(from).remove();
+        }
+    } else if !ctx.are_together(from, to) && copy::leave(ctx, from, to) {
+        return Ok(false);
+    } else {
+        ctx.rename((db, from), (db, to))?;
+    }
     ctx.at(from).changed(event("rename_from"));
     ctx.at(to).changed(event("rename_to"));
-    Ok(())
+    Ok(true)
 }

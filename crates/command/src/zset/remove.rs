@@ -2,13 +2,16 @@
 //! ZREMRANGEBYLEX key min max
 
 use darter_pack::entry::Item;
-use darter_pack::tree::Zset;
+use darter_pack::tree::{Direction, Zset};
 use darter_store::keyed::Edited;
+use darter_store::reads::Stretch;
 use darter_store::{Event, Keyed};
 use darter_wire::{Args, Reply};
 
-use super::bound::{By, Range};
+use super::bound::{By, Range, Run};
 use super::event;
+use crate::gather::{Form, Maker};
+use crate::slices;
 use crate::spec::{Group, Keys, Spec};
 use crate::{Ctx, DataCommand, Fault};
 
@@ -80,9 +83,22 @@ fn zrem(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), 
 
 fn remove_range(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>, by: By) -> Result<(), Fault> {
     let range = Range::parse(by, args.at(2), args.at(3))?;
-    let mut place = super::at(ctx, args.at(1));
-    let run = place.view::<Zset>()?.map(|zset| (range.run(zset), zset.root.len()));
-    let edited = match run {
+    let (name, may_slice) = (args.at(1), ctx.may_slice);
+    let mut place = super::at(ctx, name);
+    let found = place.view::<Zset>()?.map(|zset| (range.run(zset), zset.root.len(), zset.root.next_expiry()));
+    if let Some((run, len, due_ms)) = found {
+        if let Some(kept) = ctx.kept.take() {
+            kept.put_back(ctx, name)?;
+            let edited = Some(Edited { result: run.len, is_gone: false });
+            reply.int(report(&mut ctx.at(name), edited, event_name(by)));
+            return Ok(());
+        }
+        if may_slice && due_ms.is_none() && run.len < len && leave(ctx, name, run, len) {
+            return Ok(());
+        }
+        place = super::at(ctx, name);
+    }
+    let edited = match found.map(|(run, len, _)| (run, len)) {
         // The blocks of all members go piece by piece, later.
         Some((run, len)) if run.len == len => {
             place.remove();
@@ -92,13 +108,29 @@ fn remove_range(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>, by: By
             .edit::<Zset, _>(|zset, arena, hasher| zset.remove_ranks(arena, &hasher, run.first, run.len))?,
         None => None,
     };
-    let name = match by {
+    reply.int(report(&mut place, edited, event_name(by)));
+    Ok(())
+}
+
+fn event_name(by: By) -> &'static str {
+    match by {
         By::Rank => "zremrangebyrank",
         By::Score => "zremrangebyscore",
         By::Text => "zremrangebylex",
-    };
-    reply.int(report(&mut place, edited, name));
-    Ok(())
+    }
+}
+
+/// Members taken out in some 50 microseconds.
+const GONE_MAX: u64 = 400;
+
+/// Leaves it to slices to build what is left without a long run; false when the run is to be taken out now.
+fn leave(ctx: &mut Ctx<'_>, name: &[u8], run: Run, len: u64) -> bool {
+    let after = run.first + run.len;
+    slices::is_better_rebuilt(len - run.len, run.len, GONE_MAX) && {
+        let before = Stretch::Ranks(0, run.first, Direction::Up);
+        let after = Stretch::Ranks(after, len - after, Direction::Up);
+        ctx.gather_for((name, Form::Zset), &[name], &[(name, before), (name, after)], Maker::Copying)
+    }
 }
 
 /// Reports a removal, and the key's end if it was the last one; returns how many members went.
