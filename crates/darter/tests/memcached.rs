@@ -139,6 +139,14 @@ fn tokens_are_real() {
     assert_eq!(speaker.ask(&format!("cas k 0 0 1 {token}\r\nz\r\n")), "NOT_FOUND\r\n");
     redis.call(&["SET", "k", "new"]);
     assert!(speaker.cas("k") > token);
+    // no two keys have the same one, whichever shards they are in
+    let tokens: std::collections::HashSet<u64> = (0..200)
+        .map(|n| {
+            assert_eq!(speaker.ask(&format!("set other:{n} 0 0 1\r\nx\r\n")), "STORED\r\n");
+            speaker.cas(&format!("other:{n}"))
+        })
+        .collect();
+    assert_eq!(tokens.len(), 200);
 }
 
 #[test]
@@ -476,6 +484,27 @@ fn items_survive_a_restart() {
     assert!(speaker.cas("n") > token, "tokens go on after a restart");
     drop(server);
     let _ = std::fs::remove_dir_all(&dir);
+}
+
+#[test]
+fn the_limit_of_memory_can_be_set() {
+    let server = Server::start(&[]);
+    let (mut speaker, mut redis) = (Speaker::new(&server), server.client());
+    speaker.check(&[
+        ("cache_memlimit\r\n", "ERROR\r\n"),
+        ("cache_memlimit 7\r\n", "MEMLIMIT_TOO_SMALL cannot set maxbytes to less than 8m\r\n"),
+        ("cache_memlimit 5000000000\r\n", "ERROR\r\n"),
+        ("cache_memlimit 1000000001\r\n", "MEMLIMIT_ADJUST_FAILED input value is megabytes not bytes\r\n"),
+        ("cache_memlimit 64\r\n", "OK\r\n"),
+    ]);
+    let limit = redis.call(&["CONFIG", "GET", "maxmemory"]);
+    assert!(format!("{limit:?}").contains("67108864"), "{limit:?}");
+    assert!(speaker.ask("stats settings\r\n").contains("STAT maxbytes 67108864\r\n"));
+    // Who may not do it by CONFIG SET may not do it here.
+    assert_eq!(redis.call(&["ACL", "SETUSER", "default", "-config"]), Value::ok());
+    let refused = "MEMLIMIT_ADJUST_FAILED out of bounds or unable to adjust\r\n";
+    speaker.check(&[("cache_memlimit 128\r\n", refused)]);
+    assert!(speaker.ask("stats settings\r\n").contains("STAT maxbytes 67108864\r\n"));
 }
 
 #[test]

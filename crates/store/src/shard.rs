@@ -86,7 +86,9 @@ pub struct Shard {
     pub(crate) orphans: Vec<u32>,
     // Collections that are being built, by their numbers.
     pub(crate) drafts: Vec<u32>,
+    // The last token given, and how far the next one is from it.
     cas: u64,
+    cas_step: u64,
 }
 
 /// Blocks of a deleted collection that are freed at once: some microseconds.
@@ -122,6 +124,7 @@ impl Shard {
             orphans: Vec::new(),
             drafts: Vec::new(),
             cas: 0,
+            cas_step: 1,
         })
     }
 
@@ -153,15 +156,16 @@ impl Shard {
         self.arena.used_bytes()
     }
 
-    /// The next CAS token, unique within the shard.
+    /// The next CAS token, unique within the shard, and within the process where shards take turns.
     pub fn next_cas(&mut self) -> u64 {
-        self.cas += 1;
+        self.cas += self.cas_step;
         self.cas
     }
 
-    /// Has CAS tokens go on after `last`, so that none is given again after a restart.
-    pub fn start_cas(&mut self, last: u64) {
-        self.cas = last;
+    /// Has CAS tokens go on after `last` in steps of `step`: so that none is given again after a restart, nor by another of
+    /// `step` shards whose `last` differs by less.
+    pub fn start_cas(&mut self, last: u64, step: u64) {
+        (self.cas, self.cas_step) = (last, step);
     }
 
     /// Makes room for about `keys` keys in a database that has none yet: before a snapshot is loaded. The number is

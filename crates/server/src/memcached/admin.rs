@@ -1,10 +1,14 @@
 //! memcached's commands for its slabs, its LRU lists and its logs.
 //!
 //! Darter has neither slabs nor LRU lists: what would tune them is read as memcached reads it, answered as memcached
-//! answers it, and changes nothing. What would show them is refused as by a memcached that was told to.
+//! answers it, and changes nothing but for the limit of memory. What would show them is refused as by a memcached that was told to.
 
 use darter_base::number;
 use darter_wire::memcache::Words;
+
+use super::auth;
+use crate::conn::Conn;
+use crate::core::Core;
 
 /// The answer to one of them.
 pub(super) fn reply(name: &[u8], words: Words<'_>) -> &'static [u8] {
@@ -15,13 +19,22 @@ pub(super) fn reply(name: &[u8], words: Words<'_>) -> &'static [u8] {
         b"lru_crawler" => crawler(&words),
         b"shutdown" => b"ERROR: shutdown not enabled\r\n",
         b"watch" => b"CLIENT_ERROR watch commands not allowed\r\n",
-        b"cache_memlimit" => match words.first().and_then(|word| u32_of(word)) {
-            None => ERROR,
-            Some(..8) => b"MEMLIMIT_TOO_SMALL cannot set maxbytes to less than 8m\r\n",
-            Some(1_000_000_001..) => b"MEMLIMIT_ADJUST_FAILED input value is megabytes not bytes\r\n",
-            Some(_) => b"MEMLIMIT_ADJUST_FAILED out of bounds or unable to adjust\r\n",
-        },
         _ => ERROR,
+    }
+}
+
+/// `cache_memlimit`: sets `maxmemory` as the connection's user does with CONFIG SET.
+pub(super) fn limit_memory(conn: &mut Conn, core: &mut Core, mut words: Words<'_>) -> &'static [u8] {
+    let megabytes = match words.next().and_then(u32_of) {
+        None => return ERROR,
+        Some(..8) => return b"MEMLIMIT_TOO_SMALL cannot set maxbytes to less than 8m\r\n",
+        Some(1_000_000_001..) => return b"MEMLIMIT_ADJUST_FAILED input value is megabytes not bytes\r\n",
+        Some(megabytes) => megabytes,
+    };
+    let limit = format!("{megabytes}mb");
+    match auth::run_as_client(conn, core, &[b"CONFIG", b"SET", b"maxmemory", limit.as_bytes()]) {
+        true => OK,
+        false => b"MEMLIMIT_ADJUST_FAILED out of bounds or unable to adjust\r\n",
     }
 }
 

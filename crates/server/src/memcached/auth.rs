@@ -60,7 +60,12 @@ pub(super) fn step(conn: &mut Conn, core: &mut Core, buf: &[u8]) -> usize {
 /// Tries `user password` as AUTH does.
 fn log_in(conn: &mut Conn, core: &mut Core, login: &[u8]) -> bool {
     let Some(space) = memchr::memchr(b' ', login) else { return false };
-    let args = OwnedArgs::from_slices(&[b"AUTH", &login[..space], &login[space + 1..]]);
+    run_as_client(conn, core, &[b"AUTH", &login[..space], &login[space + 1..]])
+}
+
+/// Runs a command of Redis that answers at once, as the connection's user; returns whether it answered OK.
+pub(super) fn run_as_client(conn: &mut Conn, core: &mut Core, words: &[&[u8]]) -> bool {
+    let args = OwnedArgs::from_slices(words);
     let ready = dispatch::prepare(core, args.args());
     let mut out = Vec::new();
     let call = Call { session: &mut conn.session, out: &mut out, token: conn.token };

@@ -190,6 +190,10 @@ fn perform(conn: &mut Conn, core: &mut Core, raw: &[u8], command: &Command<'_>, 
         Command::MetaNoop => out.extend_from_slice(b"MN\r\n"),
         Command::Quit => conn.session.is_closing = true,
         Command::Stats(words) => stats::run(core, words.clone(), out),
+        Command::Admin { name: b"cache_memlimit", words, noreply } => {
+            let line = admin::limit_memory(conn, core, words.clone());
+            answer(&mut conn.output, line, *noreply);
+        }
         Command::Admin { name, words, noreply } => answer(out, admin::reply(name, words.clone()), *noreply),
         _ => {
             let call = Call { session: &mut conn.session, out, token: conn.token };

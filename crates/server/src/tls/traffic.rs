@@ -52,11 +52,25 @@ pub fn receive(
         Ok(Heard::Ended) => conn.session.is_closing = true,
         Err(error) => {
             core.stats().tls_failed.add(1);
-            tracing::debug!("client {}: TLS: {error}", conn.session.id);
+            note_failure(conn.session.id, &error);
             conn.session.is_closing = true;
         }
     }
     conn.channel = Some(channel);
+}
+
+/// Logs why a client could not be let in: its own mistakes quietly, a certificate that we refuse for its owner to see.
+fn note_failure(client: u64, error: &rustls::Error) {
+    if !matches!(error, rustls::Error::InvalidCertificate(_)) {
+        return tracing::debug!("client {client}: TLS: {error}");
+    }
+    let hint = match format!("{error:?}").contains("UnsupportedCertVersion") {
+        true => {
+            ": it is of version 1; sign it with an extension (openssl x509 -extfile), which makes it version 3"
+        }
+        false => "",
+    };
+    tracing::info!("client {client}: its certificate is refused: {error}{hint}");
 }
 
 /// Tells a client that does not speak TLS, in its own protocol, that it must.
