@@ -46,8 +46,7 @@ pub fn functions(lua: &Lua) -> mlua::Result<Functions> {
     }
 }
 
-const NO_WORDS: &[u8] = b"-ERR Please specify at least one argument for this redis.call() call\r\n";
-const NOTHING_TO_CHECK: &[u8] = b"-ERR Please specify at least one argument for this redis lib call\r\n";
+const NO_WORDS: &[u8] = b"-ERR Please specify at least one argument for this redis lib call\r\n";
 const NO_TEXT: &[u8] = b"-ERR Lua redis lib command arguments must be strings or integers\r\n";
 const TOO_LONG: &[u8] = b"-ERR the arguments of one command are longer than 4 GB\r\n";
 const NO_RUN: &[u8] = b"-ERR redis.call/pcall can only be called inside a script invocation\r\n";
@@ -99,7 +98,6 @@ unsafe extern "C-unwind" fn check(state: *mut lua_State) -> c_int {
                 return 1;
             }
             Ok(None) => NO_COMMAND,
-            Err(NotRun::Unread(line)) if line == NO_WORDS => NOTHING_TO_CHECK,
             Err(NotRun::Unread(line)) => line,
             Err(NotRun::NoHost) => NO_RUN,
         };

@@ -111,7 +111,7 @@ fn words_are_texts_and_numbers() {
         assert_eq!(said, "{err=ERR Lua redis lib command arguments must be strings or integers}", "{bad}");
     }
     let none = run_in(&lua, "return show(try())");
-    assert_eq!(none, "{err=ERR Please specify at least one argument for this redis.call() call}");
+    assert_eq!(none, "{err=ERR Please specify at least one argument for this redis lib call}");
     let many = "local t = {} for n = 1, 5000 do t[n] = n end return '' .. #call('echo', unpack(t)).ok";
     assert_eq!(run_in(&lua, many), "28893");
     let most = "local t = {} for n = 1, 7999 do t[n] = 1 end return #call('reply', '*1\\r\\n:5\\r\\n', unpack(t)) .. ''";

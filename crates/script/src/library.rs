@@ -125,8 +125,24 @@ fn redis(lua: &Lua) -> Result<Table> {
         Ok(())
     };
     redis.raw_set("setresp", lua.create_function(setresp)?)?;
+    redis.raw_set("set_repl", lua.create_function(set_repl)?)?;
     Ok(redis)
 }
+
+/// What a script changes is noted as its effects, all of them: where they go is read, and has no effect.
+fn set_repl(_: &Lua, args: MultiValue) -> Result<()> {
+    if args.len() != 1 {
+        return Err(raise("redis.set_repl() requires two arguments."));
+    }
+    // What is no number is 0 to Redis.
+    let flags = args.front().and_then(as_number).unwrap_or_default();
+    if (flags as i64) & !REPL_ALL != 0 {
+        return Err(raise("Invalid replication flags. Use REPL_AOF, REPL_REPLICA, REPL_ALL or REPL_NONE."));
+    }
+    Ok(())
+}
+
+const REPL_ALL: i64 = 3;
 
 /// The only argument, if it is one text.
 fn only_text(args: &MultiValue) -> Option<&LuaString> {
@@ -200,10 +216,10 @@ fn constants(lua: &Lua) -> Result<Table> {
         ("LOG_NOTICE", 2),
         ("LOG_WARNING", 3),
         ("REPL_NONE", 0),
-        ("REPL_SLAVE", 1),
-        ("REPL_REPLICA", 1),
-        ("REPL_AOF", 2),
-        ("REPL_ALL", 3),
+        ("REPL_AOF", 1),
+        ("REPL_SLAVE", 2),
+        ("REPL_REPLICA", 2),
+        ("REPL_ALL", REPL_ALL),
         ("REDIS_VERSION_NUM", VERSION_NUM),
     ] {
         constants.raw_set(name, value)?;

@@ -41,7 +41,8 @@ for name, value in pairs(native.constants) do
     redis[name] = value
 end
 
-function redis.set_repl() end
+-- There is no debugger for them to talk to.
+function redis.debug() end
 function redis.breakpoint()
     return false
 end

@@ -151,13 +151,19 @@ fn full_lists(root: &Stream, arena: &Arena, extent: &Extent, count: usize, reply
     reply.bulk(b"groups");
     reply.array(root.groups().len());
     for group in root.groups() {
-        reply.map(7);
+        // Entries that nobody has; told where there are some, as the field is newer than the rest.
+        let owned: u64 = group.consumers().map(|consumer| consumer.pending_len() as u64).sum();
+        let nacked = (group.pending().len() as u64).saturating_sub(owned);
+        reply.map(7 + usize::from(nacked > 0));
         reply.bulk(b"name");
         reply.bulk(group.name());
         id(reply, "last-delivered-id", group.last_id);
         maybe(reply, "entries-read", group.entries_read.map(|read| read as i64));
         maybe(reply, "lag", extent.lag(group));
         number(reply, "pel-count", group.pending().len() as i64);
+        if nacked > 0 {
+            number(reply, "nacked-count", nacked as i64);
+        }
         full_pending(group, arena, count, reply);
         full_consumers(group, arena, count, reply);
     }

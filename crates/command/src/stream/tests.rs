@@ -246,8 +246,13 @@ fn what_is_given_back_belongs_to_nobody() {
         b.run("XPENDING s g - + 9"),
         "*2|*4|$3|1-0|$0||:1800000000000|:7|*4|$3|2-0|$0||:1800000000000|:0"
     );
+    let full = b.run("XINFO STREAM s FULL COUNT 0");
+    assert!(full.contains("*16|$4|name") && full.contains("|$9|pel-count|:2|$12|nacked-count|:2|"), "{full}");
     assert_eq!(b.run("COPY s t"), ":1");
-    assert_eq!(b.run("XINFO STREAM t FULL COUNT 0"), b.run("XINFO STREAM s FULL COUNT 0"));
+    assert_eq!(b.run("XINFO STREAM t FULL COUNT 0"), full);
+    b.run("XCLAIM t g a 0 1-0 2-0");
+    let full = b.run("XINFO STREAM t FULL");
+    assert!(full.contains("*14|$4|name") && !full.contains("nacked"), "{full}");
     assert_eq!(b.run("XGROUP DELCONSUMER s g a"), ":0");
     assert_eq!(b.run("XCLAIM s g b 5 1-0 JUSTID"), "*1|$3|1-0");
     assert_eq!(b.run("XACK s g 2-0"), ":1");

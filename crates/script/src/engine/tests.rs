@@ -326,6 +326,29 @@ fn what_is_no_library_is_refused() {
 }
 
 #[test]
+fn what_has_no_effect_here_is_checked_as_in_redis() {
+    for (call, reply) in [
+        (
+            "return {redis.REPL_NONE, redis.REPL_AOF, redis.REPL_SLAVE, redis.REPL_REPLICA, redis.REPL_ALL}",
+            ":0|:1|:2|:2|:3|",
+        ),
+        ("return redis.set_repl(redis.REPL_AOF)", "$-1|"),
+        ("return redis.set_repl('x')", "$-1|"),
+        (
+            "return redis.set_repl(4)",
+            "Invalid replication flags. Use REPL_AOF, REPL_REPLICA, REPL_ALL or REPL_NONE.",
+        ),
+        ("return redis.set_repl(-1)", "Invalid replication flags."),
+        ("return redis.set_repl()", "redis.set_repl() requires two arguments."),
+        ("return redis.debug('x', {})", "$-1|"),
+        ("return redis.breakpoint()", "$-1|"),
+    ] {
+        let answer = run(call);
+        assert!(answer.contains(reply), "{call}: {answer}");
+    }
+}
+
+#[test]
 fn a_script_can_ask_what_its_user_may_run() {
     for (call, reply) in [
         ("return redis.acl_check_cmd('get', 'k')", ":1|"),
