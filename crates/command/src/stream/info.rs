@@ -152,8 +152,8 @@ fn full_lists(root: &Stream, arena: &Arena, extent: &Extent, count: usize, reply
     reply.array(root.groups().len());
     for group in root.groups() {
         // Entries that nobody has; told where there are some, as the field is newer than the rest.
-        let owned: u64 = group.consumers().map(|consumer| consumer.pending_len() as u64).sum();
-        let nacked = (group.pending().len() as u64).saturating_sub(owned);
+        let owned: u64 = group.consumers().map(group::Consumer::pending_len).sum();
+        let nacked = group.pending().len().saturating_sub(owned);
         reply.map(7 + usize::from(nacked > 0));
         reply.bulk(b"name");
         reply.bulk(group.name());
