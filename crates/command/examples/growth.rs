@@ -81,7 +81,7 @@ fn thread_time() -> Duration {
 /// The inserts that took long, by number, with their nanoseconds of the thread and of the wall.
 fn grow(command: &DataCommand, words: Words, members: u64) -> HashMap<u64, [u64; 2]> {
     let hasher = KeyHasher::new(1);
-    let mut part = Part::new(Shard::new(1, 0, hasher).expect("address space"));
+    let mut part = Part::new(Shard::new(1, 0, hasher).expect("address space"), hasher);
     let (router, env) = (Router::new(hasher, 2), Env::default());
     let shard = router.shard_of(router.key(b"k").hash);
     let (mut out, mut slow) = (Vec::new(), HashMap::new());

@@ -29,7 +29,7 @@ impl Bed {
         let parts = (0..SHARDS_LEN).map(|id| {
             let mut shard = Shard::new(DBS_LEN, u64::from(id), hasher).expect("address space for a shard");
             shard.changes.listen(Listeners::NOTIFY, true);
-            Part::new(shard)
+            Part::new(shard, hasher)
         });
         Bed {
             parts: parts.collect(),

@@ -302,6 +302,135 @@ impl Rng {
     }
 }
 
+/// A number of INFO.
+fn number(client: &mut Client, field: &str) -> u64 {
+    let Value::Text(stats) = client.call(&["INFO", "stats"]) else { panic!("no info") };
+    let line = stats.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+    line.and_then(|number| number.trim().parse().ok()).expect("a number")
+}
+
+fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !is_so() {
+        assert!(began.elapsed() < Duration::from_secs(30), "{what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Keys of all lengths, read in one pipeline by more clients than a place of the table has bits for.
+#[test]
+fn each_of_many_readers_is_told_once_of_each_key() {
+    let server = Server::start(&["--proactor_threads=2"]);
+    let mut writer = server.client();
+    let keys: Vec<String> = (1..=40).map(|len| "k".repeat(len)).collect();
+    let gets: Vec<[&str; 2]> = keys.iter().map(|key| ["GET", key]).collect();
+    let gets: Vec<&[&str]> = gets.iter().map(|get| &get[..]).collect();
+    let mut caches: Vec<Client> = (0..70).map(|_| tracking_client(&server)).collect();
+    for (n, cache) in caches.iter_mut().enumerate() {
+        // Some keys have few readers, some of those large numbers.
+        let from = if n % 3 == 0 { 0 } else { 35 };
+        for _ in 0..2 {
+            cache.send_all(&gets[from..]);
+            gets[from..].iter().for_each(|_| assert_eq!(cache.read(), Value::Null));
+        }
+    }
+    assert_eq!(number(&mut writer, "tracking_total_keys"), 40);
+    assert_eq!(number(&mut writer, "tracking_total_items"), 24 * 40 + 46 * 5);
+    for key in &keys {
+        writer.call(&["SET", key, "v"]);
+        writer.call(&["SET", key, "w"]);
+    }
+    for (n, cache) in caches.iter_mut().enumerate() {
+        cache.send_all(&[&["PING"]]);
+        for key in &keys[if n % 3 == 0 { 0 } else { 35 }..] {
+            assert_eq!(cache.read(), invalidation(&[key]), "cache {n}");
+        }
+        assert_eq!(cache.read(), Value::Status("PONG".to_owned()));
+    }
+    assert_eq!(number(&mut writer, "tracking_total_items"), 0);
+}
+
+#[test]
+fn what_clients_that_have_gone_had_read_is_forgotten() {
+    let server = Server::start(&["--proactor_threads=2"]);
+    let (mut writer, mut stays) = (server.client(), tracking_client(&server));
+    let mut caches: Vec<Client> = (0..39).map(|_| tracking_client(&server)).collect();
+    let keys: Vec<String> = (0..50).map(|n| format!("key:{n}")).collect();
+    for (n, cache) in caches.iter_mut().enumerate() {
+        keys.iter().for_each(|key| assert_eq!(cache.call(&["GET", key]), Value::Null));
+        cache.call(&["GET", &format!("of:{n}")]);
+    }
+    keys[..20].iter().for_each(|key| assert_eq!(stays.call(&["GET", key]), Value::Null));
+    assert_eq!(number(&mut writer, "tracking_total_items"), 39 * 51 + 20);
+    drop(caches);
+    wait_for("what they had read stays", || number(&mut writer, "tracking_total_items") == 20);
+    assert_eq!(number(&mut writer, "tracking_total_keys"), 20);
+    // Who comes after them hears of nothing that they have read.
+    let mut fresh: Vec<Client> = (0..39).map(|_| tracking_client(&server)).collect();
+    keys.iter().for_each(|key| assert_eq!(writer.call(&["SET", key, "v"]), Value::ok()));
+    for cache in &mut fresh {
+        assert_eq!(cache.call(&["PING"]), Value::Status("PONG".to_owned()));
+    }
+    keys[..20].iter().for_each(|key| assert_eq!(stays.read(), invalidation(&[key])));
+    // The last one takes everything along.
+    fresh.iter_mut().for_each(|cache| assert_eq!(cache.call(&["GET", "other"]), Value::Null));
+    drop((fresh, stays));
+    wait_for("keys stay that nobody has read", || number(&mut writer, "tracking_total_keys") == 0);
+}
+
+#[test]
+fn keys_beyond_the_limit_are_given_up_and_told_once() {
+    let server = Server::start(&["--proactor_threads=2"]);
+    let (mut cache, mut other) = (tracking_client(&server), server.client());
+    for n in 0..300 {
+        cache.call(&["GET", &format!("key:{n}")]);
+    }
+    other.call(&["CONFIG", "SET", "tracking-table-max-keys", "10"]);
+    wait_for("the table is too large", || number(&mut other, "tracking_total_keys") <= 10);
+    let left = number(&mut other, "tracking_total_keys");
+    let mut told = std::collections::BTreeSet::new();
+    for _ in 0..300 - left {
+        let message = cache.read();
+        assert!(told.insert(format!("{message:?}")), "{message:?} comes twice");
+    }
+    assert_eq!(cache.call(&["PING"]), Value::Status("PONG".to_owned()));
+}
+
+/// Messages of one pipeline are written together: nobody may see them in another order, twice or not at all.
+#[test]
+fn a_pipeline_of_messages_reaches_every_kind_of_subscriber_in_order() {
+    let server = Server::start(&["--proactor_threads=2"]);
+    let (mut two, mut three, mut both) = (server.client(), server.client(), server.client());
+    let mut publisher = server.client();
+    three.call(&["HELLO", "3"]);
+    for client in [&mut two, &mut three, &mut both] {
+        client.call(&["SUBSCRIBE", "a", "b"]);
+        client.read();
+    }
+    let large = "x".repeat(40 << 10);
+    let texts: Vec<String> =
+        (0..200).map(|n| format!("{n}{}", if n % 50 == 7 { &large } else { "" })).collect();
+    for with_pattern in [false, true] {
+        if with_pattern {
+            both.call(&["PSUBSCRIBE", "a*"]);
+        }
+        let channel = |n: usize| if n % 10 < 7 { "a" } else { "b" };
+        let messages = texts.iter().enumerate().map(|(n, text)| ["PUBLISH", channel(n), text]);
+        let messages: Vec<[&str; 3]> = messages.collect();
+        publisher.send_all(&messages.iter().map(|message| &message[..]).collect::<Vec<_>>());
+        for (n, text) in texts.iter().enumerate() {
+            let receivers = if with_pattern && channel(n) == "a" { 4 } else { 3 };
+            assert_eq!(publisher.read(), Value::Int(receivers));
+            for client in [&mut two, &mut three, &mut both] {
+                assert_eq!(client.read(), Value::array(&["message", channel(n), text]));
+            }
+            if receivers == 4 {
+                assert_eq!(both.read(), Value::array(&["pmessage", "a*", "a", text]));
+            }
+        }
+    }
+}
+
 /// A subscriber that takes nothing is closed at its limit; those who publish and the other subscribers go on meanwhile.
 #[test]
 fn slow_subscribers_are_closed_and_nobody_waits_for_them() {

@@ -48,7 +48,7 @@ mod sync;
 mod tests;
 mod waiter;
 
-pub use cell::{Cell, Held, Queued, Turn};
+pub use cell::{Cell, Held, Queued, Turn, prefetch};
 pub use drive::{Job, Runner, drive, drive_one, drive_waiting, queue_for};
 pub use grant::{Grant, acquire};
 pub use mailbox::Mailbox;

@@ -5,7 +5,8 @@
 //! sets and sorted sets have five members, lists grow from none or shrink from sixteen. With `far` the server looks ahead
 //! as it does when the data is more than the processor's cache holds. With RULES (`+@all,~key:*`) there are a hundred users
 //! and the connection is one of them, limited so. A verb that ends in `+journal` is journalled (`everysec`) in a folder
-//! for temporary files. Keys are hashed alike in each run. `measured` is what `cargo xtask instructions` counts: commands
+//! for temporary files; of one in `+tracked` the client tracks, one in `+unheard` runs with notifications on that nobody
+//! hears. Keys are hashed alike in each run. `measured` is what `cargo xtask instructions` counts: commands
 //! about keys that each had one before.
 
 use std::ffi::OsString;
@@ -31,10 +32,8 @@ fn main() {
     let ops: u32 = args.next().and_then(|n| n.parse().ok()).unwrap_or(300_000);
     let verb = args.next().unwrap_or_else(|| "get".into());
     let dir = std::env::temp_dir().join(format!("darter-dispatch-{}", std::process::id()));
-    let (verb, is_journalled) = match verb.strip_suffix("+journal") {
-        Some(verb) => (verb.to_owned(), true),
-        None => (verb, false),
-    };
+    let (verb, how) = verb.split_once('+').map_or((verb.as_str(), ""), |(verb, how)| (verb, how));
+    let (verb, is_journalled) = (verb.to_owned(), how == "journal");
     let depth: u32 = args.next().and_then(|n| n.parse().ok()).unwrap_or(30);
 
     let mut flags = vec![OsString::from("dispatch"), "--proactor_threads=1".into()];
@@ -95,6 +94,12 @@ fn main() {
     };
     let before = if is_line { "mc-set" } else { words_of(&verb, 0).0 };
     run(&pipelines(before), KEYS);
+    let setting: &[&str] = match how {
+        "tracked" => &["CLIENT", "TRACKING", "ON"],
+        "unheard" => &["CONFIG", "SET", "notify-keyspace-events", "KEA"],
+        _ => &["PING"],
+    };
+    run(&[resp(&setting.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>())], depth);
     let pipelines = pipelines(&verb);
     run(&pipelines, KEYS);
     println!("{} bytes of replies", measured(|| run(&pipelines, ops)));

@@ -15,7 +15,7 @@ use crate::http::{self, Visit};
 use crate::journal::log::Held;
 use crate::limit::clients::CLIENT_BYTES;
 use crate::listening::ListenerKind;
-use crate::session::Session;
+use crate::session::{Gate, Session};
 use crate::speech::{self, Allowed, Speech};
 use crate::straight::{self, Way};
 use crate::tls::{self, Channel};
@@ -290,7 +290,8 @@ impl Conn {
             }
             if core.looks_ahead && window.len() >= WARM_LEN_MIN {
                 let keys = window.commands().iter().filter_map(|one| Some((one.ready.cell?, one.ready.hash)));
-                crate::exec::warm(core, self.session.db, keys);
+                let tracks = self.session.gate.has(Gate::TRACKING);
+                crate::exec::warm(core, self.session.db, tracks, keys);
             }
             if window.len() > 1 {
                 core.stats().pipelined.add(window.len() as u64);
@@ -356,7 +357,7 @@ impl Conn {
         let limits = Limits {
             bulk_bytes_max: core.env.proto_max_bulk_len,
             args_max: u64::from(core.live.max_multi_bulk_len),
-            authenticated: !self.session.gate.has(crate::session::Gate::LOGIN),
+            authenticated: !self.session.gate.has(Gate::LOGIN),
             ..Limits::default()
         };
         // What AUTH allows is known only after it has run.

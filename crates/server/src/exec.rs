@@ -82,20 +82,32 @@ pub fn add_locks(spec: &Spec, args: Args<'_>, router: &Router, set: &mut LockSet
 /// Brings the memory that the keys of a window of commands will touch towards this core, in two rounds: first the
 /// index lines, then the records they name. Each visit owns its shard for some ten nanoseconds; a shard that is
 /// busy is left alone.
+///
+/// With `tracks` also what is known of the keys' readers.
 #[inline(never)]
-pub fn warm(core: &mut Core, db: usize, keys: impl Iterator<Item = (&'static ShardCell, u64)> + Clone) {
+pub fn warm(
+    core: &mut Core,
+    db: usize,
+    tracks: bool,
+    keys: impl Iterator<Item = (&'static ShardCell, u64)> + Clone,
+) {
     for (cell, hash) in keys.clone() {
-        visit(core, cell, |shard| shard.prefetch_line(db, hash));
+        visit(core, cell, |part| {
+            part.shard.prefetch_line(db, hash);
+            if tracks {
+                part.readers.prefetch(hash);
+            }
+        });
     }
     for (cell, hash) in keys {
-        visit(core, cell, |shard| shard.prefetch_record(db, hash));
+        visit(core, cell, |part| part.shard.prefetch_record(db, hash));
     }
 }
 
 #[inline(always)]
-fn visit(core: &mut Core, cell: &'static ShardCell, look: impl FnOnce(&darter_store::Shard)) {
+fn visit(core: &mut Core, cell: &'static ShardCell, look: impl FnOnce(&Part)) {
     if let Some(held) = cell.try_take() {
-        look(&held.shard);
+        look(&held);
         let_go(core, held);
     }
 }
@@ -139,12 +151,12 @@ pub fn run_tracked(
     cell: &'static ShardCell,
     key: Key<'_>,
 ) -> Ran {
-    let Some(held) = cell.take_spinning(SPINS) else {
+    let Some(mut held) = cell.take_spinning(SPINS) else {
         let body = one(entry, args, call.session);
         return post(core, call, body, LockSet::one(cell.id()), Grant::empty());
     };
-    if tracking::applies(call.session, entry) {
-        tracking::remember_key(core, call.session.id, key);
+    if let Some(reader) = tracking::reader_of(call.session, entry) {
+        tracking::remember_key(core, &mut held.readers, reader, key);
     }
     run_held(core, call, entry, args, key, (cell, held))
 }
@@ -248,7 +260,7 @@ pub fn whose(core: &Core, session: &Session, token: Token, entry: &Entry) -> Who
         client: session.id,
         db: session.db,
         resp3: session.resp3,
-        tracks: tracking::applies(session, entry),
+        tracks: tracking::reader_of(session, entry),
         no_touch: is_no_touch(session, entry),
         acl_version: session.acl_version,
         may_slice: session.may_slice(),
@@ -263,7 +275,10 @@ fn one(entry: &'static Entry, args: Args<'_>, session: &Session) -> Body {
 /// goes to this thread's own mailbox with everything it needs, so that it still runs in order.
 pub fn post(core: &mut Core, call: Call<'_>, body: Body, wanted: LockSet, grant: Shards) -> Ran {
     core.stats().contended.add(1);
-    let tracks = matches!(&body, Body::One { entry, .. } if tracking::applies(call.session, entry));
+    let tracks = match &body {
+        Body::One { entry, .. } => tracking::reader_of(call.session, entry),
+        _ => None,
+    };
     let no_touch = matches!(&body, Body::One { entry, .. } if is_no_touch(call.session, entry));
     let (number, claim) = Waiting::begin(core, call.session, &body);
     let job = Job {
@@ -415,8 +430,8 @@ fn run_with(
 ) -> After {
     let shared = core.shared;
     core.writer = whose.client;
-    if whose.tracks {
-        tracking::remember(core, whose.client, entry, args);
+    if let Some(reader) = whose.tracks {
+        tracking::remember(core, grant, reader, entry, args);
     }
     let mark = out.len();
     pause_uses(grant, whose.no_touch);
@@ -427,7 +442,7 @@ fn run_with(
     tell_granted(core, grant, journal::Ran { entry, args, db: whose.db, served: None, reply });
     snapshot::note_run(shared, entry);
     if shared.tracking.is_in_use() && flushes(entry) {
-        tracking::invalidate_all(core);
+        tracking::invalidate_all(core, grant);
     }
     let parking = left.wait.map(|(wait, rewritten)| {
         let args = rewritten.map_or_else(|| args.to_owned(), |rewritten| *rewritten);
@@ -544,7 +559,7 @@ pub fn pass_changes(core: &mut Core, grant: &mut Shards) {
         changes.sort_unstable_by_key(|change| change.order);
         pubsub::notify(core, &changes);
         let told = changes.partition_point(|change| change.order < core.told_before);
-        tracking::invalidate(core, changes.get(told..).unwrap_or_default());
+        tracking::invalidate(core, grant, changes.get(told..).unwrap_or_default());
         // Nobody waits for a read that misses, and looking again could miss again without end.
         for change in changes.iter().filter(|change| change.event.class != Class::KEY_MISS) {
             waiting::serve(core, grant, change.db, &change.key);
@@ -563,7 +578,7 @@ pub fn tell_caches(core: &mut Core, grant: &mut Shards) {
     }
     changes.sort_unstable_by_key(|change| change.order);
     if let Some(last) = changes.last() {
-        tracking::invalidate(core, &changes);
+        tracking::invalidate(core, grant, &changes);
         core.told_before = last.order + 1;
     }
 }

@@ -47,6 +47,8 @@ pub struct House {
 struct Room {
     id: u16,
     sweep: Sweep,
+    // the last round of forgetting clients that is over here
+    readers_swept: u64,
 }
 
 impl House {
@@ -55,7 +57,7 @@ impl House {
         let now = Instant::now();
         let rooms = (0..shared.router.shards_len())
             .filter(|&id| shared.home_of(id) == thread)
-            .map(|id| Room { id, sweep: Sweep::default() })
+            .map(|id| Room { id, sweep: Sweep::default(), readers_swept: 0 })
             .collect();
         House {
             rooms,
@@ -103,7 +105,7 @@ impl House {
         }
         if core.thread == 0 {
             core.shared.memory_peak_bytes.fetch_max(core.shared.limit.keyspace_bytes(), Relaxed);
-            tracking::keep_limit(core);
+            tracking::begin_sweep(core.shared);
             memcached::Flush::keep(core);
             History::sample(core.shared);
         }
@@ -151,6 +153,7 @@ impl Room {
         if !is_replay {
             relief::keep(core, &mut part, self.id, Instant::now() + VISIT_TIME_MAX);
         }
+        tracking::keep(core, &mut part.readers, &mut self.readers_swept);
         *lock(&shared.cards[usize::from(self.id)]) = ShardCard::of(&part);
         let mut grant = Shards::from(part);
         core.writer = 0;

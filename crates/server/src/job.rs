@@ -7,7 +7,7 @@ use darter_command::gather::Gather;
 use darter_latch::{Grant, Held, Runner, Waiter, drive_one, queue_for};
 use darter_reactor::Token;
 use darter_txn::waiters::Parked;
-use darter_txn::{LockSet, Part};
+use darter_txn::{LockSet, Part, Reader};
 use darter_wire::OwnedArgs;
 
 use crate::core::Core;
@@ -117,7 +117,7 @@ pub struct Job {
     /// The answer.
     pub reply: Vec<u8>,
     /// Its keys are remembered for the client's cache.
-    pub tracks: bool,
+    pub tracks: Option<Reader>,
     /// Its reads do not count as uses.
     pub no_touch: bool,
     /// The version of the users that it was let through by.
@@ -141,7 +141,7 @@ impl Job {
             db: 0,
             resp3: false,
             reply: Vec::new(),
-            tracks: false,
+            tracks: None,
             no_touch: false,
             acl_version: 0,
             parking: None,

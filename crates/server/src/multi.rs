@@ -313,9 +313,9 @@ fn run_queued(
         let wanted = Wanted::of(entry, args, &core.shared.router);
         let mut reply = Reply::new(out, session.resp3);
         let mark = reply.len();
-        if tracking::applies(session, entry) {
+        if let Some(reader) = tracking::reader_of(session, entry) {
             exec::tell_caches(core, grant);
-            tracking::remember(core, card.id, entry, args);
+            tracking::remember(core, grant, reader, entry, args);
         }
         if let Err(line) = guard::check_in_exec(core, session, card, entry, args) {
             reply.error(&line);
@@ -352,7 +352,7 @@ fn run_queued(
         }
         snapshot::note_run(core.shared, entry);
         if core.shared.tracking.is_in_use() && exec::flushes(entry) {
-            tracking::invalidate_all(core);
+            tracking::invalidate_all(core, grant);
         }
         if core.shared.monitors.is_any() {
             monitor::show(core, card, session.db, entry, args);

@@ -80,9 +80,9 @@ impl Host for Bridge<'_> {
             let db = self.session.db;
             monitor::show_scripted(self.core, db, entry, args);
         }
-        if tracking::applies(self.session, entry) {
+        if let Some(reader) = tracking::reader_of(self.session, entry) {
             exec::tell_caches(self.core, self.grant);
-            tracking::remember(self.core, self.card.id, entry, args);
+            tracking::remember(self.core, self.grant, reader, entry, args);
         }
         let mut reply = Reply::new(out, resp3);
         let db = self.session.db;
@@ -100,7 +100,7 @@ impl Host for Bridge<'_> {
         }
         snapshot::note_run(self.core.shared, entry);
         if self.core.shared.tracking.is_any() && exec::flushes(entry) {
-            tracking::invalidate_all(self.core);
+            tracking::invalidate_all(self.core, self.grant);
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use darter_txn::Reader;
 use darter_txn::watch::WatchFlag;
 use darter_wire::OwnedArgs;
 
@@ -153,6 +154,8 @@ pub struct Session {
     pub drops_reply: bool,
     /// Channels and patterns it is subscribed to; nothing for most clients.
     pub subscriptions: Option<Box<Subscriptions>>,
+    /// Its number in the tables of what clients have read, since it has tracked for the first time.
+    pub reader: Option<Reader>,
     /// How it tracks keys for a cache of its own, if it does.
     pub tracking: Option<Box<Tracking>>,
     /// Messages that follow the reply of the command that runs: those it published to itself, and those that come while
@@ -196,6 +199,7 @@ impl Session {
             is_monitor: false,
             drops_reply: false,
             subscriptions: None,
+            reader: None,
             tracking: None,
             own_messages: Vec::new(),
             copy: None,

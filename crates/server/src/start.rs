@@ -181,12 +181,15 @@ pub fn build_hashed(
         n => (n as usize).next_power_of_two().clamp(2, SHARDS_MAX),
     };
     let mut seeds = Rng::new(hasher.hash(b"seed"));
+    let mut totals = Vec::new();
     let cells = (0..shards)
         .map(|id| {
             let mut shard = Shard::new(live.dbnum as usize, seeds.next_u64(), hasher)?;
             // Four million tokens a second, no two alike, none of an earlier process again, all exact in a double.
             shard.start_cas(((crate::core::unix_ms() / 1000) << 22) + id as u64, shards as u64);
-            Ok(Cell::<Part, Job>::new(id as u16, Part::new(shard)))
+            let part = Part::new(shard, hasher);
+            totals.push(part.readers.totals().clone());
+            Ok(Cell::<Part, Job>::new(id as u16, part))
         })
         .collect::<io::Result<Vec<_>>>()?;
     let registry = Registry::build_with(&live.renamed_commands, &live.restricted_commands)
@@ -213,7 +216,7 @@ pub fn build_hashed(
         monitors: Monitors::default(),
         pause: Pause::default(),
         pubsub: Directory::default(),
-        tracking: Table::new(hasher),
+        tracking: Table::new(totals),
         journal: Journal::new(threads),
         is_stopping: AtomicBool::new(false),
         is_sweeping: AtomicBool::new(true),

@@ -8,7 +8,7 @@ use darter_command::string::brief::{self, Brief, Place};
 use darter_latch::Held;
 use darter_reactor::Token;
 use darter_store::{Key, Look, Shard};
-use darter_txn::Part;
+use darter_txn::{Part, Reader};
 use darter_wire::{Reply, Span, Stage};
 
 use crate::acl::guard;
@@ -57,10 +57,10 @@ impl Way<'_> {
                 && self.session.tracking.as_ref().is_none_or(|own| own.mode == tracking::Mode::All)
     }
 
-    /// Whether the key of such a command is to be remembered for a client that caches.
+    /// As whom a client that caches is remembered with the key of such a command.
     #[inline]
-    fn tracks(&self, entry: &Entry) -> bool {
-        self.session.gate.has(Gate::TRACKING) && tracking::applies(self.session, entry)
+    fn reader(&self, entry: &Entry) -> Option<Reader> {
+        if self.session.gate.has(Gate::TRACKING) { tracking::reader_of(self.session, entry) } else { None }
     }
 }
 
@@ -99,10 +99,13 @@ pub fn run(core: &mut Core, way: &mut Way<'_>, commands: &[Planned]) -> (usize, 
         // As far as the next one that is to be timed.
         let most = ((SAMPLE - tally.calls % SAMPLE) as usize).min(allowed - done);
         let rest = rest.get(..most).unwrap_or(rest);
-        let is_brief = planned.args_len() == entry.brief_len && !way.tracks(entry);
+        let is_brief = planned.args_len() == entry.brief_len;
         let mut len = match entry.brief {
-            Brief::Set if is_brief => run_alike::<true>(core, way, entry, rest),
-            Brief::Get if is_brief => run_alike::<false>(core, way, entry, rest),
+            Brief::Set if is_brief => run_alike::<true, false>(core, way, entry, rest, 0),
+            Brief::Get if is_brief => match way.reader(entry) {
+                None => run_alike::<false, false>(core, way, entry, rest, 0),
+                Some(reader) => run_alike::<false, true>(core, way, entry, rest, reader),
+            },
             _ => 0,
         };
         if len == 0 {
@@ -121,13 +124,14 @@ pub fn run(core: &mut Core, way: &mut Way<'_>, commands: &[Planned]) -> (usize, 
 }
 
 /// Runs GETs, or SETs without options, from the front of `commands` up to another command or a busy shard; returns
-/// how many.
+/// how many. With `IS_TRACKED` they are remembered as read by `reader`.
 #[inline(never)]
-fn run_alike<const IS_SET: bool>(
+fn run_alike<const IS_SET: bool, const IS_TRACKED: bool>(
     core: &mut Core,
     way: &mut Way<'_>,
     entry: &'static Entry,
     commands: &[Planned],
+    reader: Reader,
 ) -> usize {
     const { assert!(WINDOW_LEN * Stage::REPLY_MAX <= Stage::BYTES) };
     let (buf, db) = (way.buf, way.session.db);
@@ -143,6 +147,9 @@ fn run_alike<const IS_SET: bool>(
         };
         let key = Key { bytes: planned.own_arg::<1>(buf), hash: planned.ready.hash };
         done += 1;
+        if IS_TRACKED {
+            tracking::remember_key(core, &mut held.readers, reader, key);
+        }
         let look = if IS_SET {
             brief::set(&mut held.shard, db, key, planned.own_arg::<2>(buf), way.stage)
         } else {

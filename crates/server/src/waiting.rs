@@ -11,7 +11,7 @@ use darter_latch::{Held, drive_one};
 use darter_reactor::Token;
 use darter_store::change::Listeners;
 use darter_txn::waiters::{Missed, Parked, Ticket};
-use darter_txn::{Part, Router, ShardSet};
+use darter_txn::{Part, Reader, Router, ShardSet};
 use darter_wire::{Args, OwnedArgs, Reply};
 
 use crate::acl::guard;
@@ -76,7 +76,7 @@ pub struct Whose {
     /// Whether to answer in RESP3.
     pub resp3: bool,
     /// Whether the keys are remembered for the client's cache.
-    pub tracks: bool,
+    pub tracks: Option<Reader>,
     /// Whether its reads do not count as uses.
     pub no_touch: bool,
     /// The version of the users that it was let through by.
@@ -296,7 +296,7 @@ fn look_again_later(core: &mut Core, waiting: &Waiting, ticket: &Parked) {
         client: waiting.client,
         db: waiting.db,
         resp3: waiting.resp3,
-        tracks: false,
+        tracks: None,
         no_touch: false,
         acl_version: waiting.acl_version,
         may_slice: false,

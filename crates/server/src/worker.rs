@@ -1,6 +1,7 @@
 //! A thread's loop: read all, execute all, write all, keep house.
 
 use std::collections::BTreeMap;
+use std::iter::Peekable;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
@@ -141,9 +142,11 @@ impl Worker {
         let Worker { core, floor: Some(floor), .. } = self else { return };
         let mut mail = std::mem::take(&mut floor.mail);
         core.shared.door(core.thread).drain(&mut mail);
-        for message in mail.drain(..) {
-            self.open(message);
+        let mut unread = mail.drain(..).peekable();
+        while let Some(message) = unread.next() {
+            self.open(message, &mut unread);
         }
+        drop(unread);
         // What came in while a script was overdue is there already.
         if let Some(floor) = self.floor.as_mut().filter(|floor| floor.mail.is_empty()) {
             floor.mail = mail;
@@ -180,7 +183,8 @@ impl Worker {
         }
     }
 
-    fn open(&mut self, message: Mail) {
+    /// Does what a message asks for; more of its kind may be taken from those that are `unread`.
+    fn open(&mut self, message: Mail, unread: &mut Peekable<impl Iterator<Item = Mail>>) {
         let Worker { core, floor: Some(floor), .. } = self else { return };
         let Floor { conns, dirty, closed, .. } = &mut **floor;
         match message {
@@ -198,7 +202,10 @@ impl Worker {
                     mark_dirty(conn, dirty);
                 }
             }
-            Mail::Publish(message) => self.deliver(&message),
+            Mail::Publish(first) => match &*pubsub::run::take(first, unread) {
+                [message] => self.deliver(message),
+                run => pubsub::run::deliver(core, floor, run),
+            },
             Mail::Kill { token, client } => {
                 if let Some(conn) = find(conns, token).filter(|conn| conn.session.id == client) {
                     conn.session.is_closing = true;
@@ -487,7 +494,7 @@ impl Worker {
         }
         conn.count_bytes(&self.core, 0);
         pubsub::unsubscribe_all(&mut self.core, &mut conn.session, &conn.card);
-        tracking::end(&self.core, &mut conn.session);
+        tracking::leave(&self.core, &mut conn.session);
         if let Some(reading) = conn.session.reading.take() {
             reading.give_up(&mut self.core);
         }

@@ -5,11 +5,13 @@
 #![forbid(unsafe_code)]
 
 pub mod part;
+pub mod readers;
 pub mod route;
 pub mod set;
 pub mod waiters;
 pub mod watch;
 
 pub use part::Part;
+pub use readers::{Reader, Readers};
 pub use route::{LockSet, Router};
 pub use set::ShardSet;

@@ -1,11 +1,13 @@
 //! What one ownership token guards: a shard and the clients that care about its keys.
 
+use darter_base::hash::KeyHasher;
 use darter_store::Shard;
 
+use crate::readers::Readers;
 use crate::waiters::Waiters;
 use crate::watch::Watches;
 
-/// A shard with its watches and waiting clients.
+/// A shard with its watches, waiting clients and those that cache.
 pub struct Part {
     /// The data.
     pub shard: Shard,
@@ -13,11 +15,14 @@ pub struct Part {
     pub watches: Watches,
     /// Clients that wait for a key to be filled.
     pub waiters: Waiters,
+    /// Clients that have read a key and keep what they read.
+    pub readers: Readers,
 }
 
 impl Part {
-    /// A part around an empty shard.
-    pub fn new(shard: Shard) -> Part {
-        Part { shard, watches: Watches::default(), waiters: Waiters::default() }
+    /// A part around an empty shard, whose keys `hasher` hashes.
+    pub fn new(shard: Shard, hasher: KeyHasher) -> Part {
+        let readers = Readers::new(hasher);
+        Part { shard, watches: Watches::default(), waiters: Waiters::default(), readers }
     }
 }

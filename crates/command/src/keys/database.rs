@@ -71,7 +71,7 @@ fn check_mode(args: Args<'_>) -> Result<(), Fault> {
 const GONE: Event = Event::new(Class(0), "gone");
 
 fn flush(part: &mut Part, db: usize) {
-    let Part { shard, watches, waiters } = part;
+    let Part { shard, watches, waiters, .. } = part;
     watches.touch_db(db, |name| shard.holds(db, name));
     // who reads in a group is told that its stream is gone
     for name in waiters.keys_of(db) {
@@ -121,7 +121,7 @@ fn is_alive(shard: &mut Shard, db: usize, name: &[u8], now_ms: u64) -> bool {
 }
 
 fn swap(part: &mut Part, a: usize, b: usize, now_ms: u64) {
-    let Part { shard, watches, waiters } = part;
+    let Part { shard, watches, waiters, .. } = part;
     for db in [a, b] {
         // A dead key is none, neither before nor after: both are looked for, which removes them.
         watches.touch_db(db, |name| [a, b].map(|at| is_alive(shard, at, name, now_ms)).contains(&true));

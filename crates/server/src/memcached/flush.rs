@@ -93,7 +93,7 @@ pub(super) fn granted(
         client,
         db: DB,
         resp3: false,
-        tracks: false,
+        tracks: None,
         no_touch: false,
         acl_version: 0,
         may_slice: false,

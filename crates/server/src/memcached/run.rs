@@ -134,7 +134,7 @@ fn get<'k>(
         }
         if ahead.len() >= KEYS_AHEAD_MIN {
             let shared = core.shared;
-            exec::warm(core, DB, ahead.iter().map(|key| exec::cell_of(shared, key.hash)));
+            exec::warm(core, DB, false, ahead.iter().map(|key| exec::cell_of(shared, key.hash)));
         }
         for key in ahead {
             let out = &mut *call.out;

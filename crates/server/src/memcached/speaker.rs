@@ -65,7 +65,12 @@ pub(crate) fn process(conn: &mut Conn, core: &mut Core, buf: &[u8]) -> usize {
         let (next, read_to) = read_ahead(conn, core, buf, done, &mut window);
         if core.looks_ahead && window.len() >= WARM_LEN_MIN {
             let shared = core.shared;
-            exec::warm(core, DB, window.iter().filter_map(|read| Some(exec::cell_of(shared, read.hash?))));
+            exec::warm(
+                core,
+                DB,
+                false,
+                window.iter().filter_map(|read| Some(exec::cell_of(shared, read.hash?))),
+            );
         }
         for read in &window {
             if conn.is_held_back() {

@@ -102,7 +102,7 @@ fn settle_held(core: &mut Core, grant: &mut Shards, order: &Order, items: Vec<It
             client: order.asking.client,
             db: order.db,
             resp3: false,
-            tracks: false,
+            tracks: None,
             no_touch: false,
             acl_version: core.shared.acl.version(),
             may_slice: false,

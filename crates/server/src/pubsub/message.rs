@@ -55,6 +55,18 @@ impl Message {
         self.seq
     }
 
+    /// Bytes of it.
+    pub fn len(&self) -> usize {
+        self.frame.len()
+    }
+
+    /// Whether it may be written together with `other`, which comes right before it: both are for the subscribers of one
+    /// channel and for nobody else.
+    pub fn follows(&self, other: &Message) -> bool {
+        let is_plain = |message: &Message| message.patterns.is_empty() && message.except.is_none();
+        self.kind == other.kind && self.channel == other.channel && is_plain(self) && is_plain(other)
+    }
+
     /// Whether `client` gets it from here.
     pub fn is_for(&self, client: u64) -> bool {
         self.except != Some(client)

@@ -7,6 +7,7 @@
 mod directory;
 mod message;
 mod notify;
+pub mod run;
 mod subscribers;
 
 pub use directory::Directory;

@@ -118,6 +118,15 @@ impl Subscribers {
         }
     }
 
+    /// Calls `to` with every connection that is subscribed to the channel of `message`, and the number of the first message
+    /// that it is to get.
+    pub fn each_of_channel(&self, message: &Message, mut to: impl FnMut(Token, u64, u64)) {
+        let list = self.by_name[message.kind().index()].get(message.channel());
+        for subscriber in list.into_iter().flatten() {
+            to(subscriber.token, subscriber.client, subscriber.since);
+        }
+    }
+
     /// Calls `to` with every connection that gets `message`, and the pattern if it is by one.
     pub fn each_receiver(&self, message: &Message, mut to: impl FnMut(Token, u64, Option<&[u8]>)) {
         let mut tell = |kind: Kind, name: &[u8], pattern: Option<&[u8]>| {

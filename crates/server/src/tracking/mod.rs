@@ -4,7 +4,7 @@
 //! told goes by mail through its own thread, which alone knows how it wants to be told.
 
 mod message;
-mod readers;
+mod numbers;
 mod table;
 
 pub use message::{Invalidation, deliver, redirected};
@@ -16,18 +16,21 @@ use darter_command::Flags;
 use darter_reactor::Token;
 use darter_store::Key;
 use darter_store::change::{Change, Class};
+use darter_txn::{Reader, Readers};
 use darter_wire::{Args, Reply};
 
 use crate::core::Core;
+use crate::job::Shards;
 use crate::registry::Entry;
 use crate::session::{Gate, Session};
 use crate::shared::{Mail, Shared};
 use crate::worker::lock;
-use readers::Reader;
 
 /// How a connection tracks.
 #[derive(Clone, Debug, Default)]
 pub struct Tracking {
+    /// Its number in the tables of the shards.
+    pub reader: Reader,
     /// The client that gets the messages; none is itself.
     pub redirect: Option<u64>,
     /// What it tracks without being asked.
@@ -79,6 +82,8 @@ pub struct Tracker {
     pub token: Token,
     /// Its id.
     pub client: u64,
+    /// Its number in the tables of the shards.
+    pub reader: Reader,
     /// The client that gets its messages; none is itself.
     pub redirect: Option<u64>,
     /// Its own changes are not told.
@@ -87,42 +92,68 @@ pub struct Tracker {
     pub is_broadcast: bool,
 }
 
-/// Whether the keys of `entry`, run now by the client of `session`, are to be remembered.
-pub fn applies(session: &Session, entry: &Entry) -> bool {
-    entry.spec.flags.any(Flags::READONLY) && session.tracking.as_ref().is_some_and(|own| own.remembers())
-}
-
-/// Remembers that `client` reads the keys of a command. The shards of the keys are held, so that no change comes
-/// between this and the read.
-pub fn remember(core: &Core, client: u64, entry: &Entry, args: Args<'_>) {
-    let router = &core.shared.router;
-    entry.spec.each_key(args, &mut |at| remember_key(core, client, router.key(args.at(at))));
-}
-
-/// As [`remember`], for one key.
+/// As whom the client of `session` is remembered with the keys of `entry`, run now; `None`: it is not.
 #[inline]
-pub fn remember_key(core: &Core, client: u64, key: Key<'_>) {
-    let keys_max = core.live.tracking_table_max_keys;
-    for (key, gone) in core.shared.tracking.remember(key, client as Reader, keys_max) {
-        tell(core.shared, &gone, &key, 0);
+pub fn reader_of(session: &Session, entry: &Entry) -> Option<Reader> {
+    let own = session.tracking.as_ref().filter(|own| own.remembers())?;
+    entry.spec.flags.any(Flags::READONLY).then_some(own.reader)
+}
+
+/// Remembers that `reader` reads the keys of a command. Their shards are in `grant`, so that no change comes between
+/// this and the read.
+pub fn remember(core: &Core, grant: &mut Shards, reader: Reader, entry: &Entry, args: Args<'_>) {
+    let router = &core.shared.router;
+    entry.spec.each_key(args, &mut |at| {
+        let key = router.key(args.at(at));
+        // Without its shard there will be no read.
+        if let Some(part) = grant.get_mut(router.shard_of(key.hash)) {
+            remember_key(core, &mut part.readers, reader, key);
+        }
+    });
+}
+
+/// As [`remember`], for one key, whose shard has the table `readers`. Cost: some 20 ns where the key is known.
+#[inline(always)]
+pub fn remember_key(core: &Core, readers: &mut Readers, reader: Reader, key: Key<'_>) {
+    if !readers.note(key, reader) {
+        add(core, readers, reader, key);
     }
 }
 
-/// Tells all who have read a key, or want to hear of its prefix, that it has changed. Called with the shards held;
-/// the client that made the changes is `core.writer`.
-pub fn invalidate(core: &Core, changes: &[Change]) {
+/// Remembers a key that is new, or all that is not plain. With too many keys another one of the shard is given up; the
+/// key itself stays, as its value is on its way to the client.
+#[inline(never)]
+fn add(core: &Core, readers: &mut Readers, reader: Reader, key: Key<'_>) {
+    let table = &core.shared.tracking;
+    if readers.add(key, reader)
+        && table.count_in(core.live.tracking_table_max_keys)
+        && let Some((other, gone)) = readers.give_up(Some(key.bytes))
+    {
+        table.count_out(1);
+        tell(core.shared, &gone, &other, 0);
+    }
+}
+
+/// Tells all who have read a key, or want to hear of its prefix, that it has changed. Called with the shards of the
+/// keys in `grant`; the client that made the changes is `core.writer`.
+pub fn invalidate(core: &Core, grant: &mut Shards, changes: &[Change]) {
     let table = &core.shared.tracking;
     if !table.is_in_use() {
         return;
     }
     // What expires or is evicted is nobody's own change, whoever met it.
     let is_loss = |change: &Change| change.event.class.0 & (Class::EXPIRED.0 | Class::EVICTED.0) != 0;
-    invalidate_by(core, changes.iter().filter(|change| !is_loss(change)), core.writer);
-    invalidate_by(core, changes.iter().filter(|change| is_loss(change)), 0);
+    invalidate_by(core, grant, changes.iter().filter(|change| !is_loss(change)), core.writer);
+    invalidate_by(core, grant, changes.iter().filter(|change| is_loss(change)), 0);
 }
 
-fn invalidate_by<'a>(core: &Core, changes: impl Iterator<Item = &'a Change>, writer: u64) {
-    let table = &core.shared.tracking;
+fn invalidate_by<'a>(
+    core: &Core,
+    grant: &mut Shards,
+    changes: impl Iterator<Item = &'a Change>,
+    writer: u64,
+) {
+    let (table, router) = (&core.shared.tracking, &core.shared.router);
     let mut keys: Vec<&[u8]> = Vec::new();
     let is_change =
         |change: &&Change| change.event.class != Class::KEY_MISS && change.event.class != Class::NEW;
@@ -135,8 +166,14 @@ fn invalidate_by<'a>(core: &Core, changes: impl Iterator<Item = &'a Change>, wri
         return;
     }
     for key in &keys {
-        let readers = table.forget(key);
+        if table.keys_len() == 0 {
+            break;
+        }
+        let key_hashed = router.key(key);
+        let part = grant.get_mut(router.shard_of(key_hashed.hash));
+        let readers = part.map_or(Vec::new(), |part| part.readers.forget(key_hashed));
         if !readers.is_empty() {
+            table.count_out(1);
             tell(core.shared, &readers, key, writer);
         }
     }
@@ -145,24 +182,47 @@ fn invalidate_by<'a>(core: &Core, changes: impl Iterator<Item = &'a Change>, wri
     }
 }
 
-/// Gives keys up while the table is larger than `tracking-table-max-keys`, some at a time.
-pub fn keep_limit(core: &Core) {
+/// Looks after the table of one shard, a stretch at a time: gives keys up while all tables together hold more than
+/// `tracking-table-max-keys`, and forgets clients that have gone. `swept` is the last round of sweeping that this shard
+/// is through with.
+pub fn keep(core: &Core, readers: &mut Readers, swept: &mut u64) {
     let (table, keys_max) = (&core.shared.tracking, core.live.tracking_table_max_keys);
-    for _ in 0..KEYS_GIVEN_UP_MAX {
-        let Some((key, readers)) = table.give_up(keys_max, None) else { return };
-        tell(core.shared, &readers, &key, 0);
+    if keys_max > 0 {
+        for _ in 0..KEYS_GIVEN_UP_MAX {
+            let is_over = table.keys_len() as u64 > keys_max;
+            let Some((key, gone)) = is_over.then(|| readers.give_up(None)).flatten() else { break };
+            table.count_out(1);
+            tell(core.shared, &gone, &key, 0);
+        }
+    }
+    if let Some((round, gone)) = table.numbers.sweep().filter(|(round, _)| round != swept) {
+        let stretch = readers.sweep(round, &gone, PLACES_SWEPT_MAX);
+        table.count_out(stretch.keys);
+        if stretch.is_done {
+            *swept = round;
+            table.numbers.end_shard();
+        }
     }
 }
 
-/// Keys given up in one round of housekeeping.
-const KEYS_GIVEN_UP_MAX: usize = 1000;
+/// Begins to forget clients that have gone, when they are enough.
+pub fn begin_sweep(shared: &Shared) {
+    let table = &shared.tracking;
+    table.numbers.begin_sweep(shared.cells.len(), !table.is_any());
+}
 
-/// Tells all tracking clients that every key may have changed.
-pub fn invalidate_all(core: &Core) {
+/// Keys of a shard given up in one round of housekeeping.
+const KEYS_GIVEN_UP_MAX: usize = 1000;
+/// Places looked at in one visit of housekeeping to a shard.
+const PLACES_SWEPT_MAX: usize = 8192;
+
+/// Tells all tracking clients that every key may have changed; all shards are in `grant`.
+pub fn invalidate_all(core: &Core, grant: &mut Shards) {
     let table = &core.shared.tracking;
     if table.is_in_use() {
-        let trackers = table.forget_all();
-        send(core.shared, &trackers, &[], 0);
+        let keys = grant.iter_mut().map(|part| part.readers.clear()).sum();
+        table.count_out(keys);
+        send(core.shared, &table.all_trackers(), &[], 0);
     }
 }
 
@@ -203,20 +263,31 @@ fn array_of(keys: &[&[u8]]) -> Vec<u8> {
 /// Starts tracking, or changes how.
 pub fn begin(core: &mut Core, session: &mut Session, token: Token, wanted: Tracking) {
     end(core, session);
+    let numbers = &core.shared.tracking.numbers;
+    let reader = *session.reader.get_or_insert_with(|| numbers.take());
     let (redirect, noloop) = (wanted.redirect, wanted.noloop);
     let is_broadcast = wanted.mode == Mode::Broadcast;
-    let tracker = Tracker { thread: core.thread, token, client: session.id, redirect, noloop, is_broadcast };
+    let tracker =
+        Tracker { thread: core.thread, token, client: session.id, reader, redirect, noloop, is_broadcast };
     core.shared.tracking.add(tracker, &wanted.prefixes);
     session.gate.set(Gate::TRACKING, wanted.mode != Mode::Broadcast);
-    session.tracking = Some(Box::new(wanted));
+    session.tracking = Some(Box::new(Tracking { reader, ..wanted }));
     crate::pubsub::listen(core, token);
 }
 
-/// Ends tracking. The keys it has read are forgotten when they change.
+/// Ends tracking. The keys it has read are forgotten when they change, unless it tracks again before.
 pub fn end(core: &Core, session: &mut Session) {
     if let Some(own) = session.tracking.take() {
-        core.shared.tracking.remove(session.id, &own.prefixes);
+        core.shared.tracking.remove(own.reader, session.id, &own.prefixes);
         session.gate.set(Gate::TRACKING, false);
+    }
+}
+
+/// Ends tracking for a client that leaves.
+pub fn leave(core: &Core, session: &mut Session) {
+    end(core, session);
+    if let Some(reader) = session.reader.take() {
+        core.shared.tracking.numbers.give_back(reader);
     }
 }
 

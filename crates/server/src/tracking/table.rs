@@ -2,24 +2,22 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use darter_base::hash::KeyHasher;
-use darter_store::Key;
+use darter_txn::Reader;
+use darter_txn::readers::Totals;
 
 use super::Tracker;
-use super::readers::{Forgotten, Reader, Readers};
-use crate::worker::lock;
+use super::numbers::Numbers;
 
-/// With a million keys a part has room for a seventh more before its hash table doubles.
-const PARTS: usize = 160;
-
-/// The table, cut into parts with a lock each. Keys are remembered without their database, as Redis does.
+/// What is known of tracking clients beside the tables of the shards, which say who has read what. Keys are remembered
+/// without their database, as Redis does.
 #[derive(Debug)]
 pub struct Table {
-    hasher: KeyHasher,
-    parts: Vec<Mutex<Readers>>,
-    // keys of all parts together
+    /// The clients' numbers.
+    pub numbers: Numbers,
+    totals: Vec<Arc<Totals>>,
+    // keys of all shards together
     keys_len: AtomicUsize,
     clients: RwLock<Clients>,
     // == clients.len and clients.prefixes.len(), to be looked at without the lock
@@ -29,7 +27,7 @@ pub struct Table {
 
 #[derive(Debug, Default)]
 struct Clients {
-    // by the low half of their ids, as readers are known; nearly always one
+    // nearly always one
     trackers: HashMap<Reader, Vec<Tracker>>,
     len: usize,
     prefixes: HashMap<Box<[u8]>, Vec<Tracker>>,
@@ -46,11 +44,11 @@ pub struct Prefixed<'a> {
 }
 
 impl Table {
-    /// An empty table of keys hashed by `hasher`, as the shards' are.
-    pub fn new(hasher: KeyHasher) -> Table {
+    /// A table over as many shards as there are `totals`, which their own tables count in.
+    pub fn new(totals: Vec<Arc<Totals>>) -> Table {
         Table {
-            hasher,
-            parts: (0..PARTS).map(|_| Mutex::new(Readers::new(hasher))).collect(),
+            numbers: Numbers::default(),
+            totals,
             keys_len: AtomicUsize::new(0),
             clients: RwLock::default(),
             clients_len: AtomicUsize::new(0),
@@ -73,7 +71,7 @@ impl Table {
     /// Adds a client, with the prefixes it wants to hear of.
     pub fn add(&self, tracker: Tracker, prefixes: &[Box<[u8]>]) {
         let mut clients = self.write_clients();
-        clients.trackers.entry(tracker.client as Reader).or_default().push(tracker);
+        clients.trackers.entry(tracker.reader).or_default().push(tracker);
         clients.len += 1;
         for prefix in prefixes {
             if !clients.prefixes.contains_key(prefix) {
@@ -85,9 +83,8 @@ impl Table {
     }
 
     /// Removes a client and its prefixes.
-    pub fn remove(&self, client: u64, prefixes: &[Box<[u8]>]) {
+    pub fn remove(&self, reader: Reader, client: u64, prefixes: &[Box<[u8]>]) {
         let mut clients = self.write_clients();
-        let reader = client as Reader;
         if let Some(same) = clients.trackers.get_mut(&reader) {
             let before = same.len();
             same.retain(|tracker| tracker.client != client);
@@ -103,56 +100,27 @@ impl Table {
         self.show(&clients);
     }
 
-    /// Remembers that a client has read `key`. With more than `keys_max` keys (0: no limit) others are given up; their
-    /// readers are to be told. The key itself stays, as its value is on its way to the client.
-    pub fn remember(&self, key: Key<'_>, reader: Reader, keys_max: u64) -> Vec<Forgotten> {
-        let Key { bytes: key, hash } = key;
-        let mut part = lock(self.part(hash));
-        let mut given_up = if part.has_room(key) { Vec::new() } else { part.give_up_all() };
-        let keys = part.add(hash, key, reader);
+    /// Counts a key that is new in the table of a shard; returns whether there are more than `keys_max` now (0: no limit).
+    #[inline]
+    pub fn count_in(&self, keys_max: u64) -> bool {
+        let before = self.keys_len.fetch_add(1, Relaxed) as u64;
+        keys_max > 0 && before >= keys_max
+    }
+
+    /// Counts keys that a shard's table has forgotten.
+    pub fn count_out(&self, keys: usize) {
         if keys > 0 {
-            self.keys_len.fetch_add(keys, Relaxed);
+            self.keys_len.fetch_sub(keys, Relaxed);
         }
-        let is_over = keys > 0 && keys_max > 0 && self.keys_len.load(Relaxed) as u64 > keys_max;
-        if is_over && given_up.is_empty() {
-            given_up.extend(part.give_up(Some(key)));
-        }
-        drop(part);
-        self.count_out(given_up.len());
-        if is_over && given_up.is_empty() {
-            given_up.extend(self.give_up(keys_max, Some(key)));
-        }
-        given_up
     }
 
-    /// Forgets some key, but not `except`, if there are more than `keys_max` (0: no limit); returns it with its readers.
-    pub fn give_up(&self, keys_max: u64, except: Option<&[u8]>) -> Option<Forgotten> {
-        if keys_max == 0 || self.keys_len.load(Relaxed) as u64 <= keys_max {
-            return None;
-        }
-        let found = self.parts.iter().find_map(|part| lock(part).give_up(except))?;
-        self.count_out(1);
-        Some(found)
+    /// Number of keys in the tables of all shards.
+    pub fn keys_len(&self) -> usize {
+        self.keys_len.load(Relaxed)
     }
 
-    /// Forgets who has read `key`, and returns them.
-    pub fn forget(&self, key: &[u8]) -> Vec<Reader> {
-        if self.keys_len.load(Relaxed) == 0 {
-            return Vec::new();
-        }
-        let hash = self.hasher.hash(key);
-        let readers = lock(self.part(hash)).forget(hash, key);
-        self.count_out(usize::from(!readers.is_empty()));
-        readers
-    }
-
-    /// Forgets all keys, and returns all tracking clients.
-    pub fn forget_all(&self) -> Vec<Tracker> {
-        for part in &self.parts {
-            let mut part = lock(part);
-            let fresh = part.emptied();
-            self.count_out(std::mem::replace(&mut *part, fresh).len());
-        }
+    /// All clients that track.
+    pub fn all_trackers(&self) -> Vec<Tracker> {
         self.read_clients().trackers.values().flatten().copied().collect()
     }
 
@@ -191,21 +159,15 @@ impl Table {
         self.clients_len.load(Relaxed)
     }
 
-    /// Number of keys, of keys times their readers, and of prefixes. Cost: a lock a part.
+    /// Number of keys, of keys times their readers, and of prefixes. Cost: a look for each shard.
     pub fn totals(&self) -> (usize, usize, usize) {
-        let items = self.parts.iter().map(|part| lock(part).totals().1).sum();
-        (self.keys_len.load(Relaxed), items, self.prefixes_len.load(Relaxed))
+        let items = self.totals.iter().map(|totals| totals.items.load(Relaxed)).sum();
+        (self.keys_len(), items, self.prefixes_len.load(Relaxed))
     }
 
     fn show(&self, clients: &Clients) {
         self.clients_len.store(clients.len, Relaxed);
         self.prefixes_len.store(clients.prefixes.len(), Relaxed);
-    }
-
-    fn count_out(&self, keys: usize) {
-        if keys > 0 {
-            self.keys_len.fetch_sub(keys, Relaxed);
-        }
     }
 
     fn read_clients(&self) -> RwLockReadGuard<'_, Clients> {
@@ -214,11 +176,6 @@ impl Table {
 
     fn write_clients(&self) -> RwLockWriteGuard<'_, Clients> {
         self.clients.write().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The part of a key; by other bits of its hash than those that a part's table looks at first.
-    fn part(&self, hash: u64) -> &Mutex<Readers> {
-        &self.parts[(hash >> 20) as u32 as usize % PARTS]
     }
 }
 

@@ -1,5 +1,4 @@
 use super::*;
-use darter_base::hash::KeyHasher;
 use darter_reactor::{Config, DriverChoice, Reactor, Socket};
 
 fn trackers() -> (Reactor, Vec<Tracker>) {
@@ -7,52 +6,49 @@ fn trackers() -> (Reactor, Vec<Tracker>) {
     let all = (1..=3).map(|client| {
         let (end, _) = std::os::unix::net::UnixStream::pair().expect("a socket pair");
         let token = reactor.register(Socket::from_unix(end).expect("a socket")).expect("room");
-        Tracker { thread: 0, token, client, redirect: None, noloop: false, is_broadcast: false }
+        Tracker {
+            thread: 0,
+            token,
+            client,
+            reader: client as u32 - 1,
+            redirect: None,
+            noloop: false,
+            is_broadcast: false,
+        }
     });
     let all = all.collect();
     (reactor, all)
 }
 
-fn hasher() -> KeyHasher {
-    KeyHasher::new(3)
-}
-
-fn remember(table: &Table, key: &[u8], reader: Reader, keys_max: u64) -> usize {
-    table.remember(Key { bytes: key, hash: hasher().hash(key) }, reader, keys_max).len()
-}
-
 #[test]
-fn readers_are_told_once() {
+fn only_who_tracks_is_told() {
     let (_reactor, all) = trackers();
-    let table = Table::new(hasher());
+    let table = Table::new(Vec::new());
     table.add(all[0], &[]);
+    table.add(all[1], &[]);
     assert!(table.is_any());
-    remember(&table, b"a", 1, 0);
-    remember(&table, b"a", 1, 0);
-    remember(&table, b"a", 2, 0);
-    remember(&table, b"b", 1, 0);
-    assert_eq!(table.totals(), (2, 3, 0));
-    assert_eq!(table.forget(b"a"), [1, 2]);
-    assert_eq!(table.trackers(&[1, 2]), all[..1]);
-    assert!(table.forget(b"a").is_empty());
-    assert_eq!(table.totals(), (1, 1, 0));
-    assert_eq!(table.forget_all(), all[..1]);
-    assert_eq!(table.totals(), (0, 0, 0));
-    table.remove(1, &[]);
-    assert!(!table.is_any());
+    assert_eq!(table.trackers(&[0, 2]), all[..1]);
+    assert_eq!(table.all_trackers().len(), 2);
+    table.remove(0, 2, &[]);
+    assert_eq!(table.trackers(&[0]), all[..1], "another client with that number");
+    table.remove(0, 1, &[]);
+    table.remove(1, 2, &[]);
+    assert!(!table.is_any() && !table.is_in_use());
 }
 
 #[test]
-fn the_table_does_not_outgrow_its_limit() {
-    let table = Table::new(hasher());
-    let given_up = (0..1000u32).map(|n| remember(&table, &n.to_le_bytes(), 1, 100)).sum::<usize>();
-    assert_eq!((table.totals().0, given_up), (100, 900));
+fn keys_are_counted_up_to_a_limit() {
+    let table = Table::new(Vec::new());
+    let over = (0..100).map(|_| table.count_in(60)).filter(|is_over| *is_over).count();
+    assert_eq!((over, table.keys_len(), table.count_in(0)), (40, 100, false));
+    table.count_out(101);
+    assert!(!table.is_in_use());
 }
 
 #[test]
 fn prefixes_come_and_go_with_their_clients() {
     let (_reactor, all) = trackers();
-    let table = Table::new(hasher());
+    let table = Table::new(Vec::new());
     let prefixes: [Box<[u8]>; 2] = [b"a".as_slice().into(), b"".as_slice().into()];
     table.add(all[0], &prefixes);
     table.add(all[1], &prefixes[..1]);
@@ -62,8 +58,8 @@ fn prefixes_come_and_go_with_their_clients() {
         hits.iter().map(|hit| (hit.keys.concat(), hit.trackers.len())).collect::<Vec<_>>()
     };
     assert_eq!(seen(&table), [(b"aabb".to_vec(), 1), (b"aab".to_vec(), 2)]);
-    table.remove(1, &prefixes);
+    table.remove(0, 1, &prefixes);
     assert_eq!(seen(&table), [(b"aab".to_vec(), 1)]);
-    table.remove(2, &prefixes[..1]);
+    table.remove(1, 2, &prefixes[..1]);
     assert_eq!((seen(&table), table.clients_len(), table.totals().2), (Vec::new(), 0, 0));
 }

@@ -1,0 +1,378 @@
+//! Who has read which key of a shard: what clients that cache are told of.
+//!
+//! The executor writes to it with the shard held, before the read. A read that was noted before costs one line of
+//! memory: places of 24 bytes lie where the hash of their key says, or right behind. A key of up to 16 bytes with any
+//! of the first 56 readers, or up to three others, takes no more than its place. Clients are known by small numbers.
+
+mod place;
+mod store;
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use darter_base::hash::KeyHasher;
+use darter_store::Key;
+
+pub use place::READER_MAX;
+use place::{Crowds, Name, Place};
+use store::Store;
+
+/// A client by its number, at most [`READER_MAX`].
+pub type Reader = u32;
+
+/// A key that was given up, and who had read it.
+pub type Forgotten = (Box<[u8]>, Vec<Reader>);
+
+/// What there is in the tables of one shard, to be read without the shard.
+#[derive(Debug, Default)]
+// A line of its own: the owners of different shards write to theirs all the time.
+#[repr(align(64))]
+pub struct Totals {
+    /// Readers of all keys together.
+    pub items: AtomicUsize,
+}
+
+/// Keys and their readers.
+#[derive(Debug)]
+pub struct Readers {
+    hasher: KeyHasher,
+    // none until the first key comes
+    tables: Vec<Table>,
+    names: Store<Box<[u8]>>,
+    crowds: Crowds,
+    totals: Arc<Totals>,
+    // where the search for a key to give up goes on
+    next: At,
+    sweep: Sweep,
+}
+
+/// A table with open places: a key is at home where its hash says, or behind that without a gap.
+#[derive(Debug, Default)]
+struct Table {
+    places: Vec<Place>,
+    len: usize,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct At {
+    table: usize,
+    place: usize,
+}
+
+/// How far a search for readers that have gone has come.
+#[derive(Debug, Default)]
+struct Sweep {
+    round: u64,
+    at: At,
+}
+
+/// What one stretch of a sweep has done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Swept {
+    /// Keys that nobody is left of.
+    pub keys: usize,
+    /// All keys have been looked at.
+    pub is_done: bool,
+}
+
+/// Tables of a shard: each is small enough to be made anew in one go.
+const TABLES: usize = 16;
+/// Of ten places so many hold keys before there are more.
+const FULL: usize = 8;
+
+impl Readers {
+    /// No keys yet, hashed by `hasher`.
+    pub fn new(hasher: KeyHasher) -> Readers {
+        let (tables, names, crowds, totals) = Default::default();
+        Readers { hasher, tables, names, crowds, totals, next: At::default(), sweep: Sweep::default() }
+    }
+
+    /// The counts that it keeps for others.
+    pub fn totals(&self) -> &Arc<Totals> {
+        &self.totals
+    }
+
+    /// Number of keys. Cost: a look at each table.
+    pub fn len(&self) -> usize {
+        self.tables.iter().map(|table| table.len).sum()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Asks for the memory that [`Readers::note`] looks at for a key of this hash.
+    #[inline]
+    pub fn prefetch(&self, hash: u64) {
+        if let Some(table) = self.tables.get(table_of(hash)) {
+            let home = table.home(hash);
+            // Half of all keys are further on than their line.
+            for place in [home, home + 2] {
+                if let Some(place) = table.places.get(place) {
+                    darter_latch::prefetch(place);
+                }
+            }
+        }
+    }
+
+    /// Notes that `reader` has read a short key that is known, and that one of the first readers has read it; false: it
+    /// is to be added.
+    #[inline(always)]
+    pub fn note(&mut self, key: Key<'_>, reader: Reader) -> bool {
+        let (Some(name), Some(table)) = (Name::short(key.bytes), self.tables.get_mut(table_of(key.hash)))
+        else {
+            return false;
+        };
+        let home = table.home(key.hash);
+        let Some(place) = table
+            .places
+            .get_mut(home..)
+            .unwrap_or_default()
+            .iter_mut()
+            .find(|place| place.is(name) || place.is_vacant())
+        else {
+            return false;
+        };
+        if place.is_vacant() {
+            return false;
+        }
+        let Some(is_new) = place.note(reader) else { return false };
+        self.totals.items.store(self.totals.items.load(Relaxed) + usize::from(is_new), Relaxed);
+        true
+    }
+
+    /// Notes that `reader` has read `key`; returns whether the key is new.
+    pub fn add(&mut self, key: Key<'_>, reader: Reader) -> bool {
+        let reader = reader.min(READER_MAX);
+        if self.tables.is_empty() {
+            self.tables.resize_with(TABLES, Table::default);
+        }
+        let number = table_of(key.hash);
+        let Readers { tables, names, crowds, .. } = self;
+        if let Some(place) = tables[number].find(key, names) {
+            let is_new = tables[number].places[place].add(reader, crowds);
+            self.count(usize::from(is_new), 0);
+            return false;
+        }
+        if tables[number].is_full() {
+            let places_len = tables[number].places.len() * 5 / 4 + 8;
+            self.remake(number, places_len);
+        }
+        let names = &mut self.names;
+        let name =
+            Name::short(key.bytes).unwrap_or_else(|| Name::long(key.hash, names.insert(key.bytes.into())));
+        self.tables[number].insert(key.hash, Place::new(name, reader));
+        self.count(1, 0);
+        true
+    }
+
+    /// Forgets `key`; returns who had read it.
+    pub fn forget(&mut self, key: Key<'_>) -> Vec<Reader> {
+        let number = table_of(key.hash);
+        let found = self.tables.get(number).and_then(|table| table.find(key, &self.names));
+        found.map_or(Vec::new(), |place| self.remove(At { table: number, place }))
+    }
+
+    /// Forgets some key, but not `except`.
+    pub fn give_up(&mut self, except: Option<&[u8]>) -> Option<Forgotten> {
+        let At { table: begin, .. } = self.next;
+        // The table that the search begins in comes twice: what is before the beginning is its end.
+        for step in 0..=TABLES {
+            let number = (begin + step) % TABLES;
+            let table = self.tables.get(number)?;
+            let from = if step == 0 { self.next.place } else { 0 };
+            let found = (from..table.places.len()).find(|&place| {
+                !table.places[place].is_vacant() && except != Some(&*self.name(&table.places[place]))
+            });
+            if let Some(place) = found {
+                let name = self.name(&self.tables[number].places[place]);
+                self.next = At { table: number, place };
+                return Some((name, self.remove(self.next)));
+            }
+        }
+        None
+    }
+
+    /// Forgets all keys; returns how many there were.
+    pub fn clear(&mut self) -> usize {
+        let keys = self.len();
+        let totals = self.totals.clone();
+        totals.items.store(0, Relaxed);
+        *self = Readers { totals, ..Readers::new(self.hasher) };
+        keys
+    }
+
+    /// Forgets the readers in `gone`, as far as `places_max` more places; all stretches with one number of `round`
+    /// together see every key that was there when the first of them began.
+    pub fn sweep(&mut self, round: u64, gone: &HashSet<Reader>, places_max: usize) -> Swept {
+        if self.sweep.round != round {
+            self.sweep = Sweep { round, at: At::default() };
+        }
+        let (mut keys, mut left) = (0, places_max);
+        while let Some(table) = self.tables.get_mut(self.sweep.at.table) {
+            let Some(place) = table.places.get_mut(self.sweep.at.place) else {
+                self.sweep.at = At { table: self.sweep.at.table + 1, place: 0 };
+                continue;
+            };
+            if left == 0 {
+                return Swept { keys, is_done: false };
+            }
+            left -= 1;
+            if place.is_vacant() {
+                self.sweep.at.place += 1;
+                continue;
+            }
+            let (items, is_read) = place.retain(gone, &mut self.crowds);
+            if is_read {
+                self.count(0, items);
+                self.sweep.at.place += 1;
+            } else {
+                // Another key may move here: it is looked at next.
+                self.remove(self.sweep.at);
+                keys += 1;
+            }
+        }
+        Swept { keys, is_done: true }
+    }
+
+    fn count(&self, more: usize, less: usize) {
+        let items = &self.totals.items;
+        items.store((items.load(Relaxed) + more).saturating_sub(less), Relaxed);
+    }
+
+    fn name(&self, place: &Place) -> Box<[u8]> {
+        match place.long_name() {
+            Some((_, number)) => self.names.get(number).cloned().unwrap_or_default(),
+            None => {
+                let (bytes, len) = place.short_name();
+                bytes[..len].into()
+            }
+        }
+    }
+
+    /// Removes the key there; returns its readers.
+    fn remove(&mut self, at: At) -> Vec<Reader> {
+        let Readers { tables, crowds, hasher, .. } = self;
+        let table = &mut tables[at.table];
+        let place = &mut table.places[at.place];
+        let readers = place.readers(crowds);
+        place.disband(crowds);
+        if let Some((_, number)) = place.long_name() {
+            self.names.remove(number);
+        }
+        table.close(at.place, hasher);
+        let (len, places_len) = (table.len, table.places.len());
+        self.count(0, readers.len());
+        if self.sweep.at.table == at.table {
+            // Keys that were not looked at may have moved before where the sweep is.
+            self.sweep.at.place = self.sweep.at.place.min(at.place);
+        }
+        if len * SPARSE < places_len && places_len > PLACES_KEPT {
+            self.remake(at.table, len * 3 / 2 + 8);
+        }
+        readers
+    }
+
+    /// Makes a table anew with so many places, more than it has keys.
+    fn remake(&mut self, number: usize, places_len: usize) {
+        let table = &mut self.tables[number];
+        let mut wider = Table { places: vec![Place::default(); places_len], len: 0 };
+        // In the order of their hashes, nearly, so that this is a walk through both.
+        for place in table.places.iter().filter(|place| !place.is_vacant()) {
+            wider.insert(hash_of(place, &self.hasher), *place);
+        }
+        debug_assert_eq!(wider.len, table.len, "no key is lost");
+        *table = wider;
+        if self.sweep.at.table == number {
+            self.sweep.at.place = 0;
+        }
+    }
+}
+
+/// A table with this many times more places than keys is made anew, if it has more than [`PLACES_KEPT`].
+const SPARSE: usize = 8;
+const PLACES_KEPT: usize = 64;
+
+/// The table of a hash; by other bits than those that choose a place there.
+#[inline(always)]
+fn table_of(hash: u64) -> usize {
+    (hash >> 40) as usize % TABLES
+}
+
+fn hash_of(place: &Place, hasher: &KeyHasher) -> u64 {
+    place.long_name().map_or_else(
+        || {
+            let (bytes, len) = place.short_name();
+            hasher.hash(&bytes[..len])
+        },
+        |(hash, _)| hash,
+    )
+}
+
+impl Table {
+    /// Where a key of this hash is at home; larger hashes are at home further on. 0 where there are no places.
+    #[inline(always)]
+    fn home(&self, hash: u64) -> usize {
+        ((u64::from(hash as u32) * self.places.len() as u64) >> 32) as usize
+    }
+
+    fn is_full(&self) -> bool {
+        (self.len + 1) * 10 > self.places.len() * FULL
+    }
+
+    fn after(&self, place: usize) -> usize {
+        if place + 1 == self.places.len() { 0 } else { place + 1 }
+    }
+
+    fn find(&self, key: Key<'_>, names: &Store<Box<[u8]>>) -> Option<usize> {
+        let short = Name::short(key.bytes);
+        let is_key = |place: &Place| match (short, place.long_name()) {
+            (Some(name), _) => place.is(name),
+            (None, Some((hash, number))) => {
+                hash == key.hash && names.get(number).is_some_and(|name| **name == *key.bytes)
+            }
+            (None, None) => false,
+        };
+        let mut at = self.home(key.hash);
+        while let Some(place) = self.places.get(at).filter(|place| !place.is_vacant()) {
+            if is_key(place) {
+                return Some(at);
+            }
+            at = self.after(at);
+        }
+        None
+    }
+
+    /// Puts a key that is not there yet in its place; there is a vacant one.
+    fn insert(&mut self, hash: u64, place: Place) {
+        debug_assert!(self.len < self.places.len());
+        let mut at = self.home(hash);
+        while !self.places[at].is_vacant() {
+            at = self.after(at);
+        }
+        self.places[at] = place;
+        self.len += 1;
+    }
+
+    /// Takes the key at `hole` away, and moves those behind it that would not be found any more.
+    fn close(&mut self, mut hole: usize, hasher: &KeyHasher) {
+        let places_len = self.places.len();
+        let distance = |from: usize, to: usize| if to >= from { to - from } else { to + places_len - from };
+        let mut at = self.after(hole);
+        while !self.places[at].is_vacant() && at != hole {
+            let home = self.home(hash_of(&self.places[at], hasher));
+            if distance(home, at) >= distance(hole, at) {
+                self.places[hole] = self.places[at];
+                hole = at;
+            }
+            at = self.after(at);
+        }
+        self.places[hole] = Place::default();
+        self.len -= 1;
+    }
+}
+
+#[cfg(test)]
+mod tests;
