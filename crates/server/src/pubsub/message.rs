@@ -56,7 +56,7 @@ impl Message {
     }
 
     /// Bytes of it.
-    pub fn len(&self) -> usize {
+    pub fn frame_len(&self) -> usize {
         self.frame.len()
     }
 

@@ -21,7 +21,7 @@ pub fn take(first: Arc<Message>, mail: &mut Peekable<impl Iterator<Item = Mail>>
     let mut run = vec![first];
     let mut goes_on = |next: &Mail| match next {
         Mail::Publish(next) if next.follows(&run[0]) => {
-            bytes += next.len();
+            bytes += next.frame_len();
             bytes <= BYTES_MAX
         }
         _ => false,

@@ -121,26 +121,22 @@ impl Readers {
     /// is to be added.
     #[inline(always)]
     pub fn note(&mut self, key: Key<'_>, reader: Reader) -> bool {
-        let (Some(name), Some(table)) = (Name::short(key.bytes), self.tables.get_mut(table_of(key.hash)))
-        else {
-            return false;
-        };
+        let Some(name) = Name::short(key.bytes) else { return false };
+        let Some(table) = self.tables.get_mut(table_of(key.hash)) else { return false };
         let home = table.home(key.hash);
-        let Some(place) = table
-            .places
-            .get_mut(home..)
-            .unwrap_or_default()
-            .iter_mut()
-            .find(|place| place.is(name) || place.is_vacant())
-        else {
-            return false;
-        };
-        if place.is_vacant() {
-            return false;
+        for place in table.places.get_mut(home..).unwrap_or_default() {
+            if place.is(name) {
+                let noted = place.note(reader);
+                if noted == Some(true) {
+                    self.totals.items.store(self.totals.items.load(Relaxed) + 1, Relaxed);
+                }
+                return noted.is_some();
+            }
+            if place.is_vacant() {
+                break;
+            }
         }
-        let Some(is_new) = place.note(reader) else { return false };
-        self.totals.items.store(self.totals.items.load(Relaxed) + usize::from(is_new), Relaxed);
-        true
+        false
     }
 
     /// Notes that `reader` has read `key`; returns whether the key is new.
