@@ -55,7 +55,7 @@ fn run_window(conn: &mut Conn, core: &mut Core, buf: &[u8]) -> (usize, bool) {
     }
     if core.looks_ahead && window.len() >= WARM_LEN_MIN {
         let shared = core.shared;
-        exec::warm(core, DB, window.iter().map(|&(_, hash)| exec::cell_of(shared, hash)));
+        exec::warm(core, DB, false, window.iter().map(|&(_, hash)| exec::cell_of(shared, hash)));
     }
     let mut done = 0;
     for &(found, hash) in &window {
