@@ -196,15 +196,13 @@ fn what_is_stored_is_one_state_while_members_move() {
     }
 }
 
-/// A command that takes some hundred slices, sent and not waited for, once it is under way; what it would store is not
-/// there yet.
-fn begin_large(server: &Server, other: &mut Client, command: &str) -> Client {
+/// A command that takes some hundred slices, sent by `client` and not waited for, once it is under way.
+fn begin_large(other: &mut Client, client: &mut Client, command: &str) {
     let before = info(other, "transaction", "slices_total");
-    let mut client = server.client();
     client.send_all(&[&command.split(' ').collect::<Vec<_>>()]);
     for _ in 0..10_000 {
         if info(other, "transaction", "slices_total") > before {
-            return client;
+            return;
         }
     }
     panic!("{command} has not begun");
@@ -215,12 +213,15 @@ fn fill_large(client: &mut Client) {
     client.call_for_each(&["SADD", "t"], 100_000, |n, words| words.push(format!("member:{}", 2 * n)));
 }
 
-/// Has `change` happen while `command` is under way, which is to answer `wanted` then.
-fn change_under_way(server: &Server, other: &mut Client, command: &str, change: &[&str], wanted: i64) {
+/// Has `change` happen while `command` is under way; returns its answer then.
+fn change_under_way(server: &Server, other: &mut Client, command: &str, change: &[&str]) -> Value {
     for _ in 0..50 {
         other.call(&["FLUSHALL"]);
+        other.call(&["ACL", "SETUSER", "u", "on", ">p", "~*", "+@all"]);
         fill_large(other);
-        let mut client = begin_large(server, other, command);
+        let mut client = server.client();
+        assert_eq!(client.call(&["AUTH", "u", "p"]), Value::ok());
+        begin_large(other, &mut client, command);
         other.call(&["MULTI"]);
         other.call(change);
         other.call(&["EXISTS", "d"]);
@@ -228,8 +229,7 @@ fn change_under_way(server: &Server, other: &mut Client, command: &str, change: 
         let answer = client.read();
         // On a busy machine it may have come to its end before.
         if replies[1] == Value::Int(0) {
-            assert_eq!(answer, Value::Int(wanted), "{command}, {change:?}");
-            return;
+            return answer;
         }
     }
     panic!("{command} is never met under way");
@@ -239,11 +239,24 @@ fn change_under_way(server: &Server, other: &mut Client, command: &str, change: 
 fn a_change_or_the_end_of_a_source_is_not_missed() {
     let server = Server::start(&["--proactor_threads", "2"]);
     let mut other = server.client();
-    change_under_way(&server, &mut other, "SUNIONSTORE d s t none", &["SADD", "none", "new"], 150_001);
+    let command = "SUNIONSTORE d s t none";
+    let answer = change_under_way(&server, &mut other, command, &["SADD", "none", "new"]);
+    assert_eq!(answer, Value::Int(150_001));
     assert_eq!(other.call(&["SISMEMBER", "d", "new"]), Value::Int(1));
-    change_under_way(&server, &mut other, "SUNIONSTORE d s t", &["PEXPIREAT", "t", "1"], 100_000);
-    change_under_way(&server, &mut other, "SUNIONSTORE d s t", &["FLUSHALL"], 0);
+    let answer = change_under_way(&server, &mut other, command, &["PEXPIREAT", "t", "1"]);
+    assert_eq!(answer, Value::Int(100_000));
+    assert_eq!(change_under_way(&server, &mut other, command, &["FLUSHALL"]), Value::Int(0));
     assert_eq!(other.call(&["DBSIZE"]), Value::Int(0));
+}
+
+#[test]
+fn a_right_that_is_taken_is_gone_before_the_result_is_stored() {
+    let server = Server::start(&["--proactor_threads", "2"]);
+    let mut other = server.client();
+    let change = ["ACL", "SETUSER", "u", "-sunionstore"];
+    let answer = change_under_way(&server, &mut other, "SUNIONSTORE d s t", &change);
+    assert!(matches!(&answer, Value::Error(line) if line.starts_with("NOPERM")), "{answer:?}");
+    assert_eq!(other.call(&["EXISTS", "d"]), Value::Int(0));
 }
 
 #[test]
@@ -251,7 +264,8 @@ fn nothing_is_stored_while_writers_are_paused() {
     let server = Server::start(&["--proactor_threads", "2"]);
     let mut other = server.client();
     fill_large(&mut other);
-    let mut client = begin_large(&server, &mut other, "SUNIONSTORE d s t");
+    let mut client = server.client();
+    begin_large(&mut other, &mut client, "SUNIONSTORE d s t");
     other.call(&["CLIENT", "PAUSE", "60000", "WRITE"]);
     let at_first = other.call(&["EXISTS", "d"]);
     std::thread::sleep(Duration::from_millis(300));

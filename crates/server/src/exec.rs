@@ -16,6 +16,7 @@ use darter_txn::waiters::Parked;
 use darter_txn::{LockSet, Part, Router, ShardSet};
 use darter_wire::{Args, OwnedArgs, Reply};
 
+use crate::acl::guard;
 use crate::core::Core;
 use crate::job::{BUDGET, Body, Job, Shards};
 use crate::journal::note as journal;
@@ -397,6 +398,17 @@ pub fn keep(
     gather.look(&mut context(core, set_of(&shared.router, grant), whose));
     pass_changes(core, grant);
     let kept = gather.end(&mut context(core, set_of(&shared.router, grant), whose));
+    if whose.acl_version != shared.acl.version()
+        && let Err(line) = guard::check_after_wait(core, whose.client, entry, args, whose.db)
+    {
+        if let Some(kept) = kept {
+            kept.give_up(&mut context(core, set_of(&shared.router, grant), whose));
+        }
+        Reply::new(out, whose.resp3).error(&line);
+        core.stats().commands[entry.id].rejected.add(1);
+        core.count_error("NOPERM");
+        return None;
+    }
     let whose = Whose { may_slice: whose.may_slice && tries < TRIES_MAX, ..whose };
     match run_with(core, grant, whose, (entry, args), kept, out).rest {
         Some(Rest::Gather(mut gather)) => {
