@@ -77,6 +77,8 @@ fn without_eviction_writes_are_refused_and_room_made_by_hand_is_used_at_once() {
     assert_eq!(client.read(), Value::ok());
     assert_eq!(client.read(), Value::Error(OOM.to_owned()));
     assert_eq!(client.read(), Value::Null);
+    let Value::Text(advice) = client.call(&["MEMORY", "DOCTOR"]) else { panic!("no text") };
+    assert!(advice.contains("maxmemory is 1: writes that need memory are refused"), "{advice}");
 }
 
 #[test]

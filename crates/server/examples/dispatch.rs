@@ -6,8 +6,9 @@
 //! as it does when the data is more than the processor's cache holds. With RULES (`+@all,~key:*`) there are a hundred users
 //! and the connection is one of them, limited so. A verb that ends in `+journal` is journalled (`everysec`) in a folder
 //! for temporary files; of one in `+tracked` the client tracks, one in `+unheard` runs with notifications on that nobody
-//! hears. Keys are hashed alike in each run. `measured` is what `cargo xtask instructions` counts: commands
-//! about keys that each had one before.
+//! hears. Arguments that begin with `!` are commands which are run before all others
+//! (`'!CONFIG SET maxmemory-policy allkeys-lru maxmemory 1gb'`). Keys are hashed alike in each run. `measured` is what
+//! `cargo xtask instructions` counts: commands about keys that each had one before.
 
 use std::ffi::OsString;
 use std::os::unix::net::UnixStream;
@@ -28,7 +29,9 @@ use darter_server::window::Window;
 const KEYS: u32 = 10_000;
 
 fn main() {
-    let mut args = std::env::args().skip(1);
+    let (before, args): (Vec<String>, Vec<String>) =
+        std::env::args().skip(1).partition(|arg| arg.starts_with('!'));
+    let mut args = args.into_iter();
     let ops: u32 = args.next().and_then(|n| n.parse().ok()).unwrap_or(300_000);
     let verb = args.next().unwrap_or_else(|| "get".into());
     let dir = std::env::temp_dir().join(format!("darter-dispatch-{}", std::process::id()));
@@ -59,6 +62,11 @@ fn main() {
     let card = Arc::new(ClientCard::new(1, (0, token, 0), String::new(), String::new(), false, 0));
     let mut conn = Conn::new(token, Session::new(1, listener, false, shared.acl.default_user()), card);
     let mut window = Window::default();
+    for command in before {
+        conn.receive(&mut core, &mut window, format!("{}\r\n", &command[1..]).as_bytes());
+        assert_eq!(conn.output, b"+OK\r\n", "{command}");
+        conn.output.clear();
+    }
     if let Some(rules) = args.next() {
         for bytes in logins(&rules) {
             conn.receive(&mut core, &mut window, &bytes);

@@ -105,20 +105,28 @@ fn stats(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<
 }
 
 fn doctor(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    let report = Report::gather(caller.core.shared);
-    reply.verbatim(*b"txt", diagnosis(&report).as_bytes());
+    let core = &caller.core;
+    let report = Report::gather(core.shared);
+    let max = core.shared.limit.max_bytes(&core.live);
+    reply.verbatim(*b"txt", diagnosis(&report, max, core.evicts).as_bytes());
     Ok(())
 }
 
 /// Below this the process is too small for its proportions to mean anything.
 const SMALL_BYTES: u64 = 5 << 20;
 
-fn diagnosis(report: &Report) -> String {
+fn diagnosis(report: &Report, max: u64, evicts: bool) -> String {
     let memory = &report.memory;
-    if memory.used.saturating_sub(memory.startup) < SMALL_BYTES {
+    let is_over = memory.used > max;
+    if !is_over && memory.used.saturating_sub(memory.startup) < SMALL_BYTES {
         return "There is hardly any data yet: proportions would mean nothing. Ask again when there is more.\n".into();
     }
     let mut found = Vec::new();
+    if is_over {
+        let what =
+            if evicts { "keys go step by step until it fits" } else { "writes that need memory are refused" };
+        found.push(format!("Limit: {} bytes are used, maxmemory is {max}: {what}.", memory.used));
+    }
     if memory.peak > memory.used.saturating_add(memory.used / 2) {
         found.push(format!(
             "Peak: the most that was used ({} bytes) is over 150% of what is used now; resident memory comes down as pages are emptied.",
