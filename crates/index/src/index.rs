@@ -36,6 +36,8 @@ pub struct Index {
 pub struct Probe<'a> {
     line: &'a Bucket,
     found: u32,
+    // Of the handle given last.
+    slot: usize,
 }
 
 impl Probe<'_> {
@@ -43,6 +45,12 @@ impl Probe<'_> {
     #[inline(always)]
     pub fn overflows(&self) -> bool {
         self.line.overflow != 0
+    }
+
+    /// Whether a further hit of the entry given last would change nothing: see [`Index::touch`].
+    #[inline(always)]
+    pub fn is_hit_often(&self) -> bool {
+        self.line.flags(self.slot) & FREQUENCY == FREQUENCY
     }
 }
 
@@ -54,9 +62,9 @@ impl Iterator for Probe<'_> {
         if self.found == 0 {
             return None;
         }
-        let i = self.found.trailing_zeros() as usize;
+        self.slot = self.found.trailing_zeros() as usize;
         self.found &= self.found - 1;
-        Some(self.line.handle(i))
+        Some(self.line.handle(self.slot))
     }
 }
 
@@ -173,7 +181,7 @@ impl Index {
     pub fn probe(&self, hash: u64) -> Option<Probe<'_>> {
         let segment = self.segment(hash::place(hash))?;
         let line = &segment.lines[hash::home(hash)];
-        Some(Probe { line, found: line.matches(hash::tag(hash)) })
+        Some(Probe { line, found: line.matches(hash::tag(hash)), slot: 0 })
     }
 
     /// [`Index::probe`] of the line next to the home line, where its entries go first when it is full. `None`: none did.
@@ -185,7 +193,7 @@ impl Index {
             return None;
         }
         let line = &segment.lines[after(home)];
-        Some(Probe { line, found: line.matches(hash::tag(hash)) })
+        Some(Probe { line, found: line.matches(hash::tag(hash)), slot: 0 })
     }
 
     /// The handle of an entry.

@@ -37,7 +37,11 @@ impl Shard {
                     if !tail.get(start..end).is_some_and(&mut serve) {
                         return Some(Look { handle, start, end });
                     }
-                    self.note_hit(db, key.hash, handle);
+                    self.counters.hits += 1;
+                    // Of a key that is read much, the count is full.
+                    if self.counts_uses && !probe.is_hit_often() {
+                        self.note_use(db, key.hash, handle);
+                    }
                     return None;
                 }
                 Match::Key => return Some(Look { handle, ..Look::NOTHING }),
