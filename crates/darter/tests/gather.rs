@@ -7,13 +7,6 @@ use std::time::Duration;
 
 use harness::{Client, Server, Value};
 
-/// A number of INFO transaction.
-fn info(client: &mut Client, name: &str) -> u64 {
-    let Value::Text(text) = client.call(&["INFO", "transaction"]) else { panic!("no text") };
-    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-    line.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("no number {name}"))
-}
-
 /// Integers and texts.
 fn member(n: u64) -> String {
     if n.is_multiple_of(3) { n.to_string() } else { format!("m:{n}") }
@@ -137,9 +130,9 @@ fn shards_are_held_for_few_members_at_a_time() {
         ("SORT l", 4000),
         ("SORT a ALPHA", 4000),
     ] {
-        let before = info(&mut client, "slices_total");
+        let before = client.info::<u64>("transaction", "slices_total");
         call(&mut client, command);
-        let slices = info(&mut client, "slices_total") - before;
+        let slices = client.info::<u64>("transaction", "slices_total") - before;
         assert!(slices >= members / 800, "{command}: {slices} slices");
     }
 }

@@ -6,13 +6,6 @@ use std::time::{Duration, Instant};
 
 use harness::{Client, Server, Value};
 
-/// A number of INFO memory.
-fn memory(client: &mut Client, name: &str) -> u64 {
-    let Value::Text(text) = client.call(&["INFO", "memory"]) else { panic!("no text") };
-    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-    line.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("no number {name}"))
-}
-
 /// Microseconds the last command of this name took in the server.
 fn slowlog_usec(client: &mut Client, name: &str) -> i64 {
     let Value::Array(entries) = client.call(&["SLOWLOG", "GET", "-1"]) else { panic!("no entries") };
@@ -26,11 +19,11 @@ fn slowlog_usec(client: &mut Client, name: &str) -> i64 {
 
 /// Makes a huge value, ends it and waits until its memory is back. Returns what the end took in the server, in microseconds.
 fn end_one(client: &mut Client, (kind, elements, command): (&str, u64, &str)) -> i64 {
-    let before = memory(client, "used_memory_rss");
+    let before = client.info::<u64>("memory", "used_memory_rss");
     let elements = elements.to_string();
     let populate = ["DEBUG", "POPULATE", "1", "huge", "8", "RAND", "TYPE", kind, "ELEMENTS", &elements];
     assert_eq!(client.call(&populate), Value::ok());
-    let grown = memory(client, "used_memory_rss").saturating_sub(before);
+    let grown = client.info::<u64>("memory", "used_memory_rss").saturating_sub(before);
     assert!(grown > 1 << 20, "{kind}: {grown} bytes");
     client.call(&["SLOWLOG", "RESET"]);
     match command {
@@ -41,8 +34,8 @@ fn end_one(client: &mut Client, (kind, elements, command): (&str, u64, &str)) ->
     assert_eq!(client.call(&["DBSIZE"]), Value::Int(0));
     let began = Instant::now();
     loop {
-        let left = memory(client, "used_memory_rss").saturating_sub(before);
-        let objects = memory(client, "object_used_memory");
+        let left = client.info::<u64>("memory", "used_memory_rss").saturating_sub(before);
+        let objects = client.info::<u64>("memory", "object_used_memory");
         if left <= grown / 4 && objects == 0 {
             return usec;
         }

@@ -7,13 +7,6 @@ use std::time::Duration;
 
 use harness::{Client, Server, Value};
 
-/// A number of an INFO section.
-fn info(client: &mut Client, section: &str, name: &str) -> u64 {
-    let Value::Text(text) = client.call(&["INFO", section]) else { panic!("no text") };
-    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-    line.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("no number {name}"))
-}
-
 /// Integers and texts.
 fn member(n: u64) -> String {
     if n.is_multiple_of(3) { n.to_string() } else { format!("m:{n}") }
@@ -135,7 +128,7 @@ fn what_slices_store_is_what_one_go_stores() {
                 client.call(&["FLUSHALL"]);
                 fill_all(&mut client);
                 client.call(&["SET", "d", "before", "EXAT", "4000000001"]);
-                let before = info(&mut client, "transaction", "slices_total");
+                let before = client.info::<u64>("transaction", "slices_total");
                 let answer = if is_sliced {
                     call(&mut client, command)
                 } else {
@@ -144,7 +137,7 @@ fn what_slices_store_is_what_one_go_stores() {
                     let Value::Array(mut replies) = client.call(&["EXEC"]) else { panic!("no replies") };
                     replies.remove(0)
                 };
-                let slices = info(&mut client, "transaction", "slices_total") - before;
+                let slices = client.info::<u64>("transaction", "slices_total") - before;
                 let may_be_short = NOT_SLICED.contains(command) || command.starts_with("RENAME");
                 assert!(!is_sliced || may_be_short || slices > 2, "{command}: {slices} slices");
                 let words: Vec<&str> = command.split(' ').collect();
@@ -198,10 +191,10 @@ fn what_is_stored_is_one_state_while_members_move() {
 
 /// A command that takes some hundred slices, sent by `client` and not waited for, once it is under way.
 fn begin_large(other: &mut Client, client: &mut Client, command: &str) {
-    let before = info(other, "transaction", "slices_total");
+    let before = other.info::<u64>("transaction", "slices_total");
     client.send_all(&[&command.split(' ').collect::<Vec<_>>()]);
     for _ in 0..10_000 {
-        if info(other, "transaction", "slices_total") > before {
+        if other.info::<u64>("transaction", "slices_total") > before {
             return;
         }
     }

@@ -223,15 +223,10 @@ fn several_strings_at_once_are_alike_in_a_transaction_and_outside() {
         both(&["DEL", pick[0]]);
     }
     plain.call(&["FLUSHALL"]);
-    let info = |client: &mut Client, field: &str| -> u64 {
-        let Value::Text(text) = client.call(&["INFO", "stats"]) else { panic!("no text") };
-        let count = text.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':')?.parse().ok());
-        count.unwrap_or_else(|| panic!("no {field}"))
-    };
     plain.call(&["MSET", "a", "1", "b", "2", "c", "3"]);
-    let before = ["keyspace_hits", "keyspace_misses"].map(|field| info(&mut plain, field));
+    let before = ["keyspace_hits", "keyspace_misses"].map(|field| plain.info::<u64>("stats", field));
     plain.call(&["MGET", "a", "b", "none", "a", "neither"]);
-    let after = ["keyspace_hits", "keyspace_misses"].map(|field| info(&mut plain, field));
+    let after = ["keyspace_hits", "keyspace_misses"].map(|field| plain.info::<u64>("stats", field));
     assert_eq!([after[0] - before[0], after[1] - before[1]], [3, 2]);
     assert!(!survives(&server, "b", &[&["MSET", "x", "1", "b", "2"]]), "a watch hears of MSET");
     assert!(survives(&server, "b", &[&["MSET", "x", "1", "y", "2"], &["MGET", "b", "x"]]));

@@ -9,13 +9,6 @@ use harness::{Client, Server, Value};
 
 const OOM: &str = "OOM command not allowed when used memory > 'maxmemory'.";
 
-/// A number of INFO.
-fn info(client: &mut Client, name: &str) -> i64 {
-    let Value::Text(text) = client.call(&["INFO", "everything"]) else { panic!("no text") };
-    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-    line.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("no number {name}"))
-}
-
 fn set_config(client: &mut Client, name: &str, value: &str) {
     assert_eq!(client.call(&["CONFIG", "SET", name, value]), Value::ok());
 }
@@ -60,14 +53,14 @@ fn fill(client: &mut Client, prefix: &str, count: usize, len: impl Fn(usize) -> 
 fn without_eviction_writes_are_refused_and_room_made_by_hand_is_used_at_once() {
     let server = Server::start(&[]);
     let mut client = server.client();
-    let used = info(&mut client, "used_memory");
+    let used = client.info::<i64>("everything", "used_memory");
     set_config(&mut client, "maxmemory", &(used + (4 << 20)).to_string());
     let refused = fill(&mut client, "key:", 10_000, |_| 1000);
     assert!((5500..6800).contains(&refused), "{refused} of 10,000 refused");
-    assert!(info(&mut client, "used_memory") < used + (4 << 20) + (300 << 10));
+    assert!(client.info::<i64>("everything", "used_memory") < used + (4 << 20) + (300 << 10));
     assert_eq!(client.call(&["LPUSH", "l", "x"]), Value::Error(OOM.to_owned()));
     assert_eq!(client.call(&["EXISTS", "key:1"]), Value::Int(1));
-    assert_eq!(info(&mut client, "evicted_keys"), 0);
+    assert_eq!(client.info::<i64>("everything", "evicted_keys"), 0);
     let keys: Vec<String> = (0..2000).map(|n| format!("key:{n}")).collect();
     let del: Vec<&str> = ["DEL"].into_iter().chain(keys.iter().map(String::as_str)).collect();
     client.send_all(&[&del, &["LPUSH", "l", "x"]]);
@@ -96,7 +89,7 @@ fn every_policy_keeps_the_limit_and_what_it_must_not_evict() {
     ] {
         let server = Server::start(&["--maxmemory-policy", policy]);
         let mut client = server.client();
-        let limit = info(&mut client, "used_memory") + (3 << 20);
+        let limit = client.info::<i64>("everything", "used_memory") + (3 << 20);
         set_config(&mut client, "maxmemory", &limit.to_string());
         assert_eq!(fill(&mut client, "stays:", 500, |_| 1000), 0);
         for n in 0..20_000 {
@@ -107,8 +100,8 @@ fn every_policy_keeps_the_limit_and_what_it_must_not_evict() {
                 (0..50).for_each(|_| assert_eq!(client.read(), Value::ok(), "{policy}"));
             }
         }
-        assert!(info(&mut client, "evicted_keys") > 8000, "{policy}");
-        let used = info(&mut client, "used_memory");
+        assert!(client.info::<i64>("everything", "evicted_keys") > 8000, "{policy}");
+        let used = client.info::<i64>("everything", "used_memory");
         assert!(used < limit + (100 << 10), "{policy}: {used} of {limit}");
         let left =
             (0..500).filter(|n| client.call(&["EXISTS", &format!("stays:{n}")]) == Value::Int(1)).count();
@@ -128,8 +121,8 @@ fn a_limit_just_above_what_is_used_holds_and_the_latest_keys_stay() {
         let server = Server::start(&["--maxmemory-policy", policy]);
         let mut client = server.client();
         // The answer to the first one grows the client's buffer.
-        info(&mut client, "used_memory");
-        let limit = info(&mut client, "used_memory") + (100 << 10);
+        client.info::<i64>("everything", "used_memory");
+        let limit = client.info::<i64>("everything", "used_memory") + (100 << 10);
         set_config(&mut client, "maxmemory", &limit.to_string());
         let mut found = 0;
         for n in 0..300 {
@@ -139,8 +132,12 @@ fn a_limit_just_above_what_is_used_holds_and_the_latest_keys_stay() {
         }
         // A shard that another thread holds pays a little later.
         let ends = Instant::now() + Duration::from_secs(10);
-        while info(&mut client, "used_memory") > limit {
-            assert!(Instant::now() < ends, "{policy}: {} of {limit}", info(&mut client, "used_memory"));
+        while client.info::<i64>("everything", "used_memory") > limit {
+            assert!(
+                Instant::now() < ends,
+                "{policy}: {} of {limit}",
+                client.info::<i64>("everything", "used_memory")
+            );
             std::thread::sleep(Duration::from_millis(10));
         }
         assert!(found > 150, "{policy}: {found}");
@@ -153,10 +150,10 @@ fn the_first_step_to_a_lower_limit_is_done_when_the_command_answers() {
     let server = Server::start(&["--maxmemory-policy", "allkeys-lru"]);
     let mut client = server.client();
     assert_eq!(fill(&mut client, "key:", 300, |_| 1000), 0);
-    info(&mut client, "used_memory");
-    let limit = info(&mut client, "used_memory") - (40 << 10);
+    client.info::<i64>("everything", "used_memory");
+    let limit = client.info::<i64>("everything", "used_memory") - (40 << 10);
     set_config(&mut client, "maxmemory", &limit.to_string());
-    assert!(info(&mut client, "evicted_keys") > 10);
+    assert!(client.info::<i64>("everything", "evicted_keys") > 10);
     assert!(matches!(client.call(&["DBSIZE"]), Value::Int(150..300)));
 }
 
@@ -185,7 +182,7 @@ fn full_speed_writes_of_mixed_sizes_stay_within_the_limit_and_none_is_refused() 
     // Input buffers of megabytes come and go between two looks at them. The soak test of tools/bench is stricter.
     assert!(worst < (64 << 20) + (64 << 20) / 20 + (16 << 20), "{worst} bytes resident");
     let mut client = server.client();
-    let used = info(&mut client, "used_memory");
+    let used = client.info::<i64>("everything", "used_memory");
     assert!(used < (64 << 20) + (1 << 20), "{used} used");
     assert!(used > (64 << 20) * 8 / 10, "{used} used");
 }
@@ -202,14 +199,14 @@ fn a_lowered_limit_is_reached_step_by_step_without_a_write() {
             ["SADD", "big"].into_iter().chain(members.iter().map(String::as_str)).collect();
         assert_eq!(client.call(&command), Value::Int(1000));
     }
-    let limit = info(&mut client, "used_memory_startup") + (8 << 20);
+    let limit = client.info::<i64>("everything", "used_memory_startup") + (8 << 20);
     set_config(&mut client, "maxmemory", &limit.to_string());
     let began = Instant::now();
-    while info(&mut client, "used_memory") > limit {
+    while client.info::<i64>("everything", "used_memory") > limit {
         assert!(began.elapsed() < harness::PATIENCE, "it takes too long");
         std::thread::sleep(Duration::from_millis(10));
     }
-    assert!(info(&mut client, "evicted_keys") > 15_000);
+    assert!(client.info::<i64>("everything", "evicted_keys") > 15_000);
 }
 
 #[test]
@@ -243,7 +240,7 @@ fn what_is_evicted_is_told_to_those_who_asked() {
 fn sticky_keys_stay_in_cache_mode() {
     let server = Server::start(&["--cache_mode"]);
     let mut client = server.client();
-    let limit = info(&mut client, "used_memory") + (3 << 20);
+    let limit = client.info::<i64>("everything", "used_memory") + (3 << 20);
     set_config(&mut client, "maxmemory", &limit.to_string());
     fill(&mut client, "kept:", 300, |_| 1000);
     for n in 0..300 {
@@ -267,14 +264,14 @@ fn the_fattest_client_goes_when_all_take_too_much() {
         let _ = writer.stream().write_all(&bytes);
     }
     let began = Instant::now();
-    while info(&mut client, "evicted_clients") == 0 {
+    while client.info::<i64>("everything", "evicted_clients") == 0 {
         assert!(began.elapsed() < harness::PATIENCE, "nobody was closed");
         std::thread::sleep(Duration::from_millis(10));
     }
     assert_eq!(client.call(&["PING"]), Value::Status("PONG".to_owned()));
-    assert_eq!(info(&mut client, "evicted_clients"), 1);
+    assert_eq!(client.info::<i64>("everything", "evicted_clients"), 1);
     // Its socket is closed a moment after it was counted.
-    while info(&mut client, "connected_clients") != 2 {
+    while client.info::<i64>("everything", "connected_clients") != 2 {
         assert!(began.elapsed() < harness::PATIENCE, "it is still connected");
         std::thread::sleep(Duration::from_millis(10));
     }
@@ -284,14 +281,14 @@ fn the_fattest_client_goes_when_all_take_too_much() {
 fn small_limits_hold_what_fits_in_large_values() {
     let server = Server::start(&["--maxmemory-policy", "allkeys-lru"]);
     let mut client = server.client();
-    let used = info(&mut client, "used_memory");
+    let used = client.info::<i64>("everything", "used_memory");
     set_config(&mut client, "maxmemory", &(used + (6 << 20)).to_string());
     for _ in 0..5 {
         assert_eq!(fill(&mut client, "key:", 50, |_| 100_000), 0);
         assert_eq!(client.call(&["DBSIZE"]), Value::Int(50));
         assert_eq!(client.call(&["FLUSHDB"]), Value::ok());
     }
-    assert_eq!(info(&mut client, "evicted_keys"), 0);
+    assert_eq!(client.info::<i64>("everything", "evicted_keys"), 0);
     // Thirty such values take 2.9 MiB.
     set_config(&mut client, "maxmemory", &(used + (3 << 20)).to_string());
     for round in 0..4 {
@@ -374,7 +371,7 @@ fn watches_subscriptions_and_prefixes_count_as_their_clients_memory() {
     for (round, command) in commands.iter().enumerate() {
         let mut greedy = server.client();
         let (mut sent, began) = (0, Instant::now());
-        while info(&mut client, "evicted_clients") as usize == round {
+        while client.info::<i64>("everything", "evicted_clients") as usize == round {
             assert!(began.elapsed() < harness::PATIENCE, "never closed: {:?}", command(0));
             if sent >= 2600 {
                 std::thread::sleep(Duration::from_millis(5));
@@ -416,14 +413,14 @@ fn values_moved_together_and_collections_freed_later_are_counted() {
     assert_eq!(client.call(&["MEMORY", "DEFRAGMENT"]), Value::ok());
     assert_eq!(client.call(&["UNLINK", "big"]), Value::Int(1));
     let began = Instant::now();
-    while info(&mut client, "active_defrag_hits") < 1000
-        || info(&mut client, "active_defrag_running") > 0
-        || info(&mut client, "lazyfreed_objects") < 1
+    while client.info::<i64>("everything", "active_defrag_hits") < 1000
+        || client.info::<i64>("everything", "active_defrag_running") > 0
+        || client.info::<i64>("everything", "lazyfreed_objects") < 1
     {
         assert!(began.elapsed() < harness::PATIENCE, "nothing is moved or freed");
         std::thread::sleep(Duration::from_millis(10));
     }
-    assert_eq!(info(&mut client, "lazyfree_pending_objects"), 0);
+    assert_eq!(client.info::<i64>("everything", "lazyfree_pending_objects"), 0);
     for n in (0..20_000).step_by(3) {
         assert_eq!(client.call(&["STRLEN", &format!("key:{n}")]), Value::Int(100 + n as i64 % 400), "{n}");
     }

@@ -10,13 +10,6 @@ use harness::{Client, Server, Value};
 
 const PAIRS: u64 = 10_000;
 
-/// A number of INFO transaction.
-fn info(client: &mut Client, name: &str) -> f64 {
-    let Value::Text(text) = client.call(&["INFO", "transaction"]) else { panic!("no text") };
-    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-    line.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("no number {name}"))
-}
-
 /// The texts of an array, those of arrays in it too.
 fn texts(value: Value) -> Vec<String> {
     match value {
@@ -137,9 +130,12 @@ fn every_answer_is_one_state_while_members_move() {
             }
         });
         assert!(moves.load(Relaxed) > 100, "{moves:?} moves");
-        let slices = info(&mut client, "slices_total");
+        let slices = client.info::<f64>("transaction", "slices_total");
         assert!(slices > 6.0 * 60.0, "{slices} slices");
-        assert!(info(&mut client, "slice_usec_p50") < 100.0, "slices are short even on a busy machine");
+        assert!(
+            client.info::<f64>("transaction", "slice_usec_p50") < 100.0,
+            "slices are short even on a busy machine"
+        );
     }
 }
 
@@ -224,14 +220,14 @@ fn messages_come_behind_the_answer_and_transactions_see_all_at_once() {
     assert!(matches!(&pushed, Value::Array(items) if items[0] == Value::Text("invalidate".to_owned())));
     assert_eq!(client.read(), Value::Status("PONG".to_owned()));
     // Inside EXEC, and where the answer is dropped, nothing is left to slices.
-    let slices = info(&mut other, "slices_total");
+    let slices = other.info::<f64>("transaction", "slices_total");
     other.send_all(&[&["MULTI"], &["SMEMBERS", "set"], &["SCARD", "set"], &["EXEC"]]);
     (0..3).for_each(|_| drop(other.read()));
     let Value::Array(replies) = other.read() else { panic!("no replies") };
     assert!(matches!(&replies[..], [Value::Array(members), Value::Int(50_001)] if members.len() == 50_001));
     other.send_all(&[&["CLIENT", "REPLY", "SKIP"], &["SMEMBERS", "set"], &["PING"]]);
     assert_eq!(other.read(), Value::Status("PONG".to_owned()));
-    assert_eq!(info(&mut other, "slices_total"), slices);
+    assert_eq!(other.info::<f64>("transaction", "slices_total"), slices);
 }
 
 #[test]
@@ -271,7 +267,7 @@ fn keys_that_stay_are_all_answered_while_others_come_and_go() {
         let mut client = server.client();
         client.call_for_each(&["MSET"], 20_000, |n, words| words.extend([format!("key:{n}"), n.to_string()]));
         let is_over = AtomicBool::new(false);
-        let slices = info(&mut client, "slices_total");
+        let slices = client.info::<f64>("transaction", "slices_total");
         std::thread::scope(|scope| {
             let (mut writer, is_over) = (server.client(), &is_over);
             scope.spawn(move || {
@@ -289,14 +285,14 @@ fn keys_that_stay_are_all_answered_while_others_come_and_go() {
                 assert_eq!(texts(client.call(&["KEYS", "key:1999?"])).len(), 10);
             }
         });
-        assert!(info(&mut client, "slices_total") > slices + 50.0);
+        assert!(client.info::<f64>("transaction", "slices_total") > slices + 50.0);
         // Few keys, and those inside EXEC, are answered at once.
-        let slices = info(&mut client, "slices_total");
+        let slices = client.info::<f64>("transaction", "slices_total");
         client.send_all(&[&["MULTI"], &["KEYS", "key:*"], &["EXEC"], &["FLUSHALL"], &["KEYS", "*"]]);
         (0..2).for_each(|_| drop(client.read()));
         assert_eq!(texts(client.read()).len(), 20_000);
         assert_eq!((client.read(), client.read()), (Value::ok(), Value::Array(Vec::new())));
-        assert_eq!(info(&mut client, "slices_total"), slices);
+        assert_eq!(client.info::<f64>("transaction", "slices_total"), slices);
     }
     let server = Server::start(&["--proactor_threads", "2"]);
     let mut client = server.client();

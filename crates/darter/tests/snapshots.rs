@@ -21,12 +21,6 @@ fn loaded(server: &Server) -> Client {
     server.client().loaded()
 }
 
-fn info(client: &mut Client, field: &str) -> String {
-    let Value::Text(text) = client.call(&["INFO", "persistence"]) else { panic!("no text") };
-    let line = text.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
-    line.unwrap_or_else(|| panic!("no {field}")).to_owned()
-}
-
 fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let began = Instant::now();
     while !is_so() {
@@ -36,7 +30,7 @@ fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
 }
 
 fn wait_for_save(client: &mut Client) {
-    wait_until("the snapshot ends", || info(client, "rdb_bgsave_in_progress") == "0");
+    wait_until("the snapshot ends", || client.info::<String>("persistence", "rdb_bgsave_in_progress") == "0");
 }
 
 /// Keys of every type, small and large, in two databases.
@@ -95,7 +89,7 @@ fn what_is_saved_is_loaded() {
         wait_until("a key has died", || client.call(&["EXISTS", "dead"]) == Value::Int(0));
         let before = (digest(&mut client), client.call(&["PEXPIRETIME", "dies"]));
         assert_eq!(client.call(&["SAVE"]), Value::ok());
-        assert_eq!(info(&mut client, "rdb_changes_since_last_save"), "0");
+        assert_eq!(client.info::<String>("persistence", "rdb_changes_since_last_save"), "0");
         assert_eq!(folder.files(), [file]);
         drop(server);
         let server = start(&folder, name, &["--df_snapshot_format", format, "--proactor_threads", "3"]);
@@ -103,7 +97,7 @@ fn what_is_saved_is_loaded() {
         assert_eq!((digest(&mut client), client.call(&["PEXPIRETIME", "dies"])), before, "{file}");
         assert_eq!(client.call(&["FCALL", "seven", "0"]), Value::Int(7));
         assert_eq!(client.call(&["EXISTS", "dead"]), Value::Int(0));
-        assert_eq!(info(&mut client, "rdb_changes_since_last_save"), "0");
+        assert_eq!(client.info::<String>("persistence", "rdb_changes_since_last_save"), "0");
         assert_eq!(client.call(&["DEBUG", "RELOAD"]), Value::ok());
         assert_eq!(digest(&mut client), before.0);
     }
@@ -172,7 +166,7 @@ fn every_snapshot_has_whole_transactions() {
             wait_for_save(&mut client);
             names.push(name);
         }
-        assert_eq!(info(&mut client, "rdb_last_bgsave_status"), "ok");
+        assert_eq!(client.info::<String>("persistence", "rdb_last_bgsave_status"), "ok");
         stop.store(true, Relaxed);
         let at_most: u64 = writers.into_iter().map(|writer| writer.join().expect("no fault")).sum();
         assert!(at_most > 0);
@@ -212,7 +206,7 @@ fn a_failed_save_refuses_writes_until_one_succeeds() {
     std::fs::remove_dir_all(&inner).expect("removed");
     std::fs::write(&inner, b"in the way").expect("a file");
     assert!(matches!(client.call(&["SAVE"]), Value::Error(_)));
-    assert_eq!(info(&mut client, "rdb_last_bgsave_status"), "err");
+    assert_eq!(client.info::<String>("persistence", "rdb_last_bgsave_status"), "err");
     for command in
         [&["SET", "a", "2"][..], &["PING"], &["DEL", "a"], &["EVAL", "redis.call('SET', 'a', 1)", "0"]]
     {
@@ -377,7 +371,7 @@ fn snapshots_are_taken_by_rule_and_called_off() {
     (0..20).for_each(|n| drop(client.call(&["SET", &format!("k{n}"), "v"])));
     wait_until("the rule is met", || !folder.files().is_empty());
     assert!(folder.files()[0].starts_with("dump-20"), "{:?}", folder.files());
-    wait_until("it is saved", || info(&mut client, "rdb_changes_since_last_save") == "0");
+    wait_until("it is saved", || client.info::<String>("persistence", "rdb_changes_since_last_save") == "0");
     assert_eq!(client.call(&["CONFIG", "SET", "save", ""]), Value::ok());
     wait_for_save(&mut client);
     client.call(&["DEBUG", "POPULATE", "200000", "key", "50"]);
@@ -385,7 +379,7 @@ fn snapshots_are_taken_by_rule_and_called_off() {
     assert!(matches!(client.call(&["BGSAVE"]), Value::Error(_)));
     assert_eq!(client.call(&["BGSAVE", "CANCEL"]), Value::Status("Background saving cancelled".to_owned()));
     wait_for_save(&mut client);
-    assert_eq!(info(&mut client, "rdb_last_bgsave_status"), "ok");
+    assert_eq!(client.info::<String>("persistence", "rdb_last_bgsave_status"), "ok");
     assert_eq!(folder.files().len(), 1, "{:?}", folder.files());
     client.call(&["MULTI"]);
     client.call(&["BGSAVE"]);
@@ -393,7 +387,7 @@ fn snapshots_are_taken_by_rule_and_called_off() {
         client.call(&["EXEC"]),
         Value::Array(vec![Value::Status("Background saving scheduled".to_owned())])
     );
-    wait_until("it begins", || info(&mut client, "rdb_bgsave_in_progress") == "1");
+    wait_until("it begins", || client.info::<String>("persistence", "rdb_bgsave_in_progress") == "1");
     // As in Redis, emptying everything makes a snapshot of it pointless.
     assert_eq!(client.call(&["FLUSHALL"]), Value::ok());
     wait_for_save(&mut client);

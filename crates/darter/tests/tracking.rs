@@ -302,13 +302,6 @@ impl Rng {
     }
 }
 
-/// A number of INFO.
-fn number(client: &mut Client, field: &str) -> u64 {
-    let Value::Text(stats) = client.call(&["INFO", "stats"]) else { panic!("no info") };
-    let line = stats.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
-    line.and_then(|number| number.trim().parse().ok()).expect("a number")
-}
-
 fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
     let began = Instant::now();
     while !is_so() {
@@ -334,8 +327,8 @@ fn each_of_many_readers_is_told_once_of_each_key() {
             gets[from..].iter().for_each(|_| assert_eq!(cache.read(), Value::Null));
         }
     }
-    assert_eq!(number(&mut writer, "tracking_total_keys"), 40);
-    assert_eq!(number(&mut writer, "tracking_total_items"), 24 * 40 + 46 * 5);
+    assert_eq!(writer.info::<u64>("stats", "tracking_total_keys"), 40);
+    assert_eq!(writer.info::<u64>("stats", "tracking_total_items"), 24 * 40 + 46 * 5);
     for key in &keys {
         writer.call(&["SET", key, "v"]);
         writer.call(&["SET", key, "w"]);
@@ -347,7 +340,7 @@ fn each_of_many_readers_is_told_once_of_each_key() {
         }
         assert_eq!(cache.read(), Value::Status("PONG".to_owned()));
     }
-    assert_eq!(number(&mut writer, "tracking_total_items"), 0);
+    assert_eq!(writer.info::<u64>("stats", "tracking_total_items"), 0);
 }
 
 #[test]
@@ -361,10 +354,10 @@ fn what_clients_that_have_gone_had_read_is_forgotten() {
         cache.call(&["GET", &format!("of:{n}")]);
     }
     keys[..20].iter().for_each(|key| assert_eq!(stays.call(&["GET", key]), Value::Null));
-    assert_eq!(number(&mut writer, "tracking_total_items"), 39 * 51 + 20);
+    assert_eq!(writer.info::<u64>("stats", "tracking_total_items"), 39 * 51 + 20);
     drop(caches);
-    wait_for("what they had read stays", || number(&mut writer, "tracking_total_items") == 20);
-    assert_eq!(number(&mut writer, "tracking_total_keys"), 20);
+    wait_for("what they had read stays", || writer.info::<u64>("stats", "tracking_total_items") == 20);
+    assert_eq!(writer.info::<u64>("stats", "tracking_total_keys"), 20);
     // Who comes after them hears of nothing that they have read.
     let mut fresh: Vec<Client> = (0..39).map(|_| tracking_client(&server)).collect();
     keys.iter().for_each(|key| assert_eq!(writer.call(&["SET", key, "v"]), Value::ok()));
@@ -375,7 +368,7 @@ fn what_clients_that_have_gone_had_read_is_forgotten() {
     // The last one takes everything along.
     fresh.iter_mut().for_each(|cache| assert_eq!(cache.call(&["GET", "other"]), Value::Null));
     drop((fresh, stays));
-    wait_for("keys stay that nobody has read", || number(&mut writer, "tracking_total_keys") == 0);
+    wait_for("keys stay that nobody has read", || writer.info::<u64>("stats", "tracking_total_keys") == 0);
 }
 
 #[test]
@@ -386,8 +379,8 @@ fn keys_beyond_the_limit_are_given_up_and_told_once() {
         cache.call(&["GET", &format!("key:{n}")]);
     }
     other.call(&["CONFIG", "SET", "tracking-table-max-keys", "10"]);
-    wait_for("the table is too large", || number(&mut other, "tracking_total_keys") <= 10);
-    let left = number(&mut other, "tracking_total_keys");
+    wait_for("the table is too large", || other.info::<u64>("stats", "tracking_total_keys") <= 10);
+    let left = other.info::<u64>("stats", "tracking_total_keys");
     let mut told = std::collections::BTreeSet::new();
     for _ in 0..300 - left {
         let message = cache.read();

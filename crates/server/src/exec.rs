@@ -300,15 +300,7 @@ pub fn post(core: &mut Core, call: Call<'_>, body: Body, wanted: LockSet, grant:
 
 /// Sends a waiting command through the inboxes of its shards, to be looked at with all of them held.
 pub fn post_ticket(core: &mut Core, whose: Whose, ticket: Parked, wanted: LockSet) {
-    let job = Job {
-        token: whose.token,
-        client: whose.client,
-        db: whose.db,
-        resp3: whose.resp3,
-        acl_version: whose.acl_version,
-        ..Job::new(whose.home, Body::Serve(ticket), wanted, Grant::empty())
-    };
-    job.enqueue(core);
+    Job::of(whose, Body::Serve(ticket), wanted, Grant::empty()).enqueue(core);
 }
 
 /// Runs a job with its shards held, wherever this thread is.

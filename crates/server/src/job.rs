@@ -18,7 +18,7 @@ use crate::session::Queued;
 use crate::shared::{Mail, Shared};
 use crate::snapshot::Run;
 use crate::turned_away::Claim;
-use crate::waiting::Parking;
+use crate::waiting::{Parking, Whose};
 
 /// Shards held for a job or an inline command.
 pub type Shards = Grant<Part, Job>;
@@ -145,6 +145,18 @@ impl Job {
             no_touch: false,
             acl_version: 0,
             parking: None,
+        }
+    }
+
+    /// [`Job::new`] for whoever it is to answer.
+    pub fn of(whose: Whose, body: Body, wanted: LockSet, grant: Shards) -> Job {
+        Job {
+            token: whose.token,
+            client: whose.client,
+            db: whose.db,
+            resp3: whose.resp3,
+            acl_version: whose.acl_version,
+            ..Job::new(whose.home, body, wanted, grant)
         }
     }
 

@@ -11,6 +11,7 @@ use darter_command::keys::walk::Walk;
 use darter_command::slices::Rest;
 use darter_latch::{Grant, acquire, drive, drive_one};
 use darter_reactor::Token;
+use darter_store::Shard;
 use darter_store::reads::Aside;
 use darter_txn::{LockSet, Part};
 use darter_wire::{Args, OwnedArgs};
@@ -211,15 +212,7 @@ fn keep(core: &mut Core, conn: &mut Conn, source: Source) -> Next {
     if acquire(shared.cells, wanted.ids(), &mut grant, SPINS).is_err() {
         core.stats().contended.add(1);
         let body = Body::Keep { gather, entry, args };
-        let job = Job {
-            token: whose.token,
-            client: whose.client,
-            db: whose.db,
-            resp3: whose.resp3,
-            acl_version: whose.acl_version,
-            ..Job::new(core.thread, body, wanted, grant)
-        };
-        job.enqueue(core);
+        Job::of(whose, body, wanted, grant).enqueue(core);
         return Next::Wait;
     }
     let began = Instant::now();
@@ -307,25 +300,23 @@ fn end(core: &mut Core, source: &Source) {
 fn end_gather(core: &mut Core, gather: &Gather) {
     gather.open_reads().for_each(|(shard, number)| end_read(core, shard, number));
     if let Some((shard, number)) = gather.draft() {
-        let shared = core.shared;
-        match shared.cells[usize::from(shard)].take_spinning(SPINS) {
-            Some(mut held) => {
-                held.shard.drop_draft(number);
-                drive_one(shared.cells, held, core, BUDGET);
-            }
-            None => post(core, (Token::NOBODY, 0), Body::EndDraft(number), shard),
-        }
+        end_at(core, shard, Body::EndDraft(number), |part| part.drop_draft(number));
     }
 }
 
 fn end_read(core: &mut Core, shard: u16, number: u32) {
+    end_at(core, shard, Body::EndRead(number), |part| part.end_read(number));
+}
+
+/// Ends something of a shard now, or by `later` where it is busy.
+fn end_at(core: &mut Core, shard: u16, later: Body, end: impl FnOnce(&mut Shard)) {
     let shared = core.shared;
     match shared.cells[usize::from(shard)].take_spinning(SPINS) {
         Some(mut held) => {
-            held.shard.end_read(number);
+            end(&mut held.shard);
             drive_one(shared.cells, held, core, BUDGET);
         }
-        None => post(core, (Token::NOBODY, 0), Body::EndRead(number), shard),
+        None => post(core, (Token::NOBODY, 0), later, shard),
     }
 }
 

@@ -118,12 +118,15 @@ impl<'a> Sources<'a> {
     }
 
     /// As [`Sources::for_slices`], for a result that is to be stored: no member may come to its end meanwhile.
-    pub fn for_keeping(&self, operation: Operation) -> Option<(Vec<usize>, Combining)> {
+    pub fn for_keeping(&self, operation: Operation) -> Option<(Vec<usize>, Maker)> {
         let expires = |set: &View<'_, SetValue>| set.root.next_expiry_ms().is_some();
         if self.sets.iter().flatten().any(expires) {
             return None;
         }
-        self.for_slices(operation, Scoring::None)
+        let (order, combining) = self.for_slices(operation, Scoring::None)?;
+        // The set that is built takes each member once by itself.
+        let is_copy = operation == Operation::Unite;
+        Some((order, if is_copy { Maker::Copying } else { Maker::Combining(Box::new(combining)) }))
     }
 
     /// Gives each member of the result to `emit` once, until it answers false.

@@ -8,7 +8,7 @@ use darter_wire::{Args, Reply};
 
 use super::algebra::Sources;
 use super::event;
-use crate::gather::{Form, Maker, Operation};
+use crate::gather::{Form, Operation};
 use crate::spec::{Group, Keys, Spec};
 use crate::{Ctx, DataCommand, Fault};
 
@@ -78,10 +78,9 @@ fn store(
     }
     let (keys, may_slice) = (args.tail(2), ctx.may_slice);
     let mut sources = Sources::find(ctx, keys)?;
-    if may_slice && let Some((order, combining)) = sources.for_keeping(operation) {
+    if may_slice && let Some((order, maker)) = sources.for_keeping(operation) {
         let read: Vec<_> = order.iter().map(|at| (keys.at(*at), Stretch::All)).collect();
         let names: Vec<_> = keys.iter().collect();
-        let maker = Maker::Combining(Box::new(combining));
         if ctx.gather_for((args.at(1), Form::Set), &names, &read, maker) {
             return Ok(());
         }

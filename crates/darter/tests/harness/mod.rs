@@ -205,6 +205,13 @@ impl<S: Read + Write> Client<S> {
         }
     }
 
+    /// A field of a section of INFO.
+    pub fn info<T: std::str::FromStr>(&mut self, section: &str, name: &str) -> T {
+        let Value::Text(text) = self.call(&["INFO", section]) else { panic!("no text") };
+        let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')?.parse().ok());
+        value.unwrap_or_else(|| panic!("no {name} in {text}"))
+    }
+
     /// Sends a command and reads its reply.
     pub fn call(&mut self, command: &[&str]) -> Value {
         self.send_all(&[command]);
