@@ -59,13 +59,13 @@ pub struct Run {
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Inside {
     /// All but one in a thousand took no longer.
-    p999: f64,
+    pub p999: f64,
     /// The slowest.
     slowest: f64,
 }
 
 /// Has the server time every command and forget what it has timed so far.
-fn time_anew(server: &Server) -> io::Result<()> {
+pub fn time_anew(server: &Server) -> io::Result<()> {
     // With the slow log on for what takes a millisecond Darter times each command, not one in 128.
     server.ask(&["CONFIG", "SET", "slowlog-log-slower-than", "999"])?;
     server.ask(&["CONFIG", "SET", "latency-tracking-info-percentiles", "99.9 100"])?;
@@ -73,7 +73,7 @@ fn time_anew(server: &Server) -> io::Result<()> {
 }
 
 /// What the server has timed since, of SET and GET.
-fn times_of(server: &Server) -> io::Result<[Inside; 2]> {
+pub fn times_of(server: &Server) -> io::Result<[Inside; 2]> {
     let info = server.ask(&["INFO", "latencystats"])?;
     Ok(["set", "get"].map(|name| {
         let start = format!("latency_percentiles_usec_{name}:");

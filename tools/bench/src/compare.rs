@@ -1,7 +1,7 @@
 //! The comparison: runs the rows of a suite and prints each table as it grows.
 
 use crate::setting::Setting;
-use crate::{expiry, growth, memory, messages, persist, report, scripts, speed};
+use crate::{caching, expiry, growth, memory, messages, persist, report, scripts, speed};
 
 /// Which rows are run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +20,8 @@ pub enum Suite {
     Pubsub,
     /// Commands over several keys, transactions, scripts.
     Scripts,
+    /// Cache mode, and the limit.
+    Cache,
 }
 
 /// Runs the rows whose name contains `filter` and prints the tables to stdout, progress to stderr.
@@ -35,7 +37,7 @@ pub fn run(suite: Suite, filter: &str, setting: &Setting) {
         Suite::Engine => speed::engine_rows(),
         Suite::Types => speed::type_rows(),
         Suite::Memcached => speed::memcached_rows(),
-        Suite::Large | Suite::Pubsub | Suite::Persist | Suite::Scripts => Vec::new(),
+        Suite::Large | Suite::Pubsub | Suite::Persist | Suite::Scripts | Suite::Cache => Vec::new(),
     };
     print_table(report::speed_head(), speed_rows.iter().filter(|row| wanted(row.name)), |row| {
         eprintln!("{} × {} rounds", row.name, setting.rounds);
@@ -44,20 +46,23 @@ pub fn run(suite: Suite, filter: &str, setting: &Setting) {
     let memory_rows = match suite {
         Suite::Engine => memory::engine_rows(),
         Suite::Types => memory::type_rows(),
-        Suite::Memcached | Suite::Pubsub | Suite::Persist | Suite::Scripts => Vec::new(),
+        Suite::Memcached | Suite::Pubsub | Suite::Persist | Suite::Scripts | Suite::Cache => Vec::new(),
         Suite::Large => memory::large_rows(),
     };
     print_table(report::memory_head(), memory_rows.iter().filter(|row| wanted(row.name)), |row| {
         eprintln!("{}", row.name);
         report::memory_row(row.name, &memory::run(row, setting))
     });
-    if matches!(suite, Suite::Pubsub | Suite::Scripts) {
-        let rows = if suite == Suite::Pubsub { messages::rows() } else { scripts::rows() };
-        print_table(report::figures_head(), rows.iter().filter(|row| wanted(row.name)), |row| {
-            eprintln!("{} × {} rounds", row.name, setting.rounds);
-            report::figures_row(row, &messages::run(row, setting))
-        });
-    }
+    let figure_rows = match suite {
+        Suite::Pubsub => messages::rows(),
+        Suite::Scripts => scripts::rows(),
+        Suite::Cache => caching::rows(),
+        Suite::Engine | Suite::Types | Suite::Memcached | Suite::Large | Suite::Persist => Vec::new(),
+    };
+    print_table(report::figures_head(), figure_rows.iter().filter(|row| wanted(row.name)), |row| {
+        eprintln!("{} × {} rounds", row.name, setting.rounds);
+        report::figures_row(row, &messages::run(row, setting))
+    });
     if suite == Suite::Persist {
         println!("{}", persist::table(setting));
     }

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod bgsave;
+mod caching;
 mod compare;
 mod connections;
 mod cores;
@@ -72,7 +73,7 @@ fn command() -> Command {
     let number = |name, default, help| text(name, default, help).value_parser(value_parser!(u64));
     let compare = Command::new("compare")
         .about("Compare Redis, memcached, the echo floor and Darter on loopback")
-        .arg(text("suite", "engine", "engine, types, memcached, large, pubsub, persist or scripts"))
+        .arg(text("suite", "engine", "engine, types, memcached, large, pubsub, persist, scripts or cache"))
         .arg(number("rounds", "5", "rounds of each speed row"))
         .arg(text("rows", "", "only rows whose name contains this; also: start, expiry, growth"))
         .arg(text("scale", "1", "operations are multiplied by this").value_parser(value_parser!(f64)))
@@ -215,9 +216,10 @@ fn run_compare(args: &ArgMatches) -> io::Result<()> {
         "pubsub" => Suite::Pubsub,
         "scripts" => Suite::Scripts,
         "persist" => Suite::Persist,
+        "cache" => Suite::Cache,
         other => {
             return Err(io::Error::other(format!(
-                "unknown suite {other:?}; known: engine, types, memcached, large, pubsub, persist, scripts"
+                "unknown suite {other:?}; known: engine, types, memcached, large, pubsub, persist, scripts, cache"
             )));
         }
     };

@@ -67,7 +67,8 @@ pub struct Contest<'a> {
 
 /// Redis, and Darter on one thread.
 pub const BOTH: &[Contender] = &[Contender::Redis, Contender::Darter];
-const OFF_AND_ON: &[Contender] = &[Contender::Darter, Contender::DarterOn];
+/// Darter without and with what a row is about.
+pub const OFF_AND_ON: &[Contender] = &[Contender::Darter, Contender::DarterOn];
 
 /// A row.
 pub fn row(
@@ -144,6 +145,11 @@ fn measure(row: &Row, contender: Contender, setting: &Setting) -> io::Result<f64
 }
 
 impl Contest<'_> {
+    /// Whether what the row is about is switched on.
+    pub fn is_on(&self) -> bool {
+        self.is_on
+    }
+
     fn fan_out(&self, messages: u64, pipeline: u64) -> io::Result<f64> {
         const SUBSCRIBERS: usize = 1000;
         let messages = (messages as f64 * self.setting.scale).max(20.0) as u64;
@@ -226,7 +232,8 @@ impl Contest<'_> {
         self.cpu_per_op(&sets, ops, pipeline, Vec::new())
     }
 
-    fn cpu_per_op(
+    /// Processor time of the server for each request, in microseconds.
+    pub fn cpu_per_op(
         &self,
         workload: &Workload,
         ops: u64,

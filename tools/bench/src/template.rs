@@ -113,6 +113,11 @@ impl Template {
         }
     }
 
+    /// An UNLINK of a 16-byte key.
+    pub fn unlink(prefix: &'static str) -> Self {
+        Self::resp(&[fixed("UNLINK"), Part::key(prefix)])
+    }
+
     /// Bytes of one request; the same for every pick.
     pub fn len(&self) -> usize {
         self.bytes.len()
