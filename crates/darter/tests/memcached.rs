@@ -449,6 +449,32 @@ fn numbers_tell_what_happened() {
 }
 
 #[test]
+fn prefixes_are_counted_while_somebody_wants_it() {
+    let server = Server::start(&[]);
+    let mut speaker = Speaker::new(&server);
+    let usage = "CLIENT_ERROR usage: stats detail on|off|dump\r\n";
+    speaker.check(&[
+        ("set a:1 0 0 1\r\nx\r\n", "STORED\r\n"),
+        ("stats detail dump\r\n", "END\r\n"),
+        ("stats detail\r\n", usage),
+        ("stats detail never\r\n", usage),
+        ("stats detail on\r\n", "OK\r\n"),
+        ("get a:1 a:2 b\r\n", "VALUE a:1 0 1\r\nx\r\nEND\r\n"),
+        ("get a:1\r\nget a:2\r\n", "VALUE a:1 0 1\r\nx\r\nEND\r\nEND\r\n"),
+        ("gat 0 a:1\r\n", "VALUE a:1 0 1\r\nx\r\nEND\r\n"),
+        ("set a:1 0 0 1\r\ny\r\nadd a:1 0 0 1\r\ny\r\n", "STORED\r\nNOT_STORED\r\n"),
+        ("delete c:1\r\n", "NOT_FOUND\r\n"),
+        ("mg a:1\r\n", "HD\r\n"),
+        (
+            "stats detail dump\r\n",
+            "PREFIX a get 5 hit 3 set 2 del 0\r\nPREFIX c get 0 hit 0 set 0 del 1\r\nEND\r\n",
+        ),
+        ("stats detail off\r\nget a:1\r\n", "OK\r\nVALUE a:1 0 1\r\ny\r\nEND\r\n"),
+        ("stats reset\r\nstats detail dump\r\n", "RESET\r\nEND\r\n"),
+    ]);
+}
+
+#[test]
 fn items_survive_a_restart() {
     let dir = std::env::temp_dir().join(format!("darter-memcached-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&dir);

@@ -265,6 +265,8 @@ pub struct Shared {
     pub verbs: memcached::Verbs,
     /// A delayed `flush_all` of memcached.
     pub memcached_flush: memcached::Flush,
+    /// What `stats detail` of memcached tells.
+    pub memcached_detail: memcached::Detail,
     /// What is known about snapshots.
     pub snapshots: Snapshots,
     /// Connections to other servers that MIGRATE has used.

@@ -235,6 +235,7 @@ pub fn build_hashed(
         acl,
         verbs,
         memcached_flush: Default::default(),
+        memcached_detail: Default::default(),
         snapshots: Snapshots::new(),
         migrations: Migrations::default(),
         tls,

@@ -60,7 +60,8 @@ impl Contest<'_> {
         Ok(())
     }
 
-    fn fill(&self, keys: u64, value_bytes: usize) -> io::Result<()> {
+    /// Puts `keys` keys with values of `value_bytes` there, one after the other.
+    pub fn fill(&self, keys: u64, value_bytes: usize) -> io::Result<()> {
         let sets = Workload::of(Template::set(Protocol::Resp, "key:", value_bytes), keys)
             .with_distribution(Distribution::Sequential);
         speed::fill(&self.server, &sets, &Pool::new(Filling::Binary), keys, &self.setting.client_cores)

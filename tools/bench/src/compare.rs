@@ -1,7 +1,7 @@
 //! The comparison: runs the rows of a suite and prints each table as it grows.
 
 use crate::setting::Setting;
-use crate::{caching, expiry, growth, memory, messages, persist, report, scripts, speed};
+use crate::{caching, doors, expiry, growth, memory, messages, persist, report, scripts, speed};
 
 /// Which rows are run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +22,8 @@ pub enum Suite {
     Scripts,
     /// Cache mode, and the limit.
     Cache,
+    /// Users, encryption, connections, metrics.
+    Doors,
 }
 
 /// Runs the rows whose name contains `filter` and prints the tables to stdout, progress to stderr.
@@ -37,7 +39,9 @@ pub fn run(suite: Suite, filter: &str, setting: &Setting) {
         Suite::Engine => speed::engine_rows(),
         Suite::Types => speed::type_rows(),
         Suite::Memcached => speed::memcached_rows(),
-        Suite::Large | Suite::Pubsub | Suite::Persist | Suite::Scripts | Suite::Cache => Vec::new(),
+        Suite::Large | Suite::Pubsub | Suite::Persist | Suite::Scripts | Suite::Cache | Suite::Doors => {
+            Vec::new()
+        }
     };
     print_table(report::speed_head(), speed_rows.iter().filter(|row| wanted(row.name)), |row| {
         eprintln!("{} × {} rounds", row.name, setting.rounds);
@@ -46,7 +50,9 @@ pub fn run(suite: Suite, filter: &str, setting: &Setting) {
     let memory_rows = match suite {
         Suite::Engine => memory::engine_rows(),
         Suite::Types => memory::type_rows(),
-        Suite::Memcached | Suite::Pubsub | Suite::Persist | Suite::Scripts | Suite::Cache => Vec::new(),
+        Suite::Memcached | Suite::Pubsub | Suite::Persist | Suite::Scripts | Suite::Cache | Suite::Doors => {
+            Vec::new()
+        }
         Suite::Large => memory::large_rows(),
     };
     print_table(report::memory_head(), memory_rows.iter().filter(|row| wanted(row.name)), |row| {
@@ -57,6 +63,7 @@ pub fn run(suite: Suite, filter: &str, setting: &Setting) {
         Suite::Pubsub => messages::rows(),
         Suite::Scripts => scripts::rows(),
         Suite::Cache => caching::rows(),
+        Suite::Doors => doors::rows(),
         Suite::Engine | Suite::Types | Suite::Memcached | Suite::Large | Suite::Persist => Vec::new(),
     };
     print_table(report::figures_head(), figure_rows.iter().filter(|row| wanted(row.name)), |row| {

@@ -1,13 +1,16 @@
 //! What connections cost: the memory of idle ones, and what becomes of a server while clients come and go.
 //!
-//! Called by `darter-bench connections`. The server runs already; it is watched by its process id.
+//! Called by `darter-bench connections` and by the suite of doors. The server runs already; it is watched by its
+//! process id.
 
+use std::fs;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::cores;
 use crate::histogram::Histogram;
 use crate::usage::{Cpu, resident_bytes};
 
@@ -15,36 +18,85 @@ use crate::usage::{Cpu, resident_bytes};
 const WARM_LEN: usize = 100;
 /// Long enough for a server to give back what an idle connection does not need.
 const SETTLE: Duration = Duration::from_secs(3);
+/// Connections that one thread of a storm has open together.
+const WAVE_LEN: usize = 64;
 
-/// What is asked of a server.
+/// A server, and who visits it.
 pub struct Visit {
     /// Where it listens, for RESP.
     pub address: SocketAddr,
     /// Its process.
     pub pid: u32,
-    /// Connections that stay open, each after one PING.
-    pub idle: usize,
-    /// How long clients come and go.
-    pub storm: Duration,
-    /// Threads that do.
+    /// Threads that come and go.
     pub threads: usize,
+    /// Where these run; empty: anywhere.
+    pub cores: Vec<usize>,
+}
+
+/// What clients of a storm do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Guest {
+    /// They connect and reset.
+    ComesAndGoes,
+    /// They say PING, are answered, and reset.
+    IsAnswered,
+}
+
+/// What a storm was like.
+pub struct Storm {
+    /// Connections made.
+    pub made: u64,
+    /// Connections refused or broken.
+    pub failed: u64,
+    /// How long it lasted.
+    pub elapsed: Duration,
+    /// Processor time of the server.
+    pub cpu: Duration,
+    /// What another client, that stays, waited for its PING.
+    pub latency: Histogram,
+}
+
+impl Storm {
+    /// Connections made each second.
+    pub fn per_second(&self) -> f64 {
+        self.made as f64 / self.elapsed.as_secs_f64()
+    }
+
+    /// Processor time of the server for each, in microseconds.
+    pub fn cpu_us_each(&self) -> f64 {
+        self.cpu.as_secs_f64() * 1e6 / self.made.max(1) as f64
+    }
 }
 
 impl Visit {
-    /// Does it all, one after the other, and prints what was measured.
+    /// Holds `idle` connections, then lets clients come and go, and prints what was measured.
     ///
-    /// Errors: a connection of the first part is refused, or the server does not answer after the second.
-    pub fn run(&self) -> io::Result<()> {
-        let kept = self.hold_idle()?;
-        drop(kept);
-        self.storm("that come and go", come_and_go)?;
-        self.storm("that are answered", be_answered)?;
-        ping(&mut connect(self.address)?)?;
-        println!("the server answers");
+    /// Errors: a connection of the first part is refused, or the server keeps something of the second.
+    pub fn run(&self, idle: usize, time: Duration) -> io::Result<()> {
+        println!("{idle} idle connections: {:.0} resident bytes each", self.idle_bytes(idle)?);
+        for (name, guest) in [("come and go", Guest::ComesAndGoes), ("are answered", Guest::IsAnswered)] {
+            let storm = self.survived(guest, time)?;
+            println!(
+                "clients that {name}: {:.0}/s for {:.1} s, {} refused, server CPU {:.1} µs each",
+                storm.per_second(),
+                storm.elapsed.as_secs_f64(),
+                storm.failed,
+                storm.cpu_us_each()
+            );
+            let us = |fraction| storm.latency.quantile(fraction).as_secs_f64() * 1e6;
+            println!(
+                "PING meanwhile, µs: p50 {:.0}  p99 {:.0}  slowest {}",
+                us(0.5),
+                us(0.99),
+                storm.latency.max().as_micros()
+            );
+        }
+        println!("the server answers and keeps nothing of them");
         Ok(())
     }
 
-    fn hold_idle(&self) -> io::Result<Vec<TcpStream>> {
+    /// Resident bytes of each of `len` connections that have said PING once.
+    pub fn idle_bytes(&self, len: usize) -> io::Result<f64> {
         let open = |len: usize| -> io::Result<Vec<TcpStream>> {
             (0..len)
                 .map(|_| {
@@ -53,19 +105,36 @@ impl Visit {
                 })
                 .collect()
         };
-        let mut kept = open(WARM_LEN)?;
+        let warm = open(WARM_LEN)?;
         thread::sleep(SETTLE);
         let before = resident_bytes(self.pid)?;
-        kept.extend(open(self.idle)?);
+        let kept = open(len)?;
         thread::sleep(SETTLE);
         let after = resident_bytes(self.pid)?;
-        let each = after.saturating_sub(before) as f64 / self.idle.max(1) as f64;
-        println!("{} idle connections: {each:.0} resident bytes each", self.idle);
-        Ok(kept)
+        drop((warm, kept));
+        Ok(after.saturating_sub(before) as f64 / len.max(1) as f64)
     }
 
-    /// Clients make their `visit`, one after the other on each thread; meanwhile another one says PING.
-    fn storm(&self, name: &str, visit: fn(SocketAddr) -> io::Result<()>) -> io::Result<()> {
+    /// A storm, and a look at the server afterwards.  Errors: it does not answer, or keeps descriptors.
+    pub fn survived(&self, guest: Guest, time: Duration) -> io::Result<Storm> {
+        let open = || fs::read_dir(format!("/proc/{}/fd", self.pid)).map(Iterator::count);
+        ping(&mut connect(self.address)?)?;
+        thread::sleep(SETTLE / 3);
+        let before = open()?;
+        let storm = self.storm(guest, time)?;
+        let deadline = Instant::now() + SETTLE;
+        while open()? > before && Instant::now() < deadline {
+            thread::sleep(Duration::from_millis(20));
+        }
+        ping(&mut connect(self.address)?)?;
+        match open()?.saturating_sub(before + 1) {
+            0 => Ok(storm),
+            kept => Err(io::Error::other(format!("{kept} descriptors are still open after the storm"))),
+        }
+    }
+
+    /// Clients come in waves, on each thread; meanwhile another one, that stays, says PING.
+    fn storm(&self, guest: Guest, time: Duration) -> io::Result<Storm> {
         let (made, failed, ends) = (AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));
         let mut latency = Histogram::new();
         let mut steady = connect(self.address)?;
@@ -73,14 +142,17 @@ impl Visit {
         thread::scope(|scope| -> io::Result<()> {
             for _ in 0..self.threads {
                 scope.spawn(|| {
+                    // Where it may not be pinned it runs anywhere.
+                    let _ = cores::pin_thread(&self.cores);
                     while !ends.load(Ordering::Relaxed) {
-                        let count = if visit(self.address).is_ok() { &made } else { &failed };
-                        count.fetch_add(1, Ordering::Relaxed);
+                        let len = wave(self.address, guest);
+                        made.fetch_add(len as u64, Ordering::Relaxed);
+                        failed.fetch_add((WAVE_LEN - len) as u64, Ordering::Relaxed);
                     }
                 });
             }
             let mut answered = Ok(());
-            while began.elapsed() < self.storm && answered.is_ok() {
+            while began.elapsed() < time && answered.is_ok() {
                 let asked = Instant::now();
                 answered = ping(&mut steady);
                 latency.record(asked.elapsed(), 1);
@@ -89,21 +161,13 @@ impl Visit {
             ends.store(true, Ordering::Relaxed);
             answered
         })?;
-        let (made, seconds) = (made.into_inner(), began.elapsed().as_secs_f64());
-        let cpu = Cpu::of(self.pid)?.since(&cpu).total.as_secs_f64() * 1e6 / made.max(1) as f64;
-        println!(
-            "clients {name}: {:.0}/s for {seconds:.1} s, {} refused, server CPU {cpu:.1} µs each",
-            made as f64 / seconds,
-            failed.into_inner()
-        );
-        let us = |fraction| latency.quantile(fraction).as_secs_f64() * 1e6;
-        println!(
-            "PING meanwhile, µs: p50 {:.0}  p99 {:.0}  slowest {}",
-            us(0.5),
-            us(0.99),
-            latency.max().as_micros()
-        );
-        Ok(())
+        Ok(Storm {
+            made: made.into_inner(),
+            failed: failed.into_inner(),
+            elapsed: began.elapsed(),
+            cpu: Cpu::of(self.pid)?.since(&cpu).total,
+            latency,
+        })
     }
 }
 
@@ -117,23 +181,23 @@ fn connect(address: SocketAddr) -> io::Result<TcpStream> {
 fn ping(stream: &mut TcpStream) -> io::Result<()> {
     stream.write_all(b"PING\r\n")?;
     let mut answer = [0; 7];
-    stream.read_exact(&mut answer)
+    stream.read_exact(&mut answer)?;
+    if &answer == b"+PONG\r\n" { Ok(()) } else { Err(io::Error::other("PING was not answered")) }
 }
 
-/// A connection that the kernel accepts and that is reset at once.
-fn come_and_go(address: SocketAddr) -> io::Result<()> {
-    reset(&TcpStream::connect(address)?)
+/// A wave of clients that are there together; how many had what they came for.
+fn wave(address: SocketAddr, guest: Guest) -> usize {
+    let mut streams: Vec<TcpStream> = (0..WAVE_LEN).filter_map(|_| open_resetting(address).ok()).collect();
+    if guest == Guest::IsAnswered {
+        streams.retain_mut(|stream| stream.write_all(b"PING\r\n").is_ok());
+        streams.retain_mut(|stream| stream.read_exact(&mut [0; 7]).is_ok());
+    }
+    streams.len()
 }
 
-/// A connection that is reset after one PING.
-fn be_answered(address: SocketAddr) -> io::Result<()> {
-    let mut stream = connect(address)?;
-    ping(&mut stream)?;
-    reset(&stream)
-}
-
-/// Has a connection end without a port that waits for late packets.
-fn reset(stream: &TcpStream) -> io::Result<()> {
-    rustix::net::sockopt::set_socket_linger(stream, Some(Duration::ZERO))?;
-    Ok(())
+/// A connection that ends without a port that waits for late packets.
+fn open_resetting(address: SocketAddr) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect(address)?;
+    rustix::net::sockopt::set_socket_linger(&stream, Some(Duration::ZERO))?;
+    Ok(stream)
 }

@@ -9,6 +9,7 @@ mod caching;
 mod compare;
 mod connections;
 mod cores;
+mod doors;
 mod expiry;
 mod fanout;
 mod growth;
@@ -73,7 +74,11 @@ fn command() -> Command {
     let number = |name, default, help| text(name, default, help).value_parser(value_parser!(u64));
     let compare = Command::new("compare")
         .about("Compare Redis, memcached, the echo floor and Darter on loopback")
-        .arg(text("suite", "engine", "engine, types, memcached, large, pubsub, persist, scripts or cache"))
+        .arg(text(
+            "suite",
+            "engine",
+            "engine, types, memcached, large, pubsub, persist, scripts, cache or doors",
+        ))
         .arg(number("rounds", "5", "rounds of each speed row"))
         .arg(text("rows", "", "only rows whose name contains this; also: start, expiry, growth"))
         .arg(text("scale", "1", "operations are multiplied by this").value_parser(value_parser!(f64)))
@@ -217,9 +222,10 @@ fn run_compare(args: &ArgMatches) -> io::Result<()> {
         "scripts" => Suite::Scripts,
         "persist" => Suite::Persist,
         "cache" => Suite::Cache,
+        "doors" => Suite::Doors,
         other => {
             return Err(io::Error::other(format!(
-                "unknown suite {other:?}; known: engine, types, memcached, large, pubsub, persist, scripts, cache"
+                "unknown suite {other:?}; known: engine, types, memcached, large, pubsub, persist, scripts, cache, doors"
             )));
         }
     };
@@ -293,11 +299,10 @@ fn run_connections(args: &ArgMatches) -> io::Result<()> {
     connections::Visit {
         address: address.to_socket_addrs()?.next().ok_or_else(|| io::Error::other("no such address"))?,
         pid: args.get_one::<u32>("pid").copied().unwrap_or_default(),
-        idle: number(args, "idle") as usize,
-        storm: Duration::from_secs(number(args, "storm-seconds")),
         threads: number(args, "threads") as usize,
+        cores: Vec::new(),
     }
-    .run()
+    .run(number(args, "idle") as usize, Duration::from_secs(number(args, "storm-seconds")))
 }
 
 fn run_instructions(args: &ArgMatches) -> io::Result<()> {

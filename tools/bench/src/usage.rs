@@ -1,5 +1,6 @@
 //! What a process has used so far, from /proc: CPU of all its threads, resident memory.
 
+use std::collections::HashMap;
 use std::fs;
 use std::io;
 use std::time::Duration;
@@ -47,12 +48,23 @@ fn ticks(count: u64) -> Duration {
 ///
 /// A thread that ended in between would be missing: none of the measured servers ends threads while it serves.
 fn scheduled(pid: u32) -> Option<Duration> {
-    let mut sum = 0;
-    for task in fs::read_dir(format!("/proc/{pid}/task")).ok()? {
-        let line = fs::read_to_string(task.ok()?.path().join("schedstat")).ok()?;
-        sum += line.split_whitespace().next()?.parse::<u64>().ok()?;
+    let sum: Duration = thread_times(pid).ok()?.into_values().sum();
+    (sum > Duration::ZERO).then_some(sum)
+}
+
+/// Run time of each living thread of process `pid`, by the thread's number.  Errors: it is gone, or there is no schedstat.
+pub fn thread_times(pid: u32) -> io::Result<HashMap<u32, Duration>> {
+    let mut times = HashMap::new();
+    for task in fs::read_dir(format!("/proc/{pid}/task"))? {
+        let task = task?;
+        let line = fs::read_to_string(task.path().join("schedstat"))?;
+        let nanos = line.split_whitespace().next().and_then(|field| field.parse().ok());
+        let thread = task.file_name().to_str().and_then(|name| name.parse().ok());
+        if let (Some(thread), Some(nanos)) = (thread, nanos) {
+            times.insert(thread, Duration::from_nanos(nanos));
+        }
     }
-    (sum > 0).then(|| Duration::from_nanos(sum))
+    Ok(times)
 }
 
 /// Resident bytes of process `pid`: exact from smaps_rollup, else VmRSS.

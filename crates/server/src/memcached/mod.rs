@@ -9,6 +9,7 @@ mod admin;
 mod auth;
 mod count;
 mod counts;
+mod detail;
 mod flush;
 mod life;
 mod meta;
@@ -21,6 +22,7 @@ mod straight;
 mod verbs;
 
 pub use counts::{Counter, Counts};
+pub use detail::Detail;
 pub use flush::Flush;
 pub use run::run_job;
 pub(crate) use speaker::process;

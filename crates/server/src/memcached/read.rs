@@ -3,6 +3,7 @@
 use darter_store::{Event, Key, Keyed, Shard, Text};
 use darter_wire::memcache::{write_key, write_value_line};
 
+use super::detail::Deed;
 use super::life::Life;
 use super::run::Scene;
 use super::{Counter, DB, NO_ROOM};
@@ -33,9 +34,10 @@ pub(super) fn get(
     out: &mut Vec<u8>,
 ) {
     if !with_cas && life.is_none() && get_plain(scene, shard, key, out) {
-        return;
+        return scene.note(key, Deed::Hit);
     }
     let mut place = find(scene, shard, key);
+    scene.note(key, if place.exists() { Deed::Hit } else { Deed::Miss });
     if life.is_some() {
         scene.counts.add(Counter::Touch);
         scene.counts.add(if place.exists() { Counter::TouchHit } else { Counter::TouchMiss });

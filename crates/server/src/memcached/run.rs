@@ -7,6 +7,7 @@ use darter_txn::{LockSet, ShardSet};
 use darter_wire::memcache::{Command, Decoder, Error, Limits, Step as Decoded, Store};
 use smallvec::SmallVec;
 
+use super::detail::{Deed, Detail};
 use super::life::Life;
 use super::store::{Wanted, Way};
 use super::{Counts, DB, count, flush, meta, read, store};
@@ -31,6 +32,8 @@ pub(super) struct Scene {
     pub counts: &'static Counts,
     /// Longest value, in bytes.
     pub value_bytes_max: u64,
+    /// Where commands are noted by prefix, if they are.
+    pub detail: Option<&'static Detail>,
 }
 
 impl Scene {
@@ -40,6 +43,7 @@ impl Scene {
             now_ms: core.now_ms,
             counts: &core.stats().memcached,
             value_bytes_max: u64::from(core.live.memcached_item_size_max),
+            detail: core.shared.memcached_detail.is_on().then_some(&core.shared.memcached_detail),
         }
     }
 
@@ -47,6 +51,14 @@ impl Scene {
     #[inline]
     pub fn now_s(&self) -> u32 {
         (self.now_ms / 1000) as u32
+    }
+
+    /// Notes what a classic command did with a key, while a client wants to know.
+    #[inline]
+    pub fn note(&self, key: Key<'_>, deed: Deed) {
+        if let Some(detail) = self.detail {
+            detail.note(key.bytes, deed);
+        }
     }
 
     /// Answers an error.
@@ -192,10 +204,12 @@ fn apply(scene: &Scene, shard: &mut Shard, key: Key<'_>, command: &Command<'_>, 
             };
             let life = Life::of(exptime, scene.now_ms);
             let wanted = Wanted { cas, ..Wanted::of(way, value, flags, life) };
+            scene.note(key, Deed::Set);
             store::classic(scene, shard, key, &wanted, out);
             noreply
         }
         Command::Delete { noreply, .. } => {
+            scene.note(key, Deed::Delete);
             read::delete(scene, shard, key, out);
             noreply
         }

@@ -7,6 +7,7 @@ use darter_wire::memcache::{self, Command, Decoder, Error, Limits, Step};
 use darter_wire::{Args, OwnedArgs};
 use smallvec::SmallVec;
 
+use super::detail::Deed;
 use super::run::{self, write_error};
 use super::{Counter, DB, admin, auth, flush, stats, straight};
 use crate::conn::Conn;
@@ -223,6 +224,9 @@ fn refuse(conn: &mut Conn, core: &mut Core, error: Error, is_quiet: bool, remove
         write_error(error, &mut conn.output);
     }
     let Some(key) = remove else { return };
+    if core.shared.memcached_detail.is_on() {
+        core.shared.memcached_detail.note(&key, Deed::Set);
+    }
     // A value that has expired already is stored as none; nothing is answered.
     let mut raw = b"ms ".to_vec();
     memcache::write_key(&mut raw, &key, true);

@@ -29,9 +29,23 @@ pub(super) fn run(core: &Core, mut words: Words<'_>, out: &mut Vec<u8>) {
         Some(b"items") => items(core, &mut list),
         Some(b"slabs") => slabs(core, &mut list),
         Some(b"conns") => connections(core, &mut list),
-        Some(b"sizes") => list.add("sizes_status", "disabled"),
+        Some(b"sizes" | b"sizes_disable") => list.add("sizes_status", "disabled"),
+        Some(b"sizes_enable") => {
+            list.add("sizes_status", "error");
+            list.add("sizes_error", "not_supported");
+        }
+        Some(b"extstore") => {}
+        Some(b"detail") => match words.next() {
+            Some(b"dump") => core.shared.memcached_detail.dump(list.out),
+            Some(word @ (b"on" | b"off")) => {
+                core.shared.memcached_detail.switch(word == b"on");
+                return out.extend_from_slice(b"OK\r\n");
+            }
+            _ => return out.extend_from_slice(b"CLIENT_ERROR usage: stats detail on|off|dump\r\n"),
+        },
         Some(b"reset") => {
             report::reset(core.shared);
+            core.shared.memcached_detail.reset();
             return out.extend_from_slice(b"RESET\r\n");
         }
         Some(b"cachedump") => return out.extend_from_slice(b"CLIENT_ERROR stats cachedump not allowed\r\n"),
@@ -162,9 +176,11 @@ fn settings(core: &Core, list: &mut List<'_>) {
     list.add("domain_socket", socket);
     list.add("umask", format!("{:o}", live.unixsocketperm.unwrap_or(0)));
     list.add("shutdown_command", "no");
+    list.add("growth_factor", format_args!("{:.2}", 2f64.powf(1.0 / 16.0)));
+    list.add("chunk_size", 16);
     list.add("num_threads", core.shared.doors.len());
     list.add("stat_key_prefix", ":");
-    list.add("detail_enabled", "no");
+    list.add("detail_enabled", on(core.shared.memcached_detail.is_on()));
     list.add("cas_enabled", "yes");
     list.add("tcp_backlog", live.tcp.backlog);
     list.add("binding_protocol", "ascii");
@@ -172,34 +188,101 @@ fn settings(core: &Core, list: &mut List<'_>) {
     list.add("auth_enabled_ascii", on(core.shared.acl.default_has_password()));
     list.add("item_size_max", live.memcached_item_size_max);
     list.add("maxconns_fast", "yes");
-    list.add("flush_enabled", "yes");
-    list.add("dump_enabled", "no");
+    NOT_THERE.iter().for_each(|&(name, value)| list.add(name, value));
     list.add("idle_timeout", live.timeout_s);
     list.add("client_flags_size", 4);
-    list.add("ssl_enabled", "no");
+    list.add("memory_file", "(null)");
+    list.add("ssl_enabled", on(live.tls.enabled));
 }
+
+/// Settings of slabs, LRU lists, the crawler and logs, as those would say that have none.
+const NOT_THERE: &[(&str, &str)] = &[
+    ("reqs_per_event", "0"),
+    ("hashpower_init", "0"),
+    ("slab_reassign", "no"),
+    ("slab_automove", "0"),
+    ("slab_automove_ratio", "0.80"),
+    ("slab_automove_window", "30"),
+    ("slab_chunk_max", "0"),
+    ("lru_crawler", "no"),
+    ("lru_crawler_sleep", "0"),
+    ("lru_crawler_tocrawl", "0"),
+    ("tail_repair_time", "0"),
+    ("flush_enabled", "yes"),
+    ("dump_enabled", "no"),
+    ("hash_algorithm", "darter"),
+    ("lru_maintainer_thread", "no"),
+    ("lru_segmented", "no"),
+    ("hot_lru_pct", "0"),
+    ("warm_lru_pct", "0"),
+    ("hot_max_factor", "0.00"),
+    ("warm_max_factor", "0.00"),
+    ("temp_lru", "no"),
+    ("temporary_ttl", "0"),
+    ("watcher_logbuf_size", "0"),
+    ("worker_logbuf_size", "0"),
+    ("read_buf_mem_limit", "0"),
+    ("track_sizes", "no"),
+    ("inline_ascii_response", "no"),
+    ("drop_privileges", "no"),
+    ("proxy_enabled", "no"),
+    ("proxy_uring_enabled", "no"),
+];
 
 fn items(core: &Core, list: &mut List<'_>) {
     let shards = core.shared.survey();
-    let number = shards.keys.get(DB).copied().unwrap_or(0);
+    let number = shards.keys.get(DB).copied().unwrap_or(0) as u64;
     if number == 0 {
         return;
     }
-    list.add("items:1:number", number);
-    list.add("items:1:mem_requested", shards.used_bytes);
-    list.add("items:1:evicted", shards.counters.evicted);
-    list.add("items:1:outofmemory", total(core.shared, Counter::NoRoom));
-    list.add("items:1:reclaimed", shards.counters.expired);
+    let hits = total(core.shared, Counter::GetHit);
+    let figures = [
+        ("number", number),
+        ("number_hot", 0),
+        ("number_warm", 0),
+        ("number_cold", number),
+        ("age_hot", 0),
+        ("age_warm", 0),
+        ("age", 0),
+        ("mem_requested", shards.used_bytes as u64),
+        ("evicted", shards.counters.evicted),
+        ("evicted_nonzero", 0),
+        ("evicted_time", 0),
+        ("outofmemory", total(core.shared, Counter::NoRoom)),
+        ("tailrepairs", 0),
+        ("reclaimed", shards.counters.expired),
+        ("expired_unfetched", 0),
+        ("evicted_unfetched", 0),
+        ("evicted_active", 0),
+        ("crawler_reclaimed", 0),
+        ("crawler_items_checked", 0),
+        ("lrutail_reflocked", 0),
+        ("moves_to_cold", 0),
+        ("moves_to_warm", 0),
+        ("moves_within_lru", 0),
+        ("direct_reclaims", 0),
+        ("hits_to_hot", 0),
+        ("hits_to_warm", 0),
+        ("hits_to_cold", hits),
+        ("hits_to_temp", 0),
+    ];
+    figures.iter().for_each(|(name, figure)| list.add(&format!("items:1:{name}"), figure));
 }
 
 fn slabs(core: &Core, list: &mut List<'_>) {
     let shards = core.shared.survey();
-    let number = shards.keys.get(DB).copied().unwrap_or(0);
-    if let Some(mean_bytes) = shards.used_bytes.checked_div(number) {
-        list.add("1:chunk_size", mean_bytes);
-        list.add("1:used_chunks", number);
-        list.add("1:total_chunks", number);
-        list.add("1:free_chunks", 0);
+    let number = shards.keys.get(DB).copied().unwrap_or(0) as u64;
+    if let Some(mean_bytes) = (shards.used_bytes as u64).checked_div(number) {
+        let figures = [
+            ("chunk_size", mean_bytes),
+            ("chunks_per_page", PAGE_BYTES / mean_bytes.max(1)),
+            ("total_pages", shards.memory_bytes as u64 / PAGE_BYTES),
+            ("total_chunks", number),
+            ("used_chunks", number),
+            ("free_chunks", 0),
+            ("free_chunks_end", 0),
+        ];
+        figures.iter().for_each(|(name, figure)| list.add(&format!("1:{name}"), figure));
         for counter in SLAB_COUNTERS {
             list.add(&format!("1:{}", counter.name()), total(core.shared, *counter));
         }
@@ -207,6 +290,9 @@ fn slabs(core: &Core, list: &mut List<'_>) {
     list.add("active_slabs", u8::from(number > 0));
     list.add("total_malloced", shards.memory_bytes);
 }
+
+/// What memcached calls a page.
+const PAGE_BYTES: u64 = 1 << 20;
 
 const SLAB_COUNTERS: &[Counter] = &[
     Counter::GetHit,

@@ -77,6 +77,9 @@ fn run_one(conn: &mut Conn, core: &mut Core, found: &Brief<'_>, hash: u64) -> bo
         return false;
     }
     let scene = Scene::new(core);
+    if scene.detail.is_some() {
+        return false;
+    }
     let (key, out) = (Key { bytes: found.key, hash }, &mut conn.output);
     let is_done = on_shard(core, conn.session.id, key, |shard| match found.item {
         None => {
