@@ -268,6 +268,8 @@ def phone(browser, failed, folder):
         browser.js(f"location.hash = '#{name}'; scrollTo(0, 0)")
         time.sleep(0.6)
         check(failed, no_overflow(browser), f"nothing is wider than a phone: {name}")
+        check(failed, browser.js(f"""[...document.querySelectorAll('#{name} > .card .scroll')].every(box =>
+            box.scrollWidth <= box.clientWidth)"""), f"no table has to be moved sideways: {name}")
         browser.picture(folder / f"phone-{name}.png")
     browser.screen(390, 844, "dark", mobile=True)
     browser.js("location.hash = '#overview'; scrollTo(0, 560)")

@@ -258,8 +258,8 @@ fn hex(rng: &mut Rng, digits: usize) -> String {
 }
 
 fn banner(shared: &Shared, live: &Live, addresses: &[String]) {
-    let limit = match live.maxmemory {
-        0 => "none".to_owned(),
+    let limit = match shared.limit.max_bytes(live) {
+        u64::MAX => "none".to_owned(),
         bytes => darter_base::units::format_bytes_human(bytes),
     };
     tracing::info!(

@@ -152,8 +152,9 @@ impl Contest<'_> {
         Visit {
             address: self.server.address(),
             pid: self.server.pid(),
-            threads: 1,
-            cores: self.setting.client_cores.clone(),
+            // A thread alone makes fewer connections than a server can take: most of the work is the kernel's, on its core.
+            threads: 2,
+            cores: self.setting.all_cores.clone(),
         }
     }
 

@@ -93,6 +93,7 @@ pub fn stats(source: &Source<'_>, out: &mut Text) {
     let (totals, rates) = (&source.report.totals, &source.report.rates);
     out.field("total_connections_received", totals.connections);
     out.field("total_commands_processed", totals.commands);
+    out.field("total_pipelined_commands", totals.pipelined);
     out.field("instantaneous_ops_per_sec", rates.commands.round() as u64);
     out.field("total_net_input_bytes", totals.input_bytes);
     out.field("total_net_output_bytes", totals.output_bytes);

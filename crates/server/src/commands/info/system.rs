@@ -9,6 +9,8 @@ use darter_reactor::process as usage;
 use super::{Source, Text};
 use crate::config::Policy;
 use crate::core::COMPAT_VERSION;
+use crate::memcached::Counter;
+use crate::stats::ThreadStats;
 
 /// INFO server.
 pub fn server(source: &Source<'_>, out: &mut Text) {
@@ -71,6 +73,8 @@ pub fn clients(source: &Source<'_>, out: &mut Text) {
     out.field("pubsub_clients", clients.subscribed);
     out.field("watching_clients", clients.watching);
     out.field("clients_in_timeout_table", clients.blocked);
+    let idle = |stats: &ThreadStats| stats.memcached.get(Counter::IdleKick);
+    out.field("timeout_disconnects", source.shared.stats.iter().map(idle).sum::<u64>());
     out.field("total_watched_keys", source.report.shards.watched);
     let (waiting, waiting_groups) = source.report.shards.waiting;
     out.field("total_blocking_keys", waiting);

@@ -789,15 +789,17 @@ async function clients() {
     return [word.slice(0, at), word.slice(at + 1)];
   })));
   rows.sort((a, b) => Number(a.idle) - Number(b.idle) || Number(a.id) - Number(b.id));
-  table("client-table", ["Address", "Name", "User", ["DB", "n"], ["Age", "n"], ["Idle", "n"], "Last command", ["Commands", "n"], ["In", "n"], ["Out", "n"], ""],
+  table("client-table", ["Address", ["Name", "wide-only"], ["User", "wide-only"], ["DB", "n wide-only"], ["Age", "n wide-only"], ["Idle", "n"], "Last command",
+    ["Commands", "n wide-only"], ["In", "n wide-only"], ["Out", "n wide-only"], ""],
     rows.slice(0, 200).map((c) => {
       const close = el("button", { class: "small danger", type: "button", on: { click: async () => {
         try { await run([["CLIENT", "KILL", "ID", c.id]]); await clients(); } catch (error) { toast(error.message); }
       } } }, "Close");
       return el("tr", {}, ...[
-        [c.addr, "mono"], [c.name || c["lib-name"] || "", ""], [c.user, ""], [c.db, "n"], [span(Number(c.age)), "n"],
-        [span(Number(c.idle)), "n"], [c.cmd === "NULL" ? "" : c.cmd.replace("|", " "), "mono"], [exact(c["tot-cmds"] || 0), "n"],
-        [bytes(Number(c["tot-net-in"] || 0)), "n"], [bytes(Number(c["tot-net-out"] || 0)), "n"],
+        [c.addr, "mono"], [c.name || c["lib-name"] || "", "wide-only"], [c.user, "wide-only"], [c.db, "n wide-only"],
+        [span(Number(c.age)), "n wide-only"], [span(Number(c.idle)), "n"], [c.cmd === "NULL" ? "" : c.cmd.replace("|", " "), "mono"],
+        [exact(c["tot-cmds"] || 0), "n wide-only"], [bytes(Number(c["tot-net-in"] || 0)), "n wide-only"],
+        [bytes(Number(c["tot-net-out"] || 0)), "n wide-only"],
       ].map(([cell, style]) => el("td", { class: style }, cell)), el("td", { class: "n" }, close));
     }));
 }
@@ -806,9 +808,9 @@ async function slow() {
   const { replies: [list] } = await run([["SLOWLOG", "GET", "100"]]);
   if (isError(list)) return toast(list.error);
   $("slow-empty").hidden = list.length > 0;
-  table("slow-table", ["When", ["Took", "n"], "Command", "Client"], list.map(([, when, us, args, peer, name]) => cells("td", [
-    [new Date(when * 1000).toLocaleString(), "soft"], [nanos(us * 1000), "n"], [args.map(show).join(" "), "mono"],
-    [[name, peer].filter(Boolean).map(show).join(" "), "mono soft"],
+  table("slow-table", ["When", ["Took", "n"], "Command", ["Client", "wide-only"]], list.map(([, when, us, args, peer, name]) => cells("td", [
+    [new Date(when * 1000).toLocaleString(), "soft"], [nanos(us * 1000), "n"], [args.map(show).join(" "), "mono said"],
+    [[name, peer].filter(Boolean).map(show).join(" "), "mono soft wide-only"],
   ])));
 }
 
