@@ -370,6 +370,25 @@ fn subscribed_clients_may_do_little_under_resp2() {
 }
 
 #[test]
+fn what_never_ends_is_refused_in_a_transaction() {
+    let server = Server::start(&[]);
+    let mut client = server.client();
+    client.call(&["MULTI"]);
+    client.call(&["MONITOR"]);
+    client.call(&["SSUBSCRIBE", "a"]);
+    client.call(&["PING"]);
+    let refusal = |name: &str| {
+        Value::Error(format!(
+            "ERR {name} isn't allowed for {}DENY BLOCKING client",
+            if name == "MONITOR" { "" } else { "a " }
+        ))
+    };
+    let wanted = [refusal("MONITOR"), refusal("SSUBSCRIBE"), Value::Status("PONG".to_owned())];
+    assert_eq!(client.call(&["EXEC"]), Value::Array(wanted.to_vec()));
+    assert_eq!(client.call(&["PING"]), Value::Status("PONG".to_owned()));
+}
+
+#[test]
 fn a_message_to_oneself_follows_the_reply() {
     let server = Server::start(&[]);
     let mut client = server.client();
@@ -500,6 +519,12 @@ fn tracking_has_its_modes() {
     let mut both = [cache.read(), cache.read()];
     both.sort_by_key(|value| format!("{value:?}"));
     assert_eq!(both, [message(&["item:1"]), message(&["user:1", "user:2"])]);
+    // Without a prefix it hears of all keys from then on, of each once.
+    assert_eq!(cache.call(&["CLIENT", "TRACKING", "ON", "BCAST"]), Value::ok());
+    assert!(matches!(cache.call(&["CLIENT", "TRACKING", "ON", "BCAST", "PREFIX", "zoo"]), Value::Error(_)));
+    ["any", "user:3"].iter().for_each(|key| drop(writer.call(&["SET", key, "1"])));
+    assert_eq!([cache.read(), cache.read()], [message(&["any"]), message(&["user:3"])]);
+    assert_eq!(cache.call(&["PING"]), Value::Status("PONG".to_owned()));
     // RESP2 clients name another one, which is subscribed.
     let Value::Int(id) = reader.call(&["CLIENT", "ID"]) else { panic!("no id") };
     reader.call(&["SUBSCRIBE", "__redis__:invalidate"]);

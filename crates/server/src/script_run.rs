@@ -328,7 +328,8 @@ fn run_planned(
         core.stats().commands[entry.id].failed.add(1);
         core.count_script_error(&line);
     } else if let Some(line) = reply.since(mark).strip_prefix(b"-") {
-        // A script that answers an error has not failed, yet a client sees one.
+        // The script has run to its end, yet its client sees an error.
+        core.stats().commands[entry.id].failed.add(1);
         core.count_script_error(line);
     }
 }

@@ -16,7 +16,7 @@ pub const FAMILY: &[ServerCommand] = &[row(
 )];
 
 fn monitor(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    if caller.session.multi.is_some() {
+    if !caller.may_wait {
         return Err(Fault::text("ERR MONITOR isn't allowed for DENY BLOCKING client"));
     }
     if !caller.session.is_monitor {

@@ -69,7 +69,12 @@ pub const FAMILY: &[ServerCommand] = &[
             )
         }
         .cost(BY_NAMES),
-        |caller, args, reply| begin(caller, Kind::Shard, args, reply),
+        |caller, args, reply| {
+            if !caller.may_wait {
+                return Err(Fault::text("ERR SSUBSCRIBE isn't allowed for a DENY BLOCKING client"));
+            }
+            begin(caller, Kind::Shard, args, reply)
+        },
     ),
     row(
         Spec {

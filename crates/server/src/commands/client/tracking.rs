@@ -97,8 +97,9 @@ impl<'a> Options<'a> {
         if self.bcast {
             refuse_overlaps(&prefixes, &self.prefixes)?;
             prefixes.extend(self.prefixes.iter().map(|prefix| Box::from(*prefix)));
-            if prefixes.is_empty() {
-                prefixes.push(Box::default());
+            if self.prefixes.is_empty() {
+                // All keys from now on: what it asked for before is among them.
+                prefixes = vec![Box::default()];
             }
         }
         let mode = match self {
