@@ -191,6 +191,11 @@ impl<'a> Coded<'a> {
         (self.head as u8 == TAG_BLOCK).then(|| Handle::from_raw((self.head >> 8) as u32))
     }
 
+    /// The number in its root's [`Spill`] that the string has, if it was spilled there.
+    pub(crate) fn boxed(&self) -> Option<u32> {
+        (self.head as u8 == TAG_BOXED).then_some((self.head >> 8) as u32)
+    }
+
     /// Writes the encoded item to the front of `out`, which has room for [`Coded::len`] bytes.
     #[inline]
     pub fn write(&self, out: &mut [u8]) {
@@ -293,7 +298,10 @@ fn read_long<'a>(bytes: &'a [u8], arena: &'a Arena, spill: &'a Spill) -> (Item<'
     }
     debug_assert!(tag == TAG_BLOCK || tag == TAG_BOXED, "tag {tag:#x}");
     let (at, len) = spilled_place(bytes);
-    let text = if tag == TAG_BLOCK { &arena.seen(Handle::from_raw(at))[..len] } else { spill.get(at) };
+    let text = match tag {
+        TAG_BLOCK => &arena.seen(Handle::from_raw(at))[..len],
+        _ => arena.seen_text(at).unwrap_or_else(|| spill.get(at)),
+    };
     (Item::Bytes(text), SPILLED_BYTES)
 }
 
@@ -350,6 +358,12 @@ pub fn release(bytes: &[u8], spill: &mut Spill) -> Option<Handle> {
         }
         _ => None,
     }
+}
+
+/// The number in its root's [`Spill`] of the item encoded at the front of `bytes`, if it is there.
+#[inline]
+pub(crate) fn boxed(bytes: &[u8]) -> Option<u32> {
+    (bytes[0] == TAG_BOXED).then(|| spilled_place(bytes).0)
 }
 
 /// The arena block of the item encoded at the front of `bytes`, if it is in one.

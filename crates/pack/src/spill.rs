@@ -48,14 +48,15 @@ impl Spill {
         (boxes.strings.len() - 1) as u32
     }
 
-    /// Frees the string of index `at`; the table itself goes with its last string.
-    pub fn remove(&mut self, at: u32) {
-        let Some(boxes) = self.0.as_mut() else { return };
-        let Some(string) = boxes.strings.get_mut(at as usize) else { return };
+    /// Takes the string of index `at` out; the table itself goes with its last string.
+    pub fn remove(&mut self, at: u32) -> Box<[u8]> {
+        let Some(boxes) = self.0.as_mut() else { return Box::default() };
+        let Some(string) = boxes.strings.get_mut(at as usize) else { return Box::default() };
+        let string = std::mem::take(string);
         boxes.bytes -= string.len();
-        *string = Box::default();
         boxes.vacant.push(at);
         self.settle();
+        string
     }
 
     /// Whether somebody reads the collection in steps. Cost: a look at a null pointer while nothing is held.

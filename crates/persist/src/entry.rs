@@ -20,7 +20,7 @@ use darter_pack::tree::{List, Zset};
 use darter_store::cut::Body;
 use darter_store::extras::{Extras, Marks};
 use darter_store::rdb::{self, Pieces, Source};
-use darter_store::{Expiry, Key, Keyed, Object, Record, SetValue, Shard, Text};
+use darter_store::{Expiry, Key, Keyed, Object, Record, SetValue, Shard, Stream, Text};
 
 use crate::cursor::{Cursor, Fault, Stop};
 use crate::layout;
@@ -44,7 +44,8 @@ pub(crate) const MEMBER_DEADLINES: u8 = 0xd3;
 /// A piece of a value that is written in pieces.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Part {
-    /// Elements of a list that come before this piece; 0 for other types, whose pieces come in any order.
+    /// Elements of a list or a stream that come before this piece; 0 for other types, whose pieces come in any order.
+    /// The last piece of a stream, and no other, has one element.
     pub start: u64,
     /// Elements of the whole value.
     pub total: u64,
@@ -161,7 +162,7 @@ pub struct PartHead {
     front: Vec<u8>,
     name: Vec<u8>,
     total: u64,
-    /// Whether parts must be read in the order in which they are written: those of lists.
+    /// Whether parts must be read in the order in which they are written: those of lists and streams.
     pub is_ordered: bool,
 }
 
@@ -171,7 +172,7 @@ impl PartHead {
         let (mut front, mut name) = (Vec::new(), vec![kind]);
         write_front(record, &mut front);
         rdb::write_text(&mut name, record.key());
-        PartHead { front, name, total, is_ordered: kind == rdb::TYPE_LIST }
+        PartHead { front, name, total, is_ordered: matches!(kind, rdb::TYPE_LIST | rdb::TYPE_STREAM_5) }
     }
 
     /// Appends all of a part but its value. `before` elements are in the parts written earlier.
@@ -355,6 +356,7 @@ impl<'a> Entry<'a> {
             2 | layout::SET_WITH_TTL => read_into::<SetValue>(place, self.kind, &mut source),
             4 | layout::HASH_WITH_TTL => read_into::<Table>(place, self.kind, &mut source),
             5 | layout::ZSET_WITH_TTL => read_into::<Zset>(place, self.kind, &mut source),
+            rdb::TYPE_STREAM_5 => read_into::<Stream>(place, self.kind, &mut source),
             _ => return Err(Refused::OutOfPlace),
         };
         done?.map_err(|_| Refused::Damaged)

@@ -15,7 +15,6 @@ use darter_slab::{Arena, Handle};
 
 use crate::db::Db;
 use crate::object::Object;
-use crate::rdb;
 use crate::record::{Record, Value};
 use crate::shard::Shard;
 use crate::slots::Slots;
@@ -170,12 +169,13 @@ impl Shard {
         // Trees first: a value that has no key any more is given up when nothing of it is left to be written.
         if let Some(frozen) = cut.adrift.last_mut() {
             let kept = frozen.kept_bytes();
-            if frozen.step(arena) {
+            if frozen.forget() {
                 cut.adrift.pop();
                 cut.keeper.note_kept(-(kept as isize));
             }
         } else if let Some(mut first) = cut.frozen.first_entry() {
-            first.get_mut().step(arena);
+            let id = *first.key();
+            first.get_mut().step(objects.get_mut(id), arena);
             if first.get().is_written() {
                 let (id, frozen) = first.remove_entry();
                 cut.adrift.push(frozen);
@@ -210,9 +210,9 @@ impl Shard {
     #[cold]
     #[inline(never)]
     pub(crate) fn end_change(&mut self, id: u32) {
-        let Shard { cut: Some(cut), arena, .. } = self else { return };
+        let Shard { cut: Some(cut), arena, objects, .. } = self else { return };
         if let Some(frozen) = cut.frozen.get_mut(&id) {
-            frozen.end_change(arena);
+            frozen.end_change(objects.get(id), arena);
             cut.keeper.note_kept(frozen.kept_bytes() as isize);
         }
     }
@@ -231,8 +231,8 @@ impl Shard {
             self.objects.get_mut(id).unguard();
             self.let_go(id);
         }
-        for (id, frozen) in cut.frozen {
-            drop(frozen);
+        for (id, mut frozen) in cut.frozen {
+            frozen.end(self.objects.get_mut(id));
             self.let_go(id);
         }
         Some((cut.keeper, cut.early))
@@ -324,7 +324,7 @@ impl Writer<'_> {
             Value::Object(_, id) => {
                 let object = self.objects.get_mut(id);
                 if pieces::is_large(object) {
-                    let (kind, total) = (rdb::type_of(object), object.elements());
+                    let (kind, total) = (pieces::kind_of(object), object.elements());
                     let keeper = keeper.keep_in_pieces(db, record, kind, total);
                     let begun = pieces::begin(object, arena, self.hasher, keeper);
                     if begun.is_guarded {
@@ -343,5 +343,7 @@ impl Writer<'_> {
     }
 }
 
+#[cfg(test)]
+mod bounds;
 #[cfg(test)]
 mod tests;

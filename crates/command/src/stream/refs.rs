@@ -38,21 +38,14 @@ pub enum Outcome {
 
 /// Whether a group has yet to read or acknowledge the entry.
 fn is_wanted(stream: &Stream, arena: &Arena, id: StreamId) -> bool {
-    stream.groups().iter().any(|group| id > group.last_id || group.pending().get(arena, id).is_some())
-}
-
-/// Forgets the entry in every group.
-fn release(stream: &mut Stream, arena: &mut Arena, id: StreamId) {
-    stream.groups_mut().iter_mut().for_each(|group| {
-        group.release(arena, id);
-    });
+    stream.groups().any(|group| id > group.last_id || group.pending().get(arena, id).is_some())
 }
 
 /// Deletes an entry as far as `refs` lets it.
 pub fn delete(stream: &mut Stream, arena: &mut Arena, id: StreamId, refs: Refs) -> Outcome {
     if refs == Refs::Delete {
         // What is pending of an entry that went before goes too.
-        release(stream, arena, id);
+        stream.release(arena, id);
     }
     if stream.log().get(arena, id).is_none() {
         return Outcome::Missing;
@@ -66,7 +59,7 @@ pub fn delete(stream: &mut Stream, arena: &mut Arena, id: StreamId, refs: Refs) 
 
 /// Takes out up to `count` of the first entries as far as `refs` lets them; returns how many went.
 pub fn trim(stream: &mut Stream, arena: &mut Arena, count: u64, refs: Refs) -> u64 {
-    if refs == Refs::Keep || stream.groups().is_empty() {
+    if refs == Refs::Keep || stream.groups().len() == 0 {
         return stream.trim_first(arena, count);
     }
     let first = stream.log().iter(arena, 0, Direction::Up);

@@ -6,6 +6,26 @@ use super::Full;
 use crate::entry::{self, Coded};
 use crate::spill::Spill;
 
+/// What an item holds out of line.
+#[derive(Clone, Copy)]
+pub(super) enum Far {
+    Nothing,
+    Block(Handle),
+    Boxed(u32),
+}
+
+impl Far {
+    /// Of the item coded at the front of `code`.
+    #[inline]
+    pub(super) fn of(code: &[u8]) -> Far {
+        match (entry::block(code), entry::boxed(code)) {
+            (Some(block), _) => Far::Block(block),
+            (None, Some(at)) => Far::Boxed(at),
+            (None, None) => Far::Nothing,
+        }
+    }
+}
+
 /// The arena bytes of one collection: every block of the tree is taken and given back through here.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Owned(u64);
@@ -49,14 +69,27 @@ impl Owned {
         let before = arena.used_bytes();
         let short = long.spill(arena, spill).ok_or(Full)?;
         self.0 += (arena.used_bytes() - before) as u64;
+        if let Some(at) = short.boxed() {
+            arena.keep_no_text(at);
+        }
         Ok(short)
     }
 
-    /// Gives back what the item coded at the front of `code` holds out of line, if anything.
+    /// Gives back what the item coded at the front of `code` holds out of line, if anything; whether that was a block.
     #[inline]
-    pub(super) fn release(&mut self, arena: &mut Arena, spill: &mut Spill, code: &[u8]) {
-        if let Some(block) = entry::release(code, spill) {
-            self.free(arena, block);
+    pub(super) fn release(&mut self, arena: &mut Arena, spill: &mut Spill, code: &[u8]) -> bool {
+        let far = Far::of(code);
+        self.release_far(arena, spill, far)
+    }
+
+    /// The same for a code that was looked at already.
+    #[inline]
+    pub(super) fn release_far(&mut self, arena: &mut Arena, spill: &mut Spill, far: Far) -> bool {
+        match far {
+            Far::Nothing => {}
+            Far::Block(block) => self.free(arena, block),
+            Far::Boxed(at) => arena.keep_text(at, spill.remove(at)),
         }
+        matches!(far, Far::Block(_))
     }
 }

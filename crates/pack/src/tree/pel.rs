@@ -38,6 +38,12 @@ impl Pel {
         Pel { rows: Rows::EMPTY }
     }
 
+    /// The same list once more, on the same blocks: only one of the two may be changed or cleared, and the other is read
+    /// by who looks back to the time of this call.
+    pub fn twin(&self) -> Pel {
+        Pel { rows: self.rows.frozen() }
+    }
+
     /// Number of pending entries.
     #[inline]
     pub fn len(&self) -> u64 {

@@ -1,8 +1,11 @@
 //! Parts of values, put together again: a file of Redis has each value in one place.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
-use darter_store::rdb as values;
+use darter_base::hash::KeyHasher;
+use darter_store::rdb::{self as values, Pieces, Source, TYPE_STREAM_5};
+use darter_store::{Arena, Object};
 
 use super::rewrite::{split_hash, split_members};
 use crate::cursor::{Cursor, Stop};
@@ -15,9 +18,18 @@ const HASH: u8 = 4;
 const ZSET: u8 = 5;
 
 /// Values of which some parts are here. Memory: these parts.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Gatherer {
     begun: BTreeMap<(u32, Vec<u8>), Gathered>,
+    streams: BTreeMap<(u32, Vec<u8>), Object>,
+    // where streams are built
+    arena: Option<Box<Arena>>,
+}
+
+impl fmt::Debug for Gatherer {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Gatherer").field("begun", &self.incomplete().count()).finish_non_exhaustive()
+    }
 }
 
 /// What is here of a value.
@@ -45,13 +57,16 @@ pub struct Whole {
 impl Gatherer {
     /// The keys of which parts are missing.
     pub fn incomplete(&self) -> impl Iterator<Item = &(u32, Vec<u8>)> {
-        self.begun.keys()
+        self.begun.keys().chain(self.streams.keys())
     }
 
     /// Takes in a part; the whole value with the last one.
     ///
     /// Errors: damaged, more elements than the value has, or a list's part out of order.
     pub fn add(&mut self, db: u32, entry: &Entry<'_>, part: Part) -> Result<Option<Whole>, Stop> {
+        if entry.kind == TYPE_STREAM_5 {
+            return self.add_to_stream(db, entry, part);
+        }
         let bad = |what| Cursor::new(&[]).bad(what);
         let place = (db, entry.key.to_vec());
         let begun = self.begun.entry(place.clone()).or_insert_with(|| Gathered {
@@ -86,6 +101,32 @@ impl Gatherer {
             return Err(bad("parts with more elements than the value has"));
         }
         Ok(self.begun.remove(&place).map(|done| done.finish(kind)))
+    }
+
+    fn add_to_stream(&mut self, db: u32, entry: &Entry<'_>, part: Part) -> Result<Option<Whole>, Stop> {
+        let bad = |what| Cursor::new(&[]).bad(what);
+        if self.arena.is_none() {
+            self.arena = Some(Box::new(Arena::new().map_err(|_| bad("no room to build a stream in"))?));
+        }
+        let arena = self.arena.as_mut().ok_or_else(|| bad("no room to build a stream in"))?;
+        let (place, hasher) = ((db, entry.key.to_vec()), KeyHasher::new(0));
+        let mut source = Source::new(entry.value);
+        let read = match self.streams.get_mut(&place) {
+            Some(Object::Stream(stream)) => stream.read_more(entry.kind, &mut source, arena, hasher),
+            _ if part.start > 0 => Err(values::Corrupt),
+            _ => values::read_object(entry.kind, &mut source, arena, hasher).map(|stream| {
+                self.streams.insert(place.clone(), stream);
+            }),
+        };
+        read.map_err(|_| bad("a part of a stream that does not fit what came before"))?;
+        if part.start.checked_add(1) != Some(part.total) {
+            return Ok(None);
+        }
+        let Some(mut stream) = self.streams.remove(&place) else { return Ok(None) };
+        let (kind, mut value) = (values::type_of(&stream), Vec::new());
+        values::write_object(&stream, arena, &mut value);
+        stream.clear(arena);
+        Ok(Some(Whole { kind, value, deadlines: Vec::new() }))
     }
 }
 

@@ -120,6 +120,46 @@ fn values_in_parts_are_put_together() {
     assert_eq!(contents(&again), contents(&whole));
 }
 
+#[test]
+fn a_stream_in_parts_is_put_together() {
+    let mut shard = testing::shard();
+    let mut rng = Rng::new(3);
+    let value = testing::value(19, 400, &mut rng);
+    let mut entry = Entry::none();
+    (entry.kind, entry.value, entry.key) = (19, &value, b"stream".as_slice().into());
+    testing::load(&mut shard, 1, &entry);
+    let (mut parts, mut start) = (Vec::new(), 0);
+    shard.each(1, |record| {
+        let written = shard.with_object(record, |object, arena| {
+            let darter_store::Object::Stream(stream) = object else { panic!("a stream") };
+            let (total, mut pieces) = (values::StreamPieces::elements(stream), values::StreamPieces::new());
+            while !pieces.is_done() {
+                let mut part = Vec::new();
+                crate::entry::PartHead::new(record, 27, total).write(start, &mut part);
+                start += pieces.write(stream, arena, 1000, &mut part);
+                parts.push(part);
+            }
+            assert_eq!(start, total);
+        });
+        assert!(written.is_some());
+    });
+    assert!(parts.len() > 5, "{} parts", parts.len());
+    let mut loaded = testing::shard();
+    parts.iter().for_each(|part| load_all(&mut loaded, 1, part));
+    assert_eq!(contents(&loaded), contents(&shard));
+    let written = |parts: &[Vec<u8>]| {
+        let mut writer = Writer::new(Vec::new(), Options::default());
+        parts.iter().try_for_each(|part| writer.entries(1, part).map(drop))?;
+        writer.finish()
+    };
+    let (_, again, _) = read_all(&written(&parts).expect("all parts").0).expect("a good file");
+    assert_eq!(contents(&again), contents(&shard));
+    assert!(written(&parts[..parts.len() - 1]).is_err(), "the end is missing");
+    assert!(written(&parts[1..]).is_err(), "the front is missing");
+    parts.swap(2, 3);
+    assert!(written(&parts).is_err(), "out of order");
+}
+
 /// Writes a value of 1000 members in pieces of 128.
 fn write_in_parts(kind: u8, value: &[u8], key: &[u8], out: &mut Vec<u8>) {
     let mut cursor = crate::cursor::Cursor::new(value);
@@ -312,7 +352,7 @@ fn give_back(shard: &mut Shard) {
         darter_store::Key { bytes: b"s", hash: darter_base::hash::KeyHasher::new(testing::SEED).hash(b"s") };
     let mut place = darter_store::Keyed::find(shard, 0, key, testing::NOW);
     let edited = place.edit(|stream: &mut darter_store::Stream, arena, _| {
-        let group = stream.groups_mut().first_mut().expect("a group");
+        let group = stream.group_mut(b"workers").expect("a group").0;
         let (id, pending) = group
             .pending()
             .iter(arena, 0, darter_pack::tree::Direction::Up)

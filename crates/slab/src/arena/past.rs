@@ -16,6 +16,8 @@ pub struct Past {
     kept: BTreeMap<u32, Span>,
     // Rows of blocks; what `Span` names lies in one of them whole.
     chunks: Vec<Vec<u8>>,
+    // Texts outside the arena, by the number they had; one that is younger is `None`.
+    texts: BTreeMap<u32, Option<Box<[u8]>>>,
     bytes: usize,
 }
 
@@ -67,6 +69,13 @@ impl Past {
         self.bytes += block.len() + ENTRY_BYTES;
     }
 
+    fn keep_text(&mut self, at: u32, text: Option<Box<[u8]>>) {
+        self.texts.entry(at).or_insert_with(|| {
+            self.bytes += text.as_ref().map_or(0, |text| text.len()) + ENTRY_BYTES;
+            text
+        });
+    }
+
     /// Gives memory back, about `blocks_max` blocks of it; true when nothing is left. What was kept is of no use from
     /// the first call on.
     pub fn forget(&mut self, blocks_max: usize) -> bool {
@@ -76,7 +85,8 @@ impl Past {
             }
         }
         self.chunks.pop();
-        self.kept.is_empty() && self.chunks.is_empty()
+        self.texts.pop_first();
+        self.kept.is_empty() && self.chunks.is_empty() && self.texts.is_empty()
     }
 }
 
@@ -135,6 +145,31 @@ impl Arena {
         if let Some(past) = &mut self.past {
             past.keep(h, &[]);
         }
+    }
+
+    /// To be called with a text outside the arena that a tree has given up, and the number it had there.
+    #[inline]
+    pub fn keep_text(&mut self, at: u32, text: Box<[u8]>) {
+        if let Some(past) = &mut self.past {
+            past.keep_text(at, Some(text));
+        }
+    }
+
+    /// To be called when a tree has put a text outside the arena, with its number.
+    #[inline]
+    pub fn keep_no_text(&mut self, at: u32) {
+        if let Some(past) = &mut self.past {
+            past.keep_text(at, None);
+        }
+    }
+
+    /// The text outside the arena that had this number, where it was given up since; only for who looks back.
+    #[inline]
+    pub fn seen_text(&self, at: u32) -> Option<&[u8]> {
+        if !self.looks_back {
+            return None;
+        }
+        self.past.as_ref()?.texts.get(&at)?.as_deref()
     }
 
     #[cold]

@@ -1,4 +1,4 @@
-//! Large lists, sorted sets and sets of integers in pieces: an older version of them is read while they change.
+//! Large lists, sorted sets, streams and sets of integers in pieces: an older version of them is read while they change.
 //!
 //! What is copied at the beginning is the root; from then on the arena keeps each block before its first change. Called
 //! by the cut, which says when a change of such a value begins and ends.
@@ -10,6 +10,8 @@ use darter_slab::{Arena, Past};
 
 use super::pieces::Scribe;
 use crate::object::Object;
+use crate::rdb::StreamPieces;
+use crate::stream_value::Stream;
 
 /// A value whose state at the cut is being written.
 pub(super) struct Frozen {
@@ -17,15 +19,21 @@ pub(super) struct Frozen {
     // Elements that are written.
     at: u64,
     past: Option<Box<Past>>,
+    // Bytes that the value itself keeps for it.
+    beside_bytes: usize,
     scribe: Option<Scribe>,
 }
 
 /// The root as it was.
 enum Root {
     List(List),
-    Zset(Box<Zset>),
+    Zset(Box<Zset>, IsTimed),
     Ints(IntSet),
+    Stream(Stream, StreamPieces),
 }
+
+/// Whether some members of a sorted set expired then.
+type IsTimed = bool;
 
 /// Elements written in one step, and bytes of them: some microseconds.
 const ELEMENTS_PER_STEP: u64 = 128;
@@ -33,61 +41,79 @@ const BYTES_PER_STEP: usize = 16 << 10;
 /// Kept blocks given back in one step.
 const BLOCKS_PER_STEP: usize = 64;
 
+/// Whether a value, or a part of it, is a tree larger than `bytes`.
+pub(super) fn is_large(object: &Object, bytes: usize) -> bool {
+    match object {
+        Object::List(list) => list.bytes() + list.spilled_bytes() > bytes,
+        Object::Zset(zset) => zset.bytes() + zset.spilled_bytes() > bytes,
+        Object::Set(set) => set.ints().is_some_and(|ints| ints.bytes() > bytes),
+        Object::Stream(stream) => stream.is_larger_than(bytes),
+        Object::Hash(_) => false,
+    }
+}
+
 impl Root {
-    /// The part of a value that is a tree and larger than `bytes`.
-    fn of(object: &Object, bytes: usize) -> Option<Root> {
+    /// The part of a value that is a tree.
+    fn of(object: &mut Object) -> Option<Root> {
         match object {
-            Object::List(list) if list.bytes() > bytes => list.frozen().map(Root::List),
-            Object::Zset(zset) if zset.bytes() > bytes => {
-                zset.frozen().map(|zset| Root::Zset(Box::new(zset)))
+            Object::List(list) => Some(Root::List(list.frozen())),
+            Object::Zset(zset) => {
+                let is_timed = zset.next_expiry().is_some();
+                Some(Root::Zset(Box::new(zset.freeze()), is_timed))
             }
-            Object::Set(set) => {
-                set.ints().filter(|ints| ints.bytes() > bytes).map(|ints| Root::Ints(ints.frozen()))
-            }
-            _ => None,
+            Object::Set(set) => set.ints().map(|ints| Root::Ints(ints.frozen())),
+            Object::Stream(stream) => Some(Root::Stream(stream.frozen(), StreamPieces::new())),
+            Object::Hash(_) => None,
         }
     }
 
-    fn len(&self) -> u64 {
-        match self {
-            Root::List(list) => list.len(),
-            Root::Zset(zset) => zset.len(),
-            Root::Ints(ints) => ints.len(),
+    /// Gives the root what its value has outside the arena, while it is read, or gives it back.
+    fn exchange(&mut self, object: &mut Object) {
+        match (self, object) {
+            (Root::List(root), Object::List(list)) => list.lend(root),
+            (Root::Zset(root, _), Object::Zset(zset)) => zset.lend(root),
+            (Root::Stream(root, _), Object::Stream(stream)) => stream.lend(root),
+            _ => {}
         }
     }
 
-    /// Writes elements from rank `at` on, a step of them; returns how many.
-    fn write(&self, arena: &Arena, at: u64, scribe: &mut Scribe) -> u64 {
+    /// Writes elements from rank `at` on, a step of them; returns how many, and whether these were the last.
+    fn write(&mut self, arena: &Arena, at: u64, scribe: &mut Scribe) -> (u64, bool) {
         let mut left = BYTES_PER_STEP;
         let mut written = 0;
-        let mut add = |item: Item<'_>, score: Option<f64>| {
-            let bytes = scribe.add(item, score);
+        let mut add = |item: Item<'_>, score: Option<f64>, expiry_ms: Option<u64>| {
+            let bytes = scribe.add(item, score, expiry_ms);
             written += 1;
             left = left.saturating_sub(bytes);
             left > 0 && written < ELEMENTS_PER_STEP
         };
         // Each ends with the first element that fills the step.
-        let _is_at_end = match self {
-            Root::List(list) => list.iter(arena, at, End::Back).all(|item| add(item, None)),
-            Root::Zset(zset) => {
-                zset.iter(arena, at, Direction::Up).all(|(item, score)| add(item, Some(score)))
+        let is_last = match self {
+            Root::List(list) => list.iter(arena, at, End::Back).all(|item| add(item, None, None)),
+            Root::Zset(zset, is_timed) => zset.iter(arena, at, Direction::Up).all(|(item, score)| {
+                add(item, Some(score), is_timed.then(|| zset.past_expiry(item).unwrap_or(0)))
+            }),
+            Root::Ints(ints) => {
+                ints.iter(arena, at, Direction::Up).all(|int| add(Item::Int(int), None, None))
             }
-            Root::Ints(ints) => ints.iter(arena, at, Direction::Up).all(|int| add(Item::Int(int), None)),
+            Root::Stream(stream, pieces) => {
+                written = scribe.write_whole(|out| pieces.write(stream, arena, BYTES_PER_STEP, out));
+                pieces.is_done()
+            }
         };
-        written
+        (written, is_last)
     }
-}
-
-/// Whether a value, or a part of it, is a tree larger than `bytes`.
-pub(super) fn is_large(object: &Object, bytes: usize) -> bool {
-    Root::of(object, bytes).is_some()
 }
 
 impl Frozen {
     /// Begins to write a value as far as it is a tree larger than `bytes`; `scribe` takes its elements.
-    pub(super) fn new(object: &Object, bytes: usize, scribe: impl FnOnce() -> Scribe) -> Option<Frozen> {
-        let root = Root::of(object, bytes)?;
-        Some(Frozen { root, at: 0, past: Some(Box::new(Past::new())), scribe: Some(scribe()) })
+    pub(super) fn new(object: &mut Object, bytes: usize, scribe: impl FnOnce() -> Scribe) -> Option<Frozen> {
+        if !is_large(object, bytes) {
+            return None;
+        }
+        let root = Root::of(object)?;
+        let past = Some(Box::new(Past::new()));
+        Some(Frozen { root, at: 0, past, beside_bytes: 0, scribe: Some(scribe()) })
     }
 
     /// Whether all of it is written: from then on nothing has to be kept for it.
@@ -103,30 +129,48 @@ impl Frozen {
     }
 
     /// It has ended.
-    pub(super) fn end_change(&mut self, arena: &mut Arena) {
+    pub(super) fn end_change(&mut self, object: &Object, arena: &mut Arena) {
         self.past = arena.end_past();
+        if let Object::Zset(zset) = object {
+            self.beside_bytes = zset.past_bytes();
+        }
     }
 
     /// Bytes that are kept.
     pub(super) fn kept_bytes(&self) -> usize {
-        self.past.as_ref().map_or(0, |past| past.bytes())
+        self.past.as_ref().map_or(0, |past| past.bytes()) + self.beside_bytes
     }
 
-    /// Writes a bit of it, and gives back what was kept when all is written; true when that is done.
-    pub(super) fn step(&mut self, arena: &mut Arena) -> bool {
-        if let Some(scribe) = &mut self.scribe {
-            if let Some(past) = self.past.take() {
-                arena.look_back(past);
-            }
-            let written = self.root.write(arena, self.at, scribe);
-            self.past = arena.end_past();
-            self.at += written;
-            if self.at < self.root.len() && written > 0 {
-                return false;
-            }
-            // It sends what it still has.
-            self.scribe = None;
+    /// Writes a bit of the value, which is `object` now.
+    pub(super) fn step(&mut self, object: &mut Object, arena: &mut Arena) {
+        let Some(scribe) = &mut self.scribe else { return };
+        if let Some(past) = self.past.take() {
+            arena.look_back(past);
         }
+        self.root.exchange(object);
+        let (written, is_last) = self.root.write(arena, self.at, scribe);
+        self.root.exchange(object);
+        self.past = arena.end_past();
+        self.at += written;
+        if is_last || written == 0 {
+            self.end(object);
+        }
+    }
+
+    /// Ends writing, done or not: the value need not keep anything any more.
+    pub(super) fn end(&mut self, object: &mut Object) {
+        // It sends what it still has.
+        self.scribe = None;
+        match (&mut self.root, object) {
+            (_, Object::Zset(zset)) => zset.thaw(),
+            // What it shares with the value is the value's own again.
+            (Root::Stream(stream, _), _) => *stream = Stream::new(),
+            _ => {}
+        }
+    }
+
+    /// Gives back a bit of what was kept; true when that is done.
+    pub(super) fn forget(&mut self) -> bool {
         self.past.as_mut().is_none_or(|past| past.forget(BLOCKS_PER_STEP))
     }
 }

@@ -11,7 +11,7 @@ use darter_slab::Arena;
 use super::PieceKeeper;
 use super::frozen::{self, Frozen};
 use crate::object::Object;
-use crate::rdb;
+use crate::rdb::{self, StreamPieces};
 
 /// Collections above this are written in pieces.
 const LARGE_BYTES: usize = if cfg!(test) { 1 << 10 } else { 64 << 10 };
@@ -32,6 +32,15 @@ pub(super) fn is_large(object: &Object) -> bool {
     table.is_some_and(|table| table.bytes() > LARGE_BYTES) || frozen::is_large(object, LARGE_BYTES)
 }
 
+/// The type byte of a large value's pieces. Those of streams are in the form that holds everything: to see whether a
+/// lesser one does would take a look at each consumer.
+pub(super) fn kind_of(object: &Object) -> u8 {
+    match object {
+        Object::Stream(_) => rdb::TYPE_STREAM_5,
+        _ => rdb::type_of(object),
+    }
+}
+
 /// How a large value is written from now on.
 pub(super) struct Begun {
     /// Its table is guarded.
@@ -47,7 +56,7 @@ pub(super) fn begin(
     hasher: KeyHasher,
     keeper: Box<dyn PieceKeeper>,
 ) -> Begun {
-    let (kind, earliest_ms) = (rdb::type_of(object), object.next_expiry_ms());
+    let (kind, earliest_ms) = (kind_of(object), object.next_expiry_ms());
     let frozen =
         Frozen::new(object, LARGE_BYTES, || Scribe::new(hasher, kind, earliest_ms, keeper.another()));
     let mut scribe = Scribe::new(hasher, kind, earliest_ms, keeper);
@@ -55,7 +64,7 @@ pub(super) fn begin(
         && let Object::Set(set) = object
     {
         for value in set.ints().map(|ints| ints.iter(arena, 0, Direction::Up)).into_iter().flatten() {
-            scribe.add(Item::Int(value), None);
+            scribe.add(Item::Int(value), None, None);
         }
     }
     let table = object.table_mut();
@@ -99,7 +108,7 @@ impl Object {
             Object::Set(set) => set.len(),
             Object::List(list) => list.len(),
             Object::Zset(zset) => zset.len(),
-            Object::Stream(_) => 0,
+            Object::Stream(stream) => StreamPieces::elements(stream),
         }
     }
 }
@@ -123,16 +132,31 @@ impl Scribe {
         Scribe { hasher, kind, earliest_ms, before: 0, count: 0, elements, piece, keeper }
     }
 
-    /// Writes an element of a tree, with its score if it is one of a sorted set; returns its length in bytes.
-    pub(super) fn add(&mut self, item: Item<'_>, score: Option<f64>) -> usize {
+    /// Writes an element of a tree, with its score and when it expires (0: never) if it is one of a sorted set; returns
+    /// its length in bytes.
+    pub(super) fn add(&mut self, item: Item<'_>, score: Option<f64>, expiry_ms: Option<u64>) -> usize {
         let before = self.elements.len();
         rdb::write_member(self.kind, self.earliest_ms, item, None, None, &mut self.elements);
         if let Some(score) = score {
             self.elements.extend_from_slice(&score.to_le_bytes());
         }
+        if let Some(ms) = expiry_ms {
+            rdb::write_length(&mut self.elements, ms);
+        }
         let bytes = self.elements.len() - before;
         self.added();
         bytes
+    }
+
+    /// Has a piece written that is a value as it is; returns how many elements it has.
+    pub(super) fn write_whole(&mut self, write: impl FnOnce(&mut Vec<u8>) -> u64) -> u64 {
+        self.piece.clear();
+        let count = write(&mut self.piece);
+        if count > 0 {
+            self.keeper.keep(self.before, &self.piece);
+            self.before += count;
+        }
+        count
     }
 
     fn added(&mut self) {

@@ -8,14 +8,16 @@ use darter_base::rng::Rng;
 use darter_pack::entry::Item;
 use darter_pack::table::{self, Kind, Table};
 use darter_pack::tree::list::End;
-use darter_pack::tree::{List, Zset};
+use darter_pack::tree::{Direction, List, Pending, StreamId, Zset};
 
 use super::*;
 use crate::change::Event;
 use crate::expiry::Sweep;
 use crate::extras::Extras;
+use crate::rdb::{self, Pieces};
 use crate::record::Expiry;
-use crate::{Key, Keyed, SetValue, rdb};
+use crate::stream_value::producers::Producers;
+use crate::{Key, Keyed, SetValue, Stream};
 
 const NOW: u64 = 1_700_000_000_000;
 const DBS: usize = 3;
@@ -52,7 +54,7 @@ type Members = BTreeMap<Vec<u8>, (Vec<u8>, u64)>;
 fn members_of(kind: u8, bytes: &[u8]) -> Option<Members> {
     let mut source = rdb::Source::new(bytes);
     let earliest = if kind == 24 { u64::from_le_bytes(source.array().ok()?) } else { 0 };
-    let (is_hash, is_zset) = (matches!(kind, 4 | 24), kind == 5);
+    let (is_hash, is_zset) = (matches!(kind, 4 | 24), matches!(kind, 5 | 48));
     if !is_hash && !is_zset && !matches!(kind, 2 | 32) {
         return None;
     }
@@ -65,7 +67,7 @@ fn members_of(kind: u8, bytes: &[u8]) -> Option<Members> {
             () if is_zset => source.double().ok()?.to_le_bytes().to_vec(),
             () => Vec::new(),
         };
-        let expiry = if kind == 32 {
+        let expiry = if matches!(kind, 32 | 48) {
             source.count().ok()?
         } else {
             ttl.checked_sub(1).map_or(0, |ttl| earliest + ttl)
@@ -75,8 +77,29 @@ fn members_of(kind: u8, bytes: &[u8]) -> Option<Members> {
     Some(members)
 }
 
-/// Head, type byte, number of members, and those that have come.
-type Part = (Vec<u8>, u8, u64, Members);
+/// Head, type byte, number of members, and those that have come; pieces of a stream as they are.
+type Part = (Vec<u8>, u8, u64, Members, Vec<(u64, Vec<u8>)>);
+
+/// Appends what `image_of` does for the stream in these pieces.
+fn stream_image(pieces: &[(u64, Vec<u8>)], total: u64, out: &mut Vec<u8>) {
+    let mut arena = Arena::with_reserve(1 << 26).expect("address space");
+    let hasher = KeyHasher::new(0);
+    let mut back: Option<Object> = None;
+    for (_, piece) in pieces {
+        let mut source = rdb::Source::new(piece);
+        match &mut back {
+            Some(Object::Stream(back)) => {
+                back.read_more(27, &mut source, &mut arena, hasher).expect("a piece of a stream");
+            }
+            _ => back = Some(rdb::read_object(27, &mut source, &mut arena, hasher).expect("a stream")),
+        }
+    }
+    assert!(pieces.is_sorted_by(|a, b| a.0 < b.0));
+    assert_eq!(pieces.last().map(|last| last.0 + 1), Some(total), "the end is missing");
+    let back = back.expect("no piece");
+    out.push(rdb::type_of(&back));
+    rdb::write_object(&back, &arena, out);
+}
 
 /// What was written of a shard. The same key or member twice is an error.
 #[derive(Default)]
@@ -92,9 +115,13 @@ impl Written {
     /// All of it, when all pieces have come.
     fn image(self) -> Image {
         let mut image = self.whole;
-        for (name, (mut out, kind, total, members)) in self.parts {
-            assert_eq!(members.len() as u64, total, "members are missing");
-            out.extend_from_slice(format!("{kind}{members:?}").as_bytes());
+        for (name, (mut out, kind, total, members, pieces)) in self.parts {
+            if kind == rdb::TYPE_STREAM_5 {
+                stream_image(&pieces, total, &mut out);
+            } else {
+                assert_eq!(members.len() as u64, total, "members are missing");
+                out.extend_from_slice(format!("{kind}{members:?}").as_bytes());
+            }
             assert!(image.insert(name, out).is_none(), "a key was written twice");
         }
         image
@@ -119,7 +146,7 @@ impl Keeper for Album {
         total: u64,
     ) -> Box<dyn PieceKeeper> {
         let name = (db, record.key().to_vec());
-        let part = (head_of(record), kind, total, Members::new());
+        let part = (head_of(record), kind, total, Members::new(), Vec::new());
         let before = self.0.lock().expect("sound").parts.insert(name.clone(), part);
         assert!(before.is_none(), "a key was written twice");
         Box::new(Page { album: self.0.clone(), name, kind })
@@ -146,9 +173,10 @@ impl PieceKeeper for Page {
 
     fn keep(&mut self, before: u64, piece: &[u8]) {
         let mut album = self.album.lock().expect("sound");
-        let (.., members) = album.parts.get_mut(&self.name).expect("begun");
+        let (.., members, pieces) = album.parts.get_mut(&self.name).expect("begun");
         let elements = match self.kind {
             1 => numbered(before, piece),
+            rdb::TYPE_STREAM_5 => return pieces.push((before, piece.to_vec())),
             kind => members_of(kind, piece).expect("members"),
         };
         for (key, value) in elements {
@@ -298,7 +326,7 @@ impl Player {
     fn play_collection(&mut self, db: usize, name: &[u8]) {
         let member = self.rng.below(self.members).to_string().into_bytes();
         let value = self.bytes();
-        let kinds = if self.members > 100 { self.kinds.clone() } else { 0..5 };
+        let kinds = if self.members > 100 { self.kinds.clone() } else { 0..6 };
         let what = kinds.start + self.rng.below(kinds.end - kinds.start);
         let (removes, score) = (self.rng.below(4) == 0, self.rng.below(1000) as f64);
         let member_expiry = match self.rng.below(8) {
@@ -306,6 +334,7 @@ impl Player {
             _ => table::Expiry::Keep,
         };
         let soon_ms = self.now_ms + self.rng.below(20_000);
+        let has_big = self.members > 100;
         let mut place = self.place(db, name);
         place.expire_members(4);
         match if what == 4 && name.ends_with(b"1") { 1 } else { what } {
@@ -314,6 +343,9 @@ impl Player {
                 () if score < 300.0 && list.len() > 2 => {
                     let at = score as u64 % list.len();
                     list.set(arena, at, Item::of(&value)).expect("room");
+                }
+                () if has_big && score < 302.0 => {
+                    list.push(arena, End::Front, Item::of(&big(&member))).expect("room")
                 }
                 () => list.push(arena, End::Back, Item::of(&value)).expect("room"),
             })),
@@ -325,13 +357,17 @@ impl Player {
                 }
             })),
             2 => drop(place.edit_or_create(Zset::new, |zset: &mut Zset, arena, hasher| {
+                let member = if has_big && score < 2.0 { big(&member) } else { member };
                 if removes {
                     zset.remove(arena, &hasher, Item::of(&member));
                 } else {
                     zset.insert(arena, &hasher, Item::of(&member), score).expect("room");
-                    let at_ms = (score as u64 == 7 && value.len() > 600).then_some(soon_ms);
+                    let at_ms = (score as u64 % 100 == 7 && value.len() > 600).then_some(soon_ms);
                     zset.set_expiry(arena, &hasher, Item::of(&member), at_ms);
                 }
+            })),
+            5 => drop(place.edit_or_create(Stream::new, |stream: &mut Stream, arena, _| {
+                change_stream(stream, arena, &member, &value, (score as u64, has_big));
             })),
             _ => {
                 let make = || Table::new(Kind::KeysAndValues);
@@ -360,6 +396,53 @@ impl Player {
         } else if let Some(copy) = self.place(db, name).copy() {
             self.place(to_db, &to_name).put_copy(&copy).expect("room");
         }
+    }
+}
+
+/// Text that a tree keeps outside the arena.
+fn big(name: &[u8]) -> Vec<u8> {
+    let mut text = vec![b'x'; 33 << 10];
+    text.extend_from_slice(name);
+    text
+}
+
+/// One change of whatever kind of a stream.
+fn change_stream(
+    stream: &mut Stream,
+    arena: &mut Arena,
+    member: &[u8],
+    value: &[u8],
+    (what, has_big): (u64, bool),
+) {
+    let next = |id: StreamId| StreamId { ms: id.ms + 1 + what % 3, seq: what };
+    let some = StreamId { ms: stream.last_id().ms / 1000 * what, seq: what };
+    let some = stream.log().iter(arena, stream.log().rank(arena, some), Direction::Up).next();
+    let some = some.map(|entry| entry.id);
+    match (what, some) {
+        (0..600, _) => {
+            let text = if has_big && what < 2 { big(value) } else { value.to_vec() };
+            let pairs = [(member, &text[..]), (b"n", b"17")];
+            assert_eq!(stream.append(arena, next(stream.last_id()), pairs.into_iter()), Ok(true));
+        }
+        (600..640, Some(id)) => assert!(stream.delete(arena, id)),
+        (640..650, _) => drop(stream.trim_first(arena, what - 630)),
+        (650..660, _) => drop(stream.create_group(&[what as u8], stream.last_id(), Some(what))),
+        (660..663, _) => drop(stream.destroy_group(arena, &[(what - 10) as u8])),
+        (663..700, Some(id)) => stream.producers_mut(Producers::default).add(member, value, id, 0),
+        (700.., Some(id)) => {
+            let Some((group, _)) = stream.group_mut(&[(650 + what % 10) as u8]) else { return };
+            let (consumer, _) = group.find_or_create(&[(what % 7) as u8], what);
+            match what {
+                700..900 => {
+                    let pending = Pending { consumer, delivered_ms: what, deliveries: what % 9 };
+                    assert_eq!(group.give(arena, id, pending), Ok(()));
+                }
+                900..950 => drop(group.release(arena, id)),
+                950..953 => drop(group.remove_consumer(arena, &[(what % 7) as u8])),
+                _ => group.last_id = id,
+            }
+        }
+        _ => {}
     }
 }
 
@@ -433,9 +516,13 @@ fn large_values_are_kept_though_their_members_change() {
 
 #[test]
 fn large_trees_are_kept_as_they_were_though_they_change() {
-    for (seed, kinds, names, members) in
-        [(0, 0..1, 4, 600), (10, 1..2, 1, 30_000), (20, 2..3, 2, 6000), (30, 0..3, 3, 6000)]
-    {
+    for (seed, kinds, names, members) in [
+        (0, 0..1, 4, 600),
+        (10, 1..2, 1, 30_000),
+        (20, 2..3, 2, 6000),
+        (30, 0..3, 3, 6000),
+        (40, 5..6, 2, 6000),
+    ] {
         let player = |seed| Player { members, kinds: kinds.clone(), ..Player::new(seed, names) };
         let runs = (seed..seed + 10).map(|seed| run_with(player(seed), 1 + seed % 12));
         let (pieces, kept) = runs.fold((0, 0), |sum, run| (sum.0 + run.0, sum.1 + run.1));

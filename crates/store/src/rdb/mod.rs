@@ -9,6 +9,7 @@ mod object;
 mod packed;
 mod source;
 mod stream;
+mod stream_pieces;
 #[cfg(test)]
 mod tests;
 mod text;
@@ -20,6 +21,8 @@ pub use object::{
     type_of, write_member, write_members_head, write_object,
 };
 pub use source::{Length, Source};
+pub use stream::TYPE_STREAM_5;
+pub use stream_pieces::StreamPieces;
 pub use text::{write_length, write_text};
 
 /// The type byte of a string.

@@ -10,6 +10,7 @@ use darter_slab::Arena;
 use super::{Corrupt, Source, compact, stream, text};
 use crate::object::{Collection, Object};
 use crate::set_value::SetValue;
+use crate::stream_value::Stream;
 
 /// A list.
 pub const TYPE_LIST: u8 = 1;
@@ -137,6 +138,8 @@ pieces! {
         |set, kind, source, arena, hasher| read_set(kind, set, source, arena, hasher);
     Zset: TYPE_ZSET | TYPE_ZSET_WITH_TTL =>
         |zset, kind, source, arena, hasher| read_zset(kind, zset, source, arena, hasher);
+    Stream: stream::TYPE_STREAM_5 =>
+        |log, kind, source, arena, _hasher| stream::read_more(kind, log, source, arena);
     Table: TYPE_HASH | TYPE_HASH_WITH_TTL =>
         |table, kind, source, arena, hasher| read_hash(kind, table, source, arena, hasher);
 }

@@ -16,9 +16,9 @@ use super::object::filled;
 use super::packed::{self, Form, back_len};
 use super::{Corrupt, Source, text};
 use crate::object::Object;
-use crate::stream_value::Stream;
 use crate::stream_value::group::{Consumer, Group, NOBODY};
 use crate::stream_value::producers::Producers;
+use crate::stream_value::{Extent, Stream};
 
 /// Redis 5 and 6.
 pub const TYPE_STREAM: u8 = 15;
@@ -40,49 +40,61 @@ const SAME_FIELDS: i64 = 2;
 
 /// The form that holds everything of `stream`.
 pub fn type_of(stream: &Stream) -> u8 {
-    if stream.groups().iter().any(Group::has_given_back) {
+    if stream.groups().any(Group::has_given_back) {
         return TYPE_STREAM_5;
     }
     if stream.producers().is_some() {
         return TYPE_STREAM_4;
     }
-    let mut consumers = stream.groups().iter().flat_map(Group::consumers);
+    let mut consumers = stream.groups().flat_map(Group::consumers);
     let is_plain = consumers.all(|consumer| consumer.active_ms == Some(consumer.seen_ms));
     if is_plain { TYPE_STREAM_2 } else { TYPE_STREAM_3 }
 }
 
 /// Appends a stream in the form that [`type_of`] names.
 pub fn write(stream: &Stream, arena: &Arena, out: &mut Vec<u8>) {
-    write_nodes(stream, arena, out);
-    let extent = stream.extent(arena);
-    text::write_length(out, extent.len);
-    for id in [extent.last_id, extent.first_id, extent.max_deleted_id] {
-        text::write_length(out, id.ms);
-        text::write_length(out, id.seq);
-    }
-    text::write_length(out, extent.added);
+    write_nodes(stream.log().iter(arena, 0, Direction::Up), usize::MAX, out);
+    write_extent(&stream.extent(arena), out);
     text::write_length(out, stream.groups().len() as u64);
     let kind = type_of(stream);
     for group in stream.groups() {
-        write_group(group, arena, kind >= TYPE_STREAM_3, out);
+        write_group_head(group, out);
+        text::write_length(out, group.pending().len());
+        group.pending().iter(arena, 0, Direction::Up).for_each(|(id, entry)| write_pending(id, entry, out));
+        text::write_length(out, group.consumers_len() as u64);
+        for consumer in group.consumers() {
+            write_consumer_head(consumer, kind >= TYPE_STREAM_3, out);
+            text::write_length(out, consumer.pending_len());
+            consumer.ids_from(arena, StreamId::MIN).for_each(|id| out.extend_from_slice(&raw_id(id)));
+        }
         if kind == TYPE_STREAM_5 {
             text::write_length(out, group.given_back(arena).count() as u64);
             group.given_back(arena).for_each(|id| out.extend_from_slice(&raw_id(id)));
         }
     }
     if kind >= TYPE_STREAM_4 {
-        write_producers(stream, out);
+        let none = Producers::default();
+        let producers = stream.producers().unwrap_or(&none);
+        write_producers(producers, None, producers.len(), out);
     }
 }
 
-/// Limits, the producers with the names and ids of their entries, and two counters.
-fn write_producers(stream: &Stream, out: &mut Vec<u8>) {
-    let none = Producers::default();
-    let producers = stream.producers().unwrap_or(&none);
+/// What stands between the nodes and the groups.
+pub(super) fn write_extent(extent: &Extent, out: &mut Vec<u8>) {
+    text::write_length(out, extent.len);
+    for id in [extent.last_id, extent.first_id, extent.max_deleted_id] {
+        text::write_length(out, id.ms);
+        text::write_length(out, id.seq);
+    }
+    text::write_length(out, extent.added);
+}
+
+/// Limits, `count` producers after the one called `after` with the names and ids of their entries, and two counters.
+pub(super) fn write_producers(producers: &Producers, after: Option<&[u8]>, count: usize, out: &mut Vec<u8>) {
     text::write_length(out, producers.duration_s);
     text::write_length(out, producers.names_max);
-    text::write_length(out, producers.len() as u64);
-    for (producer, names) in producers.iter() {
+    text::write_length(out, count as u64);
+    for (producer, names) in producers.after(after).take(count) {
         text::write_text(out, producer);
         text::write_length(out, names.len() as u64);
         for (name, id) in names {
@@ -95,16 +107,26 @@ fn write_producers(stream: &Stream, out: &mut Vec<u8>) {
     text::write_length(out, producers.duplicates);
 }
 
-fn write_nodes(stream: &Stream, arena: &Arena, out: &mut Vec<u8>) {
-    let mut nodes = 0;
+/// Writes the nodes of entries until they take about `bytes_max`; returns how many entries these are.
+pub(super) fn write_nodes<'a>(
+    entries: impl Iterator<Item = Entry<'a>>,
+    bytes_max: usize,
+    out: &mut Vec<u8>,
+) -> u64 {
+    let (mut nodes, mut written) = (0, 0);
     let mut body = Vec::new();
     let mut node: Option<Node<'_>> = None;
-    for entry in stream.log().iter(arena, 0, Direction::Up) {
+    for entry in entries {
         if let Some(full) = node.take_if(|node| node.is_full()) {
             full.finish(&mut body);
             nodes += 1;
         }
-        node.get_or_insert_with(|| Node::new(entry)).push(entry);
+        let node = node.get_or_insert_with(|| Node::new(entry));
+        node.push(entry);
+        written += 1;
+        if body.len() + node.pack.bytes.len() >= bytes_max {
+            break;
+        }
     }
     if let Some(last) = node {
         last.finish(&mut body);
@@ -112,6 +134,7 @@ fn write_nodes(stream: &Stream, arena: &Arena, out: &mut Vec<u8>) {
     }
     text::write_length(out, nodes);
     out.extend_from_slice(&body);
+    written
 }
 
 /// A node being written: entries that share the names of the first.
@@ -231,63 +254,97 @@ impl Listpack {
     }
 }
 
-fn raw_id(id: StreamId) -> [u8; 16] {
+pub(super) fn raw_id(id: StreamId) -> [u8; 16] {
     let mut raw = [0; 16];
     raw[..8].copy_from_slice(&id.ms.to_be_bytes());
     raw[8..].copy_from_slice(&id.seq.to_be_bytes());
     raw
 }
 
-fn write_group(group: &Group, arena: &Arena, has_active: bool, out: &mut Vec<u8>) {
+/// Its name and how far it has read.
+pub(super) fn write_group_head(group: &Group, out: &mut Vec<u8>) {
     text::write_text(out, group.name());
     text::write_length(out, group.last_id.ms);
     text::write_length(out, group.last_id.seq);
     text::write_length(out, group.entries_read.unwrap_or(u64::MAX));
-    text::write_length(out, group.pending().len());
-    for (id, pending) in group.pending().iter(arena, 0, Direction::Up) {
-        out.extend_from_slice(&raw_id(id));
-        out.extend_from_slice(&pending.delivered_ms.to_le_bytes());
-        text::write_length(out, pending.deliveries);
-    }
-    text::write_length(out, group.consumers_len() as u64);
-    for consumer in group.consumers() {
-        text::write_text(out, consumer.name());
-        out.extend_from_slice(&consumer.seen_ms.to_le_bytes());
-        if has_active {
-            out.extend_from_slice(&consumer.active_ms.unwrap_or(u64::MAX).to_le_bytes());
-        }
-        write_ids(consumer, arena, out);
+}
+
+pub(super) fn write_pending(id: StreamId, pending: Pending, out: &mut Vec<u8>) {
+    out.extend_from_slice(&raw_id(id));
+    out.extend_from_slice(&pending.delivered_ms.to_le_bytes());
+    text::write_length(out, pending.deliveries);
+}
+
+/// A consumer without its ids.
+pub(super) fn write_consumer_head(consumer: &Consumer, has_active: bool, out: &mut Vec<u8>) {
+    text::write_text(out, consumer.name());
+    out.extend_from_slice(&consumer.seen_ms.to_le_bytes());
+    if has_active {
+        out.extend_from_slice(&consumer.active_ms.unwrap_or(u64::MAX).to_le_bytes());
     }
 }
 
-fn write_ids(consumer: &Consumer, arena: &Arena, out: &mut Vec<u8>) {
-    text::write_length(out, consumer.pending_len());
-    consumer.ids_from(arena, StreamId::MIN).for_each(|id| out.extend_from_slice(&raw_id(id)));
+/// What a stream is read into.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Onto {
+    /// An empty one.
+    Nothing,
+    /// What earlier pieces have made: groups and consumers may be known, ids only rise.
+    Begun,
 }
 
 /// The stream of type byte `kind` that `source` holds.
 ///
 /// Errors: damaged, entries or pending entries that contradict each other, or no room in the arena.
 pub fn read(kind: u8, source: &mut Source<'_>, arena: &mut Arena) -> Result<Object, Corrupt> {
-    filled(Stream::new(), arena, |stream, arena| {
-        for _ in 0..source.count()? {
-            let first_id = read_id_of(&source.text()?)?;
-            read_node(stream, arena, first_id, &source.text()?)?;
-        }
-        read_ids(kind, stream, arena, source)?;
-        for _ in 0..source.count()? {
-            read_group(kind, stream, arena, source)?;
-        }
-        if kind >= TYPE_STREAM_4 { read_producers(stream, source) } else { Ok(()) }
-    })
+    filled(Stream::new(), arena, |stream, arena| read_into(Onto::Nothing, kind, stream, source, arena))
+}
+
+/// Adds a piece to a stream whose earlier pieces were read.
+pub(super) fn read_more(
+    kind: u8,
+    stream: &mut Stream,
+    source: &mut Source<'_>,
+    arena: &mut Arena,
+) -> Result<(), Corrupt> {
+    read_into(Onto::Begun, kind, stream, source, arena)
+}
+
+fn read_into(
+    onto: Onto,
+    kind: u8,
+    stream: &mut Stream,
+    source: &mut Source<'_>,
+    arena: &mut Arena,
+) -> Result<(), Corrupt> {
+    let before = stream.len();
+    for _ in 0..source.count()? {
+        let first_id = read_id_of(&source.text()?)?;
+        read_node(stream, arena, first_id, &source.text()?)?;
+    }
+    read_ids(kind, stream, before, arena, source)?;
+    for _ in 0..source.count()? {
+        read_group(onto, kind, stream, arena, source)?;
+    }
+    if kind >= TYPE_STREAM_4 { read_producers(stream, source) } else { Ok(()) }
 }
 
 /// What [`write_producers`] writes. Limits that are none of ours are taken as the nearest that are.
 fn read_producers(stream: &mut Stream, source: &mut Source<'_>) -> Result<(), Corrupt> {
-    let duration_s = source.count()?.clamp(1, Producers::DURATION_S_MAX);
-    let names_max = source.count()?.clamp(1, Producers::NAMES_MAX);
-    let mut producers = Producers::new(duration_s, names_max);
-    for _ in 0..source.count()? {
+    let mut read = Producers::default();
+    read.duration_s = source.count()?.clamp(1, Producers::DURATION_S_MAX);
+    read.names_max = source.count()?.clamp(1, Producers::NAMES_MAX);
+    let begun = source.count()?;
+    let is_known = stream.producers().is_some();
+    let producers = match is_known {
+        true => {
+            let producers = stream.producers_mut(Producers::default);
+            (producers.duration_s, producers.names_max) = (read.duration_s, read.names_max);
+            producers
+        }
+        false => &mut read,
+    };
+    for _ in 0..begun {
         let producer = source.text()?;
         for _ in 0..source.count()? {
             let name = source.text()?;
@@ -298,21 +355,23 @@ fn read_producers(stream: &mut Stream, source: &mut Source<'_>) -> Result<(), Co
     }
     producers.added = source.count()?;
     producers.duplicates = source.count()?;
-    if !producers.is_untouched() {
-        *stream.producers_mut(Producers::default) = producers;
+    if !is_known && !read.is_untouched() {
+        *stream.producers_mut(Producers::default) = read;
     }
     Ok(())
 }
 
+/// What stands behind the entries that have come since there were `before` of them.
 fn read_ids(
     kind: u8,
     stream: &mut Stream,
+    before: u64,
     arena: &mut Arena,
     source: &mut Source<'_>,
 ) -> Result<(), Corrupt> {
     let len = source.count()?;
     let last_id = StreamId { ms: source.count()?, seq: source.count()? };
-    if len != stream.len() || stream.log().last_id(arena).is_some_and(|id| id > last_id) {
+    if len != stream.len() - before || stream.log().last_id(arena).is_some_and(|id| id > last_id) {
         return Err(Corrupt);
     }
     if kind == TYPE_STREAM {
@@ -424,6 +483,7 @@ fn read_ms(source: &mut Source<'_>) -> Result<Option<u64>, Corrupt> {
 }
 
 fn read_group(
+    onto: Onto,
     kind: u8,
     stream: &mut Stream,
     arena: &mut Arena,
@@ -435,7 +495,7 @@ fn read_group(
         TYPE_STREAM => stream.extent(arena).added_up_to(last_id),
         _ => Some(source.count()?).filter(|&read| read != u64::MAX),
     };
-    if !stream.create_group(&name, last_id, entries_read) {
+    if !stream.create_group(&name, last_id, entries_read) && onto == Onto::Nothing {
         return Err(Corrupt);
     }
     let mut pending = BTreeMap::new();
@@ -448,7 +508,7 @@ fn read_group(
     }
     let Some((group, _)) = stream.group_mut(&name) else { return Err(Corrupt) };
     for _ in 0..source.count()? {
-        read_consumer(kind, group, arena, source, &mut pending)?;
+        read_consumer(onto, kind, group, arena, source, &mut pending)?;
     }
     if kind >= TYPE_STREAM_5 {
         read_given_back(group, arena, source, &mut pending)?;
@@ -474,6 +534,7 @@ fn read_given_back(
 }
 
 fn read_consumer(
+    onto: Onto,
     kind: u8,
     group: &mut Group,
     arena: &mut Arena,
@@ -484,7 +545,7 @@ fn read_consumer(
     let seen_ms = read_ms(source)?.unwrap_or(0);
     let (number, is_new) = group.find_or_create(&name, seen_ms);
     let active_ms = if kind >= TYPE_STREAM_3 { read_ms(source)? } else { Some(seen_ms) };
-    let consumer = group.consumer_mut(number).filter(|_| is_new).ok_or(Corrupt)?;
+    let consumer = group.consumer_mut(number).filter(|_| is_new || onto == Onto::Begun).ok_or(Corrupt)?;
     consumer.active_ms = active_ms;
     for _ in 0..source.count()? {
         let id = read_id_of(source.take(16)?)?;

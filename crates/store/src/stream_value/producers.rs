@@ -4,11 +4,13 @@
 //! got. How long ago that was is read from those ids. Called by XADD and RDB's forms; it never reads a clock.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Bound;
+use std::sync::Arc;
 
 use darter_pack::tree::StreamId;
 
 /// The producers of a stream, and how much is remembered of each.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Producers {
     /// Seconds that a name is remembered.
     pub duration_s: u64,
@@ -18,13 +20,14 @@ pub struct Producers {
     pub added: u64,
     /// Entries ever refused because their name was known.
     pub duplicates: u64,
-    of: BTreeMap<Box<[u8]>, Producer>,
+    // shared with a snapshot while one reads them
+    of: BTreeMap<Box<[u8]>, Arc<Producer>>,
     // where the next look for producers that are silent goes on
     swept: Box<[u8]>,
 }
 
 /// One producer's names. Bytes: some 100 each beside the text, which is held twice.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Producer {
     ids: BTreeMap<Box<[u8]>, StreamId>,
     // the oldest first
@@ -92,7 +95,7 @@ impl Producers {
     pub fn find(&mut self, producer: &[u8], name: &[u8], now_ms: u64) -> Option<StreamId> {
         let duration_ms = self.duration_ms();
         let names_max = self.names_max as usize;
-        let producer = self.of.get_mut(producer)?;
+        let producer = Arc::make_mut(self.of.get_mut(producer)?);
         producer.forget(now_ms, duration_ms, names_max);
         producer.ids.get(name).copied()
     }
@@ -101,7 +104,7 @@ impl Producers {
     pub fn add(&mut self, producer: &[u8], name: &[u8], id: StreamId, now_ms: u64) {
         self.forget_one(now_ms);
         let (duration_ms, names_max) = (self.duration_ms(), self.names_max as usize);
-        let producer = self.of.entry(producer.into()).or_default();
+        let producer = Arc::make_mut(self.of.entry(producer.into()).or_default());
         if producer.ids.insert(name.into(), id).is_none() {
             producer.order.push_back(name.into());
         }
@@ -117,7 +120,16 @@ impl Producers {
 
     /// Producers with their names, the oldest first.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], impl ExactSizeIterator<Item = (&[u8], StreamId)>)> {
-        self.of.iter().map(|(name, producer)| {
+        self.after(None)
+    }
+
+    /// Those whose names sort after `name`.
+    pub fn after(
+        &self,
+        name: Option<&[u8]>,
+    ) -> impl Iterator<Item = (&[u8], impl ExactSizeIterator<Item = (&[u8], StreamId)>)> {
+        let from = name.map_or(Bound::Unbounded, Bound::Excluded);
+        self.of.range::<[u8], _>((from, Bound::Unbounded)).map(|(name, producer)| {
             let ids = &producer.ids;
             let names = producer.order.iter();
             (&**name, names.map(|name| (&**name, ids.get(name).copied().unwrap_or_default())))
@@ -143,6 +155,11 @@ impl Producers {
         size_of::<Producers>() + self.of.iter().map(|(name, producer)| of((name, producer))).sum::<usize>()
     }
 
+    /// Less than that, told at once.
+    pub(super) fn bytes_min(&self) -> usize {
+        size_of::<Producers>() + self.of.len() * PRODUCER_BYTES
+    }
+
     fn duration_ms(&self) -> u64 {
         self.duration_s.saturating_mul(1000)
     }
@@ -150,12 +167,13 @@ impl Producers {
     /// Looks at one producer after another, a call each, and drops those that have been silent.
     fn forget_one(&mut self, now_ms: u64) {
         let (duration_ms, names_max) = (self.duration_ms(), self.names_max as usize);
-        let after = (std::ops::Bound::Excluded(&*self.swept), std::ops::Bound::Unbounded);
+        let after = (Bound::Excluded(&*self.swept), Bound::Unbounded);
         let Some((name, producer)) = self.of.range_mut::<[u8], _>(after).next() else {
             self.swept = Box::default();
             return;
         };
         self.swept = name.clone();
+        let producer = Arc::make_mut(producer);
         producer.forget(now_ms, duration_ms, names_max);
         if producer.ids.is_empty() {
             self.of.remove(&self.swept);

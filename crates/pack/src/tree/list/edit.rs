@@ -6,6 +6,7 @@ use super::leaf::{self, End, HEAD, Head, New, Part, Shape};
 use super::{List, Seat};
 use crate::entry::{self, Item};
 use crate::tree::block::{bytes_of, bytes_of_mut};
+use crate::tree::owned::Far;
 use crate::tree::spine::{Leaf, Side, Spine};
 use crate::tree::{Full, LEAF_BYTES_MAX};
 
@@ -365,11 +366,8 @@ impl List {
         let mut offset = head.offset(bytes_of(arena, leaf), from);
         for _ in from..to {
             let next = head.next(bytes_of(arena, leaf), offset);
-            let code = &bytes_of(arena, leaf)[offset..];
-            if let Some(block) = entry::release(code, &mut self.spill) {
-                self.owned.free(arena, block);
-                released += 1;
-            }
+            let far = Far::of(&bytes_of(arena, leaf)[offset..]);
+            released += usize::from(self.owned.release_far(arena, &mut self.spill, far));
             offset = next;
         }
         released

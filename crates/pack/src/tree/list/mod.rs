@@ -12,7 +12,7 @@ mod tests;
 use darter_slab::{Arena, Handle};
 
 use self::leaf::{HEAD, Head, New, Part, Shape};
-use super::owned::Owned;
+use super::owned::{Far, Owned};
 use super::spine::{Leaf, Path, Spine};
 use super::window::{Seen, Windows, readable};
 use super::{Direction, Full, LEAF_BYTES_MAX};
@@ -66,15 +66,14 @@ impl List {
     }
 
     /// The same list as it is now: to be read while the arena keeps blocks before they change, by one who looks back.
-    /// Never to be changed or cleared. `None`: some of its items are not in the arena.
-    pub fn frozen(&self) -> Option<List> {
-        (self.spill.bytes() == 0).then(|| List {
-            spine: self.spine.frozen(),
-            head: self.head,
-            tail: self.tail,
-            len: self.len,
-            ..List::new()
-        })
+    /// Never to be changed or cleared.
+    pub fn frozen(&self) -> List {
+        List { spine: self.spine.frozen(), head: self.head, tail: self.tail, len: self.len, ..List::new() }
+    }
+
+    /// Lends what is outside the arena to a frozen copy while that is read, or takes it back.
+    pub fn lend(&mut self, frozen: &mut List) {
+        std::mem::swap(&mut self.spill, &mut frozen.spill);
     }
 
     /// Number of items.
@@ -360,9 +359,8 @@ impl List {
     /// Frees what the coded item at `offset` of a leaf of any items holds out of line.
     #[inline]
     fn release(&mut self, arena: &mut Arena, leaf: Handle, offset: usize) {
-        if let Some(block) = crate::entry::release(&bytes_of(arena, leaf)[offset..], &mut self.spill) {
-            self.owned.free(arena, block);
-        }
+        let far = Far::of(&bytes_of(arena, leaf)[offset..]);
+        self.owned.release_far(arena, &mut self.spill, far);
     }
 
     fn each(&self, arena: &Arena, first: u64, len: u64, direction: Direction, see: &mut dyn FnMut(Seen<'_>)) {

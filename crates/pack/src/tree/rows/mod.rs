@@ -35,9 +35,10 @@ impl<const N: usize, const K: usize> Rows<N, K> {
     /// No row, no block.
     pub(super) const EMPTY: Self = Self { spine: Spine::EMPTY, len: 0, owned: Owned::NONE };
 
-    /// The same rows as they are now, to be read while blocks are kept before they change; never to be changed.
+    /// The same rows as they are now, to be read while blocks are kept before they change: of the two only one may be
+    /// changed.
     pub(super) fn frozen(&self) -> Self {
-        Self { spine: self.spine.frozen(), len: self.len, owned: Owned::NONE }
+        Self { spine: self.spine.frozen(), len: self.len, owned: self.owned }
     }
 
     /// Number of rows.

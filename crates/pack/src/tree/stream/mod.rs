@@ -78,6 +78,17 @@ impl StreamLog {
         StreamLog { spine: Spine::EMPTY, len: 0, owned: Owned::NONE, spill: Spill::new() }
     }
 
+    /// The same log as it is now: to be read while the arena keeps blocks before they change, by one who looks back.
+    /// Never to be changed or cleared.
+    pub fn frozen(&self) -> StreamLog {
+        StreamLog { spine: self.spine.frozen(), len: self.len, ..StreamLog::new() }
+    }
+
+    /// Lends what is outside the arena to a frozen copy while that is read, or takes it back.
+    pub fn lend(&mut self, frozen: &mut StreamLog) {
+        std::mem::swap(&mut self.spill, &mut frozen.spill);
+    }
+
     /// Number of entries.
     #[inline]
     pub fn len(&self) -> u64 {

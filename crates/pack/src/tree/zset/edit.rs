@@ -9,8 +9,9 @@ use super::member::{self, New};
 use super::score::ord;
 use super::{Place, Zset};
 use crate::decimal::Digits;
-use crate::entry::{self, Item};
+use crate::entry::Item;
 use crate::tree::block::{bytes_of, bytes_of_mut};
+use crate::tree::owned::Far;
 use crate::tree::spine::Path;
 use crate::tree::{Direction, Full};
 
@@ -308,10 +309,8 @@ impl Zset {
         let Members::Slots { .. } = head.members else { return 0 };
         let mut released = 0;
         for at in from..to {
-            if let Some(block) = entry::release(head.code(bytes_of(arena, leaf), at), &mut self.spill) {
-                self.owned.free(arena, block);
-                released += 1;
-            }
+            let far = Far::of(head.code(bytes_of(arena, leaf), at));
+            released += usize::from(self.owned.release_far(arena, &mut self.spill, far));
         }
         released
     }

@@ -21,6 +21,25 @@ struct Times {
     order: BTreeSet<(u64, Box<[u8]>)>,
     // of the texts above, once
     text_bytes: usize,
+    past: Option<Past>,
+}
+
+/// How the times that have changed were when the set was frozen.
+#[derive(Debug, Default)]
+struct Past {
+    of: BTreeMap<Box<[u8]>, Option<u64>>,
+    text_bytes: usize,
+}
+
+impl Times {
+    /// To be called before the time of a member changes, comes or goes.
+    fn keep_first(&mut self, text: &[u8]) {
+        let Some(past) = &mut self.past else { return };
+        if !past.of.contains_key(text) {
+            past.of.insert(text.into(), self.of.get(text).copied());
+            past.text_bytes += text.len();
+        }
+    }
 }
 
 /// What the two trees hold of a member beside its text, the free places of their nodes included: about.
@@ -39,18 +58,36 @@ impl Expiries {
     /// Forgets the time of a member.
     pub(super) fn remove(&mut self, text: &[u8]) {
         let Some(times) = &mut self.0 else { return };
+        times.keep_first(text);
         if let Some((text, at_ms)) = times.of.remove_entry(text) {
             times.text_bytes -= text.len();
             times.order.remove(&(at_ms, text));
-            if times.of.is_empty() {
+            if times.of.is_empty() && times.past.is_none() {
                 self.0 = None;
             }
+        }
+    }
+
+    /// From now on times are kept before they change, if there are any.
+    pub(super) fn keep_past(&mut self) {
+        if let Some(times) = &mut self.0 {
+            times.past = Some(Past::default());
+        }
+    }
+
+    /// They need not be kept any more.
+    pub(super) fn forget_past(&mut self) {
+        let Some(times) = &mut self.0 else { return };
+        times.past = None;
+        if times.of.is_empty() {
+            self.0 = None;
         }
     }
 
     fn put(&mut self, text: &[u8], at_ms: u64) {
         self.remove(text);
         let times = self.0.get_or_insert_default();
+        times.keep_first(text);
         times.text_bytes += text.len();
         times.of.insert(text.into(), at_ms);
         times.order.insert((at_ms, text.into()));
@@ -62,6 +99,21 @@ impl Zset {
     pub fn expiry_bytes(&self) -> usize {
         let of = |times: &Times| size_of::<Times>() + times.of.len() * ENTRY_BYTES + 2 * times.text_bytes;
         self.expiries.0.as_deref().map_or(0, of)
+    }
+
+    /// Bytes held because it was frozen, about.
+    pub fn past_bytes(&self) -> usize {
+        let of = |past: &Past| past.of.len() * ENTRY_BYTES / 2 + past.text_bytes;
+        self.expiries.0.as_ref().and_then(|times| times.past.as_ref()).map_or(0, of)
+    }
+
+    /// When `member` expired at the time at which the set was frozen, if it did.
+    pub fn past_expiry(&self, member: Item<'_>) -> Option<u64> {
+        let times = self.expiries.0.as_ref()?;
+        let mut digits = Digits::new();
+        let text = member.text(&mut digits);
+        let now = || times.of.get(text).copied();
+        times.past.as_ref().and_then(|past| past.of.get(text).copied()).unwrap_or_else(now)
     }
 
     /// Lets `member` expire at a Unix time in milliseconds, or never; returns whether it is there. A new score keeps the time.

@@ -88,10 +88,21 @@ impl Zset {
     }
 
     /// The same set as it is now, to be read by rank: while the arena keeps blocks before they change, by one who looks
-    /// back. Never to be changed or cleared. `None`: some of its members are not in the arena, or expire.
-    pub fn frozen(&self) -> Option<Zset> {
-        let is_plain = self.spill.bytes() == 0 && self.expiries.is_none();
-        is_plain.then(|| Zset { spine: self.spine.frozen(), len: self.len, ..Zset::new() })
+    /// back. Never to be changed or cleared. Ends with [`Zset::thaw`].
+    pub fn freeze(&mut self) -> Zset {
+        self.expiries.keep_past();
+        Zset { spine: self.spine.frozen(), len: self.len, ..Zset::new() }
+    }
+
+    /// Nobody reads the frozen copy any more.
+    pub fn thaw(&mut self) {
+        self.expiries.forget_past();
+    }
+
+    /// Lends what is outside the arena to a frozen copy while that is read, or takes it back.
+    pub fn lend(&mut self, frozen: &mut Zset) {
+        std::mem::swap(&mut self.spill, &mut frozen.spill);
+        std::mem::swap(&mut self.expiries, &mut frozen.expiries);
     }
 
     /// Number of members.
