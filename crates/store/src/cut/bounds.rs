@@ -170,7 +170,7 @@ fn the_first_change_of_a_list_of_long_items_keeps_what_leaves() {
     const LONG: usize = 40_000;
     let long = |n: u64| vec![b'a' + (n % 26) as u8; LONG];
     let push = |list: &mut List, arena: &mut Arena, _, n: u64| {
-        if n % 1000 == 0 {
+        if n.is_multiple_of(1000) {
             list.push(arena, End::Back, Item::of(&long(n / 1000))).expect("room");
         }
     };
