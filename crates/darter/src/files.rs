@@ -109,7 +109,7 @@ fn convert_file(from: &Path, to: &Path) -> ExitCode {
         std::io::stdout(),
         "{}: {} keys, {} bytes",
         to.display(),
-        converted.entries,
+        converted.keys,
         converted.bytes
     );
     ExitCode::SUCCESS

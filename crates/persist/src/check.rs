@@ -7,6 +7,7 @@ use darter_base::hash::KeyHasher;
 use darter_store::rdb::{self as values, Source};
 use darter_store::{Arena, Object};
 
+use crate::counted::Counted;
 use crate::entry::Entries;
 use crate::error::Error;
 use crate::file::Reader;
@@ -25,7 +26,7 @@ pub struct Report {
     pub facts: Vec<(String, String)>,
     /// Libraries of functions.
     pub functions: u64,
-    /// Keys and parts of keys, by database and type.
+    /// Keys by database and type.
     pub keys: BTreeMap<(u32, &'static str), u64>,
     /// Keys with a deadline.
     pub expiring: u64,
@@ -51,7 +52,8 @@ impl Report {
 /// After damage a file of our own format is read on with the next block; an RDB file is not, for nobody knows where
 /// the next key begins.
 pub fn check<R: ReadAt>(source: &R) -> Report {
-    let mut checker = Checker { report: Report::default(), arena: Arena::new().ok() };
+    let mut checker =
+        Checker { report: Report::default(), counted: Counted::default(), arena: Arena::new().ok() };
     match Reader::open(source) {
         Ok(Reader::Native(file)) => checker.blocks(&file),
         Ok(mut reader) => {
@@ -71,6 +73,7 @@ pub fn check<R: ReadAt>(source: &R) -> Report {
 
 struct Checker {
     report: Report,
+    counted: Counted,
     // where values are built to see whether they are sound
     arena: Option<Arena>,
 }
@@ -124,8 +127,9 @@ impl Checker {
                 for entry in Entries::new(&chunk.bytes) {
                     let entry = entry.map_err(|fault| Error::of_fault(chunk.offset, fault))?;
                     let name = layout::of(entry.kind).map_or("unknown", |layout| layout.name);
-                    *self.report.keys.entry((chunk.db, name)).or_default() += 1;
-                    self.report.expiring += u64::from(entry.deadline_ms.is_some());
+                    let keys = self.counted.add(chunk.db, &entry);
+                    *self.report.keys.entry((chunk.db, name)).or_default() += keys;
+                    self.report.expiring += keys * u64::from(entry.deadline_ms.is_some());
                     if !self.is_sound(entry.kind, entry.value) && entry.elements() != Some(0) {
                         let whose = format!("key {}, database {}", shown(&entry.key), chunk.db);
                         self.report

@@ -2,6 +2,7 @@
 
 use std::io::Write;
 
+use crate::counted::Counted;
 use crate::error::Error;
 use crate::file::{Options, Reader, Writer};
 use crate::item::Item;
@@ -11,8 +12,8 @@ use crate::read_at::ReadAt;
 /// What became of the content.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Converted {
-    /// Keys and parts of keys.
-    pub entries: u64,
+    /// Keys.
+    pub keys: u64,
     /// Length of the new file in bytes.
     pub bytes: u64,
     /// What the new file does not hold, in words.
@@ -25,7 +26,7 @@ pub struct Converted {
 pub fn convert<R: ReadAt, W: Write>(source: R, out: W, options: Options) -> Result<(W, Converted), Error> {
     let mut reader = Reader::open(source)?;
     let mut writer = Writer::new(out, options)?;
-    let mut converted = Converted::default();
+    let (mut converted, mut counted) = (Converted::default(), Counted::default());
     reader.each(|item| {
         match item {
             Item::Aux { name, value } if !is_ours(&name) => writer.aux(&name, &value)?,
@@ -37,12 +38,14 @@ pub fn convert<R: ReadAt, W: Write>(source: R, out: W, options: Options) -> Resu
                 converted.skipped.push(format!("{what}{}", whose.unwrap_or_default()));
             }
             Item::Entries(chunk) => {
-                converted.entries += chunk.entries;
                 let entries = u32::try_from(chunk.entries).unwrap_or(u32::MAX);
-                // in order: parts of lists stay behind each other
+                // in order: parts of lists and streams stay behind each other
                 if has_parts(&chunk) {
+                    let keys = chunk.iter().flatten().map(|entry| counted.add(chunk.db, &entry));
+                    converted.keys += keys.sum::<u64>();
                     writer.entries_in_order(chunk.db, 0, entries, &chunk.bytes)?;
                 } else {
+                    converted.keys += chunk.entries;
                     writer.entries(chunk.db, 0, entries, &chunk.bytes)?;
                 }
             }
@@ -76,7 +79,7 @@ mod tests {
         for format in [Format::Rdb, Format::Native, Format::Rdb, Format::Native] {
             let options = testing::options(format);
             let (bytes, done) = convert(&native[..], Vec::new(), options).expect("a good file");
-            assert_eq!((done.entries, done.bytes), (30, bytes.len() as u64));
+            assert_eq!((done.keys, done.bytes), (30, bytes.len() as u64));
             native = bytes;
         }
         let mut again = testing::shard();

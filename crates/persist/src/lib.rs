@@ -7,6 +7,7 @@
 
 pub mod check;
 pub mod convert;
+mod counted;
 pub mod cursor;
 pub mod entry;
 pub mod error;

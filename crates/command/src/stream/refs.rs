@@ -66,7 +66,9 @@ pub fn trim(stream: &mut Stream, arena: &mut Arena, count: u64, refs: Refs) -> u
     let ids: Vec<StreamId> =
         first.map(|entry| entry.id).take(usize::try_from(count).unwrap_or(usize::MAX)).collect();
     if refs == Refs::Delete {
-        ids.into_iter().for_each(|id| release(stream, arena, id));
+        for id in ids {
+            stream.release(arena, id);
+        }
         return stream.trim_first(arena, count);
     }
     let max_deleted_id = stream.max_deleted_id();

@@ -154,6 +154,13 @@ fn a_stream_in_parts_is_put_together() {
     };
     let (_, again, _) = read_all(&written(&parts).expect("all parts").0).expect("a good file");
     assert_eq!(contents(&again), contents(&shard));
+    let mut native = crate::native::Writer::new(Vec::new(), 7, 0, true).expect("memory");
+    for part in &parts {
+        native.entries_in_order(1, 0, 1, part).expect("memory");
+    }
+    let report = crate::check::check(&&native.finish().expect("memory").0[..]);
+    assert!(report.is_good(), "{report}");
+    assert_eq!(report.keys.get(&(1, "stream")), Some(&1), "one key, however many parts");
     assert!(written(&parts[..parts.len() - 1]).is_err(), "the end is missing");
     assert!(written(&parts[1..]).is_err(), "the front is missing");
     parts.swap(2, 3);

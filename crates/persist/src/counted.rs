@@ -1,0 +1,16 @@
+//! Counts keys where a file may hold a value in parts. Called by `--check` and `--convert`.
+
+use std::collections::BTreeSet;
+
+use crate::entry::Entry;
+
+/// The keys of which a part was seen. Memory: their names.
+#[derive(Debug, Default)]
+pub(crate) struct Counted(BTreeSet<(u32, Vec<u8>)>);
+
+impl Counted {
+    /// How many keys `entry` of database `db` adds to those that were counted: one, or none.
+    pub(crate) fn add(&mut self, db: u32, entry: &Entry<'_>) -> u64 {
+        u64::from(entry.part.is_none() || self.0.insert((db, entry.key.to_vec())))
+    }
+}
