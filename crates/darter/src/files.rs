@@ -105,13 +105,8 @@ fn convert_file(from: &Path, to: &Path) -> ExitCode {
     for skipped in &converted.skipped {
         eprintln!("darter: passed over {skipped}");
     }
-    let _ = writeln!(
-        std::io::stdout(),
-        "{}: {} keys, {} bytes",
-        to.display(),
-        converted.keys,
-        converted.bytes
-    );
+    let _ =
+        writeln!(std::io::stdout(), "{}: {} keys, {} bytes", to.display(), converted.keys, converted.bytes);
     ExitCode::SUCCESS
 }
 

@@ -14,6 +14,8 @@ use super::run::Order;
 
 /// Seconds between a snapshot that failed and the next attempt by count of changes.
 const RETRY_S: u64 = 5;
+/// The most seconds between attempts while writes are refused.
+const REST_S_MAX: u64 = 300;
 
 /// The clock's side of it, kept by thread 0.
 #[derive(Default)]
@@ -37,6 +39,7 @@ impl Schedule {
             _ if scheduled.is_some() => "asked for while another was taken",
             _ if self.is_time(core) => "by the clock",
             _ if is_changed_enough(core) => "by count of changes",
+            _ if is_worth_another(core) => "writes are refused until one succeeds",
             _ => return,
         };
         let Some(order) = scheduled.map(Ok).or_else(|| Order::of(&core.live)) else { return };
@@ -115,6 +118,20 @@ fn is_changed_enough(core: &Core) -> bool {
     points.iter().any(|point| changes >= point.changes && since_s > point.seconds && changes > 0)
 }
 
+/// Whether writes are refused as the last one failed, and it is time to see whether the disk has room again.
+fn is_worth_another(core: &Core) -> bool {
+    if !core.refuses_writes() {
+        return false;
+    }
+    let history = lock(&core.shared.snapshots.history);
+    core.now_ms / 1000 >= history.tried_s + rest_s(history.took_s.unwrap_or(0))
+}
+
+/// Seconds between a snapshot that took `took_s` to fail and the next attempt: a tenth of the time is spent on attempts.
+fn rest_s(took_s: u64) -> u64 {
+    took_s.saturating_mul(9).clamp(RETRY_S, REST_S_MAX)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -131,6 +148,11 @@ mod tests {
         {
             assert_eq!(is_scheduled(pattern, now), fits, "{pattern}");
         }
+    }
+
+    #[test]
+    fn attempts_rest_longer_when_they_take_longer() {
+        assert_eq!([0, 1, 20, 1000, u64::MAX].map(rest_s), [5, 9, 180, 300, 300]);
     }
 
     #[test]
