@@ -77,11 +77,12 @@ fn main() {
 
     let pipelines = |verb: &str| -> Vec<Vec<u8>> {
         let mut key = 0;
-        (0..KEYS / depth)
+        let keys = KEYS * rounds_of(verb);
+        (0..keys / depth)
             .map(|_| {
                 let mut bytes = Vec::new();
                 for _ in 0..depth {
-                    key = (key + 7919) % KEYS;
+                    key = (key + 7919) % keys;
                     write_command(&mut bytes, verb, key);
                 }
                 bytes
@@ -163,6 +164,11 @@ fn resp(words: &[String]) -> Vec<u8> {
     bytes
 }
 
+/// How often each key's command is another one.
+fn rounds_of(verb: &str) -> u32 {
+    if matches!(verb, "zmove" | "hgrow" | "sgrow" | "zgrow") { 11 } else { 1 }
+}
+
 /// What is run once for each key before a verb's commands, and the words of its command about `key`.
 fn words_of(verb: &str, key: u32) -> (&'static str, Vec<String>) {
     let name = |n: u32| format!("key:{:012}", n % KEYS);
@@ -185,6 +191,14 @@ fn words_of(verb: &str, key: u32) -> (&'static str, Vec<String>) {
         "hget" => ("hash5", words(verb, vec![member(key)])),
         "sadd" | "sismember" => ("set5", words(verb, vec![member(key)])),
         "zadd" => ("zset5", words(verb, vec![(key % 97).to_string(), member(key)])),
+        // To another place among the five; a member more.
+        "zmove" => ("zset5", words("zadd", vec![((key / KEYS * 7 + key) % 6).to_string(), member(key)])),
+        "zgrow" => ("zset5", words("zadd", vec![(key % 97).to_string(), format!("new:{}", key / KEYS)])),
+        "hgrow" => ("hash5", words("hset", vec![format!("new:{}", key / KEYS), value])),
+        "sgrow" => ("set5", words("sadd", vec![format!("new:{}", key / KEYS)])),
+        "zincrby" => ("zset5", words(verb, vec!["3".into(), member(key)])),
+        "hincrby" => ("none", words(verb, vec![member(key), "3".into()])),
+        "xadd" => ("none", words(verb, vec!["*".into(), "field".into(), value])),
         "zscore" => ("zset5", words(verb, vec![member(key)])),
         "hash5" => ("none", words("hset", five(&|n| vec![member(n), value.clone()]))),
         "set5" => ("none", words("sadd", five(&|n| vec![member(n)]))),

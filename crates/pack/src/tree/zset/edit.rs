@@ -227,6 +227,9 @@ impl Zset {
             return Ok(());
         }
         if self.index.is_empty() {
+            if self.reshape(arena, &new, at, to, score)? {
+                return Ok(());
+            }
             self.start_index(arena, hasher)?;
         }
         self.move_entry(arena, hasher, &new, at, old, score)

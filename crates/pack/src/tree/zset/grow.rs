@@ -60,6 +60,33 @@ impl Zset {
         Ok(head.id)
     }
 
+    /// Builds the only leaf anew, with the entry at `at` in place `to` among the others and with a score that the leaf's
+    /// shape does not hold; false, with nothing changed, when one leaf does not hold that. Errors: nothing is changed.
+    pub(super) fn reshape(
+        &mut self,
+        arena: &mut Arena,
+        new: &New<'_>,
+        at: usize,
+        to: usize,
+        score: f64,
+    ) -> Result<bool, Full> {
+        let (leaf, path) = self.spine.first(arena);
+        let head = Head::of(bytes_of(arena, leaf));
+        let one = Part::One(score, new);
+        let parts = if to <= at {
+            [Part::Run(leaf, 0, to), one, Part::Run(leaf, to, at), Part::Run(leaf, at + 1, head.len)]
+        } else {
+            [Part::Run(leaf, 0, at), Part::Run(leaf, at + 1, to + 1), one, Part::Run(leaf, to + 1, head.len)]
+        };
+        let shape = Shape::of(arena, &parts);
+        if !shape.fits(2 * LEAF_BYTES_MAX) {
+            return Ok(false);
+        }
+        let fresh = shape.build(arena, &mut self.owned, &parts, Slack::Some, head.id)?;
+        self.swap(arena, &path, leaf, fresh);
+        Ok(true)
+    }
+
     /// Makes two leaves of one and a new entry, `middle` entries in the left one; returns the id of the leaf that has the entry. Errors: nothing is changed.
     fn split(
         &mut self,
