@@ -1,9 +1,11 @@
 //! Random members: what HRANDFIELD, SRANDMEMBER and SPOP have in common.
 
 use std::collections::HashSet;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use darter_base::number;
 use darter_base::rng::Rng;
+use darter_pack::tree::window::Tell;
 
 use crate::fault::Fault;
 
@@ -48,6 +50,15 @@ impl Choice {
         }
     }
 
+    /// How many are chosen of `len`, where that is done by going through all.
+    pub fn going_through(self, len: u64) -> Option<u64> {
+        match self {
+            Choice::All => Some(len),
+            Choice::Most(n) => Some(n),
+            Choice::Repeated(_) | Choice::Few(_) => None,
+        }
+    }
+
     /// How many members it gives of `len`.
     pub fn len(self, len: u64) -> u64 {
         match self {
@@ -73,6 +84,26 @@ pub(crate) fn choose<T>(
         left -= 1;
         wanted -= u64::from(is_taken);
         is_taken
+    })
+}
+
+/// Tells, through `tell`, so many of so many members, each as likely as any other, in whatever order they come.
+pub(crate) fn tell_some(tell: Tell, (wanted, len): (u64, u64), rng: Rng) -> Tell {
+    if wanted >= len {
+        return tell;
+    }
+    let state = Mutex::new((wanted, len, rng));
+    Arc::new(move |seen, out| {
+        let is_taken = {
+            let (wanted, left, rng) = &mut *state.lock().unwrap_or_else(PoisonError::into_inner);
+            let is_taken = *left > 0 && rng.below(*left) < *wanted;
+            *left = left.saturating_sub(1);
+            *wanted -= u64::from(is_taken);
+            is_taken
+        };
+        if is_taken {
+            tell(seen, out);
+        }
     })
 }
 

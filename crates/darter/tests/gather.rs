@@ -28,6 +28,18 @@ fn fill_all(client: &mut Client) {
     });
     client.call_for_each(&["RPUSH", "l"], 4000, |n, words| words.push(format!("{}.5", n * 7919 % 1009)));
     client.call_for_each(&["RPUSH", "texts"], 3000, |n, words| words.push(format!("t{}", n * 31 % 500)));
+    client.call_for_each(&["RPUSH", "long"], 20_000, |n, words| words.push(member(n % 15_000)));
+    client.call_for_each(&["GEOADD", "places"], 6000, |n, words| {
+        let (east, north) = (n * 7919 % 1000, n * 104_729 % 1000);
+        words.extend([
+            format!("{}", east as f64 / 500.0),
+            format!("{}", 40.0 + north as f64 / 500.0),
+            member(n),
+        ])
+    });
+    client.call(&["SETBIT", "bits", "3000001", "1"]);
+    client.call(&["SETBIT", "bits", "4800007", "1"]);
+    client.call(&["SETRANGE", "ones", "0", &"\x7f".repeat(400_000)]);
 }
 
 /// Commands whose answers have no order, and those whose answers have one.
@@ -70,7 +82,36 @@ const IN_ORDER: &[&str] = &[
     "SORT z ALPHA",
     "SORT texts",
     "SORT b DESC LIMIT 0 1",
+    "LPOS long 9000",
+    "LPOS long m:9001 RANK -1",
+    "LPOS long m:4001 RANK 2",
+    "LPOS long m:4001 RANK -2 COUNT 0",
+    "LPOS long m:4001 RANK 2 MAXLEN 19001",
+    "LPOS long m:4001 COUNT 0 MAXLEN 19002",
+    "LPOS long m:4001 COUNT 0",
+    "LPOS long none",
+    "LPOS long none COUNT 3",
+    "BITCOUNT bits",
+    "BITCOUNT bits 5 -5",
+    "BITCOUNT bits 3000002 -1 BIT",
+    "BITCOUNT ones 7 3199999 BIT",
+    "BITPOS bits 1",
+    "BITPOS bits 1 3000002 -1 BIT",
+    "BITPOS bits 1 600002",
+    "BITPOS bits 0",
+    "BITPOS ones 0 1 -1 BYTE",
+    "BITPOS ones 1 1 -1 BIT",
+    "GEOSEARCH places FROMLONLAT 1 41 BYRADIUS 300 km ASC",
+    "GEOSEARCH places FROMLONLAT 1 41 BYRADIUS 90 km DESC COUNT 2000 WITHDIST WITHHASH WITHCOORD",
+    "GEOSEARCH places FROMMEMBER 3 BYBOX 200 200 km",
+    "GEOSEARCH places FROMLONLAT 1 41 BYRADIUS 300 km COUNT 1500 ANY WITHDIST",
+    "GEORADIUS places 1 41 300 km WITHDIST",
+    "HRANDFIELD none 5",
 ];
+
+/// Commands that take a whole collection away: what they answer in order, and the key of it.
+const DRAINS: &[&str] =
+    &["LPOP long 20000", "RPOP long 30000", "ZPOPMIN y 3000", "ZPOPMAX z 4000", "SPOP a 5000"];
 
 fn call(client: &mut Client, command: &str) -> Value {
     client.call(&command.split(' ').collect::<Vec<_>>())
@@ -108,6 +149,39 @@ fn slices_answer_what_one_go_answers() {
                 assert_eq!(mine, wanted, "{command} RESP{resp}");
             }
         }
+        for resp in ["2", "3"] {
+            client.call(&["HELLO", resp]);
+            for command in DRAINS {
+                let mut seen = Vec::new();
+                for is_sliced in [true, false] {
+                    client.call(&["FLUSHALL"]);
+                    fill_all(&mut client);
+                    let answer = match is_sliced {
+                        true => call(&mut client, command),
+                        false => call_at_once(&mut client, command),
+                    };
+                    let key = command.split(' ').nth(1).expect("a key");
+                    assert_eq!(client.call(&["EXISTS", key]), Value::Int(0), "{command}");
+                    seen.push(if command.starts_with('S') {
+                        format!("{:?}", sorted(answer))
+                    } else {
+                        format!("{answer:?}")
+                    });
+                }
+                assert_eq!(seen[0], seen[1], "{command} RESP{resp}");
+            }
+        }
+        client.call(&["FLUSHALL"]);
+        fill_all(&mut client);
+        for count in [2500, 4000, 9000] {
+            let command = format!("SRANDMEMBER a {count}");
+            let mut members = sorted(call(&mut client, &command));
+            let len = members.len();
+            members.dedup();
+            assert_eq!((members.len(), len), (count.min(4000), count.min(4000)));
+            let all = sorted(call(&mut client, "SMEMBERS a"));
+            assert!(members.iter().all(|member| all.binary_search(member).is_ok()));
+        }
         assert!(matches!(call(&mut client, "SUNION a l"), Value::Error(_)));
         assert!(matches!(call(&mut client, "SORT a"), Value::Error(_)));
     }
@@ -129,6 +203,11 @@ fn shards_are_held_for_few_members_at_a_time() {
         ("ZDIFF 2 y z", 7000),
         ("SORT l", 4000),
         ("SORT a ALPHA", 4000),
+        ("GEOSEARCH places FROMLONLAT 1 41 BYRADIUS 300 km", 6000),
+        ("LPOS long none", 8000),
+        ("BITCOUNT ones", 4800),
+        ("SRANDMEMBER a 3900", 3900),
+        ("ZPOPMIN y 3000", 3000),
     ] {
         let before = client.info::<u64>("transaction", "slices_total");
         call(&mut client, command);

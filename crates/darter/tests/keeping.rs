@@ -33,7 +33,15 @@ fn fill_all(client: &mut Client) {
     client.call_for_each(&["RPUSH", "l"], 4000, |n, words| words.push(format!("{}.5", n * 7919 % 1009)));
     client.call_for_each(&["RPUSH", "long"], 30_000, |n, words| words.push(member(n)));
     client.call_for_each(&["HSET", "h"], 3000, |n, words| words.extend([member(n), member(n + 1)]));
-    for key in ["h", "y", "long"] {
+    let bytes =
+        |n: u64| -> String { (0..600).map(|i| char::from(((n * 31 + i * i) % 95 + 32) as u8)).collect() };
+    for (key, count) in [("bits", 600), ("bits2", 500)] {
+        for n in 0..count {
+            client.call(&["APPEND", key, &bytes(n * count)]);
+        }
+    }
+    client.call(&["SETBIT", "bits2", "3000001", "1"]);
+    for key in ["h", "y", "long", "bits"] {
         client.call(&["EXPIREAT", key, "4000000000"]);
     }
     client.call_for_each(&["RPUSH", "texts"], 3000, |n, words| words.push(format!("t{}", n * 31 % 500)));
@@ -80,6 +88,24 @@ const STORES: &[&str] = &[
     "ZREMRANGEBYLEX few [few:2500 +",
     "LTRIM long 6000 -6000",
     "LTRIM long 1 0",
+    "LREM long 0 m:25000",
+    "LREM long -1 27000",
+    "LREM long -1 3000",
+    "LREM long 1 m:7",
+    "LREM long 5 none",
+    "LREM long 0 99",
+    "LREM texts -2 t17",
+    "LINSERT long BEFORE m:25000 new",
+    "LINSERT long AFTER 27000 new",
+    "LINSERT long AFTER none new",
+    "BITOP AND d bits bits2",
+    "BITOP OR bits bits2 bits",
+    "BITOP XOR d bits none bits2 bits",
+    "BITOP NOT d bits",
+    "BITOP ONE d bits bits2 bits2",
+    "BITOP DIFF d bits bits2",
+    "BITOP DIFF1 d bits2 bits none",
+    "BITOP ANDOR d bits bits2",
 ];
 
 /// Those that an early look answers, or a few long blocks.
@@ -90,6 +116,9 @@ const NOT_SLICED: &[&str] = &[
     "RENAMENX l d",
     "ZREMRANGEBYSCORE y -inf +inf",
     "LTRIM long 1 0",
+    "LREM long 1 m:7",
+    "LREM long -1 27000",
+    "LREM texts -2 t17",
 ];
 
 fn call(client: &mut Client, command: &str) -> Value {
@@ -109,6 +138,7 @@ fn look(client: &mut Client, key: &str) -> (Value, Vec<String>, Value) {
         Value::Text(kind) if kind == "set" => texts(client.call(&["SMEMBERS", key])),
         Value::Text(kind) if kind == "zset" => texts(client.call(&["ZRANGE", key, "0", "-1", "WITHSCORES"])),
         Value::Text(kind) if kind == "list" => texts(client.call(&["LRANGE", key, "0", "-1"])),
+        Value::Text(kind) if kind == "string" => vec![format!("{:?}", client.call(&["GET", key]))],
         _ => Vec::new(),
     };
     if matches!(&kind, Value::Text(kind) if kind == "set" || kind == "hash") {
@@ -161,6 +191,8 @@ fn what_is_stored_is_one_state_while_members_move() {
         client.call_for_each(&["SADD", "s"], MEMBERS, |n, words| words.push(member(n)));
         client.call_for_each(&["SADD", "t"], MEMBERS, |n, words| words.push(member(n + MEMBERS)));
         client.call_for_each(&["ZADD", "y"], MEMBERS, |n, words| words.extend([n.to_string(), member(n)]));
+        client.call_for_each(&["RPUSH", "q"], 2 * MEMBERS, |n, words| words.push(format!("q:{n}")));
+        client.call(&["SETBIT", "bits", "4000000", "1"]);
         let is_over = AtomicBool::new(false);
         std::thread::scope(|scope| {
             for pause_ms in [0, 40] {
@@ -171,12 +203,24 @@ fn what_is_stored_is_one_state_while_members_move() {
                         let name = member(n);
                         writer.call(&["SMOVE", "s", "t", &name]);
                         writer.call(&["ZINCRBY", "y", "1", &name]);
+                        writer.call(&["LPUSH", "q", "new", "new2"]);
+                        writer.call(&["LPOP", "q", "2"]);
+                        writer.call(&["BITFIELD", "bits", "SET", "u1", &(n % 2 * 3_999_999).to_string(), "1"]);
+                        writer.call(&["BITFIELD", "bits", "SET", "u1", &(n % 2 * 3_999_999).to_string(), "0"]);
                         writer.call(&["SMOVE", "t", "s", &name]);
                         std::thread::sleep(Duration::from_millis(pause_ms));
                     }
                 });
             }
-            for _ in 0..10 {
+            for n in 0..10 {
+                let item = format!("q:{}", MEMBERS + n);
+                assert_eq!(client.call(&["LINSERT", "q", "BEFORE", &item, "before"]), Value::Int(2 * MEMBERS as i64 + 1));
+                assert_eq!(client.call(&["LREM", "q", "-1", "before"]), Value::Int(1));
+                assert_eq!(client.call(&["LREM", "q", "0", &item]), Value::Int(1));
+                assert_eq!(client.call(&["LPOS", "q", &item]), Value::Null);
+                assert_eq!(client.call(&["RPUSH", "q", &item]), Value::Int(2 * MEMBERS as i64));
+                let Value::Int(ones) = call(&mut client, "BITCOUNT bits") else { panic!("no count") };
+                assert!((1..=3).contains(&ones), "{ones}");
                 assert_eq!(call(&mut client, "SUNIONSTORE d s t"), Value::Int(2 * MEMBERS as i64));
                 assert_eq!(call(&mut client, "SCARD d"), Value::Int(2 * MEMBERS as i64));
                 assert_eq!(call(&mut client, "SINTERSTORE d s t"), Value::Int(0));

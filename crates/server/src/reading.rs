@@ -6,6 +6,7 @@
 
 use std::time::{Duration, Instant};
 
+use darter_command::Flags;
 use darter_command::gather::Gather;
 use darter_command::keys::walk::Walk;
 use darter_command::slices::Rest;
@@ -194,11 +195,13 @@ fn give_one(core: &mut Core, conn: &mut Conn) -> Next {
     Next::More
 }
 
-/// Has the command store what was gathered for it, with all its shards held; not while writers are held back.
+/// Has the command end with what was gathered for it, with all its shards held; one that writes not while writers are
+/// held back.
 fn keep(core: &mut Core, conn: &mut Conn, source: Source) -> Next {
     let shared = core.shared;
     let Some(reading) = &mut conn.session.reading else { return Next::Done };
-    if shared.pause.is_on(core.now_ms) || shared.snapshots.holds_writers() {
+    let is_write = reading.entry.spec.flags.any(Flags::WRITE);
+    if is_write && (shared.pause.is_on(core.now_ms) || shared.snapshots.holds_writers()) {
         reading.source = Some(source);
         conn.postpone(core);
         return Next::Wait;

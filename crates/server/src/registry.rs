@@ -58,6 +58,8 @@ pub struct Entry {
     pub is_import: bool,
     /// A call about one key is so cheap that only a sample is timed.
     pub is_cheap: bool,
+    /// A call about one key may have an answer so long that it is left to slices.
+    pub may_slice: bool,
     /// It has no key, and is as cheap.
     is_cheap_keyless: bool,
     /// The short form of its body, for calls with `brief_len` arguments.
@@ -122,6 +124,7 @@ impl Entry {
             is_letters,
             effect,
             is_cheap,
+            may_slice: !is_cheap || matches!(spec_name, "lpop" | "rpop" | "spop" | "zpopmin" | "zpopmax"),
             is_cheap_keyless,
             brief,
             brief_len,

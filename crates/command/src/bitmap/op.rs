@@ -3,6 +3,8 @@
 use darter_store::{Event, Expiry};
 use darter_wire::{Args, Reply};
 
+use crate::gather::folding::{AT_ONCE_BYTES, Fold, Folding, PIECE_BYTES};
+use crate::gather::{Form, Found, Maker};
 use crate::reader::is;
 use crate::spec::{Group, Keys, Spec};
 use crate::string::{SET_EVENT, put_raw};
@@ -61,11 +63,14 @@ fn bitop(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(),
             format!("ERR BITOP {name} must be called with at least two source keys.").into(),
         ));
     }
-    let mut sources = Vec::new();
-    for key in args.tail(3).iter() {
-        sources.push(ctx.read_text(key)?.map(|text| text.bytes().into_owned()).unwrap_or_default());
-    }
-    let result = combine(op, &sources);
+    let kept = ctx.kept.take();
+    let result = match kept {
+        Some(kept) => kept.found.bytes,
+        None => match combine(ctx, op, args)? {
+            Some(result) => result,
+            None => return Ok(()),
+        },
+    };
     let mut place = ctx.at(args.at(2));
     if result.is_empty() {
         if place.remove() {
@@ -79,43 +84,90 @@ fn bitop(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(),
     Ok(())
 }
 
-/// The operation over strings that end in zeros for ever; as long as the longest.
-fn combine(op: Op, sources: &[Vec<u8>]) -> Vec<u8> {
-    let len = sources.iter().map(Vec::len).max().unwrap_or(0);
-    let padded = |at: usize| sources.get(at).map_or(&[][..], Vec::as_slice);
-    let mut out = vec![0; len];
-    out[..padded(0).len()].copy_from_slice(padded(0));
-    if op == Op::Not {
-        out.iter_mut().for_each(|byte| *byte = !*byte);
-        return out;
+/// The operation over the strings of the command, which end in zeros for ever; as long as the longest. `None` when it is
+/// left to slices.
+fn combine(ctx: &mut Ctx<'_>, op: Op, args: Args<'_>) -> Result<Option<Vec<u8>>, Fault> {
+    let names: Vec<&[u8]> = args.tail(3).iter().collect();
+    let (mut len, mut sum) = (0, 0);
+    for name in &names {
+        let own = ctx.read_text(name)?.map_or(0, |text| text.len());
+        (len, sum) = (len.max(own), sum + own);
     }
-    let rest = &sources[1.min(sources.len())..];
-    match op {
-        Op::And => rest.iter().for_each(|source| zip(&mut out, source, |a, b| a & b)),
-        Op::Or => rest.iter().for_each(|source| zip(&mut out, source, |a, b| a | b)),
-        Op::Xor => rest.iter().for_each(|source| zip(&mut out, source, |a, b| a ^ b)),
-        Op::One => {
-            let mut twice = vec![0; len];
-            for source in rest {
-                for (at, byte) in source.iter().enumerate() {
-                    twice[at] |= out[at] & byte;
-                    out[at] |= byte;
-                }
-            }
-            zip(&mut out, &twice, |a, b| a & !b);
+    let mut result = Joint::new(op, names.len(), len);
+    if ctx.may_slice && sum > AT_ONCE_BYTES {
+        let folding = Folding::new(ctx, &names, (0, len), Box::new(result));
+        let maker = Maker::Folding(Box::new(folding));
+        if ctx.gather_for((args.at(2), Form::List), &names, &[], maker) {
+            return Ok(None);
         }
-        Op::Diff | Op::Diff1 | Op::AndOr => {
-            let mut others = vec![0; len];
-            rest.iter().for_each(|source| zip(&mut others, source, |a, b| a | b));
-            match op {
-                Op::Diff => zip(&mut out, &others, |a, b| a & !b),
-                Op::Diff1 => zip(&mut out, &others, |a, b| b & !a),
-                _ => zip(&mut out, &others, |a, b| a & b),
-            }
-        }
-        Op::Not => {}
+        result = Joint::new(op, names.len(), len);
     }
-    out
+    for from in (0..len).step_by(PIECE_BYTES) {
+        for (nth, name) in names.iter().enumerate() {
+            let text = ctx.peek(name).and_then(|(_, record)| record.text());
+            let bytes = text.map(|text| text.range(from, from + PIECE_BYTES));
+            result.take(nth, from, bytes.as_deref().unwrap_or_default());
+        }
+    }
+    Ok(Some(result.out))
+}
+
+/// A result on its way, piece by piece.
+struct Joint {
+    op: Op,
+    sources_len: usize,
+    out: Vec<u8>,
+    // Of the piece at hand: what is in the sources after the first, or in two of them.
+    others: Vec<u8>,
+}
+
+impl Joint {
+    fn new(op: Op, sources_len: usize, len: usize) -> Joint {
+        Joint { op, sources_len, out: vec![0; len], others: vec![0; len.min(PIECE_BYTES)] }
+    }
+}
+
+impl Fold for Joint {
+    fn take(&mut self, nth: usize, from: usize, bytes: &[u8]) -> bool {
+        let to = self.out.len().min(from + PIECE_BYTES);
+        let Some(out) = self.out.get_mut(from..to) else { return true };
+        // A source that has grown meanwhile makes this useless, but must not reach past it.
+        let bytes = bytes.get(..out.len()).unwrap_or(bytes);
+        let Some(others) = self.others.get_mut(..out.len()) else { return true };
+        match (nth, self.op) {
+            (0, _) => {
+                zip(out, bytes, |_, b| b);
+                others.fill(0);
+            }
+            (_, Op::And) => zip(out, bytes, |a, b| a & b),
+            (_, Op::Or | Op::Not) => zip(out, bytes, |a, b| a | b),
+            (_, Op::Xor) => zip(out, bytes, |a, b| a ^ b),
+            (_, Op::One) => {
+                let both = out.iter().zip(bytes).map(|(a, b)| a & b);
+                others.iter_mut().zip(both).for_each(|(other, both)| *other |= both);
+                zip(out, bytes, |a, b| a | b);
+            }
+            (_, Op::Diff | Op::Diff1 | Op::AndOr) => zip(others, bytes, |a, b| a | b),
+        }
+        if nth + 1 == self.sources_len {
+            match self.op {
+                Op::And | Op::Or | Op::Xor => {}
+                Op::Not => out.iter_mut().for_each(|byte| *byte = !*byte),
+                Op::One | Op::Diff => zip(out, others, |a, b| a & !b),
+                Op::Diff1 => zip(out, others, |a, b| b & !a),
+                Op::AndOr => zip(out, others, |a, b| a & b),
+            }
+        }
+        false
+    }
+
+    fn found(&mut self) -> Found {
+        Found { bytes: std::mem::take(&mut self.out), ..Found::default() }
+    }
+
+    fn bytes(&self) -> usize {
+        self.out.len()
+    }
 }
 
 /// Combines every byte of `out` with that of `source`, which counts as zeros past its end.
@@ -134,7 +186,11 @@ mod tests {
         let sources = [vec![0b1100_1010, 0xff, 1], vec![0b1010_0110], vec![0b0110_1111, 0x0f]];
         for (name, op) in OPS {
             let sources = if *op == Op::Not { &sources[..1] } else { &sources[..] };
-            let result = combine(*op, sources);
+            let mut joint = Joint::new(*op, sources.len(), 3);
+            sources.iter().enumerate().for_each(|(nth, source)| {
+                joint.take(nth, 0, source);
+            });
+            let result = joint.out;
             assert_eq!(result.len(), 3);
             for at in 0..24 {
                 let bits: Vec<bool> = sources.iter().map(|s| super::super::bit(s, at)).collect();

@@ -13,7 +13,7 @@ use darter_store::draft::Draft;
 use darter_store::{Collection, Event, Expiry, Keyed, Object, SetValue, Shard, View};
 use darter_txn::watch::WatchFlag;
 
-use super::{Told, told_members};
+use super::{Found, Told, told_members};
 use crate::slices::LEN_MAX;
 use crate::{Ctx, Env, Fault};
 
@@ -129,7 +129,7 @@ impl Keeping {
             part.shard.changes.listen(Listeners::WATCH, !part.watches.is_empty());
         }
         let fault = if self.is_full { Some(Fault::OutOfMemory) } else { fault };
-        let kept = Kept { draft: self.draft(), fault };
+        let kept = Kept { draft: self.draft(), fault, found: Found::default() };
         if self.flag.is_dirty() {
             kept.give_up(ctx);
             return None;
@@ -167,6 +167,8 @@ pub struct Kept {
     // Its shard and its number there; none when it is empty.
     draft: Option<(u16, u32)>,
     fault: Option<Fault>,
+    /// What was looked for, where nothing is built.
+    pub found: Found,
 }
 
 impl Kept {

@@ -6,8 +6,10 @@
 //! commands (to begin) and by the server (steps and the end).
 
 mod combining;
+pub mod folding;
 pub mod keeping;
 mod members;
+pub mod sifting;
 mod sorted;
 mod sorting;
 
@@ -23,12 +25,15 @@ use darter_wire::Reply;
 
 pub use combining::{Combining, Operation, Scoring, reading_order};
 pub use keeping::{Form, Kept};
+pub use sifting::Found;
 pub use sorting::{ScoreOf, Sorting};
 
 use crate::Ctx;
 use crate::slices::Rest;
 use combining::PARTS_AT_ONCE;
+use folding::Folding;
 use keeping::Keeping;
+use sifting::Sifting;
 
 /// An answer that is being gathered.
 pub struct Gather {
@@ -71,6 +76,10 @@ pub enum Maker {
     Sorting(Box<Sorting>),
     /// The members as they are, to be stored.
     Copying,
+    /// Some of the members, as the command looks for them.
+    Sifting(Box<dyn Sifting>),
+    /// No members, but strings.
+    Folding(Box<Folding>),
 }
 
 /// A slice with a shard held ends when it has told so much: some 10 microseconds.
@@ -93,7 +102,10 @@ impl Gather {
     pub fn shard(&self) -> Option<u16> {
         match &self.keeping {
             Some(keeping) if self.told_at < self.told.len() => Some(keeping.shard),
-            _ => self.reads.front().map(|read| read.shard),
+            _ => match &self.maker {
+                Maker::Folding(folding) => folding.shard(),
+                _ => self.reads.front().map(|read| read.shard),
+            },
         }
     }
 
@@ -103,6 +115,8 @@ impl Gather {
             Maker::Combining(combining) => combining.bytes(),
             Maker::Sorting(sorting) => sorting.bytes(),
             Maker::Copying => 0,
+            Maker::Sifting(sifting) => sifting.bytes(),
+            Maker::Folding(folding) => folding.bytes(),
         };
         made + self.told.capacity()
     }
@@ -115,11 +129,16 @@ impl Gather {
             self.told_at = keeping.add(shard, &self.told, self.told_at);
             return;
         }
+        if let Maker::Folding(folding) = &mut self.maker {
+            return folding.step(shard);
+        }
         let Some(read) = self.reads.front() else { return };
-        let bytes_max = self.told.len() + TOLD_BYTES;
+        let told_max =
+            if let Maker::Sifting(sifting) = &self.maker { sifting.told_max() } else { TOLD_BYTES };
+        let bytes_max = self.told.len() + told_max;
         let number = read.number;
         self.told_nth = read.nth;
-        if self.has_failed() || shard.read_step(number, &mut self.told, bytes_max) {
+        if self.is_decided() || shard.read_step(number, &mut self.told, bytes_max) {
             shard.end_read(number);
             self.reads.pop_front();
         }
@@ -135,11 +154,15 @@ impl Gather {
         if self.told_at < self.told.len() {
             return;
         }
+        if let Maker::Sifting(sifting) = &mut self.maker {
+            sifting.take(self.told_nth, &self.told);
+            self.told.clear();
+        }
         for member in told_members(&self.told) {
             match &mut self.maker {
                 Maker::Combining(combining) => combining.add(self.told_nth, member.score, member.text),
                 Maker::Sorting(sorting) => sorting.add(member.text),
-                Maker::Copying => break,
+                Maker::Copying | Maker::Sifting(_) | Maker::Folding(_) => break,
             }
         }
         self.told.clear();
@@ -154,7 +177,7 @@ impl Gather {
         let Some(keeping) = &self.keeping else { return };
         let (told, mut left) = (&mut self.told, keeping.form().batch_len());
         let is_over = match &mut self.maker {
-            Maker::Copying => true,
+            Maker::Copying | Maker::Sifting(_) | Maker::Folding(_) => true,
             Maker::Sorting(sorting) => sorting.go_on(|text| {
                 write_told(told, text, 0.0);
                 left -= 1;
@@ -181,7 +204,14 @@ impl Gather {
         let mut reply = Reply::new(out, self.resp3);
         let keeps = self.keeping.is_some();
         self.stage = match (self.stage, &mut self.maker) {
-            (Stage::Reading, Maker::Copying) => Stage::Done,
+            (Stage::Reading, Maker::Copying | Maker::Folding(_)) => Stage::Done,
+            (Stage::Reading, Maker::Sifting(_)) if keeps => Stage::Done,
+            (Stage::Reading | Stage::Telling, Maker::Sifting(sifting)) => {
+                match sifting.answer(&mut reply, bytes_max) {
+                    true => Stage::Done,
+                    false => Stage::Telling,
+                }
+            }
             (Stage::Reading, _) => Stage::Arranging,
             (Stage::Arranging, Maker::Combining(combining)) => match combining.arrange() {
                 true if keeps => Stage::Keeping,
@@ -217,8 +247,13 @@ impl Gather {
         self.stage == Stage::Done && !keeps
     }
 
-    fn has_failed(&self) -> bool {
-        matches!(&self.maker, Maker::Sorting(sorting) if sorting.has_failed())
+    /// Whether what is left to read does not matter.
+    fn is_decided(&self) -> bool {
+        match &self.maker {
+            Maker::Sorting(sorting) => sorting.has_failed(),
+            Maker::Sifting(sifting) => sifting.is_enough(),
+            _ => false,
+        }
     }
 
     /// Whether it is to be stored, and nothing is left to do but that: the result is complete, or of no use because a
@@ -244,11 +279,15 @@ impl Gather {
                 part.shard.end_read(number);
             }
         }
-        let fault = match &self.maker {
-            Maker::Sorting(sorting) => sorting.fault().cloned(),
-            Maker::Combining(_) | Maker::Copying => None,
+        let fault = if let Maker::Sorting(sorting) = &self.maker { sorting.fault().cloned() } else { None };
+        let found = match &mut self.maker {
+            Maker::Sifting(sifting) => sifting.found(),
+            Maker::Folding(folding) => folding.found(),
+            Maker::Combining(_) | Maker::Sorting(_) | Maker::Copying => Found::default(),
         };
-        self.keeping.take()?.end(fault, ctx)
+        let mut kept = self.keeping.take()?.end(fault, ctx)?;
+        kept.found = found;
+        Some(kept)
     }
 
     /// How often the command was begun, this time included.
@@ -296,7 +335,7 @@ impl Ctx<'_> {
         keeping: Option<Box<Keeping>>,
     ) -> bool {
         let mut reads = VecDeque::with_capacity(sources.len());
-        let tell = tell();
+        let tell = if let Maker::Sifting(sifting) = &maker { sifting.tell() } else { tell() };
         for (nth, (name, stretch)) in sources.iter().enumerate() {
             let (key, db) = (self.key(name), self.db);
             let shard = self.shards_mut().router().shard_of(key.hash);
@@ -330,7 +369,7 @@ impl Ctx<'_> {
 }
 
 /// Writes members down as they come, for [`told_members`].
-fn tell() -> Tell {
+pub(crate) fn tell() -> Tell {
     Arc::new(|seen, out| match seen {
         Seen::Item(item) => write_item(out, item, 1.0),
         Seen::Scored(member, score) => write_item(out, member, score),
@@ -355,15 +394,18 @@ fn write_told(out: &mut Vec<u8>, text: &[u8], score: f64) {
 
 /// A member on its way.
 #[derive(Clone, Copy, Debug)]
-struct Told<'a> {
-    score: f64,
-    text: &'a [u8],
+pub(crate) struct Told<'a> {
+    /// Its score, 1 in sets.
+    pub score: f64,
+    /// Itself.
+    pub text: &'a [u8],
 }
 
 /// Members that were told.
-struct ToldMembers<'a>(&'a [u8]);
+pub(crate) struct ToldMembers<'a>(&'a [u8]);
 
-fn told_members(told: &[u8]) -> ToldMembers<'_> {
+/// The members that [`tell`] wrote down.
+pub(crate) fn told_members(told: &[u8]) -> ToldMembers<'_> {
     ToldMembers(told)
 }
 

@@ -1,6 +1,7 @@
 //! Places on the earth: sorted sets whose scores are geohashes of 52 bits.
 
 pub mod add;
+mod around;
 mod cell;
 pub mod query;
 pub mod read;

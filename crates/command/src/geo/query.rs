@@ -42,6 +42,17 @@ pub(super) struct Destination<'a> {
     pub by_distance: bool,
 }
 
+/// What is answered of a member beside its name.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) struct Extras {
+    /// Its distance, in units of so many meters.
+    pub distance_unit: Option<f64>,
+    /// Its score.
+    pub hash: bool,
+    /// Where it is.
+    pub place: bool,
+}
+
 /// A search.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Query<'a> {
@@ -137,6 +148,12 @@ impl<'a> Query<'a> {
                 Ok(3)
             }
         }
+    }
+
+    /// What is answered beside the names.
+    pub fn extras(&self) -> Extras {
+        let distance_unit = self.with_distance.then_some(self.unit);
+        Extras { distance_unit, hash: self.with_hash, place: self.with_place }
     }
 
     fn take_common(&mut self, reader: &mut Reader<'a>) -> Result<bool, Fault> {

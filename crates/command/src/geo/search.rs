@@ -7,11 +7,14 @@ use darter_pack::tree::{Direction, Zset};
 use darter_store::View;
 use darter_wire::{Args, Reply};
 
+use super::around::Around;
 use super::cell::Place;
-use super::query::{Destination, Grammar, Order, Query};
+use super::query::{Destination, Extras, Grammar, Order, Query};
 use super::read::{reply_distance, reply_place};
+use crate::gather::Maker;
 use crate::item::reply_item;
 use crate::reader::is;
+use crate::slices;
 use crate::spec::{Flags, Group, Keys, Spec};
 use crate::zset::{Members, store};
 use crate::{Ctx, DataCommand, Fault};
@@ -118,22 +121,38 @@ fn keys_with_store(args: Args<'_>, at: usize, visit: &mut dyn FnMut(usize)) {
 }
 
 /// A member found.
-struct Hit<'a> {
-    member: Item<'a>,
-    score: f64,
-    place: Place,
-    // meters from the center
-    distance: f64,
+pub(super) struct Hit<'a> {
+    pub member: Item<'a>,
+    pub score: f64,
+    pub place: Place,
+    /// Meters from the center.
+    pub distance: f64,
 }
 
 fn search(ctx: &mut Ctx<'_>, args: Args<'_>, grammar: Grammar, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let source = args.at(if grammar == Grammar::SearchStore { 2 } else { 1 });
+    let (now_ms, may_slice) = (ctx.now_ms, ctx.may_slice);
     let key = crate::zset::read(ctx, source);
     let zset = key.view::<Zset>()?;
     let query = Query::parse(args, grammar, zset)?;
+    if may_slice
+        && query.destination.is_none()
+        && let Some(zset) = zset
+        && zset.root.len() > slices::LEN_MAX
+        && let Some((around, stretches)) = Around::of(zset, &query, now_ms)
+    {
+        let sources: Vec<_> = stretches.into_iter().map(|stretch| (source, stretch)).collect();
+        if ctx.gather(&sources, Maker::Sifting(Box::new(around)), reply.is_resp3()) {
+            return Ok(());
+        }
+        let key = ctx.at(source);
+        let hits = key.view::<Zset>()?.map_or_else(Vec::new, |zset| find(zset, &query));
+        reply_hits(reply, query.extras(), &hits);
+        return Ok(());
+    }
     let hits = zset.map_or_else(Vec::new, |zset| find(zset, &query));
     let Some(Destination { key: destination, by_distance }) = query.destination else {
-        reply_hits(reply, &query, &hits);
+        reply_hits(reply, query.extras(), &hits);
         return Ok(());
     };
     let mut members = Members::default();
@@ -165,32 +184,42 @@ fn find<'a>(zset: View<'a, Zset>, query: &Query<'_>) -> Vec<Hit<'a>> {
             }
         }
     }
-    match query.order {
-        Order::Any => {}
-        Order::Nearest => hits.sort_by(|a, b| a.distance.total_cmp(&b.distance)),
-        Order::Farthest => hits.sort_by(|a, b| b.distance.total_cmp(&a.distance)),
-    }
+    sort(&mut hits, query.order, |hit| hit.distance);
     hits.truncate(count_max);
     hits
 }
 
-fn reply_hits(reply: &mut Reply<'_>, query: &Query<'_>, hits: &[Hit<'_>]) {
-    let extras = [query.with_distance, query.with_hash, query.with_place];
-    let extras_len = extras.into_iter().filter(|&is_set| is_set).count();
+/// Puts what was found in the order asked for.
+pub(super) fn sort<T>(hits: &mut [T], order: Order, distance: impl Fn(&T) -> f64) {
+    match order {
+        Order::Any => {}
+        Order::Nearest => hits.sort_by(|a, b| distance(a).total_cmp(&distance(b))),
+        Order::Farthest => hits.sort_by(|a, b| distance(b).total_cmp(&distance(a))),
+    }
+}
+
+fn reply_hits(reply: &mut Reply<'_>, extras: Extras, hits: &[Hit<'_>]) {
     reply.array(hits.len());
-    for hit in hits {
-        if extras_len > 0 {
-            reply.array(extras_len + 1);
-        }
-        reply_item(reply, hit.member);
-        if query.with_distance {
-            reply_distance(reply, hit.distance / query.unit);
-        }
-        if query.with_hash {
-            reply.int(hit.score as i64);
-        }
-        if query.with_place {
-            reply_place(reply, hit.place);
-        }
+    hits.iter().for_each(|hit| reply_hit(reply, extras, hit));
+}
+
+/// Answers one member found.
+pub(super) fn reply_hit(reply: &mut Reply<'_>, extras: Extras, hit: &Hit<'_>) {
+    let extras_len = [extras.distance_unit.is_some(), extras.hash, extras.place]
+        .into_iter()
+        .filter(|&is_set| is_set)
+        .count();
+    if extras_len > 0 {
+        reply.array(extras_len + 1);
+    }
+    reply_item(reply, hit.member);
+    if let Some(unit) = extras.distance_unit {
+        reply_distance(reply, hit.distance / unit);
+    }
+    if extras.hash {
+        reply.int(hit.score as i64);
+    }
+    if extras.place {
+        reply_place(reply, hit.place);
     }
 }

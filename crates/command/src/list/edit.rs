@@ -7,6 +7,7 @@ use darter_store::Event;
 use darter_store::reads::Stretch;
 use darter_wire::{Args, Reply};
 
+use super::finding::{LOOKS_MAX, Search};
 use super::{clip, event, index_of};
 use crate::gather::{Form, Maker};
 use crate::reader::{self, is};
@@ -91,10 +92,22 @@ fn linsert(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(
     } else {
         return Err(Fault::Syntax);
     };
+    let found = ctx.kept.take().map(|kept| kept.found.numbers);
+    if found.is_none()
+        && let Some(list) = ctx.at(args.at(1)).view::<List>()?
+        && let len = list.root.len()
+        && list.root.position(list.arena, Item::of(args.at(3)), 0, End::Back, LOOKS_MAX).is_none()
+        && Search::FIRST.leave(ctx, args.at(1), len, args.at(3), None)
+    {
+        return Ok(());
+    }
     let mut place = ctx.at(args.at(1));
     let edited = place.edit::<List, _>(|list, arena, _| {
-        let pivot = Item::of(args.at(3));
-        let Some(index) = list.position(arena, pivot, 0, End::Back, u64::MAX) else { return Ok(None) };
+        let index = match &found {
+            Some(found) => found.first().copied(),
+            None => list.position(arena, Item::of(args.at(3)), 0, End::Back, u64::MAX),
+        };
+        let Some(index) = index else { return Ok(None) };
         list.insert(arena, index + after, Item::of(args.at(4)))?;
         Ok::<_, darter_pack::tree::Full>(Some(list.len()))
     })?;
@@ -113,9 +126,20 @@ fn lrem(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), 
     let count = reader::int(args.at(2))?;
     let from = if count >= 0 { End::Front } else { End::Back };
     let count_max = if count == 0 { u64::MAX } else { count.unsigned_abs() };
+    let found = ctx.kept.take().map(|kept| kept.found.numbers);
+    if found.is_none() && leave_search(ctx, args, count_max, from)? {
+        return Ok(());
+    }
     let mut place = ctx.at(args.at(1));
-    let edited = place
-        .edit::<List, _>(|list, arena, _| list.remove_equal(arena, Item::of(args.at(3)), count_max, from))?;
+    let edited = place.edit::<List, _>(|list, arena, _| match &found {
+        Some(places) => {
+            // From the back on, so that the others stay where they are.
+            let last_first = from == End::Back;
+            let each = (0..places.len()).map(|n| places[if last_first { n } else { places.len() - 1 - n }]);
+            each.filter(|place| list.remove(arena, *place)).count() as u64
+        }
+        None => list.remove_equal(arena, Item::of(args.at(3)), count_max, from),
+    })?;
     let removed = edited.map_or(0, |edited| edited.result);
     if removed > 0 {
         place.changed(event("lrem"));
@@ -125,6 +149,23 @@ fn lrem(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), 
     }
     reply.int(removed as i64);
     Ok(())
+}
+
+/// Leaves it to slices to look for what LREM is to take out of a long list; false when it is to be done at once.
+fn leave_search(ctx: &mut Ctx<'_>, args: Args<'_>, count_max: u64, from: End) -> Result<bool, Fault> {
+    let (name, element) = (args.at(1), args.at(3));
+    let place = ctx.at(name);
+    let Some(list) = place.view::<List>()? else { return Ok(false) };
+    let len = list.root.len();
+    let (first, towards) = match from {
+        End::Front => (0, End::Back),
+        End::Back => (len.saturating_sub(1), End::Front),
+    };
+    let is_near = || list.root.position(list.arena, Item::of(element), first, towards, LOOKS_MAX).is_some();
+    if len <= LOOKS_MAX || count_max == 1 && is_near() {
+        return Ok(false);
+    }
+    Ok(Search { towards, wanted: count_max, ..Search::FIRST }.leave(ctx, name, len, element, None))
 }
 
 fn ltrim(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {

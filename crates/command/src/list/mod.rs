@@ -1,6 +1,7 @@
 //! Lists: elements in the order they were put, cheap at both ends.
 
 pub mod edit;
+mod finding;
 pub mod moves;
 pub mod moves_many;
 pub mod pop;

@@ -1,15 +1,16 @@
 //! LPOP key [count], RPOP, LMPOP numkeys key [key ...] LEFT | RIGHT [COUNT count]
 
-use darter_pack::tree::List;
 use darter_pack::tree::list::End;
+use darter_pack::tree::{Direction, List};
 use darter_store::Event;
+use darter_store::reads::Stretch;
 use darter_wire::{Args, Reply};
 
 use super::{end, pop_event};
 use crate::item::reply_item;
 use crate::reader::Reader;
 use crate::spec::{Flags, Group, Keys, Spec};
-use crate::{Ctx, DataCommand, Fault};
+use crate::{Ctx, DataCommand, Fault, slices};
 
 const fn spec(name: &'static str, summary: &'static str) -> Spec {
     Spec::shrink(name, -2, Keys::ONE).fast().doc(Group::List, "1.0.0", "key [count]", summary).cost("O(N)")
@@ -79,6 +80,15 @@ pub(super) fn take(
     head: impl FnOnce((&mut Reply<'_>, u64)),
     reply: &mut Reply<'_>,
 ) -> Result<bool, Fault> {
+    if ctx.may_slice
+        && let Some(len) = ctx.at(key).view::<List>()?.map(|list| list.root.len())
+        && count >= len
+        && len > slices::LEN_MAX
+        && drain(ctx, key, (end, len), reply.is_resp3())
+    {
+        head((reply, len));
+        return Ok(true);
+    }
     let mut place = ctx.at(key);
     let popped = place.edit::<List, _>(|list, arena, _| {
         let n = count.min(list.len());
@@ -96,6 +106,19 @@ pub(super) fn take(
         }
     }
     Ok(true)
+}
+
+/// Takes a long list away and leaves it to slices to answer its elements; false, and nothing done, when they cannot.
+fn drain(ctx: &mut Ctx<'_>, key: &[u8], (end, len): (End, u64), resp3: bool) -> bool {
+    let towards = if end == End::Front { Direction::Up } else { Direction::Down };
+    if !ctx.leave_rest(key, Stretch::Ranks(0, len, towards), slices::tell_items(resp3)) {
+        return false;
+    }
+    let mut place = ctx.at(key);
+    place.remove();
+    place.changed(pop_event(end));
+    place.changed(Event::DEL);
+    true
 }
 
 /// The arguments of LMPOP and BLMPOP after the timeout.

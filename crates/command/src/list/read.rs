@@ -7,6 +7,7 @@ use darter_store::View;
 use darter_store::reads::Stretch;
 use darter_wire::{Args, Reply};
 
+use super::finding::{Answer, LOOKS_MAX, Search};
 use super::{clip, index_of};
 use crate::item::reply_item;
 use crate::reader::{self, Reader};
@@ -99,19 +100,9 @@ fn show(reply: &mut Reply<'_>, list: View<'_, List>, first: u64, count: u64) {
     items.take(count as usize).for_each(|item| reply_item(reply, item));
 }
 
-/// What LPOS looks for.
-struct Search {
-    /// Matches to pass over first.
-    skip: u64,
-    towards: End,
-    /// All matches when 0; `None`: one, answered alone.
-    count: Option<u64>,
-    /// Elements to look at; all when 0.
-    len_max: u64,
-}
-
-fn parse_search(args: Args<'_>) -> Result<Search, Fault> {
-    let mut search = Search { skip: 0, towards: End::Back, count: None, len_max: 0 };
+/// What LPOS looks for, and how many matches it was told to find.
+fn parse_search(args: Args<'_>) -> Result<(Search, Option<u64>), Fault> {
+    let (mut search, mut count) = (Search::FIRST, None);
     let mut read = Reader::new(args, 3);
     while !read.is_done() {
         if read.take_with("rank", 1) {
@@ -129,37 +120,54 @@ fn parse_search(args: Args<'_>) -> Result<Search, Fault> {
             search.skip = rank.unsigned_abs() - 1;
             search.towards = if rank > 0 { End::Back } else { End::Front };
         } else if read.take_with("count", 1) {
-            search.count = Some(read.int_from(0, Fault::text("ERR COUNT can't be negative"))?.unsigned_abs());
+            count = Some(read.int_from(0, Fault::text("ERR COUNT can't be negative"))?.unsigned_abs());
         } else if read.take_with("maxlen", 1) {
-            search.len_max = read.int_from(0, Fault::text("ERR MAXLEN can't be negative"))?.unsigned_abs();
+            let looks = read.int_from(0, Fault::text("ERR MAXLEN can't be negative"))?.unsigned_abs();
+            search.looks = if looks == 0 { u64::MAX } else { looks };
         } else {
             return Err(Fault::Syntax);
         }
     }
-    Ok(search)
-}
-
-fn lpos(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    let search = parse_search(args)?;
-    let place = ctx.read(args.at(1));
-    let Some(list) = place.view::<List>()? else {
-        match search.count {
-            Some(_) => reply.array(0),
-            None => reply.null(),
-        }
-        return Ok(());
-    };
-    let len = list.root.len();
-    let wanted = match search.count {
+    search.wanted = match count {
         None => 1,
         Some(0) => u64::MAX,
         Some(n) => n,
     };
-    let mut looks_left = if search.len_max == 0 { len } else { search.len_max.min(len) };
-    let item = Item::of(args.at(2));
-    let (mut at, mut skip, mut found) =
-        (if search.towards == End::Back { 0 } else { len - 1 }, search.skip, Vec::new());
-    while (found.len() as u64) < wanted && looks_left > 0 {
+    Ok((search, count))
+}
+
+fn lpos(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let (search, count) = parse_search(args)?;
+    let answer = Answer { is_array: count.is_some(), resp3: reply.is_resp3() };
+    let may_slice = ctx.may_slice;
+    let place = ctx.read(args.at(1));
+    let Some(list) = place.view::<List>()? else {
+        answer.write(&[], reply);
+        return Ok(());
+    };
+    let (len, element) = (list.root.len(), args.at(2));
+    let looks = if may_slice { search.looks.min(LOOKS_MAX) } else { search.looks };
+    let places = places(list, Search { looks, ..search }, element);
+    if (places.len() as u64) < search.wanted && looks < search.looks.min(len) {
+        if search.leave(ctx, args.at(1), len, element, Some(answer)) {
+            return Ok(());
+        }
+        let place = ctx.at(args.at(1));
+        let Some(list) = place.view::<List>()? else { return Ok(()) };
+        answer.write(&self::places(list, search, element), reply);
+        return Ok(());
+    }
+    answer.write(&places, reply);
+    Ok(())
+}
+
+/// The places a search finds.
+fn places(list: View<'_, List>, search: Search, element: &[u8]) -> Vec<u64> {
+    let len = list.root.len();
+    let (item, mut skip, mut found) = (Item::of(element), search.skip, Vec::new());
+    let mut looks_left = search.looks.min(len);
+    let mut at = if search.towards == End::Back { 0 } else { len - 1 };
+    while (found.len() as u64) < search.wanted && looks_left > 0 {
         let Some(index) = list.root.position(list.arena, item, at, search.towards, looks_left) else { break };
         looks_left -= index.abs_diff(at) + 1;
         if skip > 0 {
@@ -173,13 +181,5 @@ fn lpos(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), 
             End::Front => index - 1,
         };
     }
-    match (search.count, found.first()) {
-        (Some(_), _) => {
-            reply.array(found.len());
-            found.iter().for_each(|&index| reply.int(index as i64));
-        }
-        (None, Some(&index)) => reply.int(index as i64),
-        (None, None) => reply.null(),
-    }
-    Ok(())
+    found
 }

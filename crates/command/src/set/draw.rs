@@ -2,6 +2,7 @@
 
 use darter_base::rng::Rng;
 use darter_pack::entry::Item;
+use darter_store::reads::Stretch;
 use darter_store::{Event, Keyed, SetValue, View};
 use darter_wire::{Args, Reply};
 
@@ -11,7 +12,7 @@ use crate::member_scan::{check_budget, check_count};
 use crate::random::{self, Choice};
 use crate::reader::Reader;
 use crate::spec::{Group, Keys, Spec};
-use crate::{Ctx, DataCommand, Env, Fault};
+use crate::{Ctx, DataCommand, Env, Fault, slices};
 
 /// SPOP.
 pub const SPOP: DataCommand = DataCommand {
@@ -46,7 +47,7 @@ fn spop(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), 
                 .unsigned_abs(),
         ),
     };
-    let now_ms = ctx.now_ms;
+    let (now_ms, may_slice) = (ctx.now_ms, ctx.may_slice);
     let mut place = at(ctx, args.at(1));
     let mut rng = Rng::new(place.random());
     let set = place.view::<SetValue>()?;
@@ -65,7 +66,17 @@ fn spop(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), 
     }
     let Some(set) = set.filter(|_| n > 0) else { return Ok(()) };
     let is_gone = if n == len {
-        set.root.iter(set.arena, now_ms).for_each(|member| reply_item(reply, member));
+        if may_slice && slices::is_long(len, set.root.next_expiry_ms(), now_ms) {
+            let left = ctx.leave_rest(args.at(1), Stretch::All, slices::tell_items(reply.is_resp3()));
+            place = at(ctx, args.at(1));
+            if !left {
+                place.view::<SetValue>()?.into_iter().for_each(|set| {
+                    set.root.iter(set.arena, now_ms).for_each(|member| reply_item(reply, member));
+                });
+            }
+        } else {
+            set.root.iter(set.arena, now_ms).for_each(|member| reply_item(reply, member));
+        }
         place.remove()
     } else {
         take(&mut place, n, &mut rng, reply)?
@@ -109,10 +120,29 @@ fn srandmember(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Resu
         return Err(Fault::Syntax);
     }
     let count = args.get(2).map(random::count).transpose()?;
-    let (now_ms, env) = (ctx.now_ms, ctx.env);
+    let (now_ms, env, may_slice) = (ctx.now_ms, ctx.env, ctx.may_slice);
     let mut place = read(ctx, args.at(1));
     let mut rng = Rng::new(place.random());
     let set = place.view::<SetValue>()?;
+    if may_slice
+        && let (Some(set), Some(count @ 1..)) = (set, count)
+        && slices::is_long(set.root.len(), set.root.next_expiry_ms(), now_ms)
+        && let len = set.root.len()
+        && let Some(wanted) = Choice::of(count, len).going_through(len)
+    {
+        // As long a reply as in one go is refused there.
+        let mark = reply.len();
+        let tell = random::tell_some(slices::tell_items(reply.is_resp3()), (wanted, len), rng);
+        reply.array(usize::try_from(wanted).unwrap_or(usize::MAX));
+        if ctx.leave_rest(args.at(1), Stretch::All, tell) {
+            return Ok(());
+        }
+        reply.truncate_to(mark);
+        let mut place = read(ctx, args.at(1));
+        let mut rng = Rng::new(place.random());
+        let Some(set) = place.view::<SetValue>()? else { return Ok(()) };
+        return some(set, count, &mut rng, (now_ms, env), reply);
+    }
     match (set, count) {
         (None, None) => reply.null(),
         (None, Some(_)) => reply.array(0),

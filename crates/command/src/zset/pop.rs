@@ -1,8 +1,12 @@
 //! ZPOPMIN key [count], ZPOPMAX, ZMPOP numkeys key [key ...] MIN | MAX [COUNT count], and the forms that wait
 
+use std::sync::Arc;
+
 use darter_pack::entry::Item;
+use darter_pack::tree::window::{Seen, Tell};
 use darter_pack::tree::{Direction, Zset};
-use darter_store::Event;
+use darter_store::reads::Stretch;
+use darter_store::{Collection, Event};
 use darter_wire::{Args, Reply};
 
 use super::event;
@@ -10,7 +14,7 @@ use crate::ctx::{OnTimeout, Wait};
 use crate::item::reply_item;
 use crate::reader::{Reader, is, timeout_ms};
 use crate::spec::{Flags, Group, Keys, Spec};
-use crate::{Ctx, DataCommand, Fault};
+use crate::{Ctx, DataCommand, Fault, slices};
 
 const fn pop_spec(name: &'static str, summary: &'static str) -> Spec {
     Spec::shrink(name, -2, Keys::ONE).fast().doc(Group::SortedSet, "5.0.0", "key [count]", summary).cost(
@@ -131,6 +135,9 @@ fn take(
     form: Form<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<bool, Fault> {
+    if ctx.may_slice && drain(ctx, key, (from, count), form, reply)? {
+        return Ok(true);
+    }
     let mut place = super::at(ctx, key);
     let reply_pair = |member: Item<'_>, score: f64, reply: &mut Reply<'_>| {
         if form.has_pairs() {
@@ -171,6 +178,43 @@ fn take(
             place.changed(Event::DEL);
         }
     }
+    Ok(true)
+}
+
+/// Takes a long sorted set away, all of whose members are wanted, and leaves it to slices to answer them; false, and
+/// nothing done, when that is for one go.
+fn drain(
+    ctx: &mut Ctx<'_>,
+    key: &[u8],
+    (from, count): (Direction, u64),
+    form: Form<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<bool, Fault> {
+    let now_ms = ctx.now_ms;
+    let place = super::at(ctx, key);
+    let Some(zset) = place.view::<Zset>()? else { return Ok(false) };
+    let len = zset.root.len();
+    if count < len || !slices::is_long(len, zset.root.next_expiry_ms(), now_ms) {
+        return Ok(false);
+    }
+    let (has_pairs, resp3) = (form.has_pairs(), reply.is_resp3());
+    let tell: Tell = Arc::new(move |seen, out| {
+        let Seen::Scored(member, score) = seen else { return };
+        let mut reply = Reply::new(out, resp3);
+        if has_pairs {
+            reply.array(2);
+        }
+        reply_item(&mut reply, member);
+        reply.double(score);
+    });
+    if !ctx.leave_rest(key, Stretch::Ranks(0, len, from), tell) {
+        return Ok(false);
+    }
+    form.head(reply, len);
+    let mut place = super::at(ctx, key);
+    place.remove();
+    place.changed(event(if from == Direction::Up { "zpopmin" } else { "zpopmax" }));
+    place.changed(Event::DEL);
     Ok(true)
 }
 

@@ -131,6 +131,8 @@ fn write_effect(out: &mut Vec<u8>, set: &mut ShardSet<'_>, ran: Ran<'_>, now_ms:
     match ran.entry.effect {
         Effect::Nothing => {}
         Effect::Itself => write_itself(out, ran),
+        // All members of a large set are answered later, bit by bit.
+        Effect::Removal if is_gone(set, db, args.at(1), now_ms) => part::write_gone(out, db, args.at(1)),
         Effect::Removal => match popped(ran.reply) {
             Some(members) if !members.is_empty() => {
                 let words = [b"srem".as_slice(), args.at(1)].into_iter();
@@ -163,6 +165,12 @@ fn write_itself(out: &mut Vec<u8>, ran: Ran<'_>) {
         Some(Some(only_key)) => part::write_served(out, ran.db, only_key, ran.args.len(), words),
         _ => part::write_command(out, ran.db, ran.args.len(), words),
     }
+}
+
+/// Whether there is nothing at a key whose shard is held.
+fn is_gone(set: &mut ShardSet<'_>, db: usize, name: &[u8], now_ms: u64) -> bool {
+    let key = set.router().key(name);
+    set.part(key).shard.peek(db, key, now_ms).is_none()
 }
 
 /// The members in a reply of SPOP.

@@ -1,0 +1,126 @@
+//! A search over many members, in slices: each is looked at after its shard was let go.
+//!
+//! Called by the search commands, and by `Gather` with what was read.
+
+use darter_pack::entry::Item;
+use darter_pack::tree::window::Tell;
+use darter_pack::tree::zset::Edge;
+use darter_pack::tree::{Direction, Zset};
+use darter_store::reads::Stretch;
+use darter_store::{Collection, View};
+use darter_wire::Reply;
+
+use super::cell::Place;
+use super::query::{Extras, Order, Query};
+use super::search::{Hit, reply_hit, sort};
+use super::shape::Shape;
+use crate::gather::sifting::{Found, Sifting};
+use crate::gather::{tell, told_members};
+use crate::slices;
+
+/// The members found so far, and what is asked for.
+pub(super) struct Around {
+    center: Place,
+    shape: Shape,
+    order: Order,
+    count_max: usize,
+    // Any so many do.
+    enough: usize,
+    extras: Extras,
+    hits: Vec<Near>,
+    texts: Vec<u8>,
+    // None before the answer has begun: how many hits are told.
+    told: Option<usize>,
+}
+
+/// A member found.
+#[derive(Clone, Copy)]
+struct Near {
+    distance: f64,
+    score: f64,
+    // Where its name is among the texts.
+    start: usize,
+    len: usize,
+}
+
+impl Around {
+    /// A search that is long enough for slices, and what is to be read for it.
+    pub fn of(zset: View<'_, Zset>, query: &Query<'_>, now_ms: u64) -> Option<(Around, Vec<Stretch>)> {
+        let (center, shape) = (query.center?, query.shape.clone()?);
+        let count_max = query.count.unwrap_or(usize::MAX);
+        let mut stretches = Vec::new();
+        let mut sum = 0;
+        for cell in shape.cells(center) {
+            let (from, to) = cell.scores();
+            let first = zset.root.rank_of_score(zset.arena, from, Edge::Before);
+            let len = zset.root.rank_of_score(zset.arena, to, Edge::Before).saturating_sub(first);
+            if len > 0 {
+                stretches.push(Stretch::Ranks(first, len, Direction::Up));
+            }
+            sum += len;
+        }
+        let looks = if query.is_any { sum.min(count_max as u64) } else { sum };
+        if !slices::is_long(looks, zset.root.next_expiry_ms(), now_ms) {
+            return None;
+        }
+        let enough = if query.is_any { count_max } else { usize::MAX };
+        let (order, extras) = (query.order, query.extras());
+        let (hits, texts) = (Vec::new(), Vec::new());
+        Some((Around { center, shape, order, count_max, enough, extras, hits, texts, told: None }, stretches))
+    }
+}
+
+impl Sifting for Around {
+    fn tell(&self) -> Tell {
+        tell()
+    }
+
+    fn told_max(&self) -> usize {
+        8 << 10
+    }
+
+    fn take(&mut self, _nth: u32, told: &[u8]) {
+        for member in told_members(told) {
+            let place = Place::of_score(member.score);
+            if self.is_enough() {
+                return;
+            }
+            if let Some(distance) = self.shape.distance_within(self.center, place) {
+                let (start, len) = (self.texts.len(), member.text.len());
+                self.texts.extend_from_slice(member.text);
+                self.hits.push(Near { distance, score: member.score, start, len });
+            }
+        }
+    }
+
+    fn is_enough(&self) -> bool {
+        self.hits.len() >= self.enough
+    }
+
+    fn bytes(&self) -> usize {
+        self.texts.capacity() + self.hits.capacity() * size_of::<Near>()
+    }
+
+    fn answer(&mut self, reply: &mut Reply<'_>, bytes_max: usize) -> bool {
+        if self.told.is_none() {
+            sort(&mut self.hits, self.order, |hit| hit.distance);
+            self.hits.truncate(self.count_max);
+            reply.array(self.hits.len());
+        }
+        let mut told = self.told.unwrap_or(0);
+        while reply.len() < bytes_max
+            && let Some(near) = self.hits.get(told)
+        {
+            let text = self.texts.get(near.start..near.start + near.len).unwrap_or_default();
+            let (score, distance, place) = (near.score, near.distance, Place::of_score(near.score));
+            reply_hit(reply, self.extras, &Hit { member: Item::Bytes(text), score, place, distance });
+            told += 1;
+        }
+        self.told = Some(told);
+        told >= self.hits.len()
+    }
+
+    fn found(&mut self) -> Found {
+        Found::default()
+    }
+}

@@ -1,0 +1,165 @@
+//! Places of an element in a long list, looked for in slices: LPOS, and LREM and LINSERT before they change anything.
+//!
+//! Called by these commands, and by `Gather` with what was read.
+
+use std::sync::Arc;
+
+use darter_pack::entry::Item;
+use darter_pack::tree::Direction;
+use darter_pack::tree::list::End;
+use darter_pack::tree::window::{Seen, Tell};
+use darter_store::reads::Stretch;
+use darter_wire::Reply;
+
+use crate::Ctx;
+use crate::gather::sifting::{Found, Sifting};
+use crate::gather::{Form, Maker};
+
+/// What is looked for in a list, and where.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Search {
+    /// Matches to pass over first.
+    pub skip: u64,
+    /// From which end on: `Back` is towards it, from the front.
+    pub towards: End,
+    /// Matches wanted.
+    pub wanted: u64,
+    /// Items to look at.
+    pub looks: u64,
+}
+
+impl Search {
+    /// The first match from the front.
+    pub const FIRST: Search = Search { skip: 0, towards: End::Back, wanted: 1, looks: u64::MAX };
+
+    /// Leaves it to slices to look for `element` in the list at `name`, which has `len` items; false when it is to be done
+    /// at once. `answer` is how, unless the body is to run again and find the places in its context.
+    pub fn leave(
+        self,
+        ctx: &mut Ctx<'_>,
+        name: &[u8],
+        len: u64,
+        element: &[u8],
+        answer: Option<Answer>,
+    ) -> bool {
+        let looks = self.looks.min(len);
+        if !ctx.may_slice || looks <= LOOKS_MAX {
+            return false;
+        }
+        let (first, direction) = match self.towards {
+            End::Back => (0, Direction::Up),
+            End::Front => (len - looks, Direction::Down),
+        };
+        let next = if direction == Direction::Up { 0 } else { len - 1 };
+        let Search { skip, wanted, .. } = self;
+        let finding = Finding {
+            element: Box::from(element),
+            next,
+            direction,
+            skip,
+            wanted,
+            places: Vec::new(),
+            answer,
+        };
+        let maker = Maker::Sifting(Box::new(finding));
+        let source = [(name, Stretch::Ranks(first, looks, direction))];
+        match answer {
+            Some(Answer { resp3, .. }) => ctx.gather(&source, maker, resp3),
+            None => ctx.gather_for((name, Form::List), &[name], &source, maker),
+        }
+    }
+}
+
+/// Items that are looked at in one go: some 20 microseconds.
+pub(super) const LOOKS_MAX: u64 = 4096;
+
+/// How LPOS answers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Answer {
+    /// Whether it is an array.
+    pub is_array: bool,
+    pub resp3: bool,
+}
+
+impl Answer {
+    /// The answer to these places.
+    pub fn write(self, places: &[u64], reply: &mut Reply<'_>) {
+        match (self.is_array, places.first()) {
+            (true, _) => {
+                reply.array(places.len());
+                places.iter().for_each(|&place| reply.int(place as i64));
+            }
+            (false, Some(&place)) => reply.int(place as i64),
+            (false, None) => reply.null(),
+        }
+    }
+}
+
+/// A search under way.
+struct Finding {
+    element: Box<[u8]>,
+    // The rank of what is told next.
+    next: u64,
+    direction: Direction,
+    skip: u64,
+    wanted: u64,
+    places: Vec<u64>,
+    answer: Option<Answer>,
+}
+
+impl Sifting for Finding {
+    /// A byte for each item.
+    fn tell(&self) -> Tell {
+        let element = self.element.clone();
+        let int = Item::of(&element).int();
+        Arc::new(move |seen, out| {
+            let Seen::Item(item) = seen else { return };
+            let is_it = match int {
+                Some(value) => item == Item::Int(value),
+                None => item == Item::Bytes(&element),
+            };
+            out.push(u8::from(is_it));
+        })
+    }
+
+    fn told_max(&self) -> usize {
+        2048
+    }
+
+    fn take(&mut self, _nth: u32, told: &[u8]) {
+        for &is_it in told {
+            let place = self.next;
+            self.next = match self.direction {
+                Direction::Up => place + 1,
+                Direction::Down => place.saturating_sub(1),
+            };
+            if is_it == 0 || self.is_enough() {
+                continue;
+            }
+            if self.skip > 0 {
+                self.skip -= 1;
+            } else {
+                self.places.push(place);
+            }
+        }
+    }
+
+    fn is_enough(&self) -> bool {
+        self.places.len() as u64 >= self.wanted
+    }
+
+    fn bytes(&self) -> usize {
+        8 * self.places.capacity()
+    }
+
+    fn answer(&mut self, reply: &mut Reply<'_>, _bytes_max: usize) -> bool {
+        if let Some(answer) = self.answer {
+            answer.write(&self.places, reply);
+        }
+        true
+    }
+
+    fn found(&mut self) -> Found {
+        Found { numbers: std::mem::take(&mut self.places), ..Found::default() }
+    }
+}
