@@ -205,8 +205,10 @@ fn what_is_stored_is_one_state_while_members_move() {
                         writer.call(&["ZINCRBY", "y", "1", &name]);
                         writer.call(&["LPUSH", "q", "new", "new2"]);
                         writer.call(&["LPOP", "q", "2"]);
-                        writer.call(&["BITFIELD", "bits", "SET", "u1", &(n % 2 * 3_999_999).to_string(), "1"]);
-                        writer.call(&["BITFIELD", "bits", "SET", "u1", &(n % 2 * 3_999_999).to_string(), "0"]);
+                        let place = (n % 2 * 3_999_999).to_string();
+                        for bit in ["1", "0"] {
+                            writer.call(&["SETBIT", "bits", &place, bit]);
+                        }
                         writer.call(&["SMOVE", "t", "s", &name]);
                         std::thread::sleep(Duration::from_millis(pause_ms));
                     }
@@ -214,11 +216,19 @@ fn what_is_stored_is_one_state_while_members_move() {
             }
             for n in 0..10 {
                 let item = format!("q:{}", MEMBERS + n);
-                assert_eq!(client.call(&["LINSERT", "q", "BEFORE", &item, "before"]), Value::Int(2 * MEMBERS as i64 + 1));
+                let is_len = |len: Value| {
+                    let wanted = 2 * MEMBERS as i64;
+                    // Each writer has two items there now and then.
+                    assert!(
+                        matches!(len, Value::Int(len) if (wanted..=wanted + 5).contains(&len)),
+                        "{len:?}"
+                    );
+                };
+                is_len(client.call(&["LINSERT", "q", "BEFORE", &item, "before"]));
                 assert_eq!(client.call(&["LREM", "q", "-1", "before"]), Value::Int(1));
                 assert_eq!(client.call(&["LREM", "q", "0", &item]), Value::Int(1));
                 assert_eq!(client.call(&["LPOS", "q", &item]), Value::Null);
-                assert_eq!(client.call(&["RPUSH", "q", &item]), Value::Int(2 * MEMBERS as i64));
+                is_len(client.call(&["RPUSH", "q", &item]));
                 let Value::Int(ones) = call(&mut client, "BITCOUNT bits") else { panic!("no count") };
                 assert!((1..=3).contains(&ones), "{ones}");
                 assert_eq!(call(&mut client, "SUNIONSTORE d s t"), Value::Int(2 * MEMBERS as i64));

@@ -275,7 +275,7 @@ mod tests {
     #[test]
     fn long_strings_are_counted_and_searched_by_blocks() {
         for len in [63, 64, 65, 127, 128, 200, 513, 1000] {
-            let bytes: Vec<u8> = (0..len).map(|n: usize| (n * n * 31 >> 3) as u8).collect();
+            let bytes: Vec<u8> = (0..len).map(|n: usize| ((n * n * 31) >> 3) as u8).collect();
             let count: u32 = bytes.iter().map(|byte| byte.count_ones()).sum();
             assert_eq!(all_ones(&bytes), u64::from(count));
             for dull in [0u8, 0xff] {
