@@ -90,6 +90,32 @@ fn renamed_commands_are_written_under_their_own_names() {
 }
 
 #[test]
+fn what_is_changed_in_slices_is_read_back() {
+    let dir = Dir::new("slices");
+    let server = dir.start(&[]);
+    let mut client = server.client();
+    client.call_for_each(&["SADD", "s"], 3000, |n, words| words.push(format!("m:{n}")));
+    for key in ["l", "drained"] {
+        client.call_for_each(&["RPUSH", key], 9000, |n, words| words.push(format!("i:{n}")));
+    }
+    client.call(&["SETBIT", "bits", "4000000", "1"]);
+    let before = client.info::<u64>("transaction", "slices_total");
+    client.call(&["SPOP", "s", "3000"]);
+    client.call(&["LPOP", "drained", "9000"]);
+    assert_eq!(client.call(&["LREM", "l", "0", "i:7000"]), Value::Int(1));
+    assert_eq!(client.call(&["LINSERT", "l", "AFTER", "i:7999", "new"]), Value::Int(9000));
+    assert_eq!(client.call(&["BITOP", "NOT", "not", "bits"]), Value::Int(500_001));
+    assert!(client.info::<u64>("transaction", "slices_total") - before > 20);
+    drop(server);
+    let server = dir.start(&[]);
+    let mut client = server.client();
+    assert_eq!(client.call(&["EXISTS", "s", "drained"]), Value::Int(0));
+    assert_eq!(client.call(&["LRANGE", "l", "6999", "7000"]), Value::array(&["i:6999", "i:7001"]));
+    assert_eq!(client.call(&["LRANGE", "l", "7998", "8000"]), Value::array(&["i:7999", "new", "i:8000"]));
+    assert_eq!(client.call(&["BITCOUNT", "not"]), Value::Int(8 * 500_001 - 1));
+}
+
+#[test]
 fn what_memcached_clients_write_is_read_back() {
     let dir = Dir::new("memcached");
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
