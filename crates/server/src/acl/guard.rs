@@ -35,15 +35,7 @@ pub fn permitted_len(
     if permit.covers_all() {
         return commands.len();
     }
-    let mut covered = 0;
-    for planned in commands {
-        let is_alike = planned.ready.entry.is_some_and(|other| std::ptr::eq(other, entry));
-        if !is_alike || !permit.covers(planned.key(buf, spans), planned.args_len()) {
-            break;
-        }
-        covered += 1;
-    }
-    covered
+    permit.covered_len(entry, (buf, spans), commands)
 }
 
 /// Whether the connection's user may run a command that has come. Errors: the error line.

@@ -51,6 +51,12 @@ impl Pattern {
         self.shape == Shape::Anything
     }
 
+    /// A word and its bits that decide alone whether a name of eight bytes or more matches; `None`: they do not.
+    #[inline]
+    pub fn head(&self) -> Option<(u64, u64)> {
+        (self.shape == Shape::Prefix && self.text.len() <= 9).then_some(self.head)
+    }
+
     /// Whether `name` matches. Cost: a comparison, or O(pattern x name) for patterns with stars inside.
     #[inline]
     pub fn matches(&self, name: &[u8]) -> bool {
@@ -110,7 +116,12 @@ mod tests {
             ] {
                 let (pattern, name) = (pattern.as_bytes(), name.as_bytes());
                 let wanted = glob::matches(pattern, name, false);
-                assert_eq!(Pattern::new(pattern).matches(name), wanted, "{pattern:?} {name:?}");
+                let known = Pattern::new(pattern);
+                assert_eq!(known.matches(name), wanted, "{pattern:?} {name:?}");
+                if let (Some((word, mask)), Some(head)) = (known.head(), name.first_chunk()) {
+                    let is_alike = (u64::from_le_bytes(*head) ^ word) & mask == 0;
+                    assert_eq!(is_alike, wanted, "{pattern:?} {name:?}");
+                }
             }
         }
     }

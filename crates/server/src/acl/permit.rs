@@ -3,12 +3,15 @@
 //!
 //! It says yes only where `check` would; what it does not cover is asked about call by call.
 
+use darter_wire::Span;
+
 use super::catalog::{Catalog, Needs};
 use super::pattern::Pattern;
 use super::selector::Selector;
 use super::user::User;
 use crate::call_keys::Access;
 use crate::registry::Entry;
+use crate::window::Planned;
 
 /// Calls of a command with one key that are allowed.
 pub struct Permit<'a> {
@@ -51,9 +54,35 @@ impl Permit<'_> {
         self.covers_all
     }
 
+    /// How many of `commands`, calls of `entry`, it covers before the first that it does not.
+    #[inline]
+    pub fn covered_len(
+        &self,
+        entry: &'static Entry,
+        (buf, spans): (&[u8], &[Span]),
+        commands: &[Planned],
+    ) -> usize {
+        let is_alike =
+            |planned: &Planned| planned.ready.entry.is_some_and(|other| std::ptr::eq(other, entry));
+        let is_other = |planned: &Planned| {
+            !is_alike(planned) || !self.covers(planned.key(buf, spans), planned.args_len())
+        };
+        let Some((word, mask)) = self.only.and_then(Pattern::head) else {
+            return commands.iter().position(is_other).unwrap_or(commands.len());
+        };
+        // Nearly all users have one prefix and nearly all keys eight bytes: then the loop holds nothing but a comparison.
+        let is_plain = |planned: &Planned| {
+            planned.args_len() == entry.brief_len
+                && is_alike(planned)
+                && (planned.own_arg::<1>(buf).first_chunk())
+                    .is_some_and(|head| (u64::from_le_bytes(*head) ^ word) & mask == 0)
+        };
+        commands.iter().position(|planned| !is_plain(planned) && is_other(planned)).unwrap_or(commands.len())
+    }
+
     /// Whether it covers a call about `key`.
-    #[inline(always)]
-    pub fn covers(&self, key: &[u8], args_len: usize) -> bool {
+    #[inline]
+    pub(super) fn covers(&self, key: &[u8], args_len: usize) -> bool {
         self.args_len.is_none_or(|only| only == args_len)
             && match self.only {
                 Some(pattern) => pattern.matches(key),

@@ -28,6 +28,7 @@ pub(super) fn run(conn: &mut Conn, core: &mut Core, buf: &[u8]) -> usize {
     let mut done = 0;
     loop {
         let is_open = conn.session.gate.0 == 0 && conn.decoder.is_idle() && !core.times_all;
+        let is_open = is_open && !core.shared.memcached_detail.is_on();
         let rest = buf.get(done..).unwrap_or_default();
         if !is_open || rest.is_empty() {
             return done;
@@ -76,10 +77,7 @@ fn run_one(conn: &mut Conn, core: &mut Core, found: &Brief<'_>, hash: u64) -> bo
     if entry.is_timed(calls.get(), false, true) {
         return false;
     }
-    let scene = Scene::new(core);
-    if scene.detail.is_some() {
-        return false;
-    }
+    let scene = Scene { detail: None, ..Scene::new(core) };
     let (key, out) = (Key { bytes: found.key, hash }, &mut conn.output);
     let is_done = on_shard(core, conn.session.id, key, |shard| match found.item {
         None => {

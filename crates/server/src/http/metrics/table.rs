@@ -241,7 +241,7 @@ pub(super) const DRAGONFLY: &[Family] = &[
     zero("dragonfly_interned_string_entries", Kind::Gauge, INTERNED, "", &[]),
     zero("dragonfly_interned_string_hits_total", Kind::Counter, INTERNED, "", &[]),
     zero("dragonfly_interned_string_misses_total", Kind::Counter, INTERNED, "", &[]),
-    zero("dragonfly_migration_errors_total", Kind::Gauge, SLOTS, "num", &["migration errors"]),
+    zero("dragonfly_migration_errors_total", Kind::Counter, SLOTS, "num", &["migration errors"]),
     zero("dragonfly_moved_errors_total", Kind::Counter, SLOTS, "num", &["moved errors"]),
     zero("dragonfly_tiered_list_events", Kind::Counter, TIERED, "type", &["offload", "onload"]),
     zero("dragonfly_tiered_entries", Kind::Gauge, TIERED, "", &[]),
