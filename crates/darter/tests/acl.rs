@@ -78,6 +78,47 @@ fn a_user_may_do_what_its_rules_say() {
 }
 
 #[test]
+fn every_key_of_a_pipeline_is_checked() {
+    let server = Server::start(&[]);
+    let mut admin = server.client();
+    set_user(&mut admin, "short on nopass +@all ~key:*");
+    set_user(&mut admin, "long on nopass +@all ~key:abcdefgh*");
+    set_user(&mut admin, "reader on nopass +@all %R~key:*");
+    let keys = [
+        "key:abcdefghij",
+        "key:abcdefgxij",
+        "key:1",
+        "key:",
+        "kex:abcdefghij",
+        "key",
+        "",
+        "key:00001",
+        "kez:00001",
+        "k",
+        "key:abcdefgh",
+        "other:key:1",
+    ];
+    for (user, prefix, writes) in
+        [("short", "key:", true), ("long", "key:abcdefgh", true), ("reader", "key:", false)]
+    {
+        let mut client = login(&server, user);
+        // Calls of one command that follow each other, then by turns.
+        let runs =
+            keys.iter().map(|key| vec!["GET", key]).chain(keys.iter().map(|key| vec!["SET", key, "x"]));
+        let turns = keys.iter().flat_map(|key| [vec!["SET", key, "x"], vec!["GET", key]]);
+        let calls: Vec<Vec<&str>> = runs.chain(turns).collect();
+        let borrowed: Vec<&[&str]> = calls.iter().map(Vec::as_slice).collect();
+        client.send_all(&borrowed);
+        for call in &calls {
+            let is_allowed = call[1].starts_with(prefix) && (writes || call[0] == "GET");
+            let answer = client.read();
+            let is_refused = matches!(&answer, Value::Error(text) if text.starts_with(NO_KEY));
+            assert_eq!(is_refused, !is_allowed, "{user}: {call:?}: {answer:?}");
+        }
+    }
+}
+
+#[test]
 fn rights_count_from_the_next_command_on() {
     let server = Server::start(&["--proactor_threads", "2"]);
     let mut admin = server.client();
