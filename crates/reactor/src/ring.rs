@@ -51,7 +51,8 @@ unsafe impl Send for Map {}
 // SAFETY: as above; the counters are atomic.
 unsafe impl Sync for Map {}
 
-/// Makes `file` a ring that begins with `head`, with all its blocks: to write to it never needs more room.
+/// Makes `file` a ring that begins with `head`, with all its blocks and pages: to write to it never needs more room. Cost:
+/// writes all of it, about a millisecond for 4 MiB.
 ///
 /// Shape: `data_at` and `capacity` in pages of 4 KiB, the words aligned, behind the head and before `data_at`.
 /// Errors: another shape; the system has no room or cannot map files.
@@ -63,8 +64,12 @@ pub fn create(file: &File, head: &[u8], layout: Layout) -> io::Result<(Pusher, T
         return Err(io::ErrorKind::InvalidInput.into());
     }
     let bytes = data_at + capacity;
-    file.set_len(bytes as u64)?;
     reserve(file, 0, bytes as u64)?;
+    // Pages that come by long writes lie together in memory: to write them to a disk takes the kernel a quarter of the time.
+    let zeros = vec![0; bytes.min(FILL_BYTES)];
+    for at in (0..bytes).step_by(FILL_BYTES) {
+        file.write_all_at(&zeros[..zeros.len().min(bytes - at)], at as u64)?;
+    }
     file.write_all_at(head, 0)?;
     // SAFETY: a new mapping at a place of the kernel's choice; the file is open and as long as the mapping.
     let base = unsafe {
@@ -80,12 +85,17 @@ pub fn create(file: &File, head: &[u8], layout: Layout) -> io::Result<(Pusher, T
     if base == libc::MAP_FAILED {
         return Err(io::Error::last_os_error());
     }
-    let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+    let base = NonNull::<u8>::new(base.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+    // Where the kernel cannot do it ahead, each page is mapped when it is first written to.
+    // SAFETY: all of a mapping that was just made, whose contents this does not change.
+    unsafe { libc::madvise(base.as_ptr().cast(), bytes, libc::MADV_POPULATE_WRITE) };
     let map = Arc::new(Map { base, bytes, layout, end: AtomicU64::new(0), taken: AtomicU64::new(0) });
     Ok((Pusher { map: map.clone() }, Taker { map }))
 }
 
 const PAGE: usize = 4096;
+/// A new ring's pages are had so many bytes at a time.
+const FILL_BYTES: usize = 2 << 20;
 
 /// Gives `file` the blocks of a stretch without making it longer.
 ///
@@ -122,6 +132,50 @@ pub fn suits(file: &File) -> bool {
     [libc::EXT4_SUPER_MAGIC, libc::XFS_SUPER_MAGIC].contains(&kind)
 }
 
+/// Bytes of a line of the processor's cache.
+#[cfg(target_arch = "x86_64")]
+const LINE: usize = 64;
+
+/// Copies bytes that the processor will not read again: whole lines go past its cache, for which nothing has to be
+/// fetched and nothing to make room. Whoever sees what is stored after this sees the copy.
+///
+/// # Safety
+///
+/// `to` is valid for writes of as many bytes, and none of these is among `bytes`.
+#[cfg(target_arch = "x86_64")]
+unsafe fn copy_away(bytes: &[u8], to: *mut u8) {
+    use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_sfence, _mm_stream_si128};
+    let (before, rest) = bytes.split_at(to.align_offset(LINE).min(bytes.len()));
+    let (lines, after) = rest.as_chunks::<LINE>();
+    // SAFETY: the three parts lie one behind the other in `to`, whose middle is aligned by the choice of the first; loads
+    // need no alignment, and each stays in its line.
+    unsafe {
+        std::ptr::copy_nonoverlapping(before.as_ptr(), to, before.len());
+        let mut place = to.add(before.len());
+        for line in lines {
+            for at in (0..LINE).step_by(size_of::<__m128i>()) {
+                let word = _mm_loadu_si128(line.as_ptr().add(at).cast());
+                _mm_stream_si128(place.add(at).cast(), word);
+            }
+            place = place.add(LINE);
+        }
+        std::ptr::copy_nonoverlapping(after.as_ptr(), place, after.len());
+        // Such stores are in no order with others.
+        _mm_sfence();
+    }
+}
+
+/// Copies bytes.
+///
+/// # Safety
+///
+/// `to` is valid for writes of as many bytes, and none of these is among `bytes`.
+#[cfg(not(target_arch = "x86_64"))]
+unsafe fn copy_away(bytes: &[u8], to: *mut u8) {
+    // SAFETY: as above.
+    unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
+}
+
 impl Pusher {
     /// Appends all of `bytes`, or nothing where they are more than there is room for. Who is killed has done all or
     /// nothing, too.
@@ -138,8 +192,8 @@ impl Pusher {
         // nobody reads, and only this side writes.
         unsafe {
             let data = map.base.as_ptr().add(map.layout.data_at);
-            std::ptr::copy_nonoverlapping(first.as_ptr(), data.add(at), first.len());
-            std::ptr::copy_nonoverlapping(second.as_ptr(), data, second.len());
+            copy_away(first, data.add(at));
+            copy_away(second, data);
         }
         map.note(map.layout.end_at, &map.end, end + bytes.len() as u64);
         true
@@ -251,6 +305,20 @@ mod tests {
         }
         assert!(seen == all);
         assert_eq!((pusher.end(), taker.taken()), (100_000, 100_000));
+    }
+
+    #[test]
+    fn every_place_and_length_is_copied() {
+        let bytes: Vec<u8> = (0..400u32).map(|n| (n % 251) as u8 + 1).collect();
+        for at in 0..130 {
+            for len in (0..200).chain([255, 256, 257, 270]) {
+                let mut room = vec![0; 400];
+                // SAFETY: both have 400 bytes.
+                unsafe { copy_away(&bytes[..len], room.as_mut_ptr().add(at)) };
+                assert_eq!(room[at..at + len], bytes[..len], "{at} {len}");
+                assert!(room[..at].iter().chain(&room[at + len..]).all(|byte| *byte == 0), "{at} {len}");
+            }
+        }
     }
 
     #[test]

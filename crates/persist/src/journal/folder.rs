@@ -237,7 +237,8 @@ impl Journal {
                 _ => None,
             };
             let bytes = len.saturating_sub(offset);
-            if bytes > 0 {
+            // Zeros behind the last record are nothing.
+            if records > 0 || damage.is_some() {
                 torn.push(Torn { path, offset, bytes, records, clock_max_ms, damage });
             }
         }

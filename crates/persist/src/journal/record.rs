@@ -22,16 +22,35 @@ impl Draft {
         Draft { start }
     }
 
-    /// Ends the record: its place in the order is `sequence`, its commands ran at `clock_ms`.
-    pub fn finish(self, out: &mut [u8], sequence: u64, clock_ms: u64) {
-        let Some(record) = out.get_mut(self.start..) else { return };
-        let body_len = record.len().saturating_sub(HEAD_BYTES) as u64;
-        let Some((head, _)) = record.split_first_chunk_mut::<HEAD_BYTES>() else { return };
-        *head = head_of(0, body_len, sequence, clock_ms);
-        let crc = darter_base::crc::crc32c(record.get(4..).unwrap_or_default());
-        if let Some(place) = record.first_chunk_mut() {
-            *place = crc.to_le_bytes();
+    /// Ends the record, but for its checksum: its place in the order is `sequence`, its commands ran at `clock_ms`. Before it
+    /// is written [`seal`] has to see it.
+    #[inline]
+    pub fn end(self, out: &mut [u8], sequence: u64, clock_ms: u64) {
+        let body_len = out.len().saturating_sub(self.start + HEAD_BYTES) as u64;
+        let head = out.get_mut(self.start..).and_then(|record| record.first_chunk_mut::<HEAD_BYTES>());
+        if let Some(head) = head {
+            *head = head_of(0, body_len, sequence, clock_ms);
         }
+    }
+
+    /// Ends the record, with its checksum.
+    pub fn finish(self, out: &mut [u8], sequence: u64, clock_ms: u64) {
+        let start = self.start;
+        self.end(out, sequence, clock_ms);
+        seal(out.get_mut(start..).unwrap_or_default());
+    }
+}
+
+/// Gives the records in `records`, one behind the other, their checksums. Cost: reads all of it; done for many at a time,
+/// the processor need not wait for what it has just stored.
+pub fn seal(mut records: &mut [u8]) {
+    while let Some(head) = records.first_chunk::<HEAD_BYTES>() {
+        let len = usize::try_from(Head::read(head).body_len).unwrap_or(usize::MAX).saturating_add(HEAD_BYTES);
+        let Some((record, after)) = records.split_at_mut_checked(len) else { return };
+        if let Some((place, summed)) = record.split_first_chunk_mut() {
+            *place = darter_base::crc::crc32c(summed).to_le_bytes();
+        }
+        records = after;
     }
 }
 
@@ -60,11 +79,7 @@ pub struct Head {
 impl Head {
     /// Takes the fields apart.
     pub fn read(bytes: &[u8; HEAD_BYTES]) -> Head {
-        let field = |at: usize| {
-            let mut field = [0; 8];
-            field.iter_mut().zip(bytes.iter().skip(at)).for_each(|(place, byte)| *place = *byte);
-            u64::from_le_bytes(field)
-        };
+        let field = |at: usize| bytes[at..].first_chunk().map_or(0, |field| u64::from_le_bytes(*field));
         let crc = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
         Head { crc, body_len: field(4), sequence: field(12), clock_ms: field(20) }
     }

@@ -2,7 +2,7 @@
 //!
 //! Head, little-endian: magic (8), version (2), thread (2), four zeros, generation (8), time it was made as Unix
 //! milliseconds (8), CRC32C of all that (4). Records follow without gaps, each with a larger sequence than the one
-//! before.
+//! before; zeros may be all there is from the last one to the end.
 
 use std::io::{self, Read};
 
@@ -156,7 +156,15 @@ impl<R: Read> Segment<R> {
             return Ok(Next::End);
         }
         let mut bytes = [0; HEAD_BYTES];
-        if self.left < HEAD_BYTES as u64 || !fill(&mut self.input, &mut bytes)? {
+        let left = usize::try_from(self.left).unwrap_or(HEAD_BYTES).min(HEAD_BYTES);
+        if !fill(&mut self.input, &mut bytes[..left])? {
+            return Ok(self.damaged("a record is cut off"));
+        }
+        if bytes == [0; HEAD_BYTES] && self.is_empty_from_here()? {
+            self.left = 0;
+            return Ok(Next::End);
+        }
+        if left < HEAD_BYTES {
             return Ok(self.damaged("a record is cut off"));
         }
         let head = Head::read(&bytes);
@@ -176,6 +184,19 @@ impl<R: Read> Segment<R> {
         self.left = left - head.body_len;
         self.after = self.at + HEAD_BYTES as u64 + head.body_len;
         Ok(Next::Record(head))
+    }
+
+    /// Whether nothing but zeros follows, which a server writes ahead of its records.
+    fn is_empty_from_here(&mut self) -> io::Result<bool> {
+        let mut piece = [0; 4096];
+        loop {
+            match self.input.read(&mut piece) {
+                Ok(0) => return Ok(true),
+                Ok(len) if piece[..len].iter().any(|byte| *byte != 0) => return Ok(false),
+                Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
+                _ => {}
+            }
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use super::folder::{self, segment_name};
 use super::manifest::Manifest;
 use super::merge::Merge;
 use super::part::{self, Part, Parts};
-use super::record::Draft;
+use super::record::{self, Draft};
 use super::redis::{Commands, Role, parse_manifest};
 use super::segment::{FileHead, Next, Segment};
 
@@ -148,6 +148,31 @@ fn a_torn_end_is_set_aside_and_the_rest_goes_on() {
     assert!(check_dir(&dir.0).expect("readable").expect("a journal").is_sound());
 }
 
+#[test]
+fn zeros_behind_the_last_record_are_nothing() {
+    let dir = Dir::new("zeros");
+    let words = deal(&dir, 40, 1, &mut Rng::new(5));
+    let path = dir.0.join(segment_name(1, 0));
+    let bytes = fs::read(&path).expect("a segment");
+    for zeros in [1, 27, 28, 29, 4096, 300_000] {
+        let mut longer = bytes.clone();
+        longer.resize(bytes.len() + zeros, 0);
+        fs::write(&path, &longer).expect("a segment");
+        assert_eq!(dir.replay(), (words.clone(), 41), "{zeros}");
+        let checked = check_dir(&dir.0).expect("readable").expect("a journal");
+        assert!(checked.is_sound() && checked.counts.records == 40, "{zeros}");
+        check_segment(&path).expect("sound");
+        // Anything among them, or the end of a record that was not written, is told.
+        for (at, byte) in [(longer.len() - 1, 1), (bytes.len() - 1, !bytes[bytes.len() - 1])] {
+            let mut other = longer.clone();
+            other[at] = byte;
+            fs::write(&path, &other).expect("a segment");
+            let checked = check_dir(&dir.0).expect("readable").expect("a journal");
+            assert!(!checked.is_sound() && checked.torn[0].damage.is_some(), "{zeros}, {at}");
+        }
+    }
+}
+
 /// Whatever happens to the bytes, what is read is a prefix of what was written, and what is missing is told.
 #[test]
 fn ten_thousand_mutations_of_segments_give_a_prefix_and_a_report() {
@@ -277,6 +302,29 @@ fn commands_of_redis_are_read_one_by_one() {
         let mut commands = Commands::new(wrong.as_bytes(), wrong.len() as u64, 0);
         assert!(matches!(commands.next_command(), Ok(Some(Err(_)))), "{wrong:?}");
     }
+}
+
+#[test]
+fn records_may_be_sealed_together() {
+    let (mut each, mut all) = (Vec::new(), Vec::new());
+    for (sequence, len) in (1..).zip([0, 1, 255, 70_000, 3]) {
+        let body = vec![sequence as u8; len];
+        let draft = Draft::begin(&mut each);
+        each.extend_from_slice(&body);
+        draft.finish(&mut each, sequence, 7);
+        let draft = Draft::begin(&mut all);
+        all.extend_from_slice(&body);
+        draft.end(&mut all, sequence, 7);
+    }
+    assert!(each != all);
+    for _ in 0..2 {
+        record::seal(&mut all);
+        assert!(each == all);
+    }
+    // What is cut off has no checksum to be given.
+    let cut = all.len() - 1;
+    record::seal(&mut all[..cut]);
+    assert!(each == all);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::io;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::time::{Duration, Instant};
 
-use darter_persist::journal::record::Draft;
+use darter_persist::journal::record::{self, Draft};
 
 use super::segment::Segment;
 use super::{Journal, NONE};
@@ -129,7 +129,7 @@ impl ThreadLog {
         let draft = Draft::begin(&mut self.buffer);
         write(&mut self.buffer);
         let sequence = journal.next.fetch_add(1, SeqCst);
-        draft.finish(&mut self.buffer, sequence, clock_ms);
+        draft.end(&mut self.buffer, sequence, clock_ms);
         self.last = sequence;
         self.has_news = true;
     }
@@ -145,7 +145,8 @@ impl ThreadLog {
     /// Writes all records to their files.
     fn write_out(&mut self, journal: &Journal) -> io::Result<()> {
         let slot = &journal.slots[usize::from(self.slot)];
-        while let Some((generation, records)) = self.older.pop_front() {
+        while let Some((generation, mut records)) = self.older.pop_front() {
+            record::seal(&mut records);
             // What a complete base holds need not be written any more.
             let is_needed = generation >= journal.base_generation.load(SeqCst);
             if is_needed && let Err(error) = self.write(journal, generation, &records) {
@@ -155,6 +156,7 @@ impl ThreadLog {
         }
         if !self.buffer.is_empty() {
             let mut records = std::mem::take(&mut self.buffer);
+            record::seal(&mut records);
             let written = self.write(journal, self.generation, &records);
             if written.is_ok() {
                 records.clear();

@@ -1,10 +1,13 @@
 //! The file a thread appends its records to, and the ring in memory through which most of them go there.
 //!
 //! Where the file system allows it, records are copied into a mapped ring (`darter_reactor::ring`): they are the kernel's
-//! then, as if they were written, at the price of a copy. The journal's thread takes them from there to the segment, half
-//! a mebibyte at a time and past the kernel's memory, and what a sync has to cover before that. When the ring is full,
+//! then, as if they were written, at the price of a copy. The journal's thread takes them from there to the segment, a
+//! mebibyte at a time and past the kernel's memory, and what a sync has to cover before that. When the ring is full,
 //! the thread that appends makes room itself, through the kernel's memory. Blocks are had ahead, so that what was answered
 //! always has room; where there are none left, or records are too large, the rest of a segment is written as it comes.
+//!
+//! With `always` records are written over zeros that are there before them: the file does not grow with each sync, which
+//! would have the file system sync its own journal too.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -30,6 +33,8 @@ pub struct Segment {
     pusher: Option<Pusher>,
     // Of a file without a ring.
     len: u64,
+    // Zeros follow up to here, if they are to.
+    zeros_end: Option<u64>,
 }
 
 /// The side of whoever syncs.
@@ -54,9 +59,14 @@ struct Tail {
 /// Bytes of a ring,
 const RING_BYTES: usize = 4 << 20;
 /// of what is taken from it at once,
-const WINDOW_BYTES: usize = 512 << 10;
+const WINDOW_BYTES: usize = 1 << 20;
 /// and for which blocks are had at once.
 const RESERVE_BYTES: u64 = 16 << 20;
+/// Zeros that are had ahead at once,
+const ZEROS_BYTES: u64 = 1 << 20;
+/// and with one call.
+static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+const _: () = assert!(ZEROS_BYTES.is_multiple_of(ZEROS.len() as u64));
 const _: () = assert!(RING_BYTES.is_multiple_of(WINDOW_BYTES) && RING_BYTES <= tail::CAPACITY_MAX);
 
 impl Segment {
@@ -79,10 +89,13 @@ impl Segment {
         }
         let mapped = if may_map { Tail::open(&file, &path, (generation, slot), &head) } else { None };
         let (pusher, tail) = mapped.unzip();
+        let len = head.len() as u64;
+        // Where a file's blocks are not given anew with each change, as a ring needs it.
+        let zeros_end = (!may_map && ring::suits(&file)).then_some(len);
         let file = Arc::new(SegmentFile { file, tail: Mutex::new(tail) });
         lock(&journal.slots[usize::from(slot)].files).push(file.clone());
-        journal.bytes.fetch_add(head.len() as u64, Relaxed);
-        Ok(Segment { generation, file, pusher, len: head.len() as u64 })
+        journal.bytes.fetch_add(len, Relaxed);
+        Ok(Segment { generation, file, pusher, len, zeros_end })
     }
 
     /// Whether records go through a ring.
@@ -105,10 +118,16 @@ impl Segment {
             }
             self.finish()?;
         }
+        let end = self.len + records.len() as u64;
+        if self.zeros_end.is_some_and(|zeros_end| end > zeros_end) {
+            // Without room for them there may still be some for the records.
+            self.zeros_end = self.file.write_zeros(end).ok();
+        }
         let written = self.file.file.write_all_at(records, self.len);
         match &written {
-            Ok(()) => self.len += records.len() as u64,
+            Ok(()) => self.len = end,
             Err(error) => {
+                self.zeros_end = None;
                 // A torn record in the middle would hide all that follow it.
                 if self.file.file.set_len(self.len).is_err() {
                     let cause = cause_of(error);
@@ -119,10 +138,13 @@ impl Segment {
         written
     }
 
-    /// Does without a ring from now on: all is in the file.
+    /// Does without a ring from now on: all is in the file, and nothing else.
     ///
     /// Errors: of the file; the ring stays.
     pub fn finish(&mut self) -> io::Result<()> {
+        if self.zeros_end.take().is_some() {
+            self.file.file.set_len(self.len)?;
+        }
         if let Some(pusher) = &self.pusher {
             self.len = pusher.end();
             self.file.finish()?;
@@ -158,6 +180,13 @@ impl SegmentFile {
         let Some(tail) = tail.as_mut() else { return Ok(false) };
         while tail.move_window(&self.file, false)? {}
         Ok(!tail.is_short)
+    }
+
+    /// Writes zeros from `at` on, returns where they end.
+    fn write_zeros(&self, at: u64) -> io::Result<u64> {
+        let end = at + ZEROS_BYTES;
+        (at..end).step_by(ZEROS.len()).try_for_each(|at| self.file.write_all_at(&ZEROS, at))?;
+        Ok(end)
     }
 
     fn finish(&self) -> io::Result<()> {

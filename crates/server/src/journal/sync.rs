@@ -1,7 +1,9 @@
 //! The thread that moves what rings hold to segments, and syncs these: once a second, when somebody waits for it, and for groups of replies (`always`).
 //!
-//! While a sync goes on, all turns' records gather; the next one begins when it has ended and those that it released
-//! have had the time to come back. Where a sync is quick, a turn does it on the spot: handing over would cost more.
+//! While a sync goes on, all turns' records gather for the next one. Where a sync takes longer than all clients need for
+//! another command, the next one waits for those that the last one released, so that it has all of them; else it
+//! begins at once with those that came meanwhile, and the others are served while it goes on. Where a sync is quick, a
+//! turn does it on the spot: handing over would cost more.
 
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::{Arc, MutexGuard};
@@ -24,6 +26,14 @@ pub struct Wishes {
     replies: bool,
     /// With this sequence next, all are back that the last sync released.
     enough: u64,
+    /// The last sync had all records before this,
+    covered: u64,
+    /// released so many replies
+    released: u64,
+    /// then, and not all are back yet.
+    since: Option<Instant>,
+    /// Time for each of them until all were back, the mean of the last few.
+    return_ns: u64,
 }
 
 /// The time between two syncs.
@@ -43,7 +53,6 @@ pub fn start(shared: &'static Shared) -> std::io::Result<()> {
 
 fn run(shared: &'static Shared) {
     let journal = &shared.journal;
-    let mut covered = 0;
     loop {
         let began = Instant::now();
         // Writes that somebody waits for may have been on their way when the last sync began.
@@ -72,9 +81,7 @@ fn run(shared: &'static Shared) {
         if is_group {
             let end = journal.next.load(SeqCst);
             journal.sync_together();
-            // Those that were answered send their next commands; they are as many as the sync covered.
-            lock(&journal.wishes).enough = journal.next.load(SeqCst) + end.saturating_sub(covered);
-            covered = end;
+            lock(&journal.wishes).release(end, journal.next.load(SeqCst));
             journal.announce(shared);
             continue;
         }
@@ -92,9 +99,36 @@ const QUICK_NS: u64 = 250_000;
 /// The thread waits for records in steps of this part of a sync's time, while there are more with each,
 const GATHERING_STEP: u64 = 8;
 /// and for this many steps at most.
-const GATHERING_STEPS: u32 = 4;
+const GATHERING_STEPS: u32 = 8;
 /// Files of several threads are synced by so many threads at once: disks make one of such syncs.
 const HANDS: usize = 4;
+
+impl Wishes {
+    /// A sync has covered what came before `end`; those that were answered send their next commands, while `next` is
+    /// the next sequence. They are as many as it covered.
+    fn release(&mut self, end: u64, next: u64) {
+        self.released = end.saturating_sub(self.covered);
+        self.enough = next + self.released;
+        self.covered = end;
+        self.since = Some(Instant::now());
+    }
+
+    /// Whether all that were released are back, with this sequence next.
+    fn are_back(&mut self, next: u64) -> bool {
+        let are_back = next >= self.enough;
+        if are_back && let Some(since) = self.since.take() {
+            let each_ns = since.elapsed().as_nanos() as u64 / self.released.max(1);
+            self.return_ns = if self.return_ns == 0 { each_ns } else { (3 * self.return_ns + each_ns) / 4 };
+        }
+        are_back
+    }
+
+    /// Whether a sync of so many nanoseconds takes longer than all would for another command: then it pays to have
+    /// all of them in one, else they take turns.
+    fn pays(&self, sync_ns: u64) -> bool {
+        sync_ns > self.enough.saturating_sub(self.covered).saturating_mul(self.return_ns)
+    }
+}
 
 impl Journal {
     /// Asks for a sync now.
@@ -118,7 +152,7 @@ impl Journal {
         }
         let mut wishes = lock(&self.wishes);
         let is_first = !std::mem::replace(&mut wishes.replies, true);
-        if is_first || self.next.load(SeqCst) >= wishes.enough {
+        if wishes.are_back(self.next.load(SeqCst)) || is_first {
             drop(wishes);
             self.wake.notify_one();
         }
@@ -130,7 +164,11 @@ impl Journal {
 
     /// Waits while records keep coming from those that the last sync released: what a sync just misses waits for two.
     fn gather<'a>(&self, mut wishes: MutexGuard<'a, Wishes>) -> MutexGuard<'a, Wishes> {
-        let step = Duration::from_nanos(self.sync_ns.load(Relaxed) / GATHERING_STEP);
+        let sync_ns = self.sync_ns.load(Relaxed);
+        if !wishes.pays(sync_ns) {
+            return wishes;
+        }
+        let step = Duration::from_nanos(sync_ns / GATHERING_STEP);
         let began = Instant::now();
         let mut seen = self.next.load(SeqCst);
         while !wishes.now && seen < wishes.enough && began.elapsed() < step * GATHERING_STEPS {
@@ -230,6 +268,37 @@ mod tests {
             drop(journal.gather(wishes));
         });
         assert!(began.elapsed() < Duration::from_secs(8), "a step was waited out");
+    }
+
+    #[test]
+    fn a_sync_waits_for_nobody_where_taking_turns_is_faster() {
+        let (sync_s, each_s) = (80, 3);
+        for (waiting, released) in [(0, 64), (40, 24)] {
+            let journal = journal(1, Duration::from_secs(sync_s), released);
+            {
+                let mut wishes = lock(&journal.wishes);
+                wishes.covered = journal.next.fetch_add(waiting, SeqCst);
+                wishes.return_ns = Duration::from_secs(each_s).as_nanos() as u64;
+                wishes.enough = wishes.covered + waiting + released;
+            }
+            let began = Instant::now();
+            drop(journal.gather(lock(&journal.wishes)));
+            assert!(began.elapsed() < Duration::from_secs(8), "{waiting} and {released} take longer than a sync");
+        }
+    }
+
+    #[test]
+    fn the_time_to_come_back_is_learnt() {
+        let mut wishes = Wishes::default();
+        wishes.release(11, 15);
+        assert_eq!((wishes.covered, wishes.enough, wishes.return_ns), (11, 26, 0));
+        wishes.since = Instant::now().checked_sub(Duration::from_millis(110));
+        assert!(!wishes.are_back(25) && wishes.return_ns == 0);
+        assert!(wishes.are_back(26) && wishes.return_ns >= 10_000_000);
+        // Those that came before the others, too: fifteen.
+        assert!(wishes.pays(u64::MAX) && !wishes.pays(150_000_000));
+        let learnt = wishes.return_ns;
+        assert!(wishes.are_back(30) && wishes.return_ns == learnt, "once for each sync");
     }
 
     #[test]
