@@ -41,6 +41,41 @@ fn a_torn_end_is_left_out_and_kept_aside() {
     assert_eq!(server.client().call(&["LLEN", "l"]), Value::Int(100));
 }
 
+#[test]
+fn zeros_that_were_had_ahead_are_nothing_after_a_kill_and_gone_after_a_clean_stop() {
+    let dir = Dir::new("zeros");
+    let always = ["--proactor_threads", "1", "--appendfsync", "always"];
+    let server = dir.start(&always);
+    let mut client = server.client();
+    for n in 0..100 {
+        client.call(&["RPUSH", "l", &n.to_string()]);
+    }
+    drop(server);
+    let killed = fs::read(dir.segments().remove(0)).expect("a segment");
+    let (is_sound, told) = check(&dir.journal());
+    assert!(is_sound && told.contains("100 records"), "{told}");
+    let server = dir.start(&always);
+    let mut client = server.client();
+    assert_eq!(client.call(&["RPUSH", "l", "last"]), Value::Int(101));
+    // More than is had ahead at once, and more than is had ahead.
+    let long = "x".repeat(3 << 20);
+    assert_eq!(client.call(&["SET", "long", &long]), Value::ok());
+    assert_eq!(client.call(&["RPUSH", "l", "end"]), Value::Int(102));
+    assert_eq!(client.try_call(&["SHUTDOWN"]), None);
+    drop(server);
+    let stopped = fs::read(dir.segments().remove(1)).expect("a segment");
+    assert!(stopped.ends_with(b"\x03end"), "zeros are left");
+    // Where the file system is one of those that have them.
+    if killed.len() > 1 << 20 {
+        assert!(killed.ends_with(&[0; 1 << 19]));
+    }
+    let names = fs::read_dir(dir.journal()).expect("a folder").flatten().map(|file| file.path());
+    assert!(!names.into_iter().any(|path| path.to_string_lossy().contains(".torn")));
+    let server = dir.start(&always);
+    assert_eq!(server.client().call(&["LLEN", "l"]), Value::Int(102));
+    assert_eq!(server.client().call(&["STRLEN", "long"]), Value::Int(3 << 20));
+}
+
 /// Whether `darter --check` finds a journal or a segment sound, and what it says.
 fn check(path: &Path) -> (bool, String) {
     let output = std::process::Command::new(env!("CARGO_BIN_EXE_darter")).arg("--check").arg(path).output();

@@ -5,6 +5,7 @@
 //! begins at once with those that came meanwhile, and the others are served while it goes on. Where a sync is quick, a
 //! turn does it on the spot: handing over would cost more.
 
+use std::ops::Range;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
@@ -79,9 +80,9 @@ fn run(shared: &'static Shared) {
         let is_group = std::mem::take(&mut wishes.replies);
         drop(wishes);
         if is_group {
-            let end = journal.next.load(SeqCst);
+            let covered = journal.durable_before()..journal.next.load(SeqCst);
             journal.sync_together();
-            lock(&journal.wishes).release(end, journal.next.load(SeqCst));
+            lock(&journal.wishes).release(covered, journal.next.load(SeqCst));
             journal.announce(shared);
             continue;
         }
@@ -104,12 +105,12 @@ const GATHERING_STEPS: u32 = 8;
 const HANDS: usize = 4;
 
 impl Wishes {
-    /// A sync has covered what came before `end`; those that were answered send their next commands, while `next` is
-    /// the next sequence. They are as many as it covered.
-    fn release(&mut self, end: u64, next: u64) {
-        self.released = end.saturating_sub(self.covered);
+    /// A sync has covered these; those that were answered send their next commands, while `next` is the next sequence.
+    /// They are as many as it covered.
+    fn release(&mut self, covered: Range<u64>, next: u64) {
+        self.released = covered.end.saturating_sub(covered.start);
         self.enough = next + self.released;
-        self.covered = end;
+        self.covered = covered.end;
         self.since = Some(Instant::now());
     }
 
@@ -283,14 +284,17 @@ mod tests {
             }
             let began = Instant::now();
             drop(journal.gather(lock(&journal.wishes)));
-            assert!(began.elapsed() < Duration::from_secs(8), "{waiting} and {released} take longer than a sync");
+            assert!(
+                began.elapsed() < Duration::from_secs(8),
+                "{waiting} and {released} take longer than a sync"
+            );
         }
     }
 
     #[test]
     fn the_time_to_come_back_is_learnt() {
         let mut wishes = Wishes::default();
-        wishes.release(11, 15);
+        wishes.release(0..11, 15);
         assert_eq!((wishes.covered, wishes.enough, wishes.return_ns), (11, 26, 0));
         wishes.since = Instant::now().checked_sub(Duration::from_millis(110));
         assert!(!wishes.are_back(25) && wishes.return_ns == 0);
