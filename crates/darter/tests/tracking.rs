@@ -424,6 +424,41 @@ fn a_pipeline_of_messages_reaches_every_kind_of_subscriber_in_order() {
     }
 }
 
+/// Outputs of so many connections go to the kernel together: one that is larger, or whose client has left, concerns no other.
+#[test]
+fn each_of_many_subscribers_hears_everything_in_order() {
+    let server = Server::start(&["--proactor_threads=1"]);
+    let (mut all, mut publisher) = (Vec::new(), server.client());
+    for n in 0..200 {
+        let mut client = server.client();
+        client.call(&["SUBSCRIBE", "news"]);
+        if n % 10 == 0 {
+            client.call(&["SUBSCRIBE", "more"]);
+        }
+        all.push(client);
+    }
+    let more = "x".repeat(30 << 10);
+    let texts: Vec<String> = (0..40).map(|n| format!("message {n}")).collect();
+    for (n, text) in texts.iter().enumerate() {
+        if n == 20 {
+            all.truncate(150);
+        }
+        publisher.send_all(&[&["PUBLISH", "more", &more], &["PUBLISH", "news", text]]);
+        assert!(matches!([publisher.read(), publisher.read()], [Value::Int(15..=20), Value::Int(150..=200)]));
+    }
+    for (n, client) in all.iter_mut().enumerate() {
+        for text in &texts {
+            if n % 10 == 0 {
+                assert_eq!(client.read(), Value::array(&["message", "more", &more]));
+            }
+            assert_eq!(client.read(), Value::array(&["message", "news", text]));
+        }
+    }
+    wait_for("who has left is forgotten", || {
+        publisher.call(&["PUBSUB", "NUMSUB", "news"]) == Value::array(&["news", ":150"])
+    });
+}
+
 /// A subscriber that takes nothing is closed at its limit; those who publish and the other subscribers go on meanwhile.
 #[test]
 fn slow_subscribers_are_closed_and_nobody_waits_for_them() {

@@ -171,6 +171,15 @@ impl Reactor {
         }
     }
 
+    /// Like [`Reactor::send`] for many connections with few calls into the kernel: appends to `took` what became of each
+    /// piece. False where the driver has no such calls: then nothing was sent, and `took` is as it was.
+    pub fn send_many(&mut self, pieces: &[(Token, &[u8])], took: &mut Vec<io::Result<usize>>) -> bool {
+        match &mut self.driver {
+            Driver::Epoll(_) => false,
+            Driver::Uring(uring) => uring.send_many(pieces, took),
+        }
+    }
+
     /// Asks for one `Writable` when a send may get further, or has become pointless because the peer is gone.
     pub fn want_writable(&mut self, token: Token) {
         on!(&mut self.driver, driver => driver.want_writable(token))

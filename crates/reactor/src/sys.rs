@@ -87,6 +87,16 @@ fn sent(n: libc::ssize_t) -> Option<io::Result<usize>> {
     }
 }
 
+/// The same of a send that a ring has done: its result is negative for an error.
+#[inline]
+pub(crate) fn sent_by_ring(result: i32) -> io::Result<usize> {
+    match result {
+        n if n >= 0 => Ok(n as usize),
+        n if matches!(-n, libc::EAGAIN | libc::EINTR | libc::ECANCELED) => Ok(0),
+        n => Err(io::Error::from_raw_os_error(-n)),
+    }
+}
+
 /// Whether a receive or accept should simply be tried again later.
 #[inline]
 pub(crate) fn is_transient(error: &io::Error) -> bool {
@@ -192,6 +202,6 @@ pub(crate) fn peer_address(fd: BorrowedFd<'_>) -> io::Result<RawAddress> {
 pub(crate) const UNIX_PATH_BYTES_MAX: usize = 108;
 
 // SIGPIPE would kill the process on a send to a closed peer wherever the signal was not ignored.
-const SEND_FLAGS: libc::c_int = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
+pub(crate) const SEND_FLAGS: libc::c_int = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
 // The kernel refuses more (UIO_MAXIOV).
 const PIECES_MAX: usize = 1024;

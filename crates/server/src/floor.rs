@@ -197,7 +197,7 @@ impl Floor {
         }
         for token in &self.dirty {
             let Some(conn) = find(&mut self.conns, *token) else { continue };
-            if !output::flush(core, &mut self.reactor, conn).is_open {
+            if !output::flush(core, &mut self.reactor, conn, None).is_open {
                 self.closed.push((*token, false));
             }
         }

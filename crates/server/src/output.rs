@@ -2,7 +2,9 @@
 //!
 //! As in Redis, what fits the 16 KiB that every client may have counts against no limit.
 
-use darter_reactor::Reactor;
+use std::io;
+
+use darter_reactor::{Reactor, Token};
 
 use crate::config::OutputLimit;
 use crate::conn::{Conn, OUTPUT_PAUSE_BYTES};
@@ -10,6 +12,7 @@ use crate::core::Core;
 use crate::journal::log::Held;
 use crate::session::Gate;
 use crate::tls;
+use crate::worker::find;
 
 /// Output up to this many bytes counts against no limit.
 pub const FREE_BYTES: usize = 16 << 10;
@@ -29,13 +32,67 @@ pub struct Flushed {
     pub goes_on: bool,
 }
 
-/// Hands a connection's output to the kernel, as far as it takes it.
-pub fn flush(core: &mut Core, reactor: &mut Reactor, conn: &mut Conn) -> Flushed {
+/// What the kernel has taken of an output that was sent together with others.
+#[derive(Debug)]
+pub struct Handed {
+    asked: usize,
+    took: io::Result<usize>,
+}
+
+/// Fewer outputs are sent one by one.
+const TOGETHER_MIN: usize = 64;
+
+/// Hands the outputs of many connections to the kernel at once, as far as nothing else is to be asked before. Returns
+/// what became of them, each in its connection's turn: an item for each of `tokens`, none of which comes twice, or nothing.
+pub fn flush_together(
+    core: &mut Core,
+    reactor: &mut Reactor,
+    conns: &mut [Option<Box<Conn>>],
+    tokens: &[Token],
+) -> Vec<Option<Handed>> {
+    let mut handed = Vec::new();
+    if tokens.len() < TOGETHER_MIN || core.journal.holds {
+        return handed;
+    }
+    // What fits the free bytes is over no limit.
+    let is_plain = |conn: &Conn| {
+        let is_small = conn.sent < conn.output.len() && conn.unsent_bytes() <= FREE_BYTES;
+        is_small && !conn.awaits_writable && conn.channel.is_none()
+    };
+    for &token in tokens {
+        if let Some(conn) = find(conns, token).filter(|conn| is_plain(conn)) {
+            conn.show_session(core);
+        }
+    }
+    let plain = tokens.iter().enumerate().filter_map(|(at, &token)| {
+        let conn = conns.get(token.index())?.as_deref()?;
+        (conn.token == token && is_plain(conn)).then_some((at, (token, &conn.output[conn.sent..])))
+    });
+    let (places, pieces): (Vec<usize>, Vec<_>) = plain.unzip();
+    let mut took = Vec::with_capacity(pieces.len());
+    if reactor.send_many(&pieces, &mut took) {
+        handed.resize_with(tokens.len(), || None);
+        for ((at, (_, piece)), took) in places.into_iter().zip(pieces).zip(took) {
+            handed[at] = Some(Handed { asked: piece.len(), took });
+        }
+    }
+    handed
+}
+
+/// Hands a connection's output to the kernel, as far as it takes it, or what is left of it after [`flush_together`].
+pub fn flush(core: &mut Core, reactor: &mut Reactor, conn: &mut Conn, handed: Option<Handed>) -> Flushed {
     const CLOSED: Flushed = Flushed { is_open: false, goes_on: false };
+    match handed {
+        None => conn.show_session(core),
+        Some(Handed { asked, took }) => {
+            if !note_sent(core, reactor, conn, took.map(|n| (n, n < asked))) {
+                return CLOSED;
+            }
+        }
+    }
     if is_over_limit(core, conn) {
         return CLOSED;
     }
-    conn.show_session(core);
     let was_full = conn.output.len() - conn.sent > OUTPUT_PAUSE_BYTES;
     let owes = conn.sent < conn.output.len() || conn.channel.as_ref().is_some_and(|channel| channel.owes());
     if owes && !conn.awaits_writable {
@@ -54,28 +111,8 @@ pub fn flush(core: &mut Core, reactor: &mut Reactor, conn: &mut Conn) -> Flushed
             None => reactor.send(conn.token, &conn.output[conn.sent..end]).map(|n| (n, n < end - conn.sent)),
             Some(_) => tls::send(core, reactor, conn, end),
         };
-        let is_full = match handed {
-            Ok((n, is_full)) => {
-                core.stats().output_bytes.add(n as u64);
-                core.stats().writes.add(1);
-                conn.session.usage.output_bytes += n as u64;
-                conn.sent += n;
-                conn.stuck_since_ms = if n > 0 { core.now_ms } else { conn.stuck_since_ms };
-                is_full
-            }
-            Err(_) => return CLOSED,
-        };
-        if is_full {
-            conn.awaits_writable = true;
-            reactor.want_writable(conn.token);
-        }
-        if conn.sent == conn.output.len() {
-            conn.sent = 0;
-            conn.held = Held::default();
-            conn.output.clear();
-            if conn.output.capacity() > OUTPUT_KEEP_BYTES {
-                conn.output = Vec::new();
-            }
+        if !note_sent(core, reactor, conn, handed) {
+            return CLOSED;
         }
     }
     let pending = conn.output.len() - conn.sent;
@@ -86,6 +123,29 @@ pub fn flush(core: &mut Core, reactor: &mut Reactor, conn: &mut Conn) -> Flushed
     }
     conn.show_buffers(core);
     Flushed { is_open: true, goes_on: was_full && !conn.is_held_back() }
+}
+
+/// Notes how many bytes of an output the kernel took, and whether its buffer is full now; false: the connection is broken.
+fn note_sent(core: &Core, reactor: &mut Reactor, conn: &mut Conn, handed: io::Result<(usize, bool)>) -> bool {
+    let Ok((n, is_full)) = handed else { return false };
+    core.stats().output_bytes.add(n as u64);
+    core.stats().writes.add(1);
+    conn.session.usage.output_bytes += n as u64;
+    conn.sent += n;
+    conn.stuck_since_ms = if n > 0 { core.now_ms } else { conn.stuck_since_ms };
+    if is_full {
+        conn.awaits_writable = true;
+        reactor.want_writable(conn.token);
+    }
+    if conn.sent == conn.output.len() {
+        conn.sent = 0;
+        conn.held = Held::default();
+        conn.output.clear();
+        if conn.output.capacity() > OUTPUT_KEEP_BYTES {
+            conn.output = Vec::new();
+        }
+    }
+    true
 }
 
 /// Stops reading from a connection that cannot keep up with itself, and starts again when it can.

@@ -416,16 +416,19 @@ impl Worker {
         let Worker { core, floor: Some(floor), window, held, deadlines, .. } = self else { return };
         let mut dirty = std::mem::take(&mut floor.dirty);
         let Floor { reactor, conns, closed, .. } = &mut **floor;
+        let mut handed = output::flush_together(core, reactor, conns, &dirty).into_iter();
         if std::mem::take(&mut core.journal.frees) {
+            // Some may be in the list already.
             dirty.append(held);
         }
         let mut again = Vec::new();
         let (mut readers_left, mut unread) = (reading::CLIENTS_PER_TURN, Vec::new());
         for token in dirty.drain(..) {
+            let handed = handed.next().flatten();
             let Some(conn) = find(conns, token) else { continue };
             conn.is_dirty = false;
             note_deadline(deadlines, conn);
-            let output::Flushed { is_open, goes_on } = output::flush(core, reactor, conn);
+            let output::Flushed { is_open, goes_on } = output::flush(core, reactor, conn, handed);
             if !is_open {
                 closed.push((token, false));
                 continue;
@@ -515,7 +518,7 @@ impl Worker {
         let tokens: Vec<Token> = floor.conns.iter().flatten().map(|conn| conn.token).collect();
         for &token in &tokens {
             if let Some(conn) = find(&mut floor.conns, token) {
-                output::flush(&mut self.core, &mut floor.reactor, conn);
+                output::flush(&mut self.core, &mut floor.reactor, conn, None);
             }
         }
         tokens.into_iter().for_each(|token| self.drop_conn(token));

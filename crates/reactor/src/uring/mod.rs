@@ -6,6 +6,7 @@
 mod buffers;
 mod ending;
 mod ring;
+mod sends;
 
 use std::collections::VecDeque;
 use std::io;
@@ -21,6 +22,7 @@ use crate::waker::Waker;
 use crate::{CloseReason, Config, Event, ListenerId, Socket, Token};
 use buffers::Buffers;
 use ring::{Completion, Ring};
+use sends::{SENDS_MAX, Sends};
 
 #[derive(Debug)]
 pub(crate) struct Uring {
@@ -38,6 +40,8 @@ pub(crate) struct Uring {
     eventfd: RawFd,
     watching: bool,
     events_max: usize,
+    // Opened when there is something for it; an error is not asked for again.
+    sends: Option<Result<Sends, io::ErrorKind>>,
 }
 
 #[derive(Debug)]
@@ -75,6 +79,7 @@ impl Uring {
             eventfd: waker.raw_fd(),
             watching: false,
             events_max,
+            sends: None,
         })
     }
 
@@ -171,6 +176,21 @@ impl Uring {
             self.unread.push(token);
         }
         self.receive_on(token);
+    }
+
+    /// See [`crate::Reactor::send_many`].
+    pub(crate) fn send_many(&mut self, pieces: &[(Token, &[u8])], took: &mut Vec<io::Result<usize>>) -> bool {
+        let sends = self.sends.get_or_insert_with(|| Sends::open().map_err(|error| error.kind()));
+        let Ok(sends) = sends else { return false };
+        for some in pieces.chunks(SENDS_MAX) {
+            // A stale token gets a descriptor that nothing can be sent to.
+            let fd_of = |token: Token| self.connections.get(token.0).filter(|open| !open.closing);
+            let some = some
+                .iter()
+                .map(|&(token, bytes)| (fd_of(token).map_or(-1, |open| open.socket.raw_fd()), bytes));
+            sends.send(&some.collect::<Vec<_>>(), took);
+        }
+        true
     }
 
     /// Submits what is queued and waits up to `timeout`, forever for `None`, until something completed.

@@ -33,6 +33,40 @@ on_both_drivers! {
         echo_to_many(choice, &Config { spin_us: 50, ..Config::default() }, 4, 40);
     }
 
+    /// One of them is closed here, and one client takes nothing: neither concerns the others.
+    fn many_are_sent_to_at_once(choice) {
+        let mut rig = Rig::new(choice);
+        let mut clients: Vec<(TcpStream, Token)> = (0..700).map(|_| rig.connect()).collect();
+        let (_, closed) = clients.swap_remove(3);
+        rig.reactor.close(closed);
+        let (full, full_token) = clients.swap_remove(5);
+        while rig.reactor.send(full_token, &[0; 1 << 16]).unwrap() > 0 {}
+        let texts: Vec<Vec<u8>> = (0..clients.len()).map(|n| format!("hello {n:04}").into_bytes()).collect();
+        let mut pieces: Vec<(Token, &[u8])> =
+            clients.iter().zip(&texts).map(|((_, token), text)| (*token, &**text)).collect();
+        pieces.insert(100, (closed, b"gone"));
+        pieces.insert(600, (full_token, b"full"));
+        let mut took = vec![Ok(77)];
+        if !rig.reactor.send_many(&pieces, &mut took) {
+            assert_eq!((took.len(), choice), (1, DriverChoice::Epoll));
+            return;
+        }
+        assert_eq!((took.len(), choice), (pieces.len() + 1, DriverChoice::Uring));
+        for (n, (took, piece)) in took.iter().skip(1).zip(&pieces).enumerate() {
+            match n {
+                100 => assert!(took.is_err()),
+                600 => assert_eq!(took.as_ref().ok(), Some(&0)),
+                _ => assert_eq!(took.as_ref().ok(), Some(&piece.1.len()), "{n}"),
+            }
+        }
+        for ((client, _), text) in clients.iter_mut().zip(&texts) {
+            let mut got = vec![0; text.len()];
+            client.read_exact(&mut got).unwrap();
+            assert_eq!(&got, text);
+        }
+        drop(full);
+    }
+
     fn a_thousand_connections(choice) {
         process::raise_open_files(8_192).unwrap();
         let mut rig = Rig::new(choice);
