@@ -279,6 +279,12 @@ impl Spec {
         }
     }
 
+    /// Whether a call says that it has more keys than it has arguments, or none where there must be one: it will fail,
+    /// and Redis sees no keys in it.
+    pub fn counts_too_many(&self, args: Args<'_>) -> bool {
+        matches!(self.keys, Keys::Count { at, .. } if said_keys(args, at) >= args.len().saturating_sub(usize::from(at)))
+    }
+
     /// Calls `visit` with the index of each key among `args`; out-of-range places are left out.
     pub fn each_key(&self, args: Args<'_>, visit: &mut dyn FnMut(usize)) {
         match self.keys {
@@ -296,14 +302,18 @@ impl Spec {
                     visit(dest as usize);
                 }
                 let first = at as usize + 1;
-                let wanted = darter_base::number::parse_i64(args.at(at as usize)).unwrap_or(0).max(0);
-                let room = args.len().saturating_sub(first);
-                let n = usize::try_from(wanted).unwrap_or(usize::MAX).min(room);
+                let n = said_keys(args, at).min(args.len().saturating_sub(first));
                 (first..first + n).for_each(visit);
             }
             Keys::Find(find) => find(args, visit),
         }
     }
+}
+
+/// Keys that the argument at `at` says there are.
+fn said_keys(args: Args<'_>, at: u16) -> usize {
+    let said = args.get(usize::from(at)).and_then(darter_base::number::parse_i64).unwrap_or(0);
+    usize::try_from(said.max(0)).unwrap_or(usize::MAX)
 }
 
 impl Keys {

@@ -375,3 +375,24 @@ fn info_counts_the_keys_that_are_waited_for() {
     drop(two);
     counts("nobody is left", (0, 0));
 }
+
+#[test]
+fn without_the_replicas_that_are_asked_for_nothing_is_written() {
+    let server = Server::start(&[]);
+    let mut client = server.client();
+    assert_eq!(client.call(&["SET", "x", "1"]), Value::ok());
+    assert_eq!(client.call(&["CONFIG", "SET", "min-replicas-to-write", "1"]), Value::ok());
+    let refused =
+        |value: Value| matches!(&value, Value::Error(line) if line.starts_with("NOREPLICAS Not enough good"));
+    assert!(refused(client.call(&["SET", "x", "2"])));
+    assert!(refused(client.call(&["EVAL", "return redis.call('set', 'x', 1)", "1", "x"])));
+    assert!(refused(client.call(&["EVAL", "#!lua\nreturn redis.call('get', 'x')", "1", "x"])));
+    let reads = "#!lua flags=no-writes\nreturn redis.call('get', 'x')";
+    assert_eq!(client.call(&["EVAL", reads, "1", "x"]), Value::Text("1".to_owned()));
+    assert_eq!(
+        client.call(&["EVAL", "return redis.call('get', 'x')", "1", "x"]),
+        Value::Text("1".to_owned())
+    );
+    assert_eq!(client.call(&["CONFIG", "SET", "min-replicas-to-write", "0"]), Value::ok());
+    assert_eq!(client.call(&["SET", "x", "2"]), Value::ok());
+}

@@ -194,6 +194,61 @@ fn client_list_tells_the_truth() {
 }
 
 #[test]
+fn clients_are_found_by_everything_the_list_shows() {
+    let server = Server::start(&[]);
+    let (mut a, mut b) = (server.client(), server.client());
+    a.call(&["CLIENT", "SETNAME", "ann"]);
+    a.call(&["CLIENT", "SETINFO", "LIB-NAME", "lib"]);
+    a.call(&["SELECT", "3"]);
+    b.call(&["CLIENT", "SETNAME", "bob"]);
+    let Value::Int(id) = a.call(&["CLIENT", "ID"]) else { panic!("no id") };
+    let (id, other) = (id.to_string(), (id + 1000).to_string());
+    let mut names = |words: &[&str]| {
+        let list = text(b.call(&[&["CLIENT", "LIST"], words].concat()));
+        let name =
+            |line: &str| line.split(' ').find_map(|field| field.strip_prefix("name=")).map(str::to_owned);
+        list.lines().filter_map(name).collect::<Vec<_>>().join(" ")
+    };
+    for (words, found) in [
+        ("NAME ann", "ann"),
+        ("NAME nobody NAME bob", "bob"),
+        ("NOT-NAME ann", "bob"),
+        ("LIB-NAME lib", "ann"),
+        ("NOT-LIB-NAME lib", "bob"),
+        ("LIB-VER 1", ""),
+        ("DB 3", "ann"),
+        ("NOT-DB 3", "bob"),
+        ("IP 127.0.0.1", "ann bob"),
+        ("NOT-IP 127.0.0.1", ""),
+        ("USER default SKIPME YES", "ann"),
+        ("NOT-USER default", ""),
+        ("FLAGS N", "ann bob"),
+        ("NOT-FLAGS N", ""),
+        ("TYPE normal NOT-TYPE pubsub", "ann bob"),
+        ("MAXAGE 3600", ""),
+        ("IDLE 3600", ""),
+        (&format!("ID {other} {id} NAME ann"), "ann"),
+        (&format!("ID {other} ID {id}"), "ann"),
+        (&format!("NOT-ID {id} {other}"), "bob"),
+    ] {
+        assert_eq!(names(&words.split(' ').collect::<Vec<_>>()), found, "{words}");
+    }
+    for (words, error) in [
+        ("FLAGS NZ", "ERR Unknown flags found in the provided filter: NZ"),
+        ("USER nobody", "ERR No such user 'nobody'"),
+        ("DB x", "ERR DB is not an integer or out of range"),
+        ("IDLE 0", "ERR idle should be greater than 0"),
+        ("NAME", "ERR syntax error"),
+        ("ID 1 wrong", "ERR Invalid client ID"),
+    ] {
+        let call = [&["CLIENT", "LIST"], &words.split(' ').collect::<Vec<_>>()[..]].concat();
+        assert_eq!(b.call(&call), Value::Error(error.to_owned()), "{words}");
+    }
+    assert_eq!(b.call(&["CLIENT", "KILL", "NOT-NAME", "bob", "DB", "3"]), Value::Int(1));
+    assert!(a.is_closed());
+}
+
+#[test]
 fn a_reply_that_was_read_is_in_the_list() {
     let server = Server::start(&["--threads=2"]);
     let (mut a, mut b) = (server.client(), server.client());

@@ -352,3 +352,76 @@ fn scripts_may_call_debug_when_they_are_let() {
     client.call(&["DEBUG", "SET-DISABLE-DENY-SCRIPTS", "0"]);
     assert!(matches!(client.call(&["EVAL", script, "0", "integer"]), Value::Error(_)));
 }
+
+#[test]
+fn what_is_said_of_keys_that_are_not_there_is_refused() {
+    let server = Server::start(&[]);
+    let mut client = server.client();
+    let wrong = Value::Error("ERR Invalid arguments specified for command".to_owned());
+    assert_eq!(client.call(&["COMMAND", "GETKEYSANDFLAGS", "ZINTERSTORE", "d", "9", "a"]), wrong);
+    assert_eq!(client.call(&["COMMAND", "GETKEYS", "ZUNION", "2", "a"]), wrong);
+    assert_eq!(client.call(&["COMMAND", "GETKEYS", "EVAL", "return 1", "9", "a"]), Value::Array(Vec::new()));
+    assert_eq!(client.call(&["ACL", "SETUSER", "u", "on", "nopass", "+@all", "~mine"]), Value::ok());
+    assert_eq!(client.call(&["ACL", "DRYRUN", "u", "EVAL", "", "9", "other"]), Value::ok());
+    assert!(text(client.call(&["ACL", "DRYRUN", "u", "EVAL", "", "1", "other"])).contains("'other' key"));
+    // No pattern is one that no name fits.
+    assert_eq!(client.call(&["ACL", "SETUSER", "v", "on", "nopass", "+@all", "%RW"]), Value::ok());
+    assert!(text(client.call(&["ACL", "DRYRUN", "v", "GET", "k"])).contains("'k' key"));
+    assert_eq!(client.call(&["PFDEBUG", "SIMD", "OFF"]), Value::ok());
+    assert_eq!(client.call(&["CONFIG", "SET", "unixsocketgroup", ""]), Value::ok());
+    let off = Value::Error("ERR This instance has cluster support disabled".to_owned());
+    assert_eq!(client.call(&["CLUSTER", "RESET"]), off);
+    assert!(
+        text(client.call(&["EVAL", "return redis.call('cluster', 'reset')", "0"])).contains("not allowed")
+    );
+}
+
+#[test]
+fn what_was_emptied_counts_as_freed_later() {
+    let server = Server::start(&[]);
+    let mut client = server.client();
+    for n in 0..100 {
+        client.call(&["SET", &n.to_string(), "v"]);
+    }
+    assert_eq!(client.call(&["CONFIG", "RESETSTAT"]), Value::ok());
+    assert_eq!(client.call(&["FLUSHALL"]), Value::ok());
+    assert_eq!(client.info::<u64>("memory", "lazyfreed_objects"), 100);
+}
+
+#[test]
+fn a_wait_that_ends_because_rights_were_taken_was_no_call() {
+    let server = Server::start(&["--threads=2"]);
+    let (mut admin, mut waiter) = (server.client(), server.client());
+    assert_eq!(admin.call(&["ACL", "SETUSER", "u", "on", "nopass", "+@all", "~*"]), Value::ok());
+    assert_eq!(waiter.call(&["AUTH", "u", "x"]), Value::ok());
+    waiter.send_all(&[&["BLPOP", "list", "0"]]);
+    let blocked = |admin: &mut Client| admin.info::<u64>("clients", "blocked_clients") == 1;
+    let ends = std::time::Instant::now() + harness::PATIENCE;
+    while !blocked(&mut admin) {
+        assert!(std::time::Instant::now() < ends, "nobody waits");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    assert_eq!(admin.call(&["ACL", "SETUSER", "u", "resetkeys", "~other"]), Value::ok());
+    admin.call(&["LPUSH", "list", "v"]);
+    assert!(text(waiter.read()).starts_with("NOPERM"));
+    let stats = text(admin.call(&["INFO", "commandstats"]));
+    let line = stats.lines().find(|line| line.starts_with("cmdstat_blpop:")).expect("it was refused");
+    assert!(line.starts_with("cmdstat_blpop:calls=0,") && line.contains("rejected_calls=1"), "{line}");
+}
+
+#[test]
+fn a_write_that_takes_too_much_is_paid_by_the_one_key_that_may_go() {
+    let mut paid = 0;
+    for _ in 0..10 {
+        let server = Server::start(&["--threads=2"]);
+        let mut client = server.client();
+        let used = client.info::<u64>("memory", "used_memory");
+        assert_eq!(client.call(&["CONFIG", "SET", "maxmemory-policy", "volatile-random"]), Value::ok());
+        assert_eq!(client.call(&["SETEX", "volatile", "10000", "x"]), Value::ok());
+        assert_eq!(client.call(&["CONFIG", "SET", "maxmemory", &(used + 400_000).to_string()]), Value::ok());
+        assert_eq!(client.call(&["SETBIT", "big", "16000000", "0"]), Value::Int(0));
+        paid += usize::from(client.call(&["EXISTS", "volatile"]) == Value::Int(0));
+    }
+    // Housekeeping may have its shard just then.
+    assert!(paid >= 9, "{paid} of 10");
+}

@@ -181,6 +181,7 @@ pub fn sample(seed: u64, sizes: &[u64]) -> Shard {
                     cas: (rng.below(2) == 0).then(|| rng.next_u64()),
                     access_s: (rng.below(2) == 0).then(|| rng.next_u64() as u32),
                     marks: Marks(rng.below(8) as u8),
+                    frequency: None,
                 });
             }
             assert_eq!(load(&mut shard, n % 3, &entry), Loaded::Key);

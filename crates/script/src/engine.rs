@@ -12,7 +12,7 @@ use mlua::chunk::ChunkMode;
 use mlua::debug::HookTriggers;
 use mlua::{Error, Function, Lua, LuaOptions, LuaString, Result, StdLib, Table, Value, VmState};
 
-use crate::functions::Loaded;
+use crate::functions::{Loaded, Registering};
 use crate::globals::sets_globals;
 use crate::library::{self, Raised};
 use crate::random::Random;
@@ -36,6 +36,16 @@ pub(crate) struct Shared {
     pub random: Random,
     /// When a library that is being loaded has taken too long.
     pub deadline: Rc<Cell<Option<Instant>>>,
+    /// What that library has registered.
+    pub registering: Registering,
+}
+
+/// The world of a library's text.
+pub(crate) struct LibraryWorld {
+    /// Its globals: those of loading, then those that scripts have. They cannot be set.
+    pub globals: Table,
+    /// Says which of the two they are.
+    pub set_loading: Function,
 }
 
 /// How keys and arguments reach what is run.
@@ -52,7 +62,7 @@ pub struct Engine {
     pub(crate) lua: Lua,
     pub(crate) shared: Shared,
     pub(crate) base: Table,
-    pub(crate) redis: Table,
+    pub(crate) library: LibraryWorld,
     pub(crate) run: Function,
     explain: Function,
     pub(crate) loaded: HashMap<[u8; 40], Loaded>,
@@ -71,17 +81,19 @@ impl Engine {
     fn build(watch: Arc<Watch>) -> Result<Engine> {
         let libs = StdLib::TABLE | StdLib::STRING | StdLib::MATH | StdLib::OS;
         let lua = Lua::new_with(libs, LuaOptions::default())?;
-        let shared = Shared { random: Random::new(), deadline: Rc::default() };
+        let shared =
+            Shared { random: Random::new(), deadline: Rc::default(), registering: Registering::default() };
         let native = library::build(&lua, &shared)?;
         let prelude = lua.load(include_str!("prelude.lua")).set_name("=prelude");
-        let (globals, base, redis, run, explain): (Table, Table, Table, Function, Function) =
-            prelude.call(native)?;
+        type Made = (Table, Table, Function, Function, Table, Function);
+        let (globals, base, run, explain, library_globals, set_loading): Made = prelude.call(native)?;
+        let library = LibraryWorld { globals: library_globals, set_loading };
         lua.set_globals(globals)?;
         set_hook(&lua, &watch, &shared.deadline, RARELY)?;
         lua.set_memory_limit(MEMORY_MAX)?;
         let (compiled, loaded) = (HashMap::new(), HashMap::new());
         let _names = [lua.create_string(SCRIPT_NAME)?, lua.create_string(FUNCTION_NAME)?];
-        Ok(Engine { lua, shared, base, redis, run, explain, loaded, compiled, watch, _names })
+        Ok(Engine { lua, shared, base, library, run, explain, loaded, compiled, watch, _names })
     }
 
     /// Compiles a script, if this thread has not yet. Errors: the error line for the client.

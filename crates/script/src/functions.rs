@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use darter_lua::Host;
 use darter_wire::{Args, Reply};
-use mlua::{Error, Function, Lua, LuaString, MultiValue, Table, Value};
+use mlua::{Error, Function, LuaString, MultiValue, Table, Value};
 
 use crate::engine::{Engine, FUNCTION_NAME, Form};
 use crate::library::{self, raise};
@@ -51,6 +51,9 @@ pub struct Library {
 /// Functions of a library that is loaded, by name.
 pub(crate) type Loaded = HashMap<String, Function>;
 
+/// What a library that is being loaded has registered so far; `None` while nothing is loaded.
+pub(crate) type Registering = Rc<RefCell<Option<Vec<(Declared, Function)>>>>;
+
 const NAMES: &str = "Library names can only contain letters, numbers, or underscores(_) and must be at least one character long";
 
 fn is_name(name: &str) -> bool {
@@ -83,9 +86,6 @@ fn name_of(source: &[u8]) -> Result<String, String> {
     if is_name(&name) { Ok(name) } else { Err(format!("ERR {NAMES}")) }
 }
 
-/// What a library has registered so far.
-type Registered = Rc<RefCell<Vec<(Declared, Function)>>>;
-
 impl Engine {
     /// Reads and runs a library's text. Errors: the error line for the client.
     pub fn load_library(&mut self, source: &[u8]) -> Result<Library, String> {
@@ -110,45 +110,41 @@ impl Engine {
 
     fn run_library(&mut self, source: &[u8]) -> Result<Vec<(Declared, Function)>, String> {
         let start = source.iter().position(|&byte| byte == b'\n').unwrap_or(source.len());
+        let chunk = self.lua.load(&source[start..]).set_name(FUNCTION_NAME);
         let chunk =
-            self.lua.load(&source[start..]).set_name(FUNCTION_NAME).set_mode(mlua::chunk::ChunkMode::Text);
-        let compiled = chunk.into_function();
-        let body = compiled
+            chunk.set_mode(mlua::chunk::ChunkMode::Text).set_environment(self.library.globals.clone());
+        let body = chunk
+            .into_function()
             .map_err(|error| format!("ERR Error compiling function: {}", library::syntax_of(&error)))?;
-        self.settle_globals(&body);
-        let registered = Registered::default();
+        self.shared.registering.replace(Some(Vec::new()));
         self.shared.deadline.set(Instant::now().checked_add(LOADING_MAX));
-        let ended = self.with_registration(&registered, &body);
+        let ended = self.run_loading(&body);
         self.shared.deadline.set(None);
         self.hook_rarely();
-        let result = std::mem::take(&mut *registered.borrow_mut());
+        let registered = self.shared.registering.take().unwrap_or_default();
         match ended {
-            Ok(None) => Ok(result),
+            Ok(None) => {}
             Ok(Some(line)) => {
-                let cause = line.strip_prefix("ERR ").unwrap_or(&line).to_owned();
-                Err(format!("ERR Error registering functions: {cause}"))
+                let cause = line.strip_prefix("ERR ").unwrap_or(&line);
+                return Err(format!("ERR Error registering functions: {cause}"));
             }
-            Err(error) => Err(format!("ERR Error registering functions: {}", library::root_of(&error))),
+            Err(error) => {
+                return Err(format!("ERR Error registering functions: {}", library::root_of(&error)));
+            }
         }
+        for (_, function) in &registered {
+            self.settle_globals(function);
+        }
+        Ok(registered)
     }
 
-    /// Runs a library's text with `register_function` there; the inner text is the error it raised.
-    fn with_registration(&self, registered: &Registered, body: &Function) -> mlua::Result<Option<String>> {
-        let held = registered.clone();
-        let register = move |_: &Lua, args: MultiValue| {
-            let entry = read_registration(args)?;
-            let mut all = held.borrow_mut();
-            if all.iter().any(|(other, _)| other.name.eq_ignore_ascii_case(&entry.0.name)) {
-                return Err(raise("Function already exists in the library"));
-            }
-            all.push(entry);
-            Ok(())
-        };
-        self.redis.raw_set("register_function", self.lua.create_function(register)?)?;
+    /// Runs a library's text in the world of loading; the inner text is the error it raised.
+    fn run_loading(&self, body: &Function) -> mlua::Result<Option<String>> {
         self.base.raw_set("KEYS", Value::Nil)?;
         self.base.raw_set("ARGV", Value::Nil)?;
+        self.library.set_loading.call::<()>(true)?;
         let ended = self.run.call::<(bool, Value)>(body);
-        self.redis.raw_set("register_function", Value::Nil)?;
+        self.library.set_loading.call::<()>(false)?;
         let (is_fine, value) = ended?;
         if is_fine {
             return Ok(None);
@@ -181,59 +177,65 @@ impl Engine {
     }
 }
 
-fn read_registration(args: MultiValue) -> mlua::Result<(Declared, Function)> {
+/// `register_function` of the prelude: the table it was called of, `redis` or `server`, and what it was given.
+pub(crate) fn register(registering: &Registering, mut args: MultiValue) -> mlua::Result<()> {
+    let api = args.pop_front().map_or_else(String::new, |api| api.to_string().unwrap_or_default());
+    let mut slot = registering.borrow_mut();
+    let Some(all) = slot.as_mut() else {
+        return Err(raise(&format!("{api}.register_function can only be called on FUNCTION LOAD command")));
+    };
+    let entry = read_registration(&api, args)?;
+    if all.iter().any(|(other, _)| other.name.eq_ignore_ascii_case(&entry.0.name)) {
+        return Err(raise("Function already exists in the library"));
+    }
+    all.push(entry);
+    Ok(())
+}
+
+fn read_registration(api: &str, args: MultiValue) -> mlua::Result<(Declared, Function)> {
     let mut args = args.into_iter();
+    let refuse = |what: &str| Err(raise(&what.replace('@', &format!("{api}.register_function"))));
     match (args.next(), args.next(), args.next()) {
-        (Some(Value::Table(named)), None, None) => read_named(&named),
-        (Some(_), None, None) => Err(raise(
-            "calling redis.register_function with a single argument is only applicable to Lua table (representing \
-             named arguments).",
-        )),
+        (Some(Value::Table(named)), None, None) => read_named(api, &named),
+        (Some(_), None, None) => refuse(
+            "calling @ with a single argument is only applicable to Lua table (representing named arguments).",
+        ),
         (Some(Value::String(name)), Some(Value::Function(body)), None) => {
             let declared = declared(name.to_string_lossy(), None, Vec::new())?;
             Ok((declared, body))
         }
-        (Some(Value::String(_)), Some(_), None) => {
-            Err(raise("second argument to redis.register_function must be a function"))
-        }
-        (Some(_), Some(_), None) => Err(raise("first argument to redis.register_function must be a string")),
-        _ => Err(raise("wrong number of arguments to redis.register_function")),
+        (Some(Value::String(_)), Some(_), None) => refuse("second argument to @ must be a function"),
+        (Some(_), Some(_), None) => refuse("first argument to @ must be a string"),
+        _ => refuse("wrong number of arguments to @"),
     }
 }
 
-fn read_named(named: &Table) -> mlua::Result<(Declared, Function)> {
+fn read_named(api: &str, named: &Table) -> mlua::Result<(Declared, Function)> {
+    let refusal = |what: &str| raise(&what.replace('@', &format!("{api}.register_function")));
     let (mut name, mut body, mut description, mut flags) = (None, None, None, Vec::new());
     for pair in named.pairs::<Value, Value>() {
         let (key, value) = pair?;
         let Value::String(key) = key else {
-            return Err(raise("named argument key given to redis.register_function is not a string"));
+            return Err(refusal("named argument key given to @ is not a string"));
         };
         match (&*key.as_bytes(), value) {
             (b"function_name", Value::String(text)) => name = Some(text.to_string_lossy()),
             (b"function_name", _) => {
-                return Err(raise(
-                    "function_name argument given to redis.register_function must be a string",
-                ));
+                return Err(refusal("function_name argument given to @ must be a string"));
             }
             (b"description", Value::String(text)) => description = Some(text.to_string_lossy()),
-            (b"description", _) => {
-                return Err(raise("description argument given to redis.register_function must be a string"));
-            }
+            (b"description", _) => return Err(refusal("description argument given to @ must be a string")),
             (b"callback", Value::Function(function)) => body = Some(function),
-            (b"callback", _) => {
-                return Err(raise("callback argument given to redis.register_function must be a function"));
-            }
+            (b"callback", _) => return Err(refusal("callback argument given to @ must be a function")),
             (b"flags", Value::Table(list)) => flags = read_flags(&list)?,
             (b"flags", _) => {
-                return Err(raise(
-                    "flags argument to redis.register_function must be a table representing function flags",
-                ));
+                return Err(refusal("flags argument to @ must be a table representing function flags"));
             }
-            _ => return Err(raise("unknown argument given to redis.register_function")),
+            _ => return Err(refusal("unknown argument given to @")),
         }
     }
-    let name = name.ok_or_else(|| raise("redis.register_function must get a function name argument"))?;
-    let body = body.ok_or_else(|| raise("redis.register_function must get a callback argument"))?;
+    let name = name.ok_or_else(|| refusal("@ must get a function name argument"))?;
+    let body = body.ok_or_else(|| refusal("@ must get a callback argument"))?;
     Ok((declared(name, description, flags)?, body))
 }
 

@@ -6,7 +6,7 @@ use darter_base::number;
 use mlua::{Error, Lua, LuaString, MultiValue, Result, Table, Value};
 
 use crate::engine::Shared;
-use crate::{bit, json, layout, reply};
+use crate::{bit, functions, json, layout, reply};
 use darter_base::sha1;
 
 /// The table `native` of the prelude.
@@ -31,6 +31,9 @@ pub fn build(lua: &Lua, shared: &Shared) -> Result<Table> {
         within(random.next(), &numbers).map_err(|message| complain(lua, message))
     };
     native.raw_set("random", lua.create_function(draw)?)?;
+    let registering = shared.registering.clone();
+    let register = move |_: &Lua, args: MultiValue| functions::register(&registering, args);
+    native.raw_set("register", lua.create_function(register)?)?;
     let random = shared.random.clone();
     let seed = move |_: &Lua, seed: f64| {
         random.seed(seed as i64);

@@ -101,11 +101,11 @@ end
 
 -- The library's own counts the values in an int, and what is checked after an overflow a compiler may leave out
 -- (CVE-2025-46817).
-local UNPACKED_MAX, INT_MAX = 1000000, 2147483647
+local UNPACKED_MAX, INT_MIN, INT_MAX = 1000000, -2147483648, 2147483647
 
 function base.unpack(list, first, last)
     local from, to = tonumber(first or 1), tonumber(last or type(list) == "table" and #list or 0)
-    local fits = from and to and from >= -INT_MAX and from <= INT_MAX and to >= -INT_MAX and to <= INT_MAX
+    local fits = from and to and from >= INT_MIN and from <= INT_MAX and to >= INT_MIN and to <= INT_MAX
     if from and to and not (fits and to - from < UNPACKED_MAX) then
         if to < from then
             return
@@ -203,13 +203,36 @@ local text_meta = getmetatable("")
 text_meta.__index = base.string
 text_meta.__metatable = view_of({ __index = base.string })
 
-setmetatable(base, {
+local unknown = {
     __index = function(_, name)
         error("Script attempted to access nonexistent global variable '" .. tostring(name) .. "'", 2)
     end,
-})
+}
+setmetatable(base, unknown)
 local globals = view_of(base)
 base._G = globals
+
+-- The world of a library while it is loaded: it registers functions and writes to the log. Errors call the table by the
+-- name it was called by.
+local loading = setmetatable({}, unknown)
+for _, api in pairs({ "redis", "server" }) do
+    local known = setmetatable({ log = redis.log }, unknown)
+    for name, value in pairs(native.constants) do
+        if find(name, "^LOG_") or find(name, "VERSION") or find(name, "NAME") then
+            known[name] = value
+        end
+    end
+    function known.register_function(...)
+        return native.register(api, ...)
+    end
+    loading[api] = view_of(known)
+end
+local library_meta = { __index = base, __newindex = refuse, __metatable = locked }
+local library = setmetatable({}, library_meta)
+views[library] = base
+local function set_loading(is_loading)
+    library_meta.__index = is_loading and loading or base
+end
 
 local function explain(cause)
     if type(cause) == "userdata" then
@@ -230,4 +253,4 @@ local function run(body)
     return xpcall(body, explain)
 end
 
-return globals, base, redis, run, explain
+return globals, base, run, explain, library, set_loading

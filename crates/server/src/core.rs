@@ -175,7 +175,13 @@ impl Core {
             || self.shared.journal.is_failing()
             || self.shared.snapshots.loading.is_on()
             || self.shared.snapshots.holds_writers()
-            || self.refuses_writes();
+            || self.refuses_writes()
+            || self.lacks_replicas();
+    }
+
+    /// Whether replicas are asked for without which nothing may be written: there are none.
+    pub fn lacks_replicas(&self) -> bool {
+        self.live.replication.min_replicas_to_write > 0
     }
 
     /// Whether a snapshot has failed, and nothing may be written until one does not.

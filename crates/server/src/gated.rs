@@ -151,6 +151,9 @@ pub(crate) fn refusal(
     if (flags.any(Flags::DENYOOM) || queued_some(session, entry, Flags::DENYOOM)) && core.is_over_memory() {
         return Some(Fault::OutOfMemory.line().into_owned().into_bytes().into());
     }
+    if core.lacks_replicas() && writes(session, entry) {
+        return Some(NO_REPLICAS.as_bytes().into());
+    }
     if core.shared.journal.is_failing()
         && (flags.any(Flags::WRITE) || queued_some(session, entry, Flags::WRITE))
     {
@@ -174,6 +177,8 @@ fn writes(session: &Session, entry: &Entry) -> bool {
 
 /// Why nothing runs while a snapshot is loading.
 const LOADING: &[u8] = b"LOADING Redis is loading the dataset in memory";
+/// Why nothing is written while `min-replicas-to-write` asks for some.
+pub const NO_REPLICAS: &str = "NOREPLICAS Not enough good replicas to write.";
 /// Why nothing is written after a snapshot has failed.
 pub const MISCONF: &str = "MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to \
 disk. Commands that may modify the data set are disabled, because this instance is configured to report errors during \

@@ -83,6 +83,7 @@ impl House {
         core.stats().busy_nanos.add(turn_nanos);
         if !core.is_quiet {
             core.stats().turn_times.add(turn_nanos);
+            core.stats().lively_turns.add(1);
         }
         self.walker.step(core, self.rooms.iter().map(|room| room.id));
         if core.thread == 0 {

@@ -160,6 +160,9 @@ impl Bridge<'_> {
         if flags.any(Flags::WRITE) && !self.has_written && self.core.refuses_writes() {
             return Err(gated::MISCONF.into());
         }
+        if flags.any(Flags::WRITE) && !self.has_written && self.core.lacks_replicas() {
+            return Err(gated::NO_REPLICAS.into());
+        }
         if flags.any(Flags::WRITE) {
             self.has_written = true;
             if !self.watch.note_write() {

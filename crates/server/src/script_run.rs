@@ -19,6 +19,7 @@ use crate::clients::ClientCard;
 use crate::contained::is_contained;
 use crate::core::Core;
 use crate::exec::{self, Call, Ran};
+use crate::gated::NO_REPLICAS;
 use crate::job::{BUDGET, Body, Shards};
 use crate::limit::relief;
 use crate::monitor;
@@ -222,6 +223,9 @@ fn plan(core: &mut Core, way: Way, args: Args<'_>) -> Result<Plan, Fault> {
         return Err(Fault::text(
             "OOM allow-oom flag is not set on the script, can not run it when used memory > 'maxmemory'",
         ));
+    }
+    if flags.is_declared && !flags.no_writes && core.lacks_replicas() {
+        return Err(Fault::text(NO_REPLICAS));
     }
     Ok(Plan { what, keys_len, may_write: way.may_write })
 }

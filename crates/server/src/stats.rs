@@ -48,6 +48,8 @@ pub struct CommandStats {
     pub nanos: Count,
     /// Times it was refused before running.
     pub rejected: Count,
+    /// Times it was counted as run, and then refused after it had waited.
+    pub withdrawn: Count,
     /// Times it ended in an error.
     pub failed: Count,
     /// How long timed calls took each; made by the first.
@@ -73,7 +75,7 @@ impl CommandStats {
     }
 
     fn reset(&self) {
-        for count in [&self.calls, &self.timed, &self.nanos, &self.rejected, &self.failed] {
+        for count in [&self.calls, &self.timed, &self.nanos, &self.rejected, &self.withdrawn, &self.failed] {
             count.reset();
         }
         if let Some(histogram) = self.histogram.get() {
@@ -113,6 +115,8 @@ pub struct ThreadStats {
     pub client_bytes: Count,
     /// Loop turns.
     pub turns: Count,
+    /// Those in which there was something to do besides housekeeping.
+    pub lively_turns: Count,
     /// Commands that came together with others.
     pub pipelined: Count,
     /// Requests of HTTP answered.
@@ -168,6 +172,7 @@ impl ThreadStats {
             &self.tls_finished,
             &self.tls_failed,
             &self.turns,
+            &self.lively_turns,
             &self.busy_nanos,
         ] {
             count.reset();

@@ -245,6 +245,7 @@ fn refuse(core: &Core, ticket: &Parked, waiting: &Waiting, args: Args<'_>) -> bo
     let mut reply = Vec::new();
     Reply::new(&mut reply, waiting.resp3).error(&line);
     core.stats().commands[entry.id].rejected.add(1);
+    core.stats().commands[entry.id].withdrawn.add(1);
     core.count_error("NOPERM");
     ticket.finish();
     core.shared.door(waiting.home).send(Mail::Served { token, client, reply });

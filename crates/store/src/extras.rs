@@ -2,10 +2,11 @@
 //! it is needed.
 //!
 //! ```text
-//! byte 0     has access:1 | has flags:1 | has cas:1 | marks:5
+//! byte 0     has access:1 | has flags:1 | has cas:1 | marks:4 | has frequency:1
 //! 0 or 4 B   last access, Unix seconds
 //! 0 or 4 B   client flags
 //! 0 or 8 B   CAS token
+//! 0 or 1 B   frequency that RESTORE gave it
 //! ```
 //!
 //! Called by `record`, which puts it between deadline and key, and by `item`.
@@ -21,6 +22,8 @@ pub struct Extras {
     pub access_s: Option<u32>,
     /// What is known of it besides.
     pub marks: Marks,
+    /// What RESTORE said that OBJECT FREQ is to answer; in no file.
+    pub frequency: Option<u8>,
 }
 
 /// Marks of an item, one bit each.
@@ -53,15 +56,18 @@ impl Marks {
 const ACCESS: u8 = 1;
 const FLAGS: u8 = 2;
 const CAS: u8 = 4;
-const FIELDS: u8 = ACCESS | FLAGS | CAS;
 const MARKS_SHIFT: u32 = 3;
-/// Bytes by the fields that are there.
+const MARKS: u8 = 0x0f;
+const FREQUENCY_SHIFT: u32 = 7;
+const FREQUENCY: u8 = 1 << FREQUENCY_SHIFT;
+const FIELDS: u8 = ACCESS | FLAGS | CAS | FREQUENCY;
+/// Bytes by the first three fields that are there.
 const LENS: [u8; 8] = [1, 5, 5, 9, 9, 13, 13, 17];
 
 /// Bytes of extras that begin with `first`.
 #[inline]
 pub(crate) fn len_of(first: u8) -> usize {
-    usize::from(LENS[usize::from(first & FIELDS)])
+    usize::from(LENS[usize::from(first & (ACCESS | FLAGS | CAS))]) + usize::from(first >> FREQUENCY_SHIFT)
 }
 
 impl Extras {
@@ -74,8 +80,9 @@ impl Extras {
     fn first(&self) -> u8 {
         let fields = u8::from(self.access_s.is_some()) * ACCESS
             + u8::from(self.flags != 0) * FLAGS
-            + u8::from(self.cas.is_some()) * CAS;
-        fields | self.marks.0 << MARKS_SHIFT
+            + u8::from(self.cas.is_some()) * CAS
+            + u8::from(self.frequency.is_some()) * FREQUENCY;
+        fields | (self.marks.0 & MARKS) << MARKS_SHIFT
     }
 
     /// Writes it to the front of `out`.
@@ -94,6 +101,9 @@ impl Extras {
         }
         if let Some(cas) = self.cas {
             put(&cas.to_le_bytes());
+        }
+        if let Some(frequency) = self.frequency {
+            put(&[frequency]);
         }
     }
 
@@ -121,7 +131,8 @@ impl Extras {
         let access_s = (first & ACCESS != 0).then(|| u32::from_le_bytes(take(&mut rest)));
         let flags = if first & FLAGS != 0 { u32::from_le_bytes(take(&mut rest)) } else { 0 };
         let cas = (first & CAS != 0).then(|| u64::from_le_bytes(take(&mut rest)));
-        Extras { flags, cas, access_s, marks: Marks(first >> MARKS_SHIFT) }
+        let frequency = (first & FREQUENCY != 0).then(|| u8::from_le_bytes(take(&mut rest)));
+        Extras { flags, cas, access_s, marks: Marks(first >> MARKS_SHIFT & MARKS), frequency }
     }
 
     /// Notes an access in what [`Extras::encode`] wrote, where a time of access is kept.
@@ -167,7 +178,8 @@ mod tests {
             for cas in [None, Some(0), Some(u64::MAX - 3)] {
                 for access_s in [None, Some(0), Some(1_700_000_000)] {
                     for marks in [0, 1, 2, 4, 7] {
-                        let extras = Extras { flags, cas, access_s, marks: Marks(marks) };
+                        let frequency = (marks == 4).then_some(u8::MAX);
+                        let extras = Extras { flags, cas, access_s, marks: Marks(marks), frequency };
                         let mut bytes = vec![0xaa; extras.encoded_len() + 2];
                         extras.encode(&mut bytes);
                         assert_eq!(Extras::decode(&bytes), extras);

@@ -64,6 +64,17 @@ impl Keyed<'_> {
         self.set_last_use(seconds(self.now_ms).saturating_sub(idle_s));
     }
 
+    /// What RESTORE said that OBJECT FREQ is to answer, if it did and the key was not set since.
+    pub fn said_frequency(&self) -> Option<u8> {
+        self.extras().and_then(|extras| extras.frequency)
+    }
+
+    /// Keeps what OBJECT FREQ is to answer, in the key's extras.
+    pub fn say_frequency(&mut self, frequency: u8) {
+        let extras = self.extras().unwrap_or_default();
+        let _ = self.set_extras(Extras { frequency: Some(frequency), ..extras });
+    }
+
     fn set_last_use(&mut self, last_s: u32) {
         let extras = self.extras().unwrap_or_default();
         // Without room for it, it is not known.

@@ -140,7 +140,7 @@ mod tests {
     }
 
     fn item(flags: u32, cas: Option<u64>) -> Extras {
-        Extras { flags, cas, access_s: Some(7), marks: Marks::default() }
+        Extras { flags, cas, access_s: Some(7), ..Extras::default() }
     }
 
     #[test]

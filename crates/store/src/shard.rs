@@ -440,6 +440,8 @@ impl Shard {
         } else {
             self.set_aside(old);
         }
+        // The command that empties frees none of them itself.
+        self.tidied.buried += keys as u64;
         self.changes.count(keys as u64);
         keys
     }

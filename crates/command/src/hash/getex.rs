@@ -61,10 +61,15 @@ fn hgetex(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()
     let now_ms = ctx.now_ms;
     let mut place = at(ctx, args.at(1));
     place.view::<Table>()?;
-    let (then, fields_at) = match clock(args.at(2)) {
-        Some(clock) => (Then::Expire(clock.unix_ms(args.at(3), now_ms, "hgetex")?), 4),
-        None if is(args.at(2), "persist") => (Then::Persist, 3),
-        None => (Then::Nothing, 2),
+    let (clock, does_persist) = (clock(args.at(2)), is(args.at(2), "persist"));
+    let fields_at = 2 + 2 * usize::from(clock.is_some()) + usize::from(does_persist);
+    if args.len() < fields_at + 3 {
+        return Err(Fault::Arity("hgetex".into()));
+    }
+    let then = match clock {
+        Some(clock) => Then::Expire(clock.unix_ms(args.at(3), now_ms, "hgetex")?),
+        None if does_persist => Then::Persist,
+        None => Then::Nothing,
     };
     let fields = fields(args, fields_at, NO_COUNT)?;
     reply.array(fields.len());

@@ -59,8 +59,8 @@ struct Options {
     replaces: bool,
     is_absolute: bool,
     sticks: bool,
-    // What OBJECT FREQ is to answer, as far as that can be kept.
-    frequency: Option<i64>,
+    // What OBJECT FREQ is to answer.
+    frequency: Option<u8>,
     // What OBJECT IDLETIME is to answer.
     idle_s: Option<u64>,
 }
@@ -84,11 +84,10 @@ impl Options {
                     Some(idle_s.map_err(|_| Fault::text("ERR Invalid IDLETIME value, must be >= 0"))?);
             } else if !idle && reader.take_with("FREQ", 1) {
                 freq = true;
-                let frequency = reader.int()?;
-                if !(0..=255).contains(&frequency) {
-                    return Err(Fault::text("ERR Invalid FREQ value, must be >= 0 and <= 255"));
-                }
-                options.frequency = Some(frequency);
+                let frequency = u8::try_from(reader.int()?);
+                options.frequency = Some(
+                    frequency.map_err(|_| Fault::text("ERR Invalid FREQ value, must be >= 0 and <= 255"))?,
+                );
             } else {
                 return Err(Fault::Syntax);
             }
@@ -136,7 +135,8 @@ fn restore(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(
     } else {
         place.set_sticky(options.sticks);
         if let Some(frequency) = options.frequency {
-            place.set_standing(u8::try_from((frequency - FREQ_NEW).clamp(0, 7)).unwrap_or_default());
+            place.set_standing(frequency.saturating_sub(FREQ_NEW as u8).min(7));
+            place.say_frequency(frequency);
         }
         if let Some(idle_s) = options.idle_s {
             place.set_idle_seconds(idle_s);

@@ -121,7 +121,12 @@ fn freq(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), 
     let place = ctx.at(args.at(2));
     match (place.exists(), is_counted) {
         (false, _) => reply.null(),
-        (true, true) => reply.int(FREQ_NEW + i64::from(place.standing())),
+        (true, true) => {
+            let seen = FREQ_NEW + i64::from(place.standing());
+            let said = place.said_frequency().map(i64::from);
+            // What was seen since counts when it is something, and more than what was said.
+            reply.int(said.filter(|said| seen == FREQ_NEW || *said > seen).unwrap_or(seen));
+        }
         (true, false) => {
             return Err(Fault::text(
                 "ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please note that \

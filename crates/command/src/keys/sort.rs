@@ -238,8 +238,8 @@ fn order(
 ) -> Result<(), Fault> {
     let (mut by, mut is_alpha) = (options.by, options.is_alpha);
     if by.is_some_and(|pattern| !pattern.contains(&b'*')) {
-        // BY something constant: as they are. But what a set stores shall not depend on chance.
-        if kind != Type::Set || options.store.is_none() {
+        // BY something constant: as they are. But what a set stores, or tells a script, shall not depend on chance.
+        if kind != Type::Set || (options.store.is_none() && ctx.may_slice) {
             if options.is_descending && kind != Type::Set {
                 elements.reverse();
             }

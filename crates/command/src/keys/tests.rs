@@ -403,6 +403,8 @@ fn sort_orders_sets_and_follows_hashes() {
             ("SADD s 3 1 20 b", ":4"),
             ("SORT s ALPHA", "*4|$1|1|$2|20|$1|3|$1|b"),
             ("SORT s BY nosort STORE d", ":4"),
+            // As in scripts and EXEC: what they see shall not depend on chance.
+            ("SORT s BY nosort", "*4|$1|1|$2|20|$1|3|$1|b"),
             ("LRANGE d 0 -1", "*4|$1|1|$2|20|$1|3|$1|b"),
             ("SREM s b", ":1"),
             ("HSET h1 w 5 n one", ":2"),

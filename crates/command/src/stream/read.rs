@@ -124,8 +124,10 @@ fn xread(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(),
             continue;
         }
         let place = ctx.read(key);
-        let last_id = place.view::<Stream>()?.map(|stream| stream.root.last_id());
-        after.push(start_of(args.at(reading.id_at(at)), last_id)?);
+        let ends = place
+            .view::<Stream>()?
+            .map(|stream| (stream.root.last_id(), stream.root.log().last_id(stream.arena)));
+        after.push(start_of(args.at(reading.id_at(at)), ends.unwrap_or_default())?);
     }
     let mut streams = Streams::new(&reading);
     for (at, &after) in after.iter().enumerate() {
@@ -164,14 +166,11 @@ fn xread(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(),
     Ok(())
 }
 
-/// The id that entries are to come after, in a stream whose last one is `last_id`.
-fn start_of(arg: &[u8], last_id: Option<StreamId>) -> Result<StreamId, Fault> {
+/// The id that entries are to come after, in a stream whose last one was `last_id` and is `last_entry`.
+fn start_of(arg: &[u8], (last_id, last_entry): (StreamId, Option<StreamId>)) -> Result<StreamId, Fault> {
     match arg {
-        b"$" => Ok(last_id.unwrap_or_default()),
-        b"+" => match last_id {
-            None => Ok(StreamId::MIN),
-            Some(last) => id::previous(last).ok_or(Fault::text("ERR the stream last element ID is 0-0")),
-        },
+        b"$" => Ok(last_id),
+        b"+" => Ok(last_entry.and_then(id::previous).unwrap_or(last_id)),
         b">" => Err(Fault::text(
             "ERR The > ID can be specified only when calling XREADGROUP using the GROUP <group> <consumer> option.",
         )),

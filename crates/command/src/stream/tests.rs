@@ -57,6 +57,14 @@ fn ranges_go_both_ways_and_leave_ends_out() {
     assert_eq!(b.run("XREAD COUNT 1 STREAMS s none 3 0"), format!("*1|*2|$1|s|*1|{}", entry(4)));
     assert_eq!(b.run("XREAD STREAMS s $"), "*-1");
     assert_eq!(b.run("XREAD STREAMS s +"), format!("*1|*2|$1|s|*1|{}", entry(5)));
+    b.run("XADD gone 1-0 f v");
+    b.run("XADD gone 2-0 f v");
+    b.run("XDEL gone 2-0");
+    assert_eq!(b.run("XREAD STREAMS gone +"), "*1|*2|$4|gone|*1|*2|$3|1-0|*2|$1|f|$1|v");
+    b.run("XDEL gone 1-0");
+    assert_eq!(b.run("XREAD STREAMS gone +"), b.run("XREAD STREAMS none +"));
+    b.run("XGROUP CREATE empty g $ MKSTREAM");
+    assert_eq!(b.run("XREAD STREAMS empty +"), b.run("XREAD STREAMS none +"));
     b.resp3 = true;
     assert_eq!(b.run("XREAD STREAMS s 4"), format!("%1|$1|s|*1|{}", entry(5)));
     assert_eq!(b.run("XREAD STREAMS s 5"), "_");

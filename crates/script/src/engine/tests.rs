@@ -273,7 +273,7 @@ fn call(engine: &mut Engine, library: &Library, function: &str) -> String {
 
 #[test]
 fn libraries_are_loaded_where_they_are_needed() {
-    let source = "#!lua name=mine\nlocal call = redis.call
+    let source = "#!lua name=mine\nlocal function call(...) return redis.call(...) end
         redis.register_function('f', function(keys, args) return call('echo', keys[1], args[1]) end)
         redis.register_function{function_name='ro', callback=function() return redis.call('int') end,
             flags={'no-writes'}, description='reads'}
@@ -294,6 +294,31 @@ fn libraries_are_loaded_where_they_are_needed() {
 }
 
 #[test]
+fn what_loading_gives_a_library_is_of_no_use_later() {
+    let source = "#!lua name=mine\nlocal lib = server
+        lib.log(lib.LOG_DEBUG, 'loading')
+        local function helper() return math.floor(1.5) + #redis.sha1hex('') end
+        server.register_function('late', function() lib.register_function('g', function() end) end)
+        redis.register_function('change', function() lib.math = math end)
+        redis.register_function('sets', function() global = 1 end)
+        redis.register_function('inside', function() redis.register_function('g', function() end) end)
+        redis.register_function('helped', function() return helper() end)";
+    let mut engine = Engine::new(Arc::default()).expect("a state");
+    let library = engine.load_library(source.as_bytes()).expect("a library");
+    for (function, answer) in [
+        ("late", "server.register_function can only be called on FUNCTION LOAD command"),
+        ("change", "Attempt to modify a readonly table"),
+        ("sets", "Attempt to modify a readonly table"),
+        ("inside", "attempt to call field 'register_function' (a nil value)"),
+        ("helped", ":41|"),
+    ] {
+        let said = call(&mut engine, &library, function);
+        assert!(said.contains(answer), "{function}: {said}");
+    }
+    assert!(engine.load_library(b"#!lua name=x\nredis.nothing()").is_err(), "a world of its own again");
+}
+
+#[test]
 fn what_is_no_library_is_refused() {
     for (source, part) in [
         ("return 1", "ERR Missing library metadata"),
@@ -311,7 +336,15 @@ fn what_is_no_library_is_refused() {
             "#!lua name=x\nfor i=1,2 do redis.register_function('f', function() end) end",
             "Function already exists",
         ),
-        ("#!lua name=x\nredis.call('int')", "ERR Error registering functions: "),
+        ("#!lua name=x\nredis.call('int')", "attempted to access nonexistent global variable 'call'"),
+        ("#!lua name=x\nredis.math.random()", "attempted to access nonexistent global variable 'math'"),
+        ("#!lua name=x\nlocal x = math.random()", "attempted to access nonexistent global variable 'math'"),
+        (
+            "#!lua name=x\nx = getmetatable(_G)",
+            "attempted to access nonexistent global variable 'getmetatable'",
+        ),
+        ("#!lua name=x\nredis.setresp(3)", "attempted to access nonexistent global variable 'setresp'"),
+        ("#!lua name=x\nserver.register_function()", "wrong number of arguments to server.register_function"),
         (
             "#!lua name=x\nx = 1",
             "ERR Error registering functions: user_function:2: Attempt to modify a readonly table",

@@ -137,7 +137,9 @@ impl Needs {
         match &specs[..] {
             _ if matches!(spec.keys, Keys::None) => Needs::Nothing,
             [only] if only.access == "not_key" => Needs::Nothing,
-            [only] if !call_keys::varies(spec) => Needs::Same(Access::of(only.access)),
+            [only] if !call_keys::varies(spec) && !matches!(spec.keys, Keys::Count { .. }) => {
+                Needs::Same(Access::of(only.access))
+            }
             _ => Needs::ByCall(specs),
         }
     }
@@ -149,6 +151,7 @@ impl Needs {
         match self {
             Needs::Nothing => {}
             Needs::Same(access) => spec.each_key(args, &mut |at| goes_on = goes_on && visit(at, *access)),
+            Needs::ByCall(_) if spec.counts_too_many(args) => {}
             Needs::ByCall(specs) => spec.each_key(args, &mut |at| {
                 goes_on = goes_on && visit(at, Access::of(call_keys::access_at(specs, spec, args, at)));
             }),

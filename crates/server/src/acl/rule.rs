@@ -155,12 +155,12 @@ impl Rules<'_> {
     }
 }
 
-/// `~pattern`, `%R~pattern`, `%W~pattern`, `%RW~pattern`.
+/// `~pattern`, `%R~pattern`, `%W~pattern`, `%RW~pattern`; without `~` the pattern is empty.
 fn add_keys(selector: &mut Selector, rule: &[u8]) -> Result<(), RuleFault> {
     if selector.has_all_keys() {
         return Err(RuleFault::KeysAfterAll);
     }
-    let at = rule.iter().position(|&byte| byte == b'~').ok_or(RuleFault::Syntax)?;
+    let at = rule.iter().position(|&byte| byte == b'~').unwrap_or(rule.len());
     let mut access = Access { reads: at == 0, writes: at == 0 };
     for letter in rule.get(1..at).unwrap_or_default() {
         let place = match letter.to_ascii_lowercase() {
@@ -175,7 +175,7 @@ fn add_keys(selector: &mut Selector, rule: &[u8]) -> Result<(), RuleFault> {
     if access == Access::default() {
         return Err(RuleFault::Syntax);
     }
-    selector.add_keys(whole(&rule[at + 1..])?, access);
+    selector.add_keys(whole(rule.get(at + 1..).unwrap_or_default())?, access);
     Ok(())
 }
 

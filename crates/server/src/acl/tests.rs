@@ -63,7 +63,6 @@ fn what_is_no_rule_says_why_and_changes_nothing() {
         ("off %~k", "Syntax error"),
         ("off %K~k", "Syntax error"),
         ("off %RR~k", "Syntax error"),
-        ("off %R", "Syntax error"),
         ("off %", "Syntax error"),
         ("off ~* ~a", long),
         ("off &* &a", long),

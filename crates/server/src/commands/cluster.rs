@@ -57,6 +57,15 @@ pub const FAMILY: &[ServerCommand] = &[
     row(sub("cluster|myshardid", 2, "7.2.0", "", "Returns the id of this node's shard."), myid),
     row(sub("cluster|nodes", 2, "3.0.0", "", "Lists the nodes.").cost(BY_NODES), nodes),
     replicas("cluster|replicas", "5.0.0"),
+    row(
+        sub("cluster|reset", -2, "3.0.0", "[HARD | SOFT]", "Would make a node forget the cluster: refused.")
+            .flag(Flags::ADMIN.with(Flags::NOSCRIPT))
+            .cost("O(1)"),
+        |caller, _, _| {
+            node(caller)?;
+            Err(Fault::text("ERR The emulated cluster is one server, which owns all slots and keeps them"))
+        },
+    ),
     row(sub("cluster|shards", 2, "7.0.0", "", "Lists slots and their nodes.").cost(BY_NODES), shards),
     replicas("cluster|slaves", "3.0.0"),
     row(sub("cluster|slots", 2, "3.0.0", "", "Lists slots and where to find them.").cost(BY_NODES), slots),

@@ -293,6 +293,9 @@ where
     }
 }
 
+/// Settings that Valkey has, or can change, and Redis not.
+const VALKEYS: [&str; 2] = ["unixsocketgroup", "io-threads-do-reads"];
+
 /// Why CONFIG SET may not touch the setting at `id`, if so.
 fn may_not_change(id: Id, text: &str, values: &Values, may_set_protected: bool) -> Option<&'static str> {
     let setting = table::setting(id);
@@ -301,7 +304,7 @@ fn may_not_change(id: Id, text: &str, values: &Values, may_set_protected: bool) 
         Change::Protected if may_set_protected => None,
         Change::Protected => Some("can't set protected config"),
         // tools set what CONFIG GET * told them; names that Redis lacks stay out of their way
-        Change::Startup if setting.spelling == Spelling::Dragonfly => {
+        Change::Startup if setting.spelling == Spelling::Dragonfly || VALKEYS.contains(&setting.name) => {
             let same = setting.parse_text(text, None).is_ok_and(|value| value == *values.get(id));
             (!same).then_some("can't set immutable config")
         }

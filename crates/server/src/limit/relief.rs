@@ -176,11 +176,13 @@ fn elsewhere(core: &mut Core, but: u16, rule: Rule, effort: Effort) -> usize {
         if over_bytes == 0 || keys_max == 0 {
             break;
         }
+        let may = |&id: &u16| id != but && limit.shares[usize::from(id)].may_evict(rule);
         let fullest = (0..SHARES_LOOKED_AT)
             .map(|_| core.rng.below(shards) as u16)
-            .filter(|&id| id != but && limit.shares[usize::from(id)].may_evict(rule))
+            .filter(may)
             .max_by_key(|&id| limit.share(id));
-        let Some(id) = fullest else { continue };
+        // Where few have what may go, chance is not enough.
+        let Some(id) = fullest.or_else(|| (0..shards as u16).find(may)) else { break };
         evicted += evict_in(core, id, rule, over_bytes, Effort { keys_max, ..effort });
     }
     evicted

@@ -101,7 +101,7 @@ fn add_to(
     if text.len() < old_len {
         text.resize(old_len, b' ');
     }
-    let extras = Extras { cas, access_s: Some(scene.now_s()), marks, flags: extras.flags };
+    let extras = Extras { cas, access_s: Some(scene.now_s()), marks, flags: extras.flags, frequency: None };
     place.put_item(&text, Expiry::Keep, extras)?;
     place.changed(COUNT_EVENT);
     Ok(Counted::To(value))

@@ -259,7 +259,7 @@ fn remove(scene: &Scene, place: &mut Keyed<'_>, meta: &Meta<'_>) -> Result<(), F
     if meta.has(b'x') {
         let cas = meta.new_cas.or(place.extras().and_then(|extras| extras.cas));
         let flags = meta.client_flags.unwrap_or(0);
-        let extras = Extras { flags, cas, access_s: Some(scene.now_s()), marks: Marks::default() };
+        let extras = Extras { flags, cas, access_s: Some(scene.now_s()), ..Extras::default() };
         place.put_item(b"", Expiry::None, extras)?;
         place.changed(SET_EVENT);
     }

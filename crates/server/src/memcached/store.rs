@@ -166,7 +166,7 @@ fn write(
     // A key whose token is asked for is likely to be asked again: its record keeps the room.
     let keeps_cas = place.record().is_some_and(|record| record.extras().is_some_and(|old| old.cas.is_some()));
     let cas = wanted.new_cas.or_else(|| keeps_cas.then(|| place.next_cas()));
-    let extras = Extras { flags: wanted.flags, cas, access_s: Some(scene.now_s()), marks };
+    let extras = Extras { flags: wanted.flags, cas, access_s: Some(scene.now_s()), marks, frequency: None };
     place.put_item(wanted.value, expiry, extras)?;
     place.changed(SET_EVENT);
     if matches!(expiry, Expiry::At(_)) {
@@ -194,7 +194,7 @@ fn join(scene: &Scene, place: &mut Keyed<'_>, wanted: &Wanted<'_>) -> Result<Out
         value[old_len..].copy_from_slice(more);
     }
     let cas = wanted.new_cas.or_else(|| old.cas.is_some().then(|| place.next_cas()));
-    let extras = Extras { flags: old.flags, cas, access_s: Some(scene.now_s()), marks: Marks::default() };
+    let extras = Extras { flags: old.flags, cas, access_s: Some(scene.now_s()), ..Extras::default() };
     place.set_extras(extras)?;
     place.changed(if wanted.way == Way::Prepend { PREPEND_EVENT } else { APPEND_EVENT });
     Ok(Outcome::Stored)

@@ -52,6 +52,8 @@ pub struct Totals {
     pub tls_failed: u64,
     /// Turns of the loops.
     pub turns: u64,
+    /// Those in which there was something to do besides housekeeping.
+    pub lively_turns: u64,
     /// Microseconds threads were not asleep.
     pub busy_us: u64,
 }
@@ -82,6 +84,7 @@ impl Totals {
         self.tls_finished += stats.tls_finished.get();
         self.tls_failed += stats.tls_failed.get();
         self.turns += stats.turns.get();
+        self.lively_turns += stats.lively_turns.get();
         self.busy_us += stats.busy_nanos.get() / 1000;
     }
 }
@@ -103,12 +106,16 @@ impl CommandTotals {
     /// The command with the registry's number `id`.
     pub fn of(shared: &Shared, id: usize) -> CommandTotals {
         let mut sum = CommandTotals::default();
+        let mut withdrawn = 0;
         for stats in shared.stats.iter().filter_map(|stats| stats.commands.get(id)) {
             sum.calls += stats.calls.get();
+            withdrawn += stats.withdrawn.get();
             sum.us += stats.estimated_nanos();
             sum.rejected += stats.rejected.get();
             sum.failed += stats.failed.get();
         }
+        // Counted by the thread that refused, not by the one that had counted the call.
+        sum.calls = sum.calls.saturating_sub(withdrawn);
         sum.us /= 1000;
         sum
     }

@@ -97,12 +97,12 @@ impl History {
         if let Some((at, before)) = &self.before {
             let seconds = now.duration_since(*at).as_secs_f64();
             let per_second = |now: u64, before: u64| now.saturating_sub(before) as f64 / seconds;
-            let turns = totals.turns.saturating_sub(before.turns);
+            let turns = totals.lively_turns.saturating_sub(before.lively_turns);
             let sample = Rates {
                 commands: per_second(totals.commands, before.commands),
                 input_bytes: per_second(totals.input_bytes, before.input_bytes),
                 output_bytes: per_second(totals.output_bytes, before.output_bytes),
-                turns: per_second(totals.turns, before.turns),
+                turns: per_second(totals.lively_turns, before.lively_turns),
                 turn_us: totals.busy_us.saturating_sub(before.busy_us) as f64 / turns.max(1) as f64,
             };
             match self.samples.get_mut(self.next) {

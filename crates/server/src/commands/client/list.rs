@@ -4,11 +4,11 @@ use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use darter_base::number;
 use darter_command::Fault;
 use darter_command::reader::is;
 use darter_wire::{Args, Reply};
 
+use super::filter::{Filter, Form};
 use crate::clients::ClientCard;
 use crate::core::unix_ms;
 use crate::dispatch::Caller;
@@ -60,30 +60,20 @@ pub fn list(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> R
     if clients::is_over(caller.core) {
         clients::evict(caller.core);
     }
-    let mut cards: Vec<Arc<ClientCard>> = match args.get(2) {
-        None => lock(&shared.clients).values().cloned().collect(),
-        Some(word) if is(word, "TYPE") && args.len() == 4 => {
-            let kind = ClientType::parse(args.at(3))?;
-            let clients = lock(&shared.clients);
-            clients.values().filter(|card| ClientType::of(card) == kind).cloned().collect()
+    let filter = Filter::parse(args, &shared.acl, Form::List)?;
+    let now_ms = unix_ms();
+    refresh_own(caller);
+    let mut cards: Vec<Arc<ClientCard>> = {
+        let clients = lock(&shared.clients);
+        match filter.ids() {
+            None => clients.values().cloned().collect(),
+            Some(ids) => ids.iter().filter_map(|id| clients.get(id).cloned()).collect(),
         }
-        Some(word) if is(word, "ID") && args.len() > 3 => {
-            let mut ids = Vec::new();
-            for id in args.iter().skip(3) {
-                ids.push(number::parse_i64(id).ok_or(Fault::text("ERR Invalid client ID"))?);
-            }
-            let clients = lock(&shared.clients);
-            let find = |id: i64| u64::try_from(id).ok().and_then(|id| clients.get(&id).cloned());
-            ids.into_iter().filter_map(find).collect()
-        }
-        Some(_) => return Err(Fault::Syntax),
     };
-    cards.retain(|card| !card.is_closing.load(Relaxed));
-    if args.get(2).is_none_or(|word| !is(word, "ID")) {
+    cards.retain(|card| !card.is_closing.load(Relaxed) && filter.fits(card, caller.session.id, now_ms));
+    if filter.ids().is_none() {
         cards.sort_unstable_by_key(|card| card.id);
     }
-    refresh_own(caller);
-    let now_ms = unix_ms();
     let mut lines = String::new();
     for card in &cards {
         describe(shared, card, now_ms, &mut lines);
@@ -169,7 +159,11 @@ fn describe(shared: &Shared, card: &ClientCard, now_ms: u64, out: &mut String) {
     );
 }
 
-fn flags(card: &ClientCard) -> String {
+/// The letters that `flags` may show, but for `N`.
+pub(super) const LETTERS: &[u8] = b"OPxbtRBdcUeT";
+
+/// A client's letters.
+pub(super) fn flags(card: &ClientCard) -> String {
     let is_blocked = card.is_blocked.load(Relaxed) || card.is_postponed.load(Relaxed);
     let letters: String = [
         (card.is_monitor.load(Relaxed), 'O'),

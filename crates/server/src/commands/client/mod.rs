@@ -1,5 +1,6 @@
 //! CLIENT: what clients may know and change about themselves and each other.
 
+mod filter;
 mod kill;
 mod list;
 mod own;
@@ -153,7 +154,9 @@ pub const FAMILY: &[ServerCommand] = &[
 ];
 
 const BY_CLIENTS: &str = "O(N) for N clients";
-const LIST_SYNTAX: &str = "[TYPE <NORMAL | MASTER | REPLICA | PUBSUB>] [ID client-id [client-id ...]]";
+const LIST_SYNTAX: &str = "[TYPE <NORMAL | MASTER | REPLICA | PUBSUB>] [ID client-id [client-id ...]] [USER username] \
+    [ADDR ip:port] [LADDR ip:port] [IP ip] [NAME name] [LIB-NAME name] [LIB-VER version] [FLAGS letters] [DB number] \
+    [MAXAGE seconds] [IDLE seconds] [SKIPME <YES | NO>]";
 const KILL_SYNTAX: &str = "<ip:port | <[ID client-id] | [TYPE <NORMAL | MASTER | SLAVE | REPLICA | PUBSUB>] | \
     [USER username] | [ADDR ip:port] | [LADDR ip:port] | [SKIPME <YES | NO>] | [MAXAGE maxage] \
     [[ID client-id] | [TYPE <NORMAL | MASTER | SLAVE | REPLICA | PUBSUB>] | [USER username] | [ADDR ip:port] | \
@@ -223,16 +226,21 @@ const HELP: &[&str] = &[
     "      Who is logged in.",
     "    * SKIPME (YES|NO)",
     "      Whether this connection is spared (default: yes).",
-    "    * ID <client-id>",
+    "    * ID <client-id> [<client-id> ...]",
     "      Its number.",
-    "    * MAXAGE <maxage>",
-    "      Seconds since it was opened, at least.",
+    "    * MAXAGE <maxage>, IDLE <idle>",
+    "      Seconds since it was opened, or last sent something, at least.",
+    "    * IP <ip>, NAME <name>, LIB-NAME <name>, LIB-VER <version>, DB <number>, FLAGS <letters>",
+    "      What CLIENT LIST shows of it.",
+    "    NOT- before a word turns it round (but SKIPME, MAXAGE and IDLE).",
     "LIST [options ...]",
     "    Describe connections:",
     "    * TYPE (NORMAL|MASTER|REPLICA|PUBSUB)",
     "      Those of one type.",
     "    * ID <client-id> [<client-id> ...]",
     "      Those with these numbers.",
+    "    * the other options of KILL",
+    "      Those that all of them fit.",
     "UNPAUSE",
     "    End CLIENT PAUSE.",
     "PAUSE <timeout> [WRITE|ALL]",

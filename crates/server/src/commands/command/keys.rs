@@ -51,7 +51,9 @@ fn spec_of(caller: &Caller<'_>, asked: Args<'_>) -> Result<Spec, Fault> {
 
 fn keys_of(spec: &Spec, asked: Args<'_>) -> Result<Vec<usize>, Fault> {
     let mut keys = Vec::new();
-    spec.each_key(asked, &mut |at| keys.push(at));
+    if !spec.counts_too_many(asked) {
+        spec.each_key(asked, &mut |at| keys.push(at));
+    }
     if keys.is_empty() && !spec.flags.any(Flags::NO_MANDATORY_KEYS) {
         return Err(Fault::text("ERR Invalid arguments specified for command"));
     }

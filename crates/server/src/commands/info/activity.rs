@@ -131,11 +131,11 @@ pub fn stats(source: &Source<'_>, out: &mut Text) {
     out.field("tls_connections_failed", totals.tls_failed);
     out.field("client_output_buffer_limit_disconnections", totals.output_limit_closed);
     out.zeros(&["reply_buffer_shrinks", "reply_buffer_expands"]);
-    out.field("eventloop_cycles", totals.turns);
+    out.field("eventloop_cycles", totals.lively_turns);
     out.field("eventloop_duration_sum", totals.busy_us);
     out.field("eventloop_duration_cmd_sum", report::command_us(source.shared));
-    out.field("instantaneous_eventloop_cycles_per_sec", rates.turns.round() as u64);
-    out.field("instantaneous_eventloop_duration_usec", rates.turn_us.round() as u64);
+    out.field("instantaneous_eventloop_cycles_per_sec", rates.turns.ceil() as u64);
+    out.field("instantaneous_eventloop_duration_usec", rates.turn_us.ceil() as u64);
     for (reason, count) in source.shared.acl.denials() {
         let reason = if reason == "command" { "cmd" } else { reason };
         out.field(&format!("acl_access_denied_{reason}"), count);

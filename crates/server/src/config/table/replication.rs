@@ -120,8 +120,7 @@ pub(super) const ROWS: &[Setting] = &[
         .help(Replication, "what to do when a journal entry fails"),
     Setting::int("min-replicas-to-write", 0, I32_MAX, "0")
         .alias(&["min-slaves-to-write"])
-        .not_yet("replication")
-        .help(Replication, "replicas without which writes are refused"),
+        .help(Replication, "replicas without which writes are refused; there are none yet"),
     Setting::int("min-replicas-max-lag", 0, I32_MAX, "10")
         .alias(&["min-slaves-max-lag"])
         .no_effect(NO_REPLICATION)

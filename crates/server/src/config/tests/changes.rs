@@ -44,7 +44,7 @@ fn what_get_answers_can_be_set() {
         let Some(setting) = find(&name) else { panic!("{name}") };
         let may = match setting.change {
             Change::Runtime | Change::Applied => true,
-            Change::Startup => setting.spelling == Spelling::Dragonfly,
+            Change::Startup => setting.spelling == Spelling::Dragonfly || VALKEYS.contains(&setting.name),
             Change::Protected => false,
         };
         let outcome = set(&settings, &[(&name, &value)]);
@@ -153,6 +153,7 @@ fn errors_are_those_of_redis() {
             "Hostnames may only contain alphanumeric characters, hyphens or dots",
         ),
         ("databases", "1", "can't set immutable config"),
+        ("unixsocketgroup", "other", "can't set immutable config"),
         ("daemonize", "yes", "can't set immutable config"),
         ("daemonize", "no", "can't set immutable config"),
         ("unixsocketperm", "9", "can't set immutable config"),
