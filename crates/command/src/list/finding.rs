@@ -123,7 +123,7 @@ impl Sifting for Finding {
     }
 
     fn told_max(&self) -> usize {
-        2048
+        1024
     }
 
     fn take(&mut self, _nth: u32, told: &[u8]) {
