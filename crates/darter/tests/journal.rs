@@ -331,6 +331,33 @@ fn the_files_of_redis_are_taken_over() {
     assert!(dir.journal().join("darter.manifest").exists());
 }
 
+/// A server that took over the files of Redis is killed before it has a base of its own.
+#[test]
+fn what_is_written_after_the_files_of_redis_is_kept_without_a_base() {
+    let dir = Dir::new("redis-killed");
+    fs::create_dir_all(dir.journal()).expect("a folder");
+    fs::write(dir.journal().join("a.1.incr.aof"), encoded(&["SET", "n", "5"])).expect("a file");
+    let manifest = "file a.1.incr.aof seq 1 type i\n";
+    fs::write(dir.journal().join("appendonly.aof.manifest"), manifest).expect("a manifest");
+    let in_the_way = (1..9).map(|n| dir.journal().join(format!("base.{n}.darter/x"))).collect::<Vec<_>>();
+    in_the_way.iter().for_each(|path| fs::create_dir_all(path).expect("a folder"));
+    for n in 6..9 {
+        let server = dir.start(&["--appendfsync", "always"]);
+        assert_eq!(server.client().call(&["INCR", "n"]), Value::Int(n));
+        drop(server);
+        let (is_sound, told) = check(&dir.journal());
+        assert!(is_sound && told.contains("base redis"), "{told}");
+    }
+    for path in &in_the_way {
+        fs::remove_dir_all(path.parent().expect("a folder")).expect("removed");
+    }
+    let server = dir.start(&[]);
+    wait_for_base(&server);
+    drop(server);
+    assert_eq!(dir.start(&[]).client().call(&["GET", "n"]), Value::Text("8".to_owned()));
+    assert!(check(&dir.journal()).1.contains("base base."));
+}
+
 /// The disk is full: writes are refused, reads are answered, and everything goes on when there is room again.
 /// A small disk; gone with the test.
 struct Mount(Dir);

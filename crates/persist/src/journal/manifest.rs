@@ -12,7 +12,8 @@
 //! ```
 //!
 //! Segments of this generation and later ones belong to the journal; the first record has this sequence. `base -`
-//! means that it began with no data. Base names are plain file names in the folder of the manifest.
+//! means that it began with no data, `base redis` that it goes on from what Redis left, as of the clock. Other base names are
+//! plain file names in the folder of the manifest.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -24,6 +25,8 @@ use super::Damage;
 
 /// The manifest's name in the journal's folder.
 pub const NAME: &str = "darter.manifest";
+/// As a base: the append-only files of a Redis that ran there before, which stay as they are.
+pub const TAKEN_OVER: &str = "redis";
 const FIRST_LINE: &str = "darter-journal 1";
 /// No manifest is longer.
 const BYTES_MAX: u64 = 4096;

@@ -12,7 +12,7 @@ use darter_wire::OwnedArgs;
 use super::replay::Player;
 use super::rewrite;
 use crate::config::Live;
-use crate::core::{Core, unix_ms};
+use crate::core::Core;
 use crate::shared::Shared;
 
 /// No manifest of Redis is longer.
@@ -25,10 +25,11 @@ pub fn file_of(live: &Live, dir: &Path) -> Option<PathBuf> {
     places.into_iter().find(|path| path.exists())
 }
 
-/// Loads what Redis left in the journal's folder, or its one file of earlier versions; false when there is none.
+/// Loads what Redis left in the journal's folder, or its one file of earlier versions, as of `clock_ms`; false when there
+/// is none.
 ///
 /// Errors: what an operator has to know. An end that is cut off is left out if `aof-load-truncated` allows it.
-pub fn load(shared: &'static Shared, live: &Live) -> Result<bool, String> {
+pub fn load(shared: &'static Shared, live: &Live, clock_ms: u64) -> Result<bool, String> {
     let dir = rewrite::dir_of(live)?;
     let Some(found) = file_of(live, &dir) else { return Ok(false) };
     let files = if found.extension().is_some_and(|end| end == "manifest") {
@@ -44,11 +45,13 @@ pub fn load(shared: &'static Shared, live: &Live) -> Result<bool, String> {
     for (at, (path, role)) in files.into_iter().enumerate() {
         let is_rdb = role == Role::Base && begins_with_rdb(&path)?;
         let offset = match is_rdb {
-            true => load_rdb(shared, &mut core, &path)?,
+            true => load_rdb(shared, &mut core, &path, clock_ms)?,
             false => 0,
         };
         let mut player = Player::new(core).ok_or("shards are busy before anything runs")?;
         let may_be_cut = at == last && live.persistence.aof_load_truncated;
+        // Redis writes times as such, so what is dead then is dead.
+        player.set_clock(clock_ms);
         play(&mut player, &path, offset, may_be_cut)?;
         commands += player.done.commands;
         core = player.finish();
@@ -76,10 +79,10 @@ fn begins_with_rdb(path: &Path) -> Result<bool, String> {
 }
 
 /// Loads an RDB file, or the one an append-only file begins with; returns where it ends.
-fn load_rdb(shared: &'static Shared, core: &mut Core, path: &Path) -> Result<u64, String> {
+fn load_rdb(shared: &'static Shared, core: &mut Core, path: &Path, clock_ms: u64) -> Result<u64, String> {
     let (dir, name) = (path.parent().map(PathBuf::from).unwrap_or_default(), path.file_name());
     let name = name.and_then(|name| name.to_str()).ok_or_else(|| told(path, &"the name is no text"))?;
-    rewrite::load_base(shared, core, &dir, name, 0)
+    rewrite::load_base(shared, core, &dir, name, clock_ms)
 }
 
 /// Plays the commands of a file from `offset` on.
@@ -93,8 +96,6 @@ fn play(player: &mut Player, path: &Path, offset: u64, may_be_cut: bool) -> Resu
     file.seek(SeekFrom::Start(offset)).map_err(io)?;
     let mut commands = Commands::new(BufReader::with_capacity(256 << 10, file), len - offset, offset);
     let mut tape = Tape { db: 0, open: None };
-    // Redis writes times as such, so what is dead is dead now.
-    player.set_clock(unix_ms());
     let mut whole = offset;
     let damage = loop {
         match commands.next_command().map_err(io)? {

@@ -12,6 +12,7 @@ use darter_command::{Ctx, Fault};
 use darter_latch::{Grant, acquire, drive};
 use darter_persist::entry::Entries;
 use darter_persist::journal::folder::{self, Journal as Files, Torn};
+use darter_persist::journal::manifest::TAKEN_OVER;
 use darter_persist::journal::part::{ArgList, Part, Parts};
 use darter_store::Keyed;
 use darter_txn::ShardSet;
@@ -20,7 +21,7 @@ use darter_wire::{Args, OwnedArgs, Reply};
 use crate::core::Core;
 use crate::exec;
 use crate::job::{BUDGET, Shards};
-use crate::journal::rewrite;
+use crate::journal::{redis, rewrite};
 use crate::registry::{Entry, Run};
 use crate::shared::Shared;
 
@@ -223,6 +224,8 @@ pub struct Loaded {
     pub bytes: u64,
     /// Bytes of the base.
     pub base_bytes: u64,
+    /// The base is what Redis left, and needs one of ours in its place.
+    pub is_taken_over: bool,
 }
 
 /// Reads the journal in `dir` back, its base first; `None` when there is none.
@@ -234,8 +237,16 @@ pub fn load(shared: &'static Shared, dir: &Path) -> Result<Option<Loaded>, Strin
     let began = Instant::now();
     let mut core = Core::new(shared, 0);
     let mut base_bytes = 0;
-    if let Some(base) = &files.manifest.base {
-        base_bytes = rewrite::load_base(shared, &mut core, dir, base, files.manifest.clock_ms)?;
+    let clock_ms = files.manifest.clock_ms;
+    let is_taken_over = files.manifest.base.as_deref() == Some(TAKEN_OVER);
+    match &files.manifest.base {
+        Some(_) if is_taken_over => {
+            if !redis::load(shared, &shared.settings.live(), clock_ms)? {
+                return Err("the journal goes on from the files of Redis, which are gone".to_owned());
+            }
+        }
+        Some(base) => base_bytes = rewrite::load_base(shared, &mut core, dir, base, clock_ms)?,
+        None => {}
     }
     let at_dir = |error: std::io::Error| format!("{}: {error}", dir.display());
     let mut player = Player::new(core).ok_or("shards are busy before anything runs")?;
@@ -277,6 +288,7 @@ pub fn load(shared: &'static Shared, dir: &Path) -> Result<Option<Loaded>, Strin
         base_generation,
         bytes: kept + base_bytes,
         base_bytes,
+        is_taken_over,
     }))
 }
 

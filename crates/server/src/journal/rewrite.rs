@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering::{Relaxed, Release, SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use darter_persist::journal::manifest::Manifest;
+use darter_persist::journal::manifest::{Manifest, TAKEN_OVER};
 use darter_persist::journal::{folder, tail};
 use darter_persist::storage::name::Format;
 use darter_persist::storage::{self, CloudOptions};
@@ -19,7 +19,7 @@ use darter_store::change::Listeners;
 
 use super::{Journal, redis, replay, sync};
 use crate::config::Live;
-use crate::core::Core;
+use crate::core::{Core, unix_ms};
 use crate::shared::Shared;
 use crate::snapshot::run::Saved;
 use crate::snapshot::{self, Order, Purpose, Refused, load, naming};
@@ -92,19 +92,20 @@ pub fn start(shared: &'static Shared) -> Result<(), String> {
         journal.base_generation.store(loaded.base_generation, SeqCst);
         journal.bytes.store(loaded.bytes, SeqCst);
         journal.base_bytes.store(loaded.base_bytes, SeqCst);
+        lock(&journal.rewrite).is_due |= loaded.is_taken_over;
     } else {
-        let is_taken_over = redis::load(shared, &live)?;
+        let clock_ms = unix_ms();
+        let is_taken_over = redis::load(shared, &live, clock_ms)?;
         if !is_taken_over && naming::newest(&live).map_err(|fault| fault.to_string())?.is_some() {
             return Ok(());
         }
         let generation = free_generation(&dir)?;
-        let manifest = Manifest { base: None, generation, sequence: 1, clock_ms: 0 };
-        if is_taken_over {
-            // Until there is a base the files that were taken over are what there is.
-            lock(&journal.rewrite).is_due = true;
-        } else {
-            manifest.store(&dir).map_err(|error| at_dir(&dir, &error))?;
-        }
+        // Until there is a base of ours the journal goes on from the files that were taken over.
+        let (base, clock_ms) =
+            if is_taken_over { (Some(TAKEN_OVER.to_owned()), clock_ms) } else { (None, 0) };
+        let manifest = Manifest { base, generation, sequence: 1, clock_ms };
+        manifest.store(&dir).map_err(|error| at_dir(&dir, &error))?;
+        lock(&journal.rewrite).is_due |= is_taken_over;
         journal.generation.store(generation, SeqCst);
         journal.base_generation.store(generation, SeqCst);
     }
