@@ -239,14 +239,13 @@ pub fn load(shared: &'static Shared, dir: &Path) -> Result<Option<Loaded>, Strin
     let mut base_bytes = 0;
     let clock_ms = files.manifest.clock_ms;
     let is_taken_over = files.manifest.base.as_deref() == Some(TAKEN_OVER);
-    match &files.manifest.base {
-        Some(_) if is_taken_over => {
-            if !redis::load(shared, &shared.settings.live(), clock_ms)? {
-                return Err("the journal goes on from the files of Redis, which are gone".to_owned());
-            }
+    if is_taken_over {
+        let is_there = redis::load(shared, &shared.settings.live(), clock_ms)?;
+        if !is_there {
+            return Err("the journal goes on from the files of Redis, which are gone".to_owned());
         }
-        Some(base) => base_bytes = rewrite::load_base(shared, &mut core, dir, base, clock_ms)?,
-        None => {}
+    } else if let Some(base) = &files.manifest.base {
+        base_bytes = rewrite::load_base(shared, &mut core, dir, base, clock_ms)?;
     }
     let at_dir = |error: std::io::Error| format!("{}: {error}", dir.display());
     let mut player = Player::new(core).ok_or("shards are busy before anything runs")?;
