@@ -396,3 +396,42 @@ fn without_the_replicas_that_are_asked_for_nothing_is_written() {
     assert_eq!(client.call(&["CONFIG", "SET", "min-replicas-to-write", "0"]), Value::ok());
     assert_eq!(client.call(&["SET", "x", "2"]), Value::ok());
 }
+
+/// How often the server's threads have gone to sleep.
+fn sleeps(server: &Server) -> u64 {
+    let tasks = std::fs::read_dir(format!("/proc/{}/task", server.pid())).expect("a process");
+    let of_task = |task: std::io::Result<std::fs::DirEntry>| {
+        let status = std::fs::read_to_string(task.ok()?.path().join("status")).ok()?;
+        status
+            .lines()
+            .find_map(|line| line.strip_prefix("voluntary_ctxt_switches:")?.trim().parse::<u64>().ok())
+    };
+    tasks.filter_map(of_task).sum()
+}
+
+#[test]
+fn a_server_with_nothing_to_do_sleeps() {
+    let server = Server::start(&["--proactor_threads", "4", "--hz", "100"]);
+    let mut client = server.client();
+    assert_eq!(client.call(&["SET", "key", "value"]), Value::ok());
+    // With memory to give back at first; then ten times a second for each of the threads, and some.
+    let patient_until = Instant::now() + harness::PATIENCE;
+    loop {
+        let (began, before) = (Instant::now(), sleeps(&server));
+        std::thread::sleep(Duration::from_millis(500));
+        let per_second = (sleeps(&server) - before) as f64 / began.elapsed().as_secs_f64();
+        if per_second < 100.0 {
+            break;
+        }
+        assert!(Instant::now() < patient_until, "{per_second} a second");
+    }
+    // What is due is done nevertheless, on whatever thread.
+    for n in 0..40 {
+        assert_eq!(client.call(&["SET", &format!("key:{n}"), "value", "PX", "400"]), Value::ok());
+    }
+    std::thread::sleep(Duration::from_millis(700));
+    while client.call(&["DBSIZE"]) != Value::Int(1) {
+        assert!(Instant::now() < patient_until + harness::PATIENCE);
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}

@@ -9,6 +9,7 @@ use darter_store::expiry::Sweep;
 use crate::conn::Conn;
 use crate::core::Core;
 use crate::http;
+use crate::idling::{self, Idling};
 use crate::job::{BUDGET, Shards};
 use crate::limit::relief;
 use crate::memcached::{self, Counter};
@@ -40,6 +41,10 @@ pub struct House {
     next_room: usize,
     next_tick: Instant,
     next_second: Instant,
+    // Nothing was left to do, and the server idled.
+    is_resting: bool,
+    // When this thread last noted that it serves.
+    served_ms: u64,
     walker: Walker,
     schedule: Schedule,
 }
@@ -64,6 +69,8 @@ impl House {
             next_room: 0,
             next_tick: now,
             next_second: now,
+            is_resting: false,
+            served_ms: 0,
             walker: Walker::default(),
             schedule: Schedule::default(),
         }
@@ -84,6 +91,10 @@ impl House {
         if !core.is_quiet {
             core.stats().turn_times.add(turn_nanos);
             core.stats().lively_turns.add(1);
+            Idling::end(core.shared, core, &mut self.served_ms);
+        }
+        if self.is_resting && !core.shared.idling.is_on(core.now_ms) {
+            (self.is_resting, self.next_tick) = (false, now);
         }
         self.walker.step(core, self.rooms.iter().map(|room| room.id));
         if core.thread == 0 {
@@ -93,8 +104,9 @@ impl House {
             return;
         }
         let period = Duration::from_micros(1_000_000 / u64::from(core.live.hz.clamp(1, 500)));
-        self.next_tick = now + period;
-        self.visit_rooms(core, now, period * SHARE_PERCENT / 100);
+        let has_more = self.visit_rooms(core, now, period * SHARE_PERCENT / 100);
+        self.is_resting = !has_more && core.shared.idling.is_on(core.now_ms);
+        self.next_tick = now + if self.is_resting { period.max(idling::REST) } else { period };
         if now >= self.next_second {
             self.next_second = now + Duration::from_secs(1);
             each_second(core, conns);
@@ -112,26 +124,31 @@ impl House {
         }
     }
 
-    /// Sweeps the rooms in turn for up to `budget`, each visit short.
-    fn visit_rooms(&mut self, core: &mut Core, began: Instant, budget: Duration) {
+    /// Sweeps the rooms in turn for up to `budget`, each visit short; returns whether there is more to do though nothing
+    /// may arrive.
+    fn visit_rooms(&mut self, core: &mut Core, began: Instant, budget: Duration) -> bool {
+        let mut has_more = false;
         for _ in 0..self.rooms.len() {
             let at = self.next_room;
             self.next_room = (at + 1) % self.rooms.len();
-            self.rooms[at].visit(core);
+            has_more |= self.rooms[at].visit(core);
             if began.elapsed() > budget {
-                break;
+                return true;
             }
         }
+        has_more
     }
 }
 
 impl Room {
-    fn visit(&mut self, core: &mut Core) {
+    /// One visit; returns whether the next one will find something to do though nothing arrives.
+    fn visit(&mut self, core: &mut Core) -> bool {
         let shared = core.shared;
-        let Some(mut part) = shared.cells[usize::from(self.id)].try_take() else { return };
+        let Some(mut part) = shared.cells[usize::from(self.id)].try_take() else { return true };
         let is_replay = shared.snapshots.loading.is_replay();
         let may_sweep = shared.is_sweeping.load(Relaxed) && !shared.pause.is_on(core.now_ms) && !is_replay;
-        if part.shard.may_expire() && may_sweep {
+        let is_sweeping = part.shard.may_expire() && may_sweep;
+        if is_sweeping {
             let began = Instant::now();
             while began.elapsed() < VISIT_TIME_MAX {
                 let swept = part.shard.sweep(&mut self.sweep, core.now_ms, LINES_PER_VISIT);
@@ -142,7 +159,8 @@ impl Room {
             crate::timing::note_event(core, "expire-cycle", began.elapsed());
         }
         let began = Instant::now();
-        while !part.shard.bury(BLOCKS_PER_STEP) && began.elapsed() < VISIT_TIME_MAX {}
+        let has_time = || began.elapsed() < VISIT_TIME_MAX;
+        while !part.shard.bury(BLOCKS_PER_STEP) && has_time() {}
         part.shard.note_uses(core.now_ms);
         let may_move = core.live.activedefrag;
         // Room that was made for a load looks like memory to give back.
@@ -150,16 +168,17 @@ impl Room {
         if may_tidy {
             part.shard.rest();
         }
-        while may_tidy && part.shard.tidy(LINES_PER_VISIT, may_move) && began.elapsed() < VISIT_TIME_MAX {}
-        if !is_replay {
-            relief::keep(core, &mut part, self.id, Instant::now() + VISIT_TIME_MAX);
-        }
-        tracking::keep(core, &mut part.readers, &mut self.readers_swept);
+        while may_tidy && part.shard.tidy(LINES_PER_VISIT, may_move) && has_time() {}
+        // What ended for want of time goes on, and so does a load.
+        let is_cut_short = !has_time() || !may_tidy;
+        let is_over = !is_replay && relief::keep(core, &mut part, self.id, Instant::now() + VISIT_TIME_MAX);
+        let is_forgetting = tracking::keep(core, &mut part.readers, &mut self.readers_swept);
         *lock(&shared.cards[usize::from(self.id)]) = ShardCard::of(&part);
         let mut grant = Shards::from(part);
         core.writer = 0;
         crate::exec::pass_changes(core, &mut grant);
         drive(shared.cells, grant, core, BUDGET);
+        is_sweeping || is_cut_short || is_over || is_forgetting
     }
 }
 

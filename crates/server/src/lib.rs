@@ -19,6 +19,7 @@ mod floor;
 pub mod gated;
 pub mod house;
 pub mod http;
+pub mod idling;
 pub mod job;
 pub mod journal;
 pub mod limit;

@@ -14,6 +14,7 @@ use darter_txn::{Part, Router};
 use crate::acl::Acl;
 use crate::clients::ClientCard;
 use crate::config::Settings;
+use crate::idling::Idling;
 use crate::job::Job;
 use crate::journal::Journal;
 use crate::limit::Limit;
@@ -144,9 +145,14 @@ impl Door {
 
     /// Sends a message and wakes the thread if it sleeps.
     pub fn send(&self, mail: Mail) {
-        if self.mailbox.push(mail)
-            && let Some(waker) = self.waker.get()
-        {
+        if self.mailbox.push(mail) {
+            self.wake();
+        }
+    }
+
+    /// Wakes the thread if it sleeps.
+    pub fn wake(&self) {
+        if let Some(waker) = self.waker.get() {
             waker.wake();
         }
     }
@@ -215,6 +221,8 @@ pub struct Shared {
     pub clients: Mutex<HashMap<u64, Arc<ClientCard>>>,
     /// The next client's id.
     pub next_client_id: AtomicU64,
+    /// Whether anything arrives.
+    pub idling: Idling,
     /// Last sight of each shard.
     pub cards: Vec<Mutex<ShardCard>>,
     /// How much memory there may be.

@@ -17,6 +17,7 @@ use darter_txn::{Part, Router};
 
 use crate::acl::Acl;
 use crate::config::{Live, Settings};
+use crate::idling::Idling;
 use crate::job::Job;
 use crate::journal::Journal;
 use crate::limit::Limit;
@@ -210,6 +211,7 @@ pub fn build_hashed(
         stats: (0..threads).map(|_| ThreadStats::new(commands)).collect(),
         clients: Mutex::new(HashMap::new()),
         next_client_id: AtomicU64::new(1),
+        idling: Idling::default(),
         cards: (0..shards).map(|_| Mutex::new(ShardCard::default())).collect(),
         limit: Limit::new(shards),
         memory_peak_bytes: AtomicU64::new(0),

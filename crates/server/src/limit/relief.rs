@@ -82,12 +82,13 @@ pub fn settle_all(core: &mut Core, grant: &mut Shards) {
     }
 }
 
-/// What housekeeping does for a shard that it holds, whether it has grown or not, until `ends`.
-pub fn keep(core: &mut Core, part: &mut Part, id: u16, ends: Instant) {
+/// What housekeeping does for a shard that it holds, whether it has grown or not, until `ends`; returns whether more has
+/// to go.
+pub fn keep(core: &mut Core, part: &mut Part, id: u16, ends: Instant) -> bool {
     loop {
-        let is_over = settle_with(core, part, id, HOUSE_EFFORT);
-        if !is_over || !core.evicts || Instant::now() >= ends {
-            return;
+        let is_over = settle_with(core, part, id, HOUSE_EFFORT) && core.evicts;
+        if !is_over || Instant::now() >= ends {
+            return is_over;
         }
     }
 }

@@ -184,8 +184,8 @@ fn invalidate_by<'a>(
 
 /// Looks after the table of one shard, a stretch at a time: gives keys up while all tables together hold more than
 /// `tracking-table-max-keys`, and forgets clients that have gone. `swept` is the last round of sweeping that this shard
-/// is through with.
-pub fn keep(core: &Core, readers: &mut Readers, swept: &mut u64) {
+/// is through with. Returns whether there is more to sweep.
+pub fn keep(core: &Core, readers: &mut Readers, swept: &mut u64) -> bool {
     let (table, keys_max) = (&core.shared.tracking, core.live.tracking_table_max_keys);
     if keys_max > 0 {
         for _ in 0..KEYS_GIVEN_UP_MAX {
@@ -202,7 +202,9 @@ pub fn keep(core: &Core, readers: &mut Readers, swept: &mut u64) {
             *swept = round;
             table.numbers.end_shard();
         }
+        return !stretch.is_done;
     }
+    false
 }
 
 /// Begins to forget clients that have gone, when they are enough.

@@ -1,0 +1,47 @@
+//! Whether the server idles: its threads keep house less often then, so that many threads with nothing to do cost little.
+//!
+//! Each thread notes here that it serves, and whoever is first to serve again wakes the others: what housekeeping shows
+//! (`used_memory`, the keys of a database) is as fresh as ever from then on.
+
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::SeqCst;
+use std::time::Duration;
+
+use crate::core::Core;
+use crate::shared::Shared;
+
+/// Between two rounds of housekeeping while the server idles.
+pub const REST: Duration = Duration::from_millis(100);
+
+/// The server idles when nothing has arrived for so long.
+const IDLE_AFTER_MS: u64 = 200;
+/// A thread that serves notes it so often.
+const NOTE_MS: u64 = 10;
+
+/// When the server last served.
+#[derive(Debug, Default)]
+pub struct Idling {
+    // Unix milliseconds
+    served_ms: AtomicU64,
+}
+
+impl Idling {
+    /// Whether nothing has arrived for a while.
+    pub fn is_on(&self, now_ms: u64) -> bool {
+        now_ms.saturating_sub(self.served_ms.load(SeqCst)) >= IDLE_AFTER_MS
+    }
+
+    /// Notes that `core`'s thread serves, and wakes the others if the server idled. `noted_ms` is when the thread last did
+    /// so. Cost: a comparison, but for once in ten milliseconds.
+    pub fn end(shared: &Shared, core: &Core, noted_ms: &mut u64) {
+        if core.now_ms.abs_diff(*noted_ms) < NOTE_MS {
+            return;
+        }
+        *noted_ms = core.now_ms;
+        let before_ms = shared.idling.served_ms.swap(core.now_ms, SeqCst);
+        if core.now_ms.saturating_sub(before_ms) >= IDLE_AFTER_MS {
+            let others = (0..shared.doors.len()).filter(|&thread| thread != usize::from(core.thread));
+            others.for_each(|thread| shared.doors[thread].wake());
+        }
+    }
+}
