@@ -280,6 +280,47 @@ fn a_snapshot_is_where_a_first_journal_begins() {
 }
 
 #[test]
+fn what_is_written_after_a_snapshot_is_answered_when_it_has_a_base() {
+    let dir = Dir::new("snapshot-killed");
+    let server = Server::start(&["--dir", dir.text(), "--dbfilename", "dump"]);
+    let mut client = server.client();
+    client.call_for_each(&["MSET"], 2000, |n, args| args.extend([format!("key:{n}"), "value".to_owned()]));
+    assert_eq!(client.call(&["SAVE"]), Value::ok());
+    drop(server);
+    // The first base takes a second.
+    let slowly = ["--dbfilename", "dump", "--appendfsync", "always", "--rdb-key-save-delay", "500"];
+    let server = dir.start(&slowly);
+    let mut client = server.client();
+    assert_eq!(client.call(&["GET", "key:7"]), Value::Text("value".to_owned()));
+    assert_eq!(client.call(&["SET", "new", "1"]), Value::ok());
+    drop(server);
+    assert_eq!(dir.start(&slowly).client().call(&["GET", "new"]), Value::Text("1".to_owned()));
+}
+
+#[test]
+fn without_its_first_base_a_journal_refuses_writes() {
+    let dir = Dir::new("snapshot-baseless");
+    let server = Server::start(&["--dir", dir.text(), "--dbfilename", "dump"]);
+    assert_eq!(server.client().call(&["SET", "a", "1"]), Value::ok());
+    assert_eq!(server.client().call(&["SAVE"]), Value::ok());
+    drop(server);
+    let in_the_way = (1..20).map(|n| dir.journal().join(format!("base.{n}.darter/x"))).collect::<Vec<_>>();
+    in_the_way.iter().for_each(|path| fs::create_dir_all(path).expect("a folder"));
+    let server = dir.start(&["--dbfilename", "dump"]);
+    let mut client = server.client();
+    let refusal = client.call(&["INCR", "a"]);
+    assert!(matches!(&refusal, Value::Error(line) if line.starts_with("MISCONF")), "{refusal:?}");
+    assert_eq!(client.call(&["GET", "a"]), Value::Text("1".to_owned()));
+    for path in &in_the_way {
+        fs::remove_dir_all(path.parent().expect("a folder")).expect("removed");
+    }
+    wait_for_base(&server);
+    assert_eq!(client.call(&["INCR", "a"]), Value::Int(2));
+    drop(server);
+    assert_eq!(dir.start(&[]).client().call(&["GET", "a"]), Value::Text("2".to_owned()));
+}
+
+#[test]
 fn what_debug_reload_loads_gets_a_base() {
     let dir = Dir::new("reload");
     let server = dir.start(&["--dbfilename", "dump"]);

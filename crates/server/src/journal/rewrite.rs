@@ -179,6 +179,7 @@ fn switch_off(core: &mut Core) {
     crate::pubsub::listen(core, Token::NOBODY);
     lock(&journal.rewrite).is_due = false;
     lock(&journal.rewrite).is_first = false;
+    core.shared.snapshots.hold_until_base(false);
     if let Some(run) = shared_base(core.shared) {
         tracing::info!("Killing AOF child: the base that was being written is not wanted any more");
         run.cancel();
@@ -202,7 +203,7 @@ pub fn keep(core: &mut Core) -> Result<(), String> {
         return Ok(());
     }
     match (core.live.persistence.appendonly, journal.is_on()) {
-        (true, false) => switch_on(core)?,
+        (true, false) => switch_on(core).inspect_err(|why| refuse_held_writers(shared, why))?,
         (false, true) => switch_off(core),
         _ => {}
     }
@@ -327,6 +328,7 @@ fn end(shared: &'static Shared, generation: u64, cut: &Cut, outcome: &Result<Sav
                 slot.synced.fetch_max(sequence.saturating_sub(1), SeqCst);
             }
             journal.note_trouble(|trouble| trouble.syncing = None);
+            shared.snapshots.hold_until_base(false);
             clean_up(dir, generation);
             let bytes = saved.bytes + bytes_of(dir);
             journal.bytes.store(bytes, SeqCst);
@@ -339,8 +341,16 @@ fn end(shared: &'static Shared, generation: u64, cut: &Cut, outcome: &Result<Sav
         Err(error) => {
             rewrite.failures += 1;
             rewrite.retry_at = Some(Instant::now() + RETRY);
+            refuse_held_writers(shared, &error);
             tracing::error!("the journal gets no new base: {error}");
         }
+    }
+}
+
+/// Who waits for the first base is told that there is none, until there is one.
+fn refuse_held_writers(shared: &Shared, why: &str) {
+    if shared.snapshots.hold_until_base(false) {
+        shared.journal.note_trouble(|trouble| trouble.syncing = Some(why.to_owned()));
     }
 }
 

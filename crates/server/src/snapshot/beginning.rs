@@ -41,6 +41,8 @@ pub fn find(shared: &'static Shared, live: &Live) -> io::Result<Beginning> {
     }
     let Some(source) = naming::newest(live)? else { return Ok(Beginning::Empty) };
     shared.snapshots.loading.begin(source.1.len);
+    // A journal without a base holds nothing.
+    shared.snapshots.hold_until_base(live.persistence.appendonly);
     Ok(Beginning::Snapshot(source))
 }
 

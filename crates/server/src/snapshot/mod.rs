@@ -53,6 +53,8 @@ pub struct Snapshots {
     /// What became of those before.
     pub history: Mutex<History>,
     has_failed: AtomicBool,
+    // what is loaded at the start is to be the first base of a journal, which is not written yet
+    awaits_base: AtomicBool,
     /// The load at the start, or one asked for later.
     pub loading: Loading,
     /// A shutdown that saves first.
@@ -97,9 +99,16 @@ impl Snapshots {
         self.generation.load(Ordering::Acquire)
     }
 
-    /// Whether a snapshot is being taken, and so much waits to be written that clients must not write more.
+    /// Whether clients must not write now: a snapshot is being taken, and much waits to be written, or what they wrote
+    /// would be lost by a crash though there is a journal.
     pub fn holds_writers(&self) -> bool {
-        self.generation() % 2 == 1 && self.current().is_some_and(|run| run.pipe.is_full())
+        let is_full = || self.generation() % 2 == 1 && self.current().is_some_and(|run| run.pipe.is_full());
+        self.awaits_base.load(Ordering::Acquire) || is_full()
+    }
+
+    /// Has writers wait for the first base of the journal, or lets them go; returns whether they waited.
+    pub fn hold_until_base(&self, awaits: bool) -> bool {
+        self.awaits_base.swap(awaits, Ordering::AcqRel)
     }
 
     /// Whether the last snapshot could not be written.
