@@ -44,8 +44,10 @@ pub(crate) struct Shared {
 pub(crate) struct LibraryWorld {
     /// Its globals: those of loading, then those that scripts have. They cannot be set.
     pub globals: Table,
-    /// Says which of the two they are.
-    pub set_loading: Function,
+    /// Says which of the two they are, by `__index`.
+    pub meta: Table,
+    /// Those of loading.
+    pub loading: Table,
 }
 
 /// How keys and arguments reach what is run.
@@ -85,9 +87,9 @@ impl Engine {
             Shared { random: Random::new(), deadline: Rc::default(), registering: Registering::default() };
         let native = library::build(&lua, &shared)?;
         let prelude = lua.load(include_str!("prelude.lua")).set_name("=prelude");
-        type Made = (Table, Table, Function, Function, Table, Function);
-        let (globals, base, run, explain, library_globals, set_loading): Made = prelude.call(native)?;
-        let library = LibraryWorld { globals: library_globals, set_loading };
+        type Made = (Table, Table, Function, Function, Table, Table, Table);
+        let (globals, base, run, explain, library_globals, meta, loading): Made = prelude.call(native)?;
+        let library = LibraryWorld { globals: library_globals, meta, loading };
         lua.set_globals(globals)?;
         set_hook(&lua, &watch, &shared.deadline, RARELY)?;
         lua.set_memory_limit(MEMORY_MAX)?;

@@ -142,9 +142,10 @@ impl Engine {
     fn run_loading(&self, body: &Function) -> mlua::Result<Option<String>> {
         self.base.raw_set("KEYS", Value::Nil)?;
         self.base.raw_set("ARGV", Value::Nil)?;
-        self.library.set_loading.call::<()>(true)?;
+        // Not by code of Lua's: one that is ended may not run any.
+        self.library.meta.raw_set("__index", &self.library.loading)?;
         let ended = self.run.call::<(bool, Value)>(body);
-        self.library.set_loading.call::<()>(false)?;
+        self.library.meta.raw_set("__index", &self.base)?;
         let (is_fine, value) = ended?;
         if is_fine {
             return Ok(None);

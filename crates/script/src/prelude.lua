@@ -230,9 +230,6 @@ end
 local library_meta = { __index = base, __newindex = refuse, __metatable = locked }
 local library = setmetatable({}, library_meta)
 views[library] = base
-local function set_loading(is_loading)
-    library_meta.__index = is_loading and loading or base
-end
 
 local function explain(cause)
     if type(cause) == "userdata" then
@@ -253,4 +250,4 @@ local function run(body)
     return xpcall(body, explain)
 end
 
-return globals, base, run, explain, library, set_loading
+return globals, base, run, explain, library, library_meta, loading
