@@ -3,10 +3,12 @@
 mod harness;
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
-use std::process::{Command, Stdio};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use harness::folder::Folder;
 use harness::{Server, Value};
 
 /// Exit code of `darter --ping` and what it printed.
@@ -102,4 +104,106 @@ fn a_free_port_is_the_same_on_every_address() {
         addresses.split(", ").filter_map(|at| at.rsplit_once(':')).map(|(_, port)| port).collect();
     assert!(ports.iter().all(|port| *port == ports[0] && *port != "0"), "{said}");
     assert!(!ports.is_empty());
+}
+
+/// An address of this machine that no other process or test uses, so that its ports are free when they should be.
+fn own_address() -> String {
+    let [low, middle, high, _] = std::process::id().to_le_bytes();
+    // Process numbers have 22 bits; this is never 127.0.0.x nor the last address.
+    format!("127.{}.{middle}.{low}", high + 1)
+}
+
+/// A server's process, which ends with the test.
+struct Started(Child);
+
+impl Started {
+    fn new(address: &str, flags: &[&str]) -> Started {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_darter"));
+        command.args(["--bind", address, "--dbfilename", ""]).args(flags);
+        Started(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the server starts"))
+    }
+
+    /// Waits for what `attempt` gives while the process lives.
+    fn wait_for<T>(&mut self, mut attempt: impl FnMut() -> Option<T>) -> T {
+        let began = Instant::now();
+        loop {
+            if let Some(found) = attempt() {
+                return found;
+            }
+            assert!(began.elapsed() < harness::PATIENCE, "it takes too long");
+            assert_eq!(self.0.try_wait().expect("its state"), None, "the server has ended");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Waits until it answers at an address and port.
+    fn wait_until_it_answers(&mut self, at: (&str, u16)) {
+        self.wait_for(|| {
+            let mut socket = TcpStream::connect(at).ok()?;
+            socket.set_read_timeout(Some(harness::PATIENCE)).expect("a timeout");
+            let mut said = [0; 7];
+            socket.write_all(b"PING\r\n").and_then(|()| socket.read_exact(&mut said)).ok()?;
+            (&said == b"+PONG\r\n").then_some(())
+        });
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_start_waits_for_addresses_that_nobody_answers_at() {
+    let (folder, address) = (Folder::new("addresses"), own_address());
+    let path = folder.path().join("socket");
+    let tcp = TcpListener::bind((address.as_str(), 7001)).expect("a port");
+    let unix = UnixListener::bind(&path).expect("a socket");
+    tcp.set_nonblocking(true).expect("an option");
+    unix.set_nonblocking(true).expect("an option");
+    let path = path.to_str().expect("a text");
+    let mut server = Started::new(&address, &["--port", "7001", "--unixsocket", path]);
+    // It has found each address in use, and asked who is there.
+    let met = server.wait_for(|| tcp.accept().ok());
+    drop((tcp, met));
+    let met = server.wait_for(|| unix.accept().ok());
+    drop((unix, met));
+    server.wait_until_it_answers((&address, 7001));
+    assert!(UnixStream::connect(path).is_ok());
+}
+
+#[test]
+fn a_start_does_not_wait_for_a_server_that_lives() {
+    let (folder, address) = (Folder::new("living"), own_address());
+    let path = folder.path().join("socket");
+    let path = path.to_str().expect("a text");
+    let flags = ["--port", "7011", "--memcached_port", "7012", "--unixsocket", path];
+    let mut server = Started::new(&address, &flags);
+    server.wait_until_it_answers((&address, 7011));
+    for (flag, taken) in [("--port", "7011"), ("--memcached_port", "7012"), ("--unixsocket", path)] {
+        let began = Instant::now();
+        let out = Command::new(env!("CARGO_BIN_EXE_darter"))
+            .args(["--bind", &address, "--dbfilename", "", "--port", "7013", flag, taken])
+            .output()
+            .expect("it runs");
+        let said = String::from_utf8_lossy(&out.stderr);
+        assert!(said.contains("a server answers there") && said.contains(taken), "{said}");
+        assert_eq!(out.status.code(), Some(1));
+        assert!(began.elapsed() < Duration::from_secs(8), "it waited: {said}");
+    }
+    server.wait_until_it_answers((&address, 7011));
+}
+
+#[test]
+fn a_server_that_was_killed_is_started_again_at_once() {
+    let (folder, address) = (Folder::new("again"), own_address());
+    let path = folder.path().join("socket");
+    let path = path.to_str().expect("a text");
+    for _ in 0..5 {
+        let flags =
+            ["--port", "7021", "--memcached_port", "7022", "--admin_port", "7023", "--unixsocket", path];
+        Started::new(&address, &flags).wait_until_it_answers((&address, 7021));
+    }
 }

@@ -206,7 +206,7 @@ fn clear_stale_file(path: &Path) -> io::Result<()> {
         ));
     }
     if UnixStream::connect(path).is_ok() {
-        return Err(io::Error::new(io::ErrorKind::AddrInUse, "another server answers at the unix socket"));
+        return Err(io::Error::new(io::ErrorKind::AddrInUse, "another server listens at the unix socket"));
     }
     fs::remove_file(path)
 }

@@ -15,6 +15,10 @@ use crate::core::Core;
 use crate::shared::{Mail, Shared};
 use crate::tls;
 
+mod patience;
+
+pub use patience::Patience;
+
 /// Which clients a listener is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum ListenerKind {
@@ -92,46 +96,39 @@ pub struct Listening {
 impl Listening {
     /// Opens every configured listener; adds their addresses to `shown`.
     ///
-    /// Errors: an address is taken or not ours.
+    /// Errors: an address is taken, for longer than `patience` lasts, or not ours.
     pub fn open(
         reactor: &mut Reactor,
         live: &Live,
         shared: &Shared,
+        patience: &Patience<'_>,
         shown: &mut Vec<String>,
     ) -> io::Result<Listening> {
         let mut listening = Listening::default();
-        listening.open_tcp(reactor, live, shared, shown)?;
+        listening.open_tcp(reactor, live, shared, patience, shown)?;
+        let mut open_other = |kind, bind: &[String], port| {
+            for (id, at) in open_all(reactor, bind, port, patience)? {
+                listening.others.push((id, kind));
+                let tls = if tls::is_required(live, kind) { ", tls" } else { "" };
+                shown.push(format!("{at} ({}{tls})", kind.word()));
+            }
+            io::Result::Ok(())
+        };
         if let Some(port) = live.memcached_port {
-            listening.open_other(reactor, live, ListenerKind::Memcached, (&live.bind, port), shown)?;
+            open_other(ListenerKind::Memcached, &live.bind, port)?;
+        }
+        if let Some(port) = live.admin.port {
+            let bind: Vec<String> = live.admin.bind.split_whitespace().map(str::to_owned).collect();
+            open_other(ListenerKind::Admin, &bind, port)?;
         }
         if let Some(path) = &live.unixsocket {
             let address = ListenAddr::Unix { path: path.clone(), mode: live.unixsocketperm };
-            reactor.listen(&address).map_err(|error| {
+            patience.listen(reactor, &address).map_err(|error| {
                 io::Error::new(error.kind(), format!("cannot listen on {}: {error}", path.display()))
             })?;
             shown.push(path.display().to_string());
         }
-        if let Some(port) = live.admin.port {
-            let bind: Vec<String> = live.admin.bind.split_whitespace().map(str::to_owned).collect();
-            listening.open_other(reactor, live, ListenerKind::Admin, (&bind, port), shown)?;
-        }
         Ok(listening)
-    }
-
-    fn open_other(
-        &mut self,
-        reactor: &mut Reactor,
-        live: &Live,
-        kind: ListenerKind,
-        (bind, port): (&[String], u16),
-        shown: &mut Vec<String>,
-    ) -> io::Result<()> {
-        for (id, at) in open_all(reactor, bind, port)? {
-            self.others.push((id, kind));
-            let tls = if tls::is_required(live, kind) { ", tls" } else { "" };
-            shown.push(format!("{at} ({}{tls})", kind.word()));
-        }
-        Ok(())
     }
 
     /// The kind of a listener.
@@ -148,12 +145,13 @@ impl Listening {
         reactor: &mut Reactor,
         live: &Live,
         shared: &Shared,
+        patience: &Patience<'_>,
         shown: &mut Vec<String>,
     ) -> io::Result<()> {
         shared.port.store(0, Relaxed);
         for (kind, port) in [(ListenerKind::Tls, live.tls.port), (ListenerKind::Main, live.port)] {
             let Some(port) = port else { continue };
-            for (id, at) in open_all(reactor, &live.bind, port)? {
+            for (id, at) in open_all(reactor, &live.bind, port, patience)? {
                 self.tcp.push((id, kind));
                 // Where both are there the plain one is told to clients, as by Redis.
                 shared.port.store(u32::from(at.port()), Relaxed);
@@ -170,7 +168,7 @@ impl Listening {
     pub fn move_to(&mut self, reactor: &mut Reactor, live: &Live, shared: &Shared) {
         self.tcp.drain(..).for_each(|(id, _)| reactor.stop_listening(id));
         let mut shown = Vec::new();
-        match self.open_tcp(reactor, live, shared, &mut shown) {
+        match self.open_tcp(reactor, live, shared, &Patience::none(), &mut shown) {
             Ok(()) => tracing::info!("listening on {}", shown.join(", ")),
             Err(error) => tracing::error!("{error}"),
         }
@@ -179,11 +177,19 @@ impl Listening {
 }
 
 /// Listens on `port` of every address that `bind` names; returns where. Port 0 is one free port, the same for all.
-fn open_all(reactor: &mut Reactor, bind: &[String], port: u16) -> io::Result<Vec<(ListenerId, SocketAddr)>> {
+fn open_all(
+    reactor: &mut Reactor,
+    bind: &[String],
+    port: u16,
+    patience: &Patience<'_>,
+) -> io::Result<Vec<(ListenerId, SocketAddr)>> {
+    let none = Patience::none();
+    // A free port is soon another one.
+    let patience = if port == 0 { &none } else { patience };
     let mut left = FREE_PORT_TRIES;
     loop {
         let mut opened = Vec::new();
-        match open_each(reactor, bind, port, &mut opened) {
+        match open_each(reactor, bind, port, patience, &mut opened) {
             // What the first address had free another may have in use.
             Err(error) if port == 0 && error.kind() == io::ErrorKind::AddrInUse && left > 0 => {
                 opened.drain(..).for_each(|(id, _)| reactor.stop_listening(id));
@@ -199,13 +205,14 @@ fn open_each(
     reactor: &mut Reactor,
     bind: &[String],
     port: u16,
+    patience: &Patience<'_>,
     opened: &mut Vec<(ListenerId, SocketAddr)>,
 ) -> io::Result<()> {
     for Bind { mut at, is_optional } in addresses(bind, port)? {
         if let (0, Some((_, first))) = (port, opened.first()) {
             at.set_port(first.port());
         }
-        match reactor.listen(&ListenAddr::Tcp(at)) {
+        match patience.listen(reactor, &ListenAddr::Tcp(at)) {
             Ok(id) => match reactor.local_addr(id) {
                 Some(ListenAddr::Tcp(at)) => opened.push((id, at)),
                 _ => opened.push((id, at)),

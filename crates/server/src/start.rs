@@ -21,6 +21,7 @@ use crate::idling::Idling;
 use crate::job::Job;
 use crate::journal::Journal;
 use crate::limit::Limit;
+use crate::listening::Patience;
 use crate::migrate::Migrations;
 use crate::monitor::Monitors;
 use crate::pause::Pause;
@@ -104,7 +105,7 @@ fn serve_first(shared: &'static Shared, live: &Live, beginning: Beginning) -> io
     }
     let mut signals = Signals::install(reactor.waker())?;
     let mut worker = Worker::new(shared, 0, reactor);
-    let addresses = worker.listen(live)?;
+    let addresses = worker.listen(live, &Patience::at_start(&|| signals.pending()))?;
     crate::report::memory::note_startup(shared);
     if let Err(why) = crate::oom_score::apply(live) {
         tracing::warn!("oom-score-adj: {why}");

@@ -16,7 +16,7 @@ use crate::house::House;
 use crate::job::{BUDGET, Body, Job};
 use crate::journal;
 use crate::limit;
-use crate::listening::Listening;
+use crate::listening::{Listening, Patience};
 use crate::multi;
 use crate::output;
 use crate::pubsub::{self, Message};
@@ -65,10 +65,11 @@ impl Worker {
     /// Listens where the settings say; returns the addresses.
     ///
     /// Errors: an address is taken or not ours.
-    pub fn listen(&mut self, live: &Live) -> std::io::Result<Vec<String>> {
+    pub fn listen(&mut self, live: &Live, patience: &Patience<'_>) -> std::io::Result<Vec<String>> {
         let mut shown = Vec::new();
         if let Some(floor) = &mut self.floor {
-            floor.listening = Listening::open(&mut floor.reactor, live, self.core.shared, &mut shown)?;
+            floor.listening =
+                Listening::open(&mut floor.reactor, live, self.core.shared, patience, &mut shown)?;
         }
         Ok(shown)
     }
