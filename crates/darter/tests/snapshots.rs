@@ -318,26 +318,57 @@ fn a_damaged_file_is_not_served() {
     }
 }
 
+/// A server that saves when it ends, and its port; for tests that end it.
+fn serve(folder: &Folder, flags: &[&str]) -> (std::process::Child, u16) {
+    let port = std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("it").port();
+    let process = std::process::Command::new(env!("CARGO_BIN_EXE_darter"))
+        .args(["--dir", folder.text(), "--bind", "127.0.0.1", "--port", &port.to_string()])
+        .args(flags)
+        .stderr(std::process::Stdio::null())
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .expect("it runs");
+    wait_until("it listens", || std::net::TcpStream::connect(("127.0.0.1", port)).is_ok());
+    let mut client = Client::connect(port);
+    wait_until("it is loaded", || client.call(&["PING"]) == Value::Status("PONG".to_owned()));
+    (process, port)
+}
+
+fn signal(process: &std::process::Child, name: &str) {
+    let sent = std::process::Command::new("kill").args([name, &process.id().to_string()]).status();
+    assert!(sent.expect("kill runs").success());
+}
+
+#[test]
+fn a_second_sigterm_does_not_take_the_snapshot_away_but_a_second_ctrl_c_does() {
+    let folder = Folder::new("snapshots-twice");
+    let (mut process, port) = serve(&folder, &["--snapshot_egress_limit_bytes", "16000000"]);
+    let mut client = Client::connect(port);
+    client.call(&["DEBUG", "POPULATE", "300000", "key", "50"]);
+    (0..3).for_each(|_| signal(&process, "-TERM"));
+    assert!(process.wait().expect("it ends").success());
+    let (mut process, port) = serve(&folder, &["--snapshot_egress_limit_bytes", "100000"]);
+    let mut client = Client::connect(port);
+    assert_eq!(client.call(&["DBSIZE"]), Value::Int(300_000));
+    client.call(&["SET", "one more", "v"]);
+    signal(&process, "-INT");
+    // Reads are served while it saves, which would take minutes.
+    wait_until("it saves", || client.info::<String>("persistence", "rdb_bgsave_in_progress") == "1");
+    signal(&process, "-INT");
+    assert!(process.wait().expect("it ends").success());
+    let (mut process, port) = serve(&folder, &[]);
+    assert_eq!(Client::connect(port).call(&["DBSIZE"]), Value::Int(300_000));
+    let _ = process.kill();
+    let _ = process.wait();
+}
+
 #[test]
 fn the_end_saves_what_was_acknowledged() {
     let folder = Folder::new("snapshots-ending");
-    let serve = || {
-        let port =
-            std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("it").port();
-        let process = std::process::Command::new(env!("CARGO_BIN_EXE_darter"))
-            .args(["--dir", folder.text(), "--bind", "127.0.0.1", "--port", &port.to_string()])
-            .stderr(std::process::Stdio::null())
-            .stdout(std::process::Stdio::null())
-            .spawn()
-            .expect("it runs");
-        wait_until("it listens", || std::net::TcpStream::connect(("127.0.0.1", port)).is_ok());
-        (process, port)
-    };
     let mut expected = 0u64;
     for round in 0..3 {
-        let (mut process, port) = serve();
+        let (mut process, port) = serve(&folder, &[]);
         let mut client = Client::connect(port);
-        wait_until("it is loaded", || client.call(&["PING"]) == Value::Status("PONG".to_owned()));
         let before = client.call(&["GET", "n"]);
         assert_eq!(before, if round == 0 { Value::Null } else { Value::Text(expected.to_string()) });
         // One client writes as fast as it can while another ends the server.
@@ -351,8 +382,7 @@ fn the_end_saves_what_was_acknowledged() {
         });
         std::thread::sleep(Duration::from_millis(100));
         if round == 1 {
-            let killed = std::process::Command::new("kill").arg(process.id().to_string()).status();
-            assert!(killed.expect("kill runs").success());
+            signal(&process, "-TERM");
         } else {
             client.send_all(&[&["SHUTDOWN"]]);
         }

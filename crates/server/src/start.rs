@@ -116,8 +116,8 @@ fn serve_first(shared: &'static Shared, live: &Live, beginning: Beginning) -> io
     worker.run(move |core| {
         while let Some(signal) = signals.take() {
             match signal {
-                Signal::Terminate => ending::on_signal(core, core.live.shutdown.on_sigterm),
-                Signal::Interrupt => ending::on_signal(core, core.live.shutdown.on_sigint),
+                Signal::Terminate => ending::on_signal(core, core.live.shutdown.on_sigterm, false),
+                Signal::Interrupt => ending::on_signal(core, core.live.shutdown.on_sigint, true),
                 Signal::HangUp => crate::logging::reopen(),
             }
         }

@@ -60,15 +60,24 @@ pub fn stop(shared: &'static Shared) {
     shared.door(0).send(Mail::Stop);
 }
 
-/// Ends the server because of a signal; a second one ends it without a snapshot.
-pub fn on_signal(core: &mut Core, how: OnSignal) {
+/// Ends the server because of a signal. While it saves, another one changes nothing, since whoever sends them may send
+/// several (`timeout` does): only a person at the keyboard, who `insists`, has it end without the snapshot.
+pub fn on_signal(core: &mut Core, how: OnSignal, insists: bool) {
+    if core.shared.snapshots.ending.is_on() {
+        if insists {
+            tracing::warn!("You insist... exiting without the snapshot");
+            stop(core.shared);
+        }
+        return;
+    }
     tracing::info!("signal received, shutting down");
     let saves = how.save.unwrap_or_else(|| schedule::saves_at_end(&core.live));
     if !saves && !how.force && may_not_end(core.shared) {
         return;
     }
-    let is_loading = core.shared.snapshots.loading.is_on();
-    if !saves || is_loading || !save_and_stop(core, how.force, None) {
+    if saves && !core.shared.snapshots.loading.is_on() {
+        save_and_stop(core, how.force, None);
+    } else {
         stop(core.shared);
     }
 }
@@ -83,13 +92,13 @@ pub fn may_not_end(shared: &Shared) -> bool {
     lacks_base
 }
 
-/// Ends the server after a snapshot; returns false when the end is under way already, which `asking` then waits for.
-pub fn save_and_stop(core: &mut Core, is_forced: bool, asking: Option<Asking>) -> bool {
+/// Ends the server after a snapshot. Where such an end is under way, `asking` waits for that.
+pub fn save_and_stop(core: &mut Core, is_forced: bool, asking: Option<Asking>) {
     let shared = core.shared;
     let mut state = lock(&shared.snapshots.ending.state);
     if let Some(state) = &mut *state {
         state.asking.extend(asking);
-        return false;
+        return;
     }
     let turns = shared.stats.iter().map(|stats| stats.turns.get()).collect();
     *state = Some(State { turns: Some(turns), is_forced, asking: asking.into_iter().collect() });
@@ -100,7 +109,6 @@ pub fn save_and_stop(core: &mut Core, is_forced: bool, asking: Option<Asking>) -
     shared.snapshots.unschedule();
     shared.snapshots.cancel();
     wake(shared);
-    true
 }
 
 /// Goes on with an end that is under way; called by thread 0 once a turn.
