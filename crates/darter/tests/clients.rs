@@ -1,6 +1,7 @@
 //! Connections of a real server: login, protocol versions, CLIENT, MONITOR, pub/sub, notifications, limits.
 
 mod harness;
+mod listed;
 
 use std::io::Write;
 use std::time::{Duration, Instant};

@@ -4,9 +4,11 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use darter_reactor::Token;
+use darter_txn::watch::WatchFlag;
 
+use crate::limit::clients::CLIENT_BYTES;
 use crate::pubsub::Subscriptions;
-use crate::session::Session;
+use crate::session::{Multi, Session};
 use crate::tracking::Mode;
 use crate::worker::lock;
 
@@ -43,18 +45,26 @@ pub struct ClientCard {
     pub input_bytes: AtomicU64,
     /// Bytes sent.
     pub output_bytes: AtomicU64,
-    /// Bytes of input that is not understood or not run yet.
+    /// Bytes of input that is not understood yet.
     pub query_bytes: AtomicUsize,
-    /// Bytes allocated for input.
-    pub query_room: AtomicUsize,
+    /// Bytes allocated for more input.
+    pub query_free: AtomicUsize,
+    /// Bytes of the arguments of the command that runs or waits, or is half read.
+    pub arg_bytes: AtomicUsize,
     /// Bytes of unsent output.
     pub pending_bytes: AtomicUsize,
     /// Bytes allocated for output.
     pub output_room: AtomicUsize,
+    /// The longest output of the last seconds, in bytes.
+    pub output_peak: AtomicUsize,
+    /// Bytes allocated for input, output and what waits beside them.
+    pub buffer_bytes: AtomicUsize,
     /// Bytes it takes in all, as its thread last counted them.
     pub memory_bytes: AtomicUsize,
     /// The kernel's buffer for it is full.
     pub awaits_writable: AtomicBool,
+    /// Nothing is read from it until what it has sent is worked off.
+    pub is_paused: AtomicBool,
     /// Commands queued by MULTI, or -1 (as `u32::MAX`) outside.
     pub multi: AtomicU32,
     /// Bytes of those commands.
@@ -63,8 +73,6 @@ pub struct ClientCard {
     pub held_bytes: AtomicUsize,
     /// Keys watched.
     pub watched: AtomicU32,
-    /// One of them has changed.
-    pub is_dirty: AtomicBool,
     /// Is closed as soon as its replies are sent.
     pub is_closing: AtomicBool,
     /// Waits for a key.
@@ -86,6 +94,8 @@ pub struct ClientCard {
     /// Channels, patterns and shard channels subscribed to.
     pub subscriptions: [AtomicU32; 3],
     subscribed: Mutex<Option<Subscriptions>>,
+    // of the keys it has watched last
+    watch_flag: Mutex<WatchFlag>,
     /// Name, library and user, which change rarely.
     pub words: Mutex<ClientWords>,
 }
@@ -130,16 +140,19 @@ impl ClientCard {
             input_bytes: AtomicU64::new(0),
             output_bytes: AtomicU64::new(0),
             query_bytes: AtomicUsize::new(0),
-            query_room: AtomicUsize::new(0),
+            query_free: AtomicUsize::new(0),
+            arg_bytes: AtomicUsize::new(0),
             pending_bytes: AtomicUsize::new(0),
             output_room: AtomicUsize::new(0),
+            output_peak: AtomicUsize::new(0),
+            buffer_bytes: AtomicUsize::new(0),
             memory_bytes: AtomicUsize::new(0),
             awaits_writable: AtomicBool::new(false),
+            is_paused: AtomicBool::new(false),
             multi: AtomicU32::new(u32::MAX),
             multi_bytes: AtomicUsize::new(0),
             held_bytes: AtomicUsize::new(0),
             watched: AtomicU32::new(0),
-            is_dirty: AtomicBool::new(false),
             is_closing: AtomicBool::new(false),
             is_blocked: AtomicBool::new(false),
             is_postponed: AtomicBool::new(false),
@@ -151,12 +164,25 @@ impl ClientCard {
             is_redirect_broken: AtomicBool::new(false),
             subscriptions: Default::default(),
             subscribed: Mutex::default(),
+            watch_flag: Mutex::default(),
             words: Mutex::new(ClientWords { user: "default".into(), ..ClientWords::default() }),
         }
     }
 
     /// Brings up to date what the session knows; its own thread calls this.
     pub fn update(&self, session: &Session) {
+        self.show_multi(session.multi.as_ref());
+        self.update_in_exec(session);
+    }
+
+    /// Shows what MULTI has queued, if it is open.
+    pub fn show_multi(&self, multi: Option<&Multi>) {
+        self.multi.store(multi.map_or(u32::MAX, |multi| multi.queued.len() as u32), Relaxed);
+        self.multi_bytes.store(multi.map_or(0, Multi::held_bytes), Relaxed);
+    }
+
+    /// [`ClientCard::update`] while EXEC runs, which the client is in until its end.
+    pub fn update_in_exec(&self, session: &Session) {
         let usage = &session.usage;
         self.db.store(session.db, Relaxed);
         self.resp3.store(session.resp3, Relaxed);
@@ -165,13 +191,8 @@ impl ClientCard {
         let waiting = u64::from(session.parking.is_some());
         self.commands.store(usage.commands - waiting, Relaxed);
         self.input_bytes.store(usage.input_bytes, Relaxed);
-        let (queued, bytes) =
-            session.multi.as_ref().map_or((u32::MAX, 0), |multi| (multi.queued.len() as u32, multi.bytes));
-        self.multi.store(queued, Relaxed);
-        self.multi_bytes.store(bytes, Relaxed);
         self.held_bytes.store(session.held_bytes(), Relaxed);
         self.watched.store(session.watched.len() as u32, Relaxed);
-        self.is_dirty.store(session.watch_flag.is_dirty(), Relaxed);
         self.is_closing.store(session.is_closing, Relaxed);
         self.is_monitor.store(session.is_monitor, Relaxed);
         self.no_evict.store(session.no_evict, Relaxed);
@@ -181,6 +202,22 @@ impl ClientCard {
         self.redirect.store(redirect, Relaxed);
         self.is_broadcast.store(own.is_some_and(|own| own.mode == Mode::Broadcast), Relaxed);
         self.is_redirect_broken.store(own.is_some_and(|own| own.is_broken), Relaxed);
+    }
+
+    /// Bytes it takes in all.
+    pub fn total_bytes(&self) -> usize {
+        let parts = [&self.buffer_bytes, &self.multi_bytes, &self.held_bytes];
+        CLIENT_BYTES + parts.iter().map(|bytes| bytes.load(Relaxed)).sum::<usize>()
+    }
+
+    /// Shows whether what it watches from now on has changed.
+    pub fn show_watch(&self, flag: &WatchFlag) {
+        *lock(&self.watch_flag) = flag.clone();
+    }
+
+    /// Whether a key that it watches has changed.
+    pub fn is_dirty(&self) -> bool {
+        self.watched.load(Relaxed) > 0 && lock(&self.watch_flag).is_dirty()
     }
 
     /// Subscriptions of all kinds.

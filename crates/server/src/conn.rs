@@ -1,5 +1,7 @@
 //! One connection on its thread: bytes that wait to be understood, replies that wait to be sent.
 
+mod shown;
+
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -13,12 +15,11 @@ use crate::dispatch::{self, Ready};
 use crate::exec::{Call, Ran};
 use crate::http::{self, Visit};
 use crate::journal::log::Held;
-use crate::limit::clients::CLIENT_BYTES;
 use crate::listening::ListenerKind;
 use crate::session::{Gate, Session};
 use crate::speech::{self, Allowed, Speech};
 use crate::straight::{self, Way};
-use crate::tls::{self, Channel};
+use crate::tls::Channel;
 use crate::turned_away::Waiting;
 use crate::window::{Planned, WINDOW_LEN, Window};
 
@@ -29,6 +30,9 @@ const LIKES_MAX: u32 = 4;
 const WARM_LEN_MIN: usize = 4;
 /// Output beyond this many bytes is sent before more commands run.
 pub const OUTPUT_PAUSE_BYTES: usize = 1 << 20;
+
+/// Seconds that the longest output is looked for in.
+const PEAK_S: u64 = 5;
 
 /// Room made at once for an argument that is not there yet.
 const RESERVE_BYTES_MAX: usize = 1 << 20;
@@ -47,8 +51,12 @@ pub struct Conn {
     pub output: Vec<u8>,
     /// Bytes of `output` that the kernel has taken.
     pub sent: usize,
+    /// The longest output of the last seconds, in bytes.
+    pub output_peak: usize,
     /// Waits for a shard or a key: no further command runs.
     pub is_stalled: bool,
+    /// Bytes of the arguments of the command that waits.
+    waiting_args: usize,
     /// Its wait is in the worker's list of deadlines.
     pub has_deadline: bool,
     /// Its next command waits for the end of CLIENT PAUSE.
@@ -90,7 +98,9 @@ impl Conn {
             input: Vec::new(),
             output: Vec::new(),
             sent: 0,
+            output_peak: 0,
             is_stalled: false,
+            waiting_args: 0,
             has_deadline: false,
             is_postponed: false,
             is_due: false,
@@ -229,8 +239,11 @@ impl Conn {
         }
     }
 
-    /// Gives back buffers that an idle connection does not need.
-    pub fn rest(&mut self) {
+    /// Gives back buffers that an idle connection does not need. Called once a second.
+    pub fn rest(&mut self, core: &Core) {
+        if (core.now_ms / 1000).is_multiple_of(PEAK_S) {
+            self.output_peak = 0;
+        }
         if self.input.is_empty() && self.input.capacity() > 0 {
             self.input = Vec::new();
         }
@@ -304,7 +317,9 @@ impl Conn {
                 }
                 let (ran_len, ran) = self.run_straight(core, buf, spans, stage, commands);
                 if let Some(last) = ran_len.checked_sub(1).and_then(|last| commands.get(last)) {
-                    self.is_stalled |= ran == Ran::Stalled;
+                    if ran == Ran::Stalled {
+                        self.stall(last.args(buf, spans));
+                    }
                     done = last.after;
                     commands = commands.get(ran_len..).unwrap_or_default();
                     continue;
@@ -445,17 +460,24 @@ impl Conn {
         let ran = dispatch::execute(core, call, &self.card, ready, args);
         match ran {
             Ran::Done if self.session.parking.is_none() => {}
-            Ran::Done | Ran::Stalled => self.is_stalled = true,
+            Ran::Done | Ran::Stalled => self.stall(args),
             Ran::Postponed => self.postpone(core),
         }
         ran
+    }
+
+    /// Notes that the command with these arguments waits.
+    #[cold]
+    fn stall(&mut self, args: Args<'_>) {
+        self.is_stalled = true;
+        self.waiting_args = args.bytes_len();
     }
 
     /// Has its next command wait for the end of CLIENT PAUSE.
     #[cold]
     pub fn postpone(&mut self, core: &mut Core) {
         self.is_postponed = true;
-        self.card.is_postponed.store(true, std::sync::atomic::Ordering::Relaxed);
+        self.card.is_postponed.store(true, Relaxed);
         core.has_postponed = true;
     }
 
@@ -479,44 +501,4 @@ enum Next {
     Quoted(Box<OwnedArgs>, usize),
     /// The client broke the protocol.
     Fail(ProtocolError),
-}
-
-impl Conn {
-    /// Whether it is subscribed to anything, which puts its output into another class.
-    pub fn is_subscriber(&self) -> bool {
-        self.session.subscriptions.is_some()
-    }
-
-    /// Books that it takes `bytes` of memory now; 0 when it goes.
-    pub fn count_bytes(&mut self, core: &Core, bytes: usize) {
-        let before = self.card.memory_bytes.swap(bytes, Relaxed);
-        core.stats().client_bytes.add((bytes as u64).wrapping_sub(before as u64));
-    }
-
-    /// Shows other threads what the commands so far have made of it. Called before their replies go out:
-    /// who has read a reply finds in CLIENT LIST what it says.
-    pub fn show_session(&mut self, core: &Core) {
-        if std::mem::take(&mut self.was_active) {
-            self.card.active_ms.store(core.now_ms, Relaxed);
-        }
-        self.card.update(&self.session);
-    }
-
-    /// Shows other threads what its buffers hold, as it is once its replies are sent.
-    pub fn show_buffers(&mut self, core: &Core) {
-        let card = &*self.card;
-        card.output_bytes.store(self.session.usage.output_bytes, Relaxed);
-        card.query_bytes.store(self.input.len(), Relaxed);
-        card.query_room.store(self.input.capacity(), Relaxed);
-        card.pending_bytes.store(self.output.len() - self.sent, Relaxed);
-        card.output_room.store(self.output.capacity(), Relaxed);
-        card.awaits_writable.store(self.awaits_writable, Relaxed);
-        let held = card.multi_bytes.load(Relaxed) + card.held_bytes.load(Relaxed);
-        let bytes = CLIENT_BYTES
-            + self.input.capacity()
-            + self.output.capacity()
-            + held
-            + tls::count_bytes(self.channel.as_deref());
-        self.count_bytes(core, bytes);
-    }
 }

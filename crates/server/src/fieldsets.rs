@@ -30,6 +30,11 @@ fn bytes_of(name: &[u8], fields: &[Box<[u8]>]) -> usize {
 }
 
 impl Fieldsets {
+    /// Bytes of all of them.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// Keeps `fields` under `name`, in the place of what was kept under it.
     ///
     /// Errors: a field is named twice; more than 16 MiB in all. Nothing is changed then.

@@ -194,7 +194,7 @@ fn each_second(core: &mut Core, conns: &mut [Option<Box<Conn>>]) {
         conn.show_session(core);
         conn.show_buffers(core);
         clients.count(&conn.card);
-        conn.rest();
+        conn.rest(core);
         let is_idle = is_idle(core, conn);
         if is_idle {
             core.stats().memcached.add(Counter::IdleKick);

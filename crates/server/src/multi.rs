@@ -113,6 +113,8 @@ fn exec(core: &mut Core, mut call: Call<'_>, card: &ClientCard, _: Args<'_>) -> 
         fail(core, &mut call, "EXECABORT Transaction discarded because of previous errors.");
         return run_quietly(core, call, card, Body::Unwatch);
     }
+    // Seen from outside, it is in MULTI until EXEC has ended.
+    card.show_multi(Some(&multi));
     run_or_post(core, call, card, Body::Exec(multi.queued))
 }
 
@@ -216,6 +218,7 @@ pub fn run_held(
         }
         Body::Watch(args) => {
             begin_watches(core, session, grant, args.args().tail(1));
+            card.show_watch(&session.watch_flag);
             Reply::new(out, session.resp3).ok();
         }
         Body::Unwatch => {

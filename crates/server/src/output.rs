@@ -3,6 +3,7 @@
 //! As in Redis, what fits the 16 KiB that every client may have counts against no limit.
 
 use std::io;
+use std::sync::atomic::Ordering::Relaxed;
 
 use darter_reactor::{Reactor, Token};
 
@@ -132,7 +133,10 @@ fn note_sent(core: &Core, reactor: &mut Reactor, conn: &mut Conn, handed: io::Re
     core.stats().writes.add(1);
     conn.session.usage.output_bytes += n as u64;
     conn.sent += n;
-    conn.stuck_since_ms = if n > 0 { core.now_ms } else { conn.stuck_since_ms };
+    if n > 0 {
+        conn.stuck_since_ms = core.now_ms;
+        conn.card.active_ms.store(core.now_ms, Relaxed);
+    }
     if is_full {
         conn.awaits_writable = true;
         reactor.want_writable(conn.token);
@@ -153,6 +157,7 @@ pub fn balance_reading(reactor: &mut Reactor, conn: &mut Conn) {
     let is_full = conn.is_held_back() && conn.input.len() > INPUT_PAUSE_BYTES;
     if is_full != conn.is_paused {
         conn.is_paused = is_full;
+        conn.card.is_paused.store(is_full, Relaxed);
         if is_full {
             reactor.pause(conn.token);
         } else {

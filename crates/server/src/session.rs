@@ -87,6 +87,13 @@ pub struct Multi {
     pub is_broken: bool,
 }
 
+impl Multi {
+    /// Bytes it takes in all.
+    pub fn held_bytes(&self) -> usize {
+        self.bytes + self.queued.capacity() * size_of::<Queued>()
+    }
+}
+
 /// A connection's own counts; its thread copies them to its card once a turn.
 #[derive(Clone, Copy, Debug)]
 pub struct Usage {
@@ -223,11 +230,13 @@ impl Session {
         }
     }
 
-    /// Bytes it holds outside its buffers: watched keys, subscriptions, prefixes it tracks. Cost: three additions.
+    /// Bytes it holds outside its buffers: watched keys, subscriptions, prefixes it tracks, names of fields. Cost: four
+    /// additions.
     pub fn held_bytes(&self) -> usize {
         self.watched_bytes
             + self.subscriptions.as_deref().map_or(0, Subscriptions::bytes)
             + self.tracking.as_deref().map_or(0, |own| own.prefix_bytes)
+            + self.fieldsets.as_deref().map_or(0, Fieldsets::bytes)
     }
 
     /// Shuts or opens the gate of subscribed clients; to be called when subscriptions or the protocol changed.

@@ -59,6 +59,15 @@ pub enum Step {
     Fail(ProtocolError),
 }
 
+/// What has been understood of a command that is not whole, or not run yet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Bytes of its whole arguments.
+    pub args_bytes: usize,
+    /// Bytes of the buffer up to what is not understood.
+    pub bytes: usize,
+}
+
 /// The progress of a connection's unfinished command, 40 bytes.
 #[derive(Debug, Default)]
 pub struct Parser {
@@ -81,6 +90,22 @@ impl Parser {
     /// Whether no command is half read.
     pub fn is_idle(&self) -> bool {
         self.args_left == 0 && self.scanned == 0
+    }
+
+    /// What has been understood of the unfinished command at the start of `buf`. Cost: a look at each argument.
+    pub fn progress(&self, buf: &[u8]) -> Progress {
+        let at = self.at as usize;
+        // Of an argument that is on its way, its length is.
+        let header = match bulk_header(buf.get(at..).unwrap_or_default(), &Limits::default()) {
+            Ok((_, header)) if self.args_left > 0 => header,
+            _ => 0,
+        };
+        Progress { args_bytes: self.partial.iter().map(|span| span.len as usize).sum(), bytes: at + header }
+    }
+
+    /// Memory it holds, in bytes.
+    pub fn heap_bytes(&self) -> usize {
+        self.partial.capacity() * size_of::<Span>()
     }
 
     /// Reads one command from the start of `buf`.

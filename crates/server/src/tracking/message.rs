@@ -17,7 +17,7 @@ pub struct Invalidation {
 }
 
 /// Tells a tracking client, unless it does not track any more, or that the client it named has gone. Called on its own
-/// thread; returns whether there is something to send to it.
+/// thread; returns whether there is something to send to it, or to show of it.
 pub fn deliver(conn: &mut Conn, message: &Invalidation) -> bool {
     let resp3 = conn.session.resp3;
     let Some(own) = &mut conn.session.tracking else { return false };
@@ -34,7 +34,7 @@ pub fn deliver(conn: &mut Conn, message: &Invalidation) -> bool {
         reply.bulk(b"tracking-redir-broken");
         reply.int(i64::try_from(other).unwrap_or(i64::MAX));
     }
-    resp3
+    true
 }
 
 /// Tells a client what another one has asked to be told there; returns whether there is something to send to it.

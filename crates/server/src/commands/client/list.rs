@@ -12,7 +12,7 @@ use super::filter::{Filter, Form};
 use crate::clients::ClientCard;
 use crate::core::unix_ms;
 use crate::dispatch::Caller;
-use crate::limit::clients::{self, CLIENT_BYTES};
+use crate::limit::clients;
 use crate::output::FREE_BYTES;
 use crate::shared::Shared;
 use crate::worker::lock;
@@ -62,7 +62,7 @@ pub fn list(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> R
     }
     let filter = Filter::parse(args, &shared.acl, Form::List)?;
     let now_ms = unix_ms();
-    refresh_own(caller);
+    refresh_own(caller, args, reply);
     let mut cards: Vec<Arc<ClientCard>> = {
         let clients = lock(&shared.clients);
         match filter.ids() {
@@ -83,8 +83,8 @@ pub fn list(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> R
 }
 
 /// CLIENT INFO
-pub fn info(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    refresh_own(caller);
+pub fn info(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    refresh_own(caller, args, reply);
     let mut line = String::new();
     describe(caller.core.shared, caller.card, unix_ms(), &mut line);
     reply.verbatim(*b"txt", line.as_bytes());
@@ -92,9 +92,20 @@ pub fn info(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Resu
 }
 
 /// The caller's own card is brought up to date at the end of the turn, which is too late to be shown.
-fn refresh_own(caller: &Caller<'_>) {
-    caller.card.update(caller.session);
-    caller.card.active_ms.store(caller.core.now_ms, Relaxed);
+fn refresh_own(caller: &Caller<'_>, args: Args<'_>, reply: &Reply<'_>) {
+    let Caller { core, session, card, may_wait } = caller;
+    // Scripts do not call this: what may not wait is in EXEC.
+    if *may_wait {
+        card.update(session)
+    } else {
+        card.update_in_exec(session)
+    }
+    card.active_ms.store(core.now_ms, Relaxed);
+    card.arg_bytes.store(args.bytes_len(), Relaxed);
+    if card.pending_bytes.load(Relaxed) == 0 {
+        // All that is there now came in this turn.
+        card.pending_bytes.store(reply.len(), Relaxed);
+    }
 }
 
 /// A client's line, without the end of it.
@@ -110,11 +121,8 @@ fn describe(shared: &Shared, card: &ClientCard, now_ms: u64, out: &mut String) {
     let words = card.words();
     let seconds = |since_ms: u64| (now_ms / 1000).saturating_sub(since_ms / 1000);
     let queued = card.multi.load(Relaxed);
-    let (input, input_room) = (card.query_bytes.load(Relaxed), card.query_room.load(Relaxed));
-    let (pending, output_room) = (card.pending_bytes.load(Relaxed), card.output_room.load(Relaxed));
+    let pending = card.pending_bytes.load(Relaxed);
     let beyond = pending.saturating_sub(FREE_BYTES);
-    let multi_bytes = card.multi_bytes.load(Relaxed);
-    let total = CLIENT_BYTES + input_room + output_room + multi_bytes + card.held_bytes.load(Relaxed);
     let last = shared.registry.entries().get(card.last_command.load(Relaxed) as usize);
     let [channels, patterns, shard_channels] = card.subscriptions.each_ref().map(|n| n.load(Relaxed));
     // Writing to a String does not fail.
@@ -136,12 +144,19 @@ fn describe(shared: &Shared, card: &ClientCard, now_ms: u64, out: &mut String) {
     );
     let _ = write!(
         out,
-        " qbuf={input} qbuf-free={} argv-mem=0 multi-mem={multi_bytes} rbs={output_room} rbp={output_room} obl={} \
-         oll={} omem={beyond} tot-mem={total} events={} cmd={} user={} redir={} resp={}",
-        input_room.saturating_sub(input),
+        " qbuf={} qbuf-free={} argv-mem={} multi-mem={} rbs={} rbp={} obl={} oll={} omem={beyond} tot-mem={} \
+         events={}{} cmd={} user={} redir={} resp={}",
+        card.query_bytes.load(Relaxed),
+        card.query_free.load(Relaxed),
+        card.arg_bytes.load(Relaxed),
+        card.multi_bytes.load(Relaxed),
+        card.output_room.load(Relaxed),
+        card.output_peak.load(Relaxed),
         pending - beyond,
         beyond.div_ceil(FREE_BYTES),
-        if card.awaits_writable.load(Relaxed) { "rw" } else { "r" },
+        card.total_bytes(),
+        if card.is_paused.load(Relaxed) { "" } else { "r" },
+        if card.awaits_writable.load(Relaxed) { "w" } else { "" },
         last.map_or("NULL", |entry| entry.spec.name),
         words.user,
         card.redirect.load(Relaxed),
@@ -173,7 +188,7 @@ pub(super) fn flags(card: &ClientCard) -> String {
         (card.redirect.load(Relaxed) >= 0, 't'),
         (card.is_redirect_broken.load(Relaxed), 'R'),
         (card.is_broadcast.load(Relaxed), 'B'),
-        (card.is_dirty.load(Relaxed), 'd'),
+        (card.is_dirty(), 'd'),
         (card.is_closing.load(Relaxed), 'c'),
         (card.is_unix, 'U'),
         (card.no_evict.load(Relaxed), 'e'),
