@@ -119,6 +119,47 @@ fn every_key_of_a_pipeline_is_checked() {
 }
 
 #[test]
+fn keys_that_begin_alike_are_checked_up_to_the_first_that_does_not() {
+    let server = Server::start(&[]);
+    let mut admin = server.client();
+    for rules in
+        ["near on nopass +@all ~key:*", "far on nopass +@all ~key:00000000*", "two on nopass +@all ~a ~key:*"]
+    {
+        set_user(&mut admin, rules);
+    }
+    for user in ["near", "far", "two"] {
+        let mut client = login(&server, user);
+        for verb in ["GET", "SET"] {
+            // All of one length; a stranger's key first, last, among the others, and where a pipeline is cut.
+            let keys: Vec<String> = (0..100)
+                .map(|n| {
+                    format!("{}:{n:012}", if [0, 7, 8, 31, 32, 33, 99].contains(&n) { "kez" } else { "key" })
+                })
+                .collect();
+            let calls: Vec<Vec<&str>> = keys
+                .iter()
+                .map(|key| [verb, key].into_iter().chain((verb == "SET").then_some("x")).collect())
+                .collect();
+            client.send_all(&calls.iter().map(Vec::as_slice).collect::<Vec<_>>());
+            for call in &calls {
+                let answer = client.read();
+                let is_refused = matches!(&answer, Value::Error(text) if text.starts_with(NO_KEY));
+                assert_eq!(is_refused, call[1].starts_with("kez"), "{user}: {call:?}: {answer:?}");
+            }
+        }
+        // What the user does to itself in the middle counts for what follows, however alike.
+        let rules = ["ACL", "SETUSER", user, "resetkeys", "~other:*"];
+        let get: &[&str] = &["GET", "key:000000000001"];
+        client.send_all(&[get, get, &rules, get, get, get]);
+        let answers: Vec<Value> = (0..6).map(|_| client.read()).collect();
+        assert_eq!(answers[..3], [Value::Text("x".into()), Value::Text("x".into()), Value::ok()], "{user}");
+        for answer in &answers[3..] {
+            assert!(matches!(answer, Value::Error(text) if text.starts_with(NO_KEY)), "{user}: {answers:?}");
+        }
+    }
+}
+
+#[test]
 fn rights_count_from_the_next_command_on() {
     let server = Server::start(&["--proactor_threads", "2"]);
     let mut admin = server.client();

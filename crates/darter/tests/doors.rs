@@ -207,3 +207,35 @@ fn a_server_that_was_killed_is_started_again_at_once() {
         Started::new(&address, &flags).wait_until_it_answers((&address, 7021));
     }
 }
+
+/// What waits to happen to the server's end of a client's connection: `02` is a probe of whether it is still there.
+fn timer(server: &Server, client: u16) -> Option<String> {
+    let table = std::fs::read_to_string("/proc/net/tcp").expect("the kernel's table");
+    let (local, remote) = (format!(":{:04X}", server.port()), format!(":{client:04X}"));
+    table.lines().find_map(|line| {
+        let mut words = line.split_whitespace().skip(1);
+        let is_it = words.next()?.ends_with(&local) && words.next()?.ends_with(&remote);
+        is_it.then(|| words.nth(2)?.split(':').next().map(str::to_owned)).flatten()
+    })
+}
+
+#[test]
+fn silent_clients_are_probed_as_the_settings_say() {
+    let server = Server::start(&["--tcp-keepalive", "100"]);
+    let mut admin = server.client();
+    for (seconds, wanted) in [("100", "02"), ("0", "00"), ("30", "02"), ("100", "02")] {
+        assert_eq!(admin.call(&["CONFIG", "SET", "tcp-keepalive", seconds]), Value::ok());
+        // Each thread reads its settings once a turn.
+        let deadline = Instant::now() + harness::PATIENCE;
+        let mut seen = None;
+        while seen.as_deref() != Some(wanted) && Instant::now() < deadline {
+            let mut client = server.client();
+            assert_eq!(client.call(&["PING"]), Value::Status("PONG".to_owned()));
+            let port = client.stream().local_addr().expect("an address").port();
+            // Until the reply is acknowledged another timer runs.
+            std::thread::sleep(Duration::from_millis(50));
+            seen = timer(&server, port);
+        }
+        assert_eq!(seen.as_deref(), Some(wanted), "tcp-keepalive {seconds}");
+    }
+}

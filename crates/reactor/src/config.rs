@@ -25,6 +25,8 @@ pub struct Config {
     pub backlog: u32,
     /// Lets several reactors listen on one TCP port, the kernel spreading connections (SO_REUSEPORT).
     pub reuse_port: bool,
+    /// Accepted TCP sockets send small packets at once (TCP_NODELAY).
+    pub nodelay: bool,
     /// Idle time before TCP keepalive probes on accepted sockets; `None` sends none.
     pub keepalive: Option<Duration>,
     /// Most bytes one epoll receive takes, hence the longest `Data` slice there.
@@ -42,6 +44,7 @@ impl Default for Config {
             spin_us: 0,
             backlog: 4096,
             reuse_port: false,
+            nodelay: true,
             keepalive: None,
             recv_bytes_max: 64 * 1024,
             ring_buffers_len: 64,

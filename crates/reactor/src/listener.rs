@@ -132,7 +132,9 @@ fn open_tcp(address: &SocketAddr, config: &Config) -> io::Result<Listener> {
         sys::set_option(fd.as_fd(), libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, 1)?;
     }
     // Accepted sockets inherit both, which saves a system call or five for each of them.
-    sys::set_option(fd.as_fd(), libc::IPPROTO_TCP, libc::TCP_NODELAY, 1)?;
+    if config.nodelay {
+        sys::set_option(fd.as_fd(), libc::IPPROTO_TCP, libc::TCP_NODELAY, 1)?;
+    }
     if config.keepalive.is_some() {
         set_keepalive(fd.as_fd(), config.keepalive)?;
     }

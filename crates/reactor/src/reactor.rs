@@ -89,6 +89,11 @@ impl Reactor {
         on!(&self.driver, driver => driver.listener_address(id).cloned())
     }
 
+    /// When accepted sockets probe a silent peer before anything else is said of them.
+    pub fn keepalive(&self) -> Option<Duration> {
+        self.config.keepalive
+    }
+
     /// Closes a listener and removes its Unix path. Clients not yet told as `Accepted` are dropped.
     pub fn stop_listening(&mut self, id: ListenerId) {
         on!(&mut self.driver, driver => driver.stop_listening(id))

@@ -70,16 +70,8 @@ impl Socket {
         self.peer.is_none()
     }
 
-    /// Sends small packets at once (TCP_NODELAY). Accepted TCP sockets have it already; no effect on Unix sockets.
-    pub fn set_nodelay(&self) -> io::Result<()> {
-        match self.peer {
-            Some(_) => sys::set_option(self.fd.as_fd(), libc::IPPROTO_TCP, libc::TCP_NODELAY, 1),
-            None => Ok(()),
-        }
-    }
-
     /// Probes a silent peer after `idle`, then every third of it, and gives up after three; `None` never probes.
-    /// No effect on Unix sockets.
+    /// Accepted sockets do as [`Config`](crate::Config) says already. No effect on Unix sockets.
     pub fn set_keepalive(&self, idle: Option<Duration>) -> io::Result<()> {
         match self.peer {
             Some(_) => set_keepalive(self.fd.as_fd(), idle),

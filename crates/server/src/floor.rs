@@ -236,11 +236,9 @@ impl Floor {
     /// Lets a client in, on this thread.
     pub fn adopt(&mut self, core: &mut Core, socket: Socket, kind: ListenerKind) {
         let live = &core.live;
-        if live.tcp.nodelay && !socket.is_unix() {
-            let _ = socket.set_nodelay();
-        }
-        if live.tcp.keepalive_s > 0 && !socket.is_unix() {
-            let _ = socket.set_keepalive(Some(Duration::from_secs(u64::from(live.tcp.keepalive_s))));
+        let keepalive = live.tcp.keepalive();
+        if keepalive != self.reactor.keepalive() {
+            let _ = socket.set_keepalive(keepalive);
         }
         if live.tcp.user_timeout_ms > 0 && !socket.is_unix() {
             let _ = socket.set_user_timeout(live.tcp.user_timeout_ms);

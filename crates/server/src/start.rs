@@ -160,8 +160,11 @@ fn driver(shared: &Shared) -> DriverChoice {
 }
 
 fn reactor_config(shared: &Shared) -> darter_reactor::Config {
+    let tcp = shared.settings.live().tcp;
     darter_reactor::Config {
-        backlog: shared.settings.live().tcp.backlog,
+        backlog: tcp.backlog,
+        nodelay: tcp.nodelay,
+        keepalive: tcp.keepalive(),
         ..darter_reactor::Config::default()
     }
 }

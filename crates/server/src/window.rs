@@ -25,7 +25,8 @@ pub struct Window {
 impl Default for Window {
     fn default() -> Window {
         let ready = Ready { entry: None, cell: None, hash: 0 };
-        let none = Planned { ready, own: [Span { start: 0, len: 0 }; OWN_SPANS], args_len: 0, after: 0 };
+        let own = [Span { start: 0, len: 0 }; OWN_SPANS];
+        let none = Planned { ready, own, args_len: 0, alike_len: 0, key_head_len: 0, after: 0 };
         Window { spans: Vec::new(), stage: Stage::default(), commands: Box::new([none; WINDOW_LEN]), len: 0 }
     }
 }
@@ -38,6 +39,11 @@ pub struct Planned {
     // Its arguments where there are no more, else `own[0].start` is the first of them in the window's spans.
     own: [Span; OWN_SPANS],
     args_len: u32,
+    /// Commands behind it that are known to have its entry, its number of arguments and the first
+    /// [`Planned::key_head_len`] bytes of its key.
+    pub alike_len: u16,
+    /// Bytes; 0 where `alike_len` is.
+    pub key_head_len: u16,
     /// Where it ends in the buffer.
     pub after: usize,
 }
@@ -93,7 +99,7 @@ impl Window {
         if args_len <= OWN_SPANS {
             own.iter_mut().zip(args).for_each(|(to, from)| *to = *from);
         }
-        self.add(Planned { ready, own, args_len: args_len as u32, after });
+        self.add(Planned { ready, own, args_len: args_len as u32, alike_len: 0, key_head_len: 0, after });
     }
 
     /// Adds a request that was read in one piece.
@@ -105,7 +111,8 @@ impl Window {
 
 impl Window {
     /// Adds the requests that follow `short`, which was read at offset `at` of `buf` and prepared as `ready`, as far as
-    /// they begin like it and there is room; returns where the next one begins.
+    /// they begin like it and there is room; returns where the next one begins. The first `key_head_len` bytes of their
+    /// keys are compared as well, where that costs nothing.
     pub fn push_alike(
         &mut self,
         core: &Core,
@@ -113,14 +120,22 @@ impl Window {
         at: usize,
         short: &Short<'_>,
         ready: Ready,
+        key_head_len: usize,
     ) -> usize {
-        let like = Like::of(buf, at, short).zip(ready.entry);
+        let like = Like::of(buf, at, short, key_head_len).zip(ready.entry);
         let Some((like, entry)) = like else { return short.end };
-        match short.args_len {
+        let len = self.len;
+        let at = match short.args_len {
             2 => self.push_like::<0>(core, buf, short.end, &like, entry),
             3 => self.push_like::<1>(core, buf, short.end, &like, entry),
             _ => self.push_like::<2>(core, buf, short.end, &like, entry),
+        };
+        if like.key_head_len > 0
+            && let Some(first) = len.checked_sub(1).and_then(|last| self.commands.get_mut(last))
+        {
+            (first.alike_len, first.key_head_len) = ((self.len - len) as u16, like.key_head_len as u16);
         }
+        at
     }
 
     #[inline(never)]
@@ -157,7 +172,8 @@ fn no_arg() -> &'static [u8] {
 impl Planned {
     #[inline(always)]
     fn of(ready: Ready, short: &Short<'_>) -> Planned {
-        Planned { ready, own: short.spans, args_len: short.args_len, after: short.end }
+        let (own, args_len) = (short.spans, short.args_len);
+        Planned { ready, own, args_len, alike_len: 0, key_head_len: 0, after: short.end }
     }
 
     /// Its arguments, with the buffer and the window's spans it was parsed into.

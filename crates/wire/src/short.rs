@@ -98,11 +98,14 @@ impl Form {
 #[derive(Clone, Copy, Debug)]
 pub struct Like {
     form: Form,
-    // The bytes before the key, in words of which the masks say what counts; of the first everything does.
+    // The bytes before the key, and the first of its own where these count too, in words of which the masks say what
+    // counts; of the first everything does.
     head: [u64; 3],
     masks: [u64; 2],
     // The bytes before each value, likewise, and what they come to.
     lengths: [Length; ARGS_MAX - 2],
+    /// First bytes of their keys that they have in common, too.
+    pub key_head_len: usize,
 }
 
 /// The line before a value: its word, the bytes of it that count, and the value's length with the line's own.
@@ -114,9 +117,10 @@ struct Length {
 }
 
 impl Like {
-    /// What requests have in common with `short`, which was read at offset `at` of `buf`.
+    /// What requests have in common with `short`, which was read at offset `at` of `buf`: the first `key_head_len` bytes of
+    /// their keys as well, where the key has so many and that is no further comparison, else none of them.
     #[inline]
-    pub fn of(buf: &[u8], at: usize, short: &Short<'_>) -> Option<Like> {
+    pub fn of(buf: &[u8], at: usize, short: &Short<'_>, key_head_len: usize) -> Option<Like> {
         let [name, key, values @ ..] = short.spans;
         let form = Form {
             name: short.name,
@@ -133,11 +137,15 @@ impl Like {
             *length = Length { word, mask: low_bytes(header), len: (value.len as usize, header) };
             end = (value.start + value.len) as usize;
         }
+        let is_near = key_head_len <= form.key_len && form.key_from + key_head_len <= HEAD_LEN;
+        let key_head_len = if is_near { key_head_len } else { 0 };
+        let compared = form.key_from + key_head_len;
         Some(Like {
             form,
             head: words(buf.get(at..)?.first_chunk()?),
-            masks: [low_bytes(form.key_from.saturating_sub(8)), low_bytes(form.key_from.saturating_sub(16))],
+            masks: [low_bytes(compared.saturating_sub(8)), low_bytes(compared.saturating_sub(16))],
             lengths,
+            key_head_len,
         })
     }
 
@@ -255,7 +263,7 @@ mod tests {
         assert_eq!(crate::Args::new(buf, &spans).at(1), short.key);
         assert_eq!(spans, short.spans[..short.args_len as usize]);
         assert_eq!(crate::Args::new(buf, &spans).folded_word(0).unwrap_or(0), short.name);
-        let like = Like::of(buf, at, &short).expect("it was read");
+        let like = Like::of(buf, at, &short, 0).expect("it was read");
         assert_eq!(alike(&like, &short, buf, at), Some(short));
         true
     }
@@ -310,6 +318,29 @@ mod tests {
     }
 
     #[test]
+    fn heads_of_keys_are_compared_where_asked_and_near() {
+        let get = |key: &str| format!("*2\r\n$3\r\nGET\r\n${}\r\n{key}\r\n", key.len()).into_bytes();
+        let mut compared = 0;
+        for first in ["key:", "key:0001", "key:000000000001", "k", ""] {
+            for head_len in 0..12 {
+                for changed in 0..first.len() {
+                    let mut second = first.as_bytes().to_vec();
+                    second[changed] ^= 1;
+                    let second = String::from_utf8(second).expect("ASCII");
+                    let buf = [get(first), get(&second), get("next")].concat();
+                    let short = short_request(&buf, 0).expect("a short one");
+                    let like = Like::of(&buf, 0, &short, head_len).expect("it was read");
+                    assert!([0, head_len].contains(&like.key_head_len) && like.key_head_len <= first.len());
+                    let is_read = alike(&like, &short, &buf, short.end).is_some();
+                    assert_eq!(is_read, changed >= like.key_head_len, "{first} {head_len} {changed}");
+                    compared += usize::from(!is_read);
+                }
+            }
+        }
+        assert!(compared > 50, "{compared}");
+    }
+
+    #[test]
     fn what_begins_alike_is_read_alike() {
         let request = |name: &str, key: usize, values: &[usize]| {
             let first = [name.to_owned(), "k".repeat(key)];
@@ -331,7 +362,7 @@ mod tests {
             for second in &forms {
                 let mut buf = [first.as_slice(), second, b"*1\r\n$4\r\nPING\r\n"].concat();
                 let Some(short) = short_request(&buf, 0) else { continue };
-                let like = Like::of(&buf, 0, &short).expect("it was read");
+                let like = Like::of(&buf, 0, &short, 0).expect("it was read");
                 let (at, form) = (short.end, Short { key: b"", ..short });
                 let request = |buf: &[u8]| alike(&like, &form, buf, at).map(|next| (next.spans, next.end));
                 let wanted = |buf: &[u8]| short_request(buf, at).map(|next| (next.spans, next.end));

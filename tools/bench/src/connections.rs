@@ -1,7 +1,7 @@
 //! What connections cost: the memory of idle ones, and what becomes of a server while clients come and go.
 //!
 //! Called by `darter-bench connections` and by the suite of doors. The server runs already; it is watched by its
-//! process id.
+//! process id. Clients here wait until they are let in; those of `flood` do not.
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -11,6 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::cores;
+use crate::flood::Door;
 use crate::histogram::Histogram;
 use crate::usage::{Cpu, resident_bytes};
 
@@ -18,6 +19,8 @@ use crate::usage::{Cpu, resident_bytes};
 const WARM_LEN: usize = 100;
 /// Long enough for a server to give back what an idle connection does not need.
 const SETTLE: Duration = Duration::from_secs(3);
+/// Clients a second that a server is to survive.
+pub const FLOOD_RATE: u64 = 50_000;
 /// Connections that one thread of a storm has open together.
 const WAVE_LEN: usize = 64;
 
@@ -91,6 +94,19 @@ impl Visit {
                 storm.latency.max().as_micros()
             );
         }
+        for rate in [10_000, FLOOD_RATE] {
+            let flood = self.flooded(&Door::Tcp, rate, time)?;
+            println!(
+                "{rate} clients a second: {:.0} came, {:.0} were accepted, none refused, server CPU {:.1} µs each, {} KiB \
+                 more resident afterwards; GET meanwhile, µs: p50 {:.0}  p99 {:.0}",
+                flood.per_second(flood.offered),
+                flood.per_second(flood.accepted),
+                flood.cpu.as_secs_f64() * 1e6 / flood.accepted.max(1) as f64,
+                flood.grown_bytes >> 10,
+                flood.latency.quantile(0.5).as_secs_f64() * 1e6,
+                flood.latency.quantile(0.99).as_secs_f64() * 1e6,
+            );
+        }
         println!("the server answers and keeps nothing of them");
         Ok(())
     }
@@ -115,13 +131,18 @@ impl Visit {
         Ok(after.saturating_sub(before) as f64 / len.max(1) as f64)
     }
 
-    /// A storm, and a look at the server afterwards.  Errors: it does not answer, or keeps descriptors.
+    /// A storm of clients that wait to be let in.  Errors: the server does not answer afterwards, or keeps descriptors.
     pub fn survived(&self, guest: Guest, time: Duration) -> io::Result<Storm> {
+        self.outlived(|| self.storm(guest, time))
+    }
+
+    /// What `storm` was, and a look at the server afterwards.  Errors: it does not answer, or keeps descriptors.
+    pub fn outlived<T>(&self, storm: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
         let open = || fs::read_dir(format!("/proc/{}/fd", self.pid)).map(Iterator::count);
         ping(&mut connect(self.address)?)?;
         thread::sleep(SETTLE / 3);
         let before = open()?;
-        let storm = self.storm(guest, time)?;
+        let storm = storm()?;
         let deadline = Instant::now() + SETTLE;
         while open()? > before && Instant::now() < deadline {
             thread::sleep(Duration::from_millis(20));

@@ -9,9 +9,10 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use crate::connections::{Guest, Storm, Visit};
+use crate::connections::{FLOOD_RATE, Guest, Storm, Visit};
 use crate::cores;
 use crate::fanout::request;
+use crate::flood::{Door, Flood};
 use crate::messages::{BOTH, Contender, Contest, OFF_AND_ON, Row, row};
 use crate::replies::Protocol;
 use crate::usage::{Cpu, thread_times};
@@ -58,6 +59,22 @@ pub fn rows() -> Vec<Row> {
         }),
         row("clients that come, say PING and go", EACH, "-", BOTH, |c| {
             Ok(c.storm(Guest::IsAnswered)?.cpu_us_each())
+        }),
+        row("50,000 clients come each second: come", "a second", "50,000", BOTH, |c| {
+            c.flood(&Door::Tcp).map(|flood| flood.per_second(flood.offered))
+        }),
+        row("50,000 clients come each second: accepted", "a second", "-", BOTH, |c| {
+            c.flood(&Door::Tcp).map(|flood| flood.per_second(flood.accepted))
+        }),
+        row("50,000 clients come each second: another one's GET, p99", "µs", "-", BOTH, |c| {
+            c.flood(&Door::Tcp).map(|flood| flood.latency.quantile(0.99).as_secs_f64() * 1e6)
+        }),
+        row("50,000 clients come each second: kept of them", "resident KiB", "-", BOTH, |c| {
+            c.flood(&Door::Tcp).map(|flood| (flood.grown_bytes >> 10) as f64)
+        }),
+        row("50,000 come by a Unix socket each second: accepted", "a second", "50,000", BOTH, |c| {
+            let door = Door::Unix(c.server.unix_door());
+            c.flood(&door).map(|flood| flood.per_second(flood.accepted))
         }),
         row("/metrics, 1,000 clients and 1M keys", "µs of CPU a scrape", "5,000", ALONE, |c| c.scraped()),
         row("the same, longest of a thread", "µs of CPU", "1,000", ALONE, |c| c.longest_scrape()),
@@ -165,6 +182,11 @@ impl Contest<'_> {
             0 => Ok(storm),
             failed => Err(io::Error::other(format!("{failed} of {} were refused", storm.made + failed))),
         }
+    }
+
+    fn flood(&self, door: &Door) -> io::Result<Flood> {
+        self.let_in()?;
+        self.visit().flooded(door, FLOOD_RATE, STORM)
     }
 
     /// A connection for scrapes, of a server that has much to tell.

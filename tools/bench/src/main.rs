@@ -12,6 +12,7 @@ mod cores;
 mod doors;
 mod expiry;
 mod fanout;
+mod flood;
 mod growth;
 mod histogram;
 mod instructions;

@@ -107,6 +107,7 @@ impl Program {
                 ]
                 .into_iter()
                 .chain(["--io-threads", "1", "--dir", &dir.to_string(), "--protected-mode", "no"])
+                .chain(["--unixsocket", UNIX_DOOR])
                 .map(str::to_owned)
                 .chain(flags.iter().cloned())
                 .collect();
@@ -123,7 +124,7 @@ impl Program {
                     .split(' ')
                     .map(str::to_owned)
                     .collect();
-                line.extend(["--dbfilename".to_owned(), String::new()]);
+                line.extend(["--dbfilename", "", "--unixsocket", UNIX_DOOR].map(str::to_owned));
                 line.extend(flags.iter().cloned());
                 return line;
             }
@@ -134,6 +135,9 @@ impl Program {
         line.split(' ').map(str::to_owned).collect()
     }
 }
+
+/// Its name in the server's folder.
+const UNIX_DOOR: &str = "door";
 
 /// A running server.
 pub struct Server {
@@ -172,6 +176,11 @@ impl Server {
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// The Unix socket of Redis and of Darter.
+    pub fn unix_door(&self) -> PathBuf {
+        self.dir.join(UNIX_DOOR)
     }
 
     /// Its process id.

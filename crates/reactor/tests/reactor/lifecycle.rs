@@ -213,7 +213,6 @@ on_both_drivers! {
         let socket = rig.accepted.pop().unwrap();
         let name = format!("{}:0", path.display());
         assert_eq!((socket.peer(), socket.local(), socket.is_unix()), (name.clone(), name, true));
-        socket.set_nodelay().unwrap();
         socket.set_keepalive(Some(Duration::from_secs(300))).unwrap();
         let token = rig.reactor.register(socket).unwrap();
         client.write_all(b"over unix").unwrap();
@@ -339,7 +338,6 @@ on_both_drivers! {
         let (mut far, _) = listener.accept().unwrap();
         let socket = Socket::from_tcp(outgoing).unwrap();
         assert_eq!(socket.peer(), listener.local_addr().unwrap().to_string());
-        socket.set_nodelay().unwrap();
         socket.set_keepalive(Some(Duration::from_secs(60))).unwrap();
         socket.set_keepalive(None).unwrap();
         let token = rig.reactor.register(socket).unwrap();

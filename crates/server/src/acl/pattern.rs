@@ -51,6 +51,12 @@ impl Pattern {
         self.shape == Shape::Anything
     }
 
+    /// How many bytes decide alone whether a name that has them matches; `None`: more is looked at.
+    #[inline]
+    pub fn prefix_len(&self) -> Option<usize> {
+        (self.shape == Shape::Prefix).then(|| self.text.len() - 1)
+    }
+
     /// A word and its bits that decide alone whether a name of eight bytes or more matches; `None`: they do not.
     #[inline]
     pub fn head(&self) -> Option<(u64, u64)> {

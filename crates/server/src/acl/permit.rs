@@ -26,6 +26,12 @@ pub struct Permit<'a> {
 }
 
 impl User {
+    /// First bytes of keys that are worth knowing alike in commands that follow each other: what [`Permit::covered_len`]
+    /// would look at in each.
+    pub fn key_head_len(&self) -> usize {
+        if let [selector] = self.selectors() { selector.key_head_len() } else { 0 }
+    }
+
     /// The calls of `entry`, a data command, that are allowed as far as their one key is. `None`: each is to be asked
     /// about, which says nothing of whether it is allowed.
     pub fn permit(&self, catalog: &Catalog, entry: &'static Entry) -> Option<Permit<'_>> {
@@ -62,6 +68,14 @@ impl Permit<'_> {
         (buf, spans): (&[u8], &[Span]),
         commands: &[Planned],
     ) -> usize {
+        // All that begin as the first one does have its pattern's prefix if it has.
+        if let (Some(pattern), Some(first)) = (self.only, commands.first())
+            && pattern.prefix_len().is_some_and(|len| len <= usize::from(first.key_head_len))
+            && first.alike_len > 0
+            && self.covers(first.key(buf, spans), first.args_len())
+        {
+            return 1 + usize::from(first.alike_len);
+        }
         let is_alike =
             |planned: &Planned| planned.ready.entry.is_some_and(|other| std::ptr::eq(other, entry));
         let is_other = |planned: &Planned| {

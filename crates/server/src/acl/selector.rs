@@ -216,6 +216,12 @@ impl Selector {
         giving.next().is_none().then_some(&first.pattern)
     }
 
+    /// First bytes of keys that are worth knowing alike for [`Selector::only_pattern`].
+    pub(super) fn key_head_len(&self) -> usize {
+        // More patterns than for reading and for writing are looked at one by one.
+        self.keys.iter().take(2).filter_map(|known| known.pattern.prefix_len()).max().unwrap_or(0)
+    }
+
     /// Whether any key whatever may be read.
     pub(super) fn may_read_everything(&self) -> bool {
         self.has_all_keys || self.keys.iter().any(|known| known.access.reads && known.pattern.is_anything())

@@ -3,6 +3,7 @@
 use super::super::compound::SavePoint;
 use darter_persist::storage::{CloudOptions, is_cloud};
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// Options of sockets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,6 +16,13 @@ pub struct Tcp {
     pub nodelay: bool,
     /// TCP_USER_TIMEOUT in milliseconds, 0 = the system's.
     pub user_timeout_ms: u32,
+}
+
+impl Tcp {
+    /// How long a client may be silent before it is probed; `None`: it is not.
+    pub fn keepalive(&self) -> Option<Duration> {
+        (self.keepalive_s > 0).then(|| Duration::from_secs(u64::from(self.keepalive_s)))
+    }
 }
 
 /// The slow log.
