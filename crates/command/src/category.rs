@@ -159,7 +159,7 @@ const KEYSPACE: &str = "flushall flushdb swapdb dbsize stick";
 const TIPS: &[(&str, &str)] = &[
     (
         "nondeterministic_output",
-        "memory|doctor memory|malloc-stats memory|stats slowlog|len slowlog|get object|idletime object|freq \
+        "memory|doctor memory|malloc-stats memory|stats slowlog|len slowlog|get commandlog|len commandlog|get object|idletime object|freq \
          object|encoding object|refcount xinfo|consumers migrate function|stats scan xpending zrandmember lastsave xadd \
          randomkey cluster|slaves cluster|replicas cluster|shards cluster|bumpepoch cluster|links cluster|nodes \
          cluster|slots cluster|getkeysinslot cluster|count-failure-reports cluster|info latency|histogram latency|doctor \
@@ -173,7 +173,7 @@ const TIPS: &[(&str, &str)] = &[
     ),
     (
         "request_policy:all_nodes",
-        "script|flush script|load slowlog|reset slowlog|len slowlog|get latency|reset latency|histogram latency|doctor \
+        "script|flush script|load slowlog|reset slowlog|len slowlog|get commandlog|reset commandlog|len commandlog|get latency|reset latency|histogram latency|doctor \
          latency|graph latency|latest latency|history config|set",
     ),
     (
@@ -186,7 +186,7 @@ const TIPS: &[(&str, &str)] = &[
     ("request_policy:multi_shard", "exists mset mget touch del msetnx unlink"),
     (
         "response_policy:all_succeeded",
-        "script|flush script|load memory|purge slowlog|reset function|flush function|restore function|delete \
+        "script|flush script|load memory|purge slowlog|reset commandlog|reset function|flush function|restore function|delete \
          function|load ping mset latency|reset config|set flushdb flushall",
     ),
     ("response_policy:agg_logical_and", "script|exists"),
@@ -196,7 +196,7 @@ const TIPS: &[(&str, &str)] = &[
         "memory|doctor memory|malloc-stats memory|stats function|stats latency|histogram latency|doctor latency|graph \
          latency|latest latency|history info",
     ),
-    ("response_policy:agg_sum", "slowlog|len dbsize exists touch del unlink"),
+    ("response_policy:agg_sum", "slowlog|len commandlog|len dbsize exists touch del unlink"),
     ("response_policy:agg_min", "wait waitaof msetnx"),
 ];
 

@@ -191,6 +191,89 @@ fn the_slow_log_keeps_slow_commands_and_no_secrets() {
     );
 }
 
+/// The amounts and the arguments of the newest commands of one of COMMANDLOG's logs.
+fn logged(client: &mut Client, log: &str) -> Vec<(i64, Value)> {
+    let entries = items(client.call(&["COMMANDLOG", "GET", "-1", log])).into_iter().map(items);
+    entries.map(|entry| (int(entry[2].clone()), entry[3].clone())).collect()
+}
+
+#[test]
+fn large_requests_and_replies_are_kept() {
+    let server = Server::start(&[]);
+    let mut client = server.client();
+    let big = "x".repeat(2_000_000);
+    let shown = format!("{}... (1999872 more bytes)", "x".repeat(128));
+    // Within a pipeline, whose other commands are not.
+    client.send_all(&[
+        &["PING"],
+        &["SET", "k", &big],
+        &["GET", "k"],
+        &["GET", "k"],
+        &["GET", "none"],
+        &["STRLEN", "k"],
+    ]);
+    (0..6).for_each(|_| drop(client.read()));
+    let request_len = "*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$2000000\r\n\r\n".len() as i64 + 2_000_000;
+    assert_eq!(logged(&mut client, "large-request"), [(request_len, Value::array(&["SET", "k", &shown]))]);
+    let get = (2_000_012, Value::array(&["GET", "k"]));
+    assert_eq!(logged(&mut client, "Large-Reply"), [get.clone(), get.clone()]);
+    // What EXEC runs is kept, EXEC is not; a script's calls have no reply of their own.
+    client.call(&["COMMANDLOG", "RESET", "large-reply"]);
+    for command in [&["MULTI"][..], &["GET", "k"], &["EXEC"], &["EVAL", "return redis.call('GET', 'k')", "0"]]
+    {
+        client.call(command);
+    }
+    let eval = (2_000_012, Value::array(&["EVAL", "return redis.call('GET', 'k')", "0"]));
+    assert_eq!(logged(&mut client, "large-reply"), [eval, get]);
+    // An answer that is given in slices.
+    client.call(&["EVAL", "for i = 1, 200000 do redis.call('RPUSH', 'l', i) end", "0"]);
+    client.call(&["COMMANDLOG", "RESET", "large-reply"]);
+    client.call(&["LRANGE", "l", "0", "-1"]);
+    let sliced = logged(&mut client, "large-reply");
+    assert_eq!(sliced.len(), 1);
+    assert!(
+        sliced[0].0 > 2_000_000 && sliced[0].1 == Value::array(&["LRANGE", "l", "0", "-1"]),
+        "{sliced:?}"
+    );
+    // A reply that another thread's push brings.
+    client.call(&["CONFIG", "SET", "commandlog-reply-larger-than", "1024"]);
+    let mut waiter = server.client();
+    waiter.send_all(&[&["CLIENT", "ID"], &["BLPOP", "q", "0"]]);
+    waiter.read();
+    client.call(&["RPUSH", "q", &"y".repeat(2000)]);
+    waiter.read();
+    assert_eq!(logged(&mut client, "large-reply")[0].1, Value::array(&["BLPOP", "q", "0"]));
+}
+
+#[test]
+fn the_command_log_keeps_what_it_is_told_to() {
+    let server = Server::start(&[]);
+    let mut client = server.client();
+    for (bytes, kept) in [("-1", 0), ("0", 3)] {
+        client.call(&["CONFIG", "SET", "commandlog-large-reply-max-len", "3"]);
+        client.call(&["CONFIG", "SET", "commandlog-request-larger-than", bytes]);
+        client.call(&["CONFIG", "SET", "commandlog-reply-larger-than", bytes]);
+        client.call(&["COMMANDLOG", "RESET", "large-request"]);
+        client.call(&["COMMANDLOG", "RESET", "large-reply"]);
+        (0..5).for_each(|_| drop(client.call(&["SET", "k", "v"])));
+        assert_eq!(client.call(&["COMMANDLOG", "LEN", "large-reply"]), Value::Int(kept), "{bytes}");
+    }
+    // Both resets, of which the first is noted after it, the five SETs, and the question about the replies.
+    let requests = logged(&mut client, "large-request");
+    assert_eq!(requests.len(), 8);
+    assert_eq!(requests[1], (27, Value::array(&["SET", "k", "v"])));
+    client.call(&["CONFIG", "SET", "commandlog-large-request-max-len", "2"]);
+    assert_eq!(client.call(&["COMMANDLOG", "LEN", "large-request"]), Value::Int(2));
+    client.call(&["CONFIG", "SET", "commandlog-execution-slower-than", "0"]);
+    client.call(&["PING"]);
+    assert_eq!(logged(&mut client, "slow")[0].1, Value::array(&["PING"]));
+    assert!(!items(client.call(&["SLOWLOG", "GET"])).is_empty());
+    let unknown = "ERR type should be one of the following: slow, large-request, large-reply";
+    assert_eq!(error(&mut client, &["COMMANDLOG", "LEN", "big"]), unknown);
+    let below = "ERR count should be greater than or equal to -1";
+    assert_eq!(error(&mut client, &["COMMANDLOG", "GET", "-2", "slow"]), below);
+}
+
 #[test]
 fn latency_events_and_histograms_are_measured() {
     let server = Server::start(&[]);

@@ -2,6 +2,7 @@
 
 mod harness;
 
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -260,4 +261,39 @@ fn data_commands_that_wait_for_an_overdue_script_are_told_and_never_run() {
         Value::ok()
     );
     assert_eq!(waiting[0].call(&["INCRBY", "a", "4"]), Value::Int(5));
+}
+
+/// As the test of a client's library does it: a function is started, and a second later killed.
+#[test]
+fn what_runs_for_a_while_can_be_ended_before_anybody_is_told() {
+    let server = Server::start(&["--proactor_threads", "4", "--busy-reply-threshold", "600000"]);
+    let mut runner = server.client();
+    let library = "#!lua name=l\nredis.register_function('loop', function() while true do end end)";
+    assert_eq!(runner.call(&["FUNCTION", "LOAD", library]), Value::Text("l".into()));
+    // Those on the thread that runs it are served when it has ended.
+    let mut clients: Vec<Client> = (0..CLIENTS).map(|_| server.client()).collect();
+    runner.send_all(&[&["FCALL", "loop", "0"]]);
+    let has_ended = AtomicBool::new(false);
+    let mut sent = 0;
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let Value::Error(line) = runner.read() else { panic!("it was killed") };
+            assert!(line.contains("Script killed by user with FUNCTION KILL"), "{line}");
+            has_ended.store(true, Relaxed);
+        });
+        let began = Instant::now();
+        while !has_ended.load(Relaxed) {
+            assert!(began.elapsed() < harness::PATIENCE, "nobody could end it");
+            clients.iter_mut().for_each(|client| client.send_all(&[&["FUNCTION", "KILL"]]));
+            sent += 1;
+            thread::sleep(Duration::from_millis(20));
+        }
+    });
+    let replies: Vec<Value> =
+        clients.iter_mut().flat_map(|c| (0..sent).map(|_| c.read()).collect::<Vec<_>>()).collect();
+    let idle = Value::Error("NOTBUSY No scripts in execution right now.".into());
+    assert!(replies.contains(&Value::ok()));
+    assert!(replies.iter().all(|reply| *reply == Value::ok() || *reply == idle), "{replies:?}");
+    // Nobody was refused meanwhile, and nobody is now.
+    assert_eq!(runner.call(&["PING"]), Value::Status("PONG".into()));
 }

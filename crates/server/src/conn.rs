@@ -15,6 +15,7 @@ use crate::dispatch::{self, Ready};
 use crate::exec::{Call, Ran};
 use crate::http::{self, Visit};
 use crate::journal::log::Held;
+use crate::large;
 use crate::listening::ListenerKind;
 use crate::session::{Gate, Session};
 use crate::speech::{self, Allowed, Speech};
@@ -309,13 +310,17 @@ impl Conn {
             if window.len() > 1 {
                 core.stats().pipelined.add(window.len() as u64);
             }
+            let may_be_large = buf.len() - done >= core.large.request;
             let (mut commands, spans, stage) = window.parts();
             while let Some(&planned) = commands.first() {
                 if self.is_held_back() {
                     self.parser = Parser::new();
                     return done;
                 }
-                let (ran_len, ran) = self.run_straight(core, buf, spans, stage, commands);
+                let (ran_len, ran) = match may_be_large {
+                    true => (0, Ran::Done),
+                    false => self.run_straight(core, buf, spans, stage, commands),
+                };
                 if let Some(last) = ran_len.checked_sub(1).and_then(|last| commands.get(last)) {
                     if ran == Ran::Stalled {
                         self.stall(last.args(buf, spans));
@@ -324,9 +329,13 @@ impl Conn {
                     commands = commands.get(ran_len..).unwrap_or_default();
                     continue;
                 }
-                if self.execute(core, planned.ready, planned.args(buf, spans)) == Ran::Postponed {
+                let args = planned.args(buf, spans);
+                if self.execute(core, planned.ready, args) == Ran::Postponed {
                     self.parser = Parser::new();
                     return done;
+                }
+                if may_be_large && let Some(entry) = planned.ready.entry {
+                    large::note_request(core, self.session.id, entry, args, planned.after - done);
                 }
                 done = planned.after;
                 commands = &commands[1..];

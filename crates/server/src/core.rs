@@ -12,6 +12,7 @@ use darter_store::evict::Order;
 use crate::config::{ClusterMode, Live, Policy, Watch};
 use crate::floor::Floor;
 use crate::journal::log::ThreadLog;
+use crate::large::Large;
 use crate::limit;
 use crate::many;
 use crate::pubsub::Subscribers;
@@ -43,8 +44,10 @@ pub struct Core {
     pub turn_began: Instant,
     /// Nothing arrived in this turn.
     pub is_quiet: bool,
-    /// Every command is timed one by one.
+    /// Every command is timed, and its reply measured, one by one.
     pub times_all: bool,
+    /// Which requests and replies COMMANDLOG keeps.
+    pub large: Large,
     /// Commands take the long way: MONITOR, a pause, a memory limit reached.
     pub is_gated: bool,
     /// The data is more than the processor's own cache holds: asking for it ahead of time pays.
@@ -99,12 +102,13 @@ impl Core {
             thread,
             env: env_of(&live),
             dbs_len: live.dbnum as usize,
-            live,
             watch: Watch::new(&shared.settings),
+            large: Large::new(&live),
             now_ms: unix_ms(),
             frozen: None,
             turn_began: Instant::now(),
             is_quiet: true,
+            live,
             times_all: false,
             is_gated: false,
             looks_ahead: false,
@@ -145,7 +149,9 @@ impl Core {
         self.turn_began = Instant::now();
         self.refresh_settings();
         self.looks_ahead = self.shared.limit.keyspace_bytes() > LOOK_AHEAD_BYTES_MIN;
-        self.times_all = self.live.slowlog.slower_us < TIMED_US || self.live.latency_monitor_threshold_ms > 0;
+        self.times_all = self.live.slowlog.slower_us < TIMED_US
+            || self.live.latency_monitor_threshold_ms > 0
+            || self.large.counts_short_replies();
         self.refresh_gate();
     }
 
@@ -162,6 +168,7 @@ impl Core {
     fn settle_settings(&mut self) {
         self.evicts = limit::rule(&self.live).is_some();
         self.client_bytes_max = limit::clients::max_bytes(self);
+        self.large = Large::new(&self.live);
     }
 
     /// Finds out whether commands must take the long way.

@@ -13,6 +13,7 @@ use crate::core::Core;
 use crate::exec::{self, Call, Ran};
 use crate::fieldsets;
 use crate::gated;
+use crate::large;
 use crate::many;
 use crate::registry::{Entry, Run};
 use crate::script_run;
@@ -115,11 +116,15 @@ pub(crate) fn run_checked(
         return Ran::Done;
     }
     let calls = core.stats().commands[entry.id].calls.bump();
+    let (client, before) = (call.session.id, call.out.len());
     if !entry.is_timed(calls, core.times_all, ready.cell.is_some() || entry.is_brief_many(args.len())) {
-        return run(core, call, card, entry, ready, args);
+        let ran = run(core, call.again(), card, entry, ready, args);
+        large::note_reply(core, client, entry, args, call.out.len().saturating_sub(before));
+        return ran;
     }
     let began = Instant::now();
-    let ran = run(core, call, card, entry, ready, args);
+    let ran = run(core, call.again(), card, entry, ready, args);
+    large::note_reply(core, client, entry, args, call.out.len().saturating_sub(before));
     // What waits is timed where it runs in the end.
     if ran == Ran::Done {
         let took = began.elapsed();

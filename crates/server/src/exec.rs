@@ -20,6 +20,7 @@ use crate::acl::guard;
 use crate::core::Core;
 use crate::job::{BUDGET, Body, Job, Shards};
 use crate::journal::note as journal;
+use crate::large;
 use crate::limit::relief;
 use crate::pubsub;
 use crate::reading::{Reading, Slice, Source};
@@ -53,6 +54,14 @@ pub struct Call<'a> {
     pub out: &'a mut Vec<u8>,
     /// The connection.
     pub token: Token,
+}
+
+impl Call<'_> {
+    /// The same once more, for a part of the way.
+    #[inline]
+    pub fn again(&mut self) -> Call<'_> {
+        Call { session: self.session, out: self.out, token: self.token }
+    }
 }
 
 /// The shards `spec` needs for `args`.
@@ -330,6 +339,7 @@ pub fn run_job(core: &mut Core, grant: &mut Shards, job: &mut Job) {
                 job.body = Body::Left { source, entry, args: args.args().to_owned() };
             } else if job.parking.is_none() {
                 crate::timing::note_job(core, job.client, entry, args.args(), began.elapsed());
+                large::note_reply(core, job.client, entry, args.args(), job.reply.len());
             }
         }
         Body::Serve(ticket) => {

@@ -21,12 +21,14 @@ use crate::exec::{self, Call, Ran};
 use crate::fieldsets;
 use crate::job::{BUDGET, Body, Shards};
 use crate::journal::note as journal;
+use crate::large;
 use crate::limit::relief;
 use crate::monitor;
 use crate::registry::Run;
 use crate::script_run;
 use crate::session::{Gate, Multi, Queued, Session};
 use crate::snapshot;
+use crate::timing;
 use crate::tracking;
 use crate::wanted::Wanted;
 
@@ -226,8 +228,11 @@ pub fn run_held(
         }
         Body::Script { entry, args } => {
             core.writer = session.id;
+            let (began, before) = (Instant::now(), out.len());
             let mut reply = Reply::new(out, session.resp3);
             script_run::run_held(core, session, card, grant, entry, args.args(), &mut reply);
+            timing::note(core, card, entry, args.args(), began.elapsed());
+            large::note_reply(core, session.id, entry, args.args(), out.len() - before);
             session.send_own_messages(out);
         }
         _ => {}
@@ -351,8 +356,9 @@ fn run_queued(
             journal::note_grant(core, grant, Some(journal::Ran { entry, args, db, served: None, reply }));
         }
         if let Some(began) = began {
-            crate::timing::note(core, card, entry, args, began.elapsed());
+            timing::note(core, card, entry, args, began.elapsed());
         }
+        large::note_reply(core, session.id, entry, args, out.len().saturating_sub(mark));
         snapshot::note_run(core.shared, entry);
         if core.shared.tracking.is_in_use() && exec::flushes(entry) {
             tracking::invalidate_all(core, grant);

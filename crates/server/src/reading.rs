@@ -21,6 +21,7 @@ use crate::conn::Conn;
 use crate::core::Core;
 use crate::exec;
 use crate::job::{BUDGET, Body, Job, Shards};
+use crate::large;
 use crate::registry::Entry;
 
 /// A slice ends when it has written so much: some 10 microseconds.
@@ -77,6 +78,8 @@ pub struct Reading {
     entry: &'static Entry,
     args: OwnedArgs,
     spent: Duration,
+    // Of its slices so far; the head of the answer came before them.
+    bytes: usize,
     aside: Aside,
 }
 
@@ -94,7 +97,14 @@ pub enum Next {
 impl Reading {
     /// The rest of the answer to this command.
     pub fn new(source: Source, entry: &'static Entry, args: OwnedArgs) -> Reading {
-        Reading { source: Some(source), entry, args, spent: Duration::ZERO, aside: Aside::default() }
+        Reading {
+            source: Some(source),
+            entry,
+            args,
+            spent: Duration::ZERO,
+            bytes: 0,
+            aside: Aside::default(),
+        }
     }
 
     /// What the server holds for it beside the connection's output, in bytes.
@@ -102,10 +112,11 @@ impl Reading {
         self.aside.bytes
     }
 
-    /// Notes a slice of it that was given.
-    fn note(&mut self, slice: Slice) {
+    /// Notes a slice of so many bytes that was given.
+    fn note(&mut self, slice: Slice, bytes: usize) {
         self.aside = slice.aside;
         self.spent += slice.took;
+        self.bytes += bytes;
     }
 
     /// Ends it early, wherever it is: a slice that is under way is ended by whoever gets it back.
@@ -121,13 +132,14 @@ pub fn finish(core: &Core, conn: &mut Conn) {
     let Some(reading) = conn.session.reading.take() else { return };
     conn.session.send_own_messages(&mut conn.output);
     crate::timing::note_job(core, conn.session.id, reading.entry, reading.args.args(), reading.spent);
+    large::note_reply(core, conn.session.id, reading.entry, reading.args.args(), reading.bytes);
 }
 
-/// Takes note of a slice that had to wait for its shard and is in the output; whether the answer is complete.
-pub fn note_slice(core: &Core, conn: &mut Conn, source: Source, slice: Option<Slice>) -> bool {
+/// Takes note of a slice of `bytes` that had to wait for its shard and is in the output; whether the answer is complete.
+pub fn note_slice(core: &Core, conn: &mut Conn, source: Source, slice: Option<Slice>, bytes: usize) -> bool {
     let (Some(reading), Some(slice)) = (&mut conn.session.reading, slice) else { return true };
     reading.source = Some(source);
-    reading.note(slice);
+    reading.note(slice, bytes);
     if slice.is_done {
         finish(core, conn);
     }
@@ -187,7 +199,7 @@ fn give_one(core: &mut Core, conn: &mut Conn) -> Next {
     };
     conn.was_active = true;
     reading.source = Some(source);
-    reading.note(slice);
+    reading.note(slice, (conn.output.len() - conn.sent).saturating_sub(unsent));
     if slice.is_done {
         finish(core, conn);
         return Next::Done;

@@ -21,6 +21,7 @@ use crate::core::Core;
 use crate::exec::{self, Call, Ran};
 use crate::gated::NO_REPLICAS;
 use crate::job::{BUDGET, Body, Shards};
+use crate::libraries::Libraries;
 use crate::limit::relief;
 use crate::monitor;
 use crate::registry::{Entry, Run};
@@ -153,11 +154,11 @@ pub fn load_library(core: &mut Core, source: &[u8]) -> Result<Library, Fault> {
 
 /// Replaces all libraries by those of a snapshot. One that cannot be loaded is left out, and the log says so.
 pub fn know_libraries(core: &mut Core, codes: &[Vec<u8>]) {
-    let mut known = std::collections::BTreeMap::new();
+    let mut known = Libraries::default();
     for code in codes {
-        match load_library(core, code) {
-            Ok(library) => drop(known.insert(library.name.clone(), Arc::new(library))),
-            Err(fault) => tracing::error!("a library of functions is left out: {}", fault.line()),
+        let added = load_library(core, code).and_then(|library| known.insert(Arc::new(library)));
+        if let Err(fault) = added {
+            tracing::error!("a library of functions is left out: {}", fault.line());
         }
     }
     *core.shared.scripts.libraries_mut() = known;

@@ -2,7 +2,7 @@
 //!
 //! SCRIPT LOAD and EVAL put them here; a thread compiles one when it first runs it.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{
     AtomicBool, AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
 };
@@ -11,8 +11,13 @@ use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use darter_command::Fault;
 use darter_script::{Killing, Kind, Library, Script, Watch};
 
+use crate::libraries::Libraries;
+
 /// Scripts that came by EVAL alone are forgotten beyond this number, the oldest first.
 const EVALUATED_MAX: usize = 500;
+
+/// A script that has run for so long is one that somebody may mean who sends SCRIPT KILL.
+const KILLABLE_MS: u64 = 500;
 
 /// What others are answered while a script, or a function, runs for too long.
 pub fn busy_line(kind: Kind) -> &'static str {
@@ -38,7 +43,7 @@ pub struct Cached {
 pub struct Scripts {
     /// The script each thread runs, if it does.
     pub watches: Vec<Arc<Watch>>,
-    libraries: RwLock<BTreeMap<String, Arc<Library>>>,
+    libraries: RwLock<Libraries>,
     known: RwLock<Known>,
     flushes: AtomicU64,
     kills: AtomicU32,
@@ -84,28 +89,45 @@ impl Scripts {
         self.watches.iter().for_each(|watch| watch.force());
     }
 
-    /// Ends the scripts, or functions, that have written nothing, if one of them is overdue. Errors: there is none, or none that may end.
+    /// Ends the scripts, or functions, that have written nothing, if one of them is overdue or has at least run for
+    /// [`KILLABLE_MS`]. Errors: there is none, or none that may end.
     pub fn kill(&self, kind: Kind, busy_ms: u64, now_ms: u64) -> Result<(), Fault> {
         const IDLE: Fault = Fault::text("NOTBUSY No scripts in execution right now.");
+        let overdue = self.kill_since(kind, busy_ms, now_ms, true);
+        // Where one runs at a time the command would be read when that is overdue, and end it then.
+        let ended = overdue.or_else(|| self.kill_since(kind, KILLABLE_MS.min(busy_ms), now_ms, false));
+        ended.unwrap_or(Err(IDLE))
+    }
+
+    /// The same for what has run for longer than `for_ms`; `None` when nothing has.
+    fn kill_since(
+        &self,
+        kind: Kind,
+        for_ms: u64,
+        now_ms: u64,
+        is_overdue: bool,
+    ) -> Option<Result<(), Fault>> {
         const WRITTEN: Fault = Fault::text(
             "UNKILLABLE Sorry the script already executed write commands against the dataset. You can either wait the \
              script termination or kill the server in a hard way using the SHUTDOWN NOSAVE command.",
         );
-        let mut ended = Err(IDLE);
-        for watch in self.watches.iter().filter(|watch| watch.runs_for(busy_ms, now_ms)) {
+        let mut ended = None;
+        for watch in self.watches.iter().filter(|watch| watch.runs_for(for_ms, now_ms)) {
             if watch.kind() != kind {
-                ended = ended.or(Err(Fault::Text(busy_line(watch.kind()).into())));
+                ended = ended.or(Some(Err(Fault::Text(busy_line(watch.kind()).into()))));
                 continue;
             }
-            // First: nothing that waits for what it holds may begin.
-            self.note_kill(kind);
+            if is_overdue {
+                // First: nothing that waits for what it holds may begin.
+                self.note_kill(kind);
+            }
             match watch.kill() {
-                Killing::Done => ended = Ok(()),
-                Killing::Refused if ended.is_err() => ended = Err(WRITTEN),
+                Killing::Done => ended = Some(Ok(())),
+                Killing::Refused if !matches!(ended, Some(Ok(()))) => ended = Some(Err(WRITTEN)),
                 Killing::Refused | Killing::Idle => {}
             }
         }
-        if ended.is_ok() {
+        if is_overdue && matches!(ended, Some(Ok(()))) {
             // What runs beside it began before anybody was told; where one runs at a time it would not have begun.
             for watch in self.watches.iter().filter(|watch| watch.kind() == kind) {
                 watch.kill();
@@ -133,24 +155,18 @@ impl Scripts {
     }
 
     /// All libraries of functions, by name.
-    pub fn libraries(&self) -> RwLockReadGuard<'_, BTreeMap<String, Arc<Library>>> {
+    pub fn libraries(&self) -> RwLockReadGuard<'_, Libraries> {
         self.libraries.read().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
     /// The same, to change them.
-    pub fn libraries_mut(&self) -> RwLockWriteGuard<'_, BTreeMap<String, Arc<Library>>> {
+    pub fn libraries_mut(&self) -> RwLockWriteGuard<'_, Libraries> {
         self.libraries.write().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
     /// The library of the function called `name`, and its place there.
     pub fn function(&self, name: &[u8]) -> Option<(Arc<Library>, usize)> {
-        self.libraries().values().find_map(|library| {
-            let at = library
-                .functions
-                .iter()
-                .position(|function| function.name.as_bytes().eq_ignore_ascii_case(name))?;
-            Some((library.clone(), at))
-        })
+        self.libraries().function(name)
     }
 
     /// The script called `sha`, in hexadecimal digits of any case.
@@ -205,8 +221,8 @@ impl Scripts {
     /// Number of libraries, of their functions, and the bytes of their texts. Cost: a look at each library.
     pub fn libraries_size(&self) -> (usize, usize, usize) {
         let libraries = self.libraries();
-        let functions = libraries.values().map(|library| library.functions.len()).sum();
-        (libraries.len(), functions, libraries.values().map(|library| library.source.len()).sum())
+        let bytes = libraries.iter().map(|library| library.source.len()).sum();
+        (libraries.len(), libraries.functions_len(), bytes)
     }
 
     fn read(&self) -> RwLockReadGuard<'_, Known> {

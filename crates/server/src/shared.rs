@@ -13,6 +13,7 @@ use darter_txn::{Part, Router};
 
 use crate::acl::Acl;
 use crate::clients::ClientCard;
+use crate::command_log::CommandLogs;
 use crate::config::Settings;
 use crate::idling::Idling;
 use crate::job::Job;
@@ -243,8 +244,8 @@ pub struct Shared {
     pub is_stopping: AtomicBool,
     /// Dead keys are removed in the background (DEBUG SET-ACTIVE-EXPIRE).
     pub is_sweeping: AtomicBool,
-    /// Slow commands.
-    pub slowlog: Mutex<crate::slowlog::SlowLog>,
+    /// Commands that took long or were large.
+    pub command_logs: CommandLogs,
     /// Counts of error replies by their first word.
     pub errors: Mutex<HashMap<String, u64>>,
     /// When the server started.

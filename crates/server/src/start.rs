@@ -16,6 +16,7 @@ use darter_store::Shard;
 use darter_txn::{Part, Router};
 
 use crate::acl::Acl;
+use crate::command_log::CommandLogs;
 use crate::config::{Live, Settings};
 use crate::idling::Idling;
 use crate::job::Job;
@@ -29,7 +30,6 @@ use crate::pubsub::Directory;
 use crate::registry::Registry;
 use crate::scripts::Scripts;
 use crate::shared::{Mail, ShardCard, Shared};
-use crate::slowlog::SlowLog;
 use crate::snapshot::beginning::{self, Beginning};
 use crate::snapshot::{Snapshots, ending};
 use crate::stats::ThreadStats;
@@ -226,7 +226,7 @@ pub fn build_hashed(
         journal: Journal::new(threads),
         is_stopping: AtomicBool::new(false),
         is_sweeping: AtomicBool::new(true),
-        slowlog: Mutex::new(SlowLog::default()),
+        command_logs: CommandLogs::default(),
         errors: Mutex::new(HashMap::new()),
         started: Instant::now(),
         started_unix_s: now / 1000,

@@ -16,6 +16,7 @@ use crate::core::Core;
 use crate::exec::{self, Call, Ran};
 use crate::job::Job;
 use crate::journal::note as journal;
+use crate::large;
 use crate::registry::{Entry, SAMPLE};
 use crate::session::{Gate, Session};
 use crate::stats::Count;
@@ -189,7 +190,10 @@ fn finish<const IS_SET: bool>(
     way.stage.flush(way.out);
     let Some(entry) = planned.ready.entry else { return false };
     if let Some(look) = look {
+        let before = way.out.len();
         answer::<IS_SET>(core, way, entry, planned, &mut held.shard, look);
+        let bytes = way.out.len() - before;
+        large::note_reply(core, way.session.id, entry, planned.args(way.buf, way.spans), bytes);
     }
     let (db, key) = (way.session.db, planned.own_arg::<1>(way.buf));
     // A read may have found what had expired.
@@ -246,12 +250,14 @@ fn run_each(core: &mut Core, way: &mut Way<'_>, entry: &'static Entry, commands:
         done += 1;
         let args = planned.args(way.buf, way.spans);
         let key = Key { bytes: args.at(1), hash: planned.ready.hash };
+        let before = way.out.len();
         let call = Call { session: way.session, out: way.out, token: way.token };
         let ran = if is_tracked {
             exec::run_tracked(core, call, entry, args, cell, key)
         } else {
             exec::run_single(core, call, entry, args, cell, key)
         };
+        large::note_reply(core, way.session.id, entry, args, way.out.len() - before);
         if ran != Ran::Done {
             return (done, ran);
         }

@@ -6,17 +6,17 @@ use darter_command::Flags;
 use darter_wire::Args;
 
 use crate::clients::ClientCard;
+use crate::command_log::{self, Measure};
 use crate::core::Core;
 use crate::registry::Entry;
-use crate::slowlog::{SlowEntry, shorten};
 use crate::worker::lock;
 
 /// Notes how long a call took, where such times are kept.
 pub fn note(core: &Core, card: &ClientCard, entry: &Entry, args: Args<'_>, took: Duration) {
     let live = &core.live;
     core.stats().commands[entry.id].time(took.as_nanos() as u64, live.latency_tracking);
-    if took.as_micros() >= u128::from(live.slowlog.slower_us) && !entry.spec.flags.any(Flags::SKIP_SLOWLOG) {
-        note_slow(core, card, entry, took.as_micros() as u64, args);
+    if took.as_micros() >= u128::from(live.slowlog.slower_us) {
+        command_log::keep(core, card, entry, args, Measure::Time, took.as_micros() as u64);
     }
     note_event(core, if entry.spec.flags.any(Flags::FAST) { "fast-command" } else { "command" }, took);
 }
@@ -38,20 +38,4 @@ pub fn note_event(core: &Core, event: &'static str, took: Duration) {
     if threshold_ms > 0 && took.as_millis() >= u128::from(threshold_ms) {
         lock(&core.shared.latency).note(event, core.now_ms / 1000, took.as_millis() as u64);
     }
-}
-
-#[cold]
-fn note_slow(core: &Core, card: &ClientCard, entry: &Entry, duration_us: u64, args: Args<'_>) {
-    let hidden = crate::redact::hide_secrets(entry, args);
-    let args = hidden.as_ref().map_or(args, |hidden| hidden.args());
-    let limits = &core.live.slowlog;
-    let entry = SlowEntry {
-        id: 0,
-        unix_s: core.now_ms / 1000,
-        duration_us,
-        args: shorten(args, limits),
-        peer: card.peer.clone(),
-        name: lock(&card.words).name.clone(),
-    };
-    lock(&core.shared.slowlog).push(entry, usize::try_from(limits.max_len).unwrap_or(usize::MAX));
 }

@@ -19,6 +19,7 @@ use crate::core::Core;
 use crate::exec;
 use crate::job::{BUDGET, Job, Shards};
 use crate::journal::note as journal;
+use crate::large;
 use crate::registry::{Entry, Run};
 use crate::shared::Mail;
 
@@ -219,6 +220,7 @@ fn attempt(
             Some(journal::Ran { entry, args, db, served: Some(only_key), reply: &reply }),
         );
         crate::timing::note_job(core, waiting.client, waiting.entry, args, began.elapsed());
+        large::note_reply(core, waiting.client, waiting.entry, args, reply.len());
         // Before the changes are passed on, so that the client hears of its own ones after its reply.
         ticket.finish();
         let (token, client) = (waiting.token, waiting.client);

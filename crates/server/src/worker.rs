@@ -311,7 +311,7 @@ impl Worker {
                 return;
             }
             Body::Read { source, slice } => {
-                let is_done = reading::note_slice(core, conn, source, slice);
+                let is_done = reading::note_slice(core, conn, source, slice, job.reply.len());
                 if !is_done {
                     mark_dirty(conn, dirty);
                     return;

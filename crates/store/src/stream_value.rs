@@ -74,6 +74,10 @@ impl Extent {
         if self.added == 0 {
             return Some(0);
         }
+        // All that is left came after what it has seen, and nothing is missing in between.
+        if self.len > 0 && group.last_id < self.first_id && self.max_deleted_id < self.first_id {
+            return Some(self.len as i64);
+        }
         let read = match group.entries_read {
             Some(read) if !self.has_gap_from(group.last_id) => read,
             _ => self.added_up_to(group.last_id)?,

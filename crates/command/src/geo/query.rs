@@ -83,6 +83,7 @@ struct Seen {
     polygon: bool,
 }
 
+const TOO_FEW_CORNERS: Fault = Fault::text("ERR GEOSEARCH BYPOLYGON must have at least 3 vertices");
 const NO_MEMBER: Fault = Fault::text("ERR could not decode requested zset member");
 
 impl<'a> Query<'a> {
@@ -208,13 +209,13 @@ impl<'a> Query<'a> {
         seen: &mut Seen,
         zset: Option<View<'_, Zset>>,
     ) -> Result<bool, Fault> {
-        if !seen.place && reader.take_with("frommember", 1) {
+        if !(seen.place || seen.polygon) && reader.take_with("frommember", 1) {
             let member = reader.bytes()?;
             if let Some(zset) = zset {
                 self.center = Some(place_of(zset, member).ok_or(NO_MEMBER)?);
             }
             seen.member = true;
-        } else if !seen.member && reader.take_with("fromlonlat", 2) {
+        } else if !(seen.member || seen.polygon) && reader.take_with("fromlonlat", 2) {
             self.center = Some(place(args, reader.position())?);
             reader.skip(2);
             seen.place = true;
@@ -224,7 +225,7 @@ impl<'a> Query<'a> {
         } else if !(seen.radius || seen.polygon) && reader.take_with("bybox", 3) {
             self.take_box(reader)?;
             seen.in_box = true;
-        } else if !(seen.radius || seen.in_box) && reader.take_with("bypolygon", 1) {
+        } else if !(seen.radius || seen.in_box || seen.member) && reader.take_with("bypolygon", 1) {
             self.take_polygon(args, reader)?;
             seen.polygon = true;
         } else {
@@ -256,12 +257,9 @@ impl<'a> Query<'a> {
 
     fn take_polygon(&mut self, args: Args<'a>, reader: &mut Reader<'a>) -> Result<(), Fault> {
         let corners_len = reader.int()?;
-        if corners_len < 3 {
-            return Err(Fault::text("ERR GEOSEARCH BYPOLYGON must have at least 3 vertices"));
-        }
         let room = reader.left() / 2;
-        let corners_len =
-            usize::try_from(corners_len).ok().filter(|&len| len <= room).ok_or(Fault::Syntax)?;
+        let corners_len = usize::try_from(corners_len).ok().filter(|&len| (3..=room).contains(&len));
+        let corners_len = corners_len.ok_or(TOO_FEW_CORNERS)?;
         let first = reader.position();
         let corners = (0..corners_len).map(|corner| place(args, first + 2 * corner));
         self.shape = Some(Shape::Polygon { corners: corners.collect::<Result<_, _>>()? });

@@ -105,19 +105,20 @@ fn radius_by_member_keys(args: Args<'_>, visit: &mut dyn FnMut(usize)) {
     keys_with_store(args, 5, visit);
 }
 
-/// The key, and those that options from `at` on name as a place to store to.
+/// The key, and the one that the last of the options from `at` on names as a place to store to.
 fn keys_with_store(args: Args<'_>, at: usize, visit: &mut dyn FnMut(usize)) {
     if args.len() > 1 {
         visit(1);
     }
-    let mut at = at;
+    let (mut at, mut destination) = (at, None);
     while at + 1 < args.len() {
         if is(args.at(at), "store") || is(args.at(at), "storedist") {
             at += 1;
-            visit(at);
+            destination = Some(at);
         }
         at += 1;
     }
+    destination.into_iter().for_each(visit);
 }
 
 /// A member found.

@@ -1,5 +1,7 @@
 //! Geo: the digits of Redis, every option, and searches against a plain look at all members.
 
+use darter_wire::OwnedArgs;
+
 use darter_base::rng::Rng;
 
 use super::cell::Place;
@@ -109,7 +111,16 @@ fn errors_are_those_of_redis() {
             "GEOSEARCH Sicily FROMLONLAT 1 1 BYPOLYGON 2 1 1 2 2",
             "-ERR GEOSEARCH BYPOLYGON must have at least 3 vertices",
         ),
-        ("GEOSEARCH Sicily FROMLONLAT 1 1 BYPOLYGON 9223372036854775807 1 1", "-ERR syntax error"),
+        (
+            "GEOSEARCH Sicily FROMLONLAT 1 1 BYPOLYGON 9223372036854775807 1 1",
+            "-ERR GEOSEARCH BYPOLYGON must have at least 3 vertices",
+        ),
+        (
+            "GEOSEARCH Sicily BYPOLYGON 4 1 1 2 2 3 3",
+            "-ERR GEOSEARCH BYPOLYGON must have at least 3 vertices",
+        ),
+        ("GEOSEARCH Sicily BYPOLYGON 3 1 1 2 2 3 3 FROMLONLAT 1 1", "-ERR syntax error"),
+        ("GEOSEARCH Sicily FROMMEMBER Palermo BYPOLYGON 3 1 1 2 2 3 3", "-ERR syntax error"),
     ] {
         assert_eq!(bed.run(line), error, "{line}");
     }
@@ -144,4 +155,13 @@ fn cells_cover_every_shape() {
         });
         assert!(covers, "{center:?} {other:?} {meters}");
     }
+}
+
+#[test]
+fn the_last_place_to_store_to_counts() {
+    let words = ["georadius", "from", "0", "0", "1", "km", "STORE", "one", "STOREDIST", "two"];
+    let args = OwnedArgs::from_slices(&words.map(str::as_bytes));
+    let mut keys = Vec::new();
+    super::search::GEORADIUS.spec.each_key(args.args(), &mut |at| keys.push(words[at]));
+    assert_eq!(keys, ["from", "two"]);
 }

@@ -1,5 +1,5 @@
 //! HSETEX in two grammars that the first word which is no option tells apart:
-//! `key [FNX | FXX] [EX | PX | EXAT | PXAT time | KEEPTTL] FIELDS numfields field value [field value ...]` of Redis
+//! `key [NX | XX] [FNX | FXX] [EX | PX | EXAT | PXAT time | KEEPTTL] FIELDS numfields field value [field value ...]` of Redis
 //! and `key [NX | FNX | FXX] [KEEPTTL] seconds field value [field value ...]` of Dragonfly.
 
 use darter_pack::entry::Item;
@@ -21,30 +21,35 @@ pub const HSETEX: DataCommand = DataCommand {
         .doc(
             Group::Hash,
             "8.0.0",
-            "key [NX | XX | FNX | FXX] [EX seconds | PX milliseconds | EXAT unix-time-seconds | PXAT unix-time-milliseconds | KEEPTTL] FIELDS numfields field value [field value ...]",
+            "key [NX | XX] [FNX | FXX] [EX seconds | PX milliseconds | EXAT unix-time-seconds | PXAT unix-time-milliseconds | KEEPTTL] FIELDS numfields field value [field value ...]",
             "Sets the values of fields and when they expire.",
         )
         .cost("O(N)"),
     run: hsetex,
 };
 
-/// Which fields are written.
+/// What must be so of the fields for any of them to be written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Condition {
-    Always,
-    /// None of the fields may exist.
-    NoField,
-    /// All fields must exist.
-    EveryField,
-    /// The key must not exist; in Dragonfly's grammar: each field that does not exist.
+enum Fields {
+    /// None of them may exist.
+    AllNew,
+    /// All of them must exist.
+    AllThere,
+}
+
+/// What must be so of the key.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum KeyIs {
+    /// It must not exist; in Dragonfly's grammar: each field that does not exist is written.
     New,
-    /// The key must exist.
-    Existing,
+    /// It must exist.
+    There,
 }
 
 /// What is asked for.
 struct Order<'a> {
-    condition: Condition,
+    fields: Option<Fields>,
+    key: Option<KeyIs>,
     keep_ttl: bool,
     expiry_ms: Option<u64>,
     pairs: Args<'a>,
@@ -55,7 +60,8 @@ struct Order<'a> {
 impl<'a> Order<'a> {
     fn parse(args: Args<'a>, now_ms: u64) -> Result<Order<'a>, Fault> {
         let mut order = Order {
-            condition: Condition::Always,
+            fields: None,
+            key: None,
             keep_ttl: false,
             expiry_ms: None,
             pairs: args.tail(args.len()),
@@ -76,11 +82,14 @@ impl<'a> Order<'a> {
             } else if is(word, "keepttl") {
                 order.one_time()?;
                 order.keep_ttl = true;
-            } else if let Some(condition) = condition(word) {
-                if order.condition != Condition::Always {
+            } else if let Some(fields) = of_fields(word) {
+                if order.fields.replace(fields).is_some() {
                     return Err(Fault::text("ERR Only one of FXX or FNX arguments can be specified"));
                 }
-                order.condition = condition;
+            } else if let Some(key) = of_key(word) {
+                if order.key.replace(key).is_some() {
+                    return Err(Fault::text("ERR Only one of XX or NX arguments can be specified"));
+                }
             } else if reader::int(word).is_ok() && order.expiry_ms.is_none() {
                 order.expiry_ms = Some(Clock::Seconds.unix_ms(word, now_ms, "hsetex")?);
                 order.pairs = args.tail(at);
@@ -109,14 +118,14 @@ fn arity() -> Fault {
     Fault::Arity("hsetex".into())
 }
 
-fn condition(word: &[u8]) -> Option<Condition> {
-    const WORDS: [(&str, Condition); 4] = [
-        ("fnx", Condition::NoField),
-        ("fxx", Condition::EveryField),
-        ("nx", Condition::New),
-        ("xx", Condition::Existing),
-    ];
-    WORDS.iter().find(|(name, _)| is(word, name)).map(|&(_, condition)| condition)
+fn of_fields(word: &[u8]) -> Option<Fields> {
+    let all_there = is(word, "fxx").then_some(Fields::AllThere);
+    all_there.or_else(|| is(word, "fnx").then_some(Fields::AllNew))
+}
+
+fn of_key(word: &[u8]) -> Option<KeyIs> {
+    let there = is(word, "xx").then_some(KeyIs::There);
+    there.or_else(|| is(word, "nx").then_some(KeyIs::New))
 }
 
 /// The pairs after `numfields` at `at`.
@@ -138,12 +147,9 @@ fn hsetex(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()
     let order = Order::parse(args, now_ms)?;
     let mut place = at(ctx, args.at(1));
     let exists = place.view::<Table>()?.is_some();
-    let is_refused = match order.condition {
-        Condition::Existing | Condition::EveryField => !exists,
-        Condition::New => exists && !order.counts_new,
-        Condition::Always | Condition::NoField => false,
-    };
-    if is_refused {
+    let must_exist = order.key == Some(KeyIs::There) || order.fields == Some(Fields::AllThere);
+    let must_be_new = order.key == Some(KeyIs::New) && !order.counts_new;
+    if must_exist && !exists || must_be_new && exists {
         reply.int(0);
         return Ok(());
     }
@@ -181,10 +187,10 @@ struct Written {
 
 fn is_met(edit: &Edit<'_>, order: &Order<'_>) -> bool {
     let mut fields = (0..order.pairs.len()).step_by(2).map(|i| order.pairs.at(i));
-    match order.condition {
-        Condition::NoField => !fields.any(|field| edit.get(field).is_some()),
-        Condition::EveryField => fields.all(|field| edit.get(field).is_some()),
-        Condition::Always | Condition::New | Condition::Existing => true,
+    match order.fields {
+        Some(Fields::AllNew) => !fields.any(|field| edit.get(field).is_some()),
+        Some(Fields::AllThere) => fields.all(|field| edit.get(field).is_some()),
+        None => true,
     }
 }
 
@@ -194,7 +200,7 @@ fn write(edit: &mut Edit<'_>, order: &Order<'_>) -> Result<Written, Fault> {
     for i in (0..order.pairs.len()).step_by(2) {
         let (field, value) = (order.pairs.at(i), order.pairs.at(i + 1));
         let old_ms = edit.get(field).map(|entry| entry.expiry_ms());
-        if order.counts_new && order.condition == Condition::New && old_ms.is_some() {
+        if order.counts_new && order.key == Some(KeyIs::New) && old_ms.is_some() {
             continue;
         }
         written.fields += 1;

@@ -279,11 +279,18 @@ fn hsetex_in_redis_grammar() {
     assert_eq!(bed.run("exists none"), ":0");
     assert_eq!(bed.run("hsetex h nx fields 1 z 9"), ":0");
     assert_eq!(bed.run("hsetex none xx fields 1 z 9"), ":0");
+    // Valkey: of the key and of its fields at once.
+    assert_eq!(bed.run("hsetex h nx fnx fields 1 z 9"), ":0");
+    assert_eq!(bed.run("hsetex h xx fxx fields 2 a 9 z 9"), ":0");
+    assert_eq!(bed.run("hsetex h xx fnx ex 100 fields 1 z 9"), ":1");
+    assert_eq!(bed.run("hsetex new nx fnx fields 1 z 9"), ":1");
+    assert_eq!(bed.run("hdel h z"), ":1");
     bed.events();
     assert_eq!(bed.run("hsetex h pxat 1 fields 2 a 9 b 9"), ":1");
     assert_eq!(bed.events(), ["hset h", "hdel h", "del h"]);
     for (line, error) in [
         ("hsetex h fnx fxx fields 1 a 1", "Only one of FXX or FNX arguments can be specified"),
+        ("hsetex h nx xx fields 1 a 1", "Only one of XX or NX arguments can be specified"),
         (
             "hsetex h ex 1 keepttl fields 1 a 1",
             "Only one of EX, PX, EXAT, PXAT or KEEPTTL arguments can be specified",

@@ -165,8 +165,15 @@ fn lag_is_told_where_it_can_be() {
     assert_eq!(lag(&mut b), ":2");
     b.run("XDEL s 2-0");
     assert_eq!(lag(&mut b), "$-1");
+    b.run("XDEL s 1-0");
+    assert_eq!(lag(&mut b), ":1", "the gap lies before all that is left");
     b.run("XGROUP SETID s g $");
     assert_eq!(lag(&mut b), ":0");
+    b.run("XADD s 9-0 f v");
+    b.run("XADD s 10-0 f v");
+    b.run("XADD s 11-0 f v");
+    b.run("XTRIM s MAXLEN 1");
+    assert_eq!(lag(&mut b), ":1");
 }
 
 #[test]

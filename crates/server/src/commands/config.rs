@@ -5,6 +5,7 @@ use darter_command::{Fault, Flags, Spec};
 use darter_wire::{Args, Reply};
 
 use super::{ServerCommand, row};
+use crate::command_log::Measure;
 use crate::config::{Change, Changes, Refusal, Setting, Wanted, find};
 use crate::dispatch::Caller;
 use crate::listening;
@@ -103,8 +104,11 @@ fn set(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result
     if changes.before.log.level != changes.after.log.level {
         crate::logging::set_level(changes.after.log.level);
     }
-    if changes.before.slowlog.max_len != changes.after.slowlog.max_len {
-        crate::worker::lock(&shared.slowlog).shorten_to(changes.after.slowlog.max_len);
+    for measure in [Measure::Time, Measure::Request, Measure::Reply] {
+        let [before, after] = [&changes.before, &changes.after].map(|live| live.slowlog.len_max(measure));
+        if before != after {
+            shared.command_logs.of(measure).shorten_to(after);
+        }
     }
     caller.core.refresh();
     let of_limit = |live: &crate::config::Live| (live.maxmemory, live.maxmemory_policy);

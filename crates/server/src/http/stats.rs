@@ -8,6 +8,7 @@ use darter_reactor::process;
 use serde_json::{Map, Value, json};
 
 use super::metrics::most_called;
+use crate::command_log::Measure;
 use crate::commands::info;
 use crate::config::Live;
 use crate::report::histogram::Sum;
@@ -47,7 +48,7 @@ pub fn render(shared: &Shared, live: &Live) -> Value {
         "port": shared.port.load(Relaxed),
         "shards": shared.cells.len(),
         "databases": live.dbnum,
-        "slowlog": lock(&shared.slowlog).len(),
+        "slowlog": shared.command_logs.of(Measure::Time).len(),
         "cpu": { "user_s": cpu.user.as_secs_f64(), "system_s": cpu.system.as_secs_f64() },
         "totals": totals(&report),
         "clients": clients(shared, live, &report),

@@ -149,7 +149,7 @@ fn write_functions(
     let write = || {
         let mut writer = Writer::new(spool, options)?;
         if contents == Contents::Functions {
-            let libraries: Vec<_> = shared.scripts.libraries().values().cloned().collect();
+            let libraries: Vec<_> = shared.scripts.libraries().iter().cloned().collect();
             libraries.iter().try_for_each(|library| writer.function(&library.source))?;
         }
         writer.finish()

@@ -243,7 +243,7 @@ pub fn cut(core: &mut Core, grant: &mut Shards, run: &Arc<Run>) {
         debug_assert!(!shard.has_cut(), "the one before has ended");
         shard.begin_cut(run.epoch, Box::new(Collector::new(run.clone(), id)));
     }
-    let functions = core.shared.scripts.libraries().values().map(|library| library.source.to_vec()).collect();
+    let functions = core.shared.scripts.libraries().iter().map(|library| library.source.to_vec()).collect();
     if let Some(at_cut) = run.take_at_cut() {
         at_cut(core);
     }

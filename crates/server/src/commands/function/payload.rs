@@ -2,7 +2,6 @@
 //!
 //! It holds each library's code as an RDB file does, and ends like the payload of DUMP: version and checksum.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use darter_base::ascii::eq_ignore_case;
@@ -11,21 +10,19 @@ use darter_script::Library;
 use darter_store::rdb;
 use darter_wire::{Args, Reply};
 
-use super::{clash, note_functions, too_many};
+use super::{note_functions, too_many};
 use crate::core::Core;
 use crate::dispatch::Caller;
+use crate::libraries::Libraries;
 use crate::script_run;
 
 /// What stands before a library's code.
 const FUNCTION: u8 = 0xf5;
 
-/// Libraries by name.
-pub type Libraries = BTreeMap<String, Arc<Library>>;
-
 /// FUNCTION DUMP
 pub(super) fn dump(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let mut payload = Vec::new();
-    for library in caller.core.shared.scripts.libraries().values() {
+    for library in caller.core.shared.scripts.libraries().iter() {
         payload.push(FUNCTION);
         rdb::write_text(&mut payload, &library.source);
     }
@@ -54,7 +51,7 @@ pub(super) fn restore_in(core: &mut Core, args: Args<'_>, reply: &mut Reply<'_>)
     let restored = read(core, args.at(2))?;
     let shared = core.shared;
     let mut libraries = shared.scripts.libraries_mut();
-    let joined = joined(if flushes { Libraries::new() } else { libraries.clone() }, restored, replaces)?;
+    let joined = joined(if flushes { Libraries::default() } else { libraries.clone() }, restored, replaces)?;
     // Under the lock. With the flush in front the order does not matter, and a base taken meanwhile may hold them.
     note_functions(core, &[b"function", b"restore", args.at(2), if flushes { b"flush" } else { b"replace" }]);
     *libraries = joined;
@@ -65,7 +62,7 @@ pub(super) fn restore_in(core: &mut Core, args: Args<'_>, reply: &mut Reply<'_>)
 /// The libraries there are with others of these sources. Errors: one cannot be loaded, or is there already and is not to
 /// be replaced, or has a function of another one.
 pub fn join(core: &mut Core, sources: &[Vec<u8>], replaces: bool) -> Result<Libraries, Fault> {
-    let mut more = Libraries::new();
+    let mut more = Libraries::default();
     for source in sources {
         add(&mut more, script_run::load_library(core, source)?)?;
     }
@@ -75,33 +72,32 @@ pub fn join(core: &mut Core, sources: &[Vec<u8>], replaces: bool) -> Result<Libr
 
 fn joined(mut known: Libraries, more: Libraries, replaces: bool) -> Result<Libraries, Fault> {
     if replaces {
-        known.retain(|name, _| !more.contains_key(name));
+        for library in more.iter() {
+            known.remove(&library.name);
+        }
     }
-    for library in more.values() {
-        if known.contains_key(&library.name) {
+    for library in more.iter() {
+        if known.contains(&library.name) {
             return Err(Fault::Text(format!("ERR Library {} already exists", library.name).into()));
         }
-        clash(&known, library)?;
+        known.insert(library.clone())?;
     }
-    known.extend(more);
     Ok(known)
 }
 
 /// Adds a library to others of the same text.
 fn add(libraries: &mut Libraries, library: Library) -> Result<(), Fault> {
-    if libraries.contains_key(&library.name) {
+    if libraries.contains(&library.name) {
         return Err(Fault::Text(format!("ERR Library '{}' already exists", library.name).into()));
     }
-    clash(libraries, &library)?;
-    libraries.insert(library.name.clone(), Arc::new(library));
-    Ok(())
+    libraries.insert(Arc::new(library))
 }
 
 fn read(core: &mut Core, payload: &[u8]) -> Result<Libraries, Fault> {
     const TORN: Fault = Fault::text("ERR failed loading the given functions payload");
     let mut source =
         rdb::open(payload).map_err(|_| Fault::text("ERR DUMP payload version or checksum are wrong"))?;
-    let mut libraries = Libraries::new();
+    let mut libraries = Libraries::default();
     while source.left() > 0 {
         if source.byte().map_err(|_| TORN)? != FUNCTION {
             return Err(Fault::text("ERR given type is not a function"));

@@ -187,10 +187,7 @@ pub fn keyspace(source: &Source<'_>, out: &mut Text) {
     for (db, &keys) in shards.keys.iter().enumerate().filter(|(_, keys)| **keys > 0) {
         let expires = shards.expiring.get(db).copied().unwrap_or(0);
         let ttl_ms = if expires > 0 { source.shared.average_ttl_ms(db, source.now_ms) } else { 0 };
-        out.field(
-            &format!("db{db}"),
-            format_args!("keys={keys},expires={expires},avg_ttl={ttl_ms},subexpiry=0"),
-        );
+        out.field(&format!("db{db}"), format_args!("keys={keys},expires={expires},avg_ttl={ttl_ms}"));
     }
 }
 

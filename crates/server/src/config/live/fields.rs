@@ -251,9 +251,14 @@ impl Encoding {
 
 impl Slowlog {
     pub(super) fn new(v: &Fields<'_>) -> Self {
+        let or_never = |limit: i64| u64::try_from(limit).unwrap_or(u64::MAX);
         Slowlog {
-            slower_us: u64::try_from(v.i64("slowlog-log-slower-than")).unwrap_or(u64::MAX),
+            slower_us: or_never(v.i64("slowlog-log-slower-than")),
             max_len: v.u64("slowlog-max-len"),
+            large_request_bytes: or_never(v.i64("commandlog-request-larger-than")),
+            large_request_max_len: v.u64("commandlog-large-request-max-len"),
+            large_reply_bytes: or_never(v.i64("commandlog-reply-larger-than")),
+            large_reply_max_len: v.u64("commandlog-large-reply-max-len"),
             entry_max_argc: v.u32("slowlog-entry-max-argc"),
             entry_max_string_len: v.u32("slowlog-entry-max-string-len"),
         }

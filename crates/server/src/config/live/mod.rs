@@ -125,7 +125,7 @@ pub struct Live {
     /// How values are laid out.
     pub encoding: Encoding,
 
-    /// The slow log.
+    /// The logs of commands that took long or were large.
     pub slowlog: Slowlog,
     /// Milliseconds from which LATENCY keeps an event, 0 = never.
     pub latency_monitor_threshold_ms: u64,

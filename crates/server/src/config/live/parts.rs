@@ -1,6 +1,7 @@
 //! Groups of `Live` fields that belong together.
 
 use super::super::compound::SavePoint;
+use crate::command_log::Measure;
 use darter_persist::storage::{CloudOptions, is_cloud};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -25,17 +26,36 @@ impl Tcp {
     }
 }
 
-/// The slow log.
+/// The logs of commands that took long or were large.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Slowlog {
     /// Microseconds from which a command is kept; `u64::MAX` = never.
     pub slower_us: u64,
     /// Commands that are kept.
     pub max_len: u64,
+    /// Bytes from which a request is kept; `u64::MAX` = never.
+    pub large_request_bytes: u64,
+    /// Large requests that are kept.
+    pub large_request_max_len: u64,
+    /// Bytes from which a reply is kept; `u64::MAX` = never.
+    pub large_reply_bytes: u64,
+    /// Large replies that are kept.
+    pub large_reply_max_len: u64,
     /// Arguments that are kept of each.
     pub entry_max_argc: u32,
     /// Bytes that are kept of each argument.
     pub entry_max_string_len: u32,
+}
+
+impl Slowlog {
+    /// Commands that are kept of one measure.
+    pub fn len_max(&self, measure: Measure) -> u64 {
+        match measure {
+            Measure::Time => self.max_len,
+            Measure::Request => self.large_request_max_len,
+            Measure::Reply => self.large_reply_max_len,
+        }
+    }
 }
 
 /// Snapshots and the append-only file.

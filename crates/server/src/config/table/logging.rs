@@ -85,16 +85,12 @@ pub(super) const ROWS: &[Setting] = &[
     Setting::int("slowlog-entry-max-string-len", 1, I32_MAX, "128")
         .help(Logging, "bytes it keeps of each argument"),
     Setting::int("commandlog-request-larger-than", -1, i64::MAX, "1048576")
-        .no_effect("COMMANDLOG is Valkey's")
-        .help(Logging, "bytes of a request that COMMANDLOG keeps"),
+        .help(Logging, "bytes from which COMMANDLOG keeps a request; -1 means never"),
     Setting::int("commandlog-large-request-max-len", 0, i64::MAX, "128")
-        .no_effect("COMMANDLOG is Valkey's")
         .help(Logging, "large requests it keeps"),
     Setting::int("commandlog-reply-larger-than", -1, i64::MAX, "1048576")
-        .no_effect("COMMANDLOG is Valkey's")
-        .help(Logging, "bytes of a reply that COMMANDLOG keeps"),
+        .help(Logging, "bytes from which COMMANDLOG keeps a reply; -1 means never"),
     Setting::int("commandlog-large-reply-max-len", 0, i64::MAX, "128")
-        .no_effect("COMMANDLOG is Valkey's")
         .help(Logging, "large replies it keeps"),
     Setting::int("latency-monitor-threshold", 0, i64::MAX, "0")
         .help(Logging, "milliseconds from which LATENCY keeps an event; 0 means never"),

@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::text::seconds;
 use super::{Family, Kind, Scene, counter, gauge, many, most_called};
+use crate::command_log::Measure;
 use crate::pubsub;
 
 /// Every family.
@@ -65,7 +66,7 @@ pub(super) const OWN: &[Family] = &[
     }),
     gauge("darter_pubsub_patterns", "Patterns with a subscriber.", |s| s.shared.pubsub.patterns_len() as f64),
     gauge("darter_slowlog_entries", "Commands in the slow log.", |s| {
-        crate::worker::lock(&s.shared.slowlog).len() as f64
+        s.shared.command_logs.of(Measure::Time).len() as f64
     }),
     counter("darter_output_limit_disconnections_total", "Clients closed because they did not read.", |s| {
         s.report.totals.output_limit_closed as f64

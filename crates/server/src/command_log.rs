@@ -1,18 +1,38 @@
-//! The slow log: commands that took longer than `slowlog-log-slower-than`.
+//! The logs of SLOWLOG and COMMANDLOG: commands that took long, and those whose request or reply was large.
+//!
+//! `timing` and `large` say which commands are kept; the commands that show them are in `commands::slowlog`.
 
 use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard};
 
+use darter_command::Flags;
 use darter_wire::Args;
 
-/// One slow command.
+use crate::clients::ClientCard;
+use crate::core::Core;
+use crate::registry::Entry;
+use crate::worker::lock;
+
+/// What a command is kept for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Measure {
+    /// The microseconds it took.
+    Time,
+    /// The bytes of its request.
+    Request,
+    /// The bytes of its reply.
+    Reply,
+}
+
+/// A command that is kept.
 #[derive(Clone, Debug)]
-pub struct SlowEntry {
+pub struct LoggedCommand {
     /// Ever growing number.
     pub id: u64,
     /// When it ran, Unix seconds.
     pub unix_s: u64,
-    /// How long, microseconds.
-    pub duration_us: u64,
+    /// How much of its measure: microseconds or bytes.
+    pub amount: u64,
     /// Its arguments, shortened.
     pub args: Vec<Vec<u8>>,
     /// Address of the client.
@@ -21,23 +41,39 @@ pub struct SlowEntry {
     pub name: String,
 }
 
-/// The newest slow commands.
+/// One log for each measure.
 #[derive(Debug, Default)]
-pub struct SlowLog {
-    entries: VecDeque<SlowEntry>,
+pub struct CommandLogs([Mutex<CommandLog>; 3]);
+
+impl CommandLogs {
+    /// The log of one measure.
+    pub fn of(&self, measure: Measure) -> MutexGuard<'_, CommandLog> {
+        let [time, request, reply] = &self.0;
+        lock(match measure {
+            Measure::Time => time,
+            Measure::Request => request,
+            Measure::Reply => reply,
+        })
+    }
+}
+
+/// The newest commands that were kept.
+#[derive(Debug, Default)]
+pub struct CommandLog {
+    entries: VecDeque<LoggedCommand>,
     next_id: u64,
 }
 
-impl SlowLog {
+impl CommandLog {
     /// Adds a command, dropping the oldest beyond `len_max`.
-    pub fn push(&mut self, mut entry: SlowEntry, len_max: usize) {
+    pub fn push(&mut self, mut entry: LoggedCommand, len_max: u64) {
         if len_max == 0 {
             return;
         }
         entry.id = self.next_id;
         self.next_id += 1;
         self.entries.push_front(entry);
-        self.entries.truncate(len_max);
+        self.shorten_to(len_max);
     }
 
     /// Drops the oldest entries beyond `len_max`.
@@ -46,7 +82,7 @@ impl SlowLog {
     }
 
     /// The newest entries first.
-    pub fn iter(&self) -> impl Iterator<Item = &SlowEntry> {
+    pub fn iter(&self) -> impl Iterator<Item = &LoggedCommand> {
         self.entries.iter()
     }
 
@@ -55,7 +91,7 @@ impl SlowLog {
         self.entries.len()
     }
 
-    /// Whether nothing was slow.
+    /// Whether nothing was kept.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
@@ -66,8 +102,28 @@ impl SlowLog {
     }
 }
 
-/// The arguments as the slow log shows them: so many, each so long; what is left out is counted.
-pub fn shorten(args: Args<'_>, limits: &crate::config::Slowlog) -> Vec<Vec<u8>> {
+/// Keeps a command of the client that `card` shows, unless it is one that is never shown.
+#[cold]
+pub fn keep(core: &Core, card: &ClientCard, entry: &Entry, args: Args<'_>, measure: Measure, amount: u64) {
+    if entry.spec.flags.any(Flags::SKIP_SLOWLOG) {
+        return;
+    }
+    let hidden = crate::redact::hide_secrets(entry, args);
+    let args = hidden.as_ref().map_or(args, |hidden| hidden.args());
+    let limits = &core.live.slowlog;
+    let entry = LoggedCommand {
+        id: 0,
+        unix_s: core.now_ms / 1000,
+        amount,
+        args: shorten(args, limits),
+        peer: card.peer.clone(),
+        name: lock(&card.words).name.clone(),
+    };
+    core.shared.command_logs.of(measure).push(entry, limits.len_max(measure));
+}
+
+/// The arguments as the logs show them: so many, each so long; what is left out is counted.
+fn shorten(args: Args<'_>, limits: &crate::config::Slowlog) -> Vec<Vec<u8>> {
     let args_max = (limits.entry_max_argc as usize).max(2);
     let bytes_max = limits.entry_max_string_len as usize;
     let shown = if args.len() > args_max { args_max - 1 } else { args.len() };
@@ -92,7 +148,16 @@ mod tests {
     use crate::config::Slowlog as Limits;
     use darter_wire::OwnedArgs;
 
-    const LIMITS: Limits = Limits { slower_us: 0, max_len: 3, entry_max_argc: 4, entry_max_string_len: 5 };
+    const LIMITS: Limits = Limits {
+        slower_us: 0,
+        max_len: 3,
+        large_request_bytes: u64::MAX,
+        large_request_max_len: 0,
+        large_reply_bytes: u64::MAX,
+        large_reply_max_len: 0,
+        entry_max_argc: 4,
+        entry_max_string_len: 5,
+    };
 
     #[test]
     fn long_commands_are_shortened() {
@@ -105,11 +170,11 @@ mod tests {
 
     #[test]
     fn the_newest_entries_stay() {
-        let mut log = SlowLog::default();
-        let entry = SlowEntry {
+        let mut log = CommandLog::default();
+        let entry = LoggedCommand {
             id: 0,
             unix_s: 0,
-            duration_us: 1,
+            amount: 1,
             args: Vec::new(),
             peer: String::new(),
             name: String::new(),

@@ -1,0 +1,65 @@
+//! Requests and replies that COMMANDLOG keeps because they are large.
+//!
+//! A connection's requests are looked at where it finds them, in the bytes that came; replies where they are written.
+//! Data commands of memcached, and what a script calls, are no requests here. Nothing here is on the straight way
+//! unless a value is too long for it.
+
+use darter_wire::Args;
+
+use crate::command_log::{self, Measure};
+use crate::config::Live;
+use crate::core::Core;
+use crate::registry::Entry;
+use crate::worker::lock;
+
+/// From how many bytes on; `usize::MAX`: never.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Large {
+    /// A request.
+    pub request: usize,
+    /// A reply.
+    pub reply: usize,
+}
+
+/// Replies that the straight way puts together beside the output are shorter than this.
+const UNSTAGED_BYTES: usize = darter_wire::Stage::REPLY_MAX;
+
+impl Large {
+    /// What the settings say.
+    pub fn new(live: &Live) -> Large {
+        let bytes = |limit: u64| usize::try_from(limit).unwrap_or(usize::MAX);
+        Large {
+            request: bytes(live.slowlog.large_request_bytes),
+            reply: bytes(live.slowlog.large_reply_bytes),
+        }
+    }
+
+    /// Whether replies count that the straight way does not look at.
+    pub fn counts_short_replies(self) -> bool {
+        self.reply <= UNSTAGED_BYTES
+    }
+}
+
+/// Notes a request of `bytes` that `client` sent.
+#[inline]
+pub fn note_request(core: &Core, client: u64, entry: &Entry, args: Args<'_>, bytes: usize) {
+    if bytes >= core.large.request {
+        keep(core, client, entry, args, Measure::Request, bytes);
+    }
+}
+
+/// Notes a reply of `bytes` that `client` gets.
+#[inline]
+pub fn note_reply(core: &Core, client: u64, entry: &Entry, args: Args<'_>, bytes: usize) {
+    if bytes >= core.large.reply {
+        keep(core, client, entry, args, Measure::Reply, bytes);
+    }
+}
+
+#[cold]
+fn keep(core: &Core, client: u64, entry: &Entry, args: Args<'_>, measure: Measure, bytes: usize) {
+    let card = lock(&core.shared.clients).get(&client).cloned();
+    if let Some(card) = card {
+        command_log::keep(core, &card, entry, args, measure, bytes as u64);
+    }
+}
