@@ -172,8 +172,13 @@ fn lag_is_told_where_it_can_be() {
     b.run("XADD s 9-0 f v");
     b.run("XADD s 10-0 f v");
     b.run("XADD s 11-0 f v");
+    b.run("XGROUP SETID s g 9-0 ENTRIESREAD 4");
     b.run("XTRIM s MAXLEN 1");
     assert_eq!(lag(&mut b), ":1");
+    // What was trimmed unread counts as read with the first that comes after it.
+    b.run("XREADGROUP GROUP g a STREAMS s >");
+    let groups = b.run("XINFO GROUPS s");
+    assert!(groups.contains("|entries-read|:6|") && lag(&mut b) == ":0", "{groups}");
 }
 
 #[test]

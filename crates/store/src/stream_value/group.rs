@@ -243,7 +243,10 @@ impl Group {
             return;
         }
         match self.entries_read {
-            Some(read) if !extent.has_gap_from(id) => self.entries_read = Some(read.wrapping_add(1)),
+            // What was trimmed between the last one and this one was not counted.
+            Some(read) if self.last_id >= extent.first_id && !extent.has_gap_from(self.last_id) => {
+                self.entries_read = Some(read.wrapping_add(1));
+            }
             _ if extent.added > 0 => self.entries_read = extent.added_up_to(id),
             _ => {}
         }
