@@ -236,11 +236,10 @@ fn large_requests_and_replies_are_kept() {
         "{sliced:?}"
     );
     // A reply that another thread's push brings.
-    client.call(&["CONFIG", "SET", "commandlog-reply-larger-than", "1024"]);
     let mut waiter = server.client();
     waiter.send_all(&[&["CLIENT", "ID"], &["BLPOP", "q", "0"]]);
     waiter.read();
-    client.call(&["RPUSH", "q", &"y".repeat(2000)]);
+    client.call(&["RPUSH", "q", &big]);
     waiter.read();
     assert_eq!(logged(&mut client, "large-reply")[0].1, Value::array(&["BLPOP", "q", "0"]));
 }
