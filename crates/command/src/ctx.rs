@@ -1,12 +1,15 @@
 //! What a command body may touch while it runs.
 
+use darter_base::hash::KeyHasher;
 use darter_store::keyed::WrongType;
 use darter_store::shard::Full;
-use darter_store::{Event, Key, Keyed, Record, Shard, Text};
+use darter_store::{Arena, Collection, Event, Key, Keyed, Record, Shard, Text};
 use darter_txn::{Part, ShardSet};
 use darter_wire::{Args, OwnedArgs, Reply};
 
+use crate::Fault;
 use crate::gather::Kept;
+use crate::hash::PACKS_AT_ONCE;
 use crate::slices::Rest;
 
 /// Limits and thresholds that commands read; a copy of the configuration.
@@ -246,6 +249,63 @@ impl<'a> Ctx<'a> {
     ) -> bool {
         let (key, db) = (self.key(name), self.db);
         self.shards.part_mut(key).shard.change_plain(db, key, event, change)
+    }
+
+    /// Changes the collection at `name`, which `make` makes where there is none, by `change`, which does not leave it
+    /// empty; reports the event that `event` finds in what came of it.
+    ///
+    /// Errors: those of `change`; the value has another type; no room.
+    #[inline(always)]
+    pub fn add_to<T: Collection, R>(
+        &mut self,
+        name: &[u8],
+        make: impl FnOnce() -> T,
+        change: impl Fn(&mut T, &mut Arena, KeyHasher) -> Result<R, Fault>,
+        event: impl Fn(&R) -> Option<Event>,
+    ) -> Result<R, Fault> {
+        let Some(result) = self.add_plainly(name, &change) else {
+            return self.add_slowly(name, make, change, event);
+        };
+        let done = result?;
+        if let Some(event) = event(&done) {
+            self.changed(name, event);
+        }
+        Ok(done)
+    }
+
+    #[inline(never)]
+    fn add_slowly<T: Collection, R>(
+        &mut self,
+        name: &[u8],
+        make: impl FnOnce() -> T,
+        change: impl Fn(&mut T, &mut Arena, KeyHasher) -> Result<R, Fault>,
+        event: impl Fn(&R) -> Option<Event>,
+    ) -> Result<R, Fault> {
+        let mut place = self.at(name);
+        place.expire_members(PACKS_AT_ONCE);
+        let done = place.edit_or_create(make, change)?.result?;
+        if let Some(event) = event(&done) {
+            place.changed(event);
+        }
+        Ok(done)
+    }
+
+    /// Gives `change`, which does not leave it empty, the collection at `name`: see [`Shard::add_plainly`].
+    #[inline(always)]
+    pub fn add_plainly<T: Collection, R>(
+        &mut self,
+        name: &[u8],
+        change: impl FnOnce(&mut T, &mut Arena, KeyHasher) -> R,
+    ) -> Option<R> {
+        let (key, db, now_ms) = (self.key(name), self.db, self.now_ms);
+        self.shards.part_mut(key).shard.add_plainly(db, key, now_ms, change)
+    }
+
+    /// Reports that `event` happened to `name`.
+    #[inline]
+    pub fn changed(&mut self, name: &[u8], event: Event) {
+        let (key, db) = (self.key(name), self.db);
+        self.shards.part_mut(key).shard.changes.push(db, name, event);
     }
 
     /// The key at index 1 of `args`, the command's only one: hashed already, but for a job that waited.

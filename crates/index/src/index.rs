@@ -158,7 +158,7 @@ impl Index {
     }
 
     /// The entry of `hash` for which `eq` says yes. `eq` is asked once in 256 times for another key's record.
-    #[inline]
+    #[inline(always)]
     pub fn find(&self, hash: u64, mut eq: impl FnMut(Handle) -> bool) -> Option<Slot> {
         let place = hash::place(hash);
         let segment = self.segment(place)?;

@@ -201,11 +201,22 @@ impl<'a> Coded<'a> {
     pub fn write(&self, out: &mut [u8]) {
         debug_assert!(!self.long);
         let head_len = self.head_len as usize;
-        let mut head = [0; 16];
-        head[..8].copy_from_slice(&self.head.to_le_bytes());
-        head[8] = self.ninth;
-        copy_short(&mut out[..head_len], &head[..head_len]);
+        if head_len == 1 {
+            out[0] = self.head as u8;
+        } else {
+            let mut head = [0; 16];
+            head[..8].copy_from_slice(&self.head.to_le_bytes());
+            head[8] = self.ninth;
+            copy_short(&mut out[..head_len], &head[..head_len]);
+        }
         copy_short(&mut out[head_len..head_len + self.body.len()], self.body);
+    }
+
+    /// Whether this item can be written over the one that begins with `first`: both take the same few bytes, and neither
+    /// is out of line.
+    #[inline]
+    pub(crate) fn fits_over(&self, first: u8) -> bool {
+        first < TAG_STRING && !self.long && self.len() == SIZES[first as usize] as usize
     }
 
     /// As [`Coded::write`], where the bytes of `out` after the item are free to be overwritten: shorter.
@@ -231,7 +242,7 @@ impl<'a> Coded<'a> {
     }
 
     /// [`Coded::is_at`] of an item that is not long.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn is_inline_at(&self, bytes: &[u8]) -> bool {
         debug_assert!(!self.long);
         let head_len = self.head_len as usize;

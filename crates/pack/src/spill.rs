@@ -26,6 +26,12 @@ impl Spill {
         Spill(None)
     }
 
+    /// Whether it holds no allocation.
+    #[inline]
+    pub(crate) fn is_none(&self) -> bool {
+        self.0.is_none()
+    }
+
     /// Bytes of the strings held, without the few bytes per string that name them.
     pub fn bytes(&self) -> usize {
         self.0.as_ref().map_or(0, |b| b.bytes)

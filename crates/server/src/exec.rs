@@ -136,7 +136,7 @@ pub fn let_go(core: &mut Core, held: Held<Part, Job>) {
 }
 
 /// Runs a data command with one key, whose shard and hash are known.
-#[inline]
+#[inline(always)]
 pub fn run_single(
     core: &mut Core,
     call: Call<'_>,

@@ -48,8 +48,8 @@ pub struct Planned {
     pub after: usize,
 }
 
-/// Arguments that a command keeps itself.
-const OWN_SPANS: usize = darter_wire::ARGS_MAX;
+/// Arguments that a command keeps itself: one more would be copied with every GET.
+const OWN_SPANS: usize = darter_wire::ARGS_MAX - 1;
 
 impl Window {
     /// Forgets all commands. Cost: nothing is freed.
@@ -105,7 +105,8 @@ impl Window {
     /// Adds a request that was read in one piece.
     #[inline(always)]
     pub fn push_short(&mut self, ready: Ready, short: &Short<'_>) {
-        self.add(Planned::of(ready, short));
+        let planned = Planned::of(ready, short, &mut self.spans);
+        self.add(planned);
     }
 }
 
@@ -128,7 +129,8 @@ impl Window {
         let at = match short.args_len {
             2 => self.push_like::<0>(core, buf, short.end, &like, entry),
             3 => self.push_like::<1>(core, buf, short.end, &like, entry),
-            _ => self.push_like::<2>(core, buf, short.end, &like, entry),
+            4 => self.push_like::<2>(core, buf, short.end, &like, entry),
+            _ => self.push_like::<3>(core, buf, short.end, &like, entry),
         };
         if like.key_head_len > 0
             && let Some(first) = len.checked_sub(1).and_then(|last| self.commands.get_mut(last))
@@ -152,7 +154,7 @@ impl Window {
         for place in self.commands.iter_mut().skip(self.len) {
             let Some((short, next)) = like.request::<VALUES>(rest, at) else { break };
             let Some(ready) = dispatch::prepare_like(core, entry, &short) else { break };
-            *place = Planned::of(ready, &short);
+            *place = Planned::of(ready, &short, &mut self.spans);
             (at, rest) = (short.end, next);
             added += 1;
         }
@@ -170,9 +172,15 @@ fn no_arg() -> &'static [u8] {
 }
 
 impl Planned {
+    /// A request that was read in one piece; `spans` are the window's.
     #[inline(always)]
-    fn of(ready: Ready, short: &Short<'_>) -> Planned {
-        let (own, args_len) = (short.spans, short.args_len);
+    fn of(ready: Ready, short: &Short<'_>, spans: &mut Vec<Span>) -> Planned {
+        let [mut first, b, c, d, _] = short.spans;
+        if short.args_len as usize > OWN_SPANS {
+            first.start = spans.len() as u32;
+            spans.extend_from_slice(&short.spans);
+        }
+        let (own, args_len) = ([first, b, c, d], short.args_len);
         Planned { ready, own, args_len, alike_len: 0, key_head_len: 0, after: short.end }
     }
 

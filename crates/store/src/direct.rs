@@ -2,6 +2,7 @@
 //!
 //! They do what [`crate::Keyed`] does, with one look at the index and without its generality.
 
+mod collection;
 mod item;
 
 use darter_base::short;

@@ -8,7 +8,7 @@ use std::cell::{Cell, OnceCell};
 use darter_pack::table::{Kind, Table};
 use darter_slab::{Arena, Handle};
 
-use crate::object::{Object, Type};
+use crate::object::{Collection, Object, Type};
 use crate::record::Payload;
 use crate::set_value::SetValue;
 
@@ -17,8 +17,8 @@ impl Object {
     #[inline]
     pub(crate) fn fold(&self, arena: &Arena) -> Option<Payload<'static>> {
         let block = match self {
-            Object::Hash(table) => table.fold(arena),
-            Object::Set(set) => set.fold(arena),
+            Object::Hash(table) => Collection::fold(table, arena),
+            Object::Set(set) => Collection::fold(set, arena),
             _ => None,
         };
         block.map(|block| Payload::Folded(self.kind(), block.raw()))

@@ -339,13 +339,16 @@ impl<'a> Keyed<'a> {
         change: impl FnOnce(&mut T, &mut Arena, KeyHasher) -> R,
     ) -> Result<Option<Edited<R>>, WrongType> {
         let Some(record) = self.record() else { return Ok(None) };
-        let id = match record.value() {
-            Value::Object(kind, id) if kind == T::TYPE => id,
-            Value::Folded(kind, block) if kind == T::TYPE => return self.edit_folded(kind, block, change),
+        let (id, is_folded) = match record.value() {
+            Value::Object(kind, id) if kind == T::TYPE => (id, false),
+            Value::Folded(kind, block) if kind == T::TYPE => (block, true),
             _ => return Err(WrongType),
         };
         self.write_first();
         self.touch();
+        if is_folded {
+            return self.edit_folded(Handle::from_raw(id), change);
+        }
         let shard = &mut *self.shard;
         let is_kept = shard.begin_change(id);
         let Some(root) = T::of_mut(shard.objects.get_mut(id)) else { unreachable!("the record says so") };
@@ -369,26 +372,33 @@ impl<'a> Keyed<'a> {
     }
 
     /// [`Keyed::edit`] of a collection without a root of its own.
+    #[inline(always)]
     fn edit_folded<T: Collection, R>(
         &mut self,
-        kind: Type,
-        block: u32,
+        block: Handle,
         change: impl FnOnce(&mut T, &mut Arena, KeyHasher) -> R,
     ) -> Result<Option<Edited<R>>, WrongType> {
-        self.write_first();
         let shard = &mut *self.shard;
-        let mut object = Object::unfold(kind, block, &shard.arena);
-        let root = T::of_mut(&mut object).ok_or(WrongType)?;
-        let result = change(root, &mut shard.arena, shard.hasher);
-        let (after, is_gone) = (root.next_expiry_ms(), root.has_no_member());
-        match object.fold(&shard.arena) {
-            Some(folded @ Payload::Folded(_, now)) if now != block => self.overwrite_object(&folded),
-            Some(_) => {}
-            None => {
-                let id = shard.objects.insert(object);
-                self.overwrite_object(&Payload::Object(kind, id));
-            }
+        let mut root = T::unfold(block, &shard.arena).ok_or(WrongType)?;
+        let result = change(&mut root, &mut shard.arena, shard.hasher);
+        let Some(now) = root.fold(&shard.arena) else {
+            let is_gone = self.settle_unfolded(root);
+            return Ok(Some(Edited { result, is_gone }));
+        };
+        // All that it has is the block.
+        std::mem::forget(root);
+        if now != block {
+            self.overwrite_object(&Payload::Folded(T::TYPE, now.raw()));
         }
+        Ok(Some(Edited { result, is_gone: false }))
+    }
+
+    /// Gives a collection that can no longer do without a root one, or removes the key; returns whether it did that.
+    #[inline(never)]
+    pub(crate) fn settle_unfolded<T: Collection>(&mut self, root: T) -> bool {
+        let (after, is_gone) = (root.next_expiry_ms(), root.has_no_member());
+        let id = self.shard.objects.insert(root.wrap());
+        self.overwrite_object(&Payload::Object(T::TYPE, id));
         if after.is_some() {
             self.note_members(None, after);
         }
@@ -396,7 +406,7 @@ impl<'a> Keyed<'a> {
             self.remove();
             self.was_emptied = true;
         }
-        Ok(Some(Edited { result, is_gone }))
+        is_gone
     }
 
     /// Tells the record where its collection is now.
@@ -545,8 +555,7 @@ impl<'a> Keyed<'a> {
         if self.shard.counts_uses {
             self.shard.dbs[self.db].index.touch(slot);
         }
-        let handle = self.shard.dbs[self.db].index.handle(slot);
-        self.shard.keep_use(handle, self.now_ms);
+        self.shard.keep_use(self.handle, self.now_ms);
     }
 
     /// How well the key stands against eviction, 0 to 7: hits since it came or eviction last passed over it, up to

@@ -4,9 +4,9 @@
 //! collection by type through [`Collection`]; nobody else needs to know that [`Object`] is an enum.
 
 use darter_base::hash::KeyHasher;
-use darter_pack::table::Table;
+use darter_pack::table::{Kind, Table};
 use darter_pack::tree::{List, Zset};
-use darter_slab::Arena;
+use darter_slab::{Arena, Handle};
 
 use crate::set_value::SetValue;
 use crate::stream_value::Stream;
@@ -68,6 +68,15 @@ pub trait Collection: Sized {
     fn free_step(&mut self, arena: &mut Arena, blocks_max: usize) -> bool;
     /// No member expires before this, Unix milliseconds; `None` when none expires.
     fn next_expiry_ms(&self) -> Option<u64> {
+        None
+    }
+    /// The block that says all about this collection, if its record may keep that in place of a root: the root may be
+    /// forgotten then, as it holds nothing else.
+    fn fold(&self, _arena: &Arena) -> Option<Handle> {
+        None
+    }
+    /// The collection that [`Collection::fold`] gave `block` for; `None` where this kind always has a root.
+    fn unfold(_block: Handle, _arena: &Arena) -> Option<Self> {
         None
     }
     /// Moves blocks of up to about `packs_max` packs out of pages that the arena wants to empty, from `cursor` on;
@@ -228,6 +237,16 @@ impl Collection for Table {
         Table::free_step(self, arena, packs_max)
     }
 
+    #[inline]
+    fn fold(&self, arena: &Arena) -> Option<Handle> {
+        Table::fold(self, arena)
+    }
+
+    #[inline]
+    fn unfold(block: Handle, arena: &Arena) -> Option<Table> {
+        Some(Table::unfold(Kind::KeysAndValues, block, arena))
+    }
+
     fn compact_step(&mut self, arena: &mut Arena, cursor: u64, packs_max: usize) -> u64 {
         Table::compact_step(self, arena, cursor, packs_max)
     }
@@ -273,6 +292,16 @@ impl Collection for SetValue {
 
     fn free_step(&mut self, arena: &mut Arena, blocks_max: usize) -> bool {
         SetValue::free_step(self, arena, blocks_max)
+    }
+
+    #[inline]
+    fn fold(&self, arena: &Arena) -> Option<Handle> {
+        SetValue::fold(self, arena)
+    }
+
+    #[inline]
+    fn unfold(block: Handle, arena: &Arena) -> Option<SetValue> {
+        Some(SetValue::unfold(block, arena))
     }
 
     fn compact_step(&mut self, arena: &mut Arena, cursor: u64, packs_max: usize) -> u64 {

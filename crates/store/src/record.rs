@@ -445,6 +445,28 @@ impl<'a> Record<'a> {
 
     #[inline]
     pub(crate) fn value(self) -> Value<'a> {
+        match self.plain_object() {
+            Some(value) => value,
+            None => self.any_value(),
+        }
+    }
+
+    /// The collection of a record with nothing but its key before it, as most are.
+    #[inline(always)]
+    pub(crate) fn plain_object(self) -> Option<Value<'a>> {
+        let [header, key_len, rest @ ..] = self.tail else { return None };
+        if header & !STICKY != Kind::Object as u8 {
+            return None;
+        }
+        let &[kind, a, b, c, d] = rest.get(usize::from(*key_len)..)?.first_chunk::<OBJECT_LEN>()?;
+        let number = u32::from_le_bytes([a, b, c, d]);
+        Some(match kind & FOLDED {
+            0 => Value::Object(Type::from_byte(kind), number),
+            _ => Value::Folded(Type::from_byte(kind & !FOLDED), number),
+        })
+    }
+
+    fn any_value(self) -> Value<'a> {
         let payload = &self.tail[self.payload_at()..];
         match self.kind() {
             Kind::Text | Kind::Float => {

@@ -204,7 +204,7 @@ impl Shard {
     }
 
     /// Finds a key that is alive at `now_ms`, and its record; a dead one is removed on the way.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn find(&mut self, db: usize, key: Key<'_>, now_ms: u64) -> Option<(Slot, Handle)> {
         self.scratch.clear();
         let (arena, mut handle) = (&self.arena, Handle::NONE);

@@ -1,11 +1,11 @@
-//! The requests that come most, read in one piece: an array of a name and one to three short strings, all of it there.
+//! The requests that come most, read in one piece: an array of a name and one to four short strings, all of it there.
 //!
 //! The connection tries this first and leaves everything else to [`crate::Parser`], whose state it neither needs nor
 //! changes: what it reads, the parser would read alike. Nothing here can fail, wait or allocate.
 
 use crate::args::Span;
 
-/// A request of two to four arguments.
+/// A request of two to five arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Short<'a> {
     /// The first argument after the name.
@@ -21,7 +21,7 @@ pub struct Short<'a> {
 }
 
 /// The most arguments of a request that is read in one piece, its name included.
-pub const ARGS_MAX: usize = 4;
+pub const ARGS_MAX: usize = 5;
 
 /// The request at offset `at` of `buf`, which is shorter than 4 GiB; `None` when it is of another form, not all
 /// there, or so near the end of `buf` that reading it needs care.
@@ -46,6 +46,7 @@ pub fn short_request(buf: &[u8], at: usize) -> Option<Short<'_>> {
         2 => form.request::<0>(rest, at, |_, word| length_in(word)),
         3 => form.request::<1>(rest, at, |_, word| length_in(word)),
         4 => form.request::<2>(rest, at, |_, word| length_in(word)),
+        5 => form.request::<3>(rest, at, |_, word| length_in(word)),
         _ => None,
     };
     read.map(|(short, _)| short)
@@ -249,7 +250,8 @@ mod tests {
         let read = match short.args_len {
             2 => like.request::<0>(rest, at),
             3 => like.request::<1>(rest, at),
-            _ => like.request::<2>(rest, at),
+            4 => like.request::<2>(rest, at),
+            _ => like.request::<3>(rest, at),
         };
         let (next, behind) = read?;
         assert_eq!(behind, &buf[next.end..]);
@@ -273,9 +275,19 @@ mod tests {
         let mut read = 0;
         for name in [&b"GET"[..], b"seT", b"a", b"expireat", b"persistent", b""] {
             for key_len in [0, 1, 9, 10, 16, 99, 100, 999, 1000] {
-                for values in
-                    [&[][..], &[0], &[7], &[32], &[256], &[1001], &[0, 0], &[5, 99], &[7, 1001], &[1; 3]]
-                {
+                for values in [
+                    &[][..],
+                    &[0],
+                    &[7],
+                    &[32],
+                    &[256],
+                    &[1001],
+                    &[0, 0],
+                    &[5, 99],
+                    &[7, 1001],
+                    &[1; 3],
+                    &[1; 4],
+                ] {
                     let first = [name.to_vec(), vec![b'k'; key_len]];
                     let words: Vec<_> =
                         first.into_iter().chain(values.iter().map(|&n| vec![b'v'; n])).collect();
@@ -295,7 +307,7 @@ mod tests {
                 }
             }
         }
-        assert_eq!(read, 4 * 8 * 7, "the forms it is for are read here");
+        assert_eq!(read, 4 * 8 * 8, "the forms it is for are read here");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The comparison: runs the rows of a suite and prints each table as it grows.
 
 use crate::setting::Setting;
-use crate::{caching, doors, expiry, growth, memory, messages, persist, report, scripts, speed};
+use crate::{caching, doors, expiry, growth, memory, messages, persist, removal, report, scripts, speed};
 
 /// Which rows are run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,7 +12,7 @@ pub enum Suite {
     Types,
     /// The memcached door.
     Memcached,
-    /// Collections of 25 million members; gigabytes, and minutes.
+    /// Collections of 25 and 100 million members, and the end of one of 50 million; gigabytes, and minutes.
     Large,
     /// The journal.
     Persist,
@@ -80,6 +80,10 @@ pub fn run(suite: Suite, filter: &str, setting: &Setting) {
     if suite == Suite::Engine && wanted("expiry") {
         eprintln!("expiry");
         println!("{}", report::storms(&expiry::run(setting)));
+    }
+    if suite == Suite::Large && wanted("removal") {
+        eprintln!("removal");
+        println!("{}", report::removals(&removal::run(setting)));
     }
     if suite == Suite::Types && wanted("growth") {
         eprintln!("growth");

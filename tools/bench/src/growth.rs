@@ -63,7 +63,7 @@ fn grow(program: &Program, template: &Template, setting: &Setting) -> io::Result
 }
 
 /// The greatest duration in a SLOWLOG GET reply: an entry is `*6`, its id, its time, its duration, and texts.
-fn slowest_us(reply: &str) -> u64 {
+pub fn slowest_us(reply: &str) -> u64 {
     let entries = reply.split("*6\r\n").skip(1);
     let duration = |entry: &str| entry.lines().nth(2)?.strip_prefix(':')?.parse().ok();
     entries.filter_map(duration).max().unwrap_or(0)

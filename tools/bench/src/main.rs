@@ -21,6 +21,7 @@ mod load;
 mod memory;
 mod messages;
 mod persist;
+mod removal;
 mod replies;
 mod report;
 mod samples;
@@ -81,7 +82,7 @@ fn command() -> Command {
             "engine, types, memcached, large, pubsub, persist, scripts, cache or doors",
         ))
         .arg(number("rounds", "5", "rounds of each speed row"))
-        .arg(text("rows", "", "only rows whose name contains this; also: start, expiry, growth"))
+        .arg(text("rows", "", "only rows whose name contains this; also: start, expiry, growth, removal"))
         .arg(text("scale", "1", "operations are multiplied by this").value_parser(value_parser!(f64)))
         .arg(number("wall-seconds", "60", "the longest a measured part may take"))
         .arg(text("darter", "target/release/darter", "Darter's binary"))

@@ -8,6 +8,7 @@ use crate::expiry::ExpiryStorm;
 use crate::growth::Growth;
 use crate::memory::{Footprint, StartUp};
 use crate::messages;
+use crate::removal::{Ended, Removal};
 use crate::samples::{Sample, Series, Spread};
 use crate::setting::Setting;
 
@@ -203,6 +204,23 @@ pub fn growths(growths: &[Growth]) -> String {
         let _ = match result {
             Ok((count, slowest_us)) => writeln!(out, "| {kind} | {server} | {count} | {slowest_us} |"),
             Err(fault) => writeln!(out, "| {kind} | {server}: {} | | |", one_line(fault)),
+        };
+    }
+    out
+}
+
+/// The table of values that end.
+pub fn removals(removals: &[Removal]) -> String {
+    let mut out = "| a set of ids ends by | server | µs in the server | MB it took | MB left | after s |\n|---|---|---|---|---|---|\n"
+        .to_owned();
+    for Removal { command, server, result } in removals {
+        let _ = match result {
+            Ok(Ended { took_us, grown_bytes, left_bytes, after }) => {
+                let [grown, left] = [grown_bytes, left_bytes].map(|bytes| bytes / 1_000_000);
+                let after = after.as_secs_f64();
+                writeln!(out, "| {command} | {server} | {took_us} | {grown} | {left} | {after:.2} |")
+            }
+            Err(fault) => writeln!(out, "| {command} | {server}: {} | | | | |", one_line(fault)),
         };
     }
     out

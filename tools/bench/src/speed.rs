@@ -244,7 +244,7 @@ fn measure(row: &Row, program: &Program, setting: &Setting) -> io::Result<Sample
     Ok(Sample::new(&measured, &cpu))
 }
 
-/// Runs `count` operations key after key.  Errors: error replies, or not done within 10 minutes.
+/// Runs `count` operations key after key.  Errors: error replies, or not done within 10 minutes and 10 s a million.
 pub fn fill(
     server: &Server,
     workload: &Workload,
@@ -255,7 +255,7 @@ pub fn fill(
     let load = Load {
         address: server.address(),
         ops: count,
-        wall: Duration::from_secs(600),
+        wall: Duration::from_secs(600 + count / 100_000),
         connections: 8,
         pipeline: 64,
         threads: 1,

@@ -1,8 +1,10 @@
 //! HINCRBY key field increment, HINCRBYFLOAT
 
+use darter_base::hash::KeyHasher;
 use darter_base::longdouble::LongDouble;
 use darter_pack::entry::Item;
 use darter_pack::table::{Expiry, Table};
+use darter_store::Arena;
 use darter_wire::{Args, Reply};
 
 use super::{Edit, at, event, new_hash};
@@ -34,19 +36,26 @@ pub const HINCRBYFLOAT: DataCommand = DataCommand {
 fn hincrby(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let by = reader::int(args.at(3))?;
     let now_ms = ctx.now_ms;
-    let mut place = at(ctx, args.at(1));
-    let edited = place.edit_or_create(new_hash, |table: &mut Table, arena, hasher| {
+    let add = |table: &mut Table, arena: &mut Arena, hasher: KeyHasher| {
         let mut edit = Edit { table, arena, hasher, now_ms };
+        // Most sums take as many bytes as what they replace, and are written over it.
+        let mut sum = 0;
+        let is_replaced = edit.replace_int(args.at(2), |old| {
+            sum = old.checked_add(by)?;
+            Some(sum)
+        });
+        if is_replaced {
+            return Ok(sum);
+        }
         let old = match edit.get(args.at(2)) {
             None => 0,
             Some(entry) => entry.value().int().ok_or(Fault::text("ERR hash value is not an integer"))?,
         };
         let value = old.checked_add(by).ok_or(Fault::Overflow)?;
         edit.put(args.at(2), Item::Int(value), Expiry::Keep)?;
-        Ok::<i64, Fault>(value)
-    })?;
-    let value = edited.result?;
-    place.changed(event("hincrby"));
+        Ok(value)
+    };
+    let value = ctx.add_to(args.at(1), new_hash, add, |_| Some(event("hincrby")))?;
     reply.int(value);
     Ok(())
 }

@@ -129,7 +129,7 @@ struct Edit<'a> {
 
 impl Edit<'_> {
     /// Writes a field with `expiry`; returns whether it is new.
-    #[inline]
+    #[inline(always)]
     fn put(&mut self, field: &[u8], value: Item<'_>, expiry: Expiry) -> Result<bool, Fault> {
         let hash = self.hasher.hash(field);
         if self.table.min_expiry_ms().is_none() && !matches!(expiry, Expiry::At(_)) {
@@ -147,6 +147,14 @@ impl Edit<'_> {
         let inserted =
             self.table.insert(self.arena, hash, field, value, expiry, &|key: &[u8]| hasher.hash(key))?;
         Ok(inserted == darter_pack::table::Inserted::New)
+    }
+
+    /// Puts the integer that `change` makes of a field's in its place, where none of the hash expires and the bytes it
+    /// takes stay the same; returns whether it did.
+    #[inline]
+    fn replace_int(&mut self, field: &[u8], change: impl FnOnce(i64) -> Option<i64>) -> bool {
+        self.table.min_expiry_ms().is_none()
+            && self.table.replace_int(self.arena, self.hasher.hash(field), field, |old| change(old.int()?))
     }
 
     /// The field, unless its time is up.

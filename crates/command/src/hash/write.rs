@@ -1,8 +1,9 @@
 //! HSET key field value [field value ...], HMSET, HSETNX key field value, HDEL key field [field ...]
 
+use darter_base::hash::KeyHasher;
 use darter_pack::entry::Item;
 use darter_pack::table::{Expiry, Table};
-use darter_store::Event;
+use darter_store::{Arena, Event};
 use darter_wire::{Args, Reply};
 
 use super::{Edit, HDEL_EVENT, HSET_EVENT, at, new_hash};
@@ -20,11 +21,7 @@ pub const HSET: DataCommand = DataCommand {
             "Creates or modifies the value of a field in a hash.",
         )
         .cost("O(N)"),
-    run: |ctx, args, reply| {
-        let new = set_all(ctx, args, "hset")?;
-        reply.int(new);
-        Ok(())
-    },
+    run: hset,
 };
 /// HMSET.
 pub const HMSET: DataCommand = DataCommand {
@@ -62,24 +59,29 @@ pub const HDEL: DataCommand = DataCommand {
     run: hdel,
 };
 
+fn hset(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let new = set_all(ctx, args, "hset")?;
+    reply.int(new);
+    Ok(())
+}
+
 /// Writes the fields of HSET and HMSET; returns how many are new.
+#[inline]
 fn set_all(ctx: &mut Ctx<'_>, args: Args<'_>, name: &'static str) -> Result<i64, Fault> {
     if !args.len().is_multiple_of(2) {
         return Err(Fault::Arity(name.into()));
     }
     let now_ms = ctx.now_ms;
-    let mut place = at(ctx, args.at(1));
-    let edited = place.edit_or_create(new_hash, |table: &mut Table, arena, hasher| {
+    let put = |table: &mut Table, arena: &mut Arena, hasher: KeyHasher| {
         let mut edit = Edit { table, arena, hasher, now_ms };
-        let mut new = 0;
-        for i in (2..args.len()).step_by(2) {
-            new += i64::from(edit.put(args.at(i), Item::Bytes(args.at(i + 1)), Expiry::Clear)?);
+        let (mut new, mut at) = (0, 2);
+        while at < args.len() {
+            new += i64::from(edit.put(args.at(at), Item::Bytes(args.at(at + 1)), Expiry::Clear)?);
+            at += 2;
         }
-        Ok::<i64, Fault>(new)
-    })?;
-    let new = edited.result?;
-    place.changed(HSET_EVENT);
-    Ok(new)
+        Ok(new)
+    };
+    ctx.add_to(args.at(1), new_hash, put, |_| Some(HSET_EVENT))
 }
 
 fn hsetnx(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {

@@ -1,8 +1,10 @@
 //! LPUSH key element [element ...], RPUSH, LPUSHX, RPUSHX
 
+use darter_base::hash::KeyHasher;
 use darter_pack::entry::Item;
 use darter_pack::tree::List;
 use darter_pack::tree::list::End;
+use darter_store::Arena;
 use darter_wire::{Args, Reply};
 
 use super::push_event;
@@ -46,15 +48,13 @@ pub const RPUSHX: DataCommand = DataCommand {
 };
 
 fn push(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>, end: End) -> Result<(), Fault> {
-    let mut place = ctx.at(args.at(1));
-    let pushed = place.edit_or_create(List::new, |list, arena, _| {
+    let put = |list: &mut List, arena: &mut Arena, _: KeyHasher| {
         for element in args.tail(2).iter() {
             list.push(arena, end, Item::of(element))?;
         }
-        Ok::<u64, darter_pack::tree::Full>(list.len())
-    })?;
-    let len = pushed.result?;
-    place.changed(push_event(end));
+        Ok(list.len())
+    };
+    let len = ctx.add_to(args.at(1), List::new, put, |_| Some(push_event(end)))?;
     reply.int(len as i64);
     Ok(())
 }

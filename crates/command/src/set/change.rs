@@ -1,8 +1,9 @@
 //! SADD key member [member ...], SADDEX, SREM, SMOVE source destination member
 
+use darter_base::hash::KeyHasher;
 use darter_pack::entry::Item;
 use darter_pack::table::Expiry;
-use darter_store::{Event, SetValue};
+use darter_store::{Arena, Event, SetValue};
 use darter_wire::{Args, Reply};
 
 use super::{SADD_EVENT, SREM_EVENT, at};
@@ -61,18 +62,14 @@ pub const SMOVE: DataCommand = DataCommand {
 };
 
 fn sadd(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    let mut place = at(ctx, args.at(1));
-    let edited = place.edit_or_create(SetValue::new, |set: &mut SetValue, arena, hasher| {
+    let add = |set: &mut SetValue, arena: &mut Arena, hasher: KeyHasher| {
         let mut added = 0;
         for member in args.tail(2).iter() {
             added += i64::from(set.insert(arena, hasher, Item::of(member), Expiry::Keep)?);
         }
-        Ok::<i64, Fault>(added)
-    })?;
-    let added = edited.result?;
-    if added > 0 {
-        place.changed(SADD_EVENT);
-    }
+        Ok(added)
+    };
+    let added = ctx.add_to(args.at(1), SetValue::new, add, |&added| (added > 0).then_some(SADD_EVENT))?;
     reply.int(added);
     Ok(())
 }

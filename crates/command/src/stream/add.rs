@@ -1,9 +1,10 @@
 //! XADD key [NOMKSTREAM] [IDMPAUTO producer | IDMP producer name] [MAXLEN | MINID ...] * | id field value
 //! [field value ...]
 
+use darter_base::hash::KeyHasher;
 use darter_pack::tree::{Full, StreamId};
 use darter_store::stream_value::producers::Producers;
-use darter_store::{Event, Stream};
+use darter_store::{Arena, Event, Stream};
 use darter_wire::{Args, Reply};
 
 use super::id::{self, NewId};
@@ -103,15 +104,9 @@ fn xadd(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), 
         return Err(ZERO);
     }
     let (env, now_ms) = (ctx.env, ctx.now_ms);
-    let mut place = ctx.at(args.at(1));
-    let is_new = !place.exists();
-    if is_new && options.must_exist {
-        reply.null();
-        return Ok(());
-    }
     let pairs = (0..fields.len() / 2).map(|at| (fields.at(2 * at), fields.at(2 * at + 1)));
     let once = options.once.map(|once| (once.producer, once.name(pairs.clone())));
-    let added = place.edit_or_create(Stream::new, |stream, arena, _| {
+    let add = |stream: &mut Stream, arena: &mut Arena, _: KeyHasher| {
         if let Some((producer, name)) = &once {
             let producers = stream.producers_mut(Producers::default);
             if let Some(id) = producers.find(producer, name, now_ms) {
@@ -123,7 +118,7 @@ fn xadd(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), 
             return Err(EXHAUSTED);
         }
         let id = resolve(options.id, stream.last_id(), now_ms)?;
-        match stream.append(arena, id, pairs) {
+        match stream.append(arena, id, pairs.clone()) {
             Ok(true) => {
                 if let Some((producer, name)) = &once {
                     let producers = stream.producers_mut(Producers::default);
@@ -135,20 +130,27 @@ fn xadd(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), 
             Ok(false) => Err(TOO_SMALL),
             Err(Full) => Err(Fault::OutOfMemory),
         }
-    })?;
-    let (id, trimmed) = match added.result {
-        Ok(done) => done,
-        Err(fault) => {
-            if is_new {
+    };
+    let (id, trimmed) = match ctx.add_plainly(args.at(1), add) {
+        Some(added) => added?,
+        None => {
+            let mut place = ctx.at(args.at(1));
+            let is_new = !place.exists();
+            if is_new && options.must_exist {
+                reply.null();
+                return Ok(());
+            }
+            let added = place.edit_or_create(Stream::new, add)?.result;
+            if is_new && added.is_err() {
                 place.remove();
             }
-            return Err(fault);
+            added?
         }
     };
     if let Some(trimmed) = trimmed {
-        place.changed(ADDED);
+        ctx.changed(args.at(1), ADDED);
         if trimmed > 0 {
-            place.changed(event("xtrim"));
+            ctx.changed(args.at(1), event("xtrim"));
         }
     }
     reply_id(reply, id);

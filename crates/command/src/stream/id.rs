@@ -1,6 +1,6 @@
 //! Ids as clients write them: `ms-seq`, `ms`, `-`, `+`, `(ms-seq`, `ms-*`, `*`.
 
-use darter_base::number;
+use darter_base::{number, short};
 use darter_pack::tree::StreamId;
 
 use crate::Fault;
@@ -102,24 +102,27 @@ pub fn previous(id: StreamId) -> Option<StreamId> {
     }
 }
 
-/// The length of an id's text.
-pub fn text_len(id: StreamId) -> usize {
-    let digits = |value: u64| value.checked_ilog10().map_or(1, |log| log as usize + 1);
-    digits(id.ms) + 1 + digits(id.seq)
-}
+/// Where the text of an id is put together: the longest has as many bytes.
+pub type Room = [u8; 41];
 
-/// Appends the text of an id.
-pub fn write(out: &mut Vec<u8>, id: StreamId) {
-    number::write_u64(out, id.ms);
-    out.push(b'-');
-    number::write_u64(out, id.seq);
+/// The text of an id, in `room`.
+pub fn print(room: &mut Room, id: StreamId) -> &[u8] {
+    let (mut ms, mut seq) = (itoa::Buffer::new(), itoa::Buffer::new());
+    let (ms, seq) = (ms.format(id.ms).as_bytes(), seq.format(id.seq).as_bytes());
+    let len = ms.len() + 1 + seq.len();
+    let Some((text, _)) = room.split_at_mut_checked(len) else { return &[] };
+    let (before, after) = text.split_at_mut(ms.len());
+    short::copy(before, ms);
+    if let [dash, after @ ..] = after {
+        *dash = b'-';
+        short::copy(after, seq);
+    }
+    text
 }
 
 /// The text of an id.
 pub fn text(id: StreamId) -> Vec<u8> {
-    let mut out = Vec::with_capacity(text_len(id));
-    write(&mut out, id);
-    out
+    print(&mut [0; 41], id).to_vec()
 }
 
 #[cfg(test)]
@@ -145,7 +148,7 @@ mod tests {
         assert_eq!((next(id(1, u64::MAX)), previous(id(1, 0))), (Some(id(2, 0)), Some(id(0, u64::MAX))));
         assert_eq!(text(StreamId::MAX), b"18446744073709551615-18446744073709551615");
         for id in [StreamId::MAX, StreamId::MIN, id(9, 10), id(99, 100), id(1000, 999)] {
-            assert_eq!(text(id).len(), text_len(id));
+            assert_eq!(text(id), format!("{}-{}", id.ms, id.seq).into_bytes());
         }
     }
 }

@@ -66,7 +66,7 @@ const fn event(name: &'static str) -> Event {
 
 /// Answers an id.
 fn reply_id(reply: &mut Reply<'_>, id: StreamId) {
-    reply.bulk_with(id::text_len(id), |out| id::write(out, id));
+    reply.bulk(id::print(&mut [0; 41], id));
 }
 
 /// Answers an entry: its id, and its names and values in turn.

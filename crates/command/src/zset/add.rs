@@ -1,7 +1,9 @@
 //! ZADD key [NX | XX] [GT | LT] [CH] [INCR] score member [score member ...], ZINCRBY key increment member
 
+use darter_base::hash::KeyHasher;
 use darter_pack::entry::Item;
 use darter_pack::tree::{Full, Zset};
+use darter_store::Arena;
 use darter_wire::{Args, Reply};
 
 use super::event;
@@ -196,16 +198,12 @@ pub(crate) fn add<'a>(
     ctx: &mut Ctx<'_>,
     key: &[u8],
     options: Options,
-    members: impl Iterator<Item = (f64, &'a [u8])>,
+    mut members: impl Iterator<Item = (f64, &'a [u8])>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Fault> {
-    let mut place = super::at(ctx, key);
     let mut done = Done::default();
-    if options.only_old && !place.exists() {
-        return done.answer(options, reply);
-    }
-    let added = place.edit_or_create(Zset::new, |zset, arena, hasher| {
-        for (score, member) in members {
+    let mut put = |zset: &mut Zset, arena: &mut Arena, hasher: KeyHasher| {
+        for (score, member) in members.by_ref() {
             let mut decision = Decision::Skip;
             let change = zset.update(arena, &hasher, Item::of(member), |old| {
                 decision = options.decide(score, old);
@@ -214,10 +212,20 @@ pub(crate) fn add<'a>(
             done.note(decision, change.old.is_some());
         }
         Ok::<(), Full>(())
-    })?;
+    };
+    let added = match ctx.add_plainly(key, &mut put) {
+        Some(added) => added,
+        None => {
+            let mut place = super::at(ctx, key);
+            if options.only_old && !place.exists() {
+                return done.answer(options, reply);
+            }
+            place.edit_or_create(Zset::new, &mut put)?.result
+        }
+    };
     if done.added + done.updated > 0 {
-        place.changed(event(if options.increments { "zincr" } else { "zadd" }));
+        ctx.changed(key, event(if options.increments { "zincr" } else { "zadd" }));
     }
-    added.result?;
+    added?;
     done.answer(options, reply)
 }

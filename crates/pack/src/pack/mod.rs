@@ -246,9 +246,15 @@ impl<'a> Pack<'a> {
 
     /// Offset and bytes of the value of the entry at offset `at`, in a pack of keys and values.
     pub fn value_place(&self, at: usize) -> (usize, usize) {
-        let key_at = at + self.expiry_len(at);
-        let value_at = key_at + entry::size(&self.bytes[key_at..]);
+        let value_at = self.value_at(at);
         (value_at, entry::size(&self.bytes[value_at..]))
+    }
+
+    /// Offset of the value of the entry at offset `at`, in a pack of keys and values.
+    #[inline]
+    pub fn value_at(&self, at: usize) -> usize {
+        let key_at = at + self.expiry_len(at);
+        key_at + entry::size(&self.bytes[key_at..])
     }
 
     /// Copies of the encoded items of the entry at offset `at` that are out of line.

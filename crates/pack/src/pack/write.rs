@@ -196,6 +196,19 @@ impl Pack<'_> {
         reserve(arena, h, used, used + extra)
     }
 
+    /// Overwrites the value of the entry at `place` by one that takes the same few bytes, neither of them out of line;
+    /// returns whether it did.
+    #[inline]
+    pub fn overwrite_same_len(arena: &mut Arena, h: Handle, place: Place, value: &Coded<'_>) -> bool {
+        let at = Pack::open(arena, h).value_at(place.at);
+        let out = &mut arena.tail_mut(h)[at..];
+        let fits = value.fits_over(out[0]);
+        if fits {
+            value.write(out);
+        }
+        fits
+    }
+
     /// Overwrites bytes at offset `at` with an encoded item; `spilled` tells whether it is out of line.
     #[inline]
     pub fn write_item(arena: &mut Arena, h: Handle, at: usize, item: &Coded<'_>, spilled: bool) {

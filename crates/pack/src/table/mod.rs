@@ -186,6 +186,29 @@ impl Table {
         Ok(Inserted::New)
     }
 
+    /// Puts the integer that `change` makes of the value of `key` in its place, if `key` is there, `change` makes one of it
+    /// and it is stored in as many bytes; whether it did. If not, nothing has changed.
+    #[inline]
+    pub fn replace_int(
+        &mut self,
+        arena: &mut Arena,
+        hash: u64,
+        key: &[u8],
+        change: impl FnOnce(Item<'_>) -> Option<i64>,
+    ) -> bool {
+        let x = place_of(hash);
+        self.before_change(arena, x);
+        let h = self.directory.find(arena, x);
+        if h.is_none() {
+            return false;
+        }
+        let pack = Pack::open(arena, h);
+        let Some(place) = pack.find(x, &Coded::of(key), self.kind, arena, &self.spill) else { return false };
+        let old = pack.entry(place.at, self.kind, arena, &self.spill).value();
+        let Some(new) = change(old) else { return false };
+        Pack::overwrite_same_len(arena, h, place, &Coded::of_item(Item::Int(new)))
+    }
+
     /// Removes `key`; whether it was there.
     pub fn remove(&mut self, arena: &mut Arena, hash: u64, key: &[u8]) -> bool {
         let x = place_of(hash);
@@ -249,11 +272,12 @@ impl Table {
     }
 
     /// The block that says all about this table, if it is one pack of short entries without expiry times:
-    /// the owner may keep the handle alone, drop the table and make it anew with [`Table::unfold`].
+    /// the owner may keep the handle alone, forget the table, which holds nothing else, and make it anew with
+    /// [`Table::unfold`].
     #[inline]
     pub fn fold(&self, arena: &Arena) -> Option<Handle> {
         let root = self.directory.root;
-        if self.directory.level != 0 || root.is_none() || self.side.is_some() {
+        if self.directory.level != 0 || root.is_none() || self.side.is_some() || !self.spill.is_none() {
             return None;
         }
         let head = Pack::open(arena, root).head();

@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 use darter_slab::Arena;
 
 use super::*;
+use crate::decimal::canonical_i64;
 
 /// A small seeded generator; the crate's own tests need nothing better.
 struct Rng(u64);
@@ -63,6 +64,21 @@ impl Pair {
         };
         let value = if self.table.kind() == Kind::Keys { Vec::new() } else { value.to_vec() };
         self.model.insert(key.to_vec(), (value, expiry_ms));
+    }
+
+    fn change_int(&mut self, key: &[u8], by: i64) {
+        let h = (self.hash)(key);
+        let mut was = None;
+        let is_done = self.table.replace_int(&mut self.arena, h, key, |old| {
+            was = Some(old.to_vec());
+            old.int()?.checked_add(by)
+        });
+        assert_eq!(was, self.model.get(key).map(|old| old.0.clone()));
+        let sum = was.and_then(|was| canonical_i64(&was)?.checked_add(by));
+        assert!(sum.is_some() || !is_done);
+        if let (Some(sum), true) = (sum, is_done) {
+            self.remember(key, sum.to_string().as_bytes(), Expiry::Keep);
+        }
     }
 
     fn remove(&mut self, key: &[u8]) {
@@ -146,6 +162,7 @@ fn run(kind: Kind, seed: u64, ops: usize, space: u64, removes: u64) {
                     entry.1 = ms;
                 }
             }
+            n if n % 10 == 3 => pair.change_int(&key, rng.below(300) as i64 - 100),
             n => {
                 let value = text(&mut rng, 5000);
                 let expiry = match n % 10 {

@@ -131,7 +131,7 @@ impl Table {
         if expiry != Expiry::Keep {
             return self.overwrite_both(arena, x, h, place, value, expiry);
         }
-        if self.kind == Kind::KeysAndValues {
+        if self.kind == Kind::KeysAndValues && !Pack::overwrite_same_len(arena, h, place, &value) {
             self.write_value(arena, x, h, place, value)?;
         }
         Ok(())

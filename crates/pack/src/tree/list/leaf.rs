@@ -361,6 +361,13 @@ impl Shape {
         Shape { len, width, payload }
     }
 
+    /// The shape of a leaf with one more item, if its width does for that too.
+    #[inline]
+    pub(super) fn grown(head: &Head, new: &New<'_>) -> Option<Shape> {
+        let bytes = new.bytes_in(head.width)?;
+        Some(Shape { len: head.len + 1, width: head.width, payload: head.payload() + bytes })
+    }
+
     /// Block size for a leaf that is likely to grow.
     pub(super) fn roomy_bytes(&self) -> usize {
         (HEAD + self.payload + self.payload / 4).min(super::LEAF_BYTES_MAX)
@@ -390,6 +397,32 @@ impl Shape {
         let head = Head { start, end: offset, len: self.len, width: self.width, cap };
         head.write(bytes_of_mut(arena, leaf));
         Ok(leaf)
+    }
+
+    /// A new leaf of this shape, which [`Shape::grown`] gave, in a block of `bytes`: the items of `leaf` and `new` at `end`,
+    /// where the free room is.
+    pub(super) fn build_grown(
+        &self,
+        arena: &mut Arena,
+        owned: &mut Owned,
+        leaf: Handle,
+        new: &New<'_>,
+        bytes: usize,
+        end: End,
+    ) -> Result<Handle, Full> {
+        let fresh = owned.alloc(arena, bytes)?;
+        let (old, block) = two_of_mut(arena, leaf, fresh);
+        let head = Head::of(old);
+        let items = &old[head.start..head.end];
+        let cap = block.len().min(u8::MAX as usize * 8);
+        let (start, items_at, new_at) = match end {
+            End::Back => (HEAD, HEAD, HEAD + items.len()),
+            End::Front => (cap - self.payload, cap - items.len(), cap - self.payload),
+        };
+        block[items_at..items_at + items.len()].copy_from_slice(items);
+        new.write(block, new_at, self.width);
+        Head { start, end: start + self.payload, len: self.len, width: self.width, cap }.write(block);
+        Ok(fresh)
     }
 
     /// Writes a part at `offset` of the new leaf; returns where it ends.

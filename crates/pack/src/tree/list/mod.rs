@@ -243,16 +243,20 @@ impl List {
         {
             return Ok(());
         }
-        let len = Head::of(bytes_of(arena, leaf)).len;
-        let run = Part::Run(leaf, 0, len);
+        let head = Head::of(bytes_of(arena, leaf));
+        let run = Part::Run(leaf, 0, head.len);
         let parts = match end {
             End::Front => [Part::One(new), run],
             End::Back => [run, Part::One(new)],
         };
-        let shape = Shape::of(arena, &parts);
+        let grown = Shape::grown(&head, new);
+        let shape = grown.unwrap_or_else(|| Shape::of(arena, &parts));
         if HEAD + shape.payload <= LEAF_BYTES_MAX {
-            let bytes = if self.len == len as u64 { shape.roomy_bytes() } else { LEAF_BYTES_MAX };
-            let fresh = shape.build(arena, &mut self.owned, &parts, bytes, end)?;
+            let bytes = if self.len == head.len as u64 { shape.roomy_bytes() } else { LEAF_BYTES_MAX };
+            let fresh = match grown {
+                Some(_) => shape.build_grown(arena, &mut self.owned, leaf, new, bytes, end)?,
+                None => shape.build(arena, &mut self.owned, &parts, bytes, end)?,
+            };
             self.swap_end(arena, leaf, fresh);
             return Ok(());
         }

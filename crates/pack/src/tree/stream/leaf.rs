@@ -11,6 +11,7 @@
 use darter_slab::{Arena, Handle};
 
 use super::StreamId;
+use crate::entry::copy_short;
 use crate::tree::Full;
 use crate::tree::block::{bytes_of, bytes_of_mut, two_of_mut};
 use crate::tree::owned::Owned;
@@ -116,8 +117,13 @@ impl Head {
     /// The codes of the shared names.
     #[inline]
     pub(super) fn shared<'a>(&self, block: &'a [u8]) -> &'a [u8] {
-        let start = self.bodies_at();
-        &block[start..start + self.names_bytes]
+        &self.shared_on(block)[..self.names_bytes]
+    }
+
+    /// The codes of the shared names, and what lies behind them.
+    #[inline]
+    pub(super) fn shared_on<'a>(&self, block: &'a [u8]) -> &'a [u8] {
+        &block[self.bodies_at()..]
     }
 
     /// How many entries have an id below `id`.
@@ -134,7 +140,8 @@ impl Head {
         low
     }
 
-    fn holds(&self, id: StreamId) -> bool {
+    /// Whether the columns are wide enough for an id.
+    pub(super) fn holds(&self, id: StreamId) -> bool {
         let fits = |value: u64, at: usize| {
             value >= self.bases[at] && value - self.bases[at] <= mask(self.widths[at])
         };
@@ -168,7 +175,12 @@ impl Head {
 /// Makes room for an entry at the end, if the leaf can take it as it is; returns where to write its body.
 #[inline]
 pub(super) fn push(block: &mut [u8], id: StreamId, body: usize) -> Option<usize> {
-    let mut head = Head::of(block);
+    push_to(block, Head::of(block), id, body)
+}
+
+/// [`push`] to a leaf whose head is known.
+#[inline]
+pub(super) fn push_to(block: &mut [u8], mut head: Head, id: StreamId, body: usize) -> Option<usize> {
     if head.len == head.cap || head.used + body > head.room || !head.holds(id) {
         return None;
     }
@@ -260,14 +272,9 @@ pub(super) fn rebuild(
     }
     id.into_iter().for_each(&mut note);
     let widths = [0, 1].map(|at| width(high[at] - low[at]));
-    let mut head = Head { len: 0, cap: len, widths, bases: low, used, room: used, ..first };
-    let wanted = HEAD + len * head.stride() + used;
-    let leaf = owned.alloc(arena, (wanted + spare).min(BYTES_MAX).max(wanted))?;
-    let free = arena.size(leaf) - wanted;
-    let body = (used - head.names_bytes) / len.max(1);
-    head.cap += free / (head.stride() + body);
-    head.room += free - (head.cap - len) * head.stride();
-    head.used = head.names_bytes;
+    let full = Head { len, widths, bases: low, used, ..first };
+    let (leaf, roomy) = alloc_for(arena, owned, &full, spare)?;
+    let head = Head { len: 0, used: full.names_bytes, ..roomy };
     let (old, fresh) = two_of_mut(arena, leaves[0], leaf);
     let names = head.bodies_at();
     fresh[names..names + head.names_bytes].copy_from_slice(first.shared(old));
@@ -284,6 +291,46 @@ pub(super) fn rebuild(
     }
     debug_assert_eq!(Head::of(bytes_of(arena, leaf)).len, len);
     Ok(leaf)
+}
+
+/// A new leaf of all the entries of one whose head is `head`, its ids as wide, with `spare` bytes of room for others.
+/// Errors: nothing is kept. The caller frees the old block.
+pub(super) fn enlarge(
+    arena: &mut Arena,
+    owned: &mut Owned,
+    leaf: Handle,
+    head: &Head,
+    spare: usize,
+) -> Result<(Handle, Head), Full> {
+    let (larger, roomy) = alloc_for(arena, owned, head, spare)?;
+    let (old, fresh) = two_of_mut(arena, leaf, larger);
+    let columns = [
+        (HEAD, HEAD, head.len * head.widths[0]),
+        (head.seqs_at(), roomy.seqs_at(), head.len * head.widths[1]),
+        (head.slots_at(), roomy.slots_at(), head.len * SLOT_BYTES),
+        (head.bodies_at(), roomy.bodies_at(), head.used),
+    ];
+    for (from, to, bytes) in columns {
+        copy_short(&mut fresh[to..to + bytes], &old[from..from + bytes]);
+    }
+    roomy.write(fresh);
+    Ok((larger, roomy))
+}
+
+/// A block for the entries that `head` tells of and up to `spare` bytes of others like them, and its head.
+fn alloc_for(
+    arena: &mut Arena,
+    owned: &mut Owned,
+    head: &Head,
+    spare: usize,
+) -> Result<(Handle, Head), Full> {
+    let wanted = head.bytes();
+    let leaf = owned.alloc(arena, (wanted + spare).min(BYTES_MAX).max(wanted))?;
+    let free = arena.size(leaf) - wanted;
+    let body = (head.used - head.names_bytes) / head.len.max(1);
+    let more = free / (head.stride() + body);
+    let (cap, room) = (head.len + more, head.used + free - more * head.stride());
+    Ok((leaf, Head { cap, room, ..*head }))
 }
 
 /// Number of entries of a leaf.

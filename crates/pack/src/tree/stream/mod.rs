@@ -149,13 +149,14 @@ impl StreamLog {
         P: Iterator<Item = (&'a [u8], &'a [u8])> + Clone,
     {
         let plan = Plan::of(pairs.clone());
-        let tail = (!self.spine.is_empty()).then(|| self.spine.last(arena));
-        if let Some((leaf, _)) = tail {
-            let block = bytes_of(arena, leaf);
-            let head = Head::of(block);
-            if head.id(block, head.len - 1) >= id {
-                return Ok(false);
-            }
+        let tail = (!self.spine.is_empty()).then(|| {
+            let (leaf, path) = self.spine.last(arena);
+            (leaf, Head::of(bytes_of(arena, leaf)), path)
+        });
+        if let Some((leaf, head, _)) = &tail
+            && head.id(bytes_of(arena, *leaf), head.len - 1) >= id
+        {
+            return Ok(false);
         }
         let far = match plan.is_short() {
             true => None,
@@ -163,7 +164,7 @@ impl StreamLog {
         };
         let done = match tail {
             None => self.begin(arena, None, id, &plan, far.as_deref(), pairs),
-            Some((leaf, path)) => self.append_to(arena, leaf, path, id, &plan, far.as_deref(), pairs),
+            Some(tail) => self.append_to(arena, tail, id, &plan, far.as_deref(), pairs),
         };
         match done {
             Ok(()) => {
@@ -265,12 +266,11 @@ impl StreamLog {
     }
 
     /// Appends to the last leaf, to a larger copy of it, or to a new one.
-    #[allow(clippy::too_many_arguments)]
+    #[inline]
     fn append_to<'a, P>(
         &mut self,
         arena: &mut Arena,
-        leaf: Handle,
-        path: Path,
+        (leaf, head, path): (Handle, Head, Path),
         id: StreamId,
         plan: &Plan,
         far: Option<&[u8]>,
@@ -279,22 +279,19 @@ impl StreamLog {
     where
         P: Iterator<Item = (&'a [u8], &'a [u8])> + Clone,
     {
-        let block = bytes_of(arena, leaf);
-        let head = Head::of(block);
-        let shares =
-            far.is_none() && body::shares(head.shared(block), head.names, pairs.clone(), arena, &self.spill);
+        let names = head.shared_on(bytes_of(arena, leaf));
+        let shares = far.is_none() && body::shares(names, head.names, pairs.clone(), arena, &self.spill);
         let bytes = far.map_or_else(|| plan.bytes(shares), <[u8]>::len);
         let mut home = leaf;
-        let mut start = leaf::push(bytes_of_mut(arena, leaf), id, bytes);
+        let mut start = leaf::push_to(bytes_of_mut(arena, leaf), head, id, bytes);
         if start.is_none() {
             let wanted = head.bytes_with(id, bytes);
             if wanted > leaf::BYTES_MAX * 15 / 16 {
                 return self.begin(arena, Some((leaf, path)), id, plan, far, pairs);
             }
             let spare = if self.spine.is_single() { wanted / 2 + 2 * bytes } else { leaf::BYTES_MAX };
-            home =
-                leaf::rebuild(arena, &mut self.owned, &[leaf], Some(id), spare.max(wanted - head.bytes()))?;
-            start = leaf::push(bytes_of_mut(arena, home), id, bytes);
+            let spare = spare.max(wanted - head.bytes());
+            (home, start) = self.push_to_larger(arena, (leaf, &head), id, bytes, spare)?;
             if start.is_none() {
                 // The rounding of the room to entries went against this one.
                 self.owned.free(arena, home);
@@ -306,6 +303,23 @@ impl StreamLog {
         self.spine.adjust(arena, &path, 1);
         write_body(&mut bytes_of_mut(arena, home)[start.unwrap_or(0)..], plan, far, shares, pairs);
         Ok(())
+    }
+
+    /// Makes room for an entry in a copy of a leaf that has `spare` bytes more; returns the copy and where to write the body.
+    fn push_to_larger(
+        &mut self,
+        arena: &mut Arena,
+        (leaf, head): (Handle, &Head),
+        id: StreamId,
+        body: usize,
+        spare: usize,
+    ) -> Result<(Handle, Option<usize>), Full> {
+        if head.holds(id) {
+            let (larger, head) = leaf::enlarge(arena, &mut self.owned, leaf, head, spare)?;
+            return Ok((larger, leaf::push_to(bytes_of_mut(arena, larger), head, id, body)));
+        }
+        let larger = leaf::rebuild(arena, &mut self.owned, &[leaf], Some(id), spare)?;
+        Ok((larger, leaf::push(bytes_of_mut(arena, larger), id, body)))
     }
 
     /// Begins a leaf with an entry, after the last one if there is one.

@@ -1,0 +1,67 @@
+//! The same for collections: adding to one that is there, in one piece.
+//!
+//! What it leaves (new keys, deadlines, members that expire, a snapshot under way) is [`crate::Keyed`]'s, which does as much
+//! with a look at everything first.
+
+use darter_base::hash::KeyHasher;
+use darter_slab::{Arena, Handle};
+
+use super::{Key, Shard};
+use crate::Keyed;
+use crate::object::Collection;
+use crate::record::{self, Payload, Record, Value};
+
+impl Shard {
+    /// Gives `change`, which does not leave it empty, the collection at a key. `None`: nothing was done, and it was not asked.
+    /// The caller reports the event.
+    #[inline(always)]
+    pub fn add_plainly<T: Collection, R>(
+        &mut self,
+        db: usize,
+        key: Key<'_>,
+        now_ms: u64,
+        change: impl FnOnce(&mut T, &mut Arena, KeyHasher) -> R,
+    ) -> Option<R> {
+        let handle = self.look(db, key).handle;
+        if handle.is_none() || self.cut.is_some() {
+            return None;
+        }
+        let result = match (Record { tail: self.arena.tail(handle) }).plain_object()? {
+            Value::Object(kind, id) if kind == T::TYPE => {
+                let root =
+                    T::of_mut(self.objects.get_mut(id)).filter(|root| root.next_expiry_ms().is_none())?;
+                let result = change(root, &mut self.arena, self.hasher);
+                debug_assert!(!root.has_no_member(), "the last member went");
+                let next = root.next_expiry_ms();
+                if next.is_some() {
+                    Keyed::find(self, db, key, now_ms).note_members(None, next);
+                }
+                result
+            }
+            Value::Folded(kind, block) if kind == T::TYPE => {
+                let mut root = T::unfold(Handle::from_raw(block), &self.arena)?;
+                let result = change(&mut root, &mut self.arena, self.hasher);
+                match root.fold(&self.arena) {
+                    Some(now) => {
+                        // All that it has is the block.
+                        std::mem::forget(root);
+                        if now.raw() != block {
+                            let payload = Payload::Folded(T::TYPE, now.raw());
+                            record::overwrite_object(self.arena.tail_mut(handle), &payload);
+                        }
+                    }
+                    None => _ = Keyed::find(self, db, key, now_ms).settle_unfolded(root),
+                }
+                result
+            }
+            _ => return None,
+        };
+        if self.counts_uses {
+            self.note_use(db, key.hash, handle);
+        }
+        Some(result)
+    }
+}
+
+#[cfg(test)]
+mod tests;
