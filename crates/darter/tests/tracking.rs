@@ -343,6 +343,33 @@ fn each_of_many_readers_is_told_once_of_each_key() {
     assert_eq!(writer.info::<u64>("stats", "tracking_total_items"), 0);
 }
 
+/// Writers send to a client whose thread sleeps; what its socket does not take is left to that thread.
+#[test]
+fn a_client_that_reads_slowly_gets_each_message_whole() {
+    let server = Server::start(&["--proactor_threads=2"]);
+    // Connections go to the threads in turn.
+    let mut caches: Vec<Client> = (0..2)
+        .map(|_| {
+            let mut client = server.client();
+            client.call(&["HELLO", "3"]);
+            assert_eq!(client.call(&["CLIENT", "TRACKING", "ON", "BCAST"]), Value::ok());
+            client
+        })
+        .collect();
+    let mut writer = server.client();
+    let name = |n: usize| format!("{n}:{}", "x".repeat(40_000));
+    let (rounds, each) = (3, 300);
+    for round in 0..rounds {
+        for n in 0..each {
+            assert_eq!(writer.call(&["SET", &name(round * each + n), "v"]), Value::ok());
+        }
+        for cache in &mut caches {
+            (0..each).for_each(|n| assert!(cache.read() == invalidation(&[&name(round * each + n)])));
+            assert_eq!(cache.call(&["PING"]), Value::Status("PONG".to_owned()));
+        }
+    }
+}
+
 #[test]
 fn what_clients_that_have_gone_had_read_is_forgotten() {
     let server = Server::start(&["--proactor_threads=2"]);

@@ -40,6 +40,11 @@ impl Waker {
         }
     }
 
+    /// Whether the reactor sleeps, or is about to, and nobody has woken it yet.
+    pub fn is_asleep(&self) -> bool {
+        self.0.sleeping.load(Ordering::Acquire)
+    }
+
     /// Makes the current or next sleep end at once, whatever `may_sleep` says. Always a system call.
     pub fn interrupt(&self) {
         self.ring();
@@ -48,7 +53,7 @@ impl Waker {
     /// Raises the flag; the caller must look for work after this and before it sleeps.
     #[inline]
     pub(crate) fn before_sleep(&self) {
-        self.0.sleeping.store(true, Ordering::Relaxed);
+        self.0.sleeping.store(true, Ordering::Release);
         fence(Ordering::SeqCst);
     }
 

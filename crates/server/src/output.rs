@@ -57,8 +57,10 @@ pub fn flush_together(
     }
     // What fits the free bytes is over no limit.
     let is_plain = |conn: &Conn| {
+        // One that others may send to is held while it is sent to.
+        let is_alone = conn.session.spout.is_none();
         let is_small = conn.sent < conn.output.len() && conn.unsent_bytes() <= FREE_BYTES;
-        is_small && !conn.awaits_writable && conn.channel.is_none()
+        is_alone && is_small && !conn.awaits_writable && conn.channel.is_none()
     };
     for &token in tokens {
         if let Some(conn) = find(conns, token).filter(|conn| is_plain(conn)) {
@@ -82,6 +84,21 @@ pub fn flush_together(
 
 /// Hands a connection's output to the kernel, as far as it takes it, or what is left of it after [`flush_together`].
 pub fn flush(core: &mut Core, reactor: &mut Reactor, conn: &mut Conn, handed: Option<Handed>) -> Flushed {
+    match conn.session.spout.clone() {
+        None => flush_held(core, reactor, conn, handed),
+        Some(spout) => {
+            let mut way = spout.hold();
+            let rest = way.take_rest();
+            conn.output.splice(conn.sent..conn.sent, rest);
+            let flushed = flush_held(core, reactor, conn, handed);
+            way.settle(conn, reactor.socket(conn.token));
+            flushed
+        }
+    }
+}
+
+/// [`flush`], while nobody else sends to the client.
+fn flush_held(core: &mut Core, reactor: &mut Reactor, conn: &mut Conn, handed: Option<Handed>) -> Flushed {
     const CLOSED: Flushed = Flushed { is_open: false, goes_on: false };
     match handed {
         None => conn.show_session(core),

@@ -14,7 +14,7 @@ use crate::reading::Reading;
 use crate::registry::Entry;
 use crate::snapshot::copy::Wish;
 use crate::speech::Speech;
-use crate::tracking::Tracking;
+use crate::tracking::{Spout, Tracking};
 use crate::turned_away::Waiting;
 use crate::waiting::Parking;
 
@@ -165,6 +165,8 @@ pub struct Session {
     pub reader: Option<Reader>,
     /// How it tracks keys for a cache of its own, if it does.
     pub tracking: Option<Box<Tracking>>,
+    /// The way to it past its thread, since it has tracked for the first time.
+    pub spout: Option<Arc<Spout>>,
     /// Messages that follow the reply of the command that runs: those it published to itself, and those that come while
     /// it gets a long answer.
     pub own_messages: Vec<u8>,
@@ -208,6 +210,7 @@ impl Session {
             subscriptions: None,
             reader: None,
             tracking: None,
+            spout: None,
             own_messages: Vec::new(),
             copy: None,
             fieldsets: None,

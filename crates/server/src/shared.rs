@@ -112,7 +112,7 @@ pub struct Door {
 }
 
 impl Door {
-    fn new() -> Door {
+    pub(crate) fn new() -> Door {
         Door {
             mailbox: Mailbox::new(),
             waker: OnceLock::new(),
@@ -156,6 +156,11 @@ impl Door {
         if let Some(waker) = self.waker.get() {
             waker.wake();
         }
+    }
+
+    /// Whether the thread sleeps and no messages wait for it.
+    pub fn is_asleep(&self) -> bool {
+        self.waker.get().is_some_and(Waker::is_asleep) && !self.has_mail()
     }
 
     /// Whether messages wait.

@@ -215,7 +215,7 @@ impl Worker {
             }
             Mail::Unpaused | Mail::Durable | Mail::Snapshot => {}
             Mail::Invalidate(message) => {
-                let to = message.to;
+                let to = &message.to;
                 if let Some(conn) = find(conns, to.token).filter(|c| c.session.id == to.client)
                     && tracking::deliver(conn, &message)
                 {

@@ -27,6 +27,11 @@ impl Conn {
     /// Shows other threads what the commands so far have made of it. Called before their replies go out:
     /// who has read a reply finds in CLIENT LIST what it says.
     pub fn show_session(&mut self, core: &Core) {
+        if let Some(spout) = &self.session.spout {
+            let sent = spout.take_sent();
+            self.session.usage.output_bytes += sent;
+            self.was_active |= sent > 0;
+        }
         if std::mem::take(&mut self.was_active) {
             self.card.active_ms.store(core.now_ms, Relaxed);
         }

@@ -46,21 +46,25 @@ pub fn redirected(conn: &mut Conn, keys: &[u8]) -> bool {
 fn write(conn: &mut Conn, keys: &[u8], is_redirected: bool) -> bool {
     let resp3 = conn.session.resp3;
     let is_subscribed = conn.session.subscriptions.is_some();
-    let mut reply = Reply::new(conn.messages(), resp3);
     if resp3 {
-        reply.push(2);
-        reply.bulk(b"invalidate");
-    } else if is_redirected && is_subscribed {
-        reply.push(3);
-        reply.bulk(b"message");
-        reply.bulk(b"__redis__:invalidate");
-    } else {
+        push(conn.messages(), keys);
+        return true;
+    }
+    if !(is_redirected && is_subscribed) {
         return false;
     }
-    match (keys.is_empty(), resp3) {
-        (false, _) => reply.raw(keys),
-        (true, true) => reply.raw(b"_\r\n"),
-        (true, false) => reply.raw(b"$-1\r\n"),
-    }
+    let mut reply = Reply::new(conn.messages(), false);
+    reply.push(3);
+    reply.bulk(b"message");
+    reply.bulk(b"__redis__:invalidate");
+    reply.raw(if keys.is_empty() { b"$-1\r\n" } else { keys });
     true
+}
+
+/// Appends the message of RESP3 that `keys`, an array of strings, have changed; nothing means all keys.
+pub fn push(out: &mut Vec<u8>, keys: &[u8]) {
+    let mut reply = Reply::new(out, true);
+    reply.push(2);
+    reply.bulk(b"invalidate");
+    reply.raw(if keys.is_empty() { b"_\r\n" } else { keys });
 }

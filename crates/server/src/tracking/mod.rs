@@ -5,9 +5,11 @@
 
 mod message;
 mod numbers;
+mod spout;
 mod table;
 
 pub use message::{Invalidation, deliver, redirected};
+pub use spout::{Spout, Told};
 pub use table::Table;
 
 use std::sync::Arc;
@@ -74,7 +76,7 @@ impl Tracking {
 }
 
 /// A client that tracks, as other threads see it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Tracker {
     /// Its thread.
     pub thread: u16,
@@ -90,6 +92,8 @@ pub struct Tracker {
     pub noloop: bool,
     /// It hears of prefixes, not of what it has read.
     pub is_broadcast: bool,
+    /// The way to it past its thread.
+    pub spout: Arc<Spout>,
 }
 
 /// As whom the client of `session` is remembered with the keys of `entry`, run now; `None`: it is not.
@@ -245,10 +249,25 @@ fn send(shared: &Shared, trackers: &[Tracker], keys: &[u8], writer: u64) {
                 let mail = Mail::Redirected { token: card.token, client: card.id, keys: keys.clone() };
                 shared.door(card.thread).send(mail);
             }
-            None => {
-                let message = Invalidation { to: *tracker, keys: keys.clone() };
-                shared.door(tracker.thread).send(Mail::Invalidate(Box::new(message)));
-            }
+            None => tell_itself(shared, tracker, &keys),
+        }
+    }
+}
+
+/// Tells a client that gets its messages itself, or whose other one has gone: at once where nothing is in between.
+fn tell_itself(shared: &Shared, tracker: &Tracker, keys: &Arc<[u8]>) {
+    let door = shared.door(tracker.thread);
+    let told = if tracker.redirect.is_none() { tracker.spout.tell(door, keys) } else { Told::NotNow };
+    match told {
+        Told::Sent => {}
+        // There is nothing to add to what it finds with the client.
+        Told::InPart => {
+            let (token, client) = (tracker.token, tracker.client);
+            door.send(Mail::Push { token, client, bytes: Arc::default() });
+        }
+        Told::NotNow => {
+            let message = Invalidation { to: tracker.clone(), keys: keys.clone() };
+            door.send(Mail::Invalidate(Box::new(message)));
         }
     }
 }
@@ -269,8 +288,9 @@ pub fn begin(core: &mut Core, session: &mut Session, token: Token, wanted: Track
     let reader = *session.reader.get_or_insert_with(|| numbers.take());
     let (redirect, noloop) = (wanted.redirect, wanted.noloop);
     let is_broadcast = wanted.mode == Mode::Broadcast;
-    let tracker =
-        Tracker { thread: core.thread, token, client: session.id, reader, redirect, noloop, is_broadcast };
+    let (thread, client) = (core.thread, session.id);
+    let spout = session.spout.get_or_insert_default().clone();
+    let tracker = Tracker { thread, token, client, reader, redirect, noloop, is_broadcast, spout };
     core.shared.tracking.add(tracker, &wanted.prefixes);
     session.gate.set(Gate::TRACKING, wanted.mode != Mode::Broadcast);
     session.tracking = Some(Box::new(Tracking { reader, ..wanted }));
@@ -280,6 +300,9 @@ pub fn begin(core: &mut Core, session: &mut Session, token: Token, wanted: Track
 /// Ends tracking. The keys it has read are forgotten when they change, unless it tracks again before.
 pub fn end(core: &Core, session: &mut Session) {
     if let Some(own) = session.tracking.take() {
+        if let Some(spout) = &session.spout {
+            spout.close();
+        }
         core.shared.tracking.remove(own.reader, session.id, &own.prefixes);
         session.gate.set(Gate::TRACKING, false);
     }
@@ -288,6 +311,9 @@ pub fn end(core: &Core, session: &mut Session) {
 /// Ends tracking for a client that leaves.
 pub fn leave(core: &Core, session: &mut Session) {
     end(core, session);
+    if let Some(spout) = session.spout.take() {
+        spout.shut();
+    }
     if let Some(reader) = session.reader.take() {
         core.shared.tracking.numbers.give_back(reader);
     }

@@ -71,13 +71,13 @@ impl Table {
     /// Adds a client, with the prefixes it wants to hear of.
     pub fn add(&self, tracker: Tracker, prefixes: &[Box<[u8]>]) {
         let mut clients = self.write_clients();
-        clients.trackers.entry(tracker.reader).or_default().push(tracker);
+        clients.trackers.entry(tracker.reader).or_default().push(tracker.clone());
         clients.len += 1;
         for prefix in prefixes {
             if !clients.prefixes.contains_key(prefix) {
                 *clients.prefix_lens.entry(prefix.len()).or_default() += 1;
             }
-            clients.prefixes.entry(prefix.clone()).or_default().push(tracker);
+            clients.prefixes.entry(prefix.clone()).or_default().push(tracker.clone());
         }
         self.show(&clients);
     }
@@ -121,13 +121,13 @@ impl Table {
 
     /// All clients that track.
     pub fn all_trackers(&self) -> Vec<Tracker> {
-        self.read_clients().trackers.values().flatten().copied().collect()
+        self.read_clients().trackers.values().flatten().cloned().collect()
     }
 
     /// The clients behind `readers` that still track.
     pub fn trackers(&self, readers: &[Reader]) -> Vec<Tracker> {
         let clients = self.read_clients();
-        readers.iter().filter_map(|reader| clients.trackers.get(reader)).flatten().copied().collect()
+        readers.iter().filter_map(|reader| clients.trackers.get(reader)).flatten().cloned().collect()
     }
 
     /// Sorts `keys` under the prefixes that clients want to hear of.

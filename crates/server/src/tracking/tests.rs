@@ -14,6 +14,7 @@ fn trackers() -> (Reactor, Vec<Tracker>) {
             redirect: None,
             noloop: false,
             is_broadcast: false,
+            spout: Arc::default(),
         }
     });
     let all = all.collect();
@@ -24,8 +25,8 @@ fn trackers() -> (Reactor, Vec<Tracker>) {
 fn only_who_tracks_is_told() {
     let (_reactor, all) = trackers();
     let table = Table::new(Vec::new());
-    table.add(all[0], &[]);
-    table.add(all[1], &[]);
+    table.add(all[0].clone(), &[]);
+    table.add(all[1].clone(), &[]);
     assert!(table.is_any());
     assert_eq!(table.trackers(&[0, 2]), all[..1]);
     assert_eq!(table.all_trackers().len(), 2);
@@ -50,8 +51,8 @@ fn prefixes_come_and_go_with_their_clients() {
     let (_reactor, all) = trackers();
     let table = Table::new(Vec::new());
     let prefixes: [Box<[u8]>; 2] = [b"a".as_slice().into(), b"".as_slice().into()];
-    table.add(all[0], &prefixes);
-    table.add(all[1], &prefixes[..1]);
+    table.add(all[0].clone(), &prefixes);
+    table.add(all[1].clone(), &prefixes[..1]);
     let keys: [&[u8]; 4] = [b"ab", b"b", b"ab", b"a"];
     let seen = |table: &Table| {
         let hits = table.prefixed(&keys);
