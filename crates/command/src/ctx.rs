@@ -104,6 +104,8 @@ pub struct Ctx<'a> {
     pub may_wait: bool,
     /// Whether a long answer may be left to steps: its client can take it bit by bit.
     pub may_slice: bool,
+    /// Whether the body may run once more, when what it has left to slices is there: not one that could wait then.
+    pub may_repeat: bool,
     /// Set by a body that did so after it wrote the head of its answer.
     pub rest: Option<Rest>,
     /// What the body is to store: the result that it has left to slices, complete now.
@@ -137,6 +139,7 @@ impl<'a> Ctx<'a> {
             env,
             may_wait: true,
             may_slice: false,
+            may_repeat: true,
             rest: None,
             kept: None,
             wait: None,

@@ -28,6 +28,7 @@ pub mod spec;
 pub mod stream;
 pub mod string;
 pub mod syntax;
+mod taking;
 #[cfg(test)]
 pub(crate) mod testing;
 pub mod zset;

@@ -37,6 +37,10 @@ fn fill_all(client: &mut Client) {
             member(n),
         ])
     });
+    client.call_for_each(&["HSET", "h"], 4000, |n, words| words.extend([member(n), member(n + 1)]));
+    for n in 0..2500 {
+        client.call(&["XADD", "stream", &format!("{n}-1"), "field", &member(n)]);
+    }
     client.call(&["SETBIT", "bits", "3000001", "1"]);
     client.call(&["SETBIT", "bits", "4800007", "1"]);
     client.call(&["SETRANGE", "ones", "0", &"\x7f".repeat(400_000)]);
@@ -107,6 +111,11 @@ const IN_ORDER: &[&str] = &[
     "GEOSEARCH places FROMLONLAT 1 41 BYRADIUS 300 km COUNT 1500 ANY WITHDIST",
     "GEORADIUS places 1 41 300 km WITHDIST",
     "HRANDFIELD none 5",
+    "XREAD STREAMS stream 0",
+    "XREAD COUNT 1500 STREAMS stream 700",
+    "XREAD COUNT 2000 STREAMS none stream 0 5-1",
+    "XREAD STREAMS stream stream 2400 2300-1",
+    "XREAD STREAMS stream 2499-1",
 ];
 
 /// Commands that take a whole collection away: what they answer in order, and the key of it.
@@ -173,14 +182,35 @@ fn slices_answer_what_one_go_answers() {
         }
         client.call(&["FLUSHALL"]);
         fill_all(&mut client);
-        for count in [2500, 4000, 9000] {
-            let command = format!("SRANDMEMBER a {count}");
-            let mut members = sorted(call(&mut client, &command));
-            let len = members.len();
-            members.dedup();
-            assert_eq!((members.len(), len), (count.min(4000), count.min(4000)));
-            let all = sorted(call(&mut client, "SMEMBERS a"));
-            assert!(members.iter().all(|member| all.binary_search(member).is_ok()));
+        for (command, all, len) in [
+            ("SRANDMEMBER a", "SMEMBERS a", 4000),
+            ("HRANDFIELD h", "HKEYS h", 4000),
+            ("ZRANDMEMBER y", "ZRANGE y 0 -1", 3000),
+        ] {
+            for count in [2500, 4000, 9000] {
+                let command = format!("{command} {count}");
+                let mut members = sorted(call(&mut client, &command));
+                let given = members.len();
+                members.dedup();
+                assert_eq!((members.len(), given), (count.min(len), count.min(len)), "{command}");
+                let all = sorted(call(&mut client, all));
+                assert!(members.iter().all(|member| all.binary_search(member).is_ok()), "{command}");
+            }
+        }
+        let Value::Array(pairs) = call(&mut client, "HRANDFIELD h 9000 WITHVALUES") else {
+            panic!("no pairs")
+        };
+        let pairs: Vec<(Value, Value)> = pairs
+            .into_iter()
+            .map(|pair| match pair {
+                Value::Array(mut pair) if pair.len() == 2 => (pair.remove(0), pair.remove(0)),
+                other => panic!("no pair: {other:?}"),
+            })
+            .collect();
+        assert_eq!(pairs.len(), 4000);
+        for (field, value) in pairs.iter().step_by(100) {
+            let Value::Text(field) = field else { panic!("no text") };
+            assert_eq!(client.call(&["HGET", "h", field]), *value);
         }
         assert!(matches!(call(&mut client, "SUNION a l"), Value::Error(_)));
         assert!(matches!(call(&mut client, "SORT a"), Value::Error(_)));
@@ -207,6 +237,9 @@ fn shards_are_held_for_few_members_at_a_time() {
         ("LPOS long none", 8000),
         ("BITCOUNT ones", 4800),
         ("SRANDMEMBER a 3900", 3900),
+        ("HRANDFIELD h 3900", 3900),
+        ("ZRANDMEMBER y 2900", 2900),
+        ("XREAD STREAMS stream 0", 2500),
         ("ZPOPMIN y 3000", 3000),
     ] {
         let before = client.info::<u64>("transaction", "slices_total");

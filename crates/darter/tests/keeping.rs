@@ -44,6 +44,10 @@ fn fill_all(client: &mut Client) {
     for key in ["h", "y", "long", "bits"] {
         client.call(&["EXPIREAT", key, "4000000000"]);
     }
+    client.call_for_each(&["GEOADD", "places"], 4000, |n, words| {
+        let place = |n: u64| (n % 1000) as f64 / 500.0;
+        words.extend([place(n * 7919).to_string(), (40.0 + place(n * 104_729)).to_string(), member(n)])
+    });
     client.call_for_each(&["RPUSH", "texts"], 3000, |n, words| words.push(format!("t{}", n * 31 % 500)));
 }
 
@@ -95,6 +99,16 @@ const STORES: &[&str] = &[
     "LREM long 5 none",
     "LREM long 0 99",
     "LREM texts -2 t17",
+    "GEOSEARCHSTORE d places FROMLONLAT 1 41 BYRADIUS 300 km",
+    "GEOSEARCHSTORE d places FROMLONLAT 1 41 BYRADIUS 250 km DESC COUNT 1500 STOREDIST",
+    "GEOSEARCHSTORE places places FROMMEMBER m:4 BYBOX 300 300 km",
+    "GEORADIUS places 1 41 300 mi STORE d",
+    "LPOP long 20000",
+    "RPOP long 9001",
+    "LMPOP 3 none long texts RIGHT COUNT 9000",
+    "ZPOPMIN z 1500",
+    "ZPOPMAX y 1100",
+    "ZMPOP 2 none y MIN COUNT 2000",
     "LINSERT long BEFORE m:25000 new",
     "LINSERT long AFTER 27000 new",
     "LINSERT long AFTER none new",

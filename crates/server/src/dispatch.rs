@@ -1,6 +1,6 @@
 //! From parsed arguments to a running command: lookup, the checks that come first, and the two ways on.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use darter_command::Fault;
 use darter_store::Key;
@@ -13,6 +13,7 @@ use crate::core::Core;
 use crate::exec::{self, Call, Ran};
 use crate::fieldsets;
 use crate::gated;
+use crate::holds::Hold;
 use crate::large;
 use crate::many;
 use crate::registry::{Entry, Run};
@@ -122,12 +123,15 @@ pub(crate) fn run_checked(
         large::note_reply(core, client, entry, args, call.out.len().saturating_sub(before));
         return ran;
     }
-    let began = Instant::now();
+    let hold = Hold::begin();
     let ran = run(core, call.again(), card, entry, ready, args);
+    let took = hold.took();
+    if matches!(entry.run, Run::Data(_)) {
+        hold.note(core, took);
+    }
     large::note_reply(core, client, entry, args, call.out.len().saturating_sub(before));
     // What waits is timed where it runs in the end.
     if ran == Ran::Done {
-        let took = began.elapsed();
         crate::timing::note(core, card, entry, args, took);
         if took >= CLOCK_STEP {
             // What follows in the same turn finds dead what has died meanwhile.

@@ -3,8 +3,6 @@
 //! A command takes its shards, runs as a plain function and lets them go. When one is busy the command
 //! is copied into a job, left in that shard's inbox, and its connection stalls until the reply comes.
 
-use std::time::Instant;
-
 use darter_command::gather::{Gather, Kept, TRIES_MAX};
 use darter_command::slices::Rest;
 use darter_command::{Ctx, Fault, Reach, Spec, Wait};
@@ -18,6 +16,7 @@ use darter_wire::{Args, OwnedArgs, Reply};
 
 use crate::acl::guard;
 use crate::core::Core;
+use crate::holds::Hold;
 use crate::job::{BUDGET, Body, Job, Shards};
 use crate::journal::note as journal;
 use crate::large;
@@ -331,14 +330,15 @@ pub fn run_job(core: &mut Core, grant: &mut Shards, job: &mut Job) {
     match &mut job.body {
         Body::One { entry, args, may_slice } => {
             let whose = Whose { may_slice: *may_slice, ..job_whose };
-            let began = Instant::now();
+            let hold = Hold::begin();
             let after = run_granted(core, grant, whose, entry, args.args(), &mut job.reply);
+            let took = hold.end(core);
             job.parking = after.parking;
             if let Some(rest) = after.rest {
                 let source = Source::new(core, rest, args.args(), job.db);
                 job.body = Body::Left { source, entry, args: args.args().to_owned() };
             } else if job.parking.is_none() {
-                crate::timing::note_job(core, job.client, entry, args.args(), began.elapsed());
+                crate::timing::note_job(core, job.client, entry, args.args(), took);
                 large::note_reply(core, job.client, entry, args.args(), job.reply.len());
             }
         }
@@ -359,10 +359,12 @@ pub fn run_job(core: &mut Core, grant: &mut Shards, job: &mut Job) {
             settle_growth(core, grant);
         }
         Body::Keep { gather, entry, args } => {
+            let hold = Hold::begin();
             let left = keep(core, grant, job_whose, gather, (entry, args.args()), &mut job.reply);
-            if let Some(gather) = left {
-                let args = args.args().to_owned();
-                job.body = Body::Left { source: Source::Gather(gather), entry, args };
+            hold.end(core);
+            if let Some(rest) = left {
+                let source = Source::new(core, rest, args.args(), job.db);
+                job.body = Body::Left { source, entry, args: args.args().to_owned() };
             }
         }
         Body::Call(call) => {
@@ -386,7 +388,7 @@ pub struct After {
 }
 
 /// Has a command store the result that was gathered for it, its shards held. If what it was made of has changed, the
-/// command begins again: then its new result is yet to be gathered.
+/// command begins again: then its new result is yet to be gathered. What it returns is left to slices.
 pub fn keep(
     core: &mut Core,
     grant: &mut Shards,
@@ -394,7 +396,7 @@ pub fn keep(
     gather: &mut Gather,
     (entry, args): (&'static Entry, Args<'_>),
     out: &mut Vec<u8>,
-) -> Option<Box<Gather>> {
+) -> Option<Rest> {
     let shared = core.shared;
     let tries = gather.tries() + 1;
     gather.look(&mut context(core, set_of(&shared.router, grant), whose));
@@ -412,13 +414,11 @@ pub fn keep(
         return None;
     }
     let whose = Whose { may_slice: whose.may_slice && tries < TRIES_MAX, ..whose };
-    match run_with(core, grant, whose, (entry, args), kept, out).rest {
-        Some(Rest::Gather(mut gather)) => {
-            gather.tried(tries);
-            Some(gather)
-        }
-        _ => None,
+    let mut rest = run_with(core, grant, whose, (entry, args), kept, out).rest;
+    if let Some(Rest::Gather(gather)) = &mut rest {
+        gather.tried(tries);
     }
+    rest
 }
 
 /// Runs a data command over granted shards and passes on what changed. A command that wants to wait is

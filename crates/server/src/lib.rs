@@ -18,6 +18,7 @@ pub mod exec;
 pub mod fieldsets;
 mod floor;
 pub mod gated;
+pub mod holds;
 pub mod house;
 pub mod http;
 pub mod idling;

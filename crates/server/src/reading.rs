@@ -15,11 +15,12 @@ use darter_reactor::Token;
 use darter_store::Shard;
 use darter_store::reads::Aside;
 use darter_txn::{LockSet, Part};
-use darter_wire::{Args, OwnedArgs};
+use darter_wire::{Args, OwnedArgs, Reply};
 
 use crate::conn::Conn;
 use crate::core::Core;
 use crate::exec;
+use crate::holds::Hold;
 use crate::job::{BUDGET, Body, Job, Shards};
 use crate::large;
 use crate::registry::Entry;
@@ -146,6 +147,14 @@ pub fn note_slice(core: &Core, conn: &mut Conn, source: Source, slice: Option<Sl
     slice.is_done
 }
 
+/// The command has ended with what was gathered, and its answer of `bytes` is in the output.
+pub fn note_kept(core: &Core, conn: &mut Conn, bytes: usize) {
+    if let Some(reading) = &mut conn.session.reading {
+        reading.bytes += bytes;
+    }
+    finish(core, conn);
+}
+
 /// Ends what a job has begun, or gone on with, for a client that has gone.
 pub fn end_of_nobody(core: &mut Core, body: &Body) {
     match body {
@@ -174,7 +183,7 @@ fn give_one(core: &mut Core, conn: &mut Conn) -> Next {
     let is_full = unsent > UNSENT_BYTES_MAX && reading.aside.pieces <= PIECES_MAX;
     let Some(mut source) = reading.source.take_if(|_| !is_full) else { return Next::Wait };
     if let Source::Gather(gather) = &mut source {
-        gather.take_in();
+        gather.take_in(reading.args.args());
     }
     if matches!(&source, Source::Gather(gather) if gather.is_to_end()) {
         return keep(core, conn, source);
@@ -186,7 +195,7 @@ fn give_one(core: &mut Core, conn: &mut Conn) -> Next {
             return Next::Wait;
         };
         let slice = Slice::take(core, &mut held, &mut source, &mut conn.output);
-        if held.shard.is_pressed() {
+        if held.shard.is_pressed() || held.shard.changes.has_pending() {
             let mut grant = Shards::from(held);
             exec::settle_growth(core, &mut grant);
             drive(shared.cells, grant, core, BUDGET);
@@ -230,15 +239,21 @@ fn keep(core: &mut Core, conn: &mut Conn, source: Source) -> Next {
         Job::of(whose, body, wanted, grant).enqueue(core);
         return Next::Wait;
     }
-    let began = Instant::now();
-    let left = exec::keep(core, &mut grant, whose, &mut gather, (entry, args.args()), &mut conn.output);
+    let hold = Hold::begin();
+    let mut answer = Vec::new();
+    let left = exec::keep(core, &mut grant, whose, &mut gather, (entry, args.args()), &mut answer);
+    let took = hold.end(core);
     drive(shared.cells, grant, core, BUDGET);
+    let bytes = answer.len();
+    Reply::new(&mut conn.output, whose.resp3).take_over(answer);
     conn.was_active = true;
     let Some(reading) = &mut conn.session.reading else { return Next::Done };
-    reading.spent += began.elapsed();
+    reading.spent += took;
+    reading.bytes += bytes;
     match left {
-        Some(gather) => {
-            reading.source = Some(Source::Gather(gather));
+        Some(rest) => {
+            let args = reading.args.args();
+            reading.source = Some(Source::new(core, rest, args, whose.db));
             Next::More
         }
         None => {
@@ -260,7 +275,7 @@ pub struct Slice {
 impl Slice {
     /// Gives one slice, with its shard held.
     pub fn take(core: &Core, part: &mut Part, source: &mut Source, out: &mut Vec<u8>) -> Slice {
-        let began = Instant::now();
+        let hold = Hold::begin();
         let (is_done, aside) = match source {
             Source::Read(_, number) => read(part, *number, out),
             Source::Keys(walk) => {
@@ -272,11 +287,11 @@ impl Slice {
                 (is_done, Aside { bytes: walk.found_bytes(), pieces: 0 })
             }
             Source::Gather(gather) => {
-                gather.step(&mut part.shard);
+                gather.step(part);
                 (false, Aside { bytes: gather.bytes(), pieces: 0 })
             }
         };
-        let took = began.elapsed();
+        let took = hold.end(core);
         core.stats().slice_times.add(took.as_nanos() as u64);
         Slice { is_done, aside, took }
     }

@@ -124,7 +124,8 @@ impl Entry {
             is_letters,
             effect,
             is_cheap,
-            may_slice: !is_cheap || matches!(spec_name, "lpop" | "rpop" | "spop" | "zpopmin" | "zpopmax"),
+            may_slice: !is_cheap
+                || matches!(spec_name, "get" | "lpop" | "rpop" | "spop" | "zpopmin" | "zpopmax"),
             is_cheap_keyless,
             brief,
             brief_len,

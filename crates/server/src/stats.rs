@@ -31,6 +31,11 @@ impl Count {
         self.0.load(Relaxed)
     }
 
+    /// Makes it `n`; only the owning thread may.
+    pub fn set(&self, n: u64) {
+        self.0.store(n, Relaxed);
+    }
+
     /// Back to zero (CONFIG RESETSTAT); an increment under way may survive.
     pub fn reset(&self) {
         self.0.store(0, Relaxed);
@@ -135,6 +140,10 @@ pub struct ThreadStats {
     pub turn_times: Histogram,
     /// How long each slice of a long answer held its shard.
     pub slice_times: Histogram,
+    /// How long shards were held in one piece: slices, and bodies of commands that were timed.
+    pub hold_times: Histogram,
+    /// Blocks of memory that the greatest of these holds asked for; counted in debug builds only.
+    pub hold_blocks_max: Count,
     /// What the thread's clients were when it last looked, once a second.
     pub clients: Mutex<Clients>,
 }
@@ -174,10 +183,12 @@ impl ThreadStats {
             &self.turns,
             &self.lively_turns,
             &self.busy_nanos,
+            &self.hold_blocks_max,
         ] {
             count.reset();
         }
         self.turn_times.reset();
         self.slice_times.reset();
+        self.hold_times.reset();
     }
 }

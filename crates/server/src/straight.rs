@@ -156,6 +156,12 @@ fn run_alike<const IS_SET: bool, const IS_TRACKED: bool>(
         } else {
             brief::get(&mut held.shard, db, key, way.stage)
         };
+        if !IS_SET && look.is_some_and(|look| brief::is_long(&held.shard, look)) {
+            // It goes the general way.
+            exec::let_go(core, held);
+            done -= 1;
+            break;
+        }
         // A plain read changes nothing: nobody waits to hear of it.
         let is_told = !IS_SET || look.is_none() && tell(core, &mut held.shard, db, key.bytes, planned, buf);
         if look.is_none() && is_told {

@@ -317,7 +317,7 @@ impl Worker {
                     return;
                 }
             }
-            Body::Keep { .. } => reading::finish(core, conn),
+            Body::Keep { .. } => reading::note_kept(core, conn, job.reply.len()),
             _ => {}
         }
         conn.is_stalled = false;

@@ -11,6 +11,7 @@ use crate::handle::Handle;
 use crate::page::{NOTHING, Page, UNIT_BYTES, UNIT_GRANULES};
 use crate::region::Region;
 use crate::runs::Runs;
+use crate::touched;
 use std::io;
 
 pub use past::Past;
@@ -106,6 +107,7 @@ impl Arena {
     /// handed out twice, or stop the process.
     #[inline]
     pub fn free(&mut self, h: Handle) {
+        touched::note();
         let Some(page) = self.region.pages().get((h.raw() / UNIT_GRANULES) as usize) else { return };
         let class = usize::from(page.class);
         if class.wrapping_sub(1) >= class::COUNT - 1 {
@@ -142,6 +144,7 @@ impl Arena {
     /// The block, exactly `size(h)` bytes.
     #[inline]
     pub fn block(&self, h: Handle) -> &[u8] {
+        touched::note();
         let bytes = self.size(h);
         // SAFETY: `size` checked that the unit is below `units`; no class is longer than the guard behind the last, and
         // a large block lies below `units` whole.
@@ -151,6 +154,7 @@ impl Arena {
     /// The block for writing, exactly `size(h)` bytes.
     #[inline]
     pub fn block_mut(&mut self, h: Handle) -> &mut [u8] {
+        touched::note();
         let bytes = self.size(h);
         // SAFETY: as `block`; `&mut self` makes the borrow exclusive.
         unsafe { std::slice::from_raw_parts_mut(self.region.at(h.raw()), bytes) }
@@ -159,6 +163,7 @@ impl Arena {
     /// From the block to the end of the reservation, for records that tell their own length: no class lookup.
     #[inline]
     pub fn tail(&self, h: Handle) -> &[u8] {
+        touched::note();
         let bytes = self.tail_bytes(h);
         // SAFETY: `tail_bytes` checked that the block starts in the mapping and counted what follows.
         unsafe { std::slice::from_raw_parts(self.region.at(h.raw()), bytes) }
@@ -167,6 +172,7 @@ impl Arena {
     /// From the block to the end of the reservation for writing; only the block's own bytes are the caller's.
     #[inline]
     pub fn tail_mut(&mut self, h: Handle) -> &mut [u8] {
+        touched::note();
         let bytes = self.tail_bytes(h);
         // SAFETY: as `tail`; `&mut self` makes the borrow exclusive.
         unsafe { std::slice::from_raw_parts_mut(self.region.at(h.raw()), bytes) }
@@ -175,6 +181,7 @@ impl Arena {
     /// Two different blocks for writing. Panics when they overlap.
     #[inline]
     pub fn two_mut(&mut self, a: Handle, b: Handle) -> (&mut [u8], &mut [u8]) {
+        touched::note();
         let (a_bytes, b_bytes) = (self.size(a), self.size(b));
         let (low, low_bytes, high) = if a.raw() < b.raw() { (a, a_bytes, b) } else { (b, b_bytes, a) };
         assert!((high.raw() - low.raw()) as usize * 8 >= low_bytes && a != b, "blocks overlap: {a:?} {b:?}");

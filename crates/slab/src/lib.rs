@@ -14,6 +14,7 @@ mod region;
 mod runs;
 #[cfg(test)]
 mod tests;
+pub mod touched;
 
 pub use arena::{Arena, Past};
 pub use handle::Handle;

@@ -212,6 +212,14 @@ impl Shard {
         Record { tail: self.arena.tail(look.handle) }.text().map(Some).ok_or(WrongType)
     }
 
+    /// Whether what was found is a string of more than `bytes`.
+    pub fn is_longer(&self, look: Look, bytes: usize) -> bool {
+        if look.end != 0 || look.handle.is_none() {
+            return look.end - look.start > bytes;
+        }
+        Record { tail: self.arena.tail(look.handle) }.text().is_some_and(|text| text.len() > bytes)
+    }
+
     #[cold]
     fn miss(&mut self, db: usize, key: Key<'_>, now_ms: u64) {
         const MISS: Event = Event::new(Class::KEY_MISS, "keymiss");

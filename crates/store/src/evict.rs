@@ -131,6 +131,11 @@ impl Shard {
         self.pauses_uses = on;
     }
 
+    /// Whether it does.
+    pub fn pauses_uses(&self) -> bool {
+        self.pauses_uses
+    }
+
     /// Gives memory back while the whole process has `over_bytes` too many, or 0 when it just may not grow: pages that
     /// are empty, then what this shard has gained since it was last asked, then, where free blocks are spread over
     /// pages that hold others, by moving records together, else by evicting more.

@@ -33,6 +33,7 @@ pub mod walk;
 pub use change::{Change, Event};
 pub use darter_index::Position;
 pub use darter_slab::Arena;
+pub use darter_slab::touched;
 pub use direct::Look;
 pub use extras::{Extras, Marks};
 pub use keyed::{Edited, Keyed, View};

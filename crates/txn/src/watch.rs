@@ -1,8 +1,10 @@
 //! WATCH: which connections must hear that a key changed before their EXEC.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+
+use darter_base::hash::KeyHasher;
 
 /// A connection's flag that something it watches has changed.
 #[derive(Clone, Debug, Default)]
@@ -28,10 +30,64 @@ impl WatchFlag {
     }
 }
 
+/// Many keys that one command watches together, in whatever shards they are: their hashes.
+///
+/// Its watches end with it. A key that is taken for one of them marks the flag too: one in 2^30.
+#[derive(Debug)]
+pub struct Lot {
+    db: usize,
+    hasher: KeyHasher,
+    // Upper halves of hashes, odd, where the lower ones say or after; 0 is an empty place. A power of two of them, half
+    // of them empty.
+    tags: Box<[u32]>,
+    flag: WatchFlag,
+}
+
+impl Lot {
+    /// An empty one, with room for `keys_len` keys of `db`, that marks `flag`.
+    pub fn new(db: usize, hasher: KeyHasher, keys_len: usize, flag: &WatchFlag) -> Lot {
+        let len = keys_len.saturating_mul(2).max(2).next_power_of_two();
+        Lot { db, hasher, tags: vec![0; len].into(), flag: flag.clone() }
+    }
+
+    /// Adds the key of this hash; nothing happens when there is no room.
+    pub fn add(&mut self, hash: u64) {
+        let tag = tag_of(hash);
+        if let Some(at) =
+            self.places(hash).find(|at| self.tags.get(*at).is_some_and(|old| *old == 0 || *old == tag))
+            && let Some(place) = self.tags.get_mut(at)
+        {
+            *place = tag;
+        }
+    }
+
+    fn touch(&self, db: usize, key: &[u8]) {
+        if db != self.db || self.flag.is_dirty() {
+            return;
+        }
+        let hash = self.hasher.hash(key);
+        let mut tags = self.places(hash).filter_map(|at| self.tags.get(at)).take_while(|tag| **tag != 0);
+        if tags.any(|tag| *tag == tag_of(hash)) {
+            self.flag.mark();
+        }
+    }
+
+    /// Places in the order in which they are looked at.
+    fn places(&self, hash: u64) -> impl Iterator<Item = usize> + use<> {
+        let (len, first) = (self.tags.len(), hash as usize);
+        (0..len).map(move |n| first.wrapping_add(n) & (len - 1))
+    }
+}
+
+fn tag_of(hash: u64) -> u32 {
+    (hash >> 32) as u32 | 1
+}
+
 /// The watches of one shard.
 #[derive(Debug, Default)]
 pub struct Watches {
     keys: HashMap<(usize, Box<[u8]>), Vec<WatchFlag>>,
+    lots: Vec<Weak<Lot>>,
     added: usize,
 }
 
@@ -64,8 +120,19 @@ impl Watches {
         }
     }
 
+    /// Has `lot` watch those of its keys that are here, as long as it is there.
+    pub fn add_lot(&mut self, lot: &Arc<Lot>) {
+        self.each_lot(|_| ());
+        self.lots.push(Arc::downgrade(lot));
+    }
+
+    fn each_lot(&mut self, mut visit: impl FnMut(&Lot)) {
+        self.lots.retain(|lot| lot.upgrade().inspect(|lot| visit(lot)).is_some());
+    }
+
     /// `key` changed: every connection that watches it will refuse its EXEC.
     pub fn touch(&mut self, db: usize, key: &[u8]) {
+        self.each_lot(|lot| lot.touch(db, key));
         if self.keys.is_empty() {
             return;
         }
@@ -76,6 +143,12 @@ impl Watches {
 
     /// Keys of `db` vanish or are exchanged: `exists` tells which of the watched keys are affected.
     pub fn touch_db(&mut self, db: usize, mut is_affected: impl FnMut(&[u8]) -> bool) {
+        // Which of a lot's keys are here is not known.
+        self.each_lot(|lot| {
+            if lot.db == db {
+                lot.flag.mark();
+            }
+        });
         for ((at, key), flags) in &self.keys {
             if *at == db && is_affected(key) {
                 flags.iter().for_each(WatchFlag::mark);
@@ -85,7 +158,7 @@ impl Watches {
 
     /// Whether nobody watches anything here.
     pub fn is_empty(&self) -> bool {
-        self.keys.is_empty()
+        self.keys.is_empty() && self.lots.is_empty()
     }
 
     /// Number of watched keys.
@@ -119,6 +192,28 @@ mod tests {
         watches.remove(0, b"x", &a);
         watches.remove(1, b"x", &b);
         assert!(watches.is_empty());
+    }
+
+    #[test]
+    fn a_lot_marks_for_each_of_its_keys_and_for_no_other() {
+        let hasher = KeyHasher::new(5);
+        let name = |n: u32| n.to_le_bytes();
+        for n in (0..2000).step_by(7) {
+            let flag = WatchFlag::default();
+            let mut lot = Lot::new(0, hasher, 1000, &flag);
+            (0..1000).for_each(|n| lot.add(hasher.hash(&name(n))));
+            let lot = Arc::new(lot);
+            let mut watches = Watches::default();
+            watches.add_lot(&lot);
+            watches.touch(1, &name(n));
+            assert!(!flag.is_dirty());
+            watches.touch(0, &name(n));
+            assert_eq!(flag.is_dirty(), n < 1000, "{n}");
+            assert!(!watches.is_empty());
+            drop(lot);
+            watches.touch(0, b"another");
+            assert!(watches.is_empty());
+        }
     }
 
     #[test]

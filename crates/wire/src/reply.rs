@@ -54,6 +54,15 @@ impl<'a> Reply<'a> {
         self.out.get(mark..).unwrap_or_default()
     }
 
+    /// Replies that were made before; not copied where nothing stands before them.
+    pub fn take_over(&mut self, mut made: Vec<u8>) {
+        if self.out.is_empty() {
+            *self.out = made;
+        } else {
+            self.out.append(&mut made);
+        }
+    }
+
     /// `+OK`.
     #[inline]
     pub fn ok(&mut self) {

@@ -15,6 +15,7 @@ mod fanout;
 mod flood;
 mod growth;
 mod histogram;
+mod holds;
 mod instructions;
 mod keys;
 mod load;
@@ -55,10 +56,13 @@ fn main() -> ExitCode {
     let result = match matches.subcommand() {
         Some(("compare", args)) => run_compare(args),
         Some(("bgsave", args)) => run_bgsave(args),
+        Some(("holds", args)) => run_holds(args),
         Some(("load", args)) => run_load(args),
         Some(("instructions", args)) => run_instructions(args),
         Some(("connections", args)) => run_connections(args),
-        _ => Err(io::Error::other("a subcommand is needed: compare, bgsave, load or instructions")),
+        _ => Err(io::Error::other(
+            "a subcommand is needed: compare, bgsave, holds, load, instructions or connections",
+        )),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -74,6 +78,12 @@ fn command() -> Command {
         Arg::new(name).long(name).default_value(default).help(help)
     };
     let number = |name, default, help| text(name, default, help).value_parser(value_parser!(u64));
+    let darter_flag = || {
+        Arg::new("darter-flag")
+            .long("darter-flag")
+            .action(ArgAction::Append)
+            .help("a further flag for Darter")
+    };
     let compare = Command::new("compare")
         .about("Compare Redis, memcached, the echo floor and Darter on loopback")
         .arg(text(
@@ -86,12 +96,7 @@ fn command() -> Command {
         .arg(text("scale", "1", "operations are multiplied by this").value_parser(value_parser!(f64)))
         .arg(number("wall-seconds", "60", "the longest a measured part may take"))
         .arg(text("darter", "target/release/darter", "Darter's binary"))
-        .arg(
-            Arg::new("darter-flag")
-                .long("darter-flag")
-                .action(ArgAction::Append)
-                .help("a further flag for Darter"),
-        )
+        .arg(darter_flag())
         .arg(text("redis", "/usr/bin/redis-server", "Redis' binary"))
         .arg(text("memcached", "/usr/bin/memcached", "memcached's binary"))
         .arg(text("echo-floor", "target/release/examples/echo_floor", "the echo floor's binary"))
@@ -104,12 +109,16 @@ fn command() -> Command {
         .arg(number("before-seconds", "5", "load before the save"))
         .arg(Arg::new("svg").long("svg").help("draws the memory into this file"))
         .arg(text("darter", "target/release/darter", "Darter's binary"))
-        .arg(
-            Arg::new("darter-flag")
-                .long("darter-flag")
-                .action(ArgAction::Append)
-                .help("a further flag for Darter"),
-        )
+        .arg(darter_flag())
+        .arg(text("redis", "/usr/bin/redis-server", "Redis' binary"));
+    let holds = Command::new("holds")
+        .about("How long each command on large collections holds its shards at a time")
+        .arg(number("members", "1000000", "members of each collection"))
+        .arg(number("words", "10000", "keys or members that one command names"))
+        .arg(number("rounds", "3", "runs of each command, of which the best counts"))
+        .arg(text("only", "", "only commands that contain this"))
+        .arg(text("darter", "target/release/darter", "Darter's binary"))
+        .arg(darter_flag())
         .arg(text("redis", "/usr/bin/redis-server", "Redis' binary"));
     let load = Command::new("load")
         .about("Drive a server and print what was measured")
@@ -157,6 +166,7 @@ fn command() -> Command {
     Command::new("darter-bench").about("Measures Darter").subcommands([
         compare,
         bgsave,
+        holds,
         load,
         instructions,
         connections,
@@ -202,6 +212,12 @@ fn run_bgsave(args: &ArgMatches) -> io::Result<()> {
         }
         None => Ok(()),
     }
+}
+
+fn run_holds(args: &ArgMatches) -> io::Result<()> {
+    let setting = Setting { rounds: number(args, "rounds") as usize, ..setting_of(args)? };
+    println!("{}", report::head(&setting));
+    holds::run(&setting, (number(args, "members"), number(args, "words")), &string(args, "only"))
 }
 
 fn run_compare(args: &ArgMatches) -> io::Result<()> {

@@ -88,6 +88,11 @@ impl Keeping {
         self.flag.is_dirty()
     }
 
+    /// Marked when such a key changes.
+    pub(super) fn flag(&self) -> &WatchFlag {
+        &self.flag
+    }
+
     pub(super) fn form(&self) -> Form {
         self.form
     }
@@ -162,7 +167,7 @@ fn insert(draft: &mut Draft<'_>, member: &Told<'_>, value: Option<&Told<'_>>) ->
 }
 
 /// A complete result that has no key yet.
-#[derive(Debug)]
+#[derive(Default, Debug)]
 pub struct Kept {
     // Its shard and its number there; none when it is empty.
     draft: Option<(u16, u32)>,

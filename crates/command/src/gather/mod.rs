@@ -9,9 +9,11 @@ mod combining;
 pub mod folding;
 pub mod keeping;
 mod members;
+pub mod parting;
 pub mod sifting;
 mod sorted;
 mod sorting;
+pub mod survey;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -19,9 +21,9 @@ use std::sync::Arc;
 use darter_pack::decimal::Digits;
 use darter_pack::entry::Item;
 use darter_pack::tree::window::{Seen, Tell};
-use darter_store::Shard;
 use darter_store::reads::Stretch;
-use darter_wire::Reply;
+use darter_txn::Part;
+use darter_wire::{Args, Reply};
 
 pub use combining::{Combining, Operation, Scoring, reading_order};
 pub use keeping::{Form, Kept};
@@ -33,7 +35,9 @@ use crate::slices::Rest;
 use combining::PARTS_AT_ONCE;
 use folding::Folding;
 use keeping::Keeping;
+use parting::Parting;
 use sifting::Sifting;
+use survey::Survey;
 
 /// An answer that is being gathered.
 pub struct Gather {
@@ -76,10 +80,14 @@ pub enum Maker {
     Sorting(Box<Sorting>),
     /// The members as they are, to be stored.
     Copying,
+    /// The members, of which some are taken out.
+    Parting(Box<Parting>),
     /// Some of the members, as the command looks for them.
     Sifting(Box<dyn Sifting>),
     /// No members, but strings.
     Folding(Box<Folding>),
+    /// No members, but many keys, or a very long string.
+    Surveying(Box<Survey>),
 }
 
 /// A slice with a shard held ends when it has told so much: some 10 microseconds.
@@ -104,6 +112,7 @@ impl Gather {
             Some(keeping) if self.told_at < self.told.len() => Some(keeping.shard),
             _ => match &self.maker {
                 Maker::Folding(folding) => folding.shard(),
+                Maker::Surveying(survey) => survey.shard(),
                 _ => self.reads.front().map(|read| read.shard),
             },
         }
@@ -115,18 +124,29 @@ impl Gather {
             Maker::Combining(combining) => combining.bytes(),
             Maker::Sorting(sorting) => sorting.bytes(),
             Maker::Copying => 0,
+            Maker::Parting(parting) => parting.bytes(),
             Maker::Sifting(sifting) => sifting.bytes(),
             Maker::Folding(folding) => folding.bytes(),
+            Maker::Surveying(survey) => survey.bytes(),
         };
         made + self.told.capacity()
     }
 
     /// A slice of what comes next, with its shard held.
-    pub fn step(&mut self, shard: &mut Shard) {
+    pub fn step(&mut self, part: &mut Part) {
+        if let Maker::Surveying(survey) = &mut self.maker {
+            return survey.step(part);
+        }
+        let shard = &mut part.shard;
         if let Some(keeping) = &mut self.keeping
             && self.told_at < self.told.len()
         {
             self.told_at = keeping.add(shard, &self.told, self.told_at);
+            if self.told_at >= self.told.len() {
+                // Nothing is taken in twice.
+                self.told.clear();
+                self.told_at = 0;
+            }
             return;
         }
         if let Maker::Folding(folding) = &mut self.maker {
@@ -149,20 +169,31 @@ impl Gather {
     }
 
     /// Takes in what was read last, and gets what is to be stored next: to be called before each slice, with no shard
-    /// held.
-    pub fn take_in(&mut self) {
+    /// held. `args` are the command's.
+    pub fn take_in(&mut self, args: Args<'_>) {
+        if let Maker::Surveying(survey) = &mut self.maker {
+            return survey.prepare(args);
+        }
         if self.told_at < self.told.len() {
             return;
         }
-        if let Maker::Sifting(sifting) = &mut self.maker {
-            sifting.take(self.told_nth, &self.told);
-            self.told.clear();
+        match &mut self.maker {
+            Maker::Parting(parting) => {
+                self.told = parting.take(&self.told);
+                self.told_at = 0;
+                return;
+            }
+            Maker::Sifting(sifting) => {
+                sifting.take(self.told_nth, &self.told);
+                self.told.clear();
+            }
+            _ => {}
         }
         for member in told_members(&self.told) {
             match &mut self.maker {
                 Maker::Combining(combining) => combining.add(self.told_nth, member.score, member.text),
                 Maker::Sorting(sorting) => sorting.add(member.text),
-                Maker::Copying | Maker::Sifting(_) | Maker::Folding(_) => break,
+                _ => break,
             }
         }
         self.told.clear();
@@ -177,12 +208,12 @@ impl Gather {
         let Some(keeping) = &self.keeping else { return };
         let (told, mut left) = (&mut self.told, keeping.form().batch_len());
         let is_over = match &mut self.maker {
-            Maker::Copying | Maker::Sifting(_) | Maker::Folding(_) => true,
             Maker::Sorting(sorting) => sorting.go_on(|text| {
                 write_told(told, text, 0.0);
                 left -= 1;
                 left > 0
             }),
+            Maker::Sifting(sifting) => sifting.store(left, &mut |text, score| write_told(told, text, score)),
             Maker::Combining(combining) => {
                 let mut parts_left = PARTS_AT_ONCE;
                 while left > 0 {
@@ -192,6 +223,7 @@ impl Gather {
                 }
                 combining.is_over()
             }
+            _ => true,
         };
         if is_over && self.told.is_empty() {
             self.stage = Stage::Done;
@@ -204,8 +236,12 @@ impl Gather {
         let mut reply = Reply::new(out, self.resp3);
         let keeps = self.keeping.is_some();
         self.stage = match (self.stage, &mut self.maker) {
-            (Stage::Reading, Maker::Copying | Maker::Folding(_)) => Stage::Done,
-            (Stage::Reading, Maker::Sifting(_)) if keeps => Stage::Done,
+            (Stage::Reading, Maker::Copying | Maker::Parting(_) | Maker::Folding(_)) => Stage::Done,
+            (Stage::Reading, Maker::Sifting(_)) if keeps => Stage::Keeping,
+            (Stage::Reading, Maker::Surveying(survey)) => match survey.work() {
+                true => Stage::Done,
+                false => Stage::Reading,
+            },
             (Stage::Reading | Stage::Telling, Maker::Sifting(sifting)) => {
                 match sifting.answer(&mut reply, bytes_max) {
                     true => Stage::Done,
@@ -283,9 +319,12 @@ impl Gather {
         let found = match &mut self.maker {
             Maker::Sifting(sifting) => sifting.found(),
             Maker::Folding(folding) => folding.found(),
+            Maker::Surveying(survey) => survey.found(),
+            Maker::Parting(parting) => parting.found(),
             Maker::Combining(_) | Maker::Sorting(_) | Maker::Copying => Found::default(),
         };
-        let mut kept = self.keeping.take()?.end(fault, ctx)?;
+        let is_stale = matches!(&self.maker, Maker::Surveying(survey) if survey.is_stale(ctx.now_ms));
+        let mut kept = self.keeping.take()?.end(fault, ctx).filter(|_| !is_stale)?;
         kept.found = found;
         Some(kept)
     }

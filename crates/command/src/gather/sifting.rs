@@ -25,6 +25,12 @@ pub trait Sifting: Send {
     /// Goes on with the answer when all is read, until `reply` has `bytes_max` or a few more; whether that was all.
     fn answer(&mut self, reply: &mut Reply<'_>, bytes_max: usize) -> bool;
 
+    /// Gives up to `members_max` of the members that are to be stored, with their scores, when all is read; whether that
+    /// was all of them. Most have none.
+    fn store(&mut self, _members_max: usize, _give: &mut dyn FnMut(&[u8], f64)) -> bool {
+        true
+    }
+
     /// What was found, for a body that runs again.
     fn found(&mut self) -> Found;
 }

@@ -27,6 +27,8 @@ pub(super) struct Around {
     // Any so many do.
     enough: usize,
     extras: Extras,
+    // What a score is a number of meters of, where distances are stored.
+    unit: Option<f64>,
     hits: Vec<Near>,
     texts: Vec<u8>,
     // None before the answer has begun: how many hits are told.
@@ -65,8 +67,26 @@ impl Around {
         }
         let enough = if query.is_any { count_max } else { usize::MAX };
         let (order, extras) = (query.order, query.extras());
+        let unit = query.destination.filter(|to| to.by_distance).map(|_| query.unit);
         let (hits, texts) = (Vec::new(), Vec::new());
-        Some((Around { center, shape, order, count_max, enough, extras, hits, texts, told: None }, stretches))
+        let around =
+            Around { center, shape, order, count_max, enough, extras, unit, hits, texts, told: None };
+        Some((around, stretches))
+    }
+}
+
+impl Around {
+    /// Puts the members found in order, once; returns how many are told.
+    fn begin(&mut self) -> usize {
+        if self.told.is_none() {
+            sort(&mut self.hits, self.order, |hit| hit.distance);
+            self.hits.truncate(self.count_max);
+        }
+        *self.told.get_or_insert(0)
+    }
+
+    fn text(&self, near: &Near) -> &[u8] {
+        self.texts.get(near.start..near.start + near.len).unwrap_or_default()
     }
 }
 
@@ -102,22 +122,32 @@ impl Sifting for Around {
     }
 
     fn answer(&mut self, reply: &mut Reply<'_>, bytes_max: usize) -> bool {
-        if self.told.is_none() {
-            sort(&mut self.hits, self.order, |hit| hit.distance);
-            self.hits.truncate(self.count_max);
+        let is_first = self.told.is_none();
+        let mut told = self.begin();
+        if is_first {
             reply.array(self.hits.len());
         }
-        let mut told = self.told.unwrap_or(0);
         while reply.len() < bytes_max
             && let Some(near) = self.hits.get(told)
         {
-            let text = self.texts.get(near.start..near.start + near.len).unwrap_or_default();
+            let text = self.text(near);
             let (score, distance, place) = (near.score, near.distance, Place::of_score(near.score));
             reply_hit(reply, self.extras, &Hit { member: Item::Bytes(text), score, place, distance });
             told += 1;
         }
         self.told = Some(told);
         told >= self.hits.len()
+    }
+
+    fn store(&mut self, members_max: usize, give: &mut dyn FnMut(&[u8], f64)) -> bool {
+        let first = self.begin();
+        let hits = self.hits.get(first..).unwrap_or_default();
+        for near in hits.iter().take(members_max) {
+            give(self.text(near), self.unit.map_or(near.score, |unit| near.distance / unit));
+        }
+        let told = first + hits.len().min(members_max);
+        self.told = Some(told);
+        told == self.hits.len()
     }
 
     fn found(&mut self) -> Found {

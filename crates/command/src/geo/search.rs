@@ -11,12 +11,13 @@ use super::around::Around;
 use super::cell::Place;
 use super::query::{Destination, Extras, Grammar, Order, Query};
 use super::read::{reply_distance, reply_place};
-use crate::gather::Maker;
+use crate::gather::keeping::may_keep_scores;
+use crate::gather::{Form, Maker};
 use crate::item::reply_item;
 use crate::reader::is;
 use crate::slices;
 use crate::spec::{Flags, Group, Keys, Spec};
-use crate::zset::{Members, store};
+use crate::zset::{Members, event, store};
 use crate::{Ctx, DataCommand, Fault};
 
 const SEARCH_COST: &str = "O(N+log(M)) where N is the number of elements in the grid-aligned bounding box area around the shape provided as the filter and M is the number of items inside the shape";
@@ -132,24 +133,34 @@ pub(super) struct Hit<'a> {
 
 fn search(ctx: &mut Ctx<'_>, args: Args<'_>, grammar: Grammar, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let source = args.at(if grammar == Grammar::SearchStore { 2 } else { 1 });
-    let (now_ms, may_slice) = (ctx.now_ms, ctx.may_slice);
-    let key = crate::zset::read(ctx, source);
-    let zset = key.view::<Zset>()?;
+    let is_radius = matches!(grammar, Grammar::Radius { .. } | Grammar::RadiusByMember { .. });
+    let event_name = if is_radius { "georadiusstore" } else { "geosearchstore" };
+    let (now_ms, may_slice, may_keep) = (ctx.now_ms, ctx.may_slice, may_keep_scores(ctx.env));
+    let is_gathered = ctx.kept.is_some();
+    let mut key = crate::zset::read(ctx, source);
+    let mut zset = key.view::<Zset>()?;
     let query = Query::parse(args, grammar, zset)?;
+    if is_gathered && let Some(to) = query.destination {
+        let kept = ctx.kept.take().unwrap_or_default();
+        reply.int(kept.put(ctx, to.key, event(event_name))? as i64);
+        return Ok(());
+    }
     if may_slice
-        && query.destination.is_none()
-        && let Some(zset) = zset
-        && zset.root.len() > slices::LEN_MAX
-        && let Some((around, stretches)) = Around::of(zset, &query, now_ms)
+        && (may_keep || query.destination.is_none())
+        && let Some(long) = zset.filter(|zset| zset.root.len() > slices::LEN_MAX)
+        && let Some((around, stretches)) = Around::of(long, &query, now_ms)
     {
         let sources: Vec<_> = stretches.into_iter().map(|stretch| (source, stretch)).collect();
-        if ctx.gather(&sources, Maker::Sifting(Box::new(around)), reply.is_resp3()) {
+        let maker = Maker::Sifting(Box::new(around));
+        let is_left = match query.destination {
+            Some(to) => ctx.gather_for((to.key, Form::Zset), &[source], &sources, maker),
+            None => ctx.gather(&sources, maker, reply.is_resp3()),
+        };
+        if is_left {
             return Ok(());
         }
-        let key = ctx.at(source);
-        let hits = key.view::<Zset>()?.map_or_else(Vec::new, |zset| find(zset, &query));
-        reply_hits(reply, query.extras(), &hits);
-        return Ok(());
+        key = ctx.at(source);
+        zset = key.view::<Zset>()?;
     }
     let hits = zset.map_or_else(Vec::new, |zset| find(zset, &query));
     let Some(Destination { key: destination, by_distance }) = query.destination else {
@@ -160,8 +171,6 @@ fn search(ctx: &mut Ctx<'_>, args: Args<'_>, grammar: Grammar, reply: &mut Reply
     for hit in &hits {
         members.push(hit.member, if by_distance { hit.distance / query.unit } else { hit.score });
     }
-    let is_radius = matches!(grammar, Grammar::Radius { .. } | Grammar::RadiusByMember { .. });
-    let event_name = if is_radius { "georadiusstore" } else { "geosearchstore" };
     reply.int(store(ctx, destination, &members, event_name)?);
     Ok(())
 }

@@ -1,8 +1,13 @@
 //! HRANDFIELD key [count [WITHVALUES]]
 
+use std::sync::Arc;
+
 use darter_base::rng::Rng;
+use darter_pack::entry::Item;
 use darter_pack::table::{EntryRef, Table};
+use darter_pack::tree::window::{Seen, Tell};
 use darter_store::View;
+use darter_store::reads::Stretch;
 use darter_wire::{Args, Reply};
 
 use super::{alive, alive_len, is_alive, read};
@@ -11,7 +16,7 @@ use crate::member_scan::{check_budget, check_count};
 use crate::random::{self, Choice};
 use crate::reader;
 use crate::spec::{Group, Keys, Spec};
-use crate::{Ctx, DataCommand, Env, Fault};
+use crate::{Ctx, DataCommand, Env, Fault, slices};
 
 /// HRANDFIELD.
 pub const HRANDFIELD: DataCommand = DataCommand {
@@ -35,10 +40,18 @@ fn hrandfield(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Resul
     if with_values && count.is_some_and(|count| count.unsigned_abs() > i64::MAX.unsigned_abs() / 2) {
         return Err(Fault::OutOfRange);
     }
-    let (now_ms, env) = (ctx.now_ms, ctx.env);
+    let (now_ms, env, may_slice) = (ctx.now_ms, ctx.env, ctx.may_slice);
     let mut place = read(ctx, args.at(1));
     let mut rng = Rng::new(place.random());
     let hash = place.view::<Table>()?;
+    if may_slice
+        && let (Some(hash), Some(count @ 1..)) = (hash, count)
+        && let len = hash.root.len() as u64
+        && slices::is_long(len, hash.root.min_expiry_ms(), now_ms)
+        && let Some(wanted) = Choice::of(count, len).going_through(len)
+    {
+        return answer_long(ctx, args.at(1), (wanted, len), rng, with_values, reply);
+    }
     match (hash, count) {
         (None, None) => reply.null(),
         (None, Some(_)) => reply.array(0),
@@ -52,6 +65,48 @@ fn hrandfield(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Resul
         }
     }
     Ok(())
+}
+
+/// Answers `wanted` of all `len` fields, which are gone through in slices.
+fn answer_long(
+    ctx: &mut Ctx<'_>,
+    name: &[u8],
+    (wanted, len): (u64, u64),
+    rng: Rng,
+    with_values: bool,
+    reply: &mut Reply<'_>,
+) -> Result<(), Fault> {
+    let (now_ms, env, resp3) = (ctx.now_ms, ctx.env, reply.is_resp3());
+    let tell: Tell = Arc::new(move |seen, out| {
+        if let Seen::Field(field, value) = seen {
+            show(&mut Reply::new(out, resp3), (field, value), with_values);
+        }
+    });
+    if ctx.leave_rest(name, Stretch::All, random::tell_some(tell, (wanted, len), rng)) {
+        // As long a reply as in one go is refused there.
+        reply.array(shown_len(wanted, with_values && !resp3));
+        return Ok(());
+    }
+    let mut place = read(ctx, name);
+    let mut rng = Rng::new(place.random());
+    let Some(hash) = place.view::<Table>()? else { return Ok(()) };
+    let mut shown = Shown { env, with_values, mark: reply.len(), reply };
+    some(hash, wanted as i64, &mut rng, now_ms, &mut shown)
+}
+
+/// Elements of the reply for so many fields.
+fn shown_len(len: u64, is_flat: bool) -> usize {
+    usize::try_from(len).unwrap_or(usize::MAX).saturating_mul(if is_flat { 2 } else { 1 })
+}
+
+fn show(reply: &mut Reply<'_>, (field, value): (Item<'_>, Item<'_>), with_values: bool) {
+    if with_values && reply.is_resp3() {
+        reply.array(2);
+    }
+    reply_item(reply, field);
+    if with_values {
+        reply_item(reply, value);
+    }
 }
 
 fn some(
@@ -93,19 +148,12 @@ struct Shown<'r, 'o> {
 impl Shown<'_, '_> {
     fn begin(&mut self, len: u64) -> Result<(), Fault> {
         check_count(len, self.env)?;
-        let parts = if self.with_values && !self.reply.is_resp3() { 2 } else { 1 };
-        self.reply.array(usize::try_from(len).unwrap_or(usize::MAX).saturating_mul(parts));
+        self.reply.array(shown_len(len, self.with_values && !self.reply.is_resp3()));
         Ok(())
     }
 
     fn entry(&mut self, entry: EntryRef<'_>) -> Result<(), Fault> {
-        if self.with_values && self.reply.is_resp3() {
-            self.reply.array(2);
-        }
-        reply_item(self.reply, entry.key());
-        if self.with_values {
-            reply_item(self.reply, entry.value());
-        }
+        show(self.reply, (entry.key(), entry.value()), self.with_values);
         check_budget(self.reply, self.mark, self.env)
     }
 }

@@ -3,6 +3,7 @@
 use darter_store::Event;
 use darter_wire::{Args, Reply};
 
+use crate::gather::survey::What;
 use crate::spec::{Group, Keys, Spec};
 use crate::{Ctx, DataCommand, Fault};
 
@@ -68,12 +69,18 @@ fn del(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), F
 }
 
 fn exists(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    if ctx.survey_many(What::Presence, args, reply) {
+        return Ok(());
+    }
     let count = args.tail(1).iter().filter(|name| ctx.glance(name).exists()).count();
     reply.int_len(count);
     Ok(())
 }
 
 fn touch(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    if ctx.survey_many(What::Uses, args, reply) {
+        return Ok(());
+    }
     let count = args.tail(1).iter().filter(|name| ctx.read(name).exists()).count();
     reply.int_len(count);
     Ok(())

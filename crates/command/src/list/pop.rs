@@ -2,14 +2,15 @@
 
 use darter_pack::tree::list::End;
 use darter_pack::tree::{Direction, List};
-use darter_store::Event;
-use darter_store::reads::Stretch;
+use darter_store::{Event, Keyed};
 use darter_wire::{Args, Reply};
 
 use super::{end, pop_event};
+use crate::gather::Form;
 use crate::item::reply_item;
 use crate::reader::Reader;
 use crate::spec::{Flags, Group, Keys, Spec};
+use crate::taking::{Taken, Taking};
 use crate::{Ctx, DataCommand, Fault, slices};
 
 const fn spec(name: &'static str, summary: &'static str) -> Spec {
@@ -57,9 +58,10 @@ fn pop(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>, end: End) -> Re
         ),
     };
     let found = match count {
-        None => take(ctx, args.at(1), end, 1, |_| {}, reply)?,
+        None => take(ctx, &[args.at(1)], end, 1, |_| {}, reply)?,
         Some(count) => {
-            take(ctx, args.at(1), end, count.unsigned_abs(), |(reply, n)| reply.array(n as usize), reply)?
+            let head = |(reply, n): (&mut Reply<'_>, u64)| reply.array(n as usize);
+            take(ctx, &[args.at(1)], end, count.unsigned_abs(), head, reply)?
         }
     };
     match (found, count) {
@@ -70,24 +72,32 @@ fn pop(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>, end: End) -> Re
     Ok(())
 }
 
-/// Pops up to `count` elements of `key` into the reply, after `head` has written what comes before them;
-/// false, and nothing written, when there is no such list.
+/// Pops up to `count` elements of the last of `keys` into the reply, after `head` has written what comes before them;
+/// false, and nothing written, when there is no such list. The other keys have been looked at before.
 pub(super) fn take(
     ctx: &mut Ctx<'_>,
-    key: &[u8],
+    keys: &[&[u8]],
     end: End,
     count: u64,
     head: impl FnOnce((&mut Reply<'_>, u64)),
     reply: &mut Reply<'_>,
 ) -> Result<bool, Fault> {
-    if ctx.may_slice
+    let key = keys.last().copied().unwrap_or_default();
+    if count > slices::LEN_MAX
         && let Some(len) = ctx.at(key).view::<List>()?.map(|list| list.root.len())
-        && count >= len
-        && len > slices::LEN_MAX
-        && drain(ctx, key, (end, len), reply.is_resp3())
     {
-        head((reply, len));
-        return Ok(true);
+        let count = count.min(len);
+        let towards = if end == End::Front { Direction::Up } else { Direction::Down };
+        let taking = Taking { names: keys, form: Form::List, len, count, towards, due_ms: None };
+        match taking.run(ctx, slices::tell_items(reply.is_resp3()))? {
+            Taken::AtOnce => {}
+            Taken::Later => return Ok(true),
+            Taken::Gone => {
+                head((reply, count));
+                report(&mut ctx.at(key), end, count == len);
+                return Ok(true);
+            }
+        }
     }
     let mut place = ctx.at(key);
     let popped = place.edit::<List, _>(|list, arena, _| {
@@ -100,25 +110,17 @@ pub(super) fn take(
     })?;
     let Some(popped) = popped else { return Ok(false) };
     if popped.result > 0 {
-        place.changed(pop_event(end));
-        if popped.is_gone {
-            place.changed(Event::DEL);
-        }
+        report(&mut place, end, popped.is_gone);
     }
     Ok(true)
 }
 
-/// Takes a long list away and leaves it to slices to answer its elements; false, and nothing done, when they cannot.
-fn drain(ctx: &mut Ctx<'_>, key: &[u8], (end, len): (End, u64), resp3: bool) -> bool {
-    let towards = if end == End::Front { Direction::Up } else { Direction::Down };
-    if !ctx.leave_rest(key, Stretch::Ranks(0, len, towards), slices::tell_items(resp3)) {
-        return false;
-    }
-    let mut place = ctx.at(key);
-    place.remove();
+/// Reports a pop, and the key's end with its last element.
+fn report(place: &mut Keyed<'_>, end: End, is_gone: bool) {
     place.changed(pop_event(end));
-    place.changed(Event::DEL);
-    true
+    if is_gone {
+        place.changed(Event::DEL);
+    }
 }
 
 /// The arguments of LMPOP and BLMPOP after the timeout.
@@ -147,7 +149,7 @@ pub(super) fn parse_many<'a>(read: &mut Reader<'a>) -> Result<Many<'a>, Fault> {
 
 /// Pops from the first list that has elements; false, and nothing written, when none has.
 pub(super) fn take_many(ctx: &mut Ctx<'_>, many: &Many<'_>, reply: &mut Reply<'_>) -> Result<bool, Fault> {
-    for &key in &many.keys {
+    for (at, &key) in many.keys.iter().enumerate() {
         if ctx.skips(key) {
             continue;
         }
@@ -156,7 +158,8 @@ pub(super) fn take_many(ctx: &mut Ctx<'_>, many: &Many<'_>, reply: &mut Reply<'_
             reply.bulk(key);
             reply.array(n as usize);
         };
-        if take(ctx, key, many.end, many.count, head, reply)? {
+        let keys = many.keys.get(..=at).unwrap_or_default();
+        if take(ctx, keys, many.end, many.count, head, reply)? {
             return Ok(true);
         }
     }

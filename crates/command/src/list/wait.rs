@@ -81,7 +81,7 @@ fn pop(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>, end: End) -> Re
             reply.array(2);
             reply.bulk(key);
         };
-        if take(ctx, key, end, 1, head, reply)? {
+        if take(ctx, &[key], end, 1, head, reply)? {
             return Ok(());
         }
     }
@@ -92,6 +92,7 @@ fn pop(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>, end: End) -> Re
 fn blmpop(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let timeout_ms = timeout_ms(args.at(1))?;
     let many = parse_many(&mut Reader::new(args, 2))?;
+    ctx.may_repeat = false;
     if !take_many(ctx, &many, reply)? {
         ctx.wait_or_reply(Wait { timeout_ms, dest: 0, on_timeout: OnTimeout::NullArray }, reply);
     }

@@ -7,6 +7,8 @@ use darter_store::{Event, Keyed, SetValue, View};
 use darter_wire::{Args, Reply};
 
 use super::{alive_len, at, event, read};
+use crate::gather::parting::Parting;
+use crate::gather::{Form, Maker};
 use crate::item::reply_item;
 use crate::member_scan::{check_budget, check_count};
 use crate::random::{self, Choice};
@@ -47,6 +49,40 @@ fn spop(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), 
                 .unsigned_abs(),
         ),
     };
+    if let Some(mut kept) = ctx.kept.take() {
+        let answer = std::mem::take(&mut kept.found.bytes);
+        kept.put_back(ctx, args.at(1))?;
+        reply.take_over(answer);
+        at(ctx, args.at(1)).changed(event("spop"));
+        return Ok(());
+    }
+    if let Some(count) = count
+        && leave_part(ctx, args.at(1), count, reply.is_resp3())?
+    {
+        return Ok(());
+    }
+    pop(ctx, args, count, reply)
+}
+
+/// Leaves it to slices to part a long set in what is popped and what stays; false when that is for one go.
+fn leave_part(ctx: &mut Ctx<'_>, name: &[u8], count: u64, resp3: bool) -> Result<bool, Fault> {
+    if !ctx.may_slice || count <= slices::LEN_MAX {
+        return Ok(false);
+    }
+    let mut place = at(ctx, name);
+    let rng = Rng::new(place.random());
+    let Some(set) = place.view::<SetValue>()? else { return Ok(false) };
+    let len = set.root.len();
+    let is_for_slices = count < len
+        && slices::is_better_rebuilt(len - count, count, slices::LEN_MAX)
+        && set.root.next_expiry_ms().is_none();
+    Ok(is_for_slices && {
+        let maker = Maker::Parting(Box::new(Parting::new((count, len), rng, resp3)));
+        ctx.gather_for((name, Form::Set), &[name], &[(name, Stretch::All)], maker)
+    })
+}
+
+fn pop(ctx: &mut Ctx<'_>, args: Args<'_>, count: Option<u64>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let (now_ms, may_slice) = (ctx.now_ms, ctx.may_slice);
     let mut place = at(ctx, args.at(1));
     let mut rng = Rng::new(place.random());

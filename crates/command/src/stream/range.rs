@@ -91,7 +91,7 @@ fn range(
     let asked = count.unwrap_or(usize::MAX);
     if may_slice && slices::is_long(stream.root.len(), None, now_ms) {
         let (from, len) = ranks(stream, first, last, asked as u64, direction);
-        return answer_long(ctx, args, reply, Stretch::Ranks(from, len, direction));
+        return answer_long(ctx, args.at(1), reply, Stretch::Ranks(from, len, direction));
     }
     let begun = reply.begin_array();
     let mut len = 0;
@@ -104,9 +104,9 @@ fn range(
 }
 
 /// Answers a stretch of a stream that is long enough for steps.
-fn answer_long(
+pub(super) fn answer_long(
     ctx: &mut Ctx<'_>,
-    args: Args<'_>,
+    name: &[u8],
     reply: &mut Reply<'_>,
     stretch: Stretch,
 ) -> Result<(), Fault> {
@@ -117,10 +117,10 @@ fn answer_long(
         Seen::Logged(entry) => reply_entry(&mut Reply::new(out, resp3), entry),
         _ => debug_assert!(false, "a stream has entries"),
     });
-    if slices::is_long(len, None, ctx.now_ms) && ctx.leave_rest(args.at(1), stretch, tell) {
+    if slices::is_long(len, None, ctx.now_ms) && ctx.leave_rest(name, stretch, tell) {
         return Ok(());
     }
-    if let Some(stream) = ctx.at(args.at(1)).view::<Stream>()? {
+    if let Some(stream) = ctx.at(name).view::<Stream>()? {
         let first = if direction == Direction::Up { from } else { (from + len).saturating_sub(1) };
         let entries = stream.root.log().iter(stream.arena, first, direction);
         entries.take(len as usize).for_each(|entry| reply_entry(reply, entry));
@@ -129,7 +129,7 @@ fn answer_long(
 }
 
 /// The entries that a range answers at most `asked` of: how many from which rank on.
-fn ranks(
+pub(super) fn ranks(
     stream: View<'_, Stream>,
     first: StreamId,
     last: StreamId,

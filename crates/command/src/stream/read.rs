@@ -2,14 +2,16 @@
 
 use darter_pack::tree::{Direction, Pending, StreamId};
 use darter_store::change::Class;
+use darter_store::reads::Stretch;
 use darter_store::{Arena, Event, Stream};
 use darter_wire::{Args, OwnedArgs, Reply};
 
+use super::range::{answer_long, ranks};
 use super::reading::{Reading, keys_of_read, keys_of_read_group};
 use super::{event, id, reply_entry, reply_id, shown};
 use crate::ctx::{OnTimeout, Wait};
 use crate::spec::{Flags, Group, Keys, Spec};
-use crate::{Ctx, DataCommand, Fault};
+use crate::{Ctx, DataCommand, Fault, slices};
 
 /// XREAD.
 pub const XREAD: DataCommand = DataCommand {
@@ -129,6 +131,7 @@ fn xread(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(),
             .map(|stream| (stream.root.last_id(), stream.root.log().last_id(stream.arena)));
         after.push(start_of(args.at(reading.id_at(at)), ends.unwrap_or_default())?);
     }
+    let may_slice = ctx.may_slice && reading.bytes_max == usize::MAX;
     let mut streams = Streams::new(&reading);
     for (at, &after) in after.iter().enumerate() {
         let key = args.at(reading.keys_at + at);
@@ -143,9 +146,17 @@ fn xread(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(),
         if stream.root.log().last_id(stream.arena).is_none_or(|last| last <= after) {
             continue;
         }
+        let first = id::next(after).unwrap_or(StreamId::MAX);
+        if may_slice && at + 1 == reading.streams && stream.root.len() > slices::LEN_MAX {
+            // What comes last may come later.
+            let asked = reading.count.min(streams.budget.left) as u64;
+            let (from, len) = ranks(stream, first, StreamId::MAX, asked, Direction::Up);
+            streams.add(reply, key);
+            answer_long(ctx, key, reply, Stretch::Ranks(from, len, Direction::Up))?;
+            break;
+        }
         streams.add(reply, key);
         let begun = reply.begin_array();
-        let first = id::next(after).unwrap_or(StreamId::MAX);
         let entries = stream.root.log().range(stream.arena, first, StreamId::MAX, Direction::Up);
         let mut len = 0;
         for entry in entries.take(reading.count) {

@@ -9,6 +9,7 @@ use darter_wire::{Reply, Stage};
 use super::SET_EVENT;
 use super::get::reply_text;
 use crate::Fault;
+use crate::gather::folding::AT_ONCE_BYTES;
 
 /// Which body there is a short form of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -64,6 +65,11 @@ pub struct Place {
 #[inline(always)]
 pub fn get(shard: &mut Shard, db: usize, key: Key<'_>, stage: &mut Stage) -> Option<Look> {
     shard.read_plain(db, key, |value| stage.bulk(value))
+}
+
+/// Whether the value that a [`get`] has found is so long that the command's body should leave it to slices.
+pub fn is_long(shard: &Shard, look: Look) -> bool {
+    shard.is_longer(look, AT_ONCE_BYTES)
 }
 
 /// `GET key` of any value.

@@ -5,6 +5,8 @@ use darter_wire::{Args, Reply};
 
 use super::{EXPIRE_EVENT, PERSIST_EVENT};
 use crate::deadline::{self, Deadline};
+use crate::gather::folding::AT_ONCE_BYTES;
+use crate::gather::survey::What;
 use crate::reader::Reader;
 use crate::spec::{Group, Keys, Spec};
 use crate::{Ctx, DataCommand, Fault};
@@ -43,7 +45,14 @@ pub const GETEX: DataCommand = DataCommand {
 };
 
 fn get(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    if ctx.take_answer(reply) {
+        return Ok(());
+    }
+    let may_slice = ctx.may_slice;
     match ctx.read_first_text(args)? {
+        Some(text) if may_slice && text.len() > AT_ONCE_BYTES => {
+            ctx.survey(What::Text, args, reply);
+        }
         Some(text) => reply_text(reply, text),
         None => reply.null(),
     }

@@ -7,6 +7,7 @@ use darter_wire::{Args, Reply};
 use super::get::reply_text;
 use super::{EXPIRE_EVENT, SET_EVENT};
 use crate::deadline::{self, Deadline};
+use crate::gather::survey::What;
 use crate::reader::Reader;
 use crate::spec::{Group, Keys, Spec};
 use crate::{Ctx, DataCommand, Fault};
@@ -57,6 +58,9 @@ pub const MSETEX: DataCommand = DataCommand {
 };
 
 fn mget(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    if ctx.survey_many(What::Values, args, reply) {
+        return Ok(());
+    }
     let keys = args.tail(1);
     reply.array(keys.len());
     for name in keys.iter() {

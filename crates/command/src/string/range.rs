@@ -4,6 +4,8 @@ use darter_store::change::Class;
 use darter_store::{Event, Expiry, Text};
 use darter_wire::{Args, Reply};
 
+use crate::gather::folding::AT_ONCE_BYTES;
+use crate::gather::survey::What;
 use crate::reader;
 use crate::spec::{Group, Keys, Spec};
 use crate::{Ctx, DataCommand, Fault};
@@ -136,9 +138,15 @@ fn setrange(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<
 
 fn getrange(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let (start, end) = (reader::int(args.at(2))?, reader::int(args.at(3))?);
-    let place = ctx.read(args.at(1));
-    let text = place.text()?.unwrap_or(Text::Plain(b""));
+    if ctx.take_answer(reply) {
+        return Ok(());
+    }
+    let may_slice = ctx.may_slice;
+    let text = ctx.read_text(args.at(1))?.unwrap_or(Text::Plain(b""));
     match range_of(text.len(), start, end) {
+        Some((from, to)) if may_slice && to - from > AT_ONCE_BYTES => {
+            ctx.survey(What::Range(start, end), args, reply);
+        }
         Some((from, to)) => reply.bulk(&text.range(from, to)),
         None => reply.bulk(b""),
     }

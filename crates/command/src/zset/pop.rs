@@ -5,8 +5,7 @@ use std::sync::Arc;
 use darter_pack::entry::Item;
 use darter_pack::tree::window::{Seen, Tell};
 use darter_pack::tree::{Direction, Zset};
-use darter_store::reads::Stretch;
-use darter_store::{Collection, Event};
+use darter_store::{Collection, Event, Keyed};
 use darter_wire::{Args, Reply};
 
 use super::event;
@@ -14,7 +13,8 @@ use crate::ctx::{OnTimeout, Wait};
 use crate::item::reply_item;
 use crate::reader::{Reader, is, timeout_ms};
 use crate::spec::{Flags, Group, Keys, Spec};
-use crate::{Ctx, DataCommand, Fault, slices};
+use crate::taking::{Taken, Taking};
+use crate::{Ctx, DataCommand, Fault, gather, slices};
 
 const fn pop_spec(name: &'static str, summary: &'static str) -> Spec {
     Spec::shrink(name, -2, Keys::ONE).fast().doc(Group::SortedSet, "5.0.0", "key [count]", summary).cost(
@@ -122,38 +122,91 @@ impl Form<'_> {
         }
     }
 
+    fn pair(self, reply: &mut Reply<'_>, member: Item<'_>, score: f64) {
+        reply_pair(reply, self.has_pairs(), member, score);
+    }
+
     fn has_pairs(self) -> bool {
         matches!(self, Form::Pairs | Form::KeyedPairs(_))
     }
+
+    /// Members as they come later.
+    fn tell(self, resp3: bool) -> Tell {
+        let has_pairs = self.has_pairs();
+        Arc::new(move |seen, out| {
+            if let Seen::Scored(member, score) = seen {
+                reply_pair(&mut Reply::new(out, resp3), has_pairs, member, score);
+            }
+        })
+    }
 }
 
-/// Pops up to `count` members of `key` into the reply; false, and nothing written, when there is no such set.
+fn reply_pair(reply: &mut Reply<'_>, is_pair: bool, member: Item<'_>, score: f64) {
+    if is_pair {
+        reply.array(2);
+    }
+    reply_item(reply, member);
+    reply.double(score);
+}
+
+/// Pops up to `count` members of the last of `keys` into the reply; false, and nothing written, when there is no such set.
+/// The others have been looked at before.
 fn take(
     ctx: &mut Ctx<'_>,
-    key: &[u8],
+    keys: &[&[u8]],
     (from, count): (Direction, u64),
     form: Form<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<bool, Fault> {
-    if ctx.may_slice && drain(ctx, key, (from, count), form, reply)? {
-        return Ok(true);
-    }
+    let key = keys.last().copied().unwrap_or_default();
     let mut place = super::at(ctx, key);
-    let reply_pair = |member: Item<'_>, score: f64, reply: &mut Reply<'_>| {
-        if form.has_pairs() {
-            reply.array(2);
-        }
-        reply_item(reply, member);
-        reply.double(score);
-    };
     let Some(zset) = place.view::<Zset>()? else { return Ok(false) };
     let (len, count) = (zset.root.len(), count.min(zset.root.len()));
+    if count > slices::LEN_MAX {
+        let due_ms = zset.root.next_expiry_ms();
+        let taking = Taking { names: keys, form: gather::Form::Zset, len, count, towards: from, due_ms };
+        let taken = taking.run(ctx, form.tell(reply.is_resp3()))?;
+        place = super::at(ctx, key);
+        match taken {
+            Taken::AtOnce => {}
+            Taken::Later => return Ok(true),
+            Taken::Gone => {
+                form.head(reply, count);
+                report(&mut place, from, count == len);
+                return Ok(true);
+            }
+        }
+    }
+    take_at_once(&mut place, (from, count), form, reply)?;
+    if count > 0 {
+        report(&mut place, from, count == len);
+    }
+    Ok(true)
+}
+
+/// Reports a pop, and the key's end with its last member.
+fn report(place: &mut Keyed<'_>, from: Direction, is_gone: bool) {
+    place.changed(event(if from == Direction::Up { "zpopmin" } else { "zpopmax" }));
+    if is_gone {
+        place.changed(Event::DEL);
+    }
+}
+
+/// Pops `count` members, as many as there are at most.
+fn take_at_once(
+    place: &mut Keyed<'_>,
+    (from, count): (Direction, u64),
+    form: Form<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Fault> {
+    let Some(zset) = place.view::<Zset>()? else { return Ok(()) };
+    let len = zset.root.len();
     form.head(reply, count);
     let is_all = count == len;
     if is_all || count > 1 {
         let first = if from == Direction::Up { 0 } else { len.saturating_sub(1) };
         for (member, score) in zset.root.iter(zset.arena, first, from).take(count as usize) {
-            reply_pair(member, score, reply);
+            form.pair(reply, member, score);
         }
     }
     if is_all {
@@ -162,7 +215,7 @@ fn take(
     } else {
         place.edit::<Zset, _>(|zset, arena, hasher| match (count, from) {
             (1, _) => {
-                zset.pop(arena, &hasher, from, |member, score| reply_pair(member, score, reply));
+                zset.pop(arena, &hasher, from, |member, score| form.pair(reply, member, score));
             }
             (_, Direction::Up) => {
                 zset.remove_ranks(arena, &hasher, 0, count);
@@ -172,50 +225,7 @@ fn take(
             }
         })?;
     }
-    if count > 0 {
-        place.changed(event(if from == Direction::Up { "zpopmin" } else { "zpopmax" }));
-        if is_all {
-            place.changed(Event::DEL);
-        }
-    }
-    Ok(true)
-}
-
-/// Takes a long sorted set away, all of whose members are wanted, and leaves it to slices to answer them; false, and
-/// nothing done, when that is for one go.
-fn drain(
-    ctx: &mut Ctx<'_>,
-    key: &[u8],
-    (from, count): (Direction, u64),
-    form: Form<'_>,
-    reply: &mut Reply<'_>,
-) -> Result<bool, Fault> {
-    let now_ms = ctx.now_ms;
-    let place = super::at(ctx, key);
-    let Some(zset) = place.view::<Zset>()? else { return Ok(false) };
-    let len = zset.root.len();
-    if count < len || !slices::is_long(len, zset.root.next_expiry_ms(), now_ms) {
-        return Ok(false);
-    }
-    let (has_pairs, resp3) = (form.has_pairs(), reply.is_resp3());
-    let tell: Tell = Arc::new(move |seen, out| {
-        let Seen::Scored(member, score) = seen else { return };
-        let mut reply = Reply::new(out, resp3);
-        if has_pairs {
-            reply.array(2);
-        }
-        reply_item(&mut reply, member);
-        reply.double(score);
-    });
-    if !ctx.leave_rest(key, Stretch::Ranks(0, len, from), tell) {
-        return Ok(false);
-    }
-    form.head(reply, len);
-    let mut place = super::at(ctx, key);
-    place.remove();
-    place.changed(event(if from == Direction::Up { "zpopmin" } else { "zpopmax" }));
-    place.changed(Event::DEL);
-    Ok(true)
+    Ok(())
 }
 
 fn pop(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>, from: Direction) -> Result<(), Fault> {
@@ -229,7 +239,7 @@ fn pop(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>, from: Direction
         let count = reader.int_from(0, Fault::text("ERR value is out of range, must be positive"))?;
         (count.unsigned_abs(), if reply.is_resp3() { Form::Pairs } else { Form::Flat })
     };
-    if !take(ctx, args.at(1), (from, count), form, reply)? {
+    if !take(ctx, &[args.at(1)], (from, count), form, reply)? {
         reply.array(0);
     }
     Ok(())
@@ -265,11 +275,12 @@ impl<'a> Many<'a> {
 
     /// Pops from the first set that is there; false, and nothing written, when none is.
     fn take(&self, ctx: &mut Ctx<'_>, reply: &mut Reply<'_>) -> Result<bool, Fault> {
-        for &key in &self.keys {
+        for (at, &key) in self.keys.iter().enumerate() {
             if ctx.skips(key) {
                 continue;
             }
-            if take(ctx, key, (self.from, self.count), Form::KeyedPairs(key), reply)? {
+            let keys = self.keys.get(..=at).unwrap_or_default();
+            if take(ctx, keys, (self.from, self.count), Form::KeyedPairs(key), reply)? {
                 return Ok(true);
             }
         }
@@ -288,7 +299,7 @@ fn bzpop(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>, from: Directi
     let last = args.len() - 1;
     let timeout_ms = timeout_ms(args.at(last))?;
     for key in args.head(last).tail(1).iter() {
-        if !ctx.skips(key) && take(ctx, key, (from, 1), Form::Keyed(key), reply)? {
+        if !ctx.skips(key) && take(ctx, &[key], (from, 1), Form::Keyed(key), reply)? {
             return Ok(());
         }
     }
@@ -300,6 +311,7 @@ fn bzmpop(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()
     // The other arguments are looked at before the timeout.
     let many = Many::parse(&mut Reader::new(args, 2))?;
     let timeout_ms = timeout_ms(args.at(1))?;
+    ctx.may_repeat = false;
     if !many.take(ctx, reply)? {
         ctx.wait_or_reply(Wait { timeout_ms, dest: 0, on_timeout: OnTimeout::NullArray }, reply);
     }

@@ -1,17 +1,20 @@
 //! ZRANDMEMBER key [count [WITHSCORES]]
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use darter_base::rng::Rng;
+use darter_pack::tree::window::{Seen, Tell};
 use darter_pack::tree::{Direction, Zset};
-use darter_store::View;
+use darter_store::reads::Stretch;
+use darter_store::{Collection, View};
 use darter_wire::{Args, Reply};
 
 use super::{reply_head, reply_member};
 use crate::item::reply_item;
 use crate::reader::{self, is};
 use crate::spec::{Group, Keys, Spec};
-use crate::{Ctx, DataCommand, Fault};
+use crate::{Ctx, DataCommand, Fault, random, slices};
 
 /// ZRANDMEMBER.
 pub const ZRANDMEMBER: DataCommand = DataCommand {
@@ -31,7 +34,7 @@ fn zrandmember(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Resu
         None => None,
         Some(count) => Some(parse(args, count)?),
     };
-    let reply_bytes_max = ctx.env.proto_max_bulk_len;
+    let (reply_bytes_max, may_slice, now_ms) = (ctx.env.proto_max_bulk_len, ctx.may_slice, ctx.now_ms);
     let mut place = super::read(ctx, args.at(1));
     let mut rng = Rng::new(place.random());
     let zset = place.view::<Zset>()?;
@@ -62,8 +65,40 @@ fn zrandmember(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Resu
             }
         }
         (Some((count, with_scores)), Some(zset)) => {
-            reply_different(zset, count.unsigned_abs(), with_scores, &mut rng, reply);
+            let len = zset.root.len();
+            let count = count.unsigned_abs().min(len);
+            let is_for_slices = may_slice
+                && count > len / DRAWN_MAX_DIVISOR
+                && slices::is_long(len, zset.root.next_expiry_ms(), now_ms);
+            if is_for_slices {
+                return answer_long(ctx, args.at(1), (count, len), rng, with_scores, reply);
+            }
+            reply_different(zset, count, with_scores, &mut rng, reply);
         }
+    }
+    Ok(())
+}
+
+/// Answers `count` of all `len` members, which are gone through in slices.
+fn answer_long(
+    ctx: &mut Ctx<'_>,
+    name: &[u8],
+    (count, len): (u64, u64),
+    mut rng: Rng,
+    with_scores: bool,
+    reply: &mut Reply<'_>,
+) -> Result<(), Fault> {
+    let (resp3, seed) = (reply.is_resp3(), rng.next_u64());
+    let tell: Tell = Arc::new(move |seen, out| {
+        if let Seen::Scored(member, score) = seen {
+            reply_member(&mut Reply::new(out, resp3), (member, score), with_scores);
+        }
+    });
+    let tell = random::tell_some(tell, (count, len), rng);
+    if ctx.leave_rest(name, Stretch::Ranks(0, len, Direction::Up), tell) {
+        reply_head(reply, count, with_scores);
+    } else if let Some(zset) = ctx.at(name).view::<Zset>()? {
+        reply_different(zset, count, with_scores, &mut Rng::new(seed), reply);
     }
     Ok(())
 }

@@ -64,12 +64,10 @@ pub fn write(stream: &Stream, arena: &Arena, out: &mut Vec<u8>) {
         text::write_length(out, group.consumers_len() as u64);
         for consumer in group.consumers() {
             write_consumer_head(consumer, kind >= TYPE_STREAM_3, out);
-            text::write_length(out, consumer.pending_len());
-            consumer.ids_from(arena, StreamId::MIN).for_each(|id| out.extend_from_slice(&raw_id(id)));
+            write_ids(consumer.pending_len(), consumer.ids_from(arena, StreamId::MIN), out);
         }
         if kind == TYPE_STREAM_5 {
-            text::write_length(out, group.given_back(arena).count() as u64);
-            group.given_back(arena).for_each(|id| out.extend_from_slice(&raw_id(id)));
+            write_ids(group.given_back(arena).count() as u64, group.given_back(arena), out);
         }
     }
     if kind >= TYPE_STREAM_4 {
@@ -77,6 +75,12 @@ pub fn write(stream: &Stream, arena: &Arena, out: &mut Vec<u8>) {
         let producers = stream.producers().unwrap_or(&none);
         write_producers(producers, None, producers.len(), out);
     }
+}
+
+/// `len` ids, as they are pending with a consumer or with nobody.
+pub(super) fn write_ids(len: u64, ids: impl Iterator<Item = StreamId>, out: &mut Vec<u8>) {
+    text::write_length(out, len);
+    ids.for_each(|id| out.extend_from_slice(&raw_id(id)));
 }
 
 /// What stands between the nodes and the groups.

@@ -9,7 +9,8 @@ use darter_pack::tree::{Direction, StreamId};
 use darter_slab::Arena;
 
 use super::stream::{
-    raw_id, write_consumer_head, write_extent, write_group_head, write_nodes, write_pending, write_producers,
+    write_consumer_head, write_extent, write_group_head, write_ids, write_nodes, write_pending,
+    write_producers,
 };
 use super::text;
 use crate::stream_value::group::{Consumer, Group};
@@ -135,12 +136,7 @@ fn write_heads(stream: &Stream, group: usize, consumer: usize, out: &mut Vec<u8>
 
 fn write_consumer(consumer: &Consumer, ids: &[StreamId], out: &mut Vec<u8>) {
     write_consumer_head(consumer, true, out);
-    write_ids(ids, out);
-}
-
-fn write_ids(ids: &[StreamId], out: &mut Vec<u8>) {
-    text::write_length(out, ids.len() as u64);
-    ids.iter().for_each(|id| out.extend_from_slice(&raw_id(*id)));
+    write_ids(ids.len() as u64, ids.iter().copied(), out);
 }
 
 fn write_entries(
@@ -195,7 +191,7 @@ fn write_group_pending(
             write_consumer(consumer, ids, out);
         }
     }
-    write_ids(&given_back, out);
+    write_ids(given_back.len() as u64, given_back.iter().copied(), out);
     write_tail(None, out);
     (Place::Pending(at, rank + elements), elements)
 }

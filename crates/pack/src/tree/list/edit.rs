@@ -363,13 +363,22 @@ impl List {
             return 0;
         }
         let mut released = 0;
-        let mut offset = head.offset(bytes_of(arena, leaf), from);
-        for _ in from..to {
-            let next = head.next(bytes_of(arena, leaf), offset);
-            let far = Far::of(&bytes_of(arena, leaf)[offset..]);
+        let mut place = (from, head.offset(bytes_of(arena, leaf), from));
+        while place.0 < to {
+            let far = next_far(bytes_of(arena, leaf), head, &mut place, to);
             released += usize::from(self.owned.release_far(arena, &mut self.spill, far));
-            offset = next;
         }
         released
     }
+}
+
+/// What the next item of a leaf before item `to` holds out of line; `place`, its number and offset, moves past it, or to
+/// the end.
+fn next_far(leaf: &[u8], head: Head, place: &mut (usize, usize), to: usize) -> Far {
+    let mut far = Far::Nothing;
+    while place.0 < to && matches!(far, Far::Nothing) {
+        far = Far::of(&leaf[place.1..]);
+        *place = (place.0 + 1, head.next(leaf, place.1));
+    }
+    far
 }

@@ -191,17 +191,27 @@ pub fn keyspace(source: &Source<'_>, out: &mut Text) {
     }
 }
 
-/// INFO transaction: how commands found their shards, and how long slices of long answers held theirs.
+/// INFO transaction: how commands found their shards, and how long slices of long answers, and whole
+/// commands that were timed, held theirs.
 pub fn transaction(source: &Source<'_>, out: &mut Text) {
     let totals = &source.report.totals;
     out.field("tx_inline_runs_total", totals.commands.saturating_sub(totals.contended));
     out.field("tx_normal_total", totals.contended);
-    let mut slices = Sum::default();
-    source.shared.stats.iter().for_each(|stats| slices.add(&stats.slice_times));
-    out.field("slices_total", slices.count());
-    for (name, percent) in [("p50", 50.0), ("p99", 99.0), ("max", 100.0)] {
-        let nanos = slices.percentile_nanos(percent);
-        out.field(&format!("slice_usec_{name}"), format_args!("{:.1}", nanos as f64 / 1000.0));
+    let (mut slices, mut holds) = (Sum::default(), Sum::default());
+    for stats in &source.shared.stats {
+        slices.add(&stats.slice_times);
+        holds.add(&stats.hold_times);
+    }
+    for (what, times) in [("slice", slices), ("hold", holds)] {
+        out.field(&format!("{what}s_total"), times.count());
+        for (name, percent) in [("p50", 50.0), ("p99", 99.0), ("max", 100.0)] {
+            let nanos = times.percentile_nanos(percent);
+            out.field(&format!("{what}_usec_{name}"), format_args!("{:.1}", nanos as f64 / 1000.0));
+        }
+    }
+    if cfg!(debug_assertions) {
+        let blocks = source.shared.stats.iter().map(|stats| stats.hold_blocks_max.get());
+        out.field("hold_blocks_max", blocks.max().unwrap_or(0));
     }
 }
 

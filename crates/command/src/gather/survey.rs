@@ -1,0 +1,317 @@
+//! Many keys, or one very long string, read in slices: MGET and EXISTS of thousands, GET of megabytes.
+//!
+//! The keys are watched from before each is read until all are, so that what is answered is what was there in one moment;
+//! if one changes, the command begins anew, as for results that are stored ([`super::keeping`]). Called by `Gather`.
+//! Memory: the values and some 30 bytes for each key.
+
+use std::sync::Arc;
+
+use darter_store::change::Listeners;
+use darter_store::{Key, Keyed, Text};
+use darter_txn::watch::{Lot, WatchFlag};
+use darter_txn::{Part, Router};
+use darter_wire::{Args, OwnedArgs, Reply};
+
+use super::folding::PIECE_BYTES;
+use super::{Form, Found, Keeping, Maker};
+use crate::Ctx;
+use crate::slices::LEN_MAX;
+use crate::string::range::range_of;
+
+/// What is answered of the keys.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum What {
+    /// Their strings, in an array.
+    Values,
+    /// How many there are.
+    Presence,
+    /// The same, each of them used.
+    Uses,
+    /// The string of the only key.
+    Text,
+    /// The bytes between two offsets of the string of the only key.
+    Range(i64, i64),
+}
+
+/// Keys on their way to an answer.
+pub struct Survey {
+    what: What,
+    at: At,
+    // The command's words, once they were copied; the keys follow its name.
+    words: Option<OwnedArgs>,
+    keys_len: usize,
+    // Keys up to here have been hashed.
+    hashed: usize,
+    // Hash and number of each key, by shard.
+    by_shard: Vec<Vec<(u64, u32)>>,
+    lot: Arc<Lot>,
+    // Where the next slice goes on: shard, key there, byte of its string.
+    shard: usize,
+    nth: usize,
+    from: usize,
+    to: usize,
+    // Values one after the other, and where that of each key is; of an only key the whole reply.
+    told: Vec<u8>,
+    spans: Vec<Option<(usize, usize)>>,
+    count: usize,
+    // When the first of the keys read comes to its end.
+    due_ms: u64,
+    is_broken: bool,
+    // Values up to here are in `reply`.
+    answered: usize,
+    reply: Vec<u8>,
+}
+
+/// Where and when, and for whom.
+struct At {
+    db: usize,
+    now_ms: u64,
+    router: Router,
+    resp3: bool,
+    pauses_uses: bool,
+}
+
+/// Keys hashed, or values put together, in some 100 microseconds with no shard held.
+const KEYS_AT_ONCE: usize = 2048;
+/// Keys read in one slice: some 20 microseconds where each waits for memory.
+const KEYS_PER_SLICE: usize = 64;
+/// Bytes around a value in its reply.
+const FRAME_BYTES: usize = 32;
+
+impl Survey {
+    fn new(what: What, at: At, keys_len: usize, flag: &WatchFlag) -> Survey {
+        let lot = Lot::new(at.db, *at.router.hasher(), keys_len, flag);
+        let by_shard = vec![Vec::new(); usize::from(at.router.shards_len())];
+        Survey {
+            what,
+            at,
+            words: None,
+            keys_len,
+            hashed: 0,
+            by_shard,
+            lot: Arc::new(lot),
+            shard: 0,
+            nth: 0,
+            from: 0,
+            to: 0,
+            told: Vec::new(),
+            spans: Vec::new(),
+            count: 0,
+            due_ms: u64::MAX,
+            is_broken: false,
+            answered: 0,
+            reply: Vec::new(),
+        }
+    }
+
+    /// The shard that the next slice is about; `None` while keys are hashed, and when all are read.
+    pub(super) fn shard(&self) -> Option<u16> {
+        let is_left = self.hashed == self.keys_len && self.shard < self.by_shard.len();
+        // Below the number of shards, which is a u16.
+        is_left.then_some(self.shard as u16)
+    }
+
+    /// Makes room for the next slice, with no shard held. `args` are the command's.
+    pub(super) fn prepare(&mut self, args: Args<'_>) {
+        self.words.get_or_insert_with(|| args.to_owned());
+        self.told.reserve((self.to - self.from).max(PIECE_BYTES) + FRAME_BYTES);
+    }
+
+    /// Goes on with what needs no shard; whether that was all.
+    pub(super) fn work(&mut self) -> bool {
+        let Some(words) = &self.words else { return true };
+        let keys = words.args().tail(1);
+        if self.hashed < self.keys_len {
+            let until = self.keys_len.min(self.hashed + KEYS_AT_ONCE);
+            self.spans.resize(if self.is_of_values() { self.keys_len } else { 0 }, None);
+            for nth in self.hashed..until {
+                let hash = self.at.router.hasher().hash(keys.at(nth));
+                let shard = usize::from(self.at.router.shard_of(hash));
+                if let (Some(lot), Some(there)) = (Arc::get_mut(&mut self.lot), self.by_shard.get_mut(shard))
+                {
+                    lot.add(hash);
+                    there.push((hash, nth as u32));
+                }
+            }
+            self.hashed = until;
+            self.pass_empty();
+            return false;
+        }
+        self.put_together()
+    }
+
+    fn is_of_values(&self) -> bool {
+        self.what == What::Values
+    }
+
+    /// Puts the reply together; whether it is complete.
+    fn put_together(&mut self) -> bool {
+        match self.what {
+            What::Text | What::Range(..) => self.reply = std::mem::take(&mut self.told),
+            What::Presence | What::Uses => Reply::new(&mut self.reply, self.at.resp3).int_len(self.count),
+            What::Values => {
+                if self.answered == 0 {
+                    self.reply.reserve_exact(self.told.len() + (self.spans.len() + 1) * FRAME_BYTES);
+                    Reply::new(&mut self.reply, self.at.resp3).array(self.spans.len());
+                }
+                let bytes_max = self.reply.len() + 4 * PIECE_BYTES;
+                let mut reply = Reply::new(&mut self.reply, self.at.resp3);
+                for span in self.spans.iter().skip(self.answered).take(KEYS_AT_ONCE) {
+                    let value = span.and_then(|(from, to)| self.told.get(from..to));
+                    reply.bulk_or_null(value);
+                    self.answered += 1;
+                    if reply.len() > bytes_max {
+                        break;
+                    }
+                }
+                return self.answered == self.spans.len();
+            }
+        }
+        true
+    }
+
+    /// A slice, with its shard held.
+    pub(super) fn step(&mut self, part: &mut Part) {
+        let Some(words) = self.words.take() else { return };
+        if self.nth == 0 && self.from == 0 {
+            part.watches.add_lot(&self.lot);
+            part.shard.changes.listen(Listeners::WATCH, true);
+        }
+        part.shard.pause_uses(self.at.pauses_uses);
+        let bytes_max = self.told.len() + PIECE_BYTES;
+        let mut keys_left = KEYS_PER_SLICE;
+        while let Some(&(hash, nth)) = self.by_shard.get(self.shard).and_then(|keys| keys.get(self.nth)) {
+            let key = Key { bytes: words.args().at(1 + nth as usize), hash };
+            self.read(part, key, nth as usize);
+            keys_left -= 1;
+            if keys_left == 0 || self.told.len() >= bytes_max {
+                break;
+            }
+        }
+        part.shard.pause_uses(false);
+        self.words = Some(words);
+        if self.by_shard.get(self.shard).is_some_and(|keys| self.nth >= keys.len()) {
+            (self.shard, self.nth) = (self.shard + 1, 0);
+            self.pass_empty();
+        }
+    }
+
+    /// Goes past shards that none of the keys is in.
+    fn pass_empty(&mut self) {
+        while self.by_shard.get(self.shard).is_some_and(Vec::is_empty) {
+            self.shard += 1;
+        }
+    }
+
+    /// Reads a key, or a further piece of a long string.
+    fn read(&mut self, part: &mut Part, key: Key<'_>, nth: usize) {
+        let At { db, now_ms, .. } = self.at;
+        if self.from > 0 {
+            let text = part.shard.peek(db, key, 0).and_then(|record| record.text());
+            return self.take_piece(text);
+        }
+        let place = match self.what {
+            What::Presence => Keyed::glance(&mut part.shard, db, key, now_ms),
+            What::Values | What::Uses => Keyed::read(&mut part.shard, db, key, now_ms),
+            // Its body has counted the hit.
+            What::Text | What::Range(..) => Keyed::find(&mut part.shard, db, key, now_ms),
+        };
+        self.due_ms = self.due_ms.min(place.deadline_ms().unwrap_or(u64::MAX));
+        let text = place.text();
+        match (self.what, text) {
+            (What::Presence | What::Uses, _) => self.count += usize::from(place.exists()),
+            (What::Values, Ok(Some(text))) => {
+                (self.from, self.to) = (0, text.len());
+                if let Some(span) = self.spans.get_mut(nth) {
+                    *span = Some((self.told.len(), self.told.len() + text.len()));
+                }
+                return self.take_piece(Some(text));
+            }
+            (What::Values, _) => {}
+            (What::Text | What::Range(..), Err(_)) => self.is_broken = true,
+            (What::Text, Ok(None)) => Reply::new(&mut self.told, self.at.resp3).null(),
+            (What::Text | What::Range(..), Ok(text)) => {
+                let text = text.unwrap_or(Text::Plain(b""));
+                let range = if let What::Range(start, end) = self.what { (start, end) } else { (0, -1) };
+                (self.from, self.to) = range_of(text.len(), range.0, range.1).unwrap_or_default();
+                Reply::new(&mut self.told, self.at.resp3).bulk_header(self.to - self.from);
+                return self.take_piece(Some(text));
+            }
+        }
+        self.nth += 1;
+    }
+
+    /// Takes a piece of a string; the key is done with its last one.
+    fn take_piece(&mut self, text: Option<Text<'_>>) {
+        let to = self.to.min(self.from + PIECE_BYTES);
+        match text {
+            Some(text) => self.told.extend_from_slice(&text.range(self.from, to)),
+            // It has gone, so that all this is of no use.
+            None => self.is_broken = true,
+        }
+        self.from = to;
+        if to == self.to || self.is_broken {
+            if !self.is_of_values() {
+                Reply::new(&mut self.told, self.at.resp3).bulk_end();
+            }
+            (self.from, self.to) = (0, 0);
+            self.nth += 1;
+        }
+    }
+
+    /// Whether it is of no use though none of its keys has changed.
+    pub(super) fn is_stale(&self, now_ms: u64) -> bool {
+        self.is_broken || self.due_ms <= now_ms
+    }
+
+    /// The whole reply.
+    pub(super) fn found(&mut self) -> Found {
+        Found { bytes: std::mem::take(&mut self.reply), ..Found::default() }
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        let keys = self.hashed * (size_of::<(u64, u32)>() + size_of::<Option<(usize, usize)>>() + 8);
+        let words = self.words.as_ref().map_or(0, OwnedArgs::heap_bytes);
+        self.told.capacity() + self.reply.capacity() + keys + words
+    }
+}
+
+impl Ctx<'_> {
+    /// Leaves a command over many keys to slices, or answers it when they are done; false when the body must do it now.
+    pub fn survey_many(&mut self, what: What, args: Args<'_>, reply: &mut Reply<'_>) -> bool {
+        self.take_answer(reply)
+            || self.may_slice && args.len() as u64 > LEN_MAX && self.survey(what, args, reply)
+    }
+
+    /// Answers with what slices have put together.
+    #[inline]
+    pub fn take_answer(&mut self, reply: &mut Reply<'_>) -> bool {
+        self.kept.is_some() && self.tell_answer(reply)
+    }
+
+    #[cold]
+    fn tell_answer(&mut self, reply: &mut Reply<'_>) -> bool {
+        if let Some(kept) = self.kept.take() {
+            reply.take_over(kept.found.bytes);
+        }
+        true
+    }
+
+    /// Leaves it to slices to read the keys, all words of `args` but the first.
+    #[cold]
+    pub fn survey(&mut self, what: What, args: Args<'_>, reply: &Reply<'_>) -> bool {
+        let name = args.at(1);
+        let key = self.key(name);
+        let at = At {
+            db: self.db,
+            now_ms: self.now_ms,
+            router: *self.shards_mut().router(),
+            resp3: reply.is_resp3(),
+            pauses_uses: self.shards_mut().part_mut(key).shard.pauses_uses(),
+        };
+        let keeping = Keeping::new(self, name, Form::List, &[]);
+        let keys_len = if matches!(what, What::Text | What::Range(..)) { 1 } else { args.len() - 1 };
+        let survey = Survey::new(what, at, keys_len, keeping.flag());
+        self.begin_gather(&[], Maker::Surveying(Box::new(survey)), false, Some(Box::new(keeping)))
+    }
+}
