@@ -104,6 +104,59 @@ fn a_stranger_that_does_not_read_is_closed() {
     }
 }
 
+/// Resident bytes of the server.
+fn resident_bytes(server: &Server) -> usize {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", server.pid())).expect("it lives");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a size");
+    line.trim().trim_end_matches(" kB").parse::<usize>().expect("a number") << 10
+}
+
+#[test]
+fn strangers_make_the_server_hold_little_each() {
+    const STRANGERS: usize = 400;
+    let server = Server::start(&["--requirepass", "secret"]);
+    let mut client = server.client();
+    assert_eq!(client.call(&["AUTH", "secret"]), Value::ok());
+    let args = |len: usize| format!("*10\r\n{}", format!("${len}\r\n{}\r\n", "x".repeat(len)).repeat(10));
+    // Tables have grown.
+    drop((0..STRANGERS).map(|_| server.client()).collect::<Vec<_>>());
+    let before = resident_bytes(&server);
+    let read: usize = client.info("stats", "total_net_input_bytes");
+    let kept = [
+        args(700)[..7000].to_owned(),
+        "a".repeat(8000),
+        format!("GET / HTTP/1.1\r\nX: {}", "a".repeat(8000)),
+    ];
+    let mut strangers: Vec<Client> = (0..STRANGERS).map(|_| server.client()).collect();
+    let mut sent = 0;
+    for (n, stranger) in strangers.iter_mut().enumerate() {
+        let bytes = &kept[n % kept.len()];
+        stranger.stream().write_all(bytes.as_bytes()).expect("it is taken");
+        sent += bytes.len();
+    }
+    let began = Instant::now();
+    while client.info::<usize>("stats", "total_net_input_bytes") < read + sent {
+        assert!(began.elapsed() < harness::PATIENCE, "they are not read");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let each = resident_bytes(&server).saturating_sub(before) / STRANGERS;
+    assert!(each < 16 << 10, "{each} bytes each");
+    // More of it is the end.
+    for bytes in [args(16_384)[..150_000].to_owned(), "a".repeat(60_000), "*1000000000\r\n".to_owned()] {
+        let mut stranger = server.client();
+        // It may be closed before it has taken all.
+        let _ = stranger.stream().write_all(bytes.as_bytes());
+        let mut said = Vec::new();
+        let _ = std::io::Read::read_to_end(stranger.stream(), &mut said);
+        assert_eq!(client.call(&["PING"]), Value::Status("PONG".to_owned()));
+    }
+    // A login, and a long request behind it in the same piece or not.
+    let long = "v".repeat(100_000);
+    let mut late = server.client();
+    late.send_all(&[&["AUTH", "secret"], &["SET", "k", &long]]);
+    assert_eq!((late.read(), late.read()), (Value::ok(), Value::ok()));
+}
+
 #[test]
 fn unknown_commands_are_repeated_up_to_a_length() {
     let server = Server::start(&[]);

@@ -35,6 +35,8 @@ pub const OUTPUT_PAUSE_BYTES: usize = 1 << 20;
 /// Seconds that the longest output is looked for in.
 const PEAK_S: u64 = 5;
 
+/// Bytes of a request that is not whole that are kept for a client that has not logged in.
+pub const STRANGER_INPUT_BYTES_MAX: usize = 8 << 10;
 /// Room made at once for an argument that is not there yet.
 const RESERVE_BYTES_MAX: usize = 1 << 20;
 
@@ -135,8 +137,8 @@ impl Conn {
             }
             self.resume(core, window);
         }
-        if self.input.len() as u64 > core.live.client_query_buffer_limit {
-            self.refuse_input(core);
+        if !self.input.is_empty() {
+            self.bound_input(core);
         }
     }
 
@@ -151,8 +153,23 @@ impl Conn {
     /// Runs what [`Conn::receive_later`] has kept.
     pub fn go_on(&mut self, core: &mut Core, window: &mut Window) {
         self.resume(core, window);
+        if !self.input.is_empty() {
+            self.bound_input(core);
+        }
+    }
+
+    /// Ends a connection that has more kept for it than it may.
+    fn bound_input(&mut self, core: &Core) {
         if self.input.len() as u64 > core.live.client_query_buffer_limit {
-            self.refuse_input(core);
+            return self.refuse_input(core);
+        }
+        // HTTP and memcached's protocol have bounds of their own.
+        let is_stranger = self.session.gate.has(Gate::LOGIN)
+            && matches!(self.session.speech, Speech::Resp | Speech::Unknown);
+        // What waits for its turn may be a login, and much behind it.
+        if is_stranger && self.input.len() > STRANGER_INPUT_BYTES_MAX && !self.is_held_back() {
+            self.fail(core, &ProtocolError::UnauthenticatedBulkLength);
+            self.input = Vec::new();
         }
     }
 
@@ -228,7 +245,8 @@ impl Conn {
 
     fn keep(&mut self, bytes: &[u8]) {
         if !bytes.is_empty() && !self.session.is_closing {
-            if self.lacks_bytes > bytes.len() {
+            // To strangers nothing is promised.
+            if self.lacks_bytes > bytes.len() && !self.session.gate.has(Gate::LOGIN) {
                 // A large argument: room for it once, instead of a copy at each doubling. Only so much at a time, because
                 // it is a promise; room that is never filled costs address space only.
                 // What came before was parsed with these bytes, what is kept already without them.

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use darter_reactor::{Reactor, Token};
 
 use crate::config::OutputLimit;
-use crate::conn::{Conn, OUTPUT_PAUSE_BYTES};
+use crate::conn::{Conn, OUTPUT_PAUSE_BYTES, STRANGER_INPUT_BYTES_MAX};
 use crate::core::Core;
 use crate::journal::log::Held;
 use crate::session::Gate;
@@ -171,7 +171,9 @@ fn note_sent(core: &Core, reactor: &mut Reactor, conn: &mut Conn, handed: io::Re
 
 /// Stops reading from a connection that cannot keep up with itself, and starts again when it can.
 pub fn balance_reading(reactor: &mut Reactor, conn: &mut Conn) {
-    let is_full = conn.is_held_back() && conn.input.len() > INPUT_PAUSE_BYTES;
+    let is_stranger = conn.session.gate.has(Gate::LOGIN);
+    let input_bytes_max = if is_stranger { STRANGER_INPUT_BYTES_MAX } else { INPUT_PAUSE_BYTES };
+    let is_full = conn.is_held_back() && conn.input.len() > input_bytes_max;
     if is_full != conn.is_paused {
         conn.is_paused = is_full;
         conn.card.is_paused.store(is_full, Relaxed);
