@@ -41,7 +41,9 @@ pub struct Ended {
 }
 
 const MEMBERS: u64 = 50_000_000;
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(10);
+/// What connections and logs may have taken meanwhile.
+const SLACK_BYTES: u64 = 4 << 20;
 
 /// Ends a set of ids by each command, on Redis and Darter.
 pub fn run(setting: &Setting) -> Vec<Removal> {
@@ -79,7 +81,7 @@ fn end(program: &Program, command: &'static str, setting: &Setting) -> io::Resul
     loop {
         let left_bytes = resident_bytes(server.pid())?.saturating_sub(empty);
         let after = began.elapsed();
-        if left_bytes <= grown_bytes / 20 || after > PATIENCE {
+        if left_bytes <= grown_bytes / 20 + SLACK_BYTES || after > PATIENCE {
             return Ok(Ended { took_us, grown_bytes, left_bytes, after });
         }
         thread::sleep(Duration::from_millis(20));
