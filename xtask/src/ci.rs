@@ -33,12 +33,20 @@ pub fn run() -> Result<(), String> {
     )?;
     cargo("release build", &["build", "--release", "-p", "darter"])?;
     crate::instructions::check()?;
+    soak()?;
     fuzz_smoke()?;
     histories()?;
     compare()?;
     clients()?;
     watched("the dashboard on a real Prometheus", "prometheus", "tests/monitoring/check.py")?;
     watched("the console in a real Chromium", "chromium", "tests/console/check.py")
+}
+
+/// The memory limit under writes at full speed, for some seconds; `darter-bench soak` is the long form.
+fn soak() -> Result<(), String> {
+    const ARGS: &[&str] = &["run", "--quiet", "--release", "-p", "darter-bench", "--"];
+    let short = ["soak", "--minutes", "0", "--seconds", "10", "--limit-mb", "256"];
+    cargo("soak of the memory limit", &[ARGS, &short].concat())
 }
 
 /// Clients at work on every number of threads and both drivers: what they saw must be strictly serializable.

@@ -37,11 +37,26 @@ pub(crate) struct Bucket {
     pub due: Due,
     /// The last snapshot that has written the entries whose home this line is; 0 is none.
     pub written: u16,
-    // Three bits a slot: the generation that the entry came with.
-    ages: [u16; 2],
+    // Three planes of a bit a slot, the lowest first: the generation that the entry came with.
+    ages: u32,
 }
 
 const _: () = assert!(size_of::<Bucket>() == 64);
+
+/// For every generation, its bits in the planes of all slots.
+const PLANES: [u32; 8] = {
+    let mut planes = [0; 8];
+    let mut age = 0;
+    while age < 8 {
+        let bits = age as u32;
+        planes[age] =
+            (bits & 1) * ALL | (bits >> 1 & 1) * (ALL << SLOTS) | (bits >> 2) * (ALL << (2 * SLOTS));
+        age += 1;
+    }
+    planes
+};
+/// The first slot in all three planes.
+const FIRST: u32 = 1 | 1 << SLOTS | 1 << (2 * SLOTS);
 
 /// Slots of a line, as one bit in every four of its flags.
 #[derive(Copy, Clone)]
@@ -79,7 +94,7 @@ impl Bucket {
         handles: [Handle::NONE; SLOTS],
         due: Due::NEVER,
         written: 0,
-        ages: [0; 2],
+        ages: 0,
     };
 
     /// The slots whose tag is `tag`, as bits.
@@ -140,20 +155,34 @@ impl Bucket {
     }
 
     /// The slots of entries in the main part, as bits.
+    #[inline]
     pub(crate) fn main(&self) -> u32 {
-        (0..SLOTS).fold(0, |bits, i| bits | u32::from(self.flags(i) & MAIN != 0) << i)
+        let [a, b, c, d, e] = self.flags;
+        let nibbles = u64::from_le_bytes([a, b, c, d, e, 0, 0, 0]) >> 2 & 0x11_1111_1111;
+        // Bits of neighbours side by side: two, then four, then all.
+        let twos = (nibbles | nibbles >> 3) & 0x03_0303_0303;
+        let fours = (twos | twos >> 6) & 0x0f_000f_000f;
+        (fours | fours >> 12 | fours >> 24) as u32 & ALL
+    }
+
+    /// The slots, used or not, whose generation is `age`, 0..8, as bits.
+    #[inline]
+    pub(crate) fn aged(&self, age: u8) -> u32 {
+        let same = !(self.ages ^ PLANES[usize::from(age & 7)]);
+        same & same >> SLOTS & same >> (2 * SLOTS) & ALL
     }
 
     /// The generation that the entry of slot `i` came with, 0..8.
     #[inline]
     pub(crate) fn age(&self, i: usize) -> u8 {
-        (self.ages[i / 5] >> (i % 5 * 3) & 7) as u8
+        let planes = self.ages >> i;
+        (planes & 1 | planes >> (SLOTS - 1) & 2 | planes >> (2 * SLOTS - 2) & 4) as u8
     }
 
     #[inline]
     pub(crate) fn set_age(&mut self, i: usize, age: u8) {
-        let (five, shift) = (&mut self.ages[i / 5], i % 5 * 3);
-        *five = *five & !(7 << shift) | u16::from(age) << shift;
+        let slot = FIRST << i;
+        self.ages = self.ages & !slot | PLANES[usize::from(age & 7)] & slot;
     }
 
     #[inline]

@@ -30,6 +30,8 @@ pub struct Index {
     pub(crate) epoch: u16,
     // What has gone lately, while eviction goes by use.
     pub(crate) past: Option<Past>,
+    // Entries that eviction has looked at and not paid for by one that goes.
+    pub(crate) looked_at: u32,
 }
 
 /// Entries of one line whose tag is that of a hash; an iterator over their handles.
@@ -105,6 +107,7 @@ impl Index {
             merge_at: 0,
             epoch: 0,
             past: None,
+            looked_at: 0,
         }
     }
 

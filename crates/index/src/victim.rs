@@ -13,12 +13,18 @@ use crate::hash;
 use crate::index::{Index, SPILLED, Slot, line_of, slot_of};
 use crate::past::Past;
 use crate::scan::{Position, span_of};
-use crate::segment::{HOMES, LINES, Segment};
+use crate::segment::{HOMES, LINES, Segment, Spot};
 use darter_slab::Handle;
 
-/// Of the entries of a segment, one in this many goes in one visit: about three. Fewer visits that take more cost less,
-/// and 3 % more misses where the cache is a hundredth of the objects.
-const VISIT_PART: usize = 144;
+/// Lines of one visit, a quarter of a segment, among whose entries it is chosen. With eight the misses are 1 % more where
+/// the cache is a hundredth of the objects.
+const WINDOW: usize = 16;
+/// Of the entries that visits look at, one in so many goes: two for a visit, in the mean.
+const LOOKED_AT: usize = 53;
+/// Visits after which a segment has been looked at.
+pub const VISITS_OF_SEGMENT: usize = LINES / WINDOW;
+/// Steps of one visit through the main part: all of its entries twice.
+const STEPS_MAX: usize = 2 * WINDOW * SLOTS;
 /// Of the entries of a segment, so many of 1,024 are on probation where nothing is remembered.
 const PROBATION: usize = 102;
 /// Generations that come while an entry is on probation. Eight can be told apart.
@@ -26,6 +32,8 @@ const PROBATION_GENERATIONS: usize = 5;
 const GENERATIONS: u8 = 8;
 /// Generations in which the main part is passed once.
 const MAIN_GENERATIONS: usize = 6;
+/// Entries that come to the main part before it is looked again whether the generation after this one has gone.
+const AGAIN_AFTER: u16 = 8;
 /// Hits on probation that lead to the main part. Exact S3-FIFO asks for two; with the fewer ghosts kept here one is
 /// better on every trace of the grid, by 2 % at 100,000 objects.
 const PROMOTION_HITS: u8 = 1;
@@ -43,11 +51,17 @@ impl Way {
     const DEFAULT: Way = Way { probation: PROBATION, is_fickle: false };
 }
 
-/// How many entries there are of each generation.
-type Ages = [usize; GENERATIONS as usize];
-
-/// An entry on probation: how many generations ago it came, and where it is.
-type Candidate = (u8, u32);
+/// What a visit knows of its lines.
+struct Window {
+    first: usize,
+    entries: usize,
+    // Slots of the main part, line by line, but those that were chosen.
+    main: [u32; WINDOW],
+    main_len: usize,
+    // Entries on probation: how many generations ago each came, and where it is, 8 bits each.
+    young: [u16; WINDOW * SLOTS],
+    young_len: usize,
+}
 
 impl Index {
     /// Starts or stops counting generations and remembering what has gone: [`Index::choose`] works without, but
@@ -78,10 +92,11 @@ impl Index {
         past.put(segment, hash, is_main);
     }
 
-    /// Visits the segment at `at` and names some of its entries for removal, those least likely to be asked for again;
-    /// the caller removes all of them before it inserts or merges. Returns where to go on, `START` after the end.
+    /// Visits some lines at `at` and names entries for removal, those least likely to be asked for again: two in the mean.
+    /// The caller removes all of them before it inserts or merges. Returns where to go on, `START` after the
+    /// end.
     ///
-    /// `may_go` says of an entry whether it may be removed at all. Cost: a segment's 64 lines.
+    /// `may_go` says of an entry whether it may be removed at all. Cost: 16 lines.
     pub fn choose(
         &mut self,
         at: Position,
@@ -96,11 +111,27 @@ impl Index {
             .past
             .as_ref()
             .map_or(Way::DEFAULT, |past| Way { probation: past.probation(), is_fickle: past.is_fickle() });
+        let mut looked_at = self.looked_at as usize;
+        // In a small index every visit may be for one.
+        let part = (self.len / VISITS_OF_SEGMENT).clamp(1, LOOKED_AT);
         let Some(segment) = self.segment_mut(at.place) else { return Position::START };
-        chosen
-            .extend(segment.choose(way, &mut may_go).into_iter().map(|spot| Slot { place: at.place, spot }));
-        u32::try_from(span_of(segment, at.place).1)
-            .map_or(Position::START, |place| Position { line: 0, place })
+        let mut window = segment.window(usize::from(at.line) / WINDOW % VISITS_OF_SEGMENT * WINDOW);
+        segment.set_pace(way, &window);
+        looked_at += window.entries;
+        while looked_at >= part
+            && let Some(spot) = segment.choose(way, &mut window, &mut may_go)
+        {
+            chosen.push(Slot { place: at.place, spot });
+            looked_at -= part;
+        }
+        let end = span_of(segment, at.place).1;
+        // Where nothing may go, what was looked at is not saved up for those that come next.
+        self.looked_at = looked_at.min(2 * LOOKED_AT) as u32;
+        match (u32::try_from(end), at.line + WINDOW as u8) {
+            (Ok(place), _) => Position { place, ..at },
+            (Err(_), line) if usize::from(line) < LINES => Position { line, place: 0 },
+            _ => Position::START,
+        }
     }
 
     /// Gives an entry on its way in what eviction wants to know of it.
@@ -114,7 +145,7 @@ impl Index {
         let segment = unsafe { segment.as_mut() };
         if past.take(segment, hash) {
             entry.flags |= MAIN;
-            entry.age = segment.main_generation();
+            entry.age = segment.come_to_main();
         } else {
             entry.age = segment.next_generation();
         }
@@ -149,12 +180,15 @@ impl Segment {
         self.lines[HOMES + 2].written = (number >> 16) as u16;
     }
 
-    /// The generation of an entry that comes to the main part now.
-    fn main_generation(&self) -> u8 {
-        self.lines[HOMES].written as u8
+    /// The generation of an entry that comes to the main part now; counts it.
+    fn come_to_main(&mut self) -> u8 {
+        // Below, the generation; above, how many come before the next one begins.
+        let main = &mut self.lines[HOMES].written;
+        *main -= if *main >= GENERATIONS.into() { GENERATIONS.into() } else { 0 };
+        (*main % u16::from(GENERATIONS)) as u8
     }
 
-    /// Takes over generation, hand and pace from another segment, but not its fingerprints.
+    /// Takes over generations and pace from another segment, but not its fingerprints.
     pub(crate) fn copy_clock(&mut self, from: &Segment) {
         for stash in 1..LINES - HOMES {
             self.lines[HOMES + stash].overflow = from.lines[HOMES + stash].overflow;
@@ -167,154 +201,166 @@ impl Segment {
         self.set_past_id(None);
     }
 
-    fn choose(&mut self, way: Way, may_go: &mut impl FnMut(Handle) -> bool) -> Vec<u32> {
-        let mut unsorted: Vec<Candidate> = Vec::with_capacity(LINES * SLOTS);
-        let mut by_age = Ages::default();
-        let mut main = Ages::default();
+    /// The entries of 16 lines from `first` on.
+    fn window(&self, first: usize) -> Window {
+        let mut window = Window {
+            first,
+            entries: 0,
+            main: [0; WINDOW],
+            main_len: 0,
+            young: [0; WINDOW * SLOTS],
+            young_len: 0,
+        };
         let generation = self.lines[HOMES + 1].overflow;
-        for (at, line) in self.lines.iter().enumerate() {
-            let mut used = line.occupied();
-            let is_main = line.main();
-            while used != 0 {
-                let i = used.trailing_zeros();
-                used &= used - 1;
-                let age = line.age(i as usize);
-                if is_main >> i & 1 == 1 {
-                    main[usize::from(age)] += 1;
-                    continue;
-                }
-                let age = generation.wrapping_sub(age) % GENERATIONS;
-                unsorted.push((age, at as u32 * 16 + i));
-                by_age[usize::from(age)] += 1;
+        for (at, line) in self.lines[first..first + WINDOW].iter().enumerate() {
+            let used = line.occupied();
+            let main = line.main() & used;
+            window.main[at] = main;
+            window.main_len += main.count_ones() as usize;
+            let mut young = used ^ main;
+            while young != 0 {
+                let i = young.trailing_zeros() as usize;
+                young &= young - 1;
+                let age = generation.wrapping_sub(line.age(i)) % GENERATIONS;
+                window.young[window.young_len % (WINDOW * SLOTS)] =
+                    u16::from(age) << 8 | (at << 4 | i) as u16;
+                window.young_len += 1;
             }
         }
-        let mut count = unsorted.len() + main.iter().sum::<usize>();
-        let mut probation = sorted(&unsorted, by_age);
-        let probation_len = (count * way.probation) >> 10;
-        let pace = (probation_len / PROBATION_GENERATIONS).min(255) as u16;
-        self.lines[HOMES + 3].written = pace;
-        let mut left = count.div_ceil(VISIT_PART);
-        let mut steps = LINES * SLOTS;
-        let mut chosen = Vec::with_capacity(left);
-        while left > 0 {
-            let is_main_empty = probation.len() == count;
-            let spot = if probation.len() > probation_len || is_main_empty {
-                None
-            } else {
-                self.next_in_main(way, &mut main, &chosen, &mut steps, may_go)
-            };
-            let spot = match (spot, probation.pop()) {
-                (Some(spot), young) => {
-                    probation.extend(young);
-                    spot
-                }
-                (None, Some(spot)) if self.is_to_stay(spot, may_go) => {
-                    main[usize::from(self.main_generation())] += 1;
-                    continue;
-                }
-                (None, Some(spot)) => spot,
-                (None, None) => break,
-            };
-            chosen.push(spot);
-            count -= 1;
-            left -= 1;
+        window.entries = window.main_len + window.young_len;
+        window
+    }
+
+    /// Sets how many entries come in one generation of probation.
+    fn set_pace(&mut self, way: Way, window: &Window) {
+        let probation = (window.entries * VISITS_OF_SEGMENT * way.probation) >> 10;
+        self.lines[HOMES + 3].written = (probation / PROBATION_GENERATIONS).min(255) as u16;
+    }
+
+    /// The entry of a window that goes next.
+    fn choose(
+        &mut self,
+        way: Way,
+        window: &mut Window,
+        may_go: &mut impl FnMut(Handle) -> bool,
+    ) -> Option<Spot> {
+        let is_probation_full = |window: &Window| window.young_len << 10 > window.entries * way.probation;
+        if !is_probation_full(window)
+            && let Some(spot) = self.next_in_main(way, window, may_go)
+        {
+            return Some(spot);
         }
-        chosen
+        while let Some(at) = window.oldest_young() {
+            if !self.is_to_stay(window, at, may_go) {
+                window.entries -= 1;
+                return Some(window.spot(at));
+            }
+            if !is_probation_full(window)
+                && let Some(spot) = self.next_in_main(way, window, may_go)
+            {
+                return Some(spot);
+            }
+        }
+        None
     }
 
     /// Whether an entry at the end of its probation stays; it is in the main part then.
-    fn is_to_stay(&mut self, spot: u32, may_go: &mut impl FnMut(Handle) -> bool) -> bool {
-        let generation = self.main_generation();
-        let (line, i) = (&mut self.lines[(spot >> 4) as usize & 63], (spot & 15) as usize);
+    fn is_to_stay(
+        &mut self,
+        window: &mut Window,
+        (at, i): (usize, usize),
+        may_go: &mut impl FnMut(Handle) -> bool,
+    ) -> bool {
+        let line = &self.lines[window.first + at];
         let flags = line.flags(i);
         let stays = flags & FREQUENCY >= PROMOTION_HITS || !may_go(line.handle(i));
         if stays {
+            let generation = self.come_to_main();
+            let line = &mut self.lines[window.first + at];
             line.set_flags(i, flags & !FREQUENCY | MAIN);
             line.set_age(i, generation);
+            window.main[at] |= 1 << i;
+            window.main_len += 1;
         }
         stays
     }
 
-    /// The oldest entry of the main part that was not hit since it came there or was passed; those that were are
-    /// passed, each for a hit, and are young again. `main` counts entries by their generation; every entry that is
-    /// passed is one of `steps`.
+    /// The oldest entry of the window's main part that was not hit since it came there or was passed; those that were
+    /// are passed, each for a hit, and are young again.
     fn next_in_main(
         &mut self,
         way: Way,
-        main: &mut Ages,
-        chosen: &[u32],
-        steps: &mut usize,
+        window: &mut Window,
         may_go: &mut impl FnMut(Handle) -> bool,
-    ) -> Option<u32> {
-        while *steps > 0 {
-            let generation = self.advance(main);
-            let oldest = (1..=GENERATIONS)
-                .map(|age| (generation + age) % GENERATIONS)
-                .find(|&age| main[usize::from(age)] > 0)?;
-            let spot = self.next_of(oldest, chosen)?;
-            let (line, i) = (&mut self.lines[(spot >> 4) as usize & 63], (spot & 15) as usize);
+    ) -> Option<Spot> {
+        for _ in 0..STEPS_MAX {
+            self.advance(window);
+            let (at, i) = self.oldest_in_main(window)?;
+            let line = &self.lines[window.first + at];
             let flags = line.flags(i);
-            main[usize::from(oldest)] -= 1;
             if flags & FREQUENCY == 0 && may_go(line.handle(i)) {
-                return Some(spot);
+                window.main[at] &= !(1 << i);
+                window.main_len -= 1;
+                window.entries -= 1;
+                return Some(window.spot((at, i)));
             }
             let taken = if way.is_fickle { flags & FREQUENCY } else { (flags & FREQUENCY).min(1) };
+            let generation = self.come_to_main();
+            let line = &mut self.lines[window.first + at];
             line.set_flags(i, flags - taken);
             line.set_age(i, generation);
-            main[usize::from(generation)] += 1;
-            *steps -= 1;
         }
         None
     }
 
-    /// Begins another generation of the main part when the last one is large enough; returns the one that counts.
-    fn advance(&mut self, main: &Ages) -> u8 {
-        let generation = self.main_generation() % GENERATIONS;
-        let next = (generation + 1) % GENERATIONS;
-        let len: usize = main.iter().sum();
-        let is_full = main[usize::from(generation)] > len / MAIN_GENERATIONS;
-        if !is_full || main[usize::from(next)] > 0 {
-            return generation;
+    /// Begins another generation of the main part when so many have come to this one, unless entries of the time
+    /// before, eight generations ago, are left: they would be taken for young ones.
+    fn advance(&mut self, window: &Window) {
+        let main = self.lines[HOMES].written;
+        if main >= GENERATIONS.into() {
+            return;
         }
-        self.lines[HOMES].written = u16::from(next);
-        next
+        let next = (main as u8 + 1) % GENERATIONS;
+        let is_there = self.lines.iter().any(|line| line.aged(next) & line.main() & line.occupied() != 0);
+        let (generation, comes) = if is_there {
+            (main, AGAIN_AFTER)
+        } else {
+            (next.into(), (window.main_len * VISITS_OF_SEGMENT / MAIN_GENERATIONS) as u16)
+        };
+        self.lines[HOMES].written = generation + comes.max(1) * u16::from(GENERATIONS);
     }
 
-    /// An entry of the main part with this generation, the next from where the hand is.
-    fn next_of(&mut self, generation: u8, chosen: &[u32]) -> Option<u32> {
-        let hand = usize::from(self.lines[HOMES + 3].overflow);
-        for step in 0..LINES {
-            let at = (hand + step) % LINES;
-            let line = &self.lines[at];
-            let mut main = line.occupied() & line.main();
-            while main != 0 {
-                let i = main.trailing_zeros() as usize;
-                main &= main - 1;
-                let spot = at as u32 * 16 + i as u32;
-                if line.age(i) == generation && !chosen.contains(&spot) {
-                    self.lines[HOMES + 3].overflow = at as u8;
-                    return Some(spot);
-                }
-            }
+    /// An entry of the window's main part, of the generation that came there or was passed longest ago.
+    fn oldest_in_main(&self, window: &Window) -> Option<(usize, usize)> {
+        if window.main_len == 0 {
+            return None;
         }
-        None
+        let generation = (self.lines[HOMES].written % u16::from(GENERATIONS)) as u8;
+        let lines = &self.lines[window.first..window.first + WINDOW];
+        (1..=GENERATIONS).find_map(|age| {
+            let mut places = lines.iter().zip(window.main).enumerate();
+            places.find_map(|(at, (line, main))| {
+                let found = line.aged(generation + age) & main;
+                (found != 0).then(|| (at, found.trailing_zeros() as usize))
+            })
+        })
     }
 }
 
-/// The places of entries on probation, the oldest last; `by_age` says how many there are of each age.
-fn sorted(unsorted: &[Candidate], by_age: Ages) -> Vec<u32> {
-    let mut next = 0;
-    let mut ends = by_age.map(|len| {
-        next += len;
-        next - len
-    });
-    let mut places = vec![0; unsorted.len()];
-    for &(age, spot) in unsorted {
-        let end = &mut ends[usize::from(age)];
-        places[*end] = spot;
-        *end += 1;
+impl Window {
+    /// Takes out the entry that is on probation longest: its line and slot.
+    fn oldest_young(&mut self) -> Option<(usize, usize)> {
+        let young = &mut self.young[..self.young_len];
+        let (n, &oldest) = young.iter().enumerate().max_by_key(|(_, place)| **place)?;
+        let last = young.len() - 1;
+        young[n] = young[last];
+        self.young_len = last;
+        Some((usize::from(oldest >> 4 & 15), usize::from(oldest & 15)))
     }
-    places
+
+    fn spot(&self, (at, i): (usize, usize)) -> Spot {
+        ((self.first + at) * 16 + i) as Spot
+    }
 }
 
 #[cfg(test)]

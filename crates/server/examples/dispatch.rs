@@ -6,7 +6,8 @@
 //! as it does when the data is more than the processor's cache holds. With RULES (`+@all,~key:*`) there are a hundred users
 //! and the connection is one of them, limited so. A verb that ends in `+journal` is journalled (`everysec`) in a folder
 //! for temporary files; of one in `+tracked` the client tracks, one in `+unheard` runs with notifications on that nobody
-//! hears. Arguments that begin with `!` are commands which are run before all others
+//! hears, one in `+evict` evicts keys by their uses from 2 MB on: with `fresh`, which sets another key of 256 bytes each
+//! time, one for each command. Arguments that begin with `!` are commands which are run before all others
 //! (`'!CONFIG SET maxmemory-policy allkeys-lru maxmemory 1gb'`). Keys are hashed alike in each run. `measured` is what
 //! `cargo xtask instructions` counts: commands about keys that each had one before.
 
@@ -77,12 +78,13 @@ fn main() {
 
     let pipelines = |verb: &str| -> Vec<Vec<u8>> {
         let mut key = 0;
-        let keys = KEYS * rounds_of(verb);
+        let is_fresh = verb == "fresh";
+        let keys = if is_fresh { ops } else { KEYS * rounds_of(verb) };
         (0..keys / depth)
             .map(|_| {
                 let mut bytes = Vec::new();
                 for _ in 0..depth {
-                    key = (key + 7919) % keys;
+                    key = if is_fresh { key + 1 } else { (key + 7919) % keys };
                     write_command(&mut bytes, verb, key);
                 }
                 bytes
@@ -106,6 +108,7 @@ fn main() {
     let setting: &[&str] = match how {
         "tracked" => &["CLIENT", "TRACKING", "ON"],
         "unheard" => &["CONFIG", "SET", "notify-keyspace-events", "KEA"],
+        "evict" => &["CONFIG", "SET", "maxmemory-policy", "allkeys-lru", "maxmemory", "2mb"],
         _ => &[],
     };
     if !setting.is_empty() {
@@ -179,6 +182,7 @@ fn words_of(verb: &str, key: u32) -> (&'static str, Vec<String>) {
     let words = |verb: &str, rest: Vec<String>| [vec![verb.to_uppercase(), name(key)], rest].concat();
     match verb {
         "zero" => ("set", words("set", vec!["1000000".into()])),
+        "fresh" => ("set", vec!["SET".into(), format!("fresh:{key:010}"), format!("{key:0256}")]),
         "setex" => ("set", words("set", vec![value, "EX".into(), "100".into()])),
         "incr" => ("zero", words(verb, vec![])),
         "expire" => ("set", words(verb, vec!["100".into()])),

@@ -3,7 +3,7 @@
 //! Called by the server when [`Shard::is_pressed`] says so, and by housekeeping. What goes is told to the change log as
 //! `evicted`; large collections are freed piece by piece afterwards.
 
-use darter_index::{Position, Slot};
+use darter_index::{Position, Slot, VISITS_OF_SEGMENT};
 
 use crate::change::Event;
 use crate::record::Record;
@@ -87,8 +87,8 @@ const SLACK_PART_MAX: usize = 4;
 const TRIES: usize = 32;
 /// Keys with a deadline among which the soonest goes.
 const SOONEST_OF: usize = 10;
-/// Index segments visited in one call: past them the caller may ask again.
-const VISITS_MAX: usize = 16;
+/// Visits of index segments in one call: past them the caller may ask again.
+const VISITS_MAX: usize = 16 * VISITS_OF_SEGMENT;
 
 impl Shard {
     /// Whether the shard has grown past what it was allowed. Cost: three loads and two comparisons.
@@ -145,7 +145,10 @@ impl Shard {
         let resident = self.arena.occupied_bytes();
         self.bury(GRAVE_BLOCKS);
         self.merge_segments();
-        self.arena.release_empty(PAGES_PER_CALL);
+        if over_bytes > 0 {
+            // Looks at every size class for free blocks that it keeps at hand.
+            self.arena.release_empty(PAGES_PER_CALL);
+        }
         let gained = self.arena.used_bytes().saturating_sub(self.pressure.used_max);
         let mut left = over_bytes.saturating_sub(resident.saturating_sub(self.arena.occupied_bytes()));
         let committed = self.arena.committed_bytes();
@@ -196,7 +199,7 @@ impl Shard {
             };
             evicted.keys += keys;
             evicted.bytes = before.saturating_sub(self.arena.used_bytes());
-            if evicted.bytes >= bytes || evicted.keys >= keys_max || self.keys_len() == 0 {
+            if evicted.bytes >= bytes || evicted.keys >= keys_max || keys > 0 && self.keys_len() == 0 {
                 break;
             }
         }
@@ -205,12 +208,12 @@ impl Shard {
 
     /// Calls of [`Shard::evict`] after which every key has been looked at.
     pub fn evict_calls_max(&self) -> usize {
-        2 + 2 * self.index_bytes() / 4096 / VISITS_MAX
+        2 + 2 * self.index_bytes() / 4096 * VISITS_OF_SEGMENT / VISITS_MAX
     }
 
     /// Keys of all databases.
     pub fn keys_len(&self) -> usize {
-        self.dbs.iter().map(|db| db.index.len()).sum()
+        self.filled_dbs().iter().map(|db| db.index.len()).sum()
     }
 
     fn evict_least_used(&mut self, rule: Rule, now_ms: u64, keys_max: usize) -> usize {
@@ -229,7 +232,7 @@ impl Shard {
         };
         self.pressure.at = next;
         if next == Position::START {
-            self.pressure.db = (db + 1) % self.dbs.len();
+            self.pressure.db = (db + 1) % self.filled_dbs().len().max(1);
         }
         let keys = chosen.iter().take(keys_max).map(|&slot| self.evict_at(db, slot, now_ms)).sum();
         self.pressure.chosen = chosen;
@@ -268,9 +271,9 @@ impl Shard {
     /// A database by chance, the more likely the more keys it has.
     fn random_db(&mut self, only_expiring: bool) -> Option<usize> {
         let weight = |db: &crate::db::Db| if only_expiring { db.expiring } else { db.index.len() };
-        let all: usize = self.dbs.iter().map(weight).sum();
+        let all: usize = self.filled_dbs().iter().map(weight).sum();
         let mut left = self.rng.below(all.max(1) as u64) as usize;
-        self.dbs.iter().position(|db| {
+        self.filled_dbs().iter().position(|db| {
             let here = weight(db);
             let is_it = left < here;
             left = left.saturating_sub(here);

@@ -86,7 +86,7 @@ impl Shard {
 
     /// Number of keys with a deadline, over all databases.
     pub fn expiring(&self) -> usize {
-        self.dbs.iter().map(|db| db.expiring).sum()
+        self.filled_dbs().iter().map(|db| db.expiring).sum()
     }
 }
 

@@ -53,6 +53,8 @@ pub struct Full;
 /// One part of the keyspace, over all databases.
 pub struct Shard {
     pub(crate) dbs: Vec<Db>,
+    // Past these no database has had a key yet.
+    pub(crate) dbs_filled: usize,
     pub(crate) arena: Arena,
     pub(crate) objects: Slots<Object>,
     pub(crate) hasher: KeyHasher,
@@ -101,6 +103,7 @@ impl Shard {
     pub fn new(dbs: usize, seed: u64, hasher: KeyHasher) -> io::Result<Shard> {
         Ok(Shard {
             dbs: (0..dbs).map(|_| Db::new()).collect(),
+            dbs_filled: 0,
             arena: Arena::new()?,
             objects: Slots::default(),
             hasher,
@@ -148,7 +151,13 @@ impl Shard {
 
     /// Bytes of the indexes alone.
     pub fn index_bytes(&self) -> usize {
-        self.dbs.iter().chain(&self.ruins).map(|db| db.index.bytes()).sum()
+        self.filled_dbs().iter().chain(&self.ruins).map(|db| db.index.bytes()).sum()
+    }
+
+    /// The databases up to the last that has had a key: most often one of many.
+    #[inline]
+    pub(crate) fn filled_dbs(&self) -> &[Db] {
+        &self.dbs[..self.dbs_filled]
     }
 
     /// Bytes of live records, without the arena's slack.
@@ -171,8 +180,9 @@ impl Shard {
     /// Makes room for about `keys` keys in a database that has none yet: before a snapshot is loaded. The number is
     /// bounded by the caller, who should not believe a file.
     pub fn reserve(&mut self, db: usize, keys: usize) {
-        if let Some(db) = self.dbs.get_mut(db) {
-            db.index.reserve(keys);
+        if let Some(place) = self.dbs.get_mut(db) {
+            place.index.reserve(keys);
+            self.dbs_filled = self.dbs_filled.max(db + 1);
         }
     }
 
@@ -312,6 +322,7 @@ impl Shard {
         now_ms: u64,
     ) -> Slot {
         self.write_first(db, key.hash);
+        self.dbs_filled = self.dbs_filled.max(db + 1);
         let (arena, hasher) = (&self.arena, &self.hasher);
         let place = &mut self.dbs[db];
         let slot =
@@ -449,6 +460,7 @@ impl Shard {
     /// Exchanges two databases.
     pub fn swap_dbs(&mut self, a: usize, b: usize) {
         self.dbs.swap(a, b);
+        self.dbs_filled = self.dbs_filled.max(a.max(b) + 1);
         self.changes.count(1);
     }
 }

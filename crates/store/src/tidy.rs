@@ -194,7 +194,7 @@ impl Shard {
     pub(crate) fn merge_segments(&mut self) -> bool {
         let (arena, hasher) = (&self.arena, self.hasher);
         let mut merged = false;
-        for db in &mut self.dbs {
+        for db in &mut self.dbs[..self.dbs_filled] {
             if db.index.bytes() > 0 {
                 merged |= db.index.merge_step(|h| hasher.hash(Record { tail: arena.tail(h) }.key()));
             }

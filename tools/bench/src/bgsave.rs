@@ -61,7 +61,7 @@ pub struct Inside {
     /// All but one in a thousand took no longer.
     pub p999: f64,
     /// The slowest.
-    slowest: f64,
+    pub slowest: f64,
 }
 
 /// Has the server time every command and forget what it has timed so far.

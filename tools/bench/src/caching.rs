@@ -11,9 +11,10 @@ use crate::bgsave::{time_anew, times_of};
 use crate::keys::Distribution;
 use crate::messages::{Contender, Contest, OFF_AND_ON, Row, row};
 use crate::replies::Protocol;
+use crate::server::Server;
 use crate::speed;
 use crate::template::{Filling, Pool, Template};
-use crate::usage::resident_bytes;
+use crate::usage::{resident_bytes, resident_quickly};
 use crate::workload::Workload;
 
 /// All rows.
@@ -38,7 +39,9 @@ pub fn rows() -> Vec<Row> {
 }
 
 /// The limit of the rows that write.
-const LIMIT_BYTES: u64 = 256 << 20;
+const LIMIT_BYTES: u64 = 128 << 20;
+/// Writes before those rows begin, at any scale: with them the limit is reached.
+const WRITES_BEFORE: u64 = 500_000;
 /// Keys that are read, all there.
 const READ_KEYS: u64 = 100_000;
 /// Keys of which a half goes.
@@ -49,6 +52,30 @@ struct Written {
     cpu_us: f64,
     p999_us: f64,
     peak_bytes: u64,
+}
+
+/// SETs of new keys, small values more often than large ones.
+fn writes(prefix: &'static str) -> Workload {
+    let sizes = [(64, 64), (32, 256), (8, 1 << 10), (2, 4 << 10), (1, 16 << 10)];
+    let templates = sizes.map(|(share, bytes)| (share, Template::set(Protocol::Resp, prefix, bytes)));
+    Workload::new(Protocol::Resp, templates.to_vec(), u64::from(u32::MAX))
+}
+
+/// Runs `work`; also returns the most bytes of the server that were resident meanwhile.
+pub fn peak_while<T>(server: &Server, work: impl FnOnce() -> T) -> (T, u64) {
+    let (is_over, peak_bytes) = (AtomicBool::new(false), AtomicU64::new(0));
+    let done = thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Relaxed) {
+                peak_bytes.fetch_max(resident_quickly(server.pid()).unwrap_or(0), Relaxed);
+                thread::sleep(Duration::from_millis(20));
+            }
+        });
+        let done = work();
+        is_over.store(true, Relaxed);
+        done
+    });
+    (done, peak_bytes.into_inner())
 }
 
 impl Contest<'_> {
@@ -75,37 +102,29 @@ impl Contest<'_> {
         self.cpu_per_op(&gets, ops, pipeline, Vec::new())
     }
 
-    /// Writes new keys with values of 64 bytes to 16 KiB, many times what the limit has room for.
+    /// Writes new keys with values of 64 bytes to 16 KiB where the limit is reached.
     fn written(&self, ops: u64) -> io::Result<Written> {
         self.limit(LIMIT_BYTES)?;
-        let sizes = [(64, 64), (32, 256), (8, 1 << 10), (2, 4 << 10), (1, 16 << 10)];
-        let templates = sizes.map(|(share, bytes)| (share, Template::set(Protocol::Resp, "key:", bytes)));
-        let sets = Workload::new(Protocol::Resp, templates.to_vec(), u64::from(u32::MAX));
+        let pool = Pool::new(Filling::Binary);
+        speed::fill(&self.server, &writes("old:"), &pool, WRITES_BEFORE, &self.setting.client_cores)?;
         time_anew(&self.server)?;
-        let (is_over, peak_bytes) = (AtomicBool::new(false), AtomicU64::new(0));
-        let cpu_us = thread::scope(|scope| {
-            scope.spawn(|| {
-                while !is_over.load(Relaxed) {
-                    peak_bytes.fetch_max(resident_bytes(self.server.pid()).unwrap_or(0), Relaxed);
-                    thread::sleep(Duration::from_millis(20));
-                }
-            });
-            let cpu_us = self.cpu_per_op(&sets, ops, 30, Vec::new());
-            is_over.store(true, Relaxed);
-            cpu_us
-        })?;
+        let (cpu_us, peak_bytes) =
+            peak_while(&self.server, || self.cpu_per_op(&writes("key:"), ops, 30, Vec::new()));
         let [set, _] = times_of(&self.server)?;
-        Ok(Written { cpu_us, p999_us: set.p999, peak_bytes: peak_bytes.into_inner() })
+        Ok(Written { cpu_us: cpu_us?, p999_us: set.p999, peak_bytes })
     }
 
     /// Resident over `used_memory` after a random half of the keys has gone.
     fn halved(&self) -> io::Result<f64> {
         let keys = (HALVED_KEYS as f64 * self.setting.scale) as u64;
-        self.fill(keys, 32)?;
-        // Where a key lies goes by its hash: the first half of the names is a random half of the places.
+        let (pool, cores) = (Pool::new(Filling::Binary), &self.setting.client_cores);
+        // Records lie in the order they came in: with these the first half of the names is anywhere.
+        let sets = Workload::of(Template::set(Protocol::Resp, "key:", 32), keys)
+            .with_distribution(Distribution::Shuffled);
+        speed::fill(&self.server, &sets, &pool, keys, cores)?;
         let dels =
             Workload::of(Template::unlink("key:"), keys / 2).with_distribution(Distribution::Sequential);
-        speed::fill(&self.server, &dels, &Pool::new(Filling::Binary), keys / 2, &self.setting.client_cores)?;
+        speed::fill(&self.server, &dels, &pool, keys / 2, cores)?;
         thread::sleep(Duration::from_secs(10));
         let info = self.server.ask(&["INFO", "memory"])?;
         let used =

@@ -29,6 +29,7 @@ mod samples;
 mod scripts;
 mod server;
 mod setting;
+mod soak;
 mod speed;
 mod template;
 mod usage;
@@ -57,11 +58,12 @@ fn main() -> ExitCode {
         Some(("compare", args)) => run_compare(args),
         Some(("bgsave", args)) => run_bgsave(args),
         Some(("holds", args)) => run_holds(args),
+        Some(("soak", args)) => run_soak(args),
         Some(("load", args)) => run_load(args),
         Some(("instructions", args)) => run_instructions(args),
         Some(("connections", args)) => run_connections(args),
         _ => Err(io::Error::other(
-            "a subcommand is needed: compare, bgsave, holds, load, instructions or connections",
+            "a subcommand is needed: compare, bgsave, holds, soak, load, instructions or connections",
         )),
     };
     match result {
@@ -120,6 +122,20 @@ fn command() -> Command {
         .arg(text("darter", "target/release/darter", "Darter's binary"))
         .arg(darter_flag())
         .arg(text("redis", "/usr/bin/redis-server", "Redis' binary"));
+    let soak = Command::new("soak")
+        .about("Writes of mixed sizes at full speed at the memory limit, in cache mode; fails when it is not kept")
+        .arg(number("minutes", "10", "how long"))
+        .arg(number("seconds", "0", "and so many seconds"))
+        .arg(number("limit-mb", "1024", "maxmemory in MiB"))
+        .arg(number("connections", "8", "connections that write"))
+        .arg(text("darter", "target/release/darter", "Darter's binary"))
+        .arg(
+            Arg::new("darter-flag")
+                .long("darter-flag")
+                .action(ArgAction::Append)
+                .help("a further flag for Darter"),
+        )
+        .arg(text("redis", "/usr/bin/redis-server", "Redis' binary"));
     let load = Command::new("load")
         .about("Drive a server and print what was measured")
         .arg(text("address", "127.0.0.1:6379", "where the server listens"))
@@ -167,6 +183,7 @@ fn command() -> Command {
         compare,
         bgsave,
         holds,
+        soak,
         load,
         instructions,
         connections,
@@ -218,6 +235,17 @@ fn run_holds(args: &ArgMatches) -> io::Result<()> {
     let setting = Setting { rounds: number(args, "rounds") as usize, ..setting_of(args)? };
     println!("{}", report::head(&setting));
     holds::run(&setting, (number(args, "members"), number(args, "words")), &string(args, "only"))
+}
+
+fn run_soak(args: &ArgMatches) -> io::Result<()> {
+    let setting = setting_of(args)?;
+    println!("{}", report::head(&setting));
+    let soak = soak::Soak {
+        limit_bytes: number(args, "limit-mb") << 20,
+        time: Duration::from_secs(number(args, "minutes") * 60 + number(args, "seconds")),
+        connections: number(args, "connections") as usize,
+    };
+    soak.run(&setting)
 }
 
 fn run_compare(args: &ArgMatches) -> io::Result<()> {

@@ -74,6 +74,11 @@ pub fn resident_bytes(pid: u32) -> io::Result<u64> {
     {
         return Ok(bytes);
     }
+    resident_quickly(pid)
+}
+
+/// Resident bytes of process `pid`, to some dozen pages: without a walk through its memory, in which it could not grow.
+pub fn resident_quickly(pid: u32) -> io::Result<u64> {
     let text = fs::read_to_string(format!("/proc/{pid}/status"))?;
     kib_field(&text, "VmRSS:").ok_or_else(|| io::Error::other("no VmRSS in /proc"))
 }

@@ -105,7 +105,8 @@ fn what_was_hit_stays_and_what_comes_back_stays_longer() {
         gone.extend(round(&mut index, spread, |_| true));
     }
     let hit = gone.iter().filter(|h: &&Handle| h.raw() % 2 == 1).count();
-    assert!(hit < 20, "{hit} that were hit went");
+    // Where a visit's lines have few others left, some of those that were hit go.
+    assert!(hit * 100 < gone.len() * 3, "{hit} of {} that went were hit", gone.len());
     // Those that went last are remembered and come into the main part; new ones come on probation.
     let is_main = |index: &Index, h: Handle| {
         let slot = find(index, spread, h).expect("present");

@@ -73,7 +73,9 @@ impl Limit {
         let before = share.bytes.swap(bytes, Relaxed);
         share.keys.store(shard.keys_len(), Relaxed);
         share.expiring.store(shard.expiring(), Relaxed);
-        self.keyspace_bytes.fetch_add((bytes as u64).wrapping_sub(before as u64), Relaxed);
+        if bytes != before {
+            self.keyspace_bytes.fetch_add((bytes as u64).wrapping_sub(before as u64), Relaxed);
+        }
     }
 
     /// Bytes of all shards, as they last told.
