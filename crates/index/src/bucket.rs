@@ -49,8 +49,8 @@ const PLANES: [u32; 8] = {
     let mut age = 0;
     while age < 8 {
         let bits = age as u32;
-        planes[age] =
-            (bits & 1) * ALL | (bits >> 1 & 1) * (ALL << SLOTS) | (bits >> 2) * (ALL << (2 * SLOTS));
+        let first = (bits & 1) | (bits >> 1 & 1) << SLOTS | (bits >> 2) << (2 * SLOTS);
+        planes[age] = first * ALL;
         age += 1;
     }
     planes

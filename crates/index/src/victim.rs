@@ -8,7 +8,7 @@
 //!
 //! Called by `store` with a position that goes round all segments. Nothing is removed here.
 
-use crate::bucket::{Entry, FREQUENCY, MAIN, SLOTS};
+use crate::bucket::{Bucket, Entry, FREQUENCY, MAIN, SLOTS};
 use crate::hash;
 use crate::index::{Index, SPILLED, Slot, line_of, slot_of};
 use crate::past::Past;
@@ -25,6 +25,8 @@ const LOOKED_AT: usize = 53;
 pub const VISITS_OF_SEGMENT: usize = LINES / WINDOW;
 /// Steps of one visit through the main part: all of its entries twice.
 const STEPS_MAX: usize = 2 * WINDOW * SLOTS;
+/// Where segments have fewer entries, twice as many lines are looked at, or all, so that there is something to choose from.
+const SPARSE: usize = 4 * LOOKED_AT;
 /// Of the entries of a segment, so many of 1,024 are on probation where nothing is remembered.
 const PROBATION: usize = 102;
 /// Generations that come while an entry is on probation. Eight can be told apart.
@@ -54,14 +56,54 @@ impl Way {
 /// What a visit knows of its lines.
 struct Window {
     first: usize,
-    entries: usize,
-    // Slots of the main part, line by line, but those that were chosen.
-    main: [u32; WINDOW],
-    main_len: usize,
-    // Entries on probation: how many generations ago each came, and where it is, 8 bits each.
-    young: [u16; WINDOW * SLOTS],
-    young_len: usize,
+    lines: usize,
+    main: Part,
+    young: Part,
 }
+
+/// Entries of a window: those of the main part, or those on probation, but the ones that were chosen.
+struct Part {
+    // Slots, line by line.
+    slots: [u16; LINES],
+    len: usize,
+    // Generations before this step, the oldest being the first, have no entry here.
+    step: u8,
+}
+
+impl Part {
+    const EMPTY: Part = Part { slots: [0; LINES], len: 0, step: 0 };
+
+    fn add(&mut self, (at, i): Place) {
+        self.slots[at] |= 1 << i;
+        self.len += 1;
+    }
+
+    fn take(&mut self, (at, i): Place) {
+        self.slots[at] &= !(1 << i);
+        self.len -= 1;
+    }
+
+    /// An entry of the generation that came longest ago, where `generation` is the one that comes now.
+    fn oldest(&mut self, lines: &[Bucket], generation: u8) -> Option<Place> {
+        if self.len == 0 {
+            return None;
+        }
+        while self.step < GENERATIONS {
+            let age = generation + self.step + 1;
+            for (at, (line, slots)) in lines.iter().zip(&self.slots).enumerate() {
+                let found = line.aged(age) & u32::from(*slots);
+                if found != 0 {
+                    return Some((at, found.trailing_zeros() as usize));
+                }
+            }
+            self.step += 1;
+        }
+        None
+    }
+}
+
+/// A line of a window, and a slot of it.
+type Place = (usize, usize);
 
 impl Index {
     /// Starts or stops counting generations and remembering what has gone: [`Index::choose`] works without, but
@@ -96,7 +138,7 @@ impl Index {
     /// The caller removes all of them before it inserts or merges. Returns where to go on, `START` after the
     /// end.
     ///
-    /// `may_go` says of an entry whether it may be removed at all. Cost: 16 lines.
+    /// `may_go` says of an entry whether it may be removed at all. Cost: 16 lines of a segment that is filled.
     pub fn choose(
         &mut self,
         at: Position,
@@ -112,12 +154,17 @@ impl Index {
             .as_ref()
             .map_or(Way::DEFAULT, |past| Way { probation: past.probation(), is_fickle: past.is_fickle() });
         let mut looked_at = self.looked_at as usize;
-        // In a small index every visit may be for one.
-        let part = (self.len / VISITS_OF_SEGMENT).clamp(1, LOOKED_AT);
+        let lines = match self.len / self.segments.max(1) {
+            SPARSE.. => WINDOW,
+            few if 2 * few >= SPARSE => 2 * WINDOW,
+            _ => LINES,
+        };
         let Some(segment) = self.segment_mut(at.place) else { return Position::START };
-        let mut window = segment.window(usize::from(at.line) / WINDOW % VISITS_OF_SEGMENT * WINDOW);
+        let mut window = segment.window(usize::from(at.line) % LINES / lines * lines, lines);
         segment.set_pace(way, &window);
-        looked_at += window.entries;
+        looked_at += window.len();
+        // Of a few one goes.
+        let part = if lines == LINES { window.len().clamp(1, LOOKED_AT) } else { LOOKED_AT };
         while looked_at >= part
             && let Some(spot) = segment.choose(way, &mut window, &mut may_go)
         {
@@ -127,9 +174,9 @@ impl Index {
         let end = span_of(segment, at.place).1;
         // Where nothing may go, what was looked at is not saved up for those that come next.
         self.looked_at = looked_at.min(2 * LOOKED_AT) as u32;
-        match (u32::try_from(end), at.line + WINDOW as u8) {
+        match (u32::try_from(end), window.first + lines) {
             (Ok(place), _) => Position { place, ..at },
-            (Err(_), line) if usize::from(line) < LINES => Position { line, place: 0 },
+            (Err(_), line) if line < LINES => Position { line: line as u8, place: 0 },
             _ => Position::START,
         }
     }
@@ -201,39 +248,24 @@ impl Segment {
         self.set_past_id(None);
     }
 
-    /// The entries of 16 lines from `first` on.
-    fn window(&self, first: usize) -> Window {
-        let mut window = Window {
-            first,
-            entries: 0,
-            main: [0; WINDOW],
-            main_len: 0,
-            young: [0; WINDOW * SLOTS],
-            young_len: 0,
-        };
-        let generation = self.lines[HOMES + 1].overflow;
-        for (at, line) in self.lines[first..first + WINDOW].iter().enumerate() {
+    /// The entries of some lines from `first` on.
+    fn window(&self, first: usize, lines: usize) -> Window {
+        let mut window = Window { first, lines, main: Part::EMPTY, young: Part::EMPTY };
+        for (at, line) in self.lines[first..first + lines].iter().enumerate() {
             let used = line.occupied();
             let main = line.main() & used;
-            window.main[at] = main;
-            window.main_len += main.count_ones() as usize;
-            let mut young = used ^ main;
-            while young != 0 {
-                let i = young.trailing_zeros() as usize;
-                young &= young - 1;
-                let age = generation.wrapping_sub(line.age(i)) % GENERATIONS;
-                window.young[window.young_len % (WINDOW * SLOTS)] =
-                    u16::from(age) << 8 | (at << 4 | i) as u16;
-                window.young_len += 1;
-            }
+            window.main.slots[at] = main as u16;
+            window.young.slots[at] = (used ^ main) as u16;
         }
-        window.entries = window.main_len + window.young_len;
+        for part in [&mut window.main, &mut window.young] {
+            part.len = part.slots[..lines].iter().map(|slots| slots.count_ones() as usize).sum();
+        }
         window
     }
 
     /// Sets how many entries come in one generation of probation.
     fn set_pace(&mut self, way: Way, window: &Window) {
-        let probation = (window.entries * VISITS_OF_SEGMENT * way.probation) >> 10;
+        let probation = (window.len() * (LINES / window.lines) * way.probation) >> 10;
         self.lines[HOMES + 3].written = (probation / PROBATION_GENERATIONS).min(255) as u16;
     }
 
@@ -244,31 +276,26 @@ impl Segment {
         window: &mut Window,
         may_go: &mut impl FnMut(Handle) -> bool,
     ) -> Option<Spot> {
-        let is_probation_full = |window: &Window| window.young_len << 10 > window.entries * way.probation;
-        if !is_probation_full(window)
-            && let Some(spot) = self.next_in_main(way, window, may_go)
-        {
-            return Some(spot);
-        }
-        while let Some(at) = window.oldest_young() {
-            if !self.is_to_stay(window, at, may_go) {
-                window.entries -= 1;
-                return Some(window.spot(at));
+        loop {
+            let is_probation_full = window.young.len << 10 > window.len() * way.probation;
+            if !is_probation_full && let Some(place) = self.next_in_main(way, window, may_go) {
+                return Some(window.spot(place));
             }
-            if !is_probation_full(window)
-                && let Some(spot) = self.next_in_main(way, window, may_go)
-            {
-                return Some(spot);
+            let generation = self.lines[HOMES + 1].overflow;
+            let lines = &self.lines[window.first..window.first + window.lines];
+            let place = window.young.oldest(lines, generation)?;
+            window.young.take(place);
+            if !self.is_to_stay(window, place, may_go) {
+                return Some(window.spot(place));
             }
         }
-        None
     }
 
     /// Whether an entry at the end of its probation stays; it is in the main part then.
     fn is_to_stay(
         &mut self,
         window: &mut Window,
-        (at, i): (usize, usize),
+        (at, i): Place,
         may_go: &mut impl FnMut(Handle) -> bool,
     ) -> bool {
         let line = &self.lines[window.first + at];
@@ -279,8 +306,7 @@ impl Segment {
             let line = &mut self.lines[window.first + at];
             line.set_flags(i, flags & !FREQUENCY | MAIN);
             line.set_age(i, generation);
-            window.main[at] |= 1 << i;
-            window.main_len += 1;
+            window.main.add((at, i));
         }
         stays
     }
@@ -292,17 +318,17 @@ impl Segment {
         way: Way,
         window: &mut Window,
         may_go: &mut impl FnMut(Handle) -> bool,
-    ) -> Option<Spot> {
+    ) -> Option<Place> {
         for _ in 0..STEPS_MAX {
             self.advance(window);
-            let (at, i) = self.oldest_in_main(window)?;
-            let line = &self.lines[window.first + at];
+            let generation = (self.lines[HOMES].written % u16::from(GENERATIONS)) as u8;
+            let lines = &self.lines[window.first..window.first + window.lines];
+            let (at, i) = window.main.oldest(lines, generation)?;
+            let line = &lines[at];
             let flags = line.flags(i);
             if flags & FREQUENCY == 0 && may_go(line.handle(i)) {
-                window.main[at] &= !(1 << i);
-                window.main_len -= 1;
-                window.entries -= 1;
-                return Some(window.spot((at, i)));
+                window.main.take((at, i));
+                return Some((at, i));
             }
             let taken = if way.is_fickle { flags & FREQUENCY } else { (flags & FREQUENCY).min(1) };
             let generation = self.come_to_main();
@@ -315,7 +341,7 @@ impl Segment {
 
     /// Begins another generation of the main part when so many have come to this one, unless entries of the time
     /// before, eight generations ago, are left: they would be taken for young ones.
-    fn advance(&mut self, window: &Window) {
+    fn advance(&mut self, window: &mut Window) {
         let main = self.lines[HOMES].written;
         if main >= GENERATIONS.into() {
             return;
@@ -325,40 +351,19 @@ impl Segment {
         let (generation, comes) = if is_there {
             (main, AGAIN_AFTER)
         } else {
-            (next.into(), (window.main_len * VISITS_OF_SEGMENT / MAIN_GENERATIONS) as u16)
+            window.main.step = 0;
+            (next.into(), (window.main.len * (LINES / window.lines) / MAIN_GENERATIONS) as u16)
         };
         self.lines[HOMES].written = generation + comes.max(1) * u16::from(GENERATIONS);
-    }
-
-    /// An entry of the window's main part, of the generation that came there or was passed longest ago.
-    fn oldest_in_main(&self, window: &Window) -> Option<(usize, usize)> {
-        if window.main_len == 0 {
-            return None;
-        }
-        let generation = (self.lines[HOMES].written % u16::from(GENERATIONS)) as u8;
-        let lines = &self.lines[window.first..window.first + WINDOW];
-        (1..=GENERATIONS).find_map(|age| {
-            let mut places = lines.iter().zip(window.main).enumerate();
-            places.find_map(|(at, (line, main))| {
-                let found = line.aged(generation + age) & main;
-                (found != 0).then(|| (at, found.trailing_zeros() as usize))
-            })
-        })
     }
 }
 
 impl Window {
-    /// Takes out the entry that is on probation longest: its line and slot.
-    fn oldest_young(&mut self) -> Option<(usize, usize)> {
-        let young = &mut self.young[..self.young_len];
-        let (n, &oldest) = young.iter().enumerate().max_by_key(|(_, place)| **place)?;
-        let last = young.len() - 1;
-        young[n] = young[last];
-        self.young_len = last;
-        Some((usize::from(oldest >> 4 & 15), usize::from(oldest & 15)))
+    fn len(&self) -> usize {
+        self.main.len + self.young.len
     }
 
-    fn spot(&self, (at, i): (usize, usize)) -> Spot {
+    fn spot(&self, (at, i): Place) -> Spot {
         ((self.first + at) * 16 + i) as Spot
     }
 }

@@ -83,6 +83,8 @@ const EMPTY_PART: usize = 64;
 const SLACK_BYTES: usize = 32 << 10;
 const SLACK_PART: usize = 32;
 const SLACK_PART_MAX: usize = 4;
+/// Where less than this part of an index is used, its segments are merged.
+const SPARSE_PART: usize = 3;
 /// Keys looked at for one that is evicted by chance, or by its deadline.
 const TRIES: usize = 32;
 /// Keys with a deadline among which the soonest goes.
@@ -144,10 +146,12 @@ impl Shard {
     pub fn relieve(&mut self, rule: Option<Rule>, over_bytes: usize, now_ms: u64, effort: Effort) -> usize {
         let resident = self.arena.occupied_bytes();
         self.bury(GRAVE_BLOCKS);
-        self.merge_segments();
         if over_bytes > 0 {
             // Looks at every size class for free blocks that it keeps at hand.
             self.arena.release_empty(PAGES_PER_CALL);
+            if self.is_index_sparse() {
+                self.merge_segments();
+            }
         }
         let gained = self.arena.used_bytes().saturating_sub(self.pressure.used_max);
         let mut left = over_bytes.saturating_sub(resident.saturating_sub(self.arena.occupied_bytes()));
@@ -177,6 +181,12 @@ impl Shard {
             self.arena.release_empty((empty - kept).div_ceil(PAGE_BYTES).min(PAGES_PER_CALL));
         }
         evicted.keys
+    }
+
+    /// Whether so few places of the indexes are taken that segments can be merged. Elsewhere looking for two that can costs
+    /// more than what is evicted, and is left to housekeeping.
+    fn is_index_sparse(&self) -> bool {
+        self.filled_dbs().iter().any(|db| SPARSE_PART * db.len() < db.slots())
     }
 
     /// Evicts by `rule` until `bytes` of blocks are free or `keys_max` keys have gone; dead keys met on the way go
