@@ -83,6 +83,8 @@ const EMPTY_PART: usize = 64;
 const SLACK_BYTES: usize = 32 << 10;
 const SLACK_PART: usize = 32;
 const SLACK_PART_MAX: usize = 4;
+/// In an arena of fewer bytes what is kept at hand is a part worth giving back.
+const KEPT_MATTERS_BYTES: usize = 1 << 20;
 /// Where less than this part of an index is used, its segments are merged.
 const SPARSE_PART: usize = 3;
 /// Keys looked at for one that is evicted by chance, or by its deadline.
@@ -146,8 +148,8 @@ impl Shard {
     pub fn relieve(&mut self, rule: Option<Rule>, over_bytes: usize, now_ms: u64, effort: Effort) -> usize {
         let resident = self.arena.occupied_bytes();
         self.bury(GRAVE_BLOCKS);
-        if over_bytes > 0 {
-            // Looks at every size class for free blocks that it keeps at hand.
+        // This looks at every size class for free blocks that are kept at hand: much only where the shard is small.
+        if over_bytes > 0 || self.arena.committed_bytes() < KEPT_MATTERS_BYTES {
             self.arena.release_empty(PAGES_PER_CALL);
             if self.is_index_sparse() {
                 self.merge_segments();
