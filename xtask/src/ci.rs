@@ -45,7 +45,7 @@ pub fn run() -> Result<(), String> {
 /// The memory limit under writes at full speed, for some seconds; `darter-bench soak` is the long form.
 fn soak() -> Result<(), String> {
     const ARGS: &[&str] = &["run", "--quiet", "--release", "-p", "darter-bench", "--"];
-    let short = ["soak", "--minutes", "0", "--seconds", "10", "--limit-mb", "256"];
+    let short = ["soak", "--minutes", "0", "--seconds", "10", "--limit-mb", "1024"];
     cargo("soak of the memory limit", &[ARGS, &short].concat())
 }
 
