@@ -111,8 +111,9 @@ impl Index {
         let bit = 31 - depth;
         let mut upper = Box::new(Segment::new(depth + 1));
         upper.copy_marks(segment);
-        upper.copy_clock(segment);
+        upper.copy_generations(segment);
         if let Some(past) = &mut self.past {
+            past.forget_queues(past_id);
             upper.set_past_id(past.copy(past_id));
         }
         let Some(lower) = self.segment_mut(place) else { return false };
@@ -159,7 +160,7 @@ impl Index {
         }
         let mut merged = Box::new(Segment::new(depth - 1));
         merged.copy_marks(lower);
-        merged.copy_clock(lower);
+        merged.copy_generations(lower);
         merged.set_past_id(lower.past_id());
         let past_id = upper.past_id();
         let mut fits = true;
@@ -174,6 +175,7 @@ impl Index {
         }
         if let Some(past) = &mut self.past {
             past.drop(past_id);
+            past.forget_queues(merged.past_id());
         }
         let (lower, upper) = (self.entry_of(start), self.entry_of(upper_start));
         self.point(start, depth - 1, leak(merged));

@@ -30,8 +30,8 @@ pub struct Index {
     pub(crate) epoch: u16,
     // What has gone lately, while eviction goes by use.
     pub(crate) past: Option<Past>,
-    // Entries that eviction has looked at and not paid for by one that goes.
-    pub(crate) looked_at: u32,
+    // Entries of the segments that eviction has visited and not paid for by one that goes.
+    pub(crate) visited: u32,
 }
 
 /// Entries of one line whose tag is that of a hash; an iterator over their handles.
@@ -107,7 +107,7 @@ impl Index {
             merge_at: 0,
             epoch: 0,
             past: None,
-            looked_at: 0,
+            visited: 0,
         }
     }
 
@@ -254,15 +254,18 @@ impl Index {
             self.len -= 1;
             return self.spill.swap_remove(at).entry.handle;
         }
-        let Some(segment) = self.segment_mut(s.place) else { return Handle::NONE };
+        let Some((segment, past)) = self.segment_and_past(s.place) else { return Handle::NONE };
         let (line, i) = (line_of(s), slot_of(s));
         debug_assert_eq!(segment.lines[line].tag(i), hash::tag(hash), "not the hash of this entry");
         if segment.lines[line].tag(i) == 0 {
             return Handle::NONE;
         }
-        let handle = segment.remove(line, i, hash::home(hash)).handle;
+        let entry = segment.remove(line, i, hash::home(hash));
+        if let Some(past) = past {
+            past.count(segment, entry.flags & MAIN != 0, -1);
+        }
         self.len -= 1;
-        handle
+        entry.handle
     }
 
     /// Counts a hit, up to three; the line is written only when that changes something.
@@ -294,6 +297,9 @@ impl Index {
     pub fn set_standing(&mut self, s: Slot, standing: u8) {
         let standing = standing & (FREQUENCY | MAIN);
         self.change_flags(s, |flags| flags & !(FREQUENCY | MAIN) | standing);
+        if let Some((segment, Some(past))) = self.segment_and_past(s.place) {
+            past.forget_queues(segment.past_id());
+        }
     }
 
     /// Takes one hit back; eviction passes the entry by once more.
@@ -329,6 +335,14 @@ impl Index {
         let segment = self.directory.get_mut((u64::from(place) >> self.shift) as usize)?;
         // SAFETY: as `segment`; `&mut self` makes this the only borrow of any segment.
         Some(unsafe { segment.as_mut() })
+    }
+
+    /// A segment, and what is remembered while eviction goes by use.
+    #[inline]
+    pub(crate) fn segment_and_past(&mut self, place: u32) -> Option<(&mut Segment, Option<&mut Past>)> {
+        let segment = self.directory.get_mut((u64::from(place) >> self.shift) as usize)?;
+        // SAFETY: as `segment_mut`; `past` owns none of the segments.
+        Some((unsafe { segment.as_mut() }, self.past.as_mut()))
     }
 
     /// What [`Index::find`] does when the home line has no such entry: looks next to it, in the stash and in the spill, as

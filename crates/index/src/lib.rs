@@ -23,4 +23,3 @@ mod victim;
 
 pub use index::{Index, Probe, Slot};
 pub use scan::Position;
-pub use victim::VISITS_OF_SEGMENT;

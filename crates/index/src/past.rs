@@ -3,11 +3,12 @@
 
 use crate::hash;
 use crate::segment::{HOMES, Segment};
+use crate::victim::{Queues, Way};
 
 /// Fingerprints kept for a home line.
 const KEPT: usize = 5;
 /// Segments whose fingerprints are allocated together: with as many the allocator's rounding is below one percent.
-const TOGETHER: usize = 17;
+const TOGETHER: usize = 20;
 /// Those of the first segments are allocated one by one, so that a small index stays small.
 const ALONE: usize = 8;
 /// A segment of fewer entries remembers nothing: the fingerprints would take as much as some of them.
@@ -16,11 +17,22 @@ const REMEMBERED_MIN: usize = 48;
 /// The fingerprints of one segment, of each home the latest first; 0 is none.
 type Rings = [[u16; KEPT]; HOMES];
 
+/// What is kept of one segment.
+#[derive(Clone, Copy)]
+struct Memory {
+    rings: Rings,
+    queues: Queues,
+}
+
+impl Memory {
+    const EMPTY: Memory = Memory { rings: [[0; KEPT]; HOMES], queues: Queues::UNKNOWN };
+}
+
 /// The fingerprints of all segments of an index.
 pub(crate) struct Past {
     // Those of the first `ALONE` numbers, then those of the others.
-    first: Vec<Rings>,
-    pieces: Vec<Box<[Rings; TOGETHER]>>,
+    first: Vec<Memory>,
+    pieces: Vec<Box<[Memory; TOGETHER]>>,
     len: u32,
     // Numbers below `len` that no segment has.
     free: Vec<u32>,
@@ -74,21 +86,37 @@ impl Default for Past {
 
 impl Past {
     pub(crate) fn bytes(&self) -> usize {
-        self.first.capacity() * size_of::<Rings>()
-            + self.pieces.len() * size_of::<[Rings; TOGETHER]>()
+        self.first.capacity() * size_of::<Memory>()
+            + self.pieces.len() * size_of::<[Memory; TOGETHER]>()
             + self.pieces.capacity() * size_of::<usize>()
             + self.free.capacity() * size_of::<u32>()
     }
 
-    /// How much is on probation, in 1/1024 of the entries.
-    pub(crate) fn probation(&self) -> usize {
-        self.probation as usize
+    /// How victims are chosen. Where popularity changes quickly old hits count less, and new entries are given more time.
+    #[inline]
+    pub(crate) fn way(&self) -> Way {
+        Way { probation: self.probation as usize, is_fickle: self.probation > PROBATION_MIN }
     }
 
-    /// Whether popularity changes so quickly that old hits should count less, and new entries be given more time.
+    /// The queues of a segment that something is remembered of.
     #[inline]
-    pub(crate) fn is_fickle(&self) -> bool {
-        self.probation > PROBATION_MIN
+    pub(crate) fn queues(&mut self, segment: &Segment) -> Option<&mut Queues> {
+        segment.past_id().map(|id| &mut self.memory(id).queues)
+    }
+
+    /// An entry of `segment` came (1) or went (-1).
+    #[inline]
+    pub(crate) fn count(&mut self, segment: &Segment, is_main: bool, by: i16) {
+        if let Some(queues) = self.queues(segment) {
+            queues.count(is_main, by);
+        }
+    }
+
+    /// The entries of the segment with this number are others now: they are counted before one goes.
+    pub(crate) fn forget_queues(&mut self, id: Option<u32>) {
+        if let Some(id) = id {
+            self.memory(id).queues = Queues::UNKNOWN;
+        }
     }
 
     /// Notes what became of an entry of `home` that was remembered.
@@ -135,7 +163,7 @@ impl Past {
             None => self.add(),
         };
         segment.set_past_id(Some(id));
-        let ring = &mut self.rings(id)[home];
+        let ring = &mut self.memory(id).rings[home];
         let oldest = ring[KEPT - 1];
         ring.copy_within(0..KEPT - 1, 1);
         ring[0] = fingerprint(hash) | if from_main { FROM_MAIN } else { 0 };
@@ -148,7 +176,7 @@ impl Past {
     pub(crate) fn take(&mut self, segment: &Segment, hash: u64) -> bool {
         let Some(id) = segment.past_id() else { return false };
         let home = hash::home(hash);
-        let ring = &mut self.rings(id)[home];
+        let ring = &mut self.memory(id).rings[home];
         let Some(at) = ring.iter().position(|&kept| kept & !FROM_MAIN == fingerprint(hash)) else {
             return false;
         };
@@ -161,16 +189,16 @@ impl Past {
 
     /// Fingerprints for another segment, the same as those under `id`.
     pub(crate) fn copy(&mut self, id: Option<u32>) -> Option<u32> {
-        let rings = *self.rings(id?);
+        let rings = self.memory(id?).rings;
         let copy = self.add();
-        *self.rings(copy) = rings;
+        self.memory(copy).rings = rings;
         Some(copy)
     }
 
     /// Gives up the fingerprints under `id`.
     pub(crate) fn drop(&mut self, id: Option<u32>) {
         if let Some(id) = id {
-            *self.rings(id) = [[0; KEPT]; HOMES];
+            *self.memory(id) = Memory::EMPTY;
             self.free.push(id);
         }
     }
@@ -181,15 +209,15 @@ impl Past {
         }
         if self.first.len() < ALONE {
             self.first.reserve_exact(1);
-            self.first.push([[0; KEPT]; HOMES]);
+            self.first.push(Memory::EMPTY);
         } else if self.len as usize == ALONE + self.pieces.len() * TOGETHER {
-            self.pieces.push(Box::new([[[0; KEPT]; HOMES]; TOGETHER]));
+            self.pieces.push(Box::new([Memory::EMPTY; TOGETHER]));
         }
         self.len += 1;
         self.len - 1
     }
 
-    fn rings(&mut self, id: u32) -> &mut Rings {
+    fn memory(&mut self, id: u32) -> &mut Memory {
         match (id as usize).checked_sub(ALONE) {
             None => &mut self.first[id as usize],
             Some(at) => &mut self.pieces[at / TOGETHER][at % TOGETHER],

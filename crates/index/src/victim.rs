@@ -8,7 +8,7 @@
 //!
 //! Called by `store` with a position that goes round all segments. Nothing is removed here.
 
-use crate::bucket::{Bucket, Entry, FREQUENCY, MAIN, SLOTS};
+use crate::bucket::{Bucket, Entry, FREQUENCY, MAIN};
 use crate::hash;
 use crate::index::{Index, SPILLED, Slot, line_of, slot_of};
 use crate::past::Past;
@@ -16,17 +16,11 @@ use crate::scan::{Position, span_of};
 use crate::segment::{HOMES, LINES, Segment, Spot};
 use darter_slab::Handle;
 
-/// Lines of one visit, a quarter of a segment, among whose entries it is chosen. With eight the misses are 1 % more where
-/// the cache is a hundredth of the objects.
-const WINDOW: usize = 16;
-/// Of the entries that visits look at, one in so many goes: two for a visit, in the mean.
-const LOOKED_AT: usize = 53;
-/// Visits after which a segment has been looked at.
-pub const VISITS_OF_SEGMENT: usize = LINES / WINDOW;
-/// Steps of one visit through the main part: all of its entries twice.
-const STEPS_MAX: usize = 2 * WINDOW * SLOTS;
-/// Where segments have fewer entries, twice as many lines are looked at, or all, so that there is something to choose from.
-const SPARSE: usize = 4 * LOOKED_AT;
+/// Of so many entries of the segments that are visited, one goes: two or three of a segment. With fewer at a time the
+/// misses are the same, and each needs a visit of its own.
+const VISITED: usize = 144;
+/// Entries of the main part that are passed in one search: all of them once.
+const STEPS_MAX: usize = 640;
 /// Of the entries of a segment, so many of 1,024 are on probation where nothing is remembered.
 const PROBATION: usize = 102;
 /// Generations that come while an entry is on probation. Eight can be told apart.
@@ -42,68 +36,99 @@ const PROMOTION_HITS: u8 = 1;
 
 /// How victims are chosen, by what came back of earlier ones.
 #[derive(Clone, Copy)]
-struct Way {
+pub(crate) struct Way {
     /// Entries on probation, in 1/1024 of all.
-    probation: usize,
+    pub probation: usize,
     /// An entry of the main part that is passed loses all its hits, not one.
-    is_fickle: bool,
+    pub is_fickle: bool,
 }
 
 impl Way {
     const DEFAULT: Way = Way { probation: PROBATION, is_fickle: false };
 }
 
-/// What a visit knows of its lines.
-struct Window {
-    first: usize,
-    lines: usize,
-    main: Part,
-    young: Part,
+/// The two queues of a segment.
+#[derive(Clone, Copy)]
+pub(crate) struct Queues {
+    young: Queue,
+    main: Queue,
 }
 
-/// Entries of a window: those of the main part, or those on probation, but the ones that were chosen.
-struct Part {
-    // Slots, line by line.
-    slots: [u16; LINES],
-    len: usize,
-    // Generations before this step, the oldest being the first, have no entry here.
-    step: u8,
+/// Entries on probation or those of the main part, in the order in which they go: all of one generation, line by line,
+/// then those of the next. What is moved behind the hand meanwhile waits for another round.
+#[derive(Clone, Copy)]
+struct Queue {
+    len: u16,
+    // The generation that goes, and the line that is looked at next, or `UNKNOWN`.
+    age: u8,
+    line: u8,
 }
 
-impl Part {
-    const EMPTY: Part = Part { slots: [0; LINES], len: 0, step: 0 };
+const UNKNOWN: u8 = u8::MAX;
 
-    fn add(&mut self, (at, i): Place) {
-        self.slots[at] |= 1 << i;
-        self.len += 1;
-    }
+/// A line, and a slot of it.
+type Place = (usize, usize);
 
-    fn take(&mut self, (at, i): Place) {
-        self.slots[at] &= !(1 << i);
-        self.len -= 1;
-    }
+impl Queues {
+    /// Those of a segment that has changed otherwise than by one entry since they were counted.
+    pub(crate) const UNKNOWN: Queues = {
+        let queue = Queue { len: 0, age: 0, line: UNKNOWN };
+        Queues { young: queue, main: queue }
+    };
 
-    /// An entry of the generation that came longest ago, where `generation` is the one that comes now.
-    fn oldest(&mut self, lines: &[Bucket], generation: u8) -> Option<Place> {
-        if self.len == 0 {
-            return None;
+    /// Those of a segment, from the oldest entries on. Cost: 64 lines.
+    fn of(segment: &Segment) -> Queues {
+        let (mut used, mut main) = (0, 0);
+        for line in &segment.lines {
+            used += line.occupied().count_ones() as u16;
+            main += line.main().count_ones() as u16;
         }
-        while self.step < GENERATIONS {
-            let age = generation + self.step + 1;
-            for (at, (line, slots)) in lines.iter().zip(&self.slots).enumerate() {
-                let found = line.aged(age) & u32::from(*slots);
-                if found != 0 {
-                    return Some((at, found.trailing_zeros() as usize));
+        let after = |generation: u8| (generation + 1) % GENERATIONS;
+        Queues {
+            young: Queue { len: used - main, age: after(segment.lines[HOMES + 1].overflow), line: 0 },
+            main: Queue { len: main, age: after(segment.main_generation()), line: 0 },
+        }
+    }
+
+    fn is_known(&self) -> bool {
+        self.young.line != UNKNOWN
+    }
+
+    fn len(&self) -> usize {
+        usize::from(self.young.len) + usize::from(self.main.len)
+    }
+
+    fn is_probation_full(&self, way: Way) -> bool {
+        usize::from(self.young.len) << 10 > self.len() * way.probation
+    }
+
+    /// An entry came or went.
+    pub(crate) fn count(&mut self, is_main: bool, by: i16) {
+        let is_known = self.is_known();
+        let queue = if is_main { &mut self.main } else { &mut self.young };
+        queue.len = if is_known { queue.len.saturating_add_signed(by) } else { 0 };
+    }
+}
+
+impl Queue {
+    /// The entry that goes next; `part` are the slots of the queue's entries in a line.
+    #[inline]
+    fn next(&mut self, lines: &[Bucket; LINES], part: impl Fn(&Bucket) -> u32) -> Option<Place> {
+        // The first generation may have been begun in the middle: it comes once more in the end.
+        for _ in 0..=GENERATIONS {
+            while let Some(line) = lines.get(usize::from(self.line)) {
+                let aged = line.aged(self.age);
+                if aged != 0 && aged & part(line) != 0 {
+                    return Some((self.line.into(), (aged & part(line)).trailing_zeros() as usize));
                 }
+                self.line += 1;
             }
-            self.step += 1;
+            self.line = 0;
+            self.age = (self.age + 1) % GENERATIONS;
         }
         None
     }
 }
-
-/// A line of a window, and a slot of it.
-type Place = (usize, usize);
 
 impl Index {
     /// Starts or stops counting generations and remembering what has gone: [`Index::choose`] works without, but
@@ -126,19 +151,15 @@ impl Index {
         if s.spot & SPILLED != 0 {
             return;
         }
-        let Index { past: Some(past), directory, shift, .. } = self else { return };
-        let Some(segment) = directory.get_mut((u64::from(s.place) >> *shift) as usize) else { return };
-        // SAFETY: as `Index::segment_mut`: the directory names live segments, and `self` is borrowed as a whole.
-        let segment = unsafe { segment.as_mut() };
+        let Some((segment, Some(past))) = self.segment_and_past(s.place) else { return };
         let is_main = segment.lines[line_of(s)].flags(slot_of(s)) & MAIN != 0;
         past.put(segment, hash, is_main);
     }
 
-    /// Visits some lines at `at` and names entries for removal, those least likely to be asked for again: two in the mean.
-    /// The caller removes all of them before it inserts or merges. Returns where to go on, `START` after the
-    /// end.
+    /// Visits the segment at `at` and names one of its entries for removal, that which is least likely to be asked for
+    /// again, or none. The caller removes it before it goes on. Returns where to go on, `START` after the end.
     ///
-    /// `may_go` says of an entry whether it may be removed at all. Cost: 16 lines of a segment that is filled.
+    /// `may_go` says of an entry whether it may be removed at all. Cost: some ten lines of a segment that is filled.
     pub fn choose(
         &mut self,
         at: Position,
@@ -149,53 +170,41 @@ impl Index {
             let spilled = self.spill.iter().position(|spilled| may_go(spilled.entry.handle));
             chosen.extend(spilled.map(|i| Slot { place: 0, spot: SPILLED | i as u32 }));
         }
-        let way = self
-            .past
-            .as_ref()
-            .map_or(Way::DEFAULT, |past| Way { probation: past.probation(), is_fickle: past.is_fickle() });
-        let mut looked_at = self.looked_at as usize;
-        let lines = match self.len / self.segments.max(1) {
-            SPARSE.. => WINDOW,
-            few if 2 * few >= SPARSE => 2 * WINDOW,
-            _ => LINES,
-        };
-        let Some(segment) = self.segment_mut(at.place) else { return Position::START };
-        let mut window = segment.window(usize::from(at.line) % LINES / lines * lines, lines);
-        segment.set_pace(way, &window);
-        looked_at += window.len();
-        // Of a few one goes.
-        let part = if lines == LINES { window.len().clamp(1, LOOKED_AT) } else { LOOKED_AT };
-        while looked_at >= part
-            && let Some(spot) = segment.choose(way, &mut window, &mut may_go)
-        {
-            chosen.push(Slot { place: at.place, spot });
-            looked_at -= part;
+        let part = (self.len / self.segments.max(1)).clamp(1, VISITED);
+        let mut visited = self.visited as usize;
+        let Some((segment, mut past)) = self.segment_and_past(at.place) else { return Position::START };
+        let way = past.as_ref().map_or(Way::DEFAULT, |past| past.way());
+        // A segment that remembers nothing, a small one, is counted at each visit.
+        let mut counted = Queues::UNKNOWN;
+        let queues = past.as_mut().and_then(|past| past.queues(segment)).unwrap_or(&mut counted);
+        if !queues.is_known() {
+            *queues = Queues::of(segment);
         }
+        visited += if at.line == 0 { queues.len() } else { 0 };
+        let spot = if visited < part { None } else { segment.choose(way, queues, &mut may_go) };
+        visited -= if spot.is_some() { part } else { 0 };
         let end = span_of(segment, at.place).1;
-        // Where nothing may go, what was looked at is not saved up for those that come next.
-        self.looked_at = looked_at.min(2 * LOOKED_AT) as u32;
-        match (u32::try_from(end), window.first + lines) {
-            (Ok(place), _) => Position { place, ..at },
-            (Err(_), line) if line < LINES => Position { line: line as u8, place: 0 },
-            _ => Position::START,
+        chosen.extend(spot.map(|spot| Slot { place: at.place, spot }));
+        // Where nothing may go, what was visited is not saved up for those that come next.
+        self.visited = if spot.is_some() { visited } else { visited.min(part) } as u32;
+        if spot.is_some() && visited >= part {
+            return Position { line: 1, ..at };
         }
+        u32::try_from(end).map_or(Position::START, |place| Position { line: 0, place })
     }
 
     /// Gives an entry on its way in what eviction wants to know of it.
     #[inline(never)]
     pub(crate) fn stamp(&mut self, hash: u64, entry: &mut Entry) {
-        let Index { past: Some(past), directory, shift, .. } = self else { return };
-        let Some(segment) = directory.get_mut((u64::from(hash::place(hash)) >> *shift) as usize) else {
-            return;
-        };
-        // SAFETY: as `note_eviction`.
-        let segment = unsafe { segment.as_mut() };
-        if past.take(segment, hash) {
+        let Some((segment, Some(past))) = self.segment_and_past(hash::place(hash)) else { return };
+        let is_main = past.take(segment, hash);
+        if is_main {
             entry.flags |= MAIN;
             entry.age = segment.come_to_main();
         } else {
             entry.age = segment.next_generation();
         }
+        past.count(segment, is_main, 1);
     }
 }
 
@@ -227,16 +236,21 @@ impl Segment {
         self.lines[HOMES + 2].written = (number >> 16) as u16;
     }
 
+    /// The generation of those that come to the main part now.
+    fn main_generation(&self) -> u8 {
+        // Below, the generation; above, how many come before the next one begins.
+        (self.lines[HOMES].written % u16::from(GENERATIONS)) as u8
+    }
+
     /// The generation of an entry that comes to the main part now; counts it.
     fn come_to_main(&mut self) -> u8 {
-        // Below, the generation; above, how many come before the next one begins.
         let main = &mut self.lines[HOMES].written;
         *main -= if *main >= GENERATIONS.into() { GENERATIONS.into() } else { 0 };
-        (*main % u16::from(GENERATIONS)) as u8
+        self.main_generation()
     }
 
     /// Takes over generations and pace from another segment, but not its fingerprints.
-    pub(crate) fn copy_clock(&mut self, from: &Segment) {
+    pub(crate) fn copy_generations(&mut self, from: &Segment) {
         for stash in 1..LINES - HOMES {
             self.lines[HOMES + stash].overflow = from.lines[HOMES + stash].overflow;
         }
@@ -248,124 +262,84 @@ impl Segment {
         self.set_past_id(None);
     }
 
-    /// The entries of some lines from `first` on.
-    fn window(&self, first: usize, lines: usize) -> Window {
-        let mut window = Window { first, lines, main: Part::EMPTY, young: Part::EMPTY };
-        for (at, line) in self.lines[first..first + lines].iter().enumerate() {
-            let used = line.occupied();
-            let main = line.main() & used;
-            window.main.slots[at] = main as u16;
-            window.young.slots[at] = (used ^ main) as u16;
-        }
-        for part in [&mut window.main, &mut window.young] {
-            part.len = part.slots[..lines].iter().map(|slots| slots.count_ones() as usize).sum();
-        }
-        window
-    }
-
-    /// Sets how many entries come in one generation of probation.
-    fn set_pace(&mut self, way: Way, window: &Window) {
-        let probation = (window.len() * (LINES / window.lines) * way.probation) >> 10;
-        self.lines[HOMES + 3].written = (probation / PROBATION_GENERATIONS).min(255) as u16;
-    }
-
-    /// The entry of a window that goes next.
+    /// The entry that goes next.
     fn choose(
         &mut self,
         way: Way,
-        window: &mut Window,
+        queues: &mut Queues,
         may_go: &mut impl FnMut(Handle) -> bool,
     ) -> Option<Spot> {
+        let probation = (queues.len() * way.probation) >> 10;
+        self.lines[HOMES + 3].written = (probation / PROBATION_GENERATIONS).min(255) as u16;
         loop {
-            let is_probation_full = window.young.len << 10 > window.len() * way.probation;
-            if !is_probation_full && let Some(place) = self.next_in_main(way, window, may_go) {
-                return Some(window.spot(place));
+            if !queues.is_probation_full(way)
+                && let Some(place) = self.next_in_main(way, queues, may_go)
+            {
+                return Some(spot(place));
             }
-            let generation = self.lines[HOMES + 1].overflow;
-            let lines = &self.lines[window.first..window.first + window.lines];
-            let place = window.young.oldest(lines, generation)?;
-            window.young.take(place);
-            if !self.is_to_stay(window, place, may_go) {
-                return Some(window.spot(place));
+            let next = queues.young.next(&self.lines, |line| line.occupied() & !line.main());
+            let Some((at, i)) = next else {
+                *queues = Queues::of(self);
+                return self.next_in_main(way, queues, may_go).map(spot);
+            };
+            let line = &mut self.lines[at];
+            let flags = line.flags(i);
+            if flags & FREQUENCY < PROMOTION_HITS && may_go(line.handle(i)) {
+                return Some(spot((at, i)));
             }
-        }
-    }
-
-    /// Whether an entry at the end of its probation stays; it is in the main part then.
-    fn is_to_stay(
-        &mut self,
-        window: &mut Window,
-        (at, i): Place,
-        may_go: &mut impl FnMut(Handle) -> bool,
-    ) -> bool {
-        let line = &self.lines[window.first + at];
-        let flags = line.flags(i);
-        let stays = flags & FREQUENCY >= PROMOTION_HITS || !may_go(line.handle(i));
-        if stays {
-            let generation = self.come_to_main();
-            let line = &mut self.lines[window.first + at];
             line.set_flags(i, flags & !FREQUENCY | MAIN);
-            line.set_age(i, generation);
-            window.main.add((at, i));
+            self.pass(queues, (at, i));
+            queues.count(false, -1);
+            queues.count(true, 1);
         }
-        stays
     }
 
-    /// The oldest entry of the window's main part that was not hit since it came there or was passed; those that were
-    /// are passed, each for a hit, and are young again.
+    /// The oldest entry of the main part that was not hit since it came there or was passed; those that were are
+    /// passed, each for a hit, and are young again.
     fn next_in_main(
         &mut self,
         way: Way,
-        window: &mut Window,
+        queues: &mut Queues,
         may_go: &mut impl FnMut(Handle) -> bool,
     ) -> Option<Place> {
+        if queues.main.len == 0 {
+            return None;
+        }
         for _ in 0..STEPS_MAX {
-            self.advance(window);
-            let generation = (self.lines[HOMES].written % u16::from(GENERATIONS)) as u8;
-            let lines = &self.lines[window.first..window.first + window.lines];
-            let (at, i) = window.main.oldest(lines, generation)?;
-            let line = &lines[at];
+            let (at, i) = queues.main.next(&self.lines, Bucket::main)?;
+            let line = &mut self.lines[at];
             let flags = line.flags(i);
             if flags & FREQUENCY == 0 && may_go(line.handle(i)) {
-                window.main.take((at, i));
                 return Some((at, i));
             }
-            let taken = if way.is_fickle { flags & FREQUENCY } else { (flags & FREQUENCY).min(1) };
-            let generation = self.come_to_main();
-            let line = &mut self.lines[window.first + at];
-            line.set_flags(i, flags - taken);
-            line.set_age(i, generation);
+            line.set_flags(
+                i,
+                flags - if way.is_fickle { flags & FREQUENCY } else { (flags & FREQUENCY).min(1) },
+            );
+            self.pass(queues, (at, i));
         }
         None
     }
 
-    /// Begins another generation of the main part when so many have come to this one, unless entries of the time
-    /// before, eight generations ago, are left: they would be taken for young ones.
-    fn advance(&mut self, window: &mut Window) {
-        let main = self.lines[HOMES].written;
-        if main >= GENERATIONS.into() {
-            return;
+    /// Gives an entry of the main part the latest generation.
+    fn pass(&mut self, queues: &Queues, (at, i): Place) {
+        let (generation, oldest) = (self.main_generation(), queues.main.age);
+        let next = (generation + 1) % GENERATIONS;
+        let is_full = self.lines[HOMES].written < GENERATIONS.into();
+        // One that is being looked for must not get others; those of the time before would be taken for young ones.
+        if generation == oldest || is_full && next != oldest {
+            let comes = (queues.main.len / MAIN_GENERATIONS as u16).max(1);
+            self.lines[HOMES].written = u16::from(next) + comes * u16::from(GENERATIONS);
+        } else if is_full {
+            self.lines[HOMES].written += AGAIN_AFTER * u16::from(GENERATIONS);
         }
-        let next = (main as u8 + 1) % GENERATIONS;
-        let is_there = self.lines.iter().any(|line| line.aged(next) & line.main() & line.occupied() != 0);
-        let (generation, comes) = if is_there {
-            (main, AGAIN_AFTER)
-        } else {
-            window.main.step = 0;
-            (next.into(), (window.main.len * (LINES / window.lines) / MAIN_GENERATIONS) as u16)
-        };
-        self.lines[HOMES].written = generation + comes.max(1) * u16::from(GENERATIONS);
+        let generation = self.come_to_main();
+        self.lines[at].set_age(i, generation);
     }
 }
 
-impl Window {
-    fn len(&self) -> usize {
-        self.main.len + self.young.len
-    }
-
-    fn spot(&self, (at, i): Place) -> Spot {
-        ((self.first + at) * 16 + i) as Spot
-    }
+fn spot((at, i): Place) -> Spot {
+    (at * 16 + i) as Spot
 }
 
 #[cfg(test)]

@@ -325,6 +325,10 @@ impl Arena {
     /// Gives the kept blocks of all classes back to their runs.
     fn free_kept(&mut self) {
         for class in 1..class::COUNT {
+            // Most have none.
+            if self.bins[class].kept == 0 {
+                continue;
+            }
             let Bin { newest, kept, .. } = self.bins[class];
             self.bins[class].kept = 0;
             newest.iter().take(kept as usize).for_each(|&h| self.free_in_run(h));

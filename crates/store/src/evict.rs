@@ -3,7 +3,7 @@
 //! Called by the server when [`Shard::is_pressed`] says so, and by housekeeping. What goes is told to the change log as
 //! `evicted`; large collections are freed piece by piece afterwards.
 
-use darter_index::{Position, Slot, VISITS_OF_SEGMENT};
+use darter_index::{Position, Slot};
 
 use crate::change::Event;
 use crate::record::Record;
@@ -86,13 +86,13 @@ const SLACK_PART_MAX: usize = 4;
 /// In an arena of fewer bytes what is kept at hand is a part worth giving back.
 const KEPT_MATTERS_BYTES: usize = 1 << 20;
 /// Where less than this part of an index is used, its segments are merged.
-const SPARSE_PART: usize = 3;
+const SPARSE_PART: usize = 4;
 /// Keys looked at for one that is evicted by chance, or by its deadline.
 const TRIES: usize = 32;
 /// Keys with a deadline among which the soonest goes.
 const SOONEST_OF: usize = 10;
 /// Visits of index segments in one call: past them the caller may ask again.
-const VISITS_MAX: usize = 16 * VISITS_OF_SEGMENT;
+const VISITS_MAX: usize = 48;
 
 impl Shard {
     /// Whether the shard has grown past what it was allowed. Cost: three loads and two comparisons.
@@ -220,7 +220,7 @@ impl Shard {
 
     /// Calls of [`Shard::evict`] after which every key has been looked at.
     pub fn evict_calls_max(&self) -> usize {
-        2 + 2 * self.index_bytes() / 4096 * VISITS_OF_SEGMENT / VISITS_MAX
+        2 + 2 * self.index_bytes() / 4096 / VISITS_MAX
     }
 
     /// Keys of all databases.
