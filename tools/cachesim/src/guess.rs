@@ -7,7 +7,7 @@
 use darter_base::rng::Rng;
 
 use crate::policy::Cache;
-use crate::trace::Trace;
+use crate::trace::{Replacing, Trace};
 
 /// Steps of the table by requests counted, and by spans of time, three to a doubling.
 const COUNTS: usize = 48;
@@ -34,7 +34,7 @@ impl Guess {
     pub fn new(trace: &Trace, capacity: u64) -> Guess {
         let objects = trace.sizes.len();
         Guess {
-            rates: rates(crate::trace::OBJECTS, trace.replaced),
+            rates: rates(crate::trace::OBJECTS, trace.replacing),
             first: vec![0; objects],
             last: vec![0; objects],
             count: vec![0; objects],
@@ -86,8 +86,21 @@ fn span(requests: u32) -> usize {
     ((f64::from(requests.max(1)).log2() * 3.0) as usize).min(SPANS - 1)
 }
 
-/// The expected rate for every place of the table, where a part `replaced` of the objects is replaced at each request.
-fn rates(objects: usize, replaced: f64) -> Vec<f32> {
+/// How likely it is that an object of this rate was not asked for in so many requests: because it was not its turn, and
+/// because it is there no more.
+fn unasked(replacing: Replacing, rate: f64, requests: f64) -> (f64, f64) {
+    let (goes, by_going) = match replacing {
+        Replacing::Unknown => (0.0, 0.0),
+        Replacing::Any(part) => (part, part / (rate + part)),
+        // The place is asked for, but by another one.
+        Replacing::Asked(part) => (0.0, part),
+    };
+    let waits = (-(rate + goes) * requests).exp();
+    (waits, by_going * (1.0 - waits))
+}
+
+/// The expected rate for every place of the table.
+fn rates(objects: usize, replacing: Replacing) -> Vec<f32> {
     let sum: f64 = (1..=objects).map(|rank| 1.0 / rank as f64).sum();
     // Ranks in groups: the rate of one, and how many there are.
     let mut groups = Vec::new();
@@ -111,9 +124,9 @@ fn rates(objects: usize, replaced: f64) -> Vec<f32> {
                 let (mut wanted, mut all) = (0.0, 0.0);
                 for (&(rate, _), log) in groups.iter().zip(&logs) {
                     let weight = (log - most).exp();
-                    let is_alive = (-(rate + replaced) * middle(idle)).exp();
+                    let (is_alive, is_gone) = unasked(replacing, rate, middle(idle));
                     wanted += weight * rate * is_alive;
-                    all += weight * (is_alive + replaced / (rate + replaced) * (1.0 - is_alive));
+                    all += weight * (is_alive + is_gone);
                 }
                 table.push((wanted / all) as f32);
             }

@@ -9,6 +9,7 @@ mod list;
 mod ours;
 mod policy;
 mod report;
+mod sweep;
 mod tinylfu;
 mod trace;
 mod wire;
@@ -19,8 +20,8 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use darter_store::evict::Order;
 
-use policy::Cache;
-use trace::{GRID, OBJECTS, Trace};
+use policy::{Cache, Tuning};
+use trace::{GRID, OBJECTS, Replacing, Trace};
 
 #[derive(Parser)]
 #[command(about = "Miss ratios of Darter's table and of known policies")]
@@ -64,6 +65,15 @@ enum Task {
         #[arg(long, default_value = "")]
         only: String,
     },
+    /// What policies could gain on LRU where popularity changes: variants of the known ones, and two bounds.
+    Sweep {
+        /// Requests of each trace.
+        #[arg(long, default_value_t = 4_000_000)]
+        requests: usize,
+        /// Objects in the cache.
+        #[arg(long, default_value_t = 100_000)]
+        objects: u64,
+    },
     /// Reads a trace from a file.
     File {
         /// The file, oracleGeneral.
@@ -81,7 +91,7 @@ enum Task {
 }
 
 /// Builds a cache of so many bytes for a trace.
-type Build = fn(&Trace, u64) -> Box<dyn Cache>;
+pub type Build = fn(&Trace, u64) -> Box<dyn Cache>;
 
 /// The policy that must know how often objects are replaced: only made traces with churn tell.
 const BEST_GUESS: &str = "best guess";
@@ -95,8 +105,8 @@ pub const POLICIES: &[(&str, Build)] = &[
     ("Redis LFU", |trace, capacity| Box::new(policy::Sampled::new(trace, capacity, true))),
     ("2Q", |trace, capacity| Box::new(policy::TwoQueues::new(trace, capacity))),
     ("SIEVE", |trace, capacity| Box::new(policy::Sieve::new(trace, capacity))),
-    ("S3-FIFO", |trace, capacity| Box::new(policy::S3Fifo::new(trace, capacity))),
-    ("W-TinyLFU", |trace, capacity| Box::new(tinylfu::TinyLfu::new(trace, capacity))),
+    ("S3-FIFO", |trace, capacity| Box::new(policy::S3Fifo::new(trace, capacity, Tuning::PUBLISHED))),
+    ("W-TinyLFU", |trace, capacity| Box::new(tinylfu::TinyLfu::new(trace, capacity, 1))),
     (BEST_GUESS, |trace, capacity| Box::new(guess::Guess::new(trace, capacity))),
     ("Belady", |trace, capacity| Box::new(policy::Belady::new(trace, capacity))),
 ];
@@ -147,7 +157,7 @@ fn compare(trace: &Trace, objects: u64, chosen: &[String]) -> Vec<Option<Outcome
     let capacity = objects * all / trace.sizes.len().max(1) as u64;
     let is_chosen = |name: &str| {
         let is_named = chosen.is_empty() || chosen.iter().any(|one| one.eq_ignore_ascii_case(name));
-        is_named && (name != BEST_GUESS || trace.replaced > 0.0)
+        is_named && (name != BEST_GUESS || trace.replacing != Replacing::Unknown)
     };
     POLICIES
         .iter()
@@ -191,6 +201,7 @@ fn work(task: Task) -> Result<(), Box<dyn std::error::Error>> {
                 }
             }
         }
+        Task::Sweep { requests, objects } => print!("{}", sweep::table(requests, objects)),
         Task::File { path, objects, ignore_sizes, policies } => {
             let trace = Trace::read(&path, ignore_sizes)?;
             let mut table = report::Table::default();

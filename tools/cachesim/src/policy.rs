@@ -271,8 +271,25 @@ impl Cache for Sieve {
     }
 }
 
-/// S3-FIFO as published: a tenth small, ghosts as many as the main part has objects.
+/// What may be chosen of S3-FIFO.
+#[derive(Clone, Copy, Debug)]
+pub struct Tuning {
+    /// The small queue, in percent of the cache.
+    pub small_percent: u64,
+    /// What has gone and is remembered, in percent of the cache.
+    pub gone_percent: u64,
+    /// Hits in the small queue that lead to the main part.
+    pub hits: u8,
+}
+
+impl Tuning {
+    /// As published: a tenth small, ghosts as many as the main part has objects.
+    pub const PUBLISHED: Tuning = Tuning { small_percent: 10, gone_percent: 90, hits: 2 };
+}
+
+/// S3-FIFO.
 pub struct S3Fifo {
+    tuning: Tuning,
     links: Links,
     small: List,
     main: List,
@@ -284,10 +301,11 @@ pub struct S3Fifo {
 
 impl S3Fifo {
     /// An empty one.
-    pub fn new(trace: &Trace, capacity: u64) -> S3Fifo {
+    pub fn new(trace: &Trace, capacity: u64, tuning: Tuning) -> S3Fifo {
         let objects = trace.sizes.len();
         let (small, main, gone) = (List::EMPTY, List::EMPTY, List::EMPTY);
         S3Fifo {
+            tuning,
             links: Links::new(objects),
             small,
             main,
@@ -300,17 +318,17 @@ impl S3Fifo {
 
     fn evict(&mut self, trace: &Trace) {
         let size = |id: u32| trace.sizes[id as usize];
-        if self.small.bytes > self.capacity / 10 || self.main.len == 0 {
+        if self.small.bytes > self.capacity * self.tuning.small_percent / 100 || self.main.len == 0 {
             let Some(oldest) = self.small.oldest() else { return };
             self.links.remove(&mut self.small, oldest, size(oldest));
-            if self.hits[oldest as usize] > 1 {
+            if self.hits[oldest as usize] >= self.tuning.hits {
                 self.links.push(&mut self.main, oldest, size(oldest));
                 (self.place[oldest as usize], self.hits[oldest as usize]) = (MAIN, 0);
                 return;
             }
             self.links.push(&mut self.gone, oldest, size(oldest));
             self.place[oldest as usize] = GONE;
-            while self.gone.bytes > self.capacity / 10 * 9 {
+            while self.gone.bytes > self.capacity * self.tuning.gone_percent / 100 {
                 let Some(oldest) = self.gone.oldest() else { break };
                 self.links.remove(&mut self.gone, oldest, size(oldest));
                 self.place[oldest as usize] = 0;

@@ -49,8 +49,9 @@ impl Sketch {
     }
 }
 
-/// An empty cache is as large as its capacity says; one percent is the window.
+/// A window, and a main part behind it.
 pub struct TinyLfu {
+    window_percent: u64,
     links: Links,
     lists: [List; 4],
     place: Vec<u8>,
@@ -59,11 +60,12 @@ pub struct TinyLfu {
 }
 
 impl TinyLfu {
-    /// For objects of `capacity` bytes.
-    pub fn new(trace: &Trace, capacity: u64) -> TinyLfu {
+    /// For objects of `capacity` bytes, of which so much is the window: as published one percent.
+    pub fn new(trace: &Trace, capacity: u64, window_percent: u64) -> TinyLfu {
         let objects = trace.sizes.len();
         let mean = trace.sizes.iter().map(|&bytes| u64::from(bytes)).sum::<u64>() / objects.max(1) as u64;
         TinyLfu {
+            window_percent,
             links: Links::new(objects),
             lists: [List::EMPTY; 4],
             place: vec![0; objects],
@@ -95,7 +97,7 @@ impl Cache for TinyLfu {
         let place = self.place[id as usize];
         if place != 0 {
             self.shift(id, if place == WINDOW { WINDOW } else { PROTECTED }, size(id));
-            let main = self.capacity / 100 * 99;
+            let main = self.capacity / 100 * (100 - self.window_percent);
             while self.lists[usize::from(PROTECTED)].bytes > main / 10 * 8 {
                 let Some(oldest) = self.lists[usize::from(PROTECTED)].oldest() else { break };
                 self.shift(oldest, PROBATION, size(oldest));
@@ -103,7 +105,7 @@ impl Cache for TinyLfu {
             return true;
         }
         self.shift(id, WINDOW, size(id));
-        let window = (self.capacity / 100).max(1);
+        let window = (self.capacity * self.window_percent / 100).max(1);
         while self.lists[usize::from(WINDOW)].bytes > window {
             let Some(candidate) = self.lists[usize::from(WINDOW)].oldest() else { break };
             self.shift(candidate, 0, size(candidate));

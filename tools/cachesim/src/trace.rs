@@ -18,8 +18,19 @@ pub struct Trace {
     pub sizes: Vec<u32>,
     /// The request from which on each object is never asked for again because it has expired; 0: it does not expire.
     pub deadlines: Vec<u32>,
-    /// The part of the popular objects that is replaced at each request, in the mean; 0 where that is not known.
-    pub replaced: f64,
+    /// How objects are replaced, where that is known.
+    pub replacing: Replacing,
+}
+
+/// How popular objects are replaced by new ones.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Replacing {
+    /// They are not, or nobody knows.
+    Unknown,
+    /// Whatever their popularity: this part of them at each request, in the mean.
+    Any(f64),
+    /// When they are asked for: before this part of the requests.
+    Asked(f64),
 }
 
 impl Trace {
@@ -147,8 +158,12 @@ impl Trace {
         }
         deadlines.resize(fresh as usize, 0);
         let sizes = (0..fresh).map(|_| if shape.is_sized { log_normal(&mut rng) } else { 1 }).collect();
-        let replaced = shape.churn_percent / 100.0 / CHURN_EVERY as f64;
-        Trace { name: shape.name.to_owned(), requests, sizes, deadlines, replaced }
+        let replacing = match (shape.churn_percent > 0.0, shape.moving_percent > 0) {
+            (true, false) => Replacing::Any(shape.churn_percent / 100.0 / CHURN_EVERY as f64),
+            (false, true) => Replacing::Asked(shape.moving_percent as f64 / 100.0),
+            _ => Replacing::Unknown,
+        };
+        Trace { name: shape.name.to_owned(), requests, sizes, deadlines, replacing }
     }
 
     /// Reads a file of libCacheSim's `oracleGeneral` format: time u32, object u64, size u32, next access i64 each;
@@ -181,7 +196,7 @@ impl Trace {
         }
         let deadlines = vec![0; sizes.len()];
         let name = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
-        Ok(Trace { name, requests, sizes, deadlines, replaced: 0.0 })
+        Ok(Trace { name, requests, sizes, deadlines, replacing: Replacing::Unknown })
     }
 }
 
