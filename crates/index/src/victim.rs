@@ -16,8 +16,8 @@ use crate::scan::{Position, span_of};
 use crate::segment::{HOMES, LINES, Segment, Spot};
 use darter_slab::Handle;
 
-/// Of so many entries of the segments that are visited, one goes: two or three of a segment. With fewer at a time the
-/// misses are the same, and each needs a visit of its own.
+/// Of so many entries of the segments that are visited, one goes: two or three of a segment, one by one. Nine at a time
+/// miss 3 % more where the cache is a hundredth of the objects.
 const VISITED: usize = 144;
 /// Entries of the main part that are passed in one search: all of them once.
 const STEPS_MAX: usize = 640;
