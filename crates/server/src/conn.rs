@@ -409,8 +409,6 @@ impl Conn {
         let mut is_fresh = is_spanned && self.parser.is_idle();
         let mut at = from;
         let mut likes_left = LIKES_MAX;
-        let is_limited = self.session.gate.has(Gate::ACL);
-        let key_head_len = if is_limited { self.session.user.key_head_len() } else { 0 };
         while window.len() < window_len {
             if is_fresh
                 && let Some(short) = short_request(buf, at)
@@ -419,11 +417,18 @@ impl Conn {
                 window.push_short(ready, &short);
                 if likes_left > 0 && limits.authenticated && short.end < buf.len() {
                     likes_left -= 1;
+                    let is_limited = self.session.gate.has(Gate::ACL);
+                    let key_head_len = if is_limited { self.session.user.key_head_len() } else { 0 };
                     at = window.push_alike(core, buf, at, &short, ready, key_head_len);
                 } else {
                     at = short.end;
                 }
                 continue;
+            }
+            if is_fresh && at == buf.len() {
+                // Nothing has begun: the end of most of what comes.
+                self.lacks_bytes = 1;
+                return Next::More(at);
             }
             let first = window.spans.len();
             match self.parser.next(&buf[at..], at as u32, &limits, &mut window.spans) {

@@ -156,18 +156,19 @@ fn run_alike<const IS_SET: bool, const IS_TRACKED: bool>(
         } else {
             brief::get(&mut held.shard, db, key, way.stage)
         };
-        if !IS_SET && look.is_some_and(|look| brief::is_long(&held.shard, look)) {
-            // It goes the general way.
-            exec::let_go(core, held);
-            done -= 1;
-            break;
-        }
         // A plain read changes nothing: nobody waits to hear of it.
         let is_told = !IS_SET || look.is_none() && tell(core, &mut held.shard, db, key.bytes, planned, buf);
         if look.is_none() && is_told {
             exec::let_go(core, held);
-        } else if !finish::<IS_SET>(core, way, planned, held, look) {
-            break;
+            continue;
+        }
+        match finish::<IS_SET>(core, way, planned, held, look) {
+            After::Next => {}
+            After::Stop => break,
+            After::NotRun => {
+                done -= 1;
+                break;
+            }
         }
     }
     way.stage.flush(way.out);
@@ -183,8 +184,18 @@ fn tell(core: &mut Core, shard: &mut Shard, db: usize, key: &[u8], planned: &Pla
     !shard.changes.has_pending() || journal::note_set(core, shard, db, key, planned.own_arg::<2>(buf))
 }
 
+/// What comes after a command that [`finish`] was given.
+enum After {
+    /// The next one.
+    Next,
+    /// Another way.
+    Stop,
+    /// Another way, for this one too: its reply is long.
+    NotRun,
+}
+
 /// The rest of a GET or a SET: of one with `look`, all of it but the finding; then who listens is told, and the shard
-/// let go. Returns whether further commands may follow.
+/// let go.
 #[inline(never)]
 fn finish<const IS_SET: bool>(
     core: &mut Core,
@@ -192,9 +203,13 @@ fn finish<const IS_SET: bool>(
     planned: &Planned,
     mut held: Held<Part, Job>,
     look: Option<Look>,
-) -> bool {
+) -> After {
     way.stage.flush(way.out);
-    let Some(entry) = planned.ready.entry else { return false };
+    let Some(entry) = planned.ready.entry else { return After::Stop };
+    if !IS_SET && look.is_some_and(|look| brief::is_long(&held.shard, look)) {
+        exec::let_go(core, held);
+        return After::NotRun;
+    }
     if let Some(look) = look {
         let before = way.out.len();
         answer::<IS_SET>(core, way, entry, planned, &mut held.shard, look);
@@ -216,7 +231,7 @@ fn finish<const IS_SET: bool>(
         exec::let_go(core, held);
     }
     // Making room may have shut the gate.
-    way.has_room() && !core.is_gated
+    if way.has_room() && !core.is_gated { After::Next } else { After::Stop }
 }
 
 /// A GET or a SET when the value there is not the plainest, or too long to be staged.
