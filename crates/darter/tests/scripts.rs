@@ -160,3 +160,30 @@ fn time_stands_still_in_a_script_and_goes_on_behind_it() {
     assert_eq!(replies[0], replies[2]);
     assert_ne!(client.call(&["TIME"]), replies[0]);
 }
+
+/// As Redis 7.0.15 counts: a script whose answer is an error has failed, whoever made the error, and it is counted once.
+#[test]
+fn a_script_that_answers_with_an_error_has_failed() {
+    let server = Server::start(&[]);
+    let mut client = server.client();
+    client.call(&["SET", "str", "x"]);
+    for script in [
+        "return redis.error_reply('MY err')",
+        "return redis.call('nosuch')",
+        "return redis.pcall('incr','str')",
+        "error('x')",
+        "return {err='FOO bar'}",
+        "return redis.call('incr','str')",
+        "syntax(",
+    ] {
+        assert!(matches!(client.call(&["EVAL", script, "0"]), Value::Error(_)), "{script}");
+    }
+    assert_eq!(client.call(&["EVAL", "return 1", "0"]), Value::Int(1));
+    let failed = |line: String| line.rsplit_once("rejected_calls=").map(|(_, rest)| rest.to_owned());
+    assert_eq!(failed(client.info("commandstats", "cmdstat_eval")).as_deref(), Some("0,failed_calls=7"));
+    assert_eq!(failed(client.info("commandstats", "cmdstat_incr")).as_deref(), Some("0,failed_calls=2"));
+    for (name, count) in [("ERR", 5), ("FOO", 1), ("MY", 1)] {
+        let shown: String = client.info("errorstats", &format!("errorstat_{name}"));
+        assert_eq!(shown, format!("count={count}"));
+    }
+}
