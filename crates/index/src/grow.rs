@@ -27,10 +27,13 @@ const DIRECTORY_ALWAYS: usize = 4096;
 const RESERVED_DEPTH_MAX: u32 = 21;
 /// Segments looked at by one `merge_step`.
 const MERGE_SEGMENTS_MAX: usize = 8;
+/// Where no pair can be merged, none is looked at again until this part of the entries has gone.
+const MERGE_AGAIN_PART: usize = 8;
 
 impl Index {
     /// Merges one pair of neighbouring segments that became nearly empty, or drops the memory of an empty index.
-    /// Returns whether it did; call it from housekeeping, again soon while it does. Cost: looks at 8 segments at most.
+    /// Returns whether it did; call it from housekeeping, again soon while it does. Cost: looks at 8 segments at most, and at
+    /// none unless an eighth of the entries has gone since the table last grew or was gone through in vain.
     pub fn merge_step(&mut self, mut hash_of: impl FnMut(Handle) -> u64) -> bool {
         if self.len == 0 {
             let had = self.segments > 0;
@@ -38,6 +41,9 @@ impl Index {
             return had;
         }
         for _ in 0..MERGE_SEGMENTS_MAX {
+            if self.len >= self.merge_below {
+                return false;
+            }
             let Some(segment) = self.segment(self.merge_at) else { return false };
             let depth = segment.depth();
             let (start, end) = span_of(segment, self.merge_at);
@@ -47,8 +53,19 @@ impl Index {
                 return true;
             }
             self.merge_at = end as u32;
+            if self.merge_at == 0 {
+                self.end_merge_round();
+            }
         }
         false
+    }
+
+    /// All pairs have been looked at. If none of them was merged or has to wait, they rest.
+    fn end_merge_round(&mut self) {
+        if self.merge_round_len > 0 {
+            self.merge_below = merge_below(self.merge_round_len);
+        }
+        self.merge_round_len = self.len;
     }
 
     /// Makes segments for about `entries` entries at once; does nothing unless the index is new.
@@ -64,6 +81,7 @@ impl Index {
         let segments = 1 << depth;
         self.directory = (0..segments).map(|_| leak(Box::new(Segment::new(depth as u8)))).collect();
         (self.shift, self.segments, self.deepest) = (32 - depth as u8, segments, segments);
+        self.merge_below = usize::MAX;
     }
 
     /// Adds an entry whose segment is full or does not exist yet.
@@ -120,6 +138,7 @@ impl Index {
         let homeless = lower.divide(&mut upper, bit, &hashes, now);
         self.point((place >> bit | 1) << bit, depth + 1, leak(upper));
         self.segments += 1;
+        (self.merge_round_len, self.merge_below) = (0, self.merge_below.max(merge_below(self.len)));
         self.deepest += if 32 - self.shift == depth + 1 { 2 } else { 0 };
         for (hash, entry) in homeless {
             self.spill_entry(hash, entry);
@@ -156,6 +175,7 @@ impl Index {
             return false;
         }
         if self.epoch > 0 && !lower.has_marks_of(upper, self.epoch) {
+            self.merge_round_len = 0;
             return false;
         }
         let mut merged = Box::new(Segment::new(depth - 1));
@@ -182,6 +202,7 @@ impl Index {
         // SAFETY: `point` replaced every directory entry of both segments; nothing else names them.
         drop(unsafe { (Box::from_raw(lower.as_ptr()), Box::from_raw(upper.as_ptr())) });
         self.segments -= 1;
+        (self.merge_round_len, self.merge_below) = (0, usize::MAX);
         self.deepest -= if 32 - self.shift == depth { 2 } else { 0 };
         self.settle_spill();
         self.shrink_directory();
@@ -345,6 +366,11 @@ impl Segment {
             assert!(counted > 0 || line.overflow & STASHED == 0);
         }
     }
+}
+
+/// How many entries there must be fewer than before pairs are looked at again, of which none can be merged with `len`.
+fn merge_below(len: usize) -> usize {
+    len - len / MERGE_AGAIN_PART
 }
 
 fn leak(segment: Box<Segment>) -> NonNull<Segment> {

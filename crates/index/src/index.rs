@@ -24,8 +24,11 @@ pub struct Index {
     pub(crate) spill: Vec<Spilled>,
     // The latest time told, which orders expiry bounds.
     pub(crate) now: Due,
-    // Where `merge_step` goes on.
+    // Where `merge_step` goes on, and the length when it was last at the start; 0 when the round is not the last one.
     pub(crate) merge_at: u32,
+    pub(crate) merge_round_len: usize,
+    // No pair of segments can be merged unless there are fewer entries than this.
+    pub(crate) merge_below: usize,
     // The snapshot that marks homes it has written, 0 when there is none.
     pub(crate) epoch: u16,
     // What has gone lately, while eviction goes by use.
@@ -105,6 +108,8 @@ impl Index {
             spill: Vec::new(),
             now: Due::NEVER,
             merge_at: 0,
+            merge_round_len: 0,
+            merge_below: 0,
             epoch: 0,
             past: None,
             visited: 0,
@@ -321,6 +326,7 @@ impl Index {
         self.spill = Vec::new();
         self.past = self.past.take().map(|_| Past::default());
         (self.shift, self.len, self.segments, self.deepest, self.merge_at) = (32, 0, 0, 0, 0);
+        (self.merge_round_len, self.merge_below) = (0, 0);
     }
 
     #[inline]

@@ -174,6 +174,68 @@ fn an_emptied_index_gives_its_memory_back_step_by_step() {
     assert!(!index.merge_step(random_hash));
 }
 
+/// `merge_at` moves when a pair is looked at.
+#[test]
+fn pairs_are_looked_at_only_where_entries_have_gone() {
+    let mut index = Index::new();
+    let looks = |index: &mut Index| (0..1000).any(|_| index.merge_step(random_hash) || index.merge_at != 0);
+    for n in 0..200_000 {
+        insert(&mut index, random_hash, key(n));
+        assert!(n % 10_000 != 0 || !looks(&mut index), "filled with {n}");
+    }
+    assert!(!looks(&mut index));
+    (0..20_000).for_each(|n| remove(&mut index, random_hash, key(n)));
+    assert!(!looks(&mut index), "a tenth has gone");
+    (20_000..26_000).for_each(|n| remove(&mut index, random_hash, key(n)));
+    assert!(looks(&mut index));
+    (0..1000).for_each(|_| assert!(!index.merge_step(random_hash), "none of them is small"));
+    assert!(!looks(&mut index), "looked at in vain");
+    // A snapshot that has written one half of a pair makes it wait, however often it was looked at.
+    (26_000..190_000).for_each(|n| remove(&mut index, random_hash, key(n)));
+    index.set_epoch(1);
+    let segments = index.segments;
+    (0..segments as u32).step_by(2).for_each(|n| index.mark(u64::from(n) << 32 << index.shift));
+    (0..1000).for_each(|_| _ = index.merge_step(random_hash));
+    let marked = index.segments;
+    index.set_epoch(0);
+    (0..1000).for_each(|_| _ = index.merge_step(random_hash));
+    assert!(index.segments < marked, "{} of {marked} of {segments}", index.segments);
+    assert!(!looks(&mut index));
+    check(&index, random_hash, &(190_000..200_000).map(key).collect());
+}
+
+/// An index that rests is hardly larger than one whose pairs are looked at all the time.
+#[test]
+fn resting_costs_little_memory() {
+    let mut rng = Rng(11);
+    let (mut rests, mut looks) = (Index::new(), Index::new());
+    let mut live: Vec<Handle> = Vec::new();
+    let mut next = 0;
+    for goal in [60_000, 30_000, 50_000, 9_000, 40_000, 20_000, 2_000, 30_000, 500] {
+        while live.len() != goal {
+            if live.len() < goal {
+                live.push(key(next));
+                for index in [&mut rests, &mut looks] {
+                    insert(index, random_hash, key(next));
+                }
+                next += 1;
+            } else {
+                let h = live.swap_remove(rng.below(live.len()));
+                remove(&mut rests, random_hash, h);
+                remove(&mut looks, random_hash, h);
+            }
+            if rng.below(20) == 0 {
+                looks.merge_below = usize::MAX;
+                rests.merge_step(random_hash);
+                looks.merge_step(random_hash);
+            }
+        }
+        let most = looks.segments + looks.segments / 6 + 1;
+        assert!(rests.segments <= most, "{} segments, not {}, at {goal}", rests.segments, looks.segments);
+    }
+    check(&rests, random_hash, &live.into_iter().collect());
+}
+
 /// Entries present throughout a scan come exactly once, whatever splits and merges happen meanwhile.
 #[test]
 fn a_scan_returns_what_stays_exactly_once() {

@@ -85,8 +85,6 @@ const SLACK_PART: usize = 32;
 const SLACK_PART_MAX: usize = 4;
 /// In an arena of fewer bytes what is kept at hand is a part worth giving back.
 const KEPT_MATTERS_BYTES: usize = 1 << 20;
-/// Where less than this part of an index is used, its segments are merged.
-const SPARSE_PART: usize = 4;
 /// Keys looked at for one that is evicted by chance, or by its deadline.
 const TRIES: usize = 32;
 /// Keys with a deadline among which the soonest goes.
@@ -151,9 +149,7 @@ impl Shard {
         // This looks at every size class for free blocks that are kept at hand: much only where the shard is small.
         if over_bytes > 0 || self.arena.committed_bytes() < KEPT_MATTERS_BYTES {
             self.arena.release_empty(PAGES_PER_CALL);
-            if self.is_index_sparse() {
-                self.merge_segments();
-            }
+            self.merge_segments();
         }
         let gained = self.arena.used_bytes().saturating_sub(self.pressure.used_max);
         let mut left = over_bytes.saturating_sub(resident.saturating_sub(self.arena.occupied_bytes()));
@@ -183,12 +179,6 @@ impl Shard {
             self.arena.release_empty((empty - kept).div_ceil(PAGE_BYTES).min(PAGES_PER_CALL));
         }
         evicted.keys
-    }
-
-    /// Whether so few places of the indexes are taken that segments can be merged. Elsewhere looking for two that can costs
-    /// more than what is evicted, and is left to housekeeping.
-    fn is_index_sparse(&self) -> bool {
-        self.filled_dbs().iter().any(|db| SPARSE_PART * db.len() < db.slots())
     }
 
     /// Evicts by `rule` until `bytes` of blocks are free or `keys_max` keys have gone; dead keys met on the way go
