@@ -4,6 +4,7 @@ mod harness;
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use harness::{Client, Server, Value};
 
@@ -230,4 +231,40 @@ fn several_strings_at_once_are_alike_in_a_transaction_and_outside() {
     assert_eq!([after[0] - before[0], after[1] - before[1]], [3, 2]);
     assert!(!survives(&server, "b", &[&["MSET", "x", "1", "b", "2"]]), "a watch hears of MSET");
     assert!(survives(&server, "b", &[&["MSET", "x", "1", "y", "2"], &["MGET", "b", "x"]]));
+}
+
+/// Waits until so many clients wait for keys.
+fn wait_for_blocked(client: &mut Client, wanted: u64) {
+    for _ in 0..2_000 {
+        if client.info::<u64>("CLIENTS", "blocked_clients") == wanted {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    panic!("not {wanted} clients wait");
+}
+
+#[test]
+fn what_several_waiters_cause_is_told_in_the_order_it_happens() {
+    let server = Server::start(&["--notify-keyspace-events", "El", "--proactor_threads=2"]);
+    let (mut listener, mut writer) = (server.client(), server.client());
+    let (mut first, mut second) = (server.client(), server.client());
+    listener.call(&["PSUBSCRIBE", "__keyevent*"]);
+    // Some destinations lie in the shard of the list, others do not.
+    for to in ["a", "b", "c", "d", "e", "f", "g", "h"] {
+        first.send_all(&[&["BRPOP", "list", "0"]]);
+        wait_for_blocked(&mut writer, 1);
+        second.send_all(&[&["BLMOVE", "list", to, "LEFT", "RIGHT", "0"]]);
+        wait_for_blocked(&mut writer, 2);
+        writer.call(&["RPUSH", "list", "1", "2", "3"]);
+        for (event, key) in [("rpush", "list"), ("rpop", "list"), ("rpush", to), ("lpop", "list")] {
+            let channel = format!("__keyevent@0__:{event}");
+            assert_eq!(listener.read(), Value::array(&["pmessage", "__keyevent*", &channel, key]));
+        }
+        assert_eq!(first.read(), Value::array(&["list", "3"]));
+        assert_eq!(second.read(), Value::Text("1".to_owned()));
+        assert_eq!(writer.call(&["LPOP", "list"]), Value::Text("2".to_owned()));
+        let left = Value::array(&["pmessage", "__keyevent*", "__keyevent@0__:lpop", "list"]);
+        assert_eq!(listener.read(), left);
+    }
 }

@@ -63,6 +63,15 @@ impl<T, W> Grant<T, W> {
         self.held.push(held);
     }
 
+    /// Adds a shard that was had without waiting for it ([`Cell::try_take`]), wherever its id belongs.
+    ///
+    /// Panics: it is owned already, which cannot be. Cost: O(shards owned).
+    pub fn insert(&mut self, held: Held<T, W>) {
+        let at = self.held.partition_point(|other| other.id() < held.id());
+        assert!(self.held.get(at).is_none_or(|other| other.id() != held.id()), "a shard is owned once");
+        self.held.insert(at, held);
+    }
+
     /// Removes the shard with the highest id.
     #[inline]
     pub fn pop(&mut self) -> Option<Held<T, W>> {

@@ -110,6 +110,17 @@ fn acquiring_goes_on_where_it_stopped() {
 }
 
 #[test]
+fn a_shard_that_was_free_joins_a_grant_anywhere() {
+    let cells = cells(6);
+    let mut grant = Grant::from(cells[3].try_take().unwrap());
+    for id in [1, 5, 0, 4] {
+        grant.insert(cells[id].try_take().unwrap());
+    }
+    assert_eq!(grant.iter_mut().map(|held| held.id()).collect::<Vec<_>>(), [0, 1, 3, 4, 5]);
+    assert!(grant.covers(&[0, 1, 3, 4, 5]) && !grant.covers(&[2]));
+}
+
+#[test]
 #[should_panic(expected = "ascending order")]
 fn a_grant_refuses_a_lower_shard() {
     let cells = cells(2);

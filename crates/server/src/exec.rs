@@ -557,8 +557,8 @@ pub fn refuse(core: &Core, entry: &'static Entry, fault: &Fault, reply: &mut Rep
 /// may change more, so this goes on until nothing is left to tell.
 #[cold]
 pub fn pass_changes(core: &mut Core, grant: &mut Shards) {
-    journal::note_grant(core, grant, None);
     loop {
+        journal::note_grant(core, grant, None);
         let mut changes: Vec<Change> = Vec::new();
         for part in grant.iter_mut() {
             if part.shard.changes.has_pending() {

@@ -7,17 +7,17 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use darter_command::{Ctx, Fault, OnTimeout, Wait};
-use darter_latch::{Held, drive_one};
+use darter_latch::drive_one;
 use darter_reactor::Token;
 use darter_store::change::Listeners;
 use darter_txn::waiters::{Missed, Parked, Ticket};
-use darter_txn::{Part, Reader, Router, ShardSet};
+use darter_txn::{Part, Reader, ShardSet};
 use darter_wire::{Args, OwnedArgs, Reply};
 
 use crate::acl::guard;
 use crate::core::Core;
 use crate::exec;
-use crate::job::{BUDGET, Job, Shards};
+use crate::job::{BUDGET, Shards};
 use crate::journal::note as journal;
 use crate::large;
 use crate::registry::{Entry, Run};
@@ -197,46 +197,33 @@ fn attempt(
     if waiting.acl_version != shared.acl.version() && refuse(core, ticket, waiting, args) {
         return Attempt::Served;
     }
-    let mut extra: Option<Held<Part, Job>> = None;
     if waiting.dest != 0 {
         let id = shared.router.shard_of(shared.router.key(args.at(waiting.dest)).hash);
         if grant.get(id).is_none() {
-            extra = shared.cells[usize::from(id)].try_take();
-            if extra.is_none() {
-                return Attempt::Busy;
+            // It stays held with the others: what happens in all of them is told in the order it happened.
+            match shared.cells[usize::from(id)].try_take() {
+                Some(held) => grant.insert(held),
+                None => return Attempt::Busy,
             }
         }
     }
     let mut reply = Vec::new();
     let began = Instant::now();
-    let served =
-        run(core, set_with(&shared.router, grant, extra.as_mut()), waiting, args, only_key, &mut reply);
-    if served {
-        let set = set_with(&shared.router, grant, extra.as_mut());
-        let (entry, db) = (waiting.entry, waiting.db);
-        journal::note(
-            core,
-            set,
-            Some(journal::Ran { entry, args, db, served: Some(only_key), reply: &reply }),
-        );
-        crate::timing::note_job(core, waiting.client, waiting.entry, args, began.elapsed());
-        large::note_reply(core, waiting.client, waiting.entry, args, reply.len());
-        // Before the changes are passed on, so that the client hears of its own ones after its reply.
-        ticket.finish();
-        let (token, client) = (waiting.token, waiting.client);
-        core.shared.door(waiting.home).send(Mail::Served { token, client, reply });
+    let set = exec::set_of(&shared.router, grant);
+    if !run(core, set, waiting, args, only_key, &mut reply) {
+        return Attempt::Nothing;
     }
-    if let Some(mut held) = extra {
-        if held.shard.changes.has_pending() {
-            let mut alone = Shards::from(held);
-            exec::pass_changes(core, &mut alone);
-            darter_latch::drive(shared.cells, alone, core, BUDGET);
-        } else {
-            held.shard.changes.take();
-            drive_one(shared.cells, held, core, BUDGET);
-        }
-    }
-    if served { Attempt::Served } else { Attempt::Nothing }
+    let (entry, db) = (waiting.entry, waiting.db);
+    let set = exec::set_of(&shared.router, grant);
+    let ran = journal::Ran { entry, args, db, served: Some(only_key), reply: &reply };
+    journal::note(core, set, Some(ran));
+    crate::timing::note_job(core, waiting.client, entry, args, began.elapsed());
+    large::note_reply(core, waiting.client, entry, args, reply.len());
+    // Before the changes are passed on, so that the client hears of its own ones after its reply.
+    ticket.finish();
+    let (token, client) = (waiting.token, waiting.client);
+    shared.door(waiting.home).send(Mail::Served { token, client, reply });
+    Attempt::Served
 }
 
 /// Ends the wait with an error if the client's user may not run the command any more.
@@ -252,18 +239,6 @@ fn refuse(core: &Core, ticket: &Parked, waiting: &Waiting, args: Args<'_>) -> bo
     ticket.finish();
     core.shared.door(waiting.home).send(Mail::Served { token, client, reply });
     true
-}
-
-fn set_with<'a>(
-    router: &'a Router,
-    grant: &'a mut Shards,
-    extra: Option<&'a mut Held<Part, Job>>,
-) -> ShardSet<'a> {
-    let Some(extra) = extra else { return exec::set_of(router, grant) };
-    let mut parts: Vec<(u16, &mut Part)> = grant.iter_mut().map(|held| (held.id(), &mut **held)).collect();
-    parts.push((extra.id(), &mut **extra));
-    parts.sort_by_key(|(id, _)| *id);
-    ShardSet::many(router, parts.into_iter())
 }
 
 fn run<'a>(

@@ -325,18 +325,19 @@ impl SetValue {
         }
     }
 
-    /// Drops the root of a sort that has no member left.
+    /// Drops the root of integers that are all gone, and with the last member everything. Texts that are all gone leave
+    /// theirs: as in Redis a set that had one is no set of integers as long as it is there.
     fn settle(&mut self) {
-        let one = match &mut self.body {
-            Body::Both(both) if both.texts.is_empty() => Body::Ints(std::mem::take(&mut both.ints)),
-            // Who reads the integers in steps may still want some that are gone.
-            Body::Both(both) if both.ints.is_empty() && !both.ints.is_read() => {
-                Body::Texts(std::mem::replace(&mut both.texts, Table::new(Kind::Keys)))
-            }
-            Body::Texts(texts) if texts.is_empty() => Body::Ints(IntSet::new()),
-            _ => return,
-        };
-        self.body = one;
+        // Who reads the integers in steps may still want some that are gone.
+        if let Body::Both(both) = &mut self.body
+            && both.ints.is_empty()
+            && !both.ints.is_read()
+        {
+            self.body = Body::Texts(std::mem::replace(&mut both.texts, Table::new(Kind::Keys)));
+        }
+        if matches!(&self.body, Body::Texts(texts) if texts.is_empty()) {
+            self.body = Body::Ints(IntSet::new());
+        }
     }
 }
 

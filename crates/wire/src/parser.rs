@@ -146,7 +146,7 @@ impl Parser {
                 },
                 Some(_) => return self.inline(buf, base, limits, spans),
             }
-        } else if scanned > 0 && matches!(line_end(rest, b'\r', scanned, limits), Ok(None)) {
+        } else if scanned > 0 && matches!(header_end(rest, scanned, limits), Ok(None)) {
             // A length that trickles in is not read again from its start.
             return self.pause(buf, Pause { at, args_left, stop: Stop::Line });
         }
@@ -376,7 +376,7 @@ fn bulk_header(rest: &[u8], limits: &Limits) -> Result<(usize, usize), Stop> {
 /// As `bulk_header`, by all the rules.
 #[cold]
 fn any_bulk_header(rest: &[u8], limits: &Limits) -> Result<(usize, usize), Stop> {
-    let end = match line_end(rest, b'\r', 0, limits) {
+    let end = match header_end(rest, 0, limits) {
         Ok(Some(end)) => end,
         Ok(None) => return Err(Stop::Line),
         Err(TooLong) => return Err(Stop::Fail(ProtocolError::BulkLineTooLong)),
@@ -397,14 +397,13 @@ fn any_bulk_header(rest: &[u8], limits: &Limits) -> Result<(usize, usize), Stop>
     }
     match rest.get(end + 1) {
         Some(b'\n') => Ok((len as usize, end + 2)),
-        Some(_) => Err(Stop::Fail(ProtocolError::BulkLength)),
-        None => Err(Stop::Line),
+        _ => Err(Stop::Fail(ProtocolError::BulkLength)),
     }
 }
 
 /// How many arguments the array at the start of `rest` has, 0 also for a null array, and its header's length.
 fn array_header(rest: &[u8], scanned: usize, limits: &Limits) -> Result<(usize, usize), Stop> {
-    let end = match line_end(rest, b'\r', scanned, limits) {
+    let end = match header_end(rest, scanned, limits) {
         Ok(Some(end)) => end,
         Ok(None) => return Err(Stop::Line),
         Err(TooLong) => return Err(Stop::Fail(ProtocolError::MultibulkLineTooLong)),
@@ -419,9 +418,14 @@ fn array_header(rest: &[u8], scanned: usize, limits: &Limits) -> Result<(usize, 
     }
     match rest.get(end + 1) {
         Some(b'\n') => Ok((usize::try_from(args_len).unwrap_or(0), end + 2)),
-        Some(_) => Err(Stop::Fail(ProtocolError::MultibulkLength)),
-        None => Err(Stop::Line),
+        _ => Err(Stop::Fail(ProtocolError::MultibulkLength)),
     }
+}
+
+/// Offset of the carriage return that ends the length at the start of `rest`, if the byte behind it is there too: as in
+/// Redis nothing is said of a length before.
+fn header_end(rest: &[u8], scanned: usize, limits: &Limits) -> Result<Option<usize>, TooLong> {
+    Ok(line_end(rest, b'\r', scanned, limits)?.filter(|end| end + 1 < rest.len()))
 }
 
 /// Offset of the `mark` that ends the line at the start of `rest`; its first `scanned` bytes hold none.

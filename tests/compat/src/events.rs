@@ -12,8 +12,8 @@ use crate::reply::Reply;
 const END: &str = "end-of-batch";
 
 /// Events that are not compared: dead keys are found at different moments, and since Redis 7.2 who claims or reads
-/// becomes a consumer even if there is nothing to get.
-const FREE: [&str; 2] = ["expired", "xgroup-createconsumer"];
+/// becomes a consumer, who can be deleted, even if there is nothing to get.
+const FREE: [&str; 3] = ["expired", "xgroup-createconsumer", "xgroup-delconsumer"];
 
 /// A subscriber of all events, and a connection that marks the end of a batch.
 pub struct Events {

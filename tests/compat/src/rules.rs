@@ -96,6 +96,7 @@ pub const RULES: &[Rule] = &[
         Compare::OnlyPairs(&["count", "reason", "context", "object", "username"]),
         "entries have more fields since Redis 7.2; the rest describes clients and times",
     ),
+    rule("ACL CAT", Compare::Kind, "Dragonfly's categories are known too, and commands that are newer"),
     rule("ACL GENPASS", Compare::Kind, CHANCE),
     rule("KEYS", Compare::Unordered, HASHED),
     rule("SMEMBERS", Compare::Unordered, HASHED),
@@ -110,6 +111,12 @@ pub const RULES: &[Rule] = &[
     rule_with("SORT_RO", "nosort", Compare::Unordered, HASHED),
     rule("SORT", Compare::FailsWith(NO_DOUBLE), STALE_ERROR),
     rule("SORT_RO", Compare::FailsWith(NO_DOUBLE), STALE_ERROR),
+    rule_with(
+        "SCAN",
+        "TYPE",
+        Compare::OrError,
+        "since Redis 8 a name that is no type is an error, and the first",
+    ),
     rule("SCAN", Compare::Shape, "only met inside EXEC, where it is not followed to its end"),
     rule("HSCAN", Compare::Shape, "only met inside EXEC, where it is not followed to its end"),
     rule("SSCAN", Compare::Shape, "only met inside EXEC, where it is not followed to its end"),
@@ -206,9 +213,9 @@ pub fn accepted_raw(answer: &[u8]) -> bool {
 }
 
 /// Why a request may be answered otherwise, if its bytes are such.
-pub fn accepted_request(bytes: &[u8]) -> Option<&'static str> {
+pub fn accepted_request(bytes: &[u8], left: &[u8], right: &[u8]) -> Option<&'static str> {
     let is_inline = !bytes.starts_with(b"*");
-    if is_inline && bytes.contains(&0) {
+    if bytes.contains(&0) && (is_inline || right.starts_with(left)) {
         return Some("Redis looks for the end of a line no further than a zero byte, and waits");
     }
     if is_inline && bytes.starts_with(b"POST ") {
@@ -312,6 +319,19 @@ fn sorted_message_items<'a>(replies: &[&'a Reply]) -> Vec<&'a Reply> {
 /// Whether a difference under this rule may come from the clock alone.
 pub fn by_clock(args: &[Vec<u8>]) -> bool {
     find(args).is_some_and(|rule| matches!(rule.compare, Compare::Near(_)))
+}
+
+/// Whether a command may tell of a change that the reference makes and tells nobody of: a BITFIELD whose steps failed.
+pub fn tells_more(args: &[Vec<u8>]) -> bool {
+    let has = |word: &[u8]| args.iter().any(|arg| arg.eq_ignore_ascii_case(word));
+    has(b"bitfield") && has(b"fail")
+}
+
+/// The key that a command stores a result at which the reference alone may fail to store.
+pub fn stored_alone(args: &[Vec<u8>]) -> Option<&[u8]> {
+    find(args).filter(|rule| matches!(rule.compare, Compare::FailsWith(_)))?;
+    let at = args.iter().position(|arg| arg.eq_ignore_ascii_case(b"store"))?;
+    args.get(at + 1).map(Vec::as_slice)
 }
 
 /// Whether replies to `args` hold doubles, which Redis prints with their shortest digits only since 7.2.

@@ -43,6 +43,12 @@ fn encodings_follow_the_thresholds() {
     assert_eq!(bed.run("object encoding ints"), "$9|hashtable");
     bed.run("srem ints 5");
     assert_eq!(bed.run("object encoding ints"), "$6|intset");
+    bed.run("sadd mixed 1 2 text");
+    bed.run("srem mixed text");
+    assert_eq!(bed.run("object encoding mixed"), "$8|listpack", "it was no set of integers");
+    bed.run("srem mixed 1 2");
+    bed.run("sadd mixed 1");
+    assert_eq!(bed.run("object encoding mixed"), "$6|intset");
     bed.run(&format!("sadd long {}", "x".repeat(65)));
     assert_eq!(bed.run("object encoding long"), "$9|hashtable");
 }

@@ -141,6 +141,14 @@ fn lines_without_an_end_fail_at_the_limit_and_not_before() {
 }
 
 #[test]
+fn nothing_is_said_of_a_length_before_it_has_ended() {
+    for length in ["*abc\r", "*1048577\r", "*1\r\n4\r", "*1\r\n$-1\r", "*1\r\n$x\r"] {
+        assert_eq!(error_of(length.as_bytes()), None, "{length:?}");
+        assert!(error_of(format!("{length}\n").as_bytes()).is_some(), "{length:?}");
+    }
+}
+
+#[test]
 fn strangers_send_little() {
     let limits = Limits { authenticated: false, ..Limits::default() };
     let fail = |bytes: &[u8]| feed(bytes, &[], &limits).error;
