@@ -8,6 +8,7 @@ pub mod clock;
 pub mod crc;
 pub mod glob;
 pub mod hash;
+pub mod long;
 pub mod longdouble;
 pub mod number;
 pub mod rng;

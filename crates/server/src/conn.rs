@@ -38,7 +38,7 @@ const PEAK_S: u64 = 5;
 /// Bytes of a request that is not whole that are kept for a client that has not logged in.
 pub const STRANGER_INPUT_BYTES_MAX: usize = 8 << 10;
 /// Room made at once for an argument that is not there yet.
-const RESERVE_BYTES_MAX: usize = 1 << 20;
+const RESERVE_BYTES_MAX: usize = 32 << 20;
 
 /// A client's connection.
 pub struct Conn {

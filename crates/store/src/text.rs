@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use darter_base::long;
+
 use crate::ascii7;
 
 /// A string value, borrowed from its record.
@@ -55,18 +57,31 @@ impl<'a> Text<'a> {
         let from = from.min(to);
         match self {
             Text::Plain(bytes) => Cow::Borrowed(&bytes[from..to]),
+            Text::Packed(..) => {
+                let mut out = Vec::with_capacity(to - from + 16);
+                self.range_to(from, to, &mut out);
+                Cow::Owned(out)
+            }
+        }
+    }
+
+    /// Appends the bytes `from..to` of the value, cut to its length, to `out`. Cost: as [`Text::range`].
+    pub fn range_to(self, from: usize, to: usize, out: &mut Vec<u8>) {
+        let to = to.min(self.len());
+        let from = from.min(to);
+        match self {
+            Text::Plain(bytes) => long::append(out, &bytes[from..to]),
             Text::Packed(packed, len) => {
+                let start = out.len();
                 // eight characters are seven bytes; what is left after the last eight is not packed
                 let (first, whole) = (from / 8, len / 8);
                 let (end, chars) = match to.div_ceil(8) {
                     last if last <= whole => (last * 7, last.saturating_sub(first) * 8),
                     _ => (packed.len(), len - first * 8),
                 };
-                let mut out = Vec::with_capacity(chars);
-                ascii7::unpack(&packed[first * 7..end.max(first * 7)], chars, &mut out);
-                out.truncate(to - first * 8);
-                out.drain(..from - first * 8);
-                Cow::Owned(out)
+                ascii7::unpack(&packed[first * 7..end.max(first * 7)], chars, out);
+                out.truncate(start + to - first * 8);
+                out.drain(start..start + from - first * 8);
             }
         }
     }

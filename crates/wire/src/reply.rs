@@ -3,7 +3,7 @@
 //! Every method of `Reply` appends one element; elements of an array follow its header. Nothing here can fail, and
 //! no text of a caller can forge a reply: line ends in one-line replies become spaces.
 
-use darter_base::{number, short};
+use darter_base::{long, number, short};
 
 /// A writer of replies over an output buffer.
 #[derive(Debug)]
@@ -113,7 +113,11 @@ impl<'a> Reply<'a> {
     #[inline]
     pub fn bulk(&mut self, bytes: &[u8]) {
         self.bulk_header(bytes.len());
-        self.out.extend_from_slice(bytes);
+        if bytes.len() < long::BYTES_MIN {
+            self.out.extend_from_slice(bytes);
+        } else {
+            long::append(self.out, bytes);
+        }
         self.out.extend_from_slice(b"\r\n");
     }
 

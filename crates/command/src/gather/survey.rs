@@ -79,7 +79,8 @@ const KEYS_PER_SLICE: usize = 64;
 const FRAME_BYTES: usize = 32;
 
 impl Survey {
-    fn new(what: What, at: At, keys_len: usize, flag: &WatchFlag) -> Survey {
+    /// Nothing is read yet; there is room for `room` bytes.
+    fn new(what: What, at: At, keys_len: usize, flag: &WatchFlag, room: usize) -> Survey {
         let lot = Lot::new(at.db, *at.router.hasher(), keys_len, flag);
         let by_shard = vec![Vec::new(); usize::from(at.router.shards_len())];
         Survey {
@@ -94,7 +95,7 @@ impl Survey {
             nth: 0,
             from: 0,
             to: 0,
-            told: Vec::new(),
+            told: Vec::with_capacity(room + FRAME_BYTES),
             spans: Vec::new(),
             count: 0,
             due_ms: u64::MAX,
@@ -245,7 +246,7 @@ impl Survey {
     fn take_piece(&mut self, text: Option<Text<'_>>) {
         let to = self.to.min(self.from + PIECE_BYTES);
         match text {
-            Some(text) => self.told.extend_from_slice(&text.range(self.from, to)),
+            Some(text) => text.range_to(self.from, to, &mut self.told),
             // It has gone, so that all this is of no use.
             None => self.is_broken = true,
         }
@@ -280,7 +281,7 @@ impl Ctx<'_> {
     /// Leaves a command over many keys to slices, or answers it when they are done; false when the body must do it now.
     pub fn survey_many(&mut self, what: What, args: Args<'_>, reply: &mut Reply<'_>) -> bool {
         self.take_answer(reply)
-            || self.may_slice && args.len() as u64 > LEN_MAX && self.survey(what, args, reply)
+            || self.may_slice && args.len() as u64 > LEN_MAX && self.survey(what, 0, args, reply)
     }
 
     /// Answers with what slices have put together.
@@ -297,9 +298,9 @@ impl Ctx<'_> {
         true
     }
 
-    /// Leaves it to slices to read the keys, all words of `args` but the first.
+    /// Leaves it to slices to read the keys, all words of `args` but the first; `len` bytes of them if that is known.
     #[cold]
-    pub fn survey(&mut self, what: What, args: Args<'_>, reply: &Reply<'_>) -> bool {
+    pub fn survey(&mut self, what: What, len: usize, args: Args<'_>, reply: &Reply<'_>) -> bool {
         let name = args.at(1);
         let key = self.key(name);
         let at = At {
@@ -311,7 +312,7 @@ impl Ctx<'_> {
         };
         let keeping = Keeping::new(self, name, Form::List, &[]);
         let keys_len = if matches!(what, What::Text | What::Range(..)) { 1 } else { args.len() - 1 };
-        let survey = Survey::new(what, at, keys_len, keeping.flag());
+        let survey = Survey::new(what, at, keys_len, keeping.flag(), len);
         self.begin_gather(&[], Maker::Surveying(Box::new(survey)), false, Some(Box::new(keeping)))
     }
 }

@@ -51,7 +51,8 @@ fn get(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), F
     let may_slice = ctx.may_slice;
     match ctx.read_first_text(args)? {
         Some(text) if may_slice && text.len() > AT_ONCE_BYTES => {
-            ctx.survey(What::Text, args, reply);
+            let len = text.len();
+            ctx.survey(What::Text, len, args, reply);
         }
         Some(text) => reply_text(reply, text),
         None => reply.null(),
