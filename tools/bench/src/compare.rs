@@ -8,6 +8,8 @@ use crate::{caching, doors, expiry, growth, memory, messages, persist, removal, 
 pub enum Suite {
     /// Strings, memory, start, expiry.
     Engine,
+    /// Strings of 16 KiB to 1 MB.
+    Long,
     /// The collections.
     Types,
     /// The memcached door.
@@ -39,6 +41,7 @@ pub fn run(suite: Suite, filter: &str, setting: &Setting) {
         Suite::Engine => speed::engine_rows(),
         Suite::Types => speed::type_rows(),
         Suite::Memcached => speed::memcached_rows(),
+        Suite::Long => speed::long_rows(),
         Suite::Large | Suite::Pubsub | Suite::Persist | Suite::Scripts | Suite::Cache | Suite::Doors => {
             Vec::new()
         }
@@ -50,9 +53,13 @@ pub fn run(suite: Suite, filter: &str, setting: &Setting) {
     let memory_rows = match suite {
         Suite::Engine => memory::engine_rows(),
         Suite::Types => memory::type_rows(),
-        Suite::Memcached | Suite::Pubsub | Suite::Persist | Suite::Scripts | Suite::Cache | Suite::Doors => {
-            Vec::new()
-        }
+        Suite::Long
+        | Suite::Memcached
+        | Suite::Pubsub
+        | Suite::Persist
+        | Suite::Scripts
+        | Suite::Cache
+        | Suite::Doors => Vec::new(),
         Suite::Large => memory::large_rows(),
     };
     print_table(report::memory_head(), memory_rows.iter().filter(|row| wanted(row.name)), |row| {
@@ -64,7 +71,9 @@ pub fn run(suite: Suite, filter: &str, setting: &Setting) {
         Suite::Scripts => scripts::rows(),
         Suite::Cache => caching::rows(),
         Suite::Doors => doors::rows(),
-        Suite::Engine | Suite::Types | Suite::Memcached | Suite::Large | Suite::Persist => Vec::new(),
+        Suite::Engine | Suite::Long | Suite::Types | Suite::Memcached | Suite::Large | Suite::Persist => {
+            Vec::new()
+        }
     };
     print_table(report::figures_head(), figure_rows.iter().filter(|row| wanted(row.name)), |row| {
         eprintln!("{} × {} rounds", row.name, setting.rounds);

@@ -91,7 +91,7 @@ fn command() -> Command {
         .arg(text(
             "suite",
             "engine",
-            "engine, types, memcached, large, pubsub, persist, scripts, cache or doors",
+            "engine, long, types, memcached, large, pubsub, persist, scripts, cache or doors",
         ))
         .arg(number("rounds", "5", "rounds of each speed row"))
         .arg(text("rows", "", "only rows whose name contains this; also: start, expiry, growth, removal"))
@@ -261,6 +261,7 @@ fn run_compare(args: &ArgMatches) -> io::Result<()> {
     };
     let suite = match string(args, "suite").as_str() {
         "engine" => Suite::Engine,
+        "long" => Suite::Long,
         "types" => Suite::Types,
         "memcached" => Suite::Memcached,
         "large" => Suite::Large,
@@ -271,7 +272,7 @@ fn run_compare(args: &ArgMatches) -> io::Result<()> {
         "doors" => Suite::Doors,
         other => {
             return Err(io::Error::other(format!(
-                "unknown suite {other:?}; known: engine, types, memcached, large, pubsub, persist, scripts, cache, doors"
+                "unknown suite {other:?}; known: engine, long, types, memcached, large, pubsub, persist, scripts, cache, doors"
             )));
         }
     };

@@ -52,6 +52,8 @@ pub struct Row {
     pub keys: u64,
     /// Bytes of a value.
     pub value_bytes: usize,
+    /// What values are made of.
+    pub filling: Filling,
     /// Bytes of a reply, for the echo floor; zero: the floor is not run.
     pub reply_bytes: usize,
     /// Requests in flight per connection.
@@ -73,6 +75,7 @@ pub fn engine_rows() -> Vec<Row> {
         workload,
         keys: KEYS,
         value_bytes: 256,
+        filling: Filling::Binary,
         reply_bytes: if workload == "get" { "$256\r\n".len() + 256 + 2 } else { "+OK\r\n".len() },
         pipeline,
         ops: if pipeline == 1 { 150_000 } else { 2_000_000 },
@@ -98,6 +101,7 @@ pub fn type_rows() -> Vec<Row> {
         workload,
         keys,
         value_bytes: 32,
+        filling: Filling::Binary,
         reply_bytes: 0,
         pipeline: 30,
         ops,
@@ -126,6 +130,7 @@ pub fn memcached_rows() -> Vec<Row> {
         workload,
         keys: KEYS,
         value_bytes: 256,
+        filling: Filling::Binary,
         reply_bytes: 0,
         pipeline,
         ops,
@@ -140,6 +145,40 @@ pub fn memcached_rows() -> Vec<Row> {
         row("set 256 B, pipeline 30", "set", 30, 2_000_000),
     ]
 }
+
+/// The rows of long strings.
+pub fn long_rows() -> Vec<Row> {
+    let row = |name, workload, value_bytes, filling| Row {
+        name,
+        prepare: Prepare::Fill { workload: "set", count: LONG_KEYS },
+        workload,
+        keys: LONG_KEYS,
+        value_bytes,
+        filling,
+        reply_bytes: 0,
+        pipeline: 1,
+        ops: (LONG_BYTES / value_bytes) as u64,
+        placement: Placement::Apart,
+        protocol: Protocol::Resp,
+    };
+    vec![
+        row("GET 16 KiB", "get", 16 << 10, Filling::Binary),
+        row("SET 16 KiB", "set", 16 << 10, Filling::Binary),
+        row("GET 256 KiB", "get", 256 << 10, Filling::Binary),
+        row("SET 256 KiB", "set", 256 << 10, Filling::Binary),
+        row("GET 1 MB", "get", MB, Filling::Binary),
+        row("SET 1 MB", "set", MB, Filling::Binary),
+        row("GET 1 MB of ASCII", "get", MB, Filling::Ascii),
+        row("SET 1 MB of ASCII", "set", MB, Filling::Ascii),
+    ]
+}
+
+/// The longest strings there.
+const MB: usize = 1_000_000;
+/// Keys of the rows of long strings.
+const LONG_KEYS: u64 = 64;
+/// Bytes of values that each of those rows moves at scale 1.
+const LONG_BYTES: usize = 4 << 30;
 
 /// Keys of the string rows.
 const KEYS: u64 = 100_000;
@@ -210,7 +249,7 @@ fn measure(row: &Row, program: &Program, setting: &Setting) -> io::Result<Sample
     };
     let server = Server::start(program, server_cores)?;
     let protocol = program.protocol();
-    let pool = Pool::new(Filling::Binary);
+    let pool = Pool::new(row.filling);
     let workload =
         |name, keys| Workload::by_name(name, protocol, keys, row.value_bytes).map_err(io::Error::other);
     let is_floor = matches!(program, Program::EchoFloor { .. });
