@@ -244,6 +244,23 @@ fn a_key_whose_fate_is_unknown_stays() {
     }
 }
 
+#[test]
+fn a_key_stays_where_the_other_side_is_no_such_server() {
+    let (server, other) = (Server::start(&[]), False::new());
+    let mut client = server.client();
+    client.call(&["SET", "k", "v"]);
+    client.send_all(&[&["MIGRATE", "127.0.0.1", &other.port().to_string(), "k", "0", "5000"]]);
+    let mut link = other.accept();
+    command(&mut link);
+    answer(&mut link, "HTTP/1.1 400 Bad Request");
+    drop(link);
+    // It is tried once more, in case the connection was an old one.
+    drop(other);
+    let said = client.read();
+    assert!(matches!(&said, Value::Error(text) if text.starts_with("IOERR")), "{said:?}");
+    assert_eq!(client.call(&["GET", "k"]), Value::Text("v".into()));
+}
+
 /// A Redis without persistence, which ends with the test.
 struct Redis(Child, u16);
 

@@ -161,6 +161,17 @@ fn time_stands_still_in_a_script_and_goes_on_behind_it() {
     assert_ne!(client.call(&["TIME"]), replies[0]);
 }
 
+#[test]
+fn time_moves_again_in_a_script_that_is_overdue() {
+    const SCRIPT: &str =
+        "local function now() local t = redis.call('TIME') return t[1] * 1000 + t[2] / 1000 end
+        local till = now() + 20
+        while now() < till do end
+        return 1";
+    let server = Server::start(&["--busy-reply-threshold", "30"]);
+    assert_eq!(server.client().call(&["EVAL", SCRIPT, "0"]), Value::Int(1));
+}
+
 /// As Redis 7.0.15 counts: a script whose answer is an error has failed, whoever made the error, and it is counted once.
 #[test]
 fn a_script_that_answers_with_an_error_has_failed() {

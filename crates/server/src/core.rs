@@ -38,7 +38,7 @@ pub struct Core {
     pub dbs_len: usize,
     /// Time of the turn, Unix milliseconds.
     pub now_ms: u64,
-    /// What TIME has answered in the script or transaction that runs.
+    /// What TIME has answered in the script or transaction that runs, until the script is overdue.
     pub frozen: Option<Duration>,
     /// When the turn began: when its first event came.
     pub turn_began: Instant,

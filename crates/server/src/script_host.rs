@@ -54,6 +54,8 @@ impl Host for Bridge<'_> {
         if busy_ms == 0 || !self.watch.runs_for(busy_ms, crate::core::unix_ms()) {
             return;
         }
+        // A script that waits for a time by asking TIME would never end; from here on it moves, as in Redis.
+        self.core.frozen = None;
         serve_others(self.core, self.watch);
     }
 

@@ -53,16 +53,16 @@ pub enum Condition<'a> {
     Is(&'a [u8]),
     /// The key is missing or has another value (`IFNE`).
     IsNot(&'a [u8]),
-    /// The key is there and its value has this digest (`IFDEQ`).
-    HasDigest(u64),
+    /// The key is there and its value has this digest, in hexadecimal (`IFDEQ`).
+    HasDigest(&'a [u8]),
     /// The key is missing or its value has another digest (`IFDNE`).
-    HasNotDigest(u64),
+    HasNotDigest(&'a [u8]),
 }
 
 impl<'a> Condition<'a> {
     /// Reads a condition, if one comes next; `NX` and `XX` only `with_presence`.
     ///
-    /// Errors: a digest that is none.
+    /// Errors: nothing follows its name.
     pub fn take(reader: &mut Reader<'a>, with_presence: bool) -> Result<Option<Condition<'a>>, Fault> {
         Ok(Some(if with_presence && reader.take("NX") {
             Condition::Absent
@@ -73,9 +73,9 @@ impl<'a> Condition<'a> {
         } else if reader.take_with("IFNE", 1) {
             Condition::IsNot(reader.bytes()?)
         } else if reader.take_with("IFDEQ", 1) {
-            Condition::HasDigest(parse_digest(reader.bytes()?)?)
+            Condition::HasDigest(reader.bytes()?)
         } else if reader.take_with("IFDNE", 1) {
-            Condition::HasNotDigest(parse_digest(reader.bytes()?)?)
+            Condition::HasNotDigest(reader.bytes()?)
         } else {
             return Ok(None);
         }))
@@ -88,7 +88,7 @@ impl<'a> Condition<'a> {
 
     /// Whether it holds at `place`.
     ///
-    /// Errors: the value matters and is no string.
+    /// Errors: the value matters and is no string, or is there and the digest is none.
     pub fn holds(self, place: &Keyed<'_>) -> Result<bool, Fault> {
         match self {
             Condition::Absent => return Ok(!place.exists()),
@@ -101,8 +101,8 @@ impl<'a> Condition<'a> {
         Ok(match self {
             Condition::Is(value) => text.equals(value),
             Condition::IsNot(value) => !text.equals(value),
-            Condition::HasDigest(digest) => digest_of(text) == digest,
-            Condition::HasNotDigest(digest) => digest_of(text) != digest,
+            Condition::HasDigest(digest) => digest_of(text) == parse_digest(digest)?,
+            Condition::HasNotDigest(digest) => digest_of(text) != parse_digest(digest)?,
             Condition::Absent | Condition::Present => false,
         })
     }

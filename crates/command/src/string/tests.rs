@@ -57,6 +57,10 @@ fn digests_compare_values() {
             ("DELEX key1 IFEQ x", ":0"),
             ("DELEX key1 IFNE y", ":0"),
             ("DELEX none IFNE y", ":0"),
+            // A digest is looked at where there is something to compare.
+            ("DELEX none IFDEQ digest", ":0"),
+            ("SET none y IFDEQ digest", "$-1"),
+            ("DELEX key1 IFDNE digest", "-ERR digest must be exactly 16 hexadecimal characters"),
             ("DELEX key1 IFEQ y", ":1"),
             ("DELIFEQ k hello", ":0"),
             ("DELIFEQ k Hello", ":1"),

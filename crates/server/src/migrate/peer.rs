@@ -145,14 +145,16 @@ impl Peer {
         set.and_then(|()| stream.write_all(bytes)).map_err(|error| Broken::of("writing", &error))
     }
 
-    /// One answer; the words of a refusal, without its dash.
+    /// One answer; the words of a refusal, without its dash. What is neither that nor a status comes from something else
+    /// than a server of this protocol, and the key stays (Redis 7.0 would delete it).
     fn read_refusal(&mut self) -> Result<Option<Vec<u8>>, Broken> {
         let mut line = Vec::new();
         let read = self.stream.by_ref().take(LINE_MAX).read_until(b'\n', &mut line);
         read.map_err(|error| Broken::of("reading", &error))?;
-        match line.strip_suffix(b"\r\n") {
-            Some(line) => Ok(line.strip_prefix(b"-").map(<[u8]>::to_vec)),
-            None => Err(Broken { at: "reading", is_late: false }),
+        match line.strip_suffix(b"\r\n").and_then(<[u8]>::split_first) {
+            Some((b'-', words)) => Ok(Some(words.to_vec())),
+            Some((b'+' | b':', _)) => Ok(None),
+            _ => Err(Broken { at: "reading", is_late: false }),
         }
     }
 }
