@@ -355,6 +355,9 @@ impl<'a> Keyed<'a> {
         let before = root.next_expiry_ms();
         let result = change(root, &mut shard.arena, shard.hasher);
         let (after, is_gone) = (root.next_expiry_ms(), root.has_no_member());
+        if root.is_unswept() {
+            shard.note_unswept(id);
+        }
         if is_kept {
             shard.end_change(id);
         }

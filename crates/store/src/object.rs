@@ -70,6 +70,10 @@ pub trait Collection: Sized {
     fn next_expiry_ms(&self) -> Option<u64> {
         None
     }
+    /// Whether it holds blocks of members that are gone, which [`Shard::bury`](crate::Shard::bury) is to give back.
+    fn is_unswept(&self) -> bool {
+        false
+    }
     /// The block that says all about this collection, if its record may keep that in place of a root: the root may be
     /// forgotten then, as it holds nothing else.
     fn fold(&self, _arena: &Arena) -> Option<Handle> {

@@ -80,6 +80,8 @@ pub struct Shard {
     pub(crate) pressure: Pressure,
     pub(crate) tidy: Tidy,
     graves: Vec<Object>,
+    // Streams with trimmed entries that are freed bit by bit, by their numbers, which may be another's by now.
+    unswept: Vec<u32>,
     // Databases that were emptied and are freed bit by bit.
     pub(crate) ruins: Vec<Db>,
     pub(crate) cut: Option<Box<Cut>>,
@@ -121,6 +123,7 @@ impl Shard {
             pressure: Pressure::default(),
             tidy: Tidy::default(),
             graves: Vec::new(),
+            unswept: Vec::new(),
             ruins: Vec::new(),
             cut: None,
             reads: None,
@@ -282,20 +285,47 @@ impl Shard {
         }
     }
 
-    /// Frees up to about `blocks_max` blocks of deleted collections, or index lines of emptied databases; returns
-    /// whether none is left.
+    /// Frees up to about `blocks_max` blocks of deleted collections and trimmed streams, or index lines of emptied
+    /// databases; returns whether none is left.
     pub fn bury(&mut self, blocks_max: usize) -> bool {
-        let Some(object) = self.graves.last_mut() else { return self.clear_ruins(blocks_max) };
-        if object.free_step(&mut self.arena, blocks_max) {
-            self.graves.pop();
-            self.tidied.buried += 1;
+        if let Some(id) = self.unswept.last().copied() {
+            self.sweep_trimmed(id, blocks_max);
+        } else if let Some(object) = self.graves.last_mut() {
+            if object.free_step(&mut self.arena, blocks_max) {
+                self.graves.pop();
+                self.tidied.buried += 1;
+            }
+        } else {
+            return self.clear_ruins(blocks_max);
         }
-        self.graves.is_empty() && self.ruins.is_empty()
+        self.graves_len() == 0 && self.ruins.is_empty()
     }
 
-    /// Number of deleted collections that still hold memory.
+    /// Has what was trimmed of a stream freed bit by bit.
+    #[cold]
+    pub(crate) fn note_unswept(&mut self, id: u32) {
+        if !self.unswept.contains(&id) {
+            self.unswept.push(id);
+        }
+    }
+
+    fn sweep_trimmed(&mut self, id: u32, blocks_max: usize) {
+        let is_kept = self.begin_change(id);
+        let is_swept = match self.objects.find_mut(id) {
+            Some(Object::Stream(stream)) => stream.log_mut().sweep(&mut self.arena, blocks_max),
+            _ => true,
+        };
+        if is_kept {
+            self.end_change(id);
+        }
+        if is_swept {
+            self.unswept.retain(|other| *other != id);
+        }
+    }
+
+    /// Number of deleted collections, and of trimmed streams, that still hold memory.
     pub fn graves_len(&self) -> usize {
-        self.graves.len()
+        self.graves.len() + self.unswept.len()
     }
 
     /// Writes a record for a key that has none.
@@ -446,6 +476,7 @@ impl Shard {
             self.tidy = Tidy::default();
             self.objects = Slots::default();
             self.graves.clear();
+            self.unswept.clear();
             self.ruins.clear();
             self.timed = 0;
         } else {

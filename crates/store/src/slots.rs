@@ -100,6 +100,15 @@ impl<T> Slots<T> {
         }
     }
 
+    /// The value named `id`, if there is one, to change.
+    pub fn find_mut(&mut self, id: u32) -> Option<&mut T> {
+        let piece = self.pieces.get_mut((id >> PIECE_BITS) as usize)?;
+        match piece.get_mut(id as usize % PIECE_LEN)? {
+            Place::Taken(value) => Some(value),
+            Place::Free { .. } => None,
+        }
+    }
+
     /// The first value from number `id` on, with its number. Cost: the holes that are passed.
     pub fn next_from(&mut self, id: u32) -> Option<(u32, &mut T)> {
         let (first, skipped) = ((id >> PIECE_BITS) as usize, id as usize % PIECE_LEN);

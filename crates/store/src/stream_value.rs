@@ -193,7 +193,7 @@ impl Stream {
         found
     }
 
-    /// Takes out the first `count` entries at most; returns how many there were.
+    /// Takes out the first `count` entries at most; returns how many there were. Cost: bounded.
     pub fn trim_first(&mut self, arena: &mut Arena, count: u64) -> u64 {
         self.log.remove_first(arena, count)
     }
@@ -294,6 +294,10 @@ impl Collection for Stream {
     // A stream outlives its entries: it remembers ids and groups.
     fn has_no_member(&self) -> bool {
         false
+    }
+
+    fn is_unswept(&self) -> bool {
+        self.log.is_unswept()
     }
 
     fn memory_bytes(&self) -> usize {

@@ -269,9 +269,10 @@ impl Windows {
 const RUN_LEN: u64 = 64;
 
 /// Gives an ordered collection the methods of one that can be read bit by bit. It has `windows_mut`, `settle_windows`, and
-/// `each` to give members from a rank on.
+/// `each` to give members from a rank on. With `$hidden` that field counts members in front that are there no more but
+/// for these ranks.
 macro_rules! readable {
-    ($name:ty) => {
+    ($name:ty $(, $hidden:ident)?) => {
         impl $name {
             /// Has the `len` members from rank `first` on read in steps, as they are now, whatever changes meanwhile.
             /// `number` names the reader, who ends with [`Self::end_read`].
@@ -283,6 +284,7 @@ macro_rules! readable {
                 direction: $crate::tree::Direction,
                 tell: $crate::tree::window::Tell,
             ) {
+                $(let first = first + self.$hidden;)?
                 self.windows_mut().open(number, first, len, direction, tell);
             }
 

@@ -425,7 +425,8 @@ fn change_stream(
             assert_eq!(stream.append(arena, next(stream.last_id()), pairs.into_iter()), Ok(true));
         }
         (600..640, Some(id)) => assert!(stream.delete(arena, id)),
-        (640..650, _) => drop(stream.trim_first(arena, what - 630)),
+        (640..649, _) => drop(stream.trim_first(arena, what - 630)),
+        (649, _) => drop(stream.trim_first(arena, stream.len() / 2)),
         (650..660, _) => drop(stream.create_group(&[what as u8], stream.last_id(), Some(what))),
         (660..663, _) => drop(stream.destroy_group(arena, &[(what - 10) as u8])),
         (663..700, Some(id)) => stream.producers_mut(Producers::default).add(member, value, id, 0),

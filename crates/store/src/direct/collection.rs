@@ -32,7 +32,10 @@ impl Shard {
                     T::of_mut(self.objects.get_mut(id)).filter(|root| root.next_expiry_ms().is_none())?;
                 let result = change(root, &mut self.arena, self.hasher);
                 debug_assert!(!root.has_no_member(), "the last member went");
-                let next = root.next_expiry_ms();
+                let (next, is_unswept) = (root.next_expiry_ms(), root.is_unswept());
+                if is_unswept {
+                    self.note_unswept(id);
+                }
                 if next.is_some() {
                     Keyed::find(self, db, key, now_ms).note_members(None, next);
                 }

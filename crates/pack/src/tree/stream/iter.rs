@@ -15,14 +15,25 @@ pub struct Iter<'a> {
     walk: Walk<'a, 2>,
     // The leaf the walk is in, and its head; None before the first.
     leaf: Option<(&'a [u8], Head)>,
+    // Entries to come, where there may be others behind them.
+    left: u64,
 }
 
 impl StreamLog {
     /// Entries from this rank on, in a direction; nothing when `rank` is not below the length.
     pub fn iter<'a>(&'a self, arena: &'a Arena, rank: u64, direction: Direction) -> Iter<'a> {
-        let mut iter =
-            Iter { log: self, arena, walk: Walk::nowhere(&self.spine, arena, direction), leaf: None };
-        if rank < self.len {
+        let mut iter = self.walk(arena, self.dead.saturating_add(rank), direction);
+        if direction == Direction::Down {
+            iter.left = rank.saturating_add(1);
+        }
+        iter
+    }
+
+    /// As [`StreamLog::iter`], among all entries of the tree, trimmed or not.
+    pub(super) fn walk<'a>(&'a self, arena: &'a Arena, rank: u64, direction: Direction) -> Iter<'a> {
+        let walk = Walk::nowhere(&self.spine, arena, direction);
+        let mut iter = Iter { log: self, arena, walk, leaf: None, left: u64::MAX };
+        if rank < self.dead + self.len {
             let (leaf, path, at) = self.spine.by_rank(arena, rank);
             let block = bytes_of(arena, leaf);
             let head = Head::of(block);
@@ -58,6 +69,7 @@ impl<'a> Iterator for Iter<'a> {
 
     #[inline]
     fn next(&mut self) -> Option<Entry<'a>> {
+        self.left = self.left.checked_sub(1)?;
         let at = match self.walk.place() {
             Some(at) => at,
             None => {

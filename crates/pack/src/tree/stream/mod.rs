@@ -60,6 +60,8 @@ pub struct Entry<'a> {
 pub struct StreamLog {
     spine: Spine<2>,
     len: u64,
+    // Entries in front of the first one that were trimmed and are still in the tree.
+    dead: u64,
     owned: Owned,
     spill: Spill,
 }
@@ -70,18 +72,18 @@ impl Default for StreamLog {
     }
 }
 
-readable!(StreamLog);
+readable!(StreamLog, dead);
 
 impl StreamLog {
     /// No entry, no block.
     pub const fn new() -> StreamLog {
-        StreamLog { spine: Spine::EMPTY, len: 0, owned: Owned::NONE, spill: Spill::new() }
+        StreamLog { spine: Spine::EMPTY, len: 0, dead: 0, owned: Owned::NONE, spill: Spill::new() }
     }
 
     /// The same log as it is now: to be read while the arena keeps blocks before they change, by one who looks back.
     /// Never to be changed or cleared.
     pub fn frozen(&self) -> StreamLog {
-        StreamLog { spine: self.spine.frozen(), len: self.len, ..StreamLog::new() }
+        StreamLog { spine: self.spine.frozen(), len: self.len, dead: self.dead, ..StreamLog::new() }
     }
 
     /// Lends what is outside the arena to a frozen copy while that is read, or takes it back.
@@ -126,10 +128,11 @@ impl StreamLog {
         if self.len == 0 {
             return None;
         }
-        let (leaf, _, at) = self.locate(arena, id);
+        let (leaf, path, at) = self.locate(arena, id);
         let block = bytes_of(arena, leaf);
         let head = Head::of(block);
-        (at < head.len && head.id(block, at) == id).then(|| self.entry(arena, block, &head, at))
+        let is_there = at < head.len && head.id(block, at) == id && !self.is_dead(arena, &path, at);
+        is_there.then(|| self.entry(arena, block, &head, at))
     }
 
     /// How many entries have an id below `id`. Cost: O(log n).
@@ -138,7 +141,7 @@ impl StreamLog {
             return 0;
         }
         let (_, path, at) = self.locate(arena, id);
-        self.spine.entries_before(arena, &path) + at as u64
+        (self.spine.entries_before(arena, &path) + at as u64).saturating_sub(self.dead)
     }
 
     /// Appends an entry with its names and values; `false` when `id` is not above the last one's.
@@ -156,7 +159,12 @@ impl StreamLog {
         if let Some((leaf, head, _)) = &tail
             && head.id(bytes_of(arena, *leaf), head.len - 1) >= id
         {
-            return Ok(false);
+            if self.len > 0 {
+                return Ok(false);
+            }
+            // All are trimmed, and ids were set back.
+            while !self.sweep(arena, usize::MAX) {}
+            return self.append(arena, id, pairs);
         }
         let far = match plan.is_short() {
             true => None,
@@ -170,7 +178,7 @@ impl StreamLog {
             Ok(()) => {
                 self.len += 1;
                 if self.spill.is_read() {
-                    self.after_insertion(self.len - 1, 1);
+                    self.after_insertion(self.dead + self.len - 1, 1);
                 }
             }
             Err(Full) => {
@@ -190,31 +198,56 @@ impl StreamLog {
         let (leaf, path, at) = self.locate(arena, id);
         let block = bytes_of(arena, leaf);
         let head = Head::of(block);
-        if at == head.len || head.id(block, at) != id {
+        if at == head.len || head.id(block, at) != id || self.is_dead(arena, &path, at) {
             return false;
         }
         self.remove_run(arena, leaf, &path, at, at + 1);
         true
     }
 
-    /// Takes out the first `count` entries at most; returns how many there were.
-    ///
-    /// Cost: whole leaves go at once; callers with millions call it in slices.
+    /// Takes out the first `count` entries at most; returns how many there were. Cost: bounded, many leave the tree later.
     pub fn remove_first(&mut self, arena: &mut Arena, count: u64) -> u64 {
-        let wanted = count.min(self.len);
-        let mut left = wanted;
-        while left > 0 {
+        let gone = count.min(self.len);
+        self.len -= gone;
+        self.dead += gone;
+        self.sweep(arena, LEAVES_AT_ONCE);
+        gone
+    }
+
+    /// Whether entries that were trimmed are still in the tree.
+    pub fn is_unswept(&self) -> bool {
+        self.dead > 0
+    }
+
+    /// Takes entries that were trimmed out of the tree, up to about `leaves_max` leaves; whether that was all.
+    pub fn sweep(&mut self, arena: &mut Arena, leaves_max: usize) -> bool {
+        for _ in 0..leaves_max {
+            if self.dead == 0 {
+                break;
+            }
             let (leaf, path) = self.spine.first(arena);
-            let part = left.min(leaf::len(arena, leaf) as u64) as usize;
-            self.remove_run(arena, leaf, &path, 0, part);
-            left -= part as u64;
+            let part = self.dead.min(leaf::len(arena, leaf) as u64);
+            // To the tree they are entries until now.
+            self.len += part;
+            self.dead -= part;
+            self.remove_run(arena, leaf, &path, 0, part as usize);
         }
-        wanted
+        self.dead == 0
+    }
+
+    /// Whether the entry at a place of the tree was trimmed.
+    #[inline]
+    fn is_dead(&self, arena: &Arena, path: &Path, at: usize) -> bool {
+        self.dead > 0 && self.spine.entries_before(arena, path) + (at as u64) < self.dead
     }
 
     /// How many entries the first leaf has: what an approximate trim takes out at once.
     pub fn first_leaf_len(&self, arena: &Arena) -> u64 {
-        if self.len == 0 { 0 } else { leaf::len(arena, self.spine.first(arena).0) as u64 }
+        if self.len == 0 {
+            return 0;
+        }
+        let (leaf, _, at) = self.spine.by_rank(arena, self.dead);
+        (leaf::len(arena, leaf) - at) as u64
     }
 
     /// Gives back up to about `blocks_max` blocks; the log is unusable from the first call until it returns `true`, and
@@ -224,7 +257,7 @@ impl StreamLog {
         while freed < blocks_max {
             let Some(leaf) = self.spine.take_last(arena, &mut self.owned) else {
                 debug_assert_eq!(self.owned.bytes(), 0);
-                self.len = 0;
+                (self.len, self.dead) = (0, 0);
                 return true;
             };
             freed += 1 + self.release_run(arena, leaf, 0, leaf::len(arena, leaf));
@@ -239,7 +272,7 @@ impl StreamLog {
     }
 
     fn each(&self, arena: &Arena, first: u64, len: u64, direction: Direction, see: &mut dyn FnMut(Seen<'_>)) {
-        self.iter(arena, first, direction).take(len as usize).for_each(|entry| see(Seen::Logged(entry)));
+        self.walk(arena, first, direction).take(len as usize).for_each(|entry| see(Seen::Logged(entry)));
     }
 
     fn windows_mut(&mut self) -> &mut Windows {
@@ -443,6 +476,9 @@ impl StreamLog {
         released
     }
 }
+
+/// Leaves that a trim takes out of the tree itself: some microseconds.
+const LEAVES_AT_ONCE: usize = 16;
 
 fn write_body<'a>(
     out: &mut [u8],

@@ -66,6 +66,9 @@ fn run(seed: u64, kind: u64, ops: u64) {
             0 => StreamId { ms: 1_700_000_000_000 + rng.below(ops * 2), seq: rng.below(3) },
             _ => model.keys().nth(rng.below(model.len() as u64 + 1) as usize / 2).copied().unwrap_or(id),
         };
+        if rng.below(20) == 0 {
+            log.sweep(&mut arena, 1);
+        }
         match rng.below(16) {
             0..=9 if op * 4 / ops != 2 => {
                 let pairs = pairs(&mut rng, kind);
@@ -85,7 +88,8 @@ fn run(seed: u64, kind: u64, ops: u64) {
                 let near = model.range(some..).next().map_or(some, |e| *e.0);
                 assert_eq!(log.remove(&mut arena, near), model.remove(&near).is_some());
                 if op % 97 == 0 {
-                    let count = rng.below(30);
+                    let count = [30, 30, 400][rng.below(3) as usize];
+                    let count = rng.below(count);
                     let gone: Vec<_> = model.keys().take(count as usize).copied().collect();
                     assert_eq!(log.remove_first(&mut arena, count), gone.len() as u64);
                     gone.iter().for_each(|id| assert!(model.remove(id).is_some()));
@@ -171,4 +175,36 @@ fn a_full_arena_is_an_error_that_changes_nothing() {
     check(&log, &arena, &model);
     log.clear(&mut arena);
     assert_eq!((arena.used_bytes(), log.spilled_bytes()), (0, 0));
+}
+
+#[test]
+fn trimmed_entries_are_gone_at_once_and_leave_the_tree_later() {
+    let mut arena = Arena::with_reserve(1 << 28).unwrap();
+    let mut log = StreamLog::new();
+    let id = |ms: u64| StreamId { ms, seq: 0 };
+    let pairs = vec![(b"name".to_vec(), b"value".to_vec())];
+    for ms in 1..=40_000 {
+        assert!(append(&mut log, &mut arena, id(ms), &pairs).unwrap());
+    }
+    assert_eq!(log.remove_first(&mut arena, 15_000), 15_000);
+    assert!(log.is_unswept() && log.len() == 25_000);
+    let see = |log: &StreamLog, arena: &Arena| {
+        let up: Vec<u64> = log.iter(arena, 0, Direction::Up).map(|entry| entry.id.ms).collect();
+        let mut down: Vec<u64> = log.iter(arena, log.len() - 1, Direction::Down).map(|e| e.id.ms).collect();
+        down.reverse();
+        assert_eq!(up, down);
+        (up, log.get(arena, id(15_000)).is_some(), log.rank(arena, id(3)), log.rank(arena, id(15_002)))
+    };
+    let expected = ((15_001..=40_000).collect::<Vec<u64>>(), false, 0, 1);
+    assert_eq!(see(&log, &arena), expected);
+    assert!(!log.remove(&mut arena, id(14_000)), "it is gone");
+    while !log.sweep(&mut arena, 3) {}
+    assert_eq!(see(&log, &arena), expected);
+    // When ids are set back, nothing of what was trimmed is in the way.
+    assert_eq!(log.remove_first(&mut arena, u64::MAX), 25_000);
+    assert!(log.is_unswept() && log.is_empty());
+    assert!(append(&mut log, &mut arena, id(7), &pairs).unwrap());
+    assert_eq!((log.len(), log.first_id(&arena), log.is_unswept()), (1, Some(id(7)), false));
+    log.clear(&mut arena);
+    assert_eq!(arena.used_bytes(), 0);
 }
