@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use darter_persist::journal::record::{self, Draft};
 
-use super::segment::Segment;
+use super::segment::{Segment, Way};
 use super::{Journal, NONE};
 use crate::config::Fsync;
 use crate::core::Core;
@@ -38,8 +38,8 @@ pub struct ThreadLog {
     pub has_news: bool,
     /// Something was written that no sync was asked for.
     has_written: bool,
-    /// New segments may have their tails in memory.
-    may_map: bool,
+    /// How records are to come into new segments.
+    way: Way,
     retry_at: Option<Instant>,
 }
 
@@ -48,7 +48,7 @@ const BUFFER_KEEP_BYTES: usize = 1 << 20;
 /// A turn that has noted so much writes it before it goes on: a call into the kernel for each is dear,
 const EARLY_BYTES: usize = 64 << 10;
 /// a copy is not, while what is copied is in the processor's cache.
-const EARLY_BYTES_MAPPED: usize = 12 << 10;
+const EARLY_BYTES_COPIED: usize = 12 << 10;
 /// Time between two attempts to write what could not be written.
 const RETRY: Duration = Duration::from_millis(100);
 
@@ -70,7 +70,7 @@ impl ThreadLog {
             frees: false,
             has_news: false,
             has_written: false,
-            may_map: false,
+            way: Way::Plain,
             retry_at: None,
         }
     }
@@ -176,9 +176,9 @@ impl ThreadLog {
             Some(segment) if segment.generation == generation => segment,
             other => {
                 if let Some(old) = other {
-                    old.finish()?;
+                    old.finish(journal)?;
                 }
-                let new = Segment::open(journal, self.slot, generation, self.may_map)?;
+                let new = Segment::open(journal, self.slot, generation, self.way)?;
                 other.insert(new)
             }
         };
@@ -187,10 +187,18 @@ impl ThreadLog {
         Ok(())
     }
 
+    /// Replies wait for no sync any more: what was gathered for one is to survive a kill.
+    #[cold]
+    fn give_to_kernel(&mut self, journal: &Journal) {
+        if self.segment.as_ref().is_some_and(Segment::gathers) {
+            self.finish(journal);
+        }
+    }
+
     /// Leaves the segment as a file that is all there is of it.
-    fn finish(&mut self) {
+    fn finish(&mut self, journal: &Journal) {
         if let Some(segment) = &mut self.segment
-            && let Err(error) = segment.finish()
+            && let Err(error) = segment.finish(journal)
         {
             tracing::error!("the end of the journal stays in a file of its own: {error}");
         }
@@ -209,9 +217,11 @@ pub fn commit(core: &mut Core) {
     let journal = &core.shared.journal;
     let fsync = core.live.persistence.appendfsync;
     let log = &mut core.journal;
-    log.holds = fsync == Fsync::Always && journal.is_on();
-    // Where each turn is synced, what was copied would be written a second time.
-    log.may_map = fsync != Fsync::Always;
+    let holds = fsync == Fsync::Always && journal.is_on();
+    if std::mem::replace(&mut log.holds, holds) && !holds {
+        log.give_to_kernel(journal);
+    }
+    log.way = if fsync == Fsync::Always { Way::Direct } else { Way::Mapped };
     log.frees |= !log.holds;
     if log.is_empty() && !log.holds {
         log.has_written = false;
@@ -239,7 +249,7 @@ pub fn commit_last(core: &mut Core) {
         core.shared.journal.sync_all();
         core.journal.durable = core.shared.journal.durable_before();
     }
-    core.journal.finish();
+    core.journal.finish(&core.shared.journal);
 }
 
 impl ThreadLog {
@@ -254,8 +264,8 @@ impl ThreadLog {
     /// Writes what a turn has noted so far if that is much, while it is in the processor's cache.
     #[inline]
     pub fn write_early(&mut self, journal: &Journal) {
-        let is_mapped = self.segment.as_ref().is_some_and(Segment::is_mapped);
-        if self.buffer.len() >= if is_mapped { EARLY_BYTES_MAPPED } else { EARLY_BYTES } {
+        let is_copied = self.segment.as_ref().is_some_and(Segment::is_copied);
+        if self.buffer.len() >= if is_copied { EARLY_BYTES_COPIED } else { EARLY_BYTES } {
             self.try_write(journal);
         }
     }

@@ -2,9 +2,10 @@
 //!
 //! A command that changed something is noted by the executor while its shards are still held: that is when it gets
 //! its place in the order of all changes. Each thread gathers records in a buffer and writes them to a segment of its
-//! own once a turn, before replies go out. `log` holds a thread's side, `segment` the files, `note` says what of a command is written,
+//! own once a turn, before replies go out. `log` holds a thread's side, `segment` and `direct` the files, `note` says what of a command is written,
 //! `sync` is the thread that syncs once a second, `replay` reads it all back at start.
 
+mod direct;
 pub mod log;
 pub mod note;
 pub mod redis;
@@ -16,6 +17,7 @@ pub mod segment;
 pub mod sync;
 pub mod waitaof;
 
+use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock};
@@ -150,6 +152,13 @@ impl Journal {
             }
         }
         self.answer_waiting(shared);
+    }
+
+    fn note_failed_sync(&self, error: &io::Error) {
+        tracing::error!(
+            "the journal cannot be synced: {error}; writes are refused until a new base is there"
+        );
+        self.note_trouble(|trouble| trouble.syncing = Some(log::cause_of(error)));
     }
 
     fn note_trouble(&self, change: impl FnOnce(&mut Trouble)) {

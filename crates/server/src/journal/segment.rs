@@ -6,8 +6,7 @@
 //! the thread that appends makes room itself, through the kernel's memory. Blocks are had ahead, so that what was answered
 //! always has room; where there are none left, or records are too large, the rest of a segment is written as it comes.
 //!
-//! With `always` records are written over zeros that are there before them: the file does not grow with each sync, which
-//! would have the file system sync its own journal too.
+//! With `always` they are gathered for the next sync, which writes them itself (`direct`).
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -21,7 +20,7 @@ use darter_persist::journal::{folder, tail};
 use darter_reactor::ring::{self, Pusher, Taker};
 
 use super::Journal;
-use super::log::cause_of;
+use super::direct::Direct;
 use crate::core::unix_ms;
 use crate::worker::lock;
 
@@ -31,16 +30,27 @@ pub struct Segment {
     pub generation: u64,
     file: Arc<SegmentFile>,
     pusher: Option<Pusher>,
+    direct: Option<Arc<Direct>>,
     // Of a file without a ring.
     len: u64,
-    // Zeros follow up to here, if they are to.
-    zeros_end: Option<u64>,
+}
+
+/// How records come into a new segment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Way {
+    /// Each is given to the kernel by itself.
+    Plain,
+    /// Copied into a ring, where there may be one.
+    Mapped,
+    /// Gathered for a sync, where a file can be written past the kernel's memory.
+    Direct,
 }
 
 /// The side of whoever syncs.
 pub struct SegmentFile {
     file: File,
     tail: Mutex<Option<Tail>>,
+    direct: Mutex<Option<Arc<Direct>>>,
 }
 
 /// What is not in the file yet.
@@ -61,19 +71,14 @@ const RING_BYTES: usize = 4 << 20;
 /// of what is taken from it at once,
 const WINDOW_BYTES: usize = 1 << 20;
 /// and for which blocks are had at once.
-const RESERVE_BYTES: u64 = 16 << 20;
-/// Zeros that are had ahead at once,
-const ZEROS_BYTES: u64 = 1 << 20;
-/// and with one call.
-static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
-const _: () = assert!(ZEROS_BYTES.is_multiple_of(ZEROS.len() as u64));
+pub(super) const RESERVE_BYTES: u64 = 16 << 20;
 const _: () = assert!(RING_BYTES.is_multiple_of(WINDOW_BYTES) && RING_BYTES <= tail::CAPACITY_MAX);
 
 impl Segment {
-    /// Makes the segment of a thread for a generation, with a ring if it may have one.
+    /// Makes the segment of a thread for a generation; where the file system does not allow the `way`, a plain one.
     ///
     /// Errors: of the files.
-    pub fn open(journal: &Journal, slot: u16, generation: u64, may_map: bool) -> io::Result<Segment> {
+    pub fn open(journal: &Journal, slot: u16, generation: u64, way: Way) -> io::Result<Segment> {
         let dir = journal.dir.get().ok_or(io::ErrorKind::NotFound)?;
         let path = dir.join(folder::segment_name(generation, slot));
         let file = OpenOptions::new().create_new(true).write(true).open(&path)?;
@@ -87,20 +92,28 @@ impl Segment {
             let _ = std::fs::remove_file(&path);
             return Err(error);
         }
-        let mapped = if may_map { Tail::open(&file, &path, (generation, slot), &head) } else { None };
-        let (pusher, tail) = mapped.unzip();
+        // Where a file's blocks are not given anew with each change.
+        let way = if ring::suits(&file) { way } else { Way::Plain };
+        let mapped = (way == Way::Mapped).then(|| Tail::open(&file, &path, (generation, slot), &head));
+        let (pusher, tail) = mapped.flatten().unzip();
+        let direct = (way == Way::Direct).then(|| Direct::open(&file, &path, &head).ok().map(Arc::new));
+        let direct = direct.flatten();
         let len = head.len() as u64;
-        // Where a file's blocks are not given anew with each change, as a ring needs it.
-        let zeros_end = (!may_map && ring::suits(&file)).then_some(len);
-        let file = Arc::new(SegmentFile { file, tail: Mutex::new(tail) });
+        let file = SegmentFile { file, tail: Mutex::new(tail), direct: Mutex::new(direct.clone()) };
+        let file = Arc::new(file);
         lock(&journal.slots[usize::from(slot)].files).push(file.clone());
         journal.bytes.fetch_add(len, Relaxed);
-        Ok(Segment { generation, file, pusher, len, zeros_end })
+        Ok(Segment { generation, file, pusher, direct, len })
     }
 
-    /// Whether records go through a ring.
-    pub fn is_mapped(&self) -> bool {
-        self.pusher.is_some()
+    /// Whether to append is to copy.
+    pub fn is_copied(&self) -> bool {
+        self.pusher.is_some() || self.direct.is_some()
+    }
+
+    /// Whether records are with the kernel only when they are synced.
+    pub fn gathers(&self) -> bool {
+        self.direct.is_some()
     }
 
     /// Appends whole records. What was written in part is cut off again when it fails.
@@ -116,34 +129,41 @@ impl Segment {
                 }
                 return Ok(());
             }
-            self.finish()?;
+            self.finish(journal)?;
         }
         let end = self.len + records.len() as u64;
-        if self.zeros_end.is_some_and(|zeros_end| end > zeros_end) {
-            // Without room for them there may still be some for the records.
-            self.zeros_end = self.file.write_zeros(end).ok();
+        if let Some(direct) = &self.direct {
+            if direct.has_room(&self.file.file, end) {
+                self.len = end;
+                if let Err(error) = direct.push(&self.file.file, records) {
+                    journal.note_failed_sync(&error);
+                }
+                return Ok(());
+            }
+            self.finish(journal)?;
         }
         let written = self.file.file.write_all_at(records, self.len);
         match &written {
             Ok(()) => self.len = end,
             Err(error) => {
-                self.zeros_end = None;
                 // A torn record in the middle would hide all that follow it.
                 if self.file.file.set_len(self.len).is_err() {
-                    let cause = cause_of(error);
-                    journal.note_trouble(|trouble| trouble.syncing = Some(cause));
+                    journal.note_failed_sync(error);
                 }
             }
         }
         written
     }
 
-    /// Does without a ring from now on: all is in the file, and nothing else.
+    /// Each record is given to the kernel by itself from now on: all is in the file, and nothing else.
     ///
-    /// Errors: of the file; the ring stays.
-    pub fn finish(&mut self) -> io::Result<()> {
-        if self.zeros_end.take().is_some() {
+    /// Errors: of the file; nothing changes.
+    pub fn finish(&mut self, journal: &Journal) -> io::Result<()> {
+        if let Some(direct) = &self.direct {
+            direct.write(&self.file.file).inspect_err(|error| journal.note_failed_sync(error))?;
             self.file.file.set_len(self.len)?;
+            lock(&self.file.direct).take();
+            self.direct = None;
         }
         if let Some(pusher) = &self.pusher {
             self.len = pusher.end();
@@ -159,6 +179,10 @@ impl SegmentFile {
     ///
     /// Errors: of the file.
     pub fn sync(&self) -> io::Result<()> {
+        let direct = lock(&self.direct).clone();
+        if let Some(direct) = direct {
+            return direct.write(&self.file);
+        }
         if let Some(tail) = &mut *lock(&self.tail) {
             tail.save(&self.file)?;
         }
@@ -182,13 +206,6 @@ impl SegmentFile {
         Ok(!tail.is_short)
     }
 
-    /// Writes zeros from `at` on, returns where they end.
-    fn write_zeros(&self, at: u64) -> io::Result<u64> {
-        let end = at + ZEROS_BYTES;
-        (at..end).step_by(ZEROS.len()).try_for_each(|at| self.file.write_all_at(&ZEROS, at))?;
-        Ok(end)
-    }
-
     fn finish(&self) -> io::Result<()> {
         let mut place = lock(&self.tail);
         if let Some(tail) = place.as_mut() {
@@ -204,7 +221,7 @@ impl SegmentFile {
     /// A file that is written as it comes.
     #[cfg(test)]
     pub(super) fn plain(file: File) -> SegmentFile {
-        SegmentFile { file, tail: Mutex::new(None) }
+        SegmentFile { file, tail: Mutex::default(), direct: Mutex::default() }
     }
 }
 

@@ -2,8 +2,8 @@
 //!
 //! While a sync goes on, all turns' records gather for the next one. Where a sync takes longer than all clients need for
 //! another command, the next one waits for those that the last one released, so that it has all of them; else it
-//! begins at once with those that came meanwhile, and the others are served while it goes on. Where a sync is quick, a
-//! turn does it on the spot: handing over would cost more.
+//! begins at once with those that came meanwhile, and the others are served while it goes on. Where a sync is quick and all
+//! are back, a turn does it on the spot: nobody is there to be served meanwhile.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
@@ -23,8 +23,10 @@ pub struct Wishes {
     now: bool,
     /// Rings have whole windows to be moved to the disk.
     room: bool,
-    /// Replies wait for one, as `always` has it.
+    /// Replies wait for one, as `always` has it,
     replies: bool,
+    /// and one is under way for others.
+    is_under_way: bool,
     /// With this sequence next, all are back that the last sync released.
     enough: u64,
     /// The last sync had all records before this,
@@ -78,12 +80,10 @@ fn run(shared: &'static Shared) {
         }
         let is_asked = std::mem::take(&mut wishes.now) || is_awaited;
         let is_group = std::mem::take(&mut wishes.replies);
+        wishes.is_under_way = is_group;
         drop(wishes);
         if is_group {
-            let covered = journal.durable_before()..journal.next.load(SeqCst);
-            journal.sync_together();
-            lock(&journal.wishes).release(covered, journal.next.load(SeqCst));
-            journal.announce(shared);
+            journal.release_after(shared, Journal::sync_together);
             continue;
         }
         let live = shared.settings.live();
@@ -95,7 +95,7 @@ fn run(shared: &'static Shared) {
     }
 }
 
-/// A sync that takes no longer is done by the turn that needs it.
+/// A sync that takes no longer may be done by the turn that needs it.
 const QUICK_NS: u64 = 250_000;
 /// The thread waits for records in steps of this part of a sync's time, while there are more with each,
 const GATHERING_STEP: u64 = 8;
@@ -112,6 +112,7 @@ impl Wishes {
         self.enough = next + self.released;
         self.covered = covered.end;
         self.since = Some(Instant::now());
+        self.is_under_way = false;
     }
 
     /// Whether all that were released are back, with this sequence next.
@@ -146,17 +147,26 @@ impl Journal {
 
     /// Has what a turn has just written to its file synced, now or with what others write meanwhile.
     pub(super) fn sync_for_replies(&self, shared: &Shared, slot: &Slot) {
-        if self.sync_ns.load(Relaxed) <= QUICK_NS {
-            self.sync_slot(slot);
-            self.announce(shared);
-            return;
-        }
         let mut wishes = lock(&self.wishes);
+        let are_back = wishes.are_back(self.next.load(SeqCst));
+        let is_alone = are_back && !wishes.is_under_way && !wishes.replies;
+        if is_alone && self.sync_ns.load(Relaxed) <= QUICK_NS {
+            drop(wishes);
+            return self.release_after(shared, |journal| journal.sync_slot(slot));
+        }
         let is_first = !std::mem::replace(&mut wishes.replies, true);
-        if wishes.are_back(self.next.load(SeqCst)) || is_first {
+        if are_back || is_first {
             drop(wishes);
             self.wake.notify_one();
         }
+    }
+
+    /// Lets go of the replies that waited for this.
+    fn release_after(&self, shared: &Shared, sync: impl FnOnce(&Journal)) {
+        let covered = self.durable_before()..self.next.load(SeqCst);
+        sync(self);
+        lock(&self.wishes).release(covered, self.next.load(SeqCst));
+        self.announce(shared);
     }
 
     fn rest<'a>(&self, wishes: MutexGuard<'a, Wishes>, time: Duration) -> MutexGuard<'a, Wishes> {
@@ -221,11 +231,7 @@ impl Journal {
         let began = Instant::now();
         for file in &files {
             if let Err(error) = file.sync() {
-                tracing::error!(
-                    "the journal cannot be synced: {error}; writes are refused until a new base is there"
-                );
-                self.note_trouble(|trouble| trouble.syncing = Some(error.to_string()));
-                return;
+                return self.note_failed_sync(&error);
             }
         }
         let took = began.elapsed();
