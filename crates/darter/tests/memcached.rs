@@ -357,7 +357,7 @@ fn bad_input_is_an_error_or_the_end() {
         ("ms k 2 T\r\nhi\r\n", "CLIENT_ERROR bad token in command line format\r\n"),
         (
             "ma k Dx\r\nma k Jx\r\n",
-            "CLIENT_ERROR invalid numeric delta value\r\nCLIENT_ERROR invalid numeric initial value\r\n",
+            "CLIENT_ERROR invalid or duplicate flag\r\nCLIENT_ERROR invalid or duplicate flag\r\n",
         ),
         (&format!("mg k O{}\r\n", "o".repeat(32)), "CLIENT_ERROR opaque token too long\r\n"),
         ("set k 0 0 1\r\nx\r\n", "STORED\r\n"),

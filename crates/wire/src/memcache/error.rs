@@ -28,10 +28,8 @@ pub enum Error {
     KeyDecoding,
     /// An opaque token of more than 32 bytes.
     OpaqueTooLong,
-    /// The `J` of `ma` is no number.
-    InvalidInitial,
-    /// The `D` of `ma` is no number.
-    InvalidMetaDelta,
+    /// A flag of `ma` that is unknown, there twice or of a wrong form, or its key is not base64.
+    InvalidCountFlag,
     /// An unknown mode of `ms`.
     InvalidStoreMode,
     /// An unknown mode of `ma`.
@@ -64,8 +62,7 @@ impl Error {
             Self::BadToken => "CLIENT_ERROR bad token in command line format",
             Self::KeyDecoding => "CLIENT_ERROR error decoding key",
             Self::OpaqueTooLong => "CLIENT_ERROR opaque token too long",
-            Self::InvalidInitial => "CLIENT_ERROR invalid numeric initial value",
-            Self::InvalidMetaDelta => "CLIENT_ERROR invalid numeric delta value",
+            Self::InvalidCountFlag => "CLIENT_ERROR invalid or duplicate flag",
             Self::InvalidStoreMode => "CLIENT_ERROR invalid mode for ms M token",
             Self::InvalidCountMode => "CLIENT_ERROR invalid mode for ma M token",
             Self::ModeLength => "CLIENT_ERROR incorrect length for M token",

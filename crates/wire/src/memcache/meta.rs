@@ -131,8 +131,8 @@ impl<'a> Meta<'a> {
             b'R' => self.recache = seconds()?,
             b'C' => self.cas = number()?,
             b'E' => self.new_cas = number()?,
-            b'J' => self.initial = parse_u64(token).ok_or(Error::InvalidInitial)?,
-            b'D' => self.delta = parse_u64(token).ok_or(Error::InvalidMetaDelta)?,
+            b'J' => self.initial = parse_u64(token).ok_or(Error::BadToken)?,
+            b'D' => self.delta = parse_u64(token).ok_or(Error::BadToken)?,
             b'M' => self.mode = mode(self.verb, token)?,
             // 32 bytes with the letter.
             b'O' if token.len() > OPAQUE_BYTES_MAX => return Err(Error::OpaqueTooLong),
@@ -155,8 +155,17 @@ pub(super) fn parse<'a>(name: &[u8], mut words: Line<'a>) -> Result<Meta<'a>, St
         return Err(Stop::refused(Error::BadFormat));
     }
     let mut meta = Meta::of_key(verb, key, words);
-    meta.read_flags().map_err(Stop::refused)?;
+    meta.read_flags()
+        .map_err(|error| Stop::refused(if verb == MetaVerb::Count { of_count(error) } else { error }))?;
     Ok(meta)
+}
+
+/// What `ma` says of a fault in its flags: it tells few of them apart.
+fn of_count(error: Error) -> Error {
+    match error {
+        Error::OpaqueTooLong | Error::InvalidCountMode => error,
+        _ => Error::InvalidCountFlag,
+    }
 }
 
 /// `ms <key> <datalen> <flags>*`
