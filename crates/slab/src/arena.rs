@@ -29,6 +29,8 @@ pub struct Arena {
     runs: Runs,
     used_bytes: usize,
     committed_units: usize,
+    // One bit for each class: it keeps blocks, or did when this was last looked at.
+    keeping: [u64; class::COUNT.div_ceil(64)],
     // First units of the runs that `compact` empties. Those still marked as such are in no list.
     emptying: Vec<u32>,
     // Blocks that are kept before they change, or seen in the place of what is there.
@@ -79,6 +81,7 @@ impl Arena {
             runs: Runs::new(),
             used_bytes: 0,
             committed_units: 0,
+            keeping: [0; _],
             emptying: Vec::new(),
             past: None,
             looks_back: false,
@@ -120,6 +123,7 @@ impl Arena {
         }
         bin.newest[bin.kept as usize] = h;
         bin.kept += 1;
+        self.keeping[class / 64] |= 1 << (class % 64);
     }
 
     /// Usable bytes of the block: those of its size class. 0 when the handle names no block.
@@ -324,14 +328,14 @@ impl Arena {
 
     /// Gives the kept blocks of all classes back to their runs.
     fn free_kept(&mut self) {
-        for class in 1..class::COUNT {
-            // Most have none.
-            if self.bins[class].kept == 0 {
-                continue;
+        for (word, classes) in std::mem::take(&mut self.keeping).into_iter().enumerate() {
+            let mut left = classes;
+            while left != 0 {
+                let bin = &mut self.bins[word * 64 + left.trailing_zeros() as usize];
+                left &= left - 1;
+                let (newest, kept) = (bin.newest, std::mem::take(&mut bin.kept));
+                newest.iter().take(kept as usize).for_each(|&h| self.free_in_run(h));
             }
-            let Bin { newest, kept, .. } = self.bins[class];
-            self.bins[class].kept = 0;
-            newest.iter().take(kept as usize).for_each(|&h| self.free_in_run(h));
         }
     }
 

@@ -53,6 +53,8 @@ pub(crate) struct Pressure {
     // Resident bytes of the arena, and bytes of its live blocks, above which the shard has to ask.
     resident_max: usize,
     used_max: usize,
+    // Bytes of live blocks that are left when it has paid. used_goal <= used_max
+    used_goal: usize,
     db: usize,
     at: Position,
     chosen: Vec<Slot>,
@@ -64,6 +66,7 @@ impl Default for Pressure {
         Pressure {
             resident_max: usize::MAX,
             used_max: usize::MAX,
+            used_goal: usize::MAX,
             db: 0,
             at: Position::START,
             chosen: Vec::new(),
@@ -103,12 +106,15 @@ impl Shard {
     /// Lets the shard grow by `bytes` from now on before [`Shard::is_pressed`] says so.
     pub fn allow_growth(&mut self, bytes: usize) {
         self.pressure.used_max = self.arena.used_bytes().saturating_add(bytes);
+        self.pressure.used_goal = self.pressure.used_max;
         self.pressure.resident_max = self.arena.occupied_bytes().saturating_add(bytes);
     }
 
-    /// From now on the shard may take back what it has lost since it was last allowed to grow, but no more.
-    pub fn hold_growth(&mut self) {
+    /// From now on the shard may take back what it has lost since it was last allowed to grow; it is asked for what more it
+    /// takes once that is more than `batch_bytes`.
+    pub fn hold_growth(&mut self, batch_bytes: usize) {
         self.pressure.resident_max = self.arena.occupied_bytes();
+        self.pressure.used_max = self.pressure.used_goal.saturating_add(batch_bytes);
     }
 
     /// Makes [`Shard::is_pressed`] say so until growth is held or allowed.
@@ -151,7 +157,7 @@ impl Shard {
             self.arena.release_empty(PAGES_PER_CALL);
             self.merge_segments();
         }
-        let gained = self.arena.used_bytes().saturating_sub(self.pressure.used_max);
+        let gained = self.arena.used_bytes().saturating_sub(self.pressure.used_goal);
         let mut left = over_bytes.saturating_sub(resident.saturating_sub(self.arena.occupied_bytes()));
         let committed = self.arena.committed_bytes();
         let slack = committed / SLACK_PART + SLACK_BYTES.min(committed / SLACK_PART_MAX).max(PAGE_BYTES);
@@ -167,7 +173,8 @@ impl Shard {
         }
         let evicted = self.evict(rule, now_ms, wanted, effort.keys_max);
         if left > 0 {
-            self.pressure.used_max = self.pressure.used_max.min(self.arena.used_bytes());
+            self.pressure.used_goal = self.pressure.used_goal.min(self.arena.used_bytes());
+            self.pressure.used_max = self.pressure.used_goal;
         }
         if self.keys_len() == 0 {
             self.merge_segments();

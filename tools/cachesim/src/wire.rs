@@ -1,4 +1,5 @@
 //! The same question through the wire: a read-through load (GET, on a miss SET) against real servers with equal memory.
+//! Where objects expire they are set with the time they have left, and requests come at a rate, so that servers may use it.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -52,6 +53,10 @@ pub struct Measured {
     pub rss_mb: f64,
 }
 
+/// Requests a second where objects expire.
+const RATE: f64 = 25_000.0;
+/// Who is later than that cannot keep the pace, and would see objects expire that are still asked for.
+const LATE_MAX: Duration = Duration::from_secs(1);
 /// Commands on their way together.
 const BATCH: usize = 64;
 
@@ -66,7 +71,7 @@ impl Drop for Process {
 
 /// Runs a trace against a server of its own.
 ///
-/// Errors: it does not start, or answers what it must not.
+/// Errors: it does not start, answers what it must not, or does not keep pace.
 pub fn measure(contender: &Contender, darter: &str, trace: &Trace, mb: u64) -> io::Result<Measured> {
     let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
     let flags = contender.flags.replace("{port}", &port.to_string()).replace("{mb}", &mb.to_string());
@@ -86,7 +91,16 @@ pub fn measure(contender: &Contender, darter: &str, trace: &Trace, mb: u64) -> i
     let mut client =
         Client { reader: BufReader::with_capacity(1 << 20, stream), is_memcached: contender.is_memcached };
     let (warm, mut at, mut misses) = (trace.requests.len() / 3, 0, 0usize);
+    let expires = trace.deadlines.iter().any(|&deadline| deadline > 0);
+    let began = Instant::now();
     for batch in trace.requests.chunks(BATCH) {
+        if expires {
+            let due = time_of(at);
+            std::thread::sleep(due.saturating_sub(began.elapsed()));
+            if began.elapsed() > due + LATE_MAX {
+                return Err(io::Error::other(format!("{} requests a second are too many", RATE)));
+            }
+        }
         let mut missed = client.get(batch)?;
         if at >= warm {
             misses += missed.len();
@@ -94,7 +108,7 @@ pub fn measure(contender: &Contender, darter: &str, trace: &Trace, mb: u64) -> i
         at += batch.len();
         missed.sort_unstable();
         missed.dedup();
-        client.set(&missed, trace)?;
+        client.set(&missed, trace, began.elapsed())?;
     }
     let counted = trace.requests.len() - warm.next_multiple_of(BATCH);
     Ok(Measured { misses: misses as f64 / counted as f64, rss_mb: rss_mb(process.0.id()) })
@@ -143,18 +157,28 @@ impl Client {
         Ok(missed)
     }
 
-    fn set(&mut self, ids: &[u32], trace: &Trace) -> io::Result<()> {
+    /// Sets objects when `elapsed` of the trace is over.
+    fn set(&mut self, ids: &[u32], trace: &Trace, elapsed: Duration) -> io::Result<()> {
         let mut bytes = Vec::new();
         for &id in ids {
             let (key, len) = (key_of(id), trace.sizes[id as usize].max(MIN_BYTES) as usize);
+            let deadline = trace.deadlines.get(id as usize).copied().filter(|&deadline| deadline > 0);
+            let left_ms = deadline.map(|at| time_of(at as usize).saturating_sub(elapsed).as_millis().max(1));
             if self.is_memcached {
-                write!(bytes, "set {key} 0 0 {len}\r\n")?;
+                // It counts whole seconds.
+                let left_s = left_ms.map_or(0, |ms| ms.div_ceil(1000));
+                write!(bytes, "set {key} 0 {left_s} {len}\r\n")?;
             } else {
-                write!(bytes, "*3\r\n$3\r\nSET\r\n${}\r\n{key}\r\n${len}\r\n", key.len())?;
+                let words = if left_ms.is_some() { 5 } else { 3 };
+                write!(bytes, "*{words}\r\n$3\r\nSET\r\n${}\r\n{key}\r\n${len}\r\n", key.len())?;
             }
             // Not text, so that nobody packs it.
             bytes.resize(bytes.len() + len, 0xe5 ^ id as u8);
             bytes.extend_from_slice(b"\r\n");
+            if let Some(ms) = left_ms.filter(|_| !self.is_memcached) {
+                let ms = ms.to_string();
+                write!(bytes, "$2\r\nPX\r\n${}\r\n{ms}\r\n", ms.len())?;
+            }
         }
         self.reader.get_mut().write_all(&bytes)?;
         for _ in ids {
@@ -171,6 +195,11 @@ impl Client {
         self.reader.read_line(&mut line)?;
         Ok(line.trim_end().to_owned())
     }
+}
+
+/// When a request is due, where objects expire.
+fn time_of(request: usize) -> Duration {
+    Duration::from_secs_f64(request as f64 / RATE)
 }
 
 /// Bytes of a value where objects are only counted.

@@ -22,6 +22,11 @@ const WRITE_EFFORT: Effort = Effort { keys_max: 32, lines_max: 128 };
 const HOUSE_EFFORT: Effort = Effort { keys_max: 256, lines_max: 512 };
 /// What one call frees at most, so that a limit that was lowered is reached step by step.
 const STEP_BYTES_MAX: usize = 1 << 20;
+/// Of what is held back near the limit, so much may be taken by batches of all shards together.
+const BATCHES_PART: u64 = 4;
+/// A batch is as many bytes at most, a dozen keys of 300 bytes; less than the least is none.
+const BATCH_BYTES_MAX: usize = 4 << 10;
+const BATCH_BYTES_MIN: usize = 1 << 10;
 /// Shards looked at for one that has more than its share.
 const SHARES_LOOKED_AT: usize = 4;
 /// Shards that pay for one write at most.
@@ -37,31 +42,50 @@ const RECOUNT_EVERY: Duration = Duration::from_micros(100);
 
 /// Where the process stands against its limit.
 struct Stand {
-    /// Too much by this.
-    over_bytes: usize,
-    /// Nothing more may come without something else going.
-    is_near: bool,
-    /// What may still come before that.
-    free_bytes: u64,
+    max_bytes: u64,
+    /// What counts beside the shards.
+    others_bytes: u64,
+    /// Below the limit by less, nothing more may come without something else going.
+    margin_bytes: u64,
 }
 
 impl Stand {
     fn of(core: &Core) -> Stand {
-        let max = core.shared.limit.max_bytes(&core.live);
+        let max_bytes = core.shared.limit.max_bytes(&core.live);
         let clients = client_bytes(core.shared);
         let most = if core.client_bytes_max > 0 { core.client_bytes_max } else { u64::MAX };
         // Clients that have too much go themselves: no key is to go for them.
-        let used = used_bytes(core.shared).saturating_sub(clients.saturating_sub(most));
+        let others_bytes = core.shared.startup_bytes.load(Relaxed) + clients.min(most);
         // Without eviction there is nothing to hold back for.
-        let margin = if core.evicts { max / NEAR_PART } else { 0 };
-        let free_bytes = max.saturating_sub(margin).saturating_sub(used);
-        Stand { over_bytes: used.saturating_sub(max) as usize, is_near: free_bytes == 0, free_bytes }
+        let margin_bytes = if core.evicts { max_bytes / NEAR_PART } else { 0 };
+        Stand { max_bytes, others_bytes, margin_bytes }
     }
 
-    /// What one of the shards may grow.
-    fn growth_bytes(&self, limit: &Limit) -> usize {
-        let part = self.free_bytes / (2 * limit.shares.len() as u64);
+    fn used_bytes(&self, limit: &Limit) -> u64 {
+        self.others_bytes + limit.keyspace_bytes()
+    }
+
+    /// Too much by this.
+    fn over_bytes(&self, limit: &Limit) -> usize {
+        self.used_bytes(limit).saturating_sub(self.max_bytes) as usize
+    }
+
+    /// What may still come before something else has to go.
+    fn free_bytes(&self, limit: &Limit) -> u64 {
+        self.max_bytes.saturating_sub(self.margin_bytes).saturating_sub(self.used_bytes(limit))
+    }
+
+    /// What one of the shards may grow, of so many bytes.
+    fn growth_bytes(free_bytes: u64, limit: &Limit) -> usize {
+        let part = free_bytes / (2 * limit.shares.len() as u64);
         usize::try_from(part).unwrap_or(usize::MAX).min(GROWTH_BYTES_MAX)
+    }
+
+    /// What a shard takes near the limit before it pays for all of it at once. With all of them that is a fraction of the
+    /// margin; near a small limit it is nothing.
+    fn batch_bytes(&self, limit: &Limit) -> usize {
+        let part = (self.margin_bytes / BATCHES_PART) as usize / limit.shares.len().max(1);
+        if part < BATCH_BYTES_MIN { 0 } else { part.min(BATCH_BYTES_MAX) }
     }
 }
 
@@ -100,19 +124,20 @@ fn settle_with(core: &mut Core, part: &mut Part, id: u16, effort: Effort) -> boo
     part.shard.remember_uses(rule.is_some_and(|rule| rule.order == Order::LeastUsed));
     limit.tell(id, &part.shard);
     let stand = Stand::of(core);
-    if !stand.is_near {
-        part.shard.allow_growth(stand.growth_bytes(limit));
+    let free_bytes = stand.free_bytes(limit);
+    if free_bytes > 0 {
+        part.shard.allow_growth(Stand::growth_bytes(free_bytes, limit));
         limit.is_stuck.store(false, Relaxed);
         return false;
     }
     let mut evicted = 0;
     let pays_itself = rule.is_none_or(|rule| !others_pay(limit, part, id, rule));
     if pays_itself {
-        evicted = relieve(core, part, id, rule, stand.over_bytes, effort);
-    } else if stand.over_bytes == 0 {
+        evicted = relieve(core, part, id, rule, stand.over_bytes(limit), effort);
+    } else if stand.over_bytes(limit) == 0 {
         part.shard.allow_growth(0);
     }
-    let mut over_bytes = Stand::of(core).over_bytes;
+    let mut over_bytes = stand.over_bytes(limit);
     if over_bytes > 0
         && evicted == 0
         && let Some(rule) = rule
@@ -120,16 +145,19 @@ fn settle_with(core: &mut Core, part: &mut Part, id: u16, effort: Effort) -> boo
         && part.shard.graves_len() == 0
     {
         evicted = elsewhere(core, id, rule, effort);
-        over_bytes = Stand::of(core).over_bytes;
+        over_bytes = stand.over_bytes(limit);
         if evicted == 0 || over_bytes > 0 && !pays_itself {
             evicted += relieve(core, part, id, Some(rule), over_bytes, effort);
-            over_bytes = Stand::of(core).over_bytes;
+            over_bytes = stand.over_bytes(limit);
         }
     }
-    if over_bytes == 0 {
+    let batch_bytes = stand.batch_bytes(limit);
+    // While as much goes as comes, what batches may take together needs no haste.
+    let is_little = batch_bytes > 0 && over_bytes as u64 <= stand.margin_bytes / BATCHES_PART;
+    if over_bytes == 0 || evicted > 0 && is_little {
         limit.is_stuck.store(false, Relaxed);
-        part.shard.hold_growth();
-        return false;
+        part.shard.hold_growth(batch_bytes);
+        return over_bytes > 0;
     }
     part.shard.allow_nothing();
     if evicted > 0 {
@@ -172,7 +200,7 @@ fn elsewhere(core: &mut Core, but: u16, rule: Rule, effort: Effort) -> usize {
     let shards = limit.shares.len() as u64;
     let mut evicted = 0;
     for _ in 0..SHARDS_PAYING_MAX {
-        let over_bytes = Stand::of(core).over_bytes;
+        let over_bytes = Stand::of(core).over_bytes(limit);
         let keys_max = effort.keys_max - evicted.min(effort.keys_max);
         if over_bytes == 0 || keys_max == 0 {
             break;
@@ -226,7 +254,7 @@ pub fn refuses(core: &mut Core) -> bool {
     let first = core.rng.below(shards as u64) as usize;
     let mut evicted = 0;
     for step in 0..shards.min(SHARDS_TRIED) {
-        let over_bytes = Stand::of(core).over_bytes;
+        let over_bytes = Stand::of(core).over_bytes(&core.shared.limit);
         if over_bytes == 0 || evicted >= WRITE_EFFORT.keys_max {
             break;
         }
@@ -244,7 +272,7 @@ pub fn refuses(core: &mut Core) -> bool {
 pub fn begin(core: &mut Core) {
     // What shards may still grow was reckoned from the old limit.
     each_shard(core, Shard::allow_nothing);
-    let over_bytes = Stand::of(core).over_bytes as u64;
+    let over_bytes = Stand::of(core).over_bytes(&core.shared.limit) as u64;
     if let Some(rule) = rule(&core.live).filter(|_| over_bytes > 0) {
         // Clients that are told what goes take memory for it until they are sent it, which is not to be paid as well.
         let wanted = core.shared.limit.keyspace_bytes().saturating_sub(over_bytes);
