@@ -132,6 +132,13 @@ fn text(value: &str) -> Value {
     Value::Text(value.to_owned())
 }
 
+/// Clients that could not be let in, as INFO counts them.
+fn failed(client: &mut Client<Secure>) -> u64 {
+    let Value::Text(info) = client.call(&["INFO", "stats"]) else { panic!("a text") };
+    let count = info.lines().find_map(|line| line.strip_prefix("tls_connections_failed:"));
+    count.expect("a count").parse().expect("a number")
+}
+
 fn free_port() -> u16 {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     listener.local_addr().expect("its address").port()
@@ -199,6 +206,7 @@ fn who_does_not_speak_tls_is_told_in_his_own_words() {
     assert!(told(memcached, b"get k\r\n").starts_with("SERVER_ERROR "));
     let mut client = authority.connect(server.port());
     assert_eq!(client.call(&["SET", "k", "v", "EX", "100"]), Value::ok());
+    assert_eq!(failed(&mut client), 3);
     let mut stream = authority.connect_with(memcached, authority.config(None, rustls::ALL_VERSIONS));
     stream.write_all(b"get k\r\n").expect("sent");
     let mut answer = [0; 19];
@@ -411,6 +419,7 @@ fn a_handshake_has_its_time() {
         let _ = socket.read_to_end(&mut rest);
         assert_eq!(rest, b"");
     }
+    assert_eq!(failed(&mut open), 2);
     let took = began.elapsed();
     assert!((8..16).contains(&took.as_secs()), "closed after {took:?}");
     assert_eq!(open.call(&["PING"]), Value::Status("PONG".to_owned()));

@@ -199,9 +199,13 @@ fn each_second(core: &mut Core, conns: &mut [Option<Box<Conn>>]) {
         if is_idle {
             core.stats().memcached.add(Counter::IdleKick);
         }
+        let is_late_for_tls = tls::is_late(core, conn);
+        if is_late_for_tls {
+            core.stats().tls_failed.add(1);
+        }
         if is_idle
             || http::is_late(core, conn)
-            || tls::is_late(core, conn)
+            || is_late_for_tls
             || output::is_over_limit(core, conn)
             || output::is_stuck(core, conn)
         {

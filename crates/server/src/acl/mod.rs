@@ -94,6 +94,13 @@ impl Acl {
         acl.load_configured(&live.users, live.acl_pubsub_all)?;
         if let Some(path) = &live.aclfile {
             acl.load_file(path, live.acl_pubsub_all)?;
+            if !live.requirepass.is_empty() && !acl.default_has_password() {
+                tracing::warn!(
+                    "requirepass has no effect: the aclfile {} says who may come in, and asks the user default for no \
+                     password",
+                    path.display()
+                );
+            }
         }
         Ok(acl)
     }

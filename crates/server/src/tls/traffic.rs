@@ -30,7 +30,11 @@ pub fn receive(
     let Some(mut channel) = conn.channel.take() else { return };
     match (channel.awaits(), bytes.first()) {
         (Some(is_required), Some(&first)) if first != HANDSHAKE => {
-            return if is_required { refuse(conn, bytes) } else { take(conn, core, window, bytes) };
+            if !is_required {
+                return take(conn, core, window, bytes);
+            }
+            core.stats().tls_failed.add(1);
+            return refuse(conn, bytes);
         }
         (Some(_), Some(_)) => {
             core.stats().tls_begun.add(1);
