@@ -118,6 +118,7 @@ impl House {
         }
         if core.thread == 0 {
             core.shared.memory_peak_bytes.fetch_max(core.shared.limit.keyspace_bytes(), Relaxed);
+            crate::limit::overrun::note(core);
             tracking::begin_sweep(core.shared);
             memcached::Flush::keep(core);
             History::sample(core.shared);

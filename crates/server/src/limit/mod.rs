@@ -5,6 +5,7 @@
 //! first key, the shards with their free room, clients with their buffers.
 
 pub mod clients;
+pub mod overrun;
 pub mod relief;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -13,6 +14,7 @@ use darter_reactor::process;
 use darter_store::Shard;
 use darter_store::evict::{Order, Rule};
 
+use self::overrun::Overrun;
 use crate::config::{Live, Policy};
 use crate::shared::Shared;
 
@@ -24,6 +26,8 @@ pub struct Limit {
     keyspace_bytes: AtomicU64,
     /// Eviction is on and has found nothing to evict although there is too much.
     pub is_stuck: AtomicBool,
+    /// How long there is, and was, too much.
+    pub overrun: Overrun,
     // What `maxmemory 0` means.
     automatic_bytes: u64,
 }
@@ -57,6 +61,7 @@ impl Limit {
             shares: (0..shards).map(|_| Share::default()).collect(),
             keyspace_bytes: AtomicU64::new(0),
             is_stuck: AtomicBool::new(false),
+            overrun: Overrun::default(),
             automatic_bytes: memory.map_or(u64::MAX, |bytes| bytes / 100 * AUTOMATIC_PERCENT),
         }
     }

@@ -11,7 +11,7 @@ use darter_store::Shard;
 use darter_store::evict::{Effort, Order, Rule};
 use darter_txn::{Part, ShardSet};
 
-use super::{GROWTH_BYTES_MAX, Limit, NEAR_PART, client_bytes, rule, used_bytes};
+use super::{GROWTH_BYTES_MAX, Limit, NEAR_PART, client_bytes, overrun, rule, used_bytes};
 use crate::core::Core;
 use crate::job::{Shards, let_go_quietly};
 use crate::journal::note as journal;
@@ -68,6 +68,12 @@ impl Stand {
     /// Too much by this.
     fn over_bytes(&self, limit: &Limit) -> usize {
         self.used_bytes(limit).saturating_sub(self.max_bytes) as usize
+    }
+
+    /// As [`Stand::over_bytes`], where that is more than batches may take together.
+    fn excess_bytes(&self, limit: &Limit) -> u64 {
+        let over_bytes = self.over_bytes(limit) as u64;
+        if over_bytes > self.margin_bytes / BATCHES_PART { over_bytes } else { 0 }
     }
 
     /// What may still come before something else has to go.
@@ -153,7 +159,7 @@ fn settle_with(core: &mut Core, part: &mut Part, id: u16, effort: Effort) -> boo
     }
     let batch_bytes = stand.batch_bytes(limit);
     // While as much goes as comes, what batches may take together needs no haste.
-    let is_little = batch_bytes > 0 && over_bytes as u64 <= stand.margin_bytes / BATCHES_PART;
+    let is_little = batch_bytes > 0 && stand.excess_bytes(limit) == 0;
     if over_bytes == 0 || evicted > 0 && is_little {
         limit.is_stuck.store(false, Relaxed);
         part.shard.hold_growth(batch_bytes);
@@ -290,6 +296,12 @@ pub fn begin(core: &mut Core) {
         }
     }
     core.refresh_gate();
+    overrun::note_change(core);
+}
+
+/// Bytes that are used above the limit, 0 where it is no more than writes may be ahead of what they pay.
+pub fn excess_bytes(core: &Core) -> u64 {
+    Stand::of(core).excess_bytes(&core.shared.limit)
 }
 
 /// Counts the memory of all shards that are free, unless this thread has just done so.

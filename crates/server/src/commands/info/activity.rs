@@ -152,7 +152,9 @@ fn keys(source: &Source<'_>, out: &mut Text) {
     out.field("evicted_keys", counters.evicted);
     out.field("evicted_clients", source.report.totals.clients_evicted);
     out.zeros(&["evicted_scripts"]);
-    out.zeros(&["total_eviction_exceeded_time", "current_eviction_exceeded_time"]);
+    let overrun = &source.shared.limit.overrun;
+    out.field("total_eviction_exceeded_time", overrun.total_ms(source.now_ms));
+    out.field("current_eviction_exceeded_time", overrun.current_ms(source.now_ms));
     out.field("keyspace_hits", counters.hits);
     out.field("keyspace_misses", counters.misses);
     out.field("keyspace_mutations", source.report.shards.changes);
