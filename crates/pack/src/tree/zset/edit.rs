@@ -261,6 +261,10 @@ impl Zset {
         if target != id {
             self.index.replace(arena, member::hash(hasher, new.item), id, target);
         }
+        // Mostly the leaf is the same block, which need not be looked for again.
+        if self.ids.get(arena, id) == leaf && !leaf::is_sparse(arena, leaf) {
+            return Ok(());
+        }
         let (leaf, path) = self.route(arena, ord(old), new.item);
         if leaf::id(arena, leaf) == id {
             self.settle(arena, hasher, leaf, &path);

@@ -117,11 +117,8 @@ impl Zset {
         self.ids.set(arena, id, left);
         self.ids.set(arena, other, right);
         let new_at = (at >= keep).then(|| at - keep);
-        for moved in 0..leaf::len(arena, right) {
-            if Some(moved) != new_at {
-                self.reindex(arena, hasher, right, moved, id, other);
-            }
-        }
+        let moved = (0..leaf::len(arena, right)).filter(|at| Some(*at) != new_at);
+        self.reindex(arena, hasher, right, moved, id, other);
         self.owned.free(arena, leaf);
         Ok(if new_at.is_some() { other } else { id })
     }
@@ -182,18 +179,33 @@ impl Zset {
         self.ids.clear(arena, &mut self.owned);
     }
 
+    /// Has the index say `other` instead of `id` for the members at these places of a leaf. Their buckets lie anywhere, so
+    /// some are asked for at once.
     fn reindex(
         &mut self,
         arena: &mut Arena,
         hasher: &KeyHasher,
         leaf: Handle,
-        at: usize,
+        mut places: impl Iterator<Item = usize>,
         id: u32,
         other: u32,
     ) {
-        let block = bytes_of(arena, leaf);
-        let hash = member::hash(hasher, Head::of(block).member(block, at, arena, &self.spill));
-        self.index.replace(arena, hash, id, other);
+        let mut hashes = [0; ASKED_AT_ONCE];
+        loop {
+            let mut len = 0;
+            for (hash, at) in hashes.iter_mut().zip(places.by_ref()) {
+                let block = bytes_of(arena, leaf);
+                *hash = member::hash(hasher, Head::of(block).member(block, at, arena, &self.spill));
+                self.index.prefetch(arena, *hash);
+                len += 1;
+            }
+            for &hash in &hashes[..len] {
+                self.index.replace(arena, hash, id, other);
+            }
+            if len < hashes.len() {
+                return;
+            }
+        }
     }
 
     /// Puts `fresh` in the place of `leaf` and frees that.
@@ -257,9 +269,7 @@ impl Zset {
             let Ok(fresh) = shape.build(arena, &mut self.owned, &parts, Slack::None, ids[0]) else {
                 return false;
             };
-            for at in lens[0]..lens[0] + lens[1] {
-                self.reindex(arena, hasher, fresh, at, ids[1], ids[0]);
-            }
+            self.reindex(arena, hasher, fresh, lens[0]..lens[0] + lens[1], ids[1], ids[0]);
             self.ids.remove(arena, ids[1]);
             self.swap(arena, paths[0], pair[0], fresh);
             self.spine.adjust(arena, paths[0], lens[1] as i64);
@@ -270,3 +280,6 @@ impl Zset {
         false
     }
 }
+
+/// Buckets of the index that are fetched side by side.
+const ASKED_AT_ONCE: usize = 32;

@@ -19,6 +19,7 @@ use super::member::{self, New};
 use super::score::{is_negative_zero, ord, score};
 use crate::entry::{self, Item};
 use crate::spill::Spill;
+use crate::tree::LEAF_BYTES_MAX;
 use crate::tree::block::bytes_of;
 use crate::tree::word::{
     below, find, get_u16, get_u32, get_u64, get_wide, mask, put_u16, put_u32, put_u64, put_wide,
@@ -450,6 +451,13 @@ fn partition(mut low: usize, mut high: usize, mut before: impl FnMut(usize) -> b
 /// The id of a leaf.
 pub(super) fn id(arena: &Arena, leaf: Handle) -> u32 {
     get_u32(bytes_of(arena, leaf), 4)
+}
+
+/// Whether a leaf is empty, or so small that it should shrink or be joined with another.
+#[inline]
+pub(super) fn is_sparse(arena: &Arena, leaf: Handle) -> bool {
+    let head = Head::of(bytes_of(arena, leaf));
+    head.len == 0 || head.bytes() < LEAF_BYTES_MAX / 4 || head.bytes() < arena.size(leaf) / 2
 }
 
 /// Number of entries of a leaf.
