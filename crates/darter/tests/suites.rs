@@ -54,6 +54,14 @@ fn the_journal_is_read_back_while_the_server_runs() {
 }
 
 #[test]
+fn settings_are_told_by_name() {
+    let server = Server::start(&[]);
+    let Value::Array(all) = server.client().call(&["CONFIG", "GET", "*"]) else { panic!("an array") };
+    let names: Vec<String> = all.into_iter().step_by(2).map(text).collect();
+    assert!(names.len() > 100 && names.is_sorted(), "{names:?}");
+}
+
+#[test]
 fn a_base_is_written_while_the_journal_is_off() {
     let dir = Dir::new("offbase");
     let server = dir.start(&["--appendonly", "no"]);

@@ -63,7 +63,8 @@ const fn admin(
 
 fn get(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let patterns: Vec<&[u8]> = args.iter().skip(2).collect();
-    let found = caller.core.shared.settings.config_get(&patterns);
+    let mut found = caller.core.shared.settings.config_get(&patterns);
+    found.sort_unstable();
     reply.map(found.len());
     for (name, value) in found {
         reply.bulk(name.as_bytes());
