@@ -112,6 +112,8 @@ impl House {
             each_second(core, conns);
             if core.thread == 0 {
                 self.schedule.step(core);
+                let is_tidying = core.shared.cards.iter().any(|card| lock(card).tidying > 0);
+                core.shared.tidying.note(is_tidying, core.now_ms);
                 keep_journal(core);
                 core.shared.migrations.keep();
             }

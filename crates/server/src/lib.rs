@@ -49,6 +49,7 @@ pub mod session;
 pub mod shared;
 pub mod snapshot;
 pub mod speech;
+pub mod spell;
 pub mod start;
 pub mod stats;
 pub mod straight;

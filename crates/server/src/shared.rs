@@ -28,6 +28,7 @@ use crate::pubsub::{Directory, Message};
 use crate::registry::Registry;
 use crate::scripts::Scripts;
 use crate::snapshot::Snapshots;
+use crate::spell::Spell;
 use crate::stats::ThreadStats;
 use crate::tracking::{Invalidation, Table};
 
@@ -233,6 +234,8 @@ pub struct Shared {
     pub cards: Vec<Mutex<ShardCard>>,
     /// How much memory there may be.
     pub limit: Limit,
+    /// How long values have been moved together in any shard, by the second.
+    pub tidying: Spell,
     /// The most bytes of all shards together that housekeeping ever saw.
     pub memory_peak_bytes: AtomicU64,
     /// Clients that see every command.

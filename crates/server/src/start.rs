@@ -32,6 +32,7 @@ use crate::scripts::Scripts;
 use crate::shared::{Mail, ShardCard, Shared};
 use crate::snapshot::beginning::{self, Beginning};
 use crate::snapshot::{Snapshots, ending};
+use crate::spell::Spell;
 use crate::stats::ThreadStats;
 use crate::tls::Entrance;
 use crate::tracking::Table;
@@ -218,6 +219,7 @@ pub fn build_hashed(
         idling: Idling::default(),
         cards: (0..shards).map(|_| Mutex::new(ShardCard::default())).collect(),
         limit: Limit::new(shards),
+        tidying: Spell::default(),
         memory_peak_bytes: AtomicU64::new(0),
         monitors: Monitors::default(),
         pause: Pause::default(),

@@ -114,7 +114,8 @@ pub fn stats(source: &Source<'_>, out: &mut Text) {
     out.field("active_defrag_misses", tidied.misses + tidied.packs);
     out.field("active_defrag_key_hits", tidied.hits);
     out.field("active_defrag_key_misses", tidied.misses);
-    out.zeros(&["total_active_defrag_time", "current_active_defrag_time"]);
+    out.field("total_active_defrag_time", source.shared.tidying.total_ms(source.now_ms));
+    out.field("current_active_defrag_time", source.shared.tidying.current_ms(source.now_ms));
     let (keys, items, prefixes) = source.shared.tracking.totals();
     out.field("tracking_total_keys", keys);
     out.field("tracking_total_items", items);
@@ -152,7 +153,7 @@ fn keys(source: &Source<'_>, out: &mut Text) {
     out.field("evicted_keys", counters.evicted);
     out.field("evicted_clients", source.report.totals.clients_evicted);
     out.zeros(&["evicted_scripts"]);
-    let overrun = &source.shared.limit.overrun;
+    let overrun = &source.shared.limit.overrun.spell;
     out.field("total_eviction_exceeded_time", overrun.total_ms(source.now_ms));
     out.field("current_eviction_exceeded_time", overrun.current_ms(source.now_ms));
     out.field("keyspace_hits", counters.hits);
