@@ -44,28 +44,30 @@ pub(super) fn run(conn: &mut Conn, core: &mut Core, buf: &[u8]) -> usize {
 /// Reads a window of commands and runs them; returns how many bytes they took, and whether more may follow.
 fn run_window(conn: &mut Conn, core: &mut Core, buf: &[u8]) -> (usize, bool) {
     let limits = Limits { value_bytes_max: core.live.memcached_item_size_max, ..Limits::default() };
-    let mut window: SmallVec<[(Brief<'_>, u64); WINDOW]> = SmallVec::new();
-    let mut at = 0;
-    while window.len() < WINDOW
+    let mut found_ahead: SmallVec<[(Brief<'_>, u64); WINDOW]> = SmallVec::new();
+    let (mut at, mut len) = (0, 0);
+    while len < WINDOW
         && let Some(found) = buf.get(at..).and_then(|rest| brief(rest, &limits))
     {
         let hash = core.shared.router.hasher().hash(found.key);
         exec::cell_of(core.shared, hash).0.prefetch();
-        at += found.consumed;
-        window.push((found, hash));
+        (at, len) = (at + found.consumed, len + 1);
+        found_ahead.push((found, hash));
     }
+    // Asked once where it lies.
+    let window = found_ahead.as_slice();
     if core.looks_ahead && window.len() >= WARM_LEN_MIN {
         let shared = core.shared;
         exec::warm(core, DB, false, window.iter().map(|&(_, hash)| exec::cell_of(shared, hash)));
     }
     let mut done = 0;
-    for &(found, hash) in &window {
+    for &(found, hash) in window {
         if core.is_gated || conn.is_held_back() || !run_one(conn, core, &found, hash) {
             return (done, false);
         }
         done += found.consumed;
     }
-    (done, window.len() == WINDOW)
+    (done, len == WINDOW)
 }
 
 /// Runs a command; returns whether it did. If not, nothing has happened.
