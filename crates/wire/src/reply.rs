@@ -113,11 +113,15 @@ impl<'a> Reply<'a> {
     #[inline]
     pub fn bulk(&mut self, bytes: &[u8]) {
         self.bulk_header(bytes.len());
-        if bytes.len() < long::BYTES_MIN {
-            self.out.extend_from_slice(bytes);
-        } else {
-            long::append(self.out, bytes);
-        }
+        self.out.extend_from_slice(bytes);
+        self.out.extend_from_slice(b"\r\n");
+    }
+
+    /// As [`Reply::bulk`], for one that is known to be long.
+    #[inline(never)]
+    pub fn bulk_long(&mut self, bytes: &[u8]) {
+        self.bulk_header(bytes.len());
+        long::append(self.out, bytes);
         self.out.extend_from_slice(b"\r\n");
     }
 

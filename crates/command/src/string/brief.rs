@@ -3,7 +3,7 @@
 //! They do what their bodies in `get` and `set` do, on a shard that is held, without a context around it: making one
 //! and calling through a pointer costs as much as the work. Two commands are worth that; MGET and MSET are many of them.
 
-use darter_store::{Key, Look, Shard};
+use darter_store::{Key, Look, Shard, Text};
 use darter_wire::{Reply, Stage};
 
 use super::SET_EVENT;
@@ -83,7 +83,7 @@ pub fn get_looked(
     reply: &mut Reply<'_>,
 ) -> Result<(), Fault> {
     if let Some(value) = shard.read_found(place.db, key, look) {
-        reply.bulk(value);
+        reply_text(reply, Text::Plain(value));
         return Ok(());
     }
     match shard.read_looked(place.db, key, look, place.now_ms)? {

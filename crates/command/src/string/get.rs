@@ -1,5 +1,6 @@
 //! GET, GETDEL and GETEX: the value, and what becomes of the key afterwards.
 
+use darter_base::long;
 use darter_store::Event;
 use darter_wire::{Args, Reply};
 
@@ -64,6 +65,7 @@ fn get(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), F
 #[inline]
 pub(crate) fn reply_text(reply: &mut Reply<'_>, text: darter_store::Text<'_>) {
     match text {
+        darter_store::Text::Plain(bytes) if bytes.len() >= long::BYTES_MIN => reply.bulk_long(bytes),
         darter_store::Text::Plain(bytes) => reply.bulk(bytes),
         packed => reply.bulk_with(packed.len(), |out| packed.write_to(out)),
     }

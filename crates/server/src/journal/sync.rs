@@ -1,9 +1,8 @@
 //! The thread that moves what rings hold to segments, and syncs these: once a second, when somebody waits for it, and for groups of replies (`always`).
 //!
-//! While a sync goes on, all turns' records gather for the next one. Where a sync takes longer than all clients need for
-//! another command, the next one waits for those that the last one released, so that it has all of them; else it
-//! begins at once with those that came meanwhile, and the others are served while it goes on. Where a sync is quick and all
-//! are back, a turn does it on the spot: nobody is there to be served meanwhile.
+//! While a sync goes on, all turns' records gather for the next one, which waits for those that the last one released as long
+//! as they keep coming: a sync costs the processor as much as dozens of commands. Where it is quick and all are back, a turn
+//! does it on the spot: nobody is there to be served meanwhile.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
@@ -29,14 +28,6 @@ pub struct Wishes {
     is_under_way: bool,
     /// With this sequence next, all are back that the last sync released.
     enough: u64,
-    /// The last sync had all records before this,
-    covered: u64,
-    /// released so many replies
-    released: u64,
-    /// then, and not all are back yet.
-    since: Option<Instant>,
-    /// Time for each of them until all were back, the mean of the last few.
-    return_ns: u64,
 }
 
 /// The time between two syncs.
@@ -108,27 +99,8 @@ impl Wishes {
     /// A sync has covered these; those that were answered send their next commands, while `next` is the next sequence.
     /// They are as many as it covered.
     fn release(&mut self, covered: Range<u64>, next: u64) {
-        self.released = covered.end.saturating_sub(covered.start);
-        self.enough = next + self.released;
-        self.covered = covered.end;
-        self.since = Some(Instant::now());
+        self.enough = next + covered.end.saturating_sub(covered.start);
         self.is_under_way = false;
-    }
-
-    /// Whether all that were released are back, with this sequence next.
-    fn are_back(&mut self, next: u64) -> bool {
-        let are_back = next >= self.enough;
-        if are_back && let Some(since) = self.since.take() {
-            let each_ns = since.elapsed().as_nanos() as u64 / self.released.max(1);
-            self.return_ns = if self.return_ns == 0 { each_ns } else { (3 * self.return_ns + each_ns) / 4 };
-        }
-        are_back
-    }
-
-    /// Whether a sync of so many nanoseconds takes longer than all would for another command: then it pays to have
-    /// all of them in one, else they take turns.
-    fn pays(&self, sync_ns: u64) -> bool {
-        sync_ns > self.enough.saturating_sub(self.covered).saturating_mul(self.return_ns)
     }
 }
 
@@ -148,7 +120,7 @@ impl Journal {
     /// Has what a turn has just written to its file synced, now or with what others write meanwhile.
     pub(super) fn sync_for_replies(&self, shared: &Shared, slot: &Slot) {
         let mut wishes = lock(&self.wishes);
-        let are_back = wishes.are_back(self.next.load(SeqCst));
+        let are_back = self.next.load(SeqCst) >= wishes.enough;
         let is_alone = are_back && !wishes.is_under_way && !wishes.replies;
         if is_alone && self.sync_ns.load(Relaxed) <= QUICK_NS {
             drop(wishes);
@@ -176,9 +148,6 @@ impl Journal {
     /// Waits while records keep coming from those that the last sync released: what a sync just misses waits for two.
     fn gather<'a>(&self, mut wishes: MutexGuard<'a, Wishes>) -> MutexGuard<'a, Wishes> {
         let sync_ns = self.sync_ns.load(Relaxed);
-        if !wishes.pays(sync_ns) {
-            return wishes;
-        }
         let step = Duration::from_nanos(sync_ns / GATHERING_STEP);
         let began = Instant::now();
         let mut seen = self.next.load(SeqCst);
@@ -278,37 +247,10 @@ mod tests {
     }
 
     #[test]
-    fn a_sync_waits_for_nobody_where_taking_turns_is_faster() {
-        let (sync_s, each_s) = (80, 3);
-        for (waiting, released) in [(0, 64), (40, 24)] {
-            let journal = journal(1, Duration::from_secs(sync_s), released);
-            {
-                let mut wishes = lock(&journal.wishes);
-                wishes.covered = journal.next.fetch_add(waiting, SeqCst);
-                wishes.return_ns = Duration::from_secs(each_s).as_nanos() as u64;
-                wishes.enough = wishes.covered + waiting + released;
-            }
-            let began = Instant::now();
-            drop(journal.gather(lock(&journal.wishes)));
-            assert!(
-                began.elapsed() < Duration::from_secs(8),
-                "{waiting} and {released} take longer than a sync"
-            );
-        }
-    }
-
-    #[test]
-    fn the_time_to_come_back_is_learnt() {
-        let mut wishes = Wishes::default();
-        wishes.release(0..11, 15);
-        assert_eq!((wishes.covered, wishes.enough, wishes.return_ns), (11, 26, 0));
-        wishes.since = Instant::now().checked_sub(Duration::from_millis(110));
-        assert!(!wishes.are_back(25) && wishes.return_ns == 0);
-        assert!(wishes.are_back(26) && wishes.return_ns >= 10_000_000);
-        // Those that came before the others, too: fifteen.
-        assert!(wishes.pays(u64::MAX) && !wishes.pays(150_000_000));
-        let learnt = wishes.return_ns;
-        assert!(wishes.are_back(30) && wishes.return_ns == learnt, "once for each sync");
+    fn those_that_a_sync_released_are_waited_for() {
+        let mut wishes = Wishes { is_under_way: true, ..Wishes::default() };
+        wishes.release(4..11, 15);
+        assert_eq!((wishes.enough, wishes.is_under_way), (22, false));
     }
 
     #[test]
