@@ -31,6 +31,8 @@ struct Writer {
     spare: Pages,
     // The file is so long.
     end: u64,
+    // A write has failed, and what it had is lost: nothing here counts as written any more.
+    is_broken: bool,
 }
 
 /// A write is of whole ones, and from one.
@@ -54,7 +56,7 @@ impl Direct {
             file: direct,
             reserved: AtomicU64::new(RESERVE_BYTES),
             gathered: Mutex::new(gathered),
-            writer: Mutex::new(Writer { spare: Pages::new(LONGER_BYTES), end: 0 }),
+            writer: Mutex::new(Writer { spare: Pages::new(LONGER_BYTES), end: 0, is_broken: false }),
         })
     }
 
@@ -92,11 +94,20 @@ impl Direct {
         }
     }
 
+    /// Whether a write has failed.
+    pub fn is_broken(&self) -> bool {
+        lock(&self.writer).is_broken
+    }
+
     /// Has all that was appended before on the disk.
     ///
-    /// Errors: of the file; what was gathered is lost.
+    /// Errors: of the file, now or before; what was gathered is lost.
     pub fn write(&self, file: &File) -> io::Result<()> {
         let mut writer = lock(&self.writer);
+        // Told by the lock and not by who failed: another may ask before he has said so.
+        if writer.is_broken {
+            return Err(io::Error::other("a write to this segment failed before"));
+        }
         let mut group = {
             let mut gathered = lock(&self.gathered);
             if gathered.has_nothing_new() {
@@ -116,6 +127,7 @@ impl Direct {
             written => written,
         };
         let written = written.and_then(|()| file.sync_data());
+        writer.is_broken = written.is_err();
         writer.end = writer.end.max(end);
         writer.spare = group;
         // Where there are none left, who appends will meet the error.
@@ -238,6 +250,22 @@ mod tests {
             }
         }
         assert!(all.len() as u64 > RESERVE_BYTES / 4);
+    }
+
+    #[test]
+    fn nothing_counts_as_written_after_a_write_that_failed() {
+        let Some((_, mut direct)) = file("broken") else { return };
+        let path = std::env::temp_dir().join(format!("darter-direct-read-{}", std::process::id()));
+        std::fs::write(&path, b"").expect("a file");
+        let unwritable = File::open(&path).expect("a file");
+        std::fs::remove_file(&path).expect("it is there");
+        direct.file = unwritable.try_clone().expect("a file");
+        direct.push(&unwritable, b"lost").expect("it is only gathered");
+        assert!(!direct.is_broken() && direct.write(&unwritable).is_err());
+        assert!(
+            direct.is_broken() && direct.write(&unwritable).is_err(),
+            "nothing is left to write, and it is lost"
+        );
     }
 
     #[test]

@@ -160,8 +160,11 @@ impl Segment {
     /// Errors: of the file; nothing changes.
     pub fn finish(&mut self, journal: &Journal) -> io::Result<()> {
         if let Some(direct) = &self.direct {
-            direct.write(&self.file.file).inspect_err(|error| journal.note_failed_sync(error))?;
-            self.file.file.set_len(self.len)?;
+            // Where a write has failed there is nothing to be saved: a new base is on its way.
+            if !direct.is_broken() {
+                direct.write(&self.file.file).inspect_err(|error| journal.note_failed_sync(error))?;
+                self.file.file.set_len(self.len)?;
+            }
             lock(&self.file.direct).take();
             self.direct = None;
         }
