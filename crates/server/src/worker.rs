@@ -121,7 +121,8 @@ impl Worker {
     /// How long nothing has to be done unless something arrives.
     fn sleep_max(&self) -> Duration {
         let mut housekeeping = self.house.sleep(&self.core).min(TURN_MAX);
-        if self.core.has_postponed && self.core.shared.snapshots.holds_writers() {
+        let snapshots = &self.core.shared.snapshots;
+        if snapshots.ending.is_on() || self.core.has_postponed && snapshots.holds_writers() {
             housekeeping = housekeeping.min(HELD_BACK);
         } else if self.core.has_postponed {
             let left_ms = self.core.shared.pause.until_ms().saturating_sub(crate::core::unix_ms() as i64);

@@ -15,6 +15,7 @@ use crate::fanout::request;
 use crate::flood::{Door, Flood};
 use crate::messages::{BOTH, Contender, Contest, OFF_AND_ON, Row, row};
 use crate::replies::Protocol;
+use crate::sealing;
 use crate::usage::{Cpu, thread_times};
 use crate::workload::Workload;
 
@@ -47,6 +48,7 @@ pub fn rows() -> Vec<Row> {
         row("GET over TLS 1.3, pipeline 30", OP, TLS, OFF_AND_ON, |c| c.encrypted("get", 30)),
         row("SET over TLS 1.3, pipeline 30", OP, "-", OFF_AND_ON, |c| c.encrypted("set", 30)),
         row("GET over TLS 1.3, one at a time", OP, "-", OFF_AND_ON, |c| c.encrypted("get", 1)),
+        row("what rustls alone takes for that GET, pipeline 30", OP, "-", ALONE, |_| encryption_alone()),
         row("one of 10,000 idle connections", "resident bytes", "2,048", BOTH, |c| {
             c.let_in()?;
             c.visit().idle_bytes(10_000)
@@ -83,9 +85,19 @@ pub fn rows() -> Vec<Row> {
 
 const KEYS: u64 = 100_000;
 const VALUE_BYTES: usize = 256;
+/// The bytes of thirty of redis-benchmark's GETs, and of the replies.
+const GETS: (usize, usize) = (30 * 36, 30 * (VALUE_BYTES + 8));
 const STORM: Duration = Duration::from_secs(2);
 /// Scrapes of `/metrics` in a round.
 const SCRAPES: u32 = 200;
+
+/// Microseconds a command of a pipeline that a server spends on encryption if it does nothing else.
+fn encryption_alone() -> io::Result<f64> {
+    let folder = Folder::new()?;
+    let (certificate, key) = folder.certificate()?;
+    let took = sealing::time(&certificate, &key, GETS.0, GETS.1, 100)?;
+    Ok(took.as_secs_f64() * 1e6 / 30.0)
+}
 
 impl Contest<'_> {
     /// `off`: the user `default` of a server without others. `on`: the last of a hundred that may touch `keys`.
@@ -262,17 +274,17 @@ fn whole_answer(answer: &[u8]) -> Option<bool> {
 }
 
 /// A folder for a certificate, which goes with it.
-struct Folder(PathBuf);
+pub struct Folder(PathBuf);
 
 impl Folder {
-    fn new() -> io::Result<Folder> {
+    pub fn new() -> io::Result<Folder> {
         let path = std::env::temp_dir().join(format!("darter-bench-tls-{}", std::process::id()));
         fs::create_dir_all(&path)?;
         Ok(Folder(path))
     }
 
     /// A certificate that signs itself, and its key; made by `openssl`.
-    fn certificate(&self) -> io::Result<(String, String)> {
+    pub fn certificate(&self) -> io::Result<(String, String)> {
         let [certificate, key] = ["crt", "key"].map(|name| self.0.join(name).to_string_lossy().into_owned());
         let made = Command::new("openssl")
             .args([

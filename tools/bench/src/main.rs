@@ -27,6 +27,7 @@ mod replies;
 mod report;
 mod samples;
 mod scripts;
+mod sealing;
 mod server;
 mod setting;
 mod soak;

@@ -1,8 +1,8 @@
 //! The thread that moves what rings hold to segments, and syncs these: once a second, when somebody waits for it, and for groups of replies (`always`).
 //!
 //! While a sync goes on, all turns' records gather for the next one, which waits for those that the last one released as long
-//! as they keep coming: a sync costs the processor as much as dozens of commands. Where it is quick and all are back, a turn
-//! does it on the spot: nobody is there to be served meanwhile.
+//! as they keep coming: a sync costs the processor as much as dozens of commands. Where it is quick and all are back, the turn
+//! that sees it does it on the spot, be it asked for already: nobody is there to be served meanwhile.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
@@ -89,13 +89,36 @@ fn run(shared: &'static Shared) {
 /// A sync that takes no longer may be done by the turn that needs it.
 const QUICK_NS: u64 = 250_000;
 /// The thread waits for records in steps of this part of a sync's time, while there are more with each,
-const GATHERING_STEP: u64 = 8;
+const GATHERING_STEP: u64 = 4;
 /// and for this many steps at most.
-const GATHERING_STEPS: u32 = 8;
+const GATHERING_STEPS: u32 = 4;
 /// Files of several threads are synced by so many threads at once: disks make one of such syncs.
 const HANDS: usize = 4;
 
+/// Who syncs what a turn has written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Asked {
+    /// The turn, its own file: nobody else waits.
+    Alone,
+    /// The turn, all files: the last has come for whom those before it wait.
+    Last,
+    /// The thread, which is to be woken.
+    Thread,
+    /// The thread, which waits for more.
+    Later,
+}
+
 impl Wishes {
+    /// A turn has written what replies wait for; `next` is the next sequence.
+    fn ask(&mut self, next: u64, is_quick: bool) -> Asked {
+        let are_back = next >= self.enough;
+        if are_back && is_quick && !self.is_under_way {
+            return if std::mem::take(&mut self.replies) { Asked::Last } else { Asked::Alone };
+        }
+        let is_first = !std::mem::replace(&mut self.replies, true);
+        if are_back || is_first { Asked::Thread } else { Asked::Later }
+    }
+
     /// A sync has covered these; those that were answered send their next commands, while `next` is the next sequence.
     /// They are as many as it covered.
     fn release(&mut self, covered: Range<u64>, next: u64) {
@@ -119,17 +142,13 @@ impl Journal {
 
     /// Has what a turn has just written to its file synced, now or with what others write meanwhile.
     pub(super) fn sync_for_replies(&self, shared: &Shared, slot: &Slot) {
-        let mut wishes = lock(&self.wishes);
-        let are_back = self.next.load(SeqCst) >= wishes.enough;
-        let is_alone = are_back && !wishes.is_under_way && !wishes.replies;
-        if is_alone && self.sync_ns.load(Relaxed) <= QUICK_NS {
-            drop(wishes);
-            return self.release_after(shared, |journal| journal.sync_slot(slot));
-        }
-        let is_first = !std::mem::replace(&mut wishes.replies, true);
-        if are_back || is_first {
-            drop(wishes);
-            self.wake.notify_one();
+        let is_quick = self.sync_ns.load(Relaxed) <= QUICK_NS;
+        let asked = lock(&self.wishes).ask(self.next.load(SeqCst), is_quick);
+        match asked {
+            Asked::Alone => self.release_after(shared, |journal| journal.sync_slot(slot)),
+            Asked::Last => self.release_after(shared, Journal::sync_together),
+            Asked::Thread => self.wake.notify_one(),
+            Asked::Later => {}
         }
     }
 
@@ -145,13 +164,18 @@ impl Journal {
         self.wake.wait_timeout(wishes, time).unwrap_or_else(|poisoned| poisoned.into_inner()).0
     }
 
-    /// Waits while records keep coming from those that the last sync released: what a sync just misses waits for two.
+    /// Waits while records keep coming from those that the last sync released: what a sync just misses waits for two. A turn
+    /// that sees the last of them come may sync meanwhile; replies do not wait then.
     fn gather<'a>(&self, mut wishes: MutexGuard<'a, Wishes>) -> MutexGuard<'a, Wishes> {
         let sync_ns = self.sync_ns.load(Relaxed);
         let step = Duration::from_nanos(sync_ns / GATHERING_STEP);
         let began = Instant::now();
         let mut seen = self.next.load(SeqCst);
-        while !wishes.now && seen < wishes.enough && began.elapsed() < step * GATHERING_STEPS {
+        while wishes.replies
+            && !wishes.now
+            && seen < wishes.enough
+            && began.elapsed() < step * GATHERING_STEPS
+        {
             wishes = self.rest(wishes, step);
             let next = self.next.load(SeqCst);
             if next == seen {
@@ -226,7 +250,8 @@ mod tests {
     fn journal(threads: usize, sync: Duration, released: u64) -> Journal {
         let journal = Journal::new(threads);
         journal.sync_ns.store(sync.as_nanos() as u64, Relaxed);
-        lock(&journal.wishes).enough = journal.next.load(SeqCst) + released;
+        let next = journal.next.load(SeqCst);
+        *lock(&journal.wishes) = Wishes { replies: true, enough: next + released, ..Wishes::default() };
         journal
     }
 
@@ -251,6 +276,22 @@ mod tests {
         let mut wishes = Wishes { is_under_way: true, ..Wishes::default() };
         wishes.release(4..11, 15);
         assert_eq!((wishes.enough, wishes.is_under_way), (22, false));
+    }
+
+    #[test]
+    fn the_turn_that_sees_the_last_one_come_syncs_for_all() {
+        let mut wishes = Wishes { enough: 12, ..Wishes::default() };
+        assert_eq!(wishes.ask(10, true), Asked::Thread);
+        assert_eq!(wishes.ask(11, true), Asked::Later);
+        assert_eq!((wishes.ask(12, true), wishes.replies), (Asked::Last, false));
+        assert_eq!(wishes.ask(13, true), Asked::Alone);
+        assert_eq!(
+            (wishes.ask(14, false), wishes.replies),
+            (Asked::Thread, true),
+            "a slow disk is the thread's"
+        );
+        wishes.is_under_way = true;
+        assert_eq!(wishes.ask(15, true), Asked::Thread);
     }
 
     #[test]

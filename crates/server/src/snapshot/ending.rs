@@ -121,8 +121,9 @@ pub fn step(core: &mut Core) {
         let mut state = lock(&shared.snapshots.ending.state);
         let Some(State { turns: Some(turns), .. }) = &*state else { return };
         let has_turned = shared.stats.iter().zip(turns).all(|(stats, then)| stats.turns.get() != *then);
+        // Looked at again soon: the threads have been woken, and whoever still writes needs the processor.
         if !has_turned || shared.snapshots.current().is_some() {
-            return wake(shared);
+            return;
         }
         if let Some(state) = &mut *state {
             state.turns = None;
