@@ -171,7 +171,7 @@ fn value_of(n: usize) -> Vec<u8> {
 #[test]
 fn a_clean_end_amid_scripts_loses_nothing_that_was_answered_or_seen() {
     const WRITERS: usize = 6;
-    const SCRIPT: &str = "local n = redis.call('incr', KEYS[1]) for i = 1, 3000 do end
+    const SCRIPT: &str = "local n = redis.call('incr', KEYS[1]) for i = 1, 30000 do end
         redis.call('set', KEYS[3], redis.call('get', KEYS[2]) or '0') return n";
     let dir = Dir::new("end-amid-scripts");
     let mut rng = Rng::new(setting("DARTER_SEED", 1) as u64);

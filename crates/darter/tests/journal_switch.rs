@@ -14,19 +14,17 @@ use harness::raw::{Link, encoded};
 use harness::{PATIENCE, Server, Value};
 use rng::Rng;
 
-/// Counts a pair up in transactions until `ends`, or the server has gone; `counted` is what was answered.
+/// Counts keys up in transactions until `ends`, or the server has gone; `counted` is what was answered.
 fn count(server: &Server, writer: usize, counted: &AtomicU64, ends: &AtomicBool) {
     let mut link = Link::new(server);
-    let (a, b) = (format!("a{writer}"), format!("b{writer}"));
-    let transaction: Vec<u8> = [vec!["MULTI"], vec!["INCR", &a], vec!["INCR", &b], vec!["EXEC"]]
-        .iter()
-        .flat_map(|args| encoded(args))
-        .collect();
+    let mut transaction = encoded(&["MULTI"]);
+    (0..KEYS).for_each(|key| transaction.extend(encoded(&["INCR", &format!("{writer}:{key}")])));
+    transaction.extend(encoded(&["EXEC"]));
     while !ends.load(SeqCst) {
         if std::io::Write::write_all(link.0.get_mut(), &transaction).is_err() {
             return;
         }
-        let Some(reply) = (0..4).map(|_| link.read()).last().flatten() else { return };
+        let Some(reply) = (0..KEYS + 2).map(|_| link.read()).last().flatten() else { return };
         let text = reply.items().first().map(|item| item.text()).unwrap_or_default();
         counted.store(text.trim_start_matches(':').parse().expect("a number"), SeqCst);
     }
@@ -43,12 +41,11 @@ fn a_kill_after_the_journal_was_switched_off_or_on_finds_whole_transactions() {
         let server = dir.start(&["--proactor_threads", "4"]);
         let mut client = server.client();
         for (writer, safe) in safe.iter_mut().enumerate() {
-            let value = |client: &mut harness::Client, name: String| match client.call(&["GET", &name]) {
-                Value::Text(text) => text.parse::<u64>().expect("a number"),
-                _ => 0,
-            };
-            let (a, b) = (value(&mut client, format!("a{writer}")), value(&mut client, format!("b{writer}")));
-            assert_eq!(a, b, "round {round}: half a transaction");
+            let keys: Vec<String> = (0..KEYS).map(|key| format!("{writer}:{key}")).collect();
+            let words: Vec<&str> = std::iter::once("MGET").chain(keys.iter().map(String::as_str)).collect();
+            let Value::Array(values) = client.call(&words) else { panic!("an array") };
+            assert!(values.iter().all(|value| *value == values[0]), "round {round}: half of one: {values:?}");
+            let a = if let Value::Text(text) = &values[0] { text.parse().expect("a number") } else { 0 };
             assert!(a >= *safe, "round {round}: {a} of {safe} are there");
             *safe = a;
         }
@@ -79,6 +76,8 @@ fn a_kill_after_the_journal_was_switched_off_or_on_finds_whole_transactions() {
 }
 
 const WRITERS: usize = 4;
+/// What each counts up, in many shards.
+const KEYS: usize = 24;
 
 /// A base that was begun while the journal was off may end just when it is switched on, by several clients at once: what
 /// is written afterwards does not stand behind a gap.
@@ -170,6 +169,7 @@ fn a_journal_that_is_read_back_while_the_server_runs_is_not_written_to() {
     for _ in 0..2 {
         assert_eq!(client.call(&["DEBUG", "LOADAOF"]), Value::ok());
         assert_eq!(client.call(&["GET", "k"]), Value::Text("new".to_owned()));
-        client.call(&["SET", "k2", "v"]);
+        // In every shard.
+        (0..200).for_each(|n| drop(client.call(&["SET", &format!("other:{n}"), "v"])));
     }
 }
