@@ -137,6 +137,17 @@ fn one_that_has_written_ends_with_the_server_alone() {
     });
 }
 
+/// SHUTDOWN without NOSAVE keeps what has been answered, so it lets scripts come to their ends, but not for ever.
+#[test]
+fn the_end_of_the_server_waits_for_a_script_until_it_is_overdue() {
+    let server = Server::start(&["--proactor_threads", "2", "--busy-reply-threshold", "2000"]);
+    let (mut runner, mut other) = (server.client(), server.client());
+    runner.send_all(&[&["EVAL", "redis.call('set', KEYS[1], 1) while true do end", "1", "key"]]);
+    thread::sleep(Duration::from_millis(100));
+    assert_eq!(other.try_call(&["SHUTDOWN"]), None);
+    assert!(server.wait_for_end());
+}
+
 /// Whether a value tells of a script, or of a function, that runs too long.
 fn tells_busy(value: &Value) -> bool {
     matches!(value, Value::Error(line) if line.starts_with("BUSY ") || line.contains("because of: BUSY "))

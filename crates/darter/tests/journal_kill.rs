@@ -165,3 +165,54 @@ fn value_of(n: usize) -> Vec<u8> {
     let bytes = if n % 601 == 600 { 5 << 20 } else { n * 7919 % 50_000 };
     (0..bytes).map(|at| (at + n) as u8).collect()
 }
+
+/// Scripts count their own key up and note what they have seen of another's, until the server is told to end: what was
+/// answered is there, and nothing that came of what is not.
+#[test]
+fn a_clean_end_amid_scripts_loses_nothing_that_was_answered_or_seen() {
+    const WRITERS: usize = 6;
+    const SCRIPT: &str = "local n = redis.call('incr', KEYS[1]) for i = 1, 30000 do end
+        redis.call('set', KEYS[3], redis.call('get', KEYS[2]) or '0') return n";
+    let dir = Dir::new("end-amid-scripts");
+    let mut rng = Rng::new(setting("DARTER_SEED", 1) as u64);
+    let mut answered = [0; WRITERS];
+    for round in 0..=setting("DARTER_KILL_ROUNDS", 12) {
+        let server = dir.start(&["--proactor_threads", "4"]);
+        let mut link = Link::new(&server);
+        let mut number = |name: String| link.call(&["GET", &name]).text().parse::<u64>().unwrap_or(0);
+        let found: [u64; WRITERS] = std::array::from_fn(|writer| number(format!("a{writer}")));
+        for (writer, (found_own, answered)) in found.iter().zip(&answered).enumerate() {
+            assert!(found_own >= answered, "round {round}: {found_own} of {answered} are there");
+            for (other, there) in found.iter().enumerate() {
+                let seen = number(format!("seen{writer}:{other}"));
+                assert!(seen <= *there, "round {round}: {writer} saw {seen} of {other}, {there} are there");
+            }
+        }
+        let counts: Vec<_> = (0..WRITERS).map(|writer| AtomicU64::new(found[writer])).collect();
+        std::thread::scope(|scope| {
+            for (writer, count) in counts.iter().enumerate() {
+                let server = &server;
+                scope.spawn(move || {
+                    let mut link = Link::new(server);
+                    for n in 0.. {
+                        let other = (writer + 1 + n % (WRITERS - 1)) % WRITERS;
+                        let keys =
+                            [format!("a{writer}"), format!("a{other}"), format!("seen{writer}:{other}")];
+                        let reply = link.try_call(&["EVAL", SCRIPT, "3", &keys[0], &keys[1], &keys[2]]);
+                        let Some(Raw::Line(line)) = reply else { return };
+                        let line = String::from_utf8_lossy(&line).into_owned();
+                        // One that was broken off says so.
+                        let Some(n) = line.strip_prefix(':') else { return };
+                        count.store(n.parse().expect("a number"), Ordering::Relaxed);
+                    }
+                });
+            }
+            std::thread::sleep(Duration::from_millis(40 + rng.below(80) as u64));
+            let how = if round % 2 == 0 { vec!["SHUTDOWN"] } else { vec!["SHUTDOWN", "NOSAVE"] };
+            assert!(link.try_call(&how).is_none(), "it ends");
+        });
+        answered = std::array::from_fn(|writer| counts[writer].load(Ordering::Relaxed));
+        assert!(server.wait_for_end(), "round {round}");
+    }
+    assert!(answered.iter().all(|answered| *answered > 0), "nothing was written: {answered:?}");
+}

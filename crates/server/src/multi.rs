@@ -312,6 +312,7 @@ fn run_queued(
 ) {
     core.writer = session.id;
     let begins = core.journal.begin_group();
+    let start = out.len();
     Reply::new(out, session.resp3).array(queued.len());
     for q in queued {
         let (entry, args, db) = (q.entry, q.args.args(), session.db);
@@ -367,8 +368,9 @@ fn run_queued(
             monitor::show(core, card, session.db, entry, args);
         }
     }
-    if begins {
-        core.journal.end_group(&core.shared.journal, core.now_ms);
+    if begins && !core.journal.end_group(&core.shared.journal, core.now_ms) {
+        out.truncate(start);
+        Reply::new(out, session.resp3).error(b"ERR the server ends, and has broken the transaction off");
     }
     session.send_own_messages(out);
 }

@@ -19,6 +19,7 @@ use crate::dispatch::{self, Caller};
 use crate::exec;
 use crate::gated;
 use crate::job::Shards;
+use crate::journal::log::settle;
 use crate::journal::note as journal;
 use crate::monitor;
 use crate::pause::WRITES;
@@ -48,10 +49,20 @@ pub struct Bridge<'a> {
     pub has_written: bool,
 }
 
+/// The end of the server waits so long for a script, or less where it is overdue earlier.
+const PATIENCE_MS: u64 = 5000;
+
 impl Host for Bridge<'_> {
     fn breathe(&mut self) {
+        // What this thread did before waits for no script: after a kill nothing is read back that comes after it.
+        settle(self.core);
         let busy_ms = self.core.live.busy_reply_threshold_ms;
-        if busy_ms == 0 || !self.watch.runs_for(busy_ms, crate::core::unix_ms()) {
+        let now_ms = crate::core::unix_ms();
+        let patience_ms = if busy_ms == 0 { PATIENCE_MS } else { busy_ms.min(PATIENCE_MS) };
+        if self.core.shared.is_stopping.load(Relaxed) && self.watch.runs_for(patience_ms, now_ms) {
+            self.watch.force();
+        }
+        if busy_ms == 0 || !self.watch.runs_for(busy_ms, now_ms) {
             return;
         }
         // A script that waits for a time by asking TIME would never end; from here on it moves, as in Redis.

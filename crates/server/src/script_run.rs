@@ -369,7 +369,7 @@ fn run_script(
                 core: &mut *core,
                 session,
                 card,
-                grant,
+                grant: &mut *grant,
                 watch,
                 may_write,
                 allows_oom,
@@ -383,7 +383,12 @@ fn run_script(
                 }
             };
             if watch.is_forced() {
-                core.journal.spoil_group();
+                // One that came to its end all the same is whole, and answered.
+                if ended.is_err() {
+                    core.journal.spoil_group();
+                    // A part of it, which no file will have, is nothing to go on from: nobody gets these shards again.
+                    std::mem::forget(std::mem::take(grant));
+                }
             } else if watch.is_killed() {
                 // What has come but was not read yet is not to begin now.
                 serve_others(core, watch);

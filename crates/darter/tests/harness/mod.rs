@@ -74,6 +74,18 @@ impl Server {
         self.port
     }
 
+    /// Waits until it has ended by itself; returns whether it says that all is well.
+    pub fn wait_for_end(mut self) -> bool {
+        let began = Instant::now();
+        loop {
+            if let Some(status) = self.process.try_wait().expect("its state") {
+                return status.success();
+            }
+            assert!(began.elapsed() < PATIENCE, "it does not end");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
     /// Its process.
     pub fn pid(&self) -> u32 {
         self.process.id()

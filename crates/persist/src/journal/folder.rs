@@ -166,7 +166,7 @@ pub fn open(dir: &Path) -> Result<Option<Journal>, Fault> {
             (_, Err(damage)) => headless.push((path, damage)),
         }
     }
-    let merge = Merge::new(opened, manifest.sequence);
+    let merge = Merge::new(opened, manifest.sequence).map_err(in_dir)?;
     Ok(Some(Journal { manifest, generation_max, bytes, merge, paths, headless }))
 }
 

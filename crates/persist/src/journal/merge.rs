@@ -1,7 +1,8 @@
 //! All segments of a journal as one row of records, by sequence.
 //!
 //! The row ends at the first sequence that no segment has: what comes after it happened later than something that is
-//! lost, so it is not shown.
+//! lost, so it is not shown. What comes before the row is in the base: a segment may begin with some of it, as a thread
+//! that is about to write while a base begins may find the segment of the base before its place in the order.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -20,7 +21,14 @@ pub struct Merge<R> {
 
 impl<R: Read> Merge<R> {
     /// Begins at `first`, the sequence of the first record after the base.
-    pub fn new(segments: Vec<Segment<R>>, first: u64) -> Merge<R> {
+    ///
+    /// Errors: of the input.
+    pub fn new(mut segments: Vec<Segment<R>>, first: u64) -> io::Result<Merge<R>> {
+        for segment in &mut segments {
+            while matches!(segment.next(), Next::Record(head) if head.sequence < first) {
+                segment.advance()?;
+            }
+        }
         let heads = segments
             .iter()
             .enumerate()
@@ -29,7 +37,7 @@ impl<R: Read> Merge<R> {
                 _ => None,
             })
             .collect();
-        Merge { segments, heads, at_hand: None, expected: first }
+        Ok(Merge { segments, heads, at_hand: None, expected: first })
     }
 
     /// The next record and its body; `None` when no segment has the one that is next.

@@ -114,6 +114,20 @@ fn segments_are_merged_by_sequence() {
 }
 
 #[test]
+fn what_a_segment_has_from_before_the_base_is_not_read() {
+    let dir = Dir::new("before");
+    let (mut early, mut other) = (head(2, 0), head(2, 1));
+    [3, 4, 7].into_iter().for_each(|n| push(&mut early, n, format!("{n}").as_bytes()));
+    [5, 6].into_iter().for_each(|n| push(&mut other, n, format!("{n}").as_bytes()));
+    dir.write(2, 0, &early);
+    dir.write(2, 1, &other);
+    dir.store(&Manifest { base: None, generation: 2, sequence: 5, clock_ms: 5 });
+    assert_eq!(dir.replay(), (["5", "6", "7"].map(|word| word.as_bytes().to_vec()).to_vec(), 8));
+    let checked = check_dir(&dir.0).expect("readable").expect("a journal");
+    assert!(checked.is_sound() && checked.counts.records == 3, "{checked}");
+}
+
+#[test]
 fn generations_before_the_base_are_not_read() {
     let dir = Dir::new("generations");
     let (mut old, mut new) = (head(1, 0), head(2, 0));
@@ -226,7 +240,7 @@ fn merged(files: &[Vec<u8>]) -> (Vec<Vec<u8>>, bool) {
         .map(|bytes| Segment::open(bytes.as_slice(), bytes.len() as u64).expect("memory"))
         .collect();
     let is_headless = files.iter().zip(&opened).any(|(bytes, segment)| !bytes.is_empty() && segment.is_err());
-    let mut merge = Merge::new(opened.into_iter().flatten().collect(), 1);
+    let mut merge = Merge::new(opened.into_iter().flatten().collect(), 1).expect("memory");
     let mut words = Vec::new();
     while let Some((_, body)) = merge.next_record().expect("memory") {
         let Ok(Some(Part::Command { args, .. })) = Parts::new(body).try_next() else { panic!("a command") };

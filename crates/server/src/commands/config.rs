@@ -134,7 +134,14 @@ fn carry_out(shared: &Shared, changes: &Changes, renews_tls: bool) -> Result<(),
             && !is_of_tls(name)
             && find(name).is_some_and(|setting| setting.change == Change::Applied)
     };
+    let [before, after] = [&changes.before, &changes.after].map(|live| &live.persistence);
     match changes.names.iter().find(is_fixed) {
+        // The next start would look for it where it is not.
+        _ if before.appendonly && after.appendonly && before.dir != after.dir => Err(Refusal {
+            name: "dir",
+            text: "the journal is in the folder there is: switch appendonly off before, and on afterwards"
+                .to_owned(),
+        }),
         _ if changes.after.persistence.appendonly && !changes.before.persistence.appendonly => {
             let refused = |text| Refusal { name: "appendonly", text };
             let dir = crate::journal::rewrite::dir_of(&changes.after).map_err(refused)?;

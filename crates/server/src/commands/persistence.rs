@@ -244,7 +244,9 @@ fn shutdown(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> R
         return Err(Fault::text("ERR Errors trying to SHUTDOWN. Check logs."));
     } else {
         ending::stop(shared);
-        shared.scripts.force_all();
+        if nosave {
+            shared.scripts.force_all();
+        }
         caller.session.is_closing = true;
     }
     Ok(())

@@ -101,8 +101,8 @@ impl ThreadLog {
         self.is_spoiled = self.group.is_some();
     }
 
-    /// Ends it. The shards of all its commands are still held.
-    pub fn end_group(&mut self, journal: &Journal, clock_ms: u64) {
+    /// Ends it; false when it was broken off. The shards of all its commands are still held.
+    pub fn end_group(&mut self, journal: &Journal, clock_ms: u64) -> bool {
         let is_spoiled = std::mem::take(&mut self.is_spoiled);
         if let Some(body) = self.group.take()
             && !body.is_empty()
@@ -110,6 +110,7 @@ impl ThreadLog {
         {
             self.append(journal, clock_ms, |out| out.extend_from_slice(&body));
         }
+        !is_spoiled
     }
 
     /// Adds to the record that is open, or makes one. The shards of what is told are held, so that records about the
@@ -118,26 +119,37 @@ impl ThreadLog {
         if let Some(body) = &mut self.group {
             return write(body);
         }
-        let generation = journal.generation.load(Relaxed);
-        if generation != self.generation {
-            self.turn_over(generation);
+        // Shards stop telling of changes one after the other when it is switched off: what some of them still tell of
+        // is perhaps half of a transaction.
+        if !journal.is_on() {
+            return;
         }
         if self.is_empty() {
             let unwritten = &journal.slots[usize::from(self.slot)].unwritten;
             unwritten.store(journal.next.load(SeqCst), SeqCst);
         }
+        let begin = self.buffer.len();
         let draft = Draft::begin(&mut self.buffer);
         write(&mut self.buffer);
         let sequence = journal.next.fetch_add(1, SeqCst);
         draft.end(&mut self.buffer, sequence, clock_ms);
+        // Asked for last: functions change with no shard held, and what has its place behind the cut of a base must not
+        // be in a segment that goes when the base is there. What has it before the cut does no harm behind it.
+        let generation = journal.generation.load(SeqCst);
+        if generation != self.generation {
+            self.turn_over(generation, begin);
+        }
         self.last = sequence;
         self.has_news = true;
     }
 
+    /// What is in the buffer from `begin` on is of this generation.
     #[cold]
-    fn turn_over(&mut self, generation: u64) {
-        if !self.buffer.is_empty() {
-            self.older.push_back((self.generation, std::mem::take(&mut self.buffer)));
+    fn turn_over(&mut self, generation: u64, begin: usize) {
+        let newer = self.buffer.split_off(begin);
+        let older = std::mem::replace(&mut self.buffer, newer);
+        if !older.is_empty() {
+            self.older.push_back((self.generation, older));
         }
         self.generation = generation;
     }
@@ -337,4 +349,43 @@ impl Held {
 pub(super) fn cause_of(error: &io::Error) -> String {
     let text = error.to_string();
     text.split(" (os error").next().unwrap_or(&text).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RECORD_BYTES: usize = record::HEAD_BYTES + 1;
+
+    fn switched_on() -> Journal {
+        let journal = Journal::new(1);
+        journal.generation.store(1, SeqCst);
+        journal.is_on.store(true, SeqCst);
+        journal
+    }
+
+    #[test]
+    fn a_record_whose_place_is_behind_a_cut_is_of_the_generation_that_begins_there() {
+        let (journal, mut log) = (switched_on(), ThreadLog::new(0));
+        log.append(&journal, 1, |out| out.push(1));
+        // No shard is held while functions are noted.
+        log.append(&journal, 1, |out| {
+            out.push(2);
+            journal.generation.store(2, SeqCst);
+        });
+        let older: Vec<_> =
+            log.older.iter().map(|(generation, records)| (*generation, records.len())).collect();
+        assert_eq!((older, log.generation, log.buffer.len()), (vec![(1, RECORD_BYTES)], 2, RECORD_BYTES));
+    }
+
+    #[test]
+    fn half_a_transaction_is_not_noted_when_it_is_switched_off_meanwhile() {
+        let (journal, mut log) = (switched_on(), ThreadLog::new(0));
+        log.begin_group();
+        log.append(&journal, 1, |out| out.push(1));
+        journal.is_on.store(false, SeqCst);
+        log.end_group(&journal, 1);
+        assert!(log.is_empty() && log.group.is_none());
+        assert_eq!(journal.end(), 1, "it has no place that nothing fills");
+    }
 }

@@ -20,7 +20,7 @@ pub mod waitaof;
 use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, OnceLock};
+use std::sync::{Arc, Condvar, Mutex, Once};
 
 use crate::shared::Shared;
 use crate::worker::lock;
@@ -42,16 +42,21 @@ pub struct Journal {
     /// One for each thread, and one for work on threads that serve nobody.
     slots: Vec<Slot>,
     foreign: Mutex<ThreadLog>,
-    dir: OnceLock<PathBuf>,
+    /// Its folder; another one only from one time it is switched on to the next.
+    dir: Mutex<Option<Arc<PathBuf>>>,
     trouble: Mutex<Trouble>,
     /// Something could not be written or synced: writes are refused.
     is_failing: AtomicBool,
     wishes: Mutex<sync::Wishes>,
     wake: Condvar,
     rewrite: Mutex<Rewrite>,
+    /// Held by the thread that switches it on or off, or begins a base.
+    switch: Mutex<()>,
     waiting: Mutex<Vec<waitaof::Waiting>>,
     bytes: AtomicU64,
     base_bytes: AtomicU64,
+    /// The log says why segments are written as records come.
+    told_plain: Once,
     delayed_syncs: AtomicU64,
     pending_syncs: AtomicU64,
     syncs: AtomicU64,
@@ -99,21 +104,31 @@ impl Journal {
             is_on: AtomicBool::new(false),
             slots: (0..=threads).map(slot).collect(),
             foreign: Mutex::new(ThreadLog::new(threads as u16)),
-            dir: OnceLock::new(),
+            dir: Mutex::default(),
             trouble: Mutex::default(),
             is_failing: AtomicBool::new(false),
             wishes: Mutex::default(),
             wake: Condvar::new(),
             rewrite: Mutex::default(),
+            switch: Mutex::default(),
             waiting: Mutex::default(),
             bytes: AtomicU64::new(0),
             base_bytes: AtomicU64::new(0),
+            told_plain: Once::new(),
             delayed_syncs: AtomicU64::new(0),
             pending_syncs: AtomicU64::new(0),
             syncs: AtomicU64::new(0),
             sync_us: AtomicU64::new(0),
             sync_ns: AtomicU64::new(0),
         }
+    }
+
+    fn dir(&self) -> Option<Arc<PathBuf>> {
+        lock(&self.dir).clone()
+    }
+
+    fn set_dir(&self, dir: PathBuf) {
+        *lock(&self.dir) = Some(Arc::new(dir));
     }
 
     /// Whether changes are written down.

@@ -22,6 +22,9 @@ pub fn spawn(shared: &'static Shared, then: Then) -> Result<(), String> {
         return Err("a load or a rewrite is under way".to_owned());
     }
     let bytes = rewrite::bytes_there(&shared.settings.live())?;
+    if bytes == 0 {
+        return Err("there is no journal".to_owned());
+    }
     let turns: Vec<u64> = shared.stats.iter().map(|stats| stats.turns.get()).collect();
     loading.begin_replay(bytes);
     let body = move || {

@@ -68,6 +68,8 @@ impl Player {
     pub fn finish(mut self) -> Core {
         for part in self.grant.iter_mut() {
             part.shard.changes.take();
+            // While the server runs shards tell the journal of changes, and these are in it.
+            part.shard.changes.take_losses();
         }
         drive(self.core.shared.cells, self.grant, &mut self.core, BUDGET);
         self.core

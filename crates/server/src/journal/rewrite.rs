@@ -5,8 +5,8 @@
 //! everything.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Relaxed, Release, SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -109,7 +109,7 @@ pub fn start(shared: &'static Shared) -> Result<(), String> {
         journal.generation.store(generation, SeqCst);
         journal.base_generation.store(generation, SeqCst);
     }
-    let _ = journal.dir.set(dir);
+    journal.set_dir(dir);
     journal.is_on.store(true, Release);
     for cell in shared.cells {
         if let Some(mut held) = cell.take_spinning(u32::MAX) {
@@ -137,18 +137,21 @@ fn free_generation(dir: &Path) -> Result<u64, String> {
 fn switch_on(core: &mut Core) -> Result<(), String> {
     let (shared, dir) = (core.shared, dir_of(&core.live)?);
     let journal = &shared.journal;
-    let generation = free_generation(&dir)?.max(journal.generation.load(SeqCst) + 1);
-    let _ = journal.dir.set(dir);
+    let free = free_generation(&dir)?;
+    journal.set_dir(dir);
     sync::start(shared).map_err(|error| format!("cannot start the journal's thread: {error}"))?;
-    journal.generation.store(generation, SeqCst);
-    journal.base_generation.store(generation, SeqCst);
+    {
+        // A base that was begun before does not hold what happened since: from here on it does not count.
+        let mut rewrite = lock(&journal.rewrite);
+        journal.generation.fetch_max(free - 1, SeqCst);
+        let generation = journal.generation.fetch_add(1, SeqCst) + 1;
+        journal.base_generation.store(generation, SeqCst);
+        (rewrite.is_due, rewrite.is_first) = (true, true);
+    }
     // What happened while it was off is in no file: after this gap nothing is taken for a continuation.
     journal.next.fetch_max(core.now_ms << SEQUENCES_PER_MS, SeqCst);
     journal.is_on.store(true, Release);
     crate::pubsub::listen(core, Token::NOBODY);
-    let mut rewrite = lock(&journal.rewrite);
-    (rewrite.is_due, rewrite.is_first) = (true, true);
-    drop(rewrite);
     tracing::info!("the journal is switched on, an AOF background was scheduled");
     Ok(())
 }
@@ -159,12 +162,12 @@ fn switch_on(core: &mut Core) -> Result<(), String> {
 /// Errors: the folder cannot be used.
 pub fn make_room(core: &mut Core) -> Result<(), String> {
     let (journal, dir) = (&core.shared.journal, dir_of(&core.live)?);
-    if journal.is_rewriting() {
+    let _switch = lock(&journal.switch);
+    if journal.is_on() || journal.is_rewriting() {
         return Ok(());
     }
-    let generation = free_generation(&dir)?.max(journal.generation.load(SeqCst));
-    let _ = journal.dir.set(dir);
-    journal.generation.store(generation, SeqCst);
+    journal.generation.fetch_max(free_generation(&dir)?, SeqCst);
+    journal.set_dir(dir);
     journal.next.fetch_max(core.now_ms << SEQUENCES_PER_MS, SeqCst);
     Ok(())
 }
@@ -202,10 +205,15 @@ pub fn keep(core: &mut Core) -> Result<(), String> {
     if shared.snapshots.loading.is_on() {
         return Ok(());
     }
-    match (core.live.persistence.appendonly, journal.is_on()) {
-        (true, false) => switch_on(core).inspect_err(|why| refuse_held_writers(shared, why))?,
-        (false, true) => switch_off(core),
-        _ => {}
+    {
+        // One thread at a time, by the settings as they are now: those of the turn may be older than what another did.
+        let _switch = lock(&journal.switch);
+        core.refresh_settings();
+        match (core.live.persistence.appendonly, journal.is_on()) {
+            (true, false) => switch_on(core).inspect_err(|why| refuse_held_writers(shared, why))?,
+            (false, true) => switch_off(core),
+            _ => {}
+        }
     }
     if (journal.is_on() || lock(&journal.rewrite).is_due) && journal.is_base_due(&core.live) {
         begin(core);
@@ -228,8 +236,10 @@ pub enum Begun {
 pub fn begin(core: &mut Core) -> Begun {
     let shared = core.shared;
     let journal = &shared.journal;
+    // Not while it is being switched on: all shards have to tell of changes from the cut on.
+    let _switch = lock(&journal.switch);
     lock(&journal.rewrite).is_due = true;
-    let Some(dir) = journal.dir.get() else { return Begun::Later };
+    let Some(dir) = journal.dir() else { return Begun::Later };
     let Ok(folder) = storage::directory(&dir.display().to_string(), &CloudOptions::default()) else {
         return Begun::Later;
     };
@@ -254,7 +264,8 @@ pub fn begin(core: &mut Core) -> Begun {
         purpose: Purpose::Base,
         at_cut: Some(Box::new(move |core: &mut Core| {
             let journal = &core.shared.journal;
-            journal.generation.store(generation, SeqCst);
+            let begun = journal.generation.compare_exchange(generation - 1, generation, SeqCst, SeqCst);
+            noted.is_late.store(begun.is_err(), Relaxed);
             noted.sequence.store(journal.next.load(SeqCst), Relaxed);
             // Clocks of threads differ a little.
             noted.clock_ms.store(core.now_ms.saturating_sub(CLOCKS_APART_MS), Relaxed);
@@ -289,14 +300,17 @@ const RESTS: u32 = 9;
 struct Cut {
     sequence: AtomicU64,
     clock_ms: AtomicU64,
+    // The generation was taken when it came to be made.
+    is_late: AtomicBool,
 }
 
 /// Makes a base that is written the one that counts; runs on the thread that wrote it.
 fn end(shared: &'static Shared, generation: u64, cut: &Cut, outcome: &Result<Saved, String>) {
     let journal = &shared.journal;
     let sequence = cut.sequence.load(Relaxed);
-    if generation < journal.base_generation.load(SeqCst) {
-        // It was switched off and on meanwhile: the next base is the one that counts.
+    // It was switched on since: what came between is in no file, and the next base is the one that counts.
+    let is_overtaken = || cut.is_late.load(Relaxed) || generation < journal.base_generation.load(SeqCst);
+    if is_overtaken() {
         lock(&journal.rewrite).since = None;
         return;
     }
@@ -307,13 +321,16 @@ fn end(shared: &'static Shared, generation: u64, cut: &Cut, outcome: &Result<Sav
             sequence,
             clock_ms: cut.clock_ms.load(Relaxed),
         };
-        let dir = journal.dir.get().ok_or("there is no folder")?;
-        manifest.store(dir).map_err(|error| at_dir(dir, &error))?;
+        let dir = journal.dir().ok_or("there is no folder")?;
+        manifest.store(&dir).map_err(|error| at_dir(&dir, &error))?;
         Ok((dir, saved))
     });
     // Held to the end: a base that is begun before this one has cleaned up could be deleted by it.
     let mut rewrite = lock(&journal.rewrite);
     let took = rewrite.since.take().map(|since| since.elapsed());
+    if is_overtaken() {
+        return;
+    }
     rewrite.took_s = took.map(|took| took.as_secs());
     rewrite.rests_until = took.map(|took| Instant::now() + took * RESTS);
     match stored {
@@ -329,8 +346,8 @@ fn end(shared: &'static Shared, generation: u64, cut: &Cut, outcome: &Result<Sav
             }
             journal.note_trouble(|trouble| trouble.syncing = None);
             shared.snapshots.hold_until_base(false);
-            clean_up(dir, generation);
-            let bytes = saved.bytes + bytes_of(dir);
+            clean_up(&dir, generation);
+            let bytes = saved.bytes + bytes_of(&dir);
             journal.bytes.store(bytes, SeqCst);
             journal.base_bytes.store(bytes, SeqCst);
             journal.announce(shared);

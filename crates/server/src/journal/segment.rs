@@ -8,6 +8,7 @@
 //!
 //! With `always` they are gathered for the next sync, which writes them itself (`direct`).
 
+use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -79,13 +80,13 @@ impl Segment {
     ///
     /// Errors: of the files.
     pub fn open(journal: &Journal, slot: u16, generation: u64, way: Way) -> io::Result<Segment> {
-        let dir = journal.dir.get().ok_or(io::ErrorKind::NotFound)?;
+        let dir = journal.dir().ok_or(io::ErrorKind::NotFound)?;
         let path = dir.join(folder::segment_name(generation, slot));
         let file = OpenOptions::new().create_new(true).write(true).open(&path)?;
         let head = FileHead { thread: slot, generation, made_ms: unix_ms() }.to_bytes();
         let made = || {
             file.write_all_at(&head, 0)?;
-            folder::sync_dir(dir)
+            folder::sync_dir(&dir)
         };
         if let Err(error) = made() {
             // So that the next attempt can make it.
@@ -93,11 +94,16 @@ impl Segment {
             return Err(error);
         }
         // Where a file's blocks are not given anew with each change.
-        let way = if ring::suits(&file) { way } else { Way::Plain };
+        let suits = ring::suits(&file);
+        if !suits && way == Way::Direct {
+            journal.tell_plain(&"the file system is neither ext4 nor XFS");
+        }
+        let way = if suits { way } else { Way::Plain };
         let mapped = (way == Way::Mapped).then(|| Tail::open(&file, &path, (generation, slot), &head));
         let (pusher, tail) = mapped.flatten().unzip();
-        let direct = (way == Way::Direct).then(|| Direct::open(&file, &path, &head).ok().map(Arc::new));
-        let direct = direct.flatten();
+        let direct = (way == Way::Direct).then(|| Direct::open(&file, &path, &head));
+        let direct = direct.and_then(|made| made.inspect_err(|error| journal.tell_plain(error)).ok());
+        let direct = direct.map(Arc::new);
         let len = head.len() as u64;
         let file = SegmentFile { file, tail: Mutex::new(tail), direct: Mutex::new(direct.clone()) };
         let file = Arc::new(file);
@@ -295,6 +301,15 @@ impl Tail {
 }
 
 impl Journal {
+    /// Says once why records that replies wait for do not go past the kernel's memory.
+    fn tell_plain(&self, why: &dyn fmt::Display) {
+        self.told_plain.call_once(|| {
+            tracing::warn!(
+                "appendfsync always: each turn's records are written and synced by themselves: {why}"
+            );
+        });
+    }
+
     /// Moves what fills whole windows of all threads' rings.
     pub(super) fn move_windows(&self) {
         for slot in &self.slots {
