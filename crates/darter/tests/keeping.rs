@@ -257,6 +257,139 @@ fn what_is_stored_is_one_state_while_members_move() {
     }
 }
 
+/// Runs a command of many words in slices or, within EXEC, in one go; its answer, and how many slices it took.
+fn run(client: &mut Client, words: &[String], is_sliced: bool) -> (Value, u64) {
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let before = client.info::<u64>("transaction", "slices_total");
+    let answer = if is_sliced {
+        client.call(&words)
+    } else {
+        client.call(&["MULTI"]);
+        client.call(&words);
+        let Value::Array(mut replies) = client.call(&["EXEC"]) else { panic!("no replies") };
+        replies.remove(0)
+    };
+    (answer, client.info::<u64>("transaction", "slices_total") - before)
+}
+
+/// A command of `head`, and what `words` says of 2,500 members.
+fn naming(head: &str, words: impl Fn(u64) -> Vec<String>) -> Vec<String> {
+    let head = head.split(' ').map(str::to_owned);
+    head.chain((0..2500).flat_map(words)).collect()
+}
+
+/// Commands that name many members, some of them there already, for a collection that is there and one that is not.
+fn namings() -> Vec<Vec<String>> {
+    let mut all = Vec::new();
+    for key in ["a", "new"] {
+        all.push(naming(&format!("SADD {key}"), |n| vec![member(n * 7 % 5001)]));
+    }
+    all.push(naming("SADD a", |n| vec![member(n)]));
+    for key in ["h", "new"] {
+        all.push(naming(&format!("HSET {key}"), |n| vec![member(n * 7 % 5001), member(n)]));
+        all.push(naming(&format!("HMSET {key}"), |n| vec![member(n * 3), format!("{n}.50")]));
+    }
+    let scores = ["5", "-0", "inf", "1e3", "0.25"];
+    for key in ["y", "new"] {
+        for option in ["", " CH"] {
+            let scored = |n: u64| vec![scores[n as usize % 5].to_owned(), member(n * 7 % 5001 % 2000)];
+            all.push(naming(&format!("ZADD {key}{option}"), scored));
+        }
+    }
+    all.push(naming("ZADD few", |n| vec!["-0".to_owned(), format!("few:{}", n % 2000 + 1990)]));
+    for key in ["l", "new"] {
+        for push in ["RPUSH", "LPUSH", "RPUSHX"] {
+            all.push(naming(&format!("{push} {key}"), |n| vec![member(n)]));
+        }
+    }
+    let place = |n: u64| format!("{}.5", n % 80);
+    all.push(naming("GEOADD places CH", |n| vec![place(n * 7), place(n * 11), member(n)]));
+    all.push(naming("GEOADD new", |n| vec![place(n * 7), place(n * 11), member(n)]));
+    all
+}
+
+#[test]
+fn what_slices_add_is_what_one_go_adds() {
+    for flags in [&["--proactor_threads", "1"][..], &["--proactor_threads", "3", "--force_epoll"]] {
+        let server = Server::start(flags);
+        let mut client = server.client();
+        for words in namings() {
+            let shown = words[..3].join(" ");
+            let seen = [true, false].map(|is_sliced| {
+                client.call(&["FLUSHALL"]);
+                fill_all(&mut client);
+                let (answer, slices) = run(&mut client, &words, is_sliced);
+                assert!(
+                    (slices > 2) == is_sliced || shown.starts_with("RPUSHX new"),
+                    "{shown}: {slices} slices"
+                );
+                (answer, look(&mut client, &words[1]))
+            });
+            assert_eq!(seen[0], seen[1], "{shown}");
+        }
+    }
+}
+
+#[test]
+fn a_word_that_is_wrong_adds_nothing() {
+    let server = Server::start(&["--proactor_threads", "2"]);
+    let mut client = server.client();
+    fill_all(&mut client);
+    let before = look(&mut client, "y");
+    for key in ["y", "new", "a"] {
+        let mut words = naming(&format!("ZADD {key}"), |n| vec![n.to_string(), member(n)]);
+        words.extend(["no".to_owned(), "member".to_owned()]);
+        let (answer, _) = run(&mut client, &words, true);
+        assert_eq!(answer, run(&mut client, &words, false).0);
+        assert!(matches!(&answer, Value::Error(line) if line.contains("float")), "{answer:?}");
+    }
+    let wrong = naming("SADD y", |n| vec![member(n)]);
+    assert!(matches!(run(&mut client, &wrong, true).0, Value::Error(line) if line.starts_with("WRONGTYPE")));
+    let odd = naming("HSET h odd", |n| vec![member(n), member(n)]);
+    assert!(matches!(run(&mut client, &odd, true).0, Value::Error(line) if line.contains("arguments")));
+    assert_eq!(look(&mut client, "y"), before);
+    assert_eq!(client.call(&["EXISTS", "new"]), Value::Int(0));
+}
+
+#[test]
+fn what_is_added_is_seen_whole_or_not_at_all() {
+    const MEMBERS: usize = 5000;
+    let server = Server::start(&["--proactor_threads", "3"]);
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let (server, is_over) = (&server, &is_over);
+        scope.spawn(move || {
+            let mut reader = server.client();
+            while !is_over.load(Relaxed) {
+                for (command, key) in [("SCARD", "s"), ("ZCARD", "z"), ("LLEN", "l")] {
+                    let Value::Int(len) = reader.call(&[command, key]) else { panic!("no length") };
+                    assert!(len % MEMBERS as i64 <= 1, "{len} members of {key}");
+                }
+                // Now and then it is changed meanwhile.
+                reader.call(&["SADD", "s", "one more"]);
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        });
+        let mut client = server.client();
+        for round in 0..12 {
+            let names: Vec<String> = (0..MEMBERS).map(|n| format!("m:{round}:{n}")).collect();
+            let add = |head: &str, score: Option<&str>| -> Vec<String> {
+                let words =
+                    names.iter().flat_map(|name| score.map(str::to_owned).into_iter().chain([name.clone()]));
+                head.split(' ').map(str::to_owned).chain(words).collect()
+            };
+            let len = Value::Int(((round % 3 + 1) * MEMBERS) as i64);
+            assert_eq!(run(&mut client, &add("SADD s", None), true).0, Value::Int(MEMBERS as i64));
+            assert_eq!(run(&mut client, &add("ZADD z", Some("1")), true).0, Value::Int(MEMBERS as i64));
+            assert_eq!(run(&mut client, &add("RPUSH l", None), true).0, len);
+            if round % 3 == 2 {
+                client.call(&["DEL", "s", "z", "l"]);
+            }
+        }
+        is_over.store(true, Relaxed);
+    });
+}
+
 /// A command that takes some hundred slices, sent by `client` and not waited for, once it is under way.
 fn begin_large(other: &mut Client, client: &mut Client, command: &str) {
     let before = other.info::<u64>("transaction", "slices_total");

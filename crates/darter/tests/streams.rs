@@ -84,3 +84,154 @@ fn each_entry_goes_to_one_of_several_waiting_consumers() {
         assert_eq!(reader.read(), stream("s", vec![entry(&id, "f", "v")]));
     }
 }
+
+/// A stream of 4,000 entries, of which a group has read 1,500 and acknowledged some, and lost one that is pending.
+fn fill_group(client: &mut Client) {
+    client.call(&["FLUSHALL"]);
+    for n in 1..=4000 {
+        client.call(&["XADD", "s", &format!("{n}-1"), "field", &format!("value:{n}")]);
+    }
+    client.call(&["XGROUP", "CREATE", "s", "g", "0"]);
+    client.call(&["XREADGROUP", "GROUP", "g", "c", "COUNT", "1500", "STREAMS", "s", ">"]);
+    client.call(&["XREADGROUP", "GROUP", "g", "d", "COUNT", "100", "STREAMS", "s", ">"]);
+    client.call(&["XACK", "s", "g", "3-1", "4-1", "1600-1"]);
+    client.call(&["XDEL", "s", "7-1"]);
+}
+
+/// What a group has pending and how far it has read, without times.
+fn look_at_group(client: &mut Client) -> Vec<Value> {
+    let without = |value: Value, place: usize| match value {
+        Value::Array(rows) => Value::Array(
+            rows.into_iter()
+                .map(|row| match row {
+                    Value::Array(mut row) => {
+                        row.truncate(row.len().min(place));
+                        Value::Array(row)
+                    }
+                    row => row,
+                })
+                .collect(),
+        ),
+        value => value,
+    };
+    let pending = client.call(&["XPENDING", "s", "g", "-", "+", "10000"]);
+    let deliveries = match &pending {
+        Value::Array(rows) => rows
+            .iter()
+            .map(|row| if let Value::Array(row) = row { row[3].clone() } else { Value::Null })
+            .collect(),
+        _ => Vec::new(),
+    };
+    vec![
+        without(pending, 2),
+        Value::Array(deliveries),
+        client.call(&["XPENDING", "s", "g"]),
+        client.call(&["XINFO", "GROUPS", "s"]),
+        without(client.call(&["XINFO", "CONSUMERS", "s", "g"]), 4),
+    ]
+}
+
+#[test]
+fn a_group_that_is_changed_in_slices_is_what_one_go_makes_it() {
+    let commands = [
+        "XREADGROUP GROUP g c STREAMS s >",
+        "XREADGROUP GROUP g new STREAMS s >",
+        "XREADGROUP GROUP g d COUNT 2000 STREAMS s >",
+        "XREADGROUP GROUP g c NOACK STREAMS s >",
+        "XREADGROUP GROUP g c STREAMS s 0",
+        "XREADGROUP GROUP g c COUNT 1100 STREAMS s 100-1",
+        "XAUTOCLAIM s g d 0 0 COUNT 5000",
+        "XAUTOCLAIM s g new 0 0 COUNT 1200 JUSTID",
+        "XAUTOCLAIM s g d 3600000 0 COUNT 1200",
+        "XAUTOCLAIM s g c 0 200 COUNT 1300",
+    ];
+    for protocol in ["2", "3"] {
+        let server = Server::start(&["--proactor_threads", protocol]);
+        let (mut client, mut asking) = (server.client(), server.client());
+        asking.call(&["HELLO", protocol]);
+        for command in commands {
+            let words: Vec<&str> = command.split(' ').collect();
+            let seen = [true, false].map(|is_sliced| {
+                fill_group(&mut client);
+                let before = client.info::<u64>("transaction", "slices_total");
+                let answer = if is_sliced {
+                    asking.call(&words)
+                } else {
+                    asking.call(&["MULTI"]);
+                    asking.call(&words);
+                    let Value::Array(mut replies) = asking.call(&["EXEC"]) else { panic!("no replies") };
+                    replies.remove(0)
+                };
+                let slices = client.info::<u64>("transaction", "slices_total") - before;
+                assert_eq!(slices > 10, is_sliced, "{command}: {slices} slices");
+                // The group is as good as any other afterwards.
+                client.call(&["XADD", "s", "5000-1", "field", "last"]);
+                let next = client.call(&["XREADGROUP", "GROUP", "g", "d", "COUNT", "1", "STREAMS", "s", ">"]);
+                let acked = client.call(&["XACK", "s", "g", "1500-1", "1599-1", "4000-1"]);
+                let looked = look_at_group(&mut client);
+                client.call(&["DEBUG", "RELOAD"]);
+                assert_eq!(look_at_group(&mut client), looked, "{command}");
+                (answer, next, acked, looked)
+            });
+            assert_eq!(seen[0], seen[1], "{command}");
+        }
+    }
+}
+
+#[test]
+fn each_entry_is_delivered_once_while_entries_come_and_others_read() {
+    const ENTRIES: usize = 6000;
+    let server = Server::start(&["--proactor_threads", "3"]);
+    let mut client = server.client();
+    for n in 0..ENTRIES / 2 {
+        client.call(&["XADD", "s", "*", "n", &n.to_string()]);
+    }
+    client.call(&["XGROUP", "CREATE", "s", "g", "0"]);
+    let ids_of = |answer: Value| -> Vec<String> {
+        let Value::Array(mut streams) = answer else { return Vec::new() };
+        let Some(Value::Array(mut stream)) = streams.pop() else { return Vec::new() };
+        let Some(Value::Array(entries)) = stream.pop() else { return Vec::new() };
+        let id = |entry: Value| match entry {
+            Value::Array(entry) => format!("{:?}", entry[0]),
+            other => panic!("no entry: {other:?}"),
+        };
+        entries.into_iter().map(id).collect()
+    };
+    let mut ids: Vec<String> = std::thread::scope(|scope| {
+        let server = &server;
+        scope.spawn(move || {
+            let mut writer = server.client();
+            for n in 0..ENTRIES / 2 {
+                writer.call(&["XADD", "s", "*", "n", &n.to_string()]);
+            }
+        });
+        let readers: Vec<_> = ["all", "all too", "few"]
+            .into_iter()
+            .map(|name| {
+                scope.spawn(move || {
+                    let mut reader = server.client();
+                    let mut ids = Vec::new();
+                    let mut left_empty = 200;
+                    while left_empty > 0 {
+                        let count = if name == "few" { "3" } else { "100000" };
+                        let words = ["XREADGROUP", "GROUP", "g", name, "COUNT", count, "STREAMS", "s", ">"];
+                        let new = ids_of(reader.call(&words));
+                        if new.is_empty() {
+                            left_empty -= 1;
+                            std::thread::sleep(Duration::from_millis(5));
+                        }
+                        ids.extend(new);
+                    }
+                    ids
+                })
+            })
+            .collect();
+        readers.into_iter().flat_map(|reader| reader.join().expect("a reader")).collect()
+    });
+    let Value::Array(pending) = client.call(&["XPENDING", "s", "g"]) else { panic!("no summary") };
+    assert_eq!(pending[0], Value::Int(ENTRIES as i64));
+    assert_eq!(ids.len(), ENTRIES);
+    ids.sort();
+    ids.dedup();
+    assert_eq!(ids.len(), ENTRIES);
+}

@@ -184,7 +184,7 @@ fn run_held(
     if let Run::Data(run) = entry.run {
         let set = ShardSet::one(&core.shared.router, cell.id(), &mut held);
         let mut ctx = Ctx::new(set, &core.env, call.session.db, core.dbs_len, core.now_ms, Some(key));
-        ctx.may_slice = entry.may_slice && call.session.may_slice();
+        ctx.may_slice = args.len() >= entry.slices_from && call.session.may_slice();
         let mut reply = Reply::new(call.out, call.session.resp3);
         if let Err(fault) = run(&mut ctx, args, &mut reply) {
             refuse(core, entry, &fault, &mut reply, mark);

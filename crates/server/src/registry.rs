@@ -4,6 +4,7 @@
 
 use std::collections::HashMap;
 
+use darter_command::gather::filling::MANY;
 use darter_command::string::brief::{self, Brief, Many};
 use darter_command::{FAMILIES, Flags, Keys, Reach, Spec};
 use darter_wire::{Args, OwnedArgs};
@@ -58,8 +59,8 @@ pub struct Entry {
     pub is_import: bool,
     /// A call about one key is so cheap that only a sample is timed.
     pub is_cheap: bool,
-    /// A call about one key may have an answer so long that it is left to slices.
-    pub may_slice: bool,
+    /// A call about one key with so many words may change or answer so much that it is left to slices.
+    pub slices_from: usize,
     /// It has no key, and is as cheap.
     is_cheap_keyless: bool,
     /// The short form of its body, for calls with `brief_len` arguments.
@@ -124,8 +125,12 @@ impl Entry {
             is_letters,
             effect,
             is_cheap,
-            may_slice: !is_cheap
-                || matches!(spec_name, "get" | "lpop" | "rpop" | "spop" | "zpopmin" | "zpopmax"),
+            slices_from: match spec_name {
+                _ if !is_cheap => 0,
+                "get" | "lpop" | "rpop" | "spop" | "zpopmin" | "zpopmax" | "xautoclaim" => 0,
+                // They change as much as they name.
+                _ => MANY,
+            },
             is_cheap_keyless,
             brief,
             brief_len,

@@ -475,6 +475,11 @@ impl<'a> Keyed<'a> {
         Ok(())
     }
 
+    /// Frees a collection that has no key any more, by and by.
+    pub fn discard(&mut self, object: Object) {
+        self.shard.discard(object);
+    }
+
     /// Writes the record of a key that is there anew.
     fn rewrite(&mut self, slot: Slot, meta: &Meta, payload: &Payload<'_>) -> Result<(), Full> {
         self.shard.rewrite(self.db, self.key, slot, meta, payload, self.now_ms)?;

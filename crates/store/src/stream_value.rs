@@ -120,6 +120,13 @@ impl Stream {
         left.is_none()
     }
 
+    /// A stream without entries that has this group: a draft of the group.
+    pub fn of_group(group: Group) -> Stream {
+        let mut stream = Stream::new();
+        stream.more.groups.push(Arc::new(group));
+        stream
+    }
+
     /// The entries.
     #[inline]
     pub fn log(&self) -> &StreamLog {
@@ -230,7 +237,9 @@ impl Stream {
         let mut was_pending = false;
         for group in &mut self.more.groups {
             if group.pending().get(arena, id).is_some() {
-                was_pending |= owned(group, Group::twin).release(arena, id);
+                let group = owned(group, Group::twin);
+                group.mark = 0;
+                was_pending |= group.release(arena, id);
             }
         }
         was_pending
@@ -241,10 +250,29 @@ impl Stream {
         self.place_of(name).ok().and_then(|at| self.group_at(at))
     }
 
-    /// The group called `name`, to change, beside the entries.
+    /// The group called `name`, to change, beside the entries; its mark is gone.
     pub fn group_mut(&mut self, name: &[u8]) -> Option<(&mut Group, &StreamLog)> {
         let at = self.place_of(name).ok()?;
-        self.more.groups.get_mut(at).map(|group| (owned(group, Group::twin), &self.log))
+        let group = owned(self.more.groups.get_mut(at)?, Group::twin);
+        group.mark = 0;
+        Some((group, &self.log))
+    }
+
+    /// Marks the group called `name`, until it changes: see [`Group::mark`].
+    pub fn mark_group(&mut self, name: &[u8], mark: u64) {
+        if let Some((group, _)) = self.group_mut(name) {
+            group.mark = mark;
+        }
+    }
+
+    /// Puts the group called `name` of `draft` in the place of the one here, and that one there.
+    pub fn swap_group(&mut self, draft: &mut Stream, name: &[u8]) {
+        if let (Ok(at), Ok(of_draft)) = (self.place_of(name), draft.place_of(name))
+            && let (Some(here), Some(there)) =
+                (self.more.groups.get_mut(at), draft.more.groups.get_mut(of_draft))
+        {
+            std::mem::swap(here, there);
+        }
     }
 
     /// Makes a group; `false` when there is one of that name. Cost: O(groups).

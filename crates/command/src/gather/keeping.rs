@@ -26,6 +26,8 @@ pub enum Form {
     Zset,
     /// A list, in the order of the result.
     List,
+    /// A list, each member before those that came earlier.
+    Stack,
     /// A hash: each other member is a value.
     Hash,
 }
@@ -36,7 +38,7 @@ impl Form {
         match self {
             Form::Set | Form::Hash => 64,
             Form::Zset => 24,
-            Form::List => 256,
+            Form::List | Form::Stack => 256,
         }
     }
 
@@ -44,7 +46,7 @@ impl Form {
         match self {
             Form::Set => SetValue::new().wrap(),
             Form::Zset => Zset::new().wrap(),
-            Form::List => List::new().wrap(),
+            Form::List | Form::Stack => List::new().wrap(),
             Form::Hash => Table::new(Kind::KeysAndValues).wrap(),
         }
     }
@@ -58,6 +60,8 @@ pub struct Keeping {
     // Its number there, once there is something.
     draft: Option<u32>,
     is_full: bool,
+    // Members that have got another score than they had.
+    updated: u64,
     db: usize,
     watched: Vec<Box<[u8]>>,
     flag: WatchFlag,
@@ -80,7 +84,13 @@ impl Keeping {
             }
         }
         let watched = names.iter().map(|name| Box::from(*name)).collect();
-        Keeping { form, shard, draft: None, is_full: false, db, watched, flag, tries: 0 }
+        Keeping { form, shard, draft: None, is_full: false, updated: 0, db, watched, flag, tries: 0 }
+    }
+
+    /// Has `object` for its draft.
+    pub(super) fn with_draft(mut self, ctx: &mut Ctx<'_>, object: Object) -> Keeping {
+        self.draft = ctx.part(self.shard).map(|part| part.shard.begin_draft(object));
+        self
     }
 
     /// Whether a key it is made of has changed.
@@ -111,7 +121,10 @@ impl Keeping {
         for _ in 0..form.batch_len() {
             let Some(member) = members.next() else { break };
             let value = if form == Form::Hash { members.next() } else { None };
-            self.is_full |= insert(&mut draft, &member, value.as_ref()).is_err();
+            match insert(&mut draft, form, &member, value.as_ref()) {
+                Ok(is_updated) => self.updated += u64::from(is_updated),
+                Err(_) => self.is_full = true,
+            }
         }
         if self.is_full { told.len() } else { told.len() - members.rest().len() }
     }
@@ -134,7 +147,7 @@ impl Keeping {
             part.shard.changes.listen(Listeners::WATCH, !part.watches.is_empty());
         }
         let fault = if self.is_full { Some(Fault::OutOfMemory) } else { fault };
-        let kept = Kept { draft: self.draft(), fault, found: Found::default() };
+        let kept = Kept { draft: self.draft(), fault, updated: self.updated, found: Found::default() };
         if self.flag.is_dirty() {
             kept.give_up(ctx);
             return None;
@@ -143,7 +156,13 @@ impl Keeping {
     }
 }
 
-fn insert(draft: &mut Draft<'_>, member: &Told<'_>, value: Option<&Told<'_>>) -> Result<(), Fault> {
+/// Puts a member into a draft; whether it was there with another score.
+fn insert(
+    draft: &mut Draft<'_>,
+    form: Form,
+    member: &Told<'_>,
+    value: Option<&Told<'_>>,
+) -> Result<bool, Fault> {
     const FULL: Fault = Fault::OutOfMemory;
     let Draft { object, arena, hasher } = draft;
     let item = Item::of(member.text);
@@ -152,18 +171,23 @@ fn insert(draft: &mut Draft<'_>, member: &Told<'_>, value: Option<&Told<'_>>) ->
             set.insert(arena, *hasher, item, MemberExpiry::Keep).map_err(|_| FULL)?;
         }
         Object::Zset(zset) => {
-            zset.insert(arena, hasher, item, member.score).map_err(|_| FULL)?;
+            let is_new = |old| (old != Some(member.score)).then_some(member.score);
+            let change = zset.update(arena, hasher, item, is_new).map_err(|_| FULL)?;
+            return Ok(change.old.is_some() && change.new.is_some());
         }
-        Object::List(list) => list.push(arena, End::Back, item).map_err(|_| FULL)?,
+        Object::List(list) => {
+            let end = if form == Form::Stack { End::Front } else { End::Back };
+            list.push(arena, end, item).map_err(|_| FULL)?;
+        }
         Object::Hash(table) => {
             let value = Item::of(value.map_or(&[][..], |value| value.text));
             let (hash, of_key) = (hasher.hash(member.text), |key: &[u8]| hasher.hash(key));
             let expiry = MemberExpiry::Keep;
             table.insert(arena, hash, member.text, value, expiry, &of_key).map_err(|_| FULL)?;
         }
-        Object::Stream(_) => debug_assert!(false, "no result is a stream"),
+        Object::Stream(_) => debug_assert!(false, "a stream is built by its command"),
     }
-    Ok(())
+    Ok(false)
 }
 
 /// A complete result that has no key yet.
@@ -172,6 +196,8 @@ pub struct Kept {
     // Its shard and its number there; none when it is empty.
     draft: Option<(u16, u32)>,
     fault: Option<Fault>,
+    /// Members that have got another score than they had.
+    pub updated: u64,
     /// What was looked for, where nothing is built.
     pub found: Found,
 }
@@ -205,13 +231,7 @@ impl Kept {
         if let Object::Zset(zset) = &mut object {
             shed_signs(zset, &mut place, env);
         }
-        let len = match &object {
-            Object::Set(set) => set.len(),
-            Object::Zset(zset) => zset.len(),
-            Object::List(list) => list.len(),
-            Object::Hash(table) => table.len() as u64,
-            Object::Stream(_) => 0,
-        };
+        let len = len_of(&object);
         place.put_object(object, Expiry::None)?;
         place.changed(event);
         Ok(len)
@@ -241,6 +261,17 @@ impl Kept {
         Ok(())
     }
 
+    /// The length of the result, whose shard is held.
+    pub fn len(&self, ctx: &mut Ctx<'_>) -> u64 {
+        let draft = self.draft.and_then(|(shard, number)| ctx.part(shard)?.shard.draft_mut(number));
+        draft.map_or(0, |draft| len_of(draft.object))
+    }
+
+    /// Whether something went wrong while it was made.
+    pub fn has_failed(&self) -> bool {
+        self.fault.is_some()
+    }
+
     /// Frees the result, whose shard is held.
     pub fn give_up(self, ctx: &mut Ctx<'_>) {
         if let Some((shard, number)) = self.draft
@@ -248,6 +279,16 @@ impl Kept {
         {
             part.shard.drop_draft(number);
         }
+    }
+}
+
+fn len_of(object: &Object) -> u64 {
+    match object {
+        Object::Set(set) => set.len(),
+        Object::Zset(zset) => zset.len(),
+        Object::List(list) => list.len(),
+        Object::Hash(table) => table.len() as u64,
+        Object::Stream(stream) => stream.len(),
     }
 }
 

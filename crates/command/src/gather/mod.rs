@@ -5,7 +5,9 @@
 //! that is to be stored is built aside instead ([`keeping`]). Memory: each member once. Called by the bodies of such
 //! commands (to begin) and by the server (steps and the end).
 
+mod building;
 mod combining;
+pub mod filling;
 pub mod folding;
 pub mod keeping;
 mod members;
@@ -25,6 +27,7 @@ use darter_store::reads::Stretch;
 use darter_txn::Part;
 use darter_wire::{Args, Reply};
 
+pub use building::Build;
 pub use combining::{Combining, Operation, Scoring, reading_order};
 pub use keeping::{Form, Kept};
 pub use sifting::Found;
@@ -32,7 +35,9 @@ pub use sorting::{ScoreOf, Sorting};
 
 use crate::Ctx;
 use crate::slices::Rest;
+use building::Building;
 use combining::PARTS_AT_ONCE;
+use filling::Filling;
 use folding::Folding;
 use keeping::Keeping;
 use parting::Parting;
@@ -86,6 +91,10 @@ pub enum Maker {
     Sifting(Box<dyn Sifting>),
     /// No members, but strings.
     Folding(Box<Folding>),
+    /// The members as they are, and then those that the command names, to be stored.
+    Filling(Filling),
+    /// No members, but a draft that the command builds itself.
+    Building(Building),
     /// No members, but many keys, or a very long string.
     Surveying(Box<Survey>),
 }
@@ -113,6 +122,9 @@ impl Gather {
             _ => match &self.maker {
                 Maker::Folding(folding) => folding.shard(),
                 Maker::Surveying(survey) => survey.shard(),
+                Maker::Building(building) => {
+                    self.keeping.as_ref().filter(|_| !building.is_done()).map(|keeping| keeping.shard)
+                }
                 _ => self.reads.front().map(|read| read.shard),
             },
         }
@@ -123,7 +135,8 @@ impl Gather {
         let made = match &self.maker {
             Maker::Combining(combining) => combining.bytes(),
             Maker::Sorting(sorting) => sorting.bytes(),
-            Maker::Copying => 0,
+            Maker::Copying | Maker::Filling(_) => 0,
+            Maker::Building(building) => building.bytes(),
             Maker::Parting(parting) => parting.bytes(),
             Maker::Sifting(sifting) => sifting.bytes(),
             Maker::Folding(folding) => folding.bytes(),
@@ -134,8 +147,11 @@ impl Gather {
 
     /// A slice of what comes next, with its shard held.
     pub fn step(&mut self, part: &mut Part) {
-        if let Maker::Surveying(survey) = &mut self.maker {
-            return survey.step(part);
+        let draft = self.draft();
+        match &mut self.maker {
+            Maker::Surveying(survey) => return survey.step(part),
+            Maker::Building(building) => return building.step(part, draft),
+            _ => {}
         }
         let shard = &mut part.shard;
         if let Some(keeping) = &mut self.keeping
@@ -162,7 +178,7 @@ impl Gather {
             shard.end_read(number);
             self.reads.pop_front();
         }
-        if !matches!(self.maker, Maker::Copying) {
+        if !matches!(self.maker, Maker::Copying | Maker::Filling(_)) {
             // Nothing goes into the result before it is taken in.
             self.told_at = self.told.len();
         }
@@ -199,12 +215,12 @@ impl Gather {
         self.told.clear();
         self.told_at = 0;
         if self.stage == Stage::Keeping {
-            self.prepare();
+            self.prepare(args);
         }
     }
 
     /// Gets what is to be stored next.
-    fn prepare(&mut self) {
+    fn prepare(&mut self, args: Args<'_>) {
         let Some(keeping) = &self.keeping else { return };
         let (told, mut left) = (&mut self.told, keeping.form().batch_len());
         let is_over = match &mut self.maker {
@@ -214,6 +230,7 @@ impl Gather {
                 left > 0
             }),
             Maker::Sifting(sifting) => sifting.store(left, &mut |text, score| write_told(told, text, score)),
+            Maker::Filling(filling) => filling.store(args, left, told),
             Maker::Combining(combining) => {
                 let mut parts_left = PARTS_AT_ONCE;
                 while left > 0 {
@@ -238,6 +255,11 @@ impl Gather {
         self.stage = match (self.stage, &mut self.maker) {
             (Stage::Reading, Maker::Copying | Maker::Parting(_) | Maker::Folding(_)) => Stage::Done,
             (Stage::Reading, Maker::Sifting(_)) if keeps => Stage::Keeping,
+            (Stage::Reading, Maker::Filling(_)) => Stage::Keeping,
+            (Stage::Reading, Maker::Building(building)) => {
+                building.finish();
+                Stage::Done
+            }
             (Stage::Reading, Maker::Surveying(survey)) => match survey.work() {
                 true => Stage::Done,
                 false => Stage::Reading,
@@ -315,16 +337,32 @@ impl Gather {
                 part.shard.end_read(number);
             }
         }
-        let fault = if let Maker::Sorting(sorting) = &self.maker { sorting.fault().cloned() } else { None };
+        let fault = match &self.maker {
+            Maker::Sorting(sorting) => sorting.fault().cloned(),
+            Maker::Filling(filling) => filling.fault().cloned(),
+            Maker::Building(building) => building.fault().cloned(),
+            _ => None,
+        };
         let found = match &mut self.maker {
             Maker::Sifting(sifting) => sifting.found(),
             Maker::Folding(folding) => folding.found(),
             Maker::Surveying(survey) => survey.found(),
             Maker::Parting(parting) => parting.found(),
-            Maker::Combining(_) | Maker::Sorting(_) | Maker::Copying => Found::default(),
+            Maker::Building(building) => building.found(),
+            Maker::Combining(_) | Maker::Sorting(_) | Maker::Copying | Maker::Filling(_) => Found::default(),
         };
-        let is_stale = matches!(&self.maker, Maker::Surveying(survey) if survey.is_stale(ctx.now_ms));
-        let mut kept = self.keeping.take()?.end(fault, ctx).filter(|_| !is_stale)?;
+        let is_stale = match (&self.maker, &self.keeping) {
+            (Maker::Surveying(survey), _) => survey.is_stale(ctx.now_ms),
+            (Maker::Building(building), Some(keeping)) => {
+                ctx.part(keeping.shard).is_none_or(|part| building.is_stale(&mut part.shard))
+            }
+            _ => false,
+        };
+        let mut kept = self.keeping.take()?.end(fault, ctx)?;
+        if is_stale {
+            kept.give_up(ctx);
+            return None;
+        }
         kept.found = found;
         Some(kept)
     }

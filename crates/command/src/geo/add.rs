@@ -3,9 +3,10 @@
 use darter_wire::{Args, Reply};
 
 use super::place;
+use crate::gather::filling::{MANY, Words};
 use crate::reader::is;
 use crate::spec::{Group, Keys, Spec};
-use crate::zset::add::{Options, add};
+use crate::zset::add::{Options, add, add_many};
 use crate::{Ctx, DataCommand, Fault};
 
 /// GEOADD.
@@ -40,6 +41,10 @@ fn geoadd(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()
     let is_whole = !items.is_empty() && items.len().is_multiple_of(3);
     if !is_whole || (options.only_new && options.only_old) {
         return Err(Fault::Syntax);
+    }
+    let words = Words { first: at, step: 3, score_of: Some(|args, at| Ok(place(args, at)?.score())) };
+    if args.len() > MANY && add_many(ctx, args, words, options, reply)? {
+        return Ok(());
     }
     let members = (0..items.len()).step_by(3).map(|at| Ok((place(items, at)?.score(), items.at(at + 2))));
     let members = members.collect::<Result<Vec<_>, Fault>>()?;

@@ -7,6 +7,8 @@ use darter_store::{Arena, Event};
 use darter_wire::{Args, Reply};
 
 use super::{Edit, HDEL_EVENT, HSET_EVENT, at, new_hash};
+use crate::gather::Form;
+use crate::gather::filling::{Filled, MANY, Words};
 use crate::spec::{Group, Keys, Spec};
 use crate::{Ctx, DataCommand, Fault};
 
@@ -30,8 +32,9 @@ pub const HMSET: DataCommand = DataCommand {
         .doc(Group::Hash, "2.0.0", "key field value [field value ...]", "Sets the values of multiple fields.")
         .cost("O(N)"),
     run: |ctx, args, reply| {
-        set_all(ctx, args, "hmset")?;
-        reply.ok();
+        if set_all(ctx, args, "hmset")?.is_some() {
+            reply.ok();
+        }
         Ok(())
     },
 };
@@ -60,16 +63,27 @@ pub const HDEL: DataCommand = DataCommand {
 };
 
 fn hset(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    let new = set_all(ctx, args, "hset")?;
-    reply.int(new);
+    if let Some(new) = set_all(ctx, args, "hset")? {
+        reply.int(new);
+    }
     Ok(())
 }
 
-/// Writes the fields of HSET and HMSET; returns how many are new.
+/// Writes the fields of HSET and HMSET; returns how many are new, nothing when that is left to slices.
 #[inline]
-fn set_all(ctx: &mut Ctx<'_>, args: Args<'_>, name: &'static str) -> Result<i64, Fault> {
+fn set_all(ctx: &mut Ctx<'_>, args: Args<'_>, name: &'static str) -> Result<Option<i64>, Fault> {
     if !args.len().is_multiple_of(2) {
         return Err(Fault::Arity(name.into()));
+    }
+    if args.len() > MANY {
+        match ctx.fill((args.at(1), Form::Hash), args, Words::plain(2))? {
+            Filled::AtOnce => {}
+            Filled::Later => return Ok(None),
+            Filled::Done { added, .. } => {
+                ctx.changed(args.at(1), HSET_EVENT);
+                return Ok(Some(added as i64));
+            }
+        }
     }
     let now_ms = ctx.now_ms;
     let put = |table: &mut Table, arena: &mut Arena, hasher: KeyHasher| {
@@ -81,7 +95,7 @@ fn set_all(ctx: &mut Ctx<'_>, args: Args<'_>, name: &'static str) -> Result<i64,
         }
         Ok(new)
     };
-    ctx.add_to(args.at(1), new_hash, put, |_| Some(HSET_EVENT))
+    ctx.add_to(args.at(1), new_hash, put, |_| Some(HSET_EVENT)).map(Some)
 }
 
 fn hsetnx(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {

@@ -8,6 +8,8 @@ use darter_store::Arena;
 use darter_wire::{Args, Reply};
 
 use super::push_event;
+use crate::gather::Form;
+use crate::gather::filling::{Filled, MANY, Words};
 use crate::spec::{Group, Keys, Spec};
 use crate::{Ctx, DataCommand, Fault};
 
@@ -48,6 +50,9 @@ pub const RPUSHX: DataCommand = DataCommand {
 };
 
 fn push(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>, end: End) -> Result<(), Fault> {
+    if args.len() > MANY && push_many(ctx, args, reply, end)? {
+        return Ok(());
+    }
     let put = |list: &mut List, arena: &mut Arena, _: KeyHasher| {
         for element in args.tail(2).iter() {
             list.push(arena, end, Item::of(element))?;
@@ -57,6 +62,18 @@ fn push(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>, end: End) -> R
     let len = ctx.add_to(args.at(1), List::new, put, |_| Some(push_event(end)))?;
     reply.int(len as i64);
     Ok(())
+}
+
+/// Leaves it to slices to push many elements, or answers when they are there; false when they are to be pushed now.
+#[cold]
+fn push_many(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>, end: End) -> Result<bool, Fault> {
+    let form = if end == End::Front { Form::Stack } else { Form::List };
+    let filled = ctx.fill((args.at(1), form), args, Words::plain(2))?;
+    if let Filled::Done { len, .. } = filled {
+        ctx.changed(args.at(1), push_event(end));
+        reply.int(len as i64);
+    }
+    Ok(filled != Filled::AtOnce)
 }
 
 fn push_existing(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>, end: End) -> Result<(), Fault> {

@@ -7,6 +7,8 @@ use darter_store::{Arena, Event, SetValue};
 use darter_wire::{Args, Reply};
 
 use super::{SADD_EVENT, SREM_EVENT, at};
+use crate::gather::Form;
+use crate::gather::filling::{Filled, MANY, Words};
 use crate::reader::Reader;
 use crate::spec::{Group, Keys, Spec};
 use crate::{Ctx, DataCommand, Fault};
@@ -62,6 +64,9 @@ pub const SMOVE: DataCommand = DataCommand {
 };
 
 fn sadd(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    if args.len() > MANY && add_many(ctx, args, reply)? {
+        return Ok(());
+    }
     let add = |set: &mut SetValue, arena: &mut Arena, hasher: KeyHasher| {
         let mut added = 0;
         for member in args.tail(2).iter() {
@@ -72,6 +77,19 @@ fn sadd(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), 
     let added = ctx.add_to(args.at(1), SetValue::new, add, |&added| (added > 0).then_some(SADD_EVENT))?;
     reply.int(added);
     Ok(())
+}
+
+/// Leaves it to slices to add many members, or answers when they are there; false when they are to be added now.
+#[cold]
+fn add_many(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<bool, Fault> {
+    let filled = ctx.fill((args.at(1), Form::Set), args, Words::plain(2))?;
+    if let Filled::Done { added, .. } = filled {
+        if added > 0 {
+            ctx.changed(args.at(1), SADD_EVENT);
+        }
+        reply.int(added as i64);
+    }
+    Ok(filled != Filled::AtOnce)
 }
 
 fn saddex(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {

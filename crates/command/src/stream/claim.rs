@@ -6,6 +6,7 @@ use darter_store::stream_value::group;
 use darter_store::{Arena, Event, Stream};
 use darter_wire::{Args, Reply};
 
+use super::regrouping::{Plan, Who};
 use super::{event, id, no_group, reply_entry, reply_id, shown};
 use crate::reader::{Reader, int};
 use crate::spec::{Group, Keys, Spec};
@@ -221,6 +222,11 @@ fn xautoclaim(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Resul
             return Err(Fault::Syntax);
         }
     }
+    let looks = (count as u64).saturating_mul(LOOKS as u64);
+    let plan = Plan::Claim { first, min_idle_ms, count: count as u64, looks, just_ids };
+    if claim_many(ctx, args, plan, reply)? {
+        return Ok(());
+    }
     let now_ms = ctx.now_ms;
     let mut place = ctx.read(args.at(1));
     let edited = place.edit::<Stream, _>(|stream, arena, _| {
@@ -248,6 +254,24 @@ fn xautoclaim(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Resul
         place.changed(CLAIMED);
     }
     Ok(())
+}
+
+/// Leaves it to slices to claim many entries, or answers when they are the consumer's; false when they are to be claimed
+/// now.
+fn claim_many(ctx: &mut Ctx<'_>, args: Args<'_>, plan: Plan, reply: &mut Reply<'_>) -> Result<bool, Fault> {
+    let who = Who { key: args.at(1), group: args.at(2), consumer: args.at(3) };
+    let Some(kept) = ctx.kept.take() else {
+        return Ok(ctx.may_slice && who.leave(ctx, plan, reply.is_resp3())?);
+    };
+    let Some((found, is_new)) = who.put(ctx, kept)? else { return Err(no_group(who.key, who.group)) };
+    if is_new {
+        ctx.changed(who.key, event("xgroup-createconsumer"));
+    }
+    if found.numbers.iter().any(|&len| len > 0) {
+        ctx.changed(who.key, CLAIMED);
+    }
+    reply.take_over(found.bytes);
+    Ok(true)
 }
 
 /// What XAUTOCLAIM finds in one call.

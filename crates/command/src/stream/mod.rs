@@ -4,6 +4,7 @@ pub mod ack;
 pub mod add;
 pub mod claim;
 pub mod delete;
+mod delivering;
 pub mod group;
 mod id;
 pub mod info;
@@ -13,6 +14,7 @@ pub mod range;
 pub mod read;
 mod reading;
 mod refs;
+mod regrouping;
 #[cfg(test)]
 mod tests;
 pub mod trim;

@@ -6,6 +6,7 @@ use darter_store::reads::Stretch;
 use darter_store::{Arena, Event, Stream};
 use darter_wire::{Args, OwnedArgs, Reply};
 
+use super::delivering::read_long;
 use super::range::{answer_long, ranks};
 use super::reading::{Reading, keys_of_read, keys_of_read_group};
 use super::{event, id, reply_entry, reply_id, shown};
@@ -42,8 +43,8 @@ pub const XREADGROUP: DataCommand = DataCommand {
 };
 
 /// A change that Redis publishes under no name.
-const READ: Event = Event::new(Class(0), "xreadgroup");
-const ACTIVE: Event = event("xgroup-createconsumer");
+pub(super) const READ: Event = Event::new(Class(0), "xreadgroup");
+pub(super) const ACTIVE: Event = event("xgroup-createconsumer");
 
 /// What may still be given of the entries that are there: never less than one.
 struct Budget {
@@ -203,7 +204,7 @@ fn with_ids(args: Args<'_>, reading: &Reading<'_>, after: &[StreamId]) -> Option
 
 /// What a consumer asks of one stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Wanted {
+pub(super) enum Wanted {
     /// `>`: what the group has not read.
     New,
     /// What the consumer has pending after an id.
@@ -242,6 +243,11 @@ fn xreadgroup(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Resul
                 after => Wanted::Pending(after),
             },
         });
+    }
+    if let [wanted] = wanted[..]
+        && read_long(ctx, args.at(reading.keys_at), &reading, wanted, reply)?
+    {
+        return Ok(());
     }
     let mut streams = Streams::new(&reading);
     for (at, &wanted) in wanted.iter().enumerate() {

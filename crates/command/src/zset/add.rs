@@ -7,6 +7,8 @@ use darter_store::Arena;
 use darter_wire::{Args, Reply};
 
 use super::event;
+use crate::gather::Form;
+use crate::gather::filling::{Filled, MANY, Words};
 use crate::spec::{Group, Keys, Spec};
 use crate::{Ctx, DataCommand, Fault, reader};
 
@@ -80,6 +82,11 @@ impl Options {
         };
         *flag = true;
         true
+    }
+
+    /// Whether what becomes of a member depends on what it is.
+    fn has_conditions(self) -> bool {
+        self.only_new || self.only_old || self.only_greater || self.only_less || self.increments
     }
 
     /// The score a member gets, given its present one; `None` leaves it alone.
@@ -187,10 +194,36 @@ fn zadd(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), 
     if options.increments {
         return Err(Fault::text("ERR INCR option supports a single increment-element pair"));
     }
+    let words = Words { first: at, step: 2, score_of: Some(|args, at| reader::float(args.at(at))) };
+    if args.len() > MANY && add_many(ctx, args, words, options, reply)? {
+        return Ok(());
+    }
     // All scores are read before the first member is added.
     let scores = pairs.iter().step_by(2).map(reader::float).collect::<Result<Vec<_>, _>>()?;
     let members = pairs.iter().skip(1).step_by(2);
     add(ctx, args.at(1), options, scores.into_iter().zip(members), reply)
+}
+
+/// Leaves it to slices to add many members, or answers when they are there; false when they are to be added now.
+#[cold]
+pub(crate) fn add_many(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    words: Words,
+    options: Options,
+    reply: &mut Reply<'_>,
+) -> Result<bool, Fault> {
+    if options.has_conditions() {
+        return Ok(false);
+    }
+    let filled = ctx.fill((args.at(1), Form::Zset), args, words)?;
+    if let Filled::Done { added, updated, .. } = filled {
+        if added + updated > 0 {
+            ctx.changed(args.at(1), event("zadd"));
+        }
+        Done { added, updated, ..Done::default() }.answer(options, reply)?;
+    }
+    Ok(filled != Filled::AtOnce)
 }
 
 /// Adds members with their scores and answers as ZADD does.

@@ -23,6 +23,8 @@ pub struct Group {
     consumers: Vec<Option<Arc<Consumer>>>,
     // Numbers in the order of names.
     order: Vec<u32>,
+    // Of whoever builds a draft of it.
+    pub(super) mark: u64,
 }
 
 /// A consumer of a group.
@@ -102,13 +104,40 @@ impl Group {
             pending: Pel::new(),
             consumers: Vec::new(),
             order: Vec::new(),
+            mark: 0,
         }
+    }
+
+    /// The same group with nothing pending: the beginning of a draft. Cost: O(consumers).
+    pub fn hollow(&self) -> Group {
+        let empty = |consumer: &Arc<Consumer>| {
+            let Consumer { name, number, seen_ms, active_ms, .. } = &**consumer;
+            let (name, number, seen_ms, active_ms) = (name.clone(), *number, *seen_ms, *active_ms);
+            Arc::new(Consumer { name, number, seen_ms, active_ms, ids: Pel::new() })
+        };
+        let consumers = self.consumers.iter().map(|place| place.as_ref().map(empty)).collect();
+        let Group { name, last_id, entries_read, order, .. } = self;
+        Group {
+            name: name.clone(),
+            last_id: *last_id,
+            entries_read: *entries_read,
+            pending: Pel::new(),
+            consumers,
+            order: order.clone(),
+            mark: 0,
+        }
+    }
+
+    /// What it was marked with, unless it has changed since, which makes it 0: who builds a draft of it in slices sees so
+    /// whether that is of use.
+    pub fn mark(&self) -> u64 {
+        self.mark
     }
 
     /// The same group once more, on the same blocks: one of the two is only read. Cost: O(consumers), some nanoseconds
     /// each.
     pub(super) fn twin(&self) -> Group {
-        let Group { name, last_id, entries_read, pending, consumers, order } = self;
+        let Group { name, last_id, entries_read, pending, consumers, order, mark } = self;
         Group {
             name: name.clone(),
             last_id: *last_id,
@@ -116,6 +145,7 @@ impl Group {
             pending: pending.twin(),
             consumers: consumers.clone(),
             order: order.clone(),
+            mark: *mark,
         }
     }
 

@@ -1,0 +1,80 @@
+//! XREADGROUP of thousands of entries of one stream: what becomes pending does so in slices, and is answered in slices then.
+//!
+//! Called by the body of XREADGROUP, for what need not wait; anything else it does in one go.
+
+use darter_pack::tree::{Direction, Pending, StreamId};
+use darter_store::Stream;
+use darter_store::reads::Stretch;
+use darter_wire::Reply;
+
+use super::id;
+use super::range::answer_long;
+use super::read::{ACTIVE, READ, Wanted};
+use super::reading::Reading;
+use super::regrouping::{Plan, Who, reply_stream};
+use crate::{Ctx, Fault};
+
+/// Leaves it to slices to read much of one stream, or answers when it is pending; false when it is to be read now.
+pub(super) fn read_long(
+    ctx: &mut Ctx<'_>,
+    key: &[u8],
+    reading: &Reading<'_>,
+    wanted: Wanted,
+    reply: &mut Reply<'_>,
+) -> Result<bool, Fault> {
+    let (group, consumer) = reading.group.unwrap_or_default();
+    let who = Who { key, group, consumer };
+    let Some(kept) = ctx.kept.take() else {
+        let is_plain = reading.bytes_max == usize::MAX && reading.claim_ms.is_none();
+        // One that waits may not run again.
+        if !ctx.may_slice || !is_plain || reading.block.is_some() {
+            return Ok(false);
+        }
+        let count = reading.count.min(reading.total) as u64;
+        let plan = match wanted {
+            Wanted::New => Plan::Deliver { count, is_noack: reading.is_noack },
+            Wanted::Pending(after) => Plan::Repeat { after, count },
+        };
+        return who.leave(ctx, plan, reply.is_resp3());
+    };
+    let group_before =
+        ctx.at(key).view::<Stream>()?.and_then(|stream| stream.root.group(group)).map(|group| group.last_id);
+    let Some((found, is_new)) = who.put(ctx, kept)? else { return Ok(false) };
+    if is_new {
+        ctx.changed(key, ACTIVE);
+    }
+    ctx.changed(key, READ);
+    if wanted != Wanted::New {
+        reply.take_over(found.bytes);
+        return Ok(true);
+    }
+    let first = group_before.and_then(id::next).unwrap_or(StreamId::MAX);
+    let taken = found.numbers.first().copied().unwrap_or_default();
+    let left = (reading.count.min(reading.total) as u64).saturating_sub(taken);
+    let len = taken + deliver_last(ctx, who, reading.is_noack, left)?;
+    let from = ctx.at(key).view::<Stream>()?.map_or(0, |stream| stream.root.log().rank(stream.arena, first));
+    reply_stream(reply, key);
+    answer_long(ctx, key, reply, Stretch::Ranks(from, len, Direction::Up))?;
+    Ok(true)
+}
+
+/// Delivers what was appended after the last slice; returns how many entries that is.
+fn deliver_last(ctx: &mut Ctx<'_>, who: Who<'_>, is_noack: bool, count: u64) -> Result<u64, Fault> {
+    let delivered_ms = ctx.now_ms;
+    let edited = ctx.at(who.key).edit::<Stream, _>(|stream, arena, _| {
+        let extent = stream.extent(arena);
+        let Some((group, log)) = stream.group_mut(who.group) else { return Ok(0) };
+        let first = id::next(group.last_id).unwrap_or(StreamId::MAX);
+        let entries = log.range(arena, first, StreamId::MAX, Direction::Up).take(count as usize);
+        let ids: Vec<StreamId> = entries.map(|entry| entry.id).collect();
+        let (consumer, _) = group.find_or_create(who.consumer, delivered_ms);
+        for &id in &ids {
+            group.advance(&extent, id);
+            if !is_noack {
+                group.give(arena, id, Pending { consumer, delivered_ms, deliveries: 1 })?;
+            }
+        }
+        Ok::<_, Fault>(ids.len() as u64)
+    })?;
+    edited.map_or(Ok(0), |edited| edited.result)
+}

@@ -1,0 +1,413 @@
+//! A consumer group that changes in slices: its pending entries go into a draft of the group, changed on the way, and the
+//! draft takes the group's place in the end.
+//!
+//! Called by the bodies of XREADGROUP and XAUTOCLAIM, which find what became of it when they run again, and by `gather` for
+//! the slices. Entries that are appended meanwhile do no harm; a change of the group, or entries that go, begin it anew.
+
+use darter_pack::tree::{Direction, Pending, StreamId, StreamLog};
+use darter_store::stream_value::Extent;
+use darter_store::stream_value::group::Group;
+use darter_store::{Arena, Collection, Key, Keyed, Shard, Stream, View};
+use darter_wire::Reply;
+
+use super::{id, reply_entry, reply_id};
+use crate::gather::{Build, Found, Kept};
+use crate::slices::LEN_MAX;
+use crate::{Ctx, Fault};
+
+/// What becomes of pending entries.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Plan {
+    /// XREADGROUP of what is new: so many entries more are pending then, unless they count as acknowledged.
+    Deliver {
+        /// Entries at most.
+        count: u64,
+        /// NOACK.
+        is_noack: bool,
+    },
+    /// XREADGROUP of what the consumer has: entries after an id are delivered once more.
+    Repeat {
+        /// The id.
+        after: StreamId,
+        /// Entries at most.
+        count: u64,
+    },
+    /// XAUTOCLAIM: entries that have been idle for long become the consumer's.
+    Claim {
+        /// The first one that is looked at.
+        first: StreamId,
+        /// For so long.
+        min_idle_ms: u64,
+        /// Entries at most.
+        count: u64,
+        /// Entries looked at, at most.
+        looks: u64,
+        /// JUSTID.
+        just_ids: bool,
+    },
+}
+
+/// The group, and who asks for it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Who<'a> {
+    /// The stream's key.
+    pub key: &'a [u8],
+    /// The group.
+    pub group: &'a [u8],
+    /// The consumer, who need not be there yet.
+    pub consumer: &'a [u8],
+}
+
+impl Who<'_> {
+    /// Leaves it to slices to change the group by `plan`; false when that is to be done at once: little is to be changed,
+    /// or much more would have to be copied.
+    pub(super) fn leave(self, ctx: &mut Ctx<'_>, mut plan: Plan, resp3: bool) -> Result<bool, Fault> {
+        let (db, now_ms, hash) = (ctx.db, ctx.now_ms, ctx.key(self.key).hash);
+        let mut place = ctx.at(self.key);
+        let Some(stream) = place.view::<Stream>()? else { return Ok(false) };
+        let changed = self.worth(stream, plan);
+        if changed <= LEN_MAX {
+            return Ok(false);
+        }
+        if let Plan::Deliver { count, .. } = &mut plan {
+            // Who appends faster than slices read is not run after for ever.
+            *count = (*count).min(2 * changed);
+        }
+        let gone = gone(stream.root);
+        // Never 0, which no group is marked with.
+        let mark = place.random() | 1;
+        let edited = place.edit::<Stream, _>(|stream, _, _| {
+            stream.mark_group(self.group, mark);
+            stream.group(self.group).map(Group::hollow)
+        })?;
+        let Some(mut group) = edited.and_then(|edited| edited.result) else { return Ok(false) };
+        let (number, _) = group.find_or_create(self.consumer, now_ms);
+        let source = Source { db, key: self.key.into(), hash, group: self.group.into(), mark, gone };
+        let course =
+            Course { plan, number, now_ms, resp3, taken: 0, told: Vec::new(), lost: Vec::new(), next: None };
+        let regrouping = Regrouping { source, course, at: Some(StreamId::MIN), is_past_old: false };
+        ctx.build(self.key, Stream::of_group(group).wrap(), Box::new(regrouping));
+        Ok(true)
+    }
+
+    /// How many entries change, or none where it is better done at once.
+    fn worth(self, stream: View<'_, Stream>, plan: Plan) -> u64 {
+        let Some(group) = stream.root.group(self.group) else { return 0 };
+        let (pending, log) = (group.pending(), stream.root.log());
+        let (changed, is_possible) = match plan {
+            Plan::Deliver { count, .. } => {
+                let Some(first) = id::next(group.last_id) else { return 0 };
+                let new = log.len() - log.rank(stream.arena, first);
+                // Nothing that is new is pending with somebody.
+                (new.min(count), pending.rank(stream.arena, first) == pending.len())
+            }
+            Plan::Repeat { count, .. } => {
+                (group.find(self.consumer).map_or(0, |consumer| consumer.pending_len()).min(count), true)
+            }
+            Plan::Claim { first, count, looks, .. } => {
+                let left = pending.len() - pending.rank(stream.arena, first);
+                (left.min(count).min(looks), true)
+            }
+        };
+        let is_worth_it = is_possible && pending.len() <= changed.saturating_mul(OLD_PER_CHANGED);
+        if is_worth_it { changed } else { 0 }
+    }
+
+    /// Puts the group that was built in its place; what was found beside it, and whether the consumer is new. Nothing where
+    /// the stream has come to its end.
+    ///
+    /// Errors: there was no room for it.
+    pub(super) fn put(self, ctx: &mut Ctx<'_>, kept: Kept) -> Result<Option<(Found, bool)>, Fault> {
+        let found = kept.found.clone();
+        let Some(mut object) = kept.take(ctx)? else { return Ok(None) };
+        let now_ms = ctx.now_ms;
+        let mut place = ctx.at(self.key);
+        let edited = place.edit::<Stream, _>(|stream, _, _| {
+            let is_new = stream.group(self.group).is_some_and(|group| group.find(self.consumer).is_none());
+            if let Some(draft) = Stream::of_mut(&mut object) {
+                stream.swap_group(draft, self.group);
+            }
+            if let Some((group, _)) = stream.group_mut(self.group) {
+                let (number, _) = group.find_or_create(self.consumer, now_ms);
+                if let Some(consumer) = group.consumer_mut(number) {
+                    consumer.seen_ms = now_ms;
+                }
+            }
+            is_new
+        });
+        // The group as it was.
+        place.discard(object);
+        Ok(edited?.map(|edited| (found, edited.result)))
+    }
+}
+
+/// Pending entries that are copied for each that changes, at most.
+const OLD_PER_CHANGED: u64 = 2;
+
+/// How many entries a stream has lost, and the highest id of those deleted: while both stay, none goes.
+fn gone(stream: &Stream) -> (u64, StreamId) {
+    (stream.added().wrapping_sub(stream.len()), stream.max_deleted_id())
+}
+
+/// A group on its way.
+struct Regrouping {
+    source: Source,
+    course: Course,
+    // Where to go on, among what is pending first, then among what is new.
+    at: Option<StreamId>,
+    is_past_old: bool,
+}
+
+/// The group that it is made of.
+struct Source {
+    db: usize,
+    key: Box<[u8]>,
+    hash: u64,
+    group: Box<[u8]>,
+    // What the group is marked with while nobody else changes it.
+    mark: u64,
+    gone: (u64, StreamId),
+}
+
+/// What is done with it, and what came of that.
+struct Course {
+    plan: Plan,
+    // The consumer's number in the draft.
+    number: u32,
+    now_ms: u64,
+    resp3: bool,
+    // Entries delivered or claimed, and what is answered of them.
+    taken: u64,
+    told: Vec<u8>,
+    // Pending entries that the stream no longer has, of those claimed.
+    lost: Vec<StreamId>,
+    // Where XAUTOCLAIM is to go on.
+    next: Option<StreamId>,
+}
+
+/// What goes into the draft next.
+struct Batch {
+    pending: Vec<(StreamId, Pending)>,
+    new: Vec<StreamId>,
+    extent: Extent,
+    is_last: bool,
+}
+
+/// Entries of one batch, and bytes answered of them.
+const ENTRIES_AT_ONCE: usize = 48;
+const TOLD_AT_ONCE: usize = 8 << 10;
+
+impl Source {
+    /// Shows the stream and the group; `None` when they are not what they were.
+    fn with<R>(&self, shard: &mut Shard, look: impl FnOnce(View<'_, Stream>, &Group) -> R) -> Option<R> {
+        let key = Key { bytes: &self.key, hash: self.hash };
+        // At the beginning of time, so that nothing comes to its end by being looked at.
+        let place = Keyed::find(shard, self.db, key, 0);
+        let stream = place.view::<Stream>().ok()??;
+        let group = stream.root.group(&self.group)?;
+        (group.mark() == self.mark && gone(stream.root) == self.gone).then(|| look(stream, group))
+    }
+}
+
+impl Build for Regrouping {
+    fn step(&mut self, shard: &mut Shard, draft: u32) -> Result<bool, Fault> {
+        let Regrouping { source, course, at, is_past_old } = self;
+        let batch = source.with(shard, |stream, group| match is_past_old {
+            false => course.old(stream, group, at, is_past_old),
+            true => course.new_ones(stream, at),
+        });
+        let Some(batch) = batch else { return Ok(true) };
+        let Some(draft) = shard.draft_mut(draft) else { return Ok(true) };
+        if let Some(stream) = Stream::of_mut(draft.object)
+            && let Some((group, _)) = stream.group_mut(&source.group)
+        {
+            for (id, pending) in batch.pending {
+                group.give(draft.arena, id, pending)?;
+            }
+            for id in batch.new {
+                group.advance(&batch.extent, id);
+                if let Some(pending) = course.delivered() {
+                    group.give(draft.arena, id, pending)?;
+                }
+            }
+            if batch.is_last {
+                course.note_active(group);
+            }
+        }
+        Ok(batch.is_last)
+    }
+
+    fn is_stale(&self, shard: &mut Shard) -> bool {
+        self.source.with(shard, |_, _| ()).is_none()
+    }
+
+    fn finish(&mut self) {
+        self.course.compose(&self.source.key);
+    }
+
+    fn bytes(&self) -> usize {
+        self.course.told.capacity() + self.course.lost.capacity() * size_of::<StreamId>()
+    }
+
+    fn found(&mut self) -> Found {
+        let Course { taken, told, lost, .. } = &mut self.course;
+        Found { numbers: vec![*taken, lost.len() as u64], bytes: std::mem::take(told) }
+    }
+}
+
+impl Course {
+    /// The next of what is pending, as it is to be; `at` moves on, and behind the last of it to what is new.
+    fn old(
+        &mut self,
+        stream: View<'_, Stream>,
+        group: &Group,
+        at: &mut Option<StreamId>,
+        is_past: &mut bool,
+    ) -> Batch {
+        let told_max = self.told.len() + TOLD_AT_ONCE;
+        let mut pending = Vec::with_capacity(ENTRIES_AT_ONCE);
+        let mut left = ENTRIES_AT_ONCE;
+        let rows = at.map(|at| group.pending().iter_from(stream.arena, at));
+        *at = None;
+        for (id, row) in rows.into_iter().flatten() {
+            if left == 0 || self.told.len() > told_max {
+                *at = Some(id);
+                break;
+            }
+            left -= 1;
+            pending.extend(self.change(stream.root.log(), stream.arena, (id, row)));
+        }
+        let is_last = at.is_none() && !matches!(self.plan, Plan::Deliver { .. });
+        if at.is_none() {
+            *is_past = true;
+            *at = id::next(group.last_id);
+        }
+        Batch { pending, new: Vec::new(), extent: stream.root.extent(stream.arena), is_last }
+    }
+
+    /// What becomes of one that is pending; nothing when it no longer is.
+    fn change(
+        &mut self,
+        log: &StreamLog,
+        arena: &Arena,
+        (id, row): (StreamId, Pending),
+    ) -> Option<(StreamId, Pending)> {
+        let mut reply = Reply::new(&mut self.told, self.resp3);
+        let idle_ms = self.now_ms.saturating_sub(row.delivered_ms);
+        match &mut self.plan {
+            Plan::Repeat { after, count } if row.consumer == self.number && id > *after && *count > 0 => {
+                *count -= 1;
+                self.taken += 1;
+                let Some(entry) = log.get(arena, id) else {
+                    reply.array(2);
+                    reply_id(&mut reply, id);
+                    reply.null_array();
+                    return Some((id, row));
+                };
+                reply_entry(&mut reply, entry);
+                let deliveries = row.deliveries.saturating_add(1);
+                Some((id, Pending { delivered_ms: self.now_ms, deliveries, ..row }))
+            }
+            Plan::Claim { first, min_idle_ms, count, looks, just_ids }
+                if id >= *first && self.next.is_none() =>
+            {
+                if *looks == 0 || *count == 0 {
+                    self.next = Some(id);
+                    return Some((id, row));
+                }
+                *looks -= 1;
+                let Some(entry) = log.get(arena, id) else {
+                    *count -= 1;
+                    self.lost.push(id);
+                    return None;
+                };
+                if idle_ms < *min_idle_ms {
+                    return Some((id, row));
+                }
+                *count -= 1;
+                self.taken += 1;
+                match *just_ids {
+                    true => reply_id(&mut reply, id),
+                    false => reply_entry(&mut reply, entry),
+                }
+                let deliveries = row.deliveries.saturating_add(u64::from(!*just_ids));
+                Some((id, Pending { consumer: self.number, delivered_ms: self.now_ms, deliveries }))
+            }
+            _ => Some((id, row)),
+        }
+    }
+
+    /// The next of what is new.
+    fn new_ones(&mut self, stream: View<'_, Stream>, at: &mut Option<StreamId>) -> Batch {
+        let Plan::Deliver { count, .. } = self.plan else {
+            debug_assert!(false, "only XREADGROUP reads what is new");
+            return Batch {
+                pending: Vec::new(),
+                new: Vec::new(),
+                extent: stream.root.extent(stream.arena),
+                is_last: true,
+            };
+        };
+        let wanted = (count - self.taken).min(ENTRIES_AT_ONCE as u64) as usize;
+        let entries =
+            at.map(|first| stream.root.log().range(stream.arena, first, StreamId::MAX, Direction::Up));
+        let new: Vec<StreamId> = entries.into_iter().flatten().take(wanted).map(|entry| entry.id).collect();
+        self.taken += new.len() as u64;
+        *at = new.last().copied().or(*at).and_then(id::next);
+        let is_last = new.len() < ENTRIES_AT_ONCE || self.taken == count;
+        Batch { pending: Vec::new(), new, extent: stream.root.extent(stream.arena), is_last }
+    }
+
+    /// How an entry is pending that is delivered for the first time.
+    fn delivered(&self) -> Option<Pending> {
+        let is_noack = matches!(self.plan, Plan::Deliver { is_noack: true, .. });
+        (!is_noack).then_some(Pending { consumer: self.number, delivered_ms: self.now_ms, deliveries: 1 })
+    }
+
+    /// Notes that the consumer was given something.
+    fn note_active(&self, group: &mut Group) {
+        let is_given = match self.plan {
+            Plan::Deliver { is_noack, .. } => !is_noack,
+            Plan::Repeat { .. } => false,
+            Plan::Claim { .. } => self.taken > 0,
+        };
+        if is_given && let Some(consumer) = group.consumer_mut(self.number) {
+            consumer.active_ms = Some(self.now_ms);
+        }
+    }
+
+    /// Puts the answer together, but for what is new: that is read in slices when it is pending.
+    fn compose(&mut self, key: &[u8]) {
+        let taken = self.taken as usize;
+        let mut whole = Vec::with_capacity(self.told.len() + key.len() + 64 * (self.lost.len() + 1));
+        let mut reply = Reply::new(&mut whole, self.resp3);
+        match self.plan {
+            Plan::Deliver { .. } => {}
+            Plan::Repeat { .. } => {
+                reply_stream(&mut reply, key);
+                reply.array(taken);
+                reply.raw(&self.told);
+            }
+            Plan::Claim { .. } => {
+                reply.array(3);
+                reply_id(&mut reply, self.next.unwrap_or(StreamId::MIN));
+                reply.array(taken);
+                reply.raw(&self.told);
+                reply.array(self.lost.len());
+                self.lost.iter().for_each(|&id| reply_id(&mut reply, id));
+            }
+        }
+        self.told = whole;
+    }
+}
+
+/// Begins the answer of XREADGROUP about one stream; an array of entries follows.
+pub(super) fn reply_stream(reply: &mut Reply<'_>, key: &[u8]) {
+    if reply.is_resp3() {
+        reply.map(1);
+    } else {
+        reply.array(1);
+        reply.array(2);
+    }
+    reply.bulk(key);
+}
