@@ -446,7 +446,7 @@ fn rights_in_a_database_end_there() {
     let mut admin = server.client();
     set_user(&mut admin, "u on nopass +@all ~* $1");
     let mut client = login(&server, "u");
-    let refused = "NOPERM No permissions to access a database";
+    let refused = "NOPERM No permissions to access database";
     // Who may not stay where he is begins in the first database that is his.
     assert_eq!(client.call(&["SET", "k", "v"]), Value::ok());
     assert_eq!(admin.call(&["EXISTS", "k"]), Value::Int(0));
@@ -465,4 +465,47 @@ fn rights_in_a_database_end_there() {
     let script = "redis.call('select', 0) return 1";
     assert!(text(client.call(&["EVAL", script, "0"])).starts_with("ERR ACL failure in script"));
     assert_eq!(logged(&mut admin, "reason"), "database");
+}
+
+#[test]
+fn databases_of_valkeys_list_are_gone_between() {
+    let server = Server::start(&[]);
+    let mut admin = server.client();
+    set_user(&mut admin, "u on nopass +@all ~* db=1,2");
+    let mut client = login(&server, "u");
+    let refused = "NOPERM No permissions to access database";
+    // Nobody is taken elsewhere.
+    assert_eq!(text(client.call(&["GET", "k"])), refused);
+    assert_eq!(client.call(&["SELECT", "1"]), Value::ok());
+    assert_eq!(client.call(&["SET", "k", "v"]), Value::ok());
+    assert_eq!(client.call(&["MOVE", "k", "2"]), Value::Int(1));
+    assert_eq!(client.call(&["SWAPDB", "1", "2"]), Value::ok());
+    assert_eq!(text(client.call(&["MOVE", "k", "3"])), refused);
+    assert_eq!(logged(&mut admin, "object"), "3");
+    assert_eq!(text(client.call(&["SELECT", "99"])), "ERR DB index is out of range");
+    assert_eq!(
+        text(admin.call(&["ACL", "DRYRUN", "u", "SELECT", "7"])),
+        "User u has no permissions to access database 7"
+    );
+    assert!(text(admin.call(&["INFO", "stats"])).contains("acl_access_denied_db:2\r\n"));
+    // In a transaction it counts where its SELECT leads to.
+    set_user(&mut admin, "w on nopass (db=0 +@all -@read ~*) (db=2 +@all -@write ~*)");
+    let mut client = login(&server, "w");
+    assert_eq!(client.call(&["MULTI"]), Value::ok());
+    for call in
+        [&["SET", "k", "v"][..], &["SELECT", "2"], &["GET", "k"], &["SELECT", "0"], &["SET", "l", "v"]]
+    {
+        assert_eq!(client.call(call), Value::Status("QUEUED".to_owned()), "{call:?}");
+    }
+    let Value::Array(replies) = client.call(&["EXEC"]) else { panic!("an array") };
+    assert!(
+        replies.len() == 5 && replies.iter().all(|reply| !matches!(reply, Value::Error(_))),
+        "{replies:?}"
+    );
+    // Beside MULTI nothing is remembered of it.
+    assert_eq!(client.call(&["SET", "k", "v"]), Value::ok());
+    assert_eq!(client.call(&["MULTI"]), Value::ok());
+    assert_eq!(client.call(&["SELECT", "2"]), Value::Status("QUEUED".to_owned()));
+    assert_eq!(client.call(&["DISCARD"]), Value::ok());
+    assert_eq!(client.call(&["SET", "k", "v"]), Value::ok());
 }

@@ -433,3 +433,62 @@ fn a_write_that_takes_too_much_is_paid_by_the_one_key_that_may_go() {
     // Housekeeping may have its shard just then.
     assert!(paid >= 9, "{paid} of 10");
 }
+
+#[test]
+fn keys_whose_fields_expire_are_counted_by_both_names() {
+    let server = Server::start(&[]);
+    let mut client = server.client();
+    let counted = |client: &mut Client| {
+        let info = text(client.call(&["INFO", "keyspace"]));
+        let line = info.lines().find(|line| line.starts_with("db0:")).unwrap_or_default().to_owned();
+        line.split_once(",subexpiry=").map(|(_, rest)| rest.to_owned()).unwrap_or_default()
+    };
+    for key in ["h", "i"] {
+        client.call(&["HSET", key, "a", "1", "b", "2"]);
+        client.call(&["HEXPIRE", key, "100", "FIELDS", "1", "a"]);
+    }
+    assert_eq!(counted(&mut client), "2,keys_with_volatile_items=2");
+    client.call(&["SET", "i", "v"]);
+    assert_eq!(counted(&mut client), "1,keys_with_volatile_items=1");
+    client.call(&["DEL", "h"]);
+    client.call(&["SET", "h", "v"]);
+    assert_eq!(counted(&mut client), "0,keys_with_volatile_items=0");
+}
+
+#[test]
+fn clients_hear_of_the_zone_and_are_found_by_what_they_can_do() {
+    let server = Server::start(&[]);
+    let (mut client, mut other) = (server.client(), server.client());
+    let hello = |client: &mut Client| match client.call(&["HELLO", "2"]) {
+        Value::Array(all) => all.into_iter().skip(14).map(text).collect::<Vec<_>>(),
+        value => panic!("an array: {value:?}"),
+    };
+    assert_eq!(hello(&mut client), [""; 0]);
+    client.call(&["CONFIG", "SET", "availability-zone", "here"]);
+    assert_eq!(hello(&mut client), ["availability_zone", "here"]);
+    other.call(&["CLIENT", "SETNAME", "other"]);
+    assert_eq!(other.call(&["CLIENT", "CAPA", "redirect", "unheard-of"]), Value::ok());
+    let listed = text(client.call(&["CLIENT", "LIST", "CAPA", "r"]));
+    assert!(listed.contains("name=other") && listed.lines().count() == 1, "{listed}");
+    let listed = text(client.call(&["CLIENT", "LIST", "NOT-CAPA", "r"]));
+    assert!(!listed.contains("name=other") && listed.lines().count() == 1, "{listed}");
+    let refused = text(client.call(&["CLIENT", "LIST", "CAPA", "x"]));
+    assert_eq!(refused, "ERR Unknown capa found in the provided filter: x");
+    assert_eq!(client.call(&["CLIENT", "KILL", "CAPA", "r"]), Value::Int(1));
+}
+
+#[test]
+fn settings_of_valkey_9_are_taken() {
+    let server = Server::start(&[]);
+    let mut client = server.client();
+    for (name, value) in [
+        ("min-io-threads-avoid-copy-reply", "0"),
+        ("min-string-size-avoid-copy-reply", "1"),
+        ("min-string-size-avoid-copy-reply-threaded", "1"),
+        ("io-threads-always-active", "yes"),
+        ("active-defrag-cycle-us", "1000"),
+        ("cluster-manual-failover-timeout", "10"),
+    ] {
+        assert_eq!(client.call(&["CONFIG", "SET", name, value]), Value::ok(), "{name}");
+    }
+}

@@ -37,6 +37,8 @@ pub struct ClientCard {
     pub db: AtomicUsize,
     /// Speaks RESP3.
     pub resp3: AtomicBool,
+    /// Said that it follows redirects (CLIENT CAPA).
+    pub takes_redirects: AtomicBool,
     /// Id of the last command's entry, or `u32::MAX`.
     pub last_command: AtomicU32,
     /// Commands run.
@@ -135,6 +137,7 @@ impl ClientCard {
             active_ms: AtomicU64::new(now_ms),
             db: AtomicUsize::new(0),
             resp3: AtomicBool::new(false),
+            takes_redirects: AtomicBool::new(false),
             last_command: AtomicU32::new(u32::MAX),
             commands: AtomicU64::new(0),
             input_bytes: AtomicU64::new(0),

@@ -228,6 +228,9 @@ fn queue(call: &mut Call<'_>, entry: &'static Entry, args: Args<'_>) {
     let Some(multi) = &mut call.session.multi else { return };
     let args = args.to_owned();
     multi.bytes += args.heap_bytes();
+    if call.session.gate.has(Gate::ACL) && entry.spec.name == "select" {
+        multi.db = std::str::from_utf8(args.args().at(1)).ok().and_then(|text| text.parse().ok());
+    }
     multi.queued.push(Queued { entry, args });
     Reply::new(call.out, call.session.resp3).status("QUEUED");
 }

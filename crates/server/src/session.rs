@@ -83,6 +83,8 @@ pub struct Multi {
     pub queued: Vec<Queued>,
     /// Bytes those commands hold.
     pub bytes: usize,
+    /// The database that a queued SELECT leads to; kept for limited users only.
+    pub db: Option<usize>,
     /// A command was refused while queueing, so EXEC will be too.
     pub is_broken: bool,
 }

@@ -182,6 +182,8 @@ pub struct ShardCard {
     pub keys: Vec<usize>,
     /// Keys with a deadline per database.
     pub expiring: Vec<usize>,
+    /// Keys with members that have a deadline per database.
+    pub expiring_in_part: Vec<usize>,
     /// Places for keys per database.
     pub slots: Vec<usize>,
     /// Bytes that count against `maxmemory`.
@@ -370,6 +372,7 @@ impl ShardCard {
         ShardCard {
             keys: dbs.clone().map(|db| shard.db(db).len()).collect(),
             expiring: dbs.clone().map(|db| shard.db(db).expiring()).collect(),
+            expiring_in_part: dbs.clone().map(|db| shard.db(db).expiring_in_part()).collect(),
             slots: dbs.map(|db| shard.db(db).slots()).collect(),
             memory_bytes: shard.memory_bytes(),
             used_bytes: shard.used_bytes(),
@@ -388,9 +391,11 @@ impl ShardCard {
         let wider = self.keys.len().max(other.keys.len());
         self.keys.resize(wider, 0);
         self.expiring.resize(wider, 0);
+        self.expiring_in_part.resize(wider, 0);
         self.slots.resize(wider, 0);
         self.keys.iter_mut().zip(&other.keys).for_each(|(a, b)| *a += b);
         self.expiring.iter_mut().zip(&other.expiring).for_each(|(a, b)| *a += b);
+        self.expiring_in_part.iter_mut().zip(&other.expiring_in_part).for_each(|(a, b)| *a += b);
         self.slots.iter_mut().zip(&other.slots).for_each(|(a, b)| *a += b);
         self.memory_bytes += other.memory_bytes;
         self.used_bytes += other.used_bytes;

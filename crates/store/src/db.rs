@@ -8,6 +8,8 @@ use crate::cut::YOUNGER;
 pub struct Db {
     pub(crate) index: Index,
     pub(crate) expiring: usize,
+    /// Keys with members that expire.
+    pub(crate) timed: usize,
     /// Its number when the cut that is under way began.
     pub(crate) cut_number: u16,
     /// How far it is freed, once it was emptied.
@@ -16,7 +18,7 @@ pub struct Db {
 
 impl Db {
     pub(crate) fn new() -> Db {
-        Db { index: Index::new(), expiring: 0, cut_number: YOUNGER, ruined_to: Position::START }
+        Db { index: Index::new(), expiring: 0, timed: 0, cut_number: YOUNGER, ruined_to: Position::START }
     }
 
     /// Number of keys.
@@ -37,5 +39,10 @@ impl Db {
     /// Number of keys with a deadline.
     pub fn expiring(&self) -> usize {
         self.expiring
+    }
+
+    /// Number of keys with members or fields that have a deadline.
+    pub fn expiring_in_part(&self) -> usize {
+        self.timed
     }
 }

@@ -148,8 +148,10 @@ impl Keyed<'_> {
     /// Books that the collection here, whose members expired from `before` on, does so from `after` on.
     #[cold]
     pub(crate) fn note_members(&mut self, before: Option<u64>, after: Option<u64>) {
-        self.shard.timed += usize::from(after.is_some());
-        self.shard.timed -= usize::from(before.is_some());
+        for timed in [&mut self.shard.timed, &mut self.shard.dbs[self.db].timed] {
+            *timed += usize::from(after.is_some());
+            *timed -= usize::from(before.is_some());
+        }
         self.note_next_expiry(after);
     }
 
@@ -249,18 +251,21 @@ mod tests {
         let copy = Keyed::find(&mut shard, 0, key(b"h"), NOW).copy().expect("there");
         Keyed::find(&mut shard, 0, key(b"copy"), NOW).put_copy(&copy).expect("room");
         assert!(shard.rename((0, key(b"h")), (1, key(b"moved")), NOW).expect("room"));
-        assert_eq!(shard.timed, 2);
+        let timed_in = |shard: &Shard| [0, 1].map(|db| shard.db(db).expiring_in_part());
+        assert_eq!((shard.timed, timed_in(&shard)), (2, [1, 1]));
         assert_eq!(sweep_all(&mut shard, NOW + 10_000), 2);
         assert_eq!((shard.timed, fields_of(&mut shard, b"copy")), (0, Some(1)));
+        assert_eq!(timed_in(&shard), [0, 0]);
         put_hash(&mut shard, b"h", &[("a", Some(NOW + 1000))]);
         put_hash(&mut shard, b"i", &[("a", Some(NOW + 1000))]);
         Keyed::find(&mut shard, 0, key(b"h"), NOW).remove();
+        assert_eq!(timed_in(&shard), [1, 0]);
         Keyed::find(&mut shard, 0, key(b"i"), NOW).put_text(b"x", Expiry::None).expect("room");
-        assert_eq!(shard.timed, 0);
+        assert_eq!((shard.timed, timed_in(&shard)), (0, [0, 0]));
         put_hash(&mut shard, b"h", &[("a", Some(NOW + 1000))]);
         shard.flush_db(0);
         while !shard.bury(100) {}
-        assert_eq!(shard.timed, 0);
+        assert_eq!((shard.timed, timed_in(&shard)), (0, [0, 0]));
         let set = crate::SetValue::new();
         assert_eq!(Collection::next_expiry_ms(&set), None);
     }

@@ -465,7 +465,10 @@ impl<'a> Keyed<'a> {
         let next_expiry = self.shard.objects.get(id).next_expiry_ms();
         self.shard.timed += usize::from(next_expiry.is_some());
         match self.put_payload(meta, &Payload::Object(kind, id)) {
-            Ok(()) => self.note_next_expiry(next_expiry),
+            Ok(()) => {
+                self.shard.dbs[self.db].timed += usize::from(next_expiry.is_some());
+                self.note_next_expiry(next_expiry);
+            }
             Err(full) => {
                 let object = self.shard.objects.remove(id);
                 self.shard.discard(object);

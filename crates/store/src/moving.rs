@@ -93,6 +93,8 @@ impl Shard {
         if let Detached::Object(_, id) = value
             && let Some(ms) = self.objects.get(id).next_expiry_ms()
         {
+            self.dbs[from.0].timed -= 1;
+            self.dbs[to.0].timed += 1;
             self.dbs[to.0].index.note_expiry(slot, ms, now_ms);
         }
         Ok(true)

@@ -255,8 +255,16 @@ impl Shard {
         if record.deadline_ms().is_some() {
             self.dbs[db].expiring -= 1;
         }
+        self.dbs[db].timed -= usize::from(self.is_timed(handle));
         self.drop_object_of(handle);
         self.arena.free(handle);
+    }
+
+    /// Whether the record's collection has members that expire. One that is folded has none.
+    fn is_timed(&self, handle: Handle) -> bool {
+        let record = Record { tail: self.arena.tail(handle) };
+        self.timed > 0
+            && matches!(record.value(), record::Value::Object(_, id) if self.objects.get(id).next_expiry_ms().is_some())
     }
 
     pub(crate) fn drop_object_of(&mut self, handle: Handle) {
@@ -390,6 +398,7 @@ impl Shard {
             _ => false,
         };
         if !is_kept {
+            self.dbs[db].timed -= usize::from(self.is_timed(old));
             self.drop_object_of(old);
         }
         self.arena.free(old);

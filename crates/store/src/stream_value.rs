@@ -71,11 +71,11 @@ impl Extent {
 
     /// How many entries the group has yet to see, where that can be told.
     pub fn lag(&self, group: &Group) -> Option<i64> {
-        if self.added == 0 {
+        if self.len == 0 {
             return Some(0);
         }
         // All that is left came after what it has seen, and nothing is missing in between.
-        if self.len > 0 && group.last_id < self.first_id && self.max_deleted_id < self.first_id {
+        if group.last_id < self.first_id && self.max_deleted_id < self.first_id {
             return Some(self.len as i64);
         }
         let read = match group.entries_read {

@@ -6,13 +6,13 @@ use std::borrow::Cow;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ProtocolError {
-    /// The number after `*` is no number, or too large, or its line is not ended by CR LF.
+    /// The number after `*` is no number, or too large.
     MultibulkLength,
     /// More arguments than allowed before login.
     UnauthenticatedMultibulkLength,
     /// The line after `*` has no end.
     MultibulkLineTooLong,
-    /// The number after `$` is no number, negative, or too large, or its line is not ended by CR LF.
+    /// The number after `$` is no number, negative, or too large.
     BulkLength,
     /// A longer argument than allowed before login.
     UnauthenticatedBulkLength,
@@ -20,8 +20,8 @@ pub enum ProtocolError {
     BulkLineTooLong,
     /// An argument starts with this byte and not with `$`.
     ExpectedDollar(u8),
-    /// An argument is not followed by CR LF.
-    BulkEnd,
+    /// An argument is not followed by CR LF, or a carriage return ends a length without a line feed.
+    MissingCrlf,
     /// A line of text has no end.
     InlineTooLong,
     /// A line of text with a quote that is not closed, or closed in the middle of a word.
@@ -31,7 +31,7 @@ pub enum ProtocolError {
 }
 
 impl ProtocolError {
-    /// The error reply, with its code and without the leading `-`, in Redis' words where Redis has words.
+    /// The error reply, with its code and without the leading `-`, in Redis' words, or Valkey's where Redis has none.
     pub fn text(&self) -> Cow<'static, [u8]> {
         let text = match self {
             Self::MultibulkLength => "ERR Protocol error: invalid multibulk length",
@@ -46,7 +46,7 @@ impl ProtocolError {
                 text[quoted] = *byte;
                 return Cow::Owned(text);
             }
-            Self::BulkEnd => "ERR Protocol error: expected CRLF after a bulk argument",
+            Self::MissingCrlf => "ERR Protocol error: invalid CRLF in request",
             Self::InlineTooLong => "ERR Protocol error: too big inline request",
             Self::UnbalancedQuotes => "ERR Protocol error: unbalanced quotes in request",
             Self::RequestTooLong => "ERR Protocol error: too big request",

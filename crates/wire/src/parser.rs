@@ -350,7 +350,7 @@ fn argument<'a>(rest: &'a [u8], limits: &Limits) -> Result<(usize, usize, &'a [u
 fn bulk_stop(tail: Option<&[u8]>, rest: &[u8], end: usize) -> Stop {
     match tail {
         None | Some([] | [b'\r']) => Stop::Bulk { want: end - rest.len() },
-        _ => Stop::Fail(ProtocolError::BulkEnd),
+        _ => Stop::Fail(ProtocolError::MissingCrlf),
     }
 }
 
@@ -397,7 +397,7 @@ fn any_bulk_header(rest: &[u8], limits: &Limits) -> Result<(usize, usize), Stop>
     }
     match rest.get(end + 1) {
         Some(b'\n') => Ok((len as usize, end + 2)),
-        _ => Err(Stop::Fail(ProtocolError::BulkLength)),
+        _ => Err(Stop::Fail(ProtocolError::MissingCrlf)),
     }
 }
 
@@ -418,7 +418,7 @@ fn array_header(rest: &[u8], scanned: usize, limits: &Limits) -> Result<(usize, 
     }
     match rest.get(end + 1) {
         Some(b'\n') => Ok((usize::try_from(args_len).unwrap_or(0), end + 2)),
-        _ => Err(Stop::Fail(ProtocolError::MultibulkLength)),
+        _ => Err(Stop::Fail(ProtocolError::MissingCrlf)),
     }
 }
 

@@ -137,13 +137,16 @@ fn neighbors_fall_short(cell: Cell, bounds: Area) -> bool {
         || cell.neighbor(-1, 0).area().west > bounds.west
 }
 
-/// The middle of a polygon's corners.
+/// The middle of a polygon's corners: where the mean of the ways to them from the center of the earth points.
 pub(super) fn middle(corners: &[Place]) -> Place {
-    let count = corners.len().max(1) as f64;
-    Place {
-        longitude: corners.iter().map(|corner| corner.longitude).sum::<f64>() / count,
-        latitude: corners.iter().map(|corner| corner.latitude).sum::<f64>() / count,
+    let (mut x, mut y, mut z) = (0.0, 0.0, 0.0);
+    for corner in corners {
+        let (longitude, latitude) = (radians(corner.longitude), radians(corner.latitude));
+        x += latitude.cos() * longitude.cos();
+        y += latitude.cos() * longitude.sin();
+        z += latitude.sin();
     }
+    Place { longitude: degrees(f64::atan2(y, x)), latitude: degrees(f64::atan2(z, f64::hypot(x, y))) }
 }
 
 fn bounds_of(corners: &[Place], center: Place) -> Area {

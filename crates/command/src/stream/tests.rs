@@ -179,6 +179,10 @@ fn lag_is_told_where_it_can_be() {
     b.run("XREADGROUP GROUP g a STREAMS s >");
     let groups = b.run("XINFO GROUPS s");
     assert!(groups.contains("|entries-read|:6|") && lag(&mut b) == ":0", "{groups}");
+    // Nothing is left to be seen.
+    b.run("XADD s 12-0 f v");
+    b.run("XTRIM s MAXLEN 0");
+    assert_eq!(lag(&mut b), ":0");
 }
 
 #[test]

@@ -19,6 +19,7 @@ pub struct Catalog {
     rows: Vec<Row>,
     commands: Vec<&'static Entry>,
     debug_id: usize,
+    dbs_len: usize,
 }
 
 /// What is checked for calls of one command.
@@ -53,14 +54,14 @@ pub(super) enum Channels {
 }
 
 impl Catalog {
-    /// The commands of `registry`.
-    pub fn new(registry: &Registry) -> Catalog {
+    /// The commands of `registry`, on a server of so many databases.
+    pub fn new(registry: &Registry, dbs_len: usize) -> Catalog {
         let rows = registry.entries().iter().map(|entry| Row::of(&entry.spec)).collect();
         let is_named = |entry: &&&'static Entry| !is_part_of_debug(entry);
         let by_name = registry.entries().iter().filter(is_named).map(|entry| (entry.spec.name, *entry));
         let top = registry.entries().iter().filter(|entry| !entry.spec.name.contains('|'));
         let debug_id = registry.entries().iter().find(|entry| entry.spec.name == "debug").map_or(0, |e| e.id);
-        Catalog { rows, by_name: by_name.collect(), commands: top.copied().collect(), debug_id }
+        Catalog { rows, by_name: by_name.collect(), commands: top.copied().collect(), debug_id, dbs_len }
     }
 
     /// The command or subcommand (`container|sub`) that a rule calls `name`, in any case.
@@ -103,6 +104,11 @@ impl Catalog {
     /// What error texts and the log call a command.
     pub fn name_of(&self, entry: &Entry) -> &'static str {
         if entry.is_debug { "debug" } else { entry.spec.name }
+    }
+
+    /// Number of databases.
+    pub(super) fn dbs_len(&self) -> usize {
+        self.dbs_len
     }
 
     #[inline]

@@ -7,13 +7,13 @@ use super::selector::Selector;
 use super::user::User;
 use crate::registry::Entry;
 
-/// Why a user may not make a call. The order is Redis': of what several selectors object to, the last is told.
+/// Why a user may not make a call. The order is Valkey's: of what several selectors object to, the last is told.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Denied {
+    /// The selected database, or what this argument names: another one, or, at 0, all of them.
+    Database(usize),
     /// The command.
     Command,
-    /// The database, or another one that the call reaches.
-    Database,
     /// The key at this argument.
     Key(usize),
     /// The channel at this argument.
@@ -24,8 +24,8 @@ impl Denied {
     /// The argument that decided: the command's name where it is not a key or channel.
     pub fn at(self) -> usize {
         match self {
-            Denied::Command | Denied::Database => 0,
-            Denied::Key(at) | Denied::Channel(at) => at,
+            Denied::Command => 0,
+            Denied::Database(at) | Denied::Key(at) | Denied::Channel(at) => at,
         }
     }
 
@@ -33,7 +33,7 @@ impl Denied {
     pub fn reason(self) -> &'static str {
         match self {
             Denied::Command => "command",
-            Denied::Database => "database",
+            Denied::Database(_) => "database",
             Denied::Key(_) => "key",
             Denied::Channel(_) => "channel",
         }
@@ -45,7 +45,7 @@ impl Denied {
             Denied::Command => {
                 format!("User {} has no permissions to run the '{command}' command", user.name)
             }
-            Denied::Database => "No permissions to access a database".to_owned(),
+            Denied::Database(_) => "No permissions to access database".to_owned(),
             Denied::Key(_) => "No permissions to access a key".to_owned(),
             Denied::Channel(_) => "No permissions to access a channel".to_owned(),
         }
@@ -55,8 +55,9 @@ impl Denied {
     pub fn long_text(self, user: &User, command: &str, call: Args<'_>) -> Vec<u8> {
         let (name, kind) = match self {
             Denied::Command => return self.text(user, command).into_bytes(),
-            Denied::Database => {
-                return format!("User {} has no permissions to access the database", user.name).into_bytes();
+            Denied::Database(at) => {
+                let head = format!("User {} has no permissions to access database ", user.name);
+                return [head.as_bytes(), call.at(at)].concat();
             }
             Denied::Key(at) => (call.at(at), "key"),
             Denied::Channel(at) => (call.at(at), "channel"),
@@ -69,7 +70,7 @@ impl Denied {
     pub fn exec_text(self) -> &'static str {
         match self {
             Denied::Command => "no permission to execute the command or subcommand",
-            Denied::Database => "no permission to access the database",
+            Denied::Database(_) => "no permission to access the database",
             Denied::Key(_) => "no permission to touch the specified keys",
             Denied::Channel(_) => {
                 "no permission to access one of the channels used as arguments to the command"
@@ -92,7 +93,7 @@ pub struct CheckedCall<'a> {
 impl User {
     /// Whether the user may make a call.
     pub fn check(&self, catalog: &Catalog, call: CheckedCall<'_>) -> Result<(), Denied> {
-        let mut worst = Denied::Command;
+        let mut worst = Denied::Database(0);
         for selector in self.selectors() {
             match selector.check(catalog, call) {
                 Ok(()) => return Ok(()),
@@ -137,14 +138,16 @@ impl Selector {
     #[inline]
     fn check(&self, catalog: &Catalog, call: CheckedCall<'_>) -> Result<(), Denied> {
         let CheckedCall { entry, args, db } = call;
+        let row = catalog.row(entry);
+        if !self.databases().allows_all()
+            && let Some(at) = self.refused_database(catalog.dbs_len(), entry, row.is_data, args, db)
+        {
+            return Err(Denied::Database(at));
+        }
         let is_sub = entry.spec.name.contains('|') && !entry.is_debug;
         let is_free = entry.spec.flags.any(darter_command::Flags::NO_AUTH);
         if !is_free && !self.allows_command(catalog.place(entry), args.get(1 + usize::from(is_sub))) {
             return Err(Denied::Command);
-        }
-        let row = catalog.row(entry);
-        if !self.has_all_databases() && !self.allows_reach(entry, row.is_data, args, db) {
-            return Err(Denied::Database);
         }
         if !self.has_all_keys() {
             let mut refused = None;
@@ -167,21 +170,33 @@ impl Selector {
         Ok(())
     }
 
-    /// Whether every database a call touches is allowed.
-    fn allows_reach(&self, entry: &Entry, is_data: bool, args: Args<'_>, db: usize) -> bool {
-        let is_allowed = |arg: &[u8]| {
-            let number = std::str::from_utf8(arg).ok().and_then(|text| text.parse().ok());
+    /// The argument for whose database a call is refused, 0 for the selected one or for all.
+    #[cold]
+    fn refused_database(
+        &self,
+        dbs_len: usize,
+        entry: &Entry,
+        is_data: bool,
+        args: Args<'_>,
+        db: usize,
+    ) -> Option<usize> {
+        let (dbs, name) = (self.databases(), entry.spec.name);
+        let is_refused = |at: &usize| {
+            let number = args.get(*at).and_then(|arg| std::str::from_utf8(arg).ok()?.parse().ok());
             // What is no database is the command's to refuse.
-            number.is_none_or(|db| self.allows_database(db))
+            number.is_some_and(|db| db < dbs_len && !dbs.allows(db))
         };
-        match entry.spec.name {
-            "select" => is_allowed(args.at(1)),
-            "move" | "swapdb" | "flushall" => false,
-            "copy" => {
-                let after = |at: &usize| args.at(*at - 1).eq_ignore_ascii_case(b"db");
-                self.allows_database(db) && (4..args.len()).filter(after).all(|at| is_allowed(args.at(at)))
-            }
-            _ => !is_data || self.allows_database(db),
-        }
+        let after_db = |at: &usize| args.at(*at - 1).eq_ignore_ascii_case(b"db");
+        let named = match name {
+            "move" | "swapdb" | "flushall" if !dbs.lets_across() => return Some(0),
+            "flushall" => return (0..dbs_len).any(|db| !dbs.allows(db)).then_some(0),
+            "select" => (1..2).find(is_refused),
+            "move" => (2..3).find(is_refused),
+            "swapdb" => (1..3).find(is_refused),
+            "copy" => (4..args.len()).filter(after_db).find(is_refused),
+            _ => None,
+        };
+        let is_elsewhere = matches!(name, "select" | "swapdb");
+        named.or((is_data && !is_elsewhere && !dbs.allows(db)).then_some(0))
     }
 }

@@ -146,7 +146,7 @@ fn getuser(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Re
         reply.null();
         return Ok(());
     };
-    let has_databases = user.selectors().iter().any(|selector| !selector.describe_databases().is_empty());
+    let has_databases = user.selectors().iter().any(|selector| selector.databases().is_said());
     reply.map(6 + usize::from(has_databases));
     reply.bulk(b"flags");
     reply.set(user.flags().count());
@@ -165,7 +165,7 @@ fn getuser(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Re
     Ok(())
 }
 
-/// The fields of a selector; databases only where some user's are limited, so that clients of Redis see its fields.
+/// The fields of a selector; databases only where something was said of them, so that clients of Redis see its fields.
 fn describe(selector: &Selector, has_databases: bool, reply: &mut Reply<'_>) {
     reply.bulk(b"commands");
     reply.bulk(selector.describe_commands().as_bytes());
@@ -175,7 +175,7 @@ fn describe(selector: &Selector, has_databases: bool, reply: &mut Reply<'_>) {
     reply.bulk(&selector.describe_channels());
     if has_databases {
         reply.bulk(b"databases");
-        reply.bulk(selector.describe_databases().as_bytes());
+        reply.bulk(selector.databases().show().as_bytes());
     }
 }
 

@@ -50,7 +50,8 @@ pub fn check(
         return Ok(());
     }
     let acl = &core.shared.acl;
-    let call = CheckedCall { entry, args, db: session.db };
+    let queued_db = session.multi.as_ref().and_then(|multi| multi.db);
+    let call = CheckedCall { entry, args, db: queued_db.unwrap_or(session.db) };
     if let Err(denied) = session.user.check(acl.catalog(), call) {
         let context = if session.multi.is_some() { Context::Multi } else { Context::TopLevel };
         note(core, Some(session), card, &session.user, denied, context, call);
@@ -168,8 +169,8 @@ fn note(
     call: CheckedCall<'_>,
 ) {
     let object = match denied {
-        Denied::Command | Denied::Database => core.shared.acl.catalog().name_of(call.entry).as_bytes(),
-        Denied::Key(at) | Denied::Channel(at) => call.args.at(at),
+        Denied::Command | Denied::Database(0) => core.shared.acl.catalog().name_of(call.entry).as_bytes(),
+        Denied::Database(at) | Denied::Key(at) | Denied::Channel(at) => call.args.at(at),
     };
     let refusal =
         Refusal { reason: denied.reason(), context, object: object.to_vec(), user: user.name.to_string() };

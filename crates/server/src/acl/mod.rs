@@ -7,6 +7,7 @@
 mod catalog;
 mod check;
 pub mod commands;
+mod databases;
 pub mod disconnect;
 mod file;
 pub mod guard;
@@ -64,9 +65,9 @@ pub struct Changed {
 }
 
 impl Acl {
-    /// The default user alone, who may do everything.
-    pub fn new(registry: &Registry) -> Acl {
-        let catalog = Catalog::new(registry);
+    /// The default user alone, who may do everything, on a server of so many databases.
+    pub fn new(registry: &Registry, dbs_len: usize) -> Acl {
+        let catalog = Catalog::new(registry, dbs_len);
         let acl = Acl {
             users: RwLock::default(),
             version: AtomicU64::new(0),
@@ -84,7 +85,7 @@ impl Acl {
     ///
     /// Errors: a line about what is wrong with them.
     pub fn start(registry: &Registry, live: &Live) -> Result<Acl, String> {
-        let acl = Acl::new(registry);
+        let acl = Acl::new(registry, live.dbnum as usize);
         acl.set_default_password(live.requirepass.as_bytes());
         if !live.users.is_empty() && live.aclfile.is_some() {
             return Err(

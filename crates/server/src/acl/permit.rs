@@ -36,7 +36,7 @@ impl User {
     /// about, which says nothing of whether it is allowed.
     pub fn permit(&self, catalog: &Catalog, entry: &'static Entry) -> Option<Permit<'_>> {
         let [selector] = self.selectors() else { return None };
-        if !selector.allows_command(catalog.place(entry), None) || !selector.has_all_databases() {
+        if !selector.allows_command(catalog.place(entry), None) || !selector.databases().allows_all() {
             return None;
         }
         let covers_all = selector.has_all_keys();

@@ -25,6 +25,8 @@ pub enum RuleFault {
     NoSuchPassword,
     /// No SHA-256 in lower-case hexadecimal.
     BadHash,
+    /// A number no database can have.
+    BadDatabase,
     /// A first argument of a subcommand.
     ArgumentOfSubcommand,
 }
@@ -47,6 +49,7 @@ impl RuleFault {
             RuleFault::BadHash => {
                 "The password hash must be exactly 64 characters and contain only lowercase hexadecimal characters"
             }
+            RuleFault::BadDatabase => "The provided database ID is out of range",
             RuleFault::ArgumentOfSubcommand => "Allowing first-arg of a subcommand is not supported",
         }
     }
@@ -102,10 +105,16 @@ impl Rules<'_> {
             _ if is("resetchannels") => selector.set_all_channels(false),
             _ if is("allcommands") || is("+@all") => selector.set_all_commands(true),
             _ if is("nocommands") || is("-@all") => selector.set_all_commands(false),
-            _ if is("$all") => selector.set_all_databases(),
+            _ if is("$all") => selector.databases_mut().set_all(),
+            _ if is("alldbs") => selector.databases_mut().name_all(),
+            _ if is("resetdbs") => selector.databases_mut().name(Vec::new()),
+            [b'd' | b'D', b'b' | b'B', b'=', list @ ..] => {
+                let dbs = list.split(|&byte| byte == b',').map(database).collect::<Result<_, _>>()?;
+                selector.databases_mut().name(dbs);
+            }
             [b'$', digits @ ..] => {
                 let db = std::str::from_utf8(digits).ok().filter(|text| !text.starts_with('+'));
-                selector.add_database(db.and_then(|text| text.parse().ok()).ok_or(RuleFault::Syntax)?);
+                selector.databases_mut().add(db.and_then(|text| text.parse().ok()).ok_or(RuleFault::Syntax)?);
             }
             [b'~' | b'%', ..] => add_keys(selector, rule)?,
             [b'&', pattern @ ..] => {
@@ -177,6 +186,13 @@ fn add_keys(selector: &mut Selector, rule: &[u8]) -> Result<(), RuleFault> {
     }
     selector.add_keys(whole(rule.get(at + 1..).unwrap_or_default())?, access);
     Ok(())
+}
+
+/// One number of `db=`.
+fn database(text: &[u8]) -> Result<usize, RuleFault> {
+    let number = std::str::from_utf8(text).ok().filter(|text| !text.starts_with('+'));
+    let number: i128 = number.and_then(|text| text.parse().ok()).ok_or(RuleFault::Syntax)?;
+    i32::try_from(number).ok().and_then(|db| usize::try_from(db).ok()).ok_or(RuleFault::BadDatabase)
 }
 
 fn parse_hash(digits: &[u8]) -> Result<Hash, RuleFault> {

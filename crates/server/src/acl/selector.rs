@@ -4,6 +4,7 @@
 use darter_command::category::Categories;
 
 use super::catalog::Catalog;
+use super::databases::Databases;
 use super::pattern::Pattern;
 use crate::call_keys::Access;
 use crate::registry::Entry;
@@ -25,8 +26,7 @@ pub struct Selector {
     keys: Vec<KeyPattern>,
     has_all_channels: bool,
     channels: Vec<Pattern>,
-    /// `None`: all.
-    databases: Option<Vec<usize>>,
+    databases: Databases,
 }
 
 #[derive(Clone, Debug)]
@@ -56,7 +56,7 @@ impl Selector {
             keys: Vec::new(),
             has_all_channels: all_channels,
             channels: Vec::new(),
-            databases: None,
+            databases: Databases::default(),
         }
     }
 
@@ -173,23 +173,20 @@ impl Selector {
         &self.channels
     }
 
-    /// Allows every database.
-    pub fn set_all_databases(&mut self) {
-        self.databases = None;
+    /// The databases allowed.
+    #[inline]
+    pub(super) fn databases(&self) -> &Databases {
+        &self.databases
     }
 
-    /// Allows this database; the first one given takes the place of all.
-    pub fn add_database(&mut self, db: usize) {
-        let known = self.databases.get_or_insert_default();
-        if !known.contains(&db) {
-            known.push(db);
-            known.sort_unstable();
-        }
+    /// The same, to be changed.
+    pub(super) fn databases_mut(&mut self) -> &mut Databases {
+        &mut self.databases
     }
 
     /// Whether nothing is refused.
     pub fn is_unlimited(&self) -> bool {
-        self.has_all_commands && self.has_all_keys && self.has_all_channels && self.databases.is_none()
+        self.has_all_commands && self.has_all_keys && self.has_all_channels && self.databases.allows_all()
     }
 
     /// Whether the command at `place` is allowed; `arg` is its first argument.
@@ -233,22 +230,6 @@ impl Selector {
         self.has_all_channels || self.channels.iter().any(fits)
     }
 
-    /// Whether a database may be used.
-    #[inline]
-    pub(super) fn allows_database(&self, db: usize) -> bool {
-        self.databases.as_ref().is_none_or(|known| known.contains(&db))
-    }
-
-    /// The lowest database that may be used, where not all may.
-    pub(super) fn first_database(&self) -> Option<usize> {
-        self.databases.as_ref()?.first().copied()
-    }
-
-    /// Whether every database may be used.
-    pub(super) fn has_all_databases(&self) -> bool {
-        self.databases.is_none()
-    }
-
     /// The rules about commands, from the first that says all or none.
     pub fn describe_commands(&self) -> String {
         let mut text = String::from(if self.begins_full { "+@all" } else { "-@all" });
@@ -284,18 +265,12 @@ impl Selector {
         shown.collect::<Vec<_>>().join(&b' ')
     }
 
-    /// The databases allowed, or nothing when all are.
-    pub fn describe_databases(&self) -> String {
-        let shown = self.databases.iter().flatten().map(|db| format!("${db}"));
-        shown.collect::<Vec<_>>().join(" ")
-    }
-
     /// All of it, as rules that make the same selector from an empty one.
     pub fn describe(&self) -> Vec<u8> {
         let channels = self.describe_channels();
         let reset: &[u8] = if self.has_all_channels { b"" } else { b"resetchannels" };
         let commands = self.describe_commands();
-        let databases = self.describe_databases();
+        let databases = self.databases.describe();
         let parts: [&[u8]; 5] =
             [&self.describe_keys(), reset, &channels, databases.as_bytes(), commands.as_bytes()];
         let parts: Vec<&[u8]> = parts.into_iter().filter(|part| !part.is_empty()).collect();

@@ -3,7 +3,7 @@ use darter_base::rng::Rng;
 use darter_wire::OwnedArgs;
 
 fn acl() -> Acl {
-    Acl::new(Box::leak(Box::new(Registry::build())))
+    Acl::new(Box::leak(Box::new(Registry::build())), 16)
 }
 
 fn set(acl: &Acl, rules: &str) -> Result<Changed, String> {
@@ -252,25 +252,90 @@ fn databases_are_kept_apart() {
     let (acl, registry) = (acl(), Registry::build());
     set(&acl, "+@all ~* &* $1 $3").expect("good rules");
     for (db, line, refused) in [
-        (1, "get k", false),
-        (3, "set k v", false),
-        (0, "get k", true),
-        (0, "dbsize", true),
-        (0, "ping", false),
-        (0, "select 1", false),
-        (1, "select 0", true),
-        (1, "move k 3", true),
-        (1, "swapdb 1 3", true),
-        (1, "flushall", true),
-        (1, "copy a b db 3", false),
-        (1, "copy a b db 2", true),
-        (1, "copy a db", false),
+        (1, "get k", None),
+        (3, "set k v", None),
+        (0, "get k", Some(0)),
+        (0, "dbsize", Some(0)),
+        (0, "ping", None),
+        (0, "select 1", None),
+        (1, "select 0", Some(1)),
+        (1, "move k 3", Some(0)),
+        (1, "swapdb 1 3", Some(0)),
+        (1, "flushall", Some(0)),
+        (1, "copy a b db 3", None),
+        (1, "copy a b db 2", Some(4)),
+        (1, "copy a db", None),
     ] {
-        let expected = refused.then_some(Denied::Database);
+        let expected = refused.map(Denied::Database);
         assert_eq!(denied(&acl, &registry, db, line), expected, "{line} in {db}");
     }
-    assert_eq!(set(&acl, "$ALL").expect("good rules").after.own().describe_databases(), "");
+    assert_eq!(set(&acl, "$ALL").expect("good rules").after.own().databases().describe(), "");
     assert_eq!(denied(&acl, &registry, 0, "get k"), None);
+}
+
+#[test]
+fn databases_in_words_of_valkey_may_be_gone_between() {
+    let (acl, registry) = (acl(), Registry::build());
+    set(&acl, "+@all ~* &* db=3,1,3").expect("good rules");
+    for (db, line, refused) in [
+        (1, "get k", None),
+        (0, "get k", Some(0)),
+        (0, "select 3", None),
+        (1, "select 2", Some(1)),
+        (1, "select 16", None),
+        (1, "select x", None),
+        (1, "move k 3", None),
+        (1, "move k 2", Some(2)),
+        (0, "move k 3", Some(0)),
+        (0, "swapdb 1 3", None),
+        (1, "swapdb 1 2", Some(2)),
+        (1, "copy a b replace db 3", None),
+        (1, "copy a b db 1 db 2", Some(6)),
+        (0, "copy a b db 1", Some(0)),
+        (1, "flushall", Some(0)),
+        (1, "flushdb", None),
+        (0, "watch k", Some(0)),
+        (0, "info", None),
+    ] {
+        let expected = refused.map(Denied::Database);
+        assert_eq!(denied(&acl, &registry, db, line), expected, "{line} in {db}");
+    }
+    let all: Vec<String> = (0..16).map(|db| db.to_string()).collect();
+    set(&acl, &format!("db={}", all.join(","))).expect("good rules");
+    assert_eq!(denied(&acl, &registry, 0, "flushall"), None);
+    // The command decides where a selector has it in no database.
+    set(&acl, "reset (db=1 +get ~*) (+set ~*)").expect("good rules");
+    assert_eq!(denied(&acl, &registry, 0, "get k"), Some(Denied::Command));
+    assert_eq!(denied(&acl, &registry, 1, "get k"), None);
+    for (rules, described, shown) in [
+        ("db=2,1", "db=1,2", "db=1,2"),
+        ("db=2 db=1", "db=1", "db=1"),
+        ("alldbs", "", "alldbs"),
+        ("db=1 alldbs", "", "alldbs"),
+        ("resetdbs", "resetdbs", ""),
+        ("db=1 $2 $0", "$0 $2", "$0 $2"),
+        ("$1 db=0", "db=0", "db=0"),
+        ("$1 $ALL", "", ""),
+    ] {
+        let user = set(&acl, &format!("reset {rules}")).expect("good rules").after;
+        let known = user.own().databases();
+        assert_eq!((known.describe().as_str(), known.show().as_str()), (described, shown), "{rules}");
+        let again = set(&acl, &format!("reset {described}")).expect("good rules").after;
+        assert_eq!(again.describe(), user.describe(), "{rules}");
+    }
+    for (rule, fault) in [
+        ("db=", "Syntax error"),
+        ("db=,0", "Syntax error"),
+        ("db=0,", "Syntax error"),
+        ("db=0,,1", "Syntax error"),
+        ("db=x", "Syntax error"),
+        ("db=+1", "Syntax error"),
+        ("db=-1", "The provided database ID is out of range"),
+        ("db=12345678987654321", "The provided database ID is out of range"),
+    ] {
+        let error = set(&acl, rule).err().unwrap_or_default();
+        assert_eq!(error, format!("Error in ACL SETUSER modifier '{rule}': {fault}"));
+    }
 }
 
 #[test]
@@ -307,7 +372,7 @@ fn lines_of_the_configuration_leave_out_what_requirepass_says() {
         .strip_prefix("user ")
         .unwrap_or_default()
         .replace(' ', &crate::config::USER_SEPARATOR.to_string());
-    let other = Acl::new(&Registry::build());
+    let other = Acl::new(&Registry::build(), 16);
     other.load_configured(std::slice::from_ref(&words), false).expect("a good line");
     assert_eq!(other.config_lines(""), [line]);
     assert!(

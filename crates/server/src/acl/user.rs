@@ -86,10 +86,10 @@ impl User {
     /// The database a connection is in once it has logged in as this user, after `db`: the first one allowed where that
     /// one is not.
     pub(super) fn home_db(&self, db: usize) -> usize {
-        if self.selectors.iter().any(|selector| selector.allows_database(db)) {
+        if self.selectors.iter().any(|selector| selector.databases().allows(db)) {
             return db;
         }
-        self.selectors.iter().find_map(Selector::first_database).unwrap_or(db)
+        self.selectors.iter().find_map(|selector| selector.databases().first()).unwrap_or(db)
     }
 
     /// Whether nothing it could do is refused.

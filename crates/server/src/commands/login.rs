@@ -94,7 +94,8 @@ fn hello(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Resu
 
 /// The server and the connection, as HELLO answers them.
 fn describe(caller: &Caller<'_>, reply: &mut Reply<'_>) {
-    reply.map(7);
+    let zone = &caller.core.live.availability_zone;
+    reply.map(7 + usize::from(!zone.is_empty()));
     let mut text = |name: &str, value: &str| {
         reply.bulk(name.as_bytes());
         reply.bulk(value.as_bytes());
@@ -112,6 +113,10 @@ fn describe(caller: &Caller<'_>, reply: &mut Reply<'_>) {
     reply.bulk(b"master");
     reply.bulk(b"modules");
     reply.array(0);
+    if !zone.is_empty() {
+        reply.bulk(b"availability_zone");
+        reply.bulk(zone.as_bytes());
+    }
 }
 
 /// A name for CLIENT LIST: printable and without spaces, so that its lines can be split.

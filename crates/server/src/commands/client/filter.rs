@@ -28,13 +28,14 @@ enum Kind {
     LibName,
     LibVer,
     Flags,
+    Capa,
     Db,
     Age,
     Idle,
 }
 
 /// The words, and those that turn them round.
-const WORDS: [(&str, &str, Kind); 11] = [
+const WORDS: [(&str, &str, Kind); 12] = [
     ("ID", "NOT-ID", Kind::Id),
     ("TYPE", "NOT-TYPE", Kind::Type),
     ("ADDR", "NOT-ADDR", Kind::Addr),
@@ -45,6 +46,7 @@ const WORDS: [(&str, &str, Kind); 11] = [
     ("LIB-NAME", "NOT-LIB-NAME", Kind::LibName),
     ("LIB-VER", "NOT-LIB-VER", Kind::LibVer),
     ("FLAGS", "NOT-FLAGS", Kind::Flags),
+    ("CAPA", "NOT-CAPA", Kind::Capa),
     ("DB", "NOT-DB", Kind::Db),
 ];
 /// Those of CLIENT LIST's letters that no client has here, as there are no replicas.
@@ -161,6 +163,7 @@ impl Term<'_> {
                     Kind::Name => *text == words.name.as_bytes(),
                     Kind::LibName => *text == words.lib_name.as_bytes(),
                     Kind::LibVer => *text == words.lib_ver.as_bytes(),
+                    Kind::Capa => text.is_empty() || card.takes_redirects.load(Relaxed),
                     _ => {
                         let flags = list::flags(card);
                         text.iter().all(|letter| flags.as_bytes().contains(letter))
@@ -192,6 +195,10 @@ fn value_of<'a>(kind: Kind, arg: &'a [u8], acl: &Acl) -> Result<Value<'a>, Fault
             if !arg.iter().all(|letter| list::LETTERS.contains(letter) || OTHER_FLAGS.contains(letter)) =>
         {
             let text = format!("ERR Unknown flags found in the provided filter: {}", shown());
+            return Err(Fault::Text(text.into()));
+        }
+        Kind::Capa if !arg.iter().all(|letter| *letter == b'r') => {
+            let text = format!("ERR Unknown capa found in the provided filter: {}", shown());
             return Err(Fault::Text(text.into()));
         }
         _ => {}

@@ -155,7 +155,7 @@ pub const FAMILY: &[ServerCommand] = &[
 
 const BY_CLIENTS: &str = "O(N) for N clients";
 const LIST_SYNTAX: &str = "[TYPE <NORMAL | MASTER | REPLICA | PUBSUB>] [ID client-id [client-id ...]] [USER username] \
-    [ADDR ip:port] [LADDR ip:port] [IP ip] [NAME name] [LIB-NAME name] [LIB-VER version] [FLAGS letters] [DB number] \
+    [ADDR ip:port] [LADDR ip:port] [IP ip] [NAME name] [LIB-NAME name] [LIB-VER version] [FLAGS letters] [CAPA letters] [DB number] \
     [MAXAGE seconds] [IDLE seconds] [SKIPME <YES | NO>]";
 const KILL_SYNTAX: &str = "<ip:port | <[ID client-id] | [TYPE <NORMAL | MASTER | SLAVE | REPLICA | PUBSUB>] | \
     [USER username] | [ADDR ip:port] | [LADDR ip:port] | [SKIPME <YES | NO>] | [MAXAGE maxage] \
@@ -232,6 +232,8 @@ const HELP: &[&str] = &[
     "      Seconds since it was opened, or last sent something, at least.",
     "    * IP <ip>, NAME <name>, LIB-NAME <name>, LIB-VER <version>, DB <number>, FLAGS <letters>",
     "      What CLIENT LIST shows of it.",
+    "    * CAPA <letters>",
+    "      What it can do: r for REDIRECT.",
     "    NOT- before a word turns it round (but SKIPME, MAXAGE and IDLE).",
     "LIST [options ...]",
     "    Describe connections:",

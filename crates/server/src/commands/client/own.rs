@@ -1,5 +1,7 @@
 //! CLIENT ID, GETNAME, SETNAME, SETINFO, REPLY, NO-EVICT, NO-TOUCH, CAPA: the caller's own connection.
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use darter_command::Fault;
 use darter_command::reader::is;
 use darter_wire::{Args, Reply};
@@ -87,8 +89,12 @@ pub fn no_touch(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) 
     Ok(())
 }
 
-/// CLIENT CAPA: what it names is not needed here, where no command is redirected to a master.
-pub fn capa(_: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+/// CLIENT CAPA: no command is redirected to a master here, but others may ask who could be. What is not known is passed
+/// over.
+pub fn capa(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    if args.iter().skip(2).any(|word| is(word, "REDIRECT")) {
+        caller.card.takes_redirects.store(true, Relaxed);
+    }
     reply.ok();
     Ok(())
 }

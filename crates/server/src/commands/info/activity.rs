@@ -104,7 +104,9 @@ pub fn stats(source: &Source<'_>, out: &mut Text) {
     out.field("instantaneous_output_repl_kbps", "0.00");
     out.field("rejected_connections", totals.rejected_connections);
     out.zeros(&["sync_full", "sync_partial_ok", "sync_partial_err"]);
+    // By Redis' name and by Valkey's.
     out.field("expired_subkeys", source.report.shards.counters.expired_members);
+    out.field("expired_fields", source.report.shards.counters.expired_members);
     keys(source, out);
     out.zeros(&["latest_fork_usec", "total_forks"]);
     out.field("migrate_cached_sockets", source.shared.migrations.idle_len());
@@ -138,7 +140,11 @@ pub fn stats(source: &Source<'_>, out: &mut Text) {
     out.field("instantaneous_eventloop_cycles_per_sec", rates.turns.ceil() as u64);
     out.field("instantaneous_eventloop_duration_usec", rates.turn_us.ceil() as u64);
     for (reason, count) in source.shared.acl.denials() {
-        let reason = if reason == "command" { "cmd" } else { reason };
+        let reason = match reason {
+            "command" => "cmd",
+            "database" => "db",
+            _ => reason,
+        };
         out.field(&format!("acl_access_denied_{reason}"), count);
     }
 }
@@ -184,13 +190,15 @@ pub fn cluster(source: &Source<'_>, out: &mut Text) {
     out.zeros(&["migration_errors_total", "total_migrated_keys"]);
 }
 
-/// INFO keyspace: databases that hold a key.
+/// INFO keyspace: databases that hold a key. Keys whose members expire are counted by Redis' name and by Valkey's.
 pub fn keyspace(source: &Source<'_>, out: &mut Text) {
     let shards = &source.report.shards;
     for (db, &keys) in shards.keys.iter().enumerate().filter(|(_, keys)| **keys > 0) {
-        let expires = shards.expiring.get(db).copied().unwrap_or(0);
+        let [expires, in_part] =
+            [&shards.expiring, &shards.expiring_in_part].map(|counts| counts.get(db).copied().unwrap_or(0));
         let ttl_ms = if expires > 0 { source.shared.average_ttl_ms(db, source.now_ms) } else { 0 };
-        out.field(&format!("db{db}"), format_args!("keys={keys},expires={expires},avg_ttl={ttl_ms}"));
+        let parts = format_args!("subexpiry={in_part},keys_with_volatile_items={in_part}");
+        out.field(&format!("db{db}"), format_args!("keys={keys},expires={expires},avg_ttl={ttl_ms},{parts}"));
     }
 }
 

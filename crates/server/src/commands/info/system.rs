@@ -181,7 +181,7 @@ fn policy(policy: Policy) -> &'static str {
 }
 
 /// INFO cpu.
-pub fn cpu(_: &Source<'_>, out: &mut Text) {
+pub fn cpu(source: &Source<'_>, out: &mut Text) {
     let mut pair = |names: [&str; 2], times: usage::CpuTimes| {
         let seconds = |time: Duration| format!("{}.{:06}", time.as_secs(), time.subsec_micros());
         out.field(names[0], seconds(times.system));
@@ -190,4 +190,7 @@ pub fn cpu(_: &Source<'_>, out: &mut Text) {
     pair(["used_cpu_sys", "used_cpu_user"], usage::cpu_times());
     pair(["used_cpu_sys_children", "used_cpu_user_children"], usage::children_cpu_times());
     pair(["used_cpu_sys_main_thread", "used_cpu_user_main_thread"], usage::thread_cpu_times());
+    let busy_ns = source.shared.stats.first().map_or(0, |stats| stats.busy_nanos.get());
+    let busy = Duration::from_nanos(busy_ns);
+    out.field("used_active_time_main_thread", format_args!("{}.{:06}", busy.as_secs(), busy.subsec_micros()));
 }

@@ -52,6 +52,22 @@ pub(super) const ROWS: &[Setting] = &[
         .hidden()
         .no_effect(NO_CLUSTER)
         .help(Cluster, "milliseconds between pings, for tests"),
+    Setting::int("cluster-manual-failover-timeout", 1, I32_MAX, "5000")
+        .no_effect(NO_CLUSTER)
+        .help(Cluster, "milliseconds of a failover by hand"),
+    Setting::int("cluster-message-gossip-perc", 1, 100, "10")
+        .hidden()
+        .no_effect(NO_CLUSTER)
+        .help(Cluster, "nodes told of in a message, percent"),
+    Setting::int("cluster-slot-migration-log-max-len", 0, i64::MAX, "1000")
+        .no_effect(NO_CLUSTER)
+        .help(Cluster, "moves of slots that are remembered"),
+    Setting::int("cluster-compatibility-sample-ratio", 0, 100, "0")
+        .no_effect(NO_CLUSTER)
+        .help(Cluster, "commands looked at for what a cluster refuses, percent"),
+    Setting::choice("cluster-config-save-behavior", &["sync", "best-effort"], "sync")
+        .no_effect(NO_CLUSTER)
+        .help(Cluster, "whether a change waits for the file of the nodes"),
     Setting::int("cluster-blacklist-ttl", 0, i64::MAX, "60")
         .no_effect(NO_CLUSTER)
         .help(Cluster, "seconds a forgotten node stays away"),

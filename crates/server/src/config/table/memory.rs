@@ -111,6 +111,9 @@ pub(super) const ROWS: &[Setting] = &[
     Setting::int("active-defrag-cycle-max", 1, 99, "25")
         .no_effect(NO_DEFRAG)
         .help(Memory, "most effort, percent of CPU"),
+    Setting::int("active-defrag-cycle-us", 0, 100_000, "500")
+        .no_effect(NO_DEFRAG)
+        .help(Memory, "microseconds of effort at a time"),
     Setting::int("active-defrag-max-scan-fields", 1, i64::MAX, "1000")
         .no_effect(NO_DEFRAG)
         .help(Memory, "elements of one value per step"),

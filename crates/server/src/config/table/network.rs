@@ -105,6 +105,22 @@ pub(super) const ROWS: &[Setting] = &[
         .fixed()
         .no_effect("every thread serves clients and data; see proactor_threads")
         .help(Network, "whether Redis' I/O threads read"),
+    Setting::bool("io-threads-always-active", "no")
+        .hidden()
+        .no_effect("every thread serves clients and data; see proactor_threads")
+        .help(Network, "keep Valkey's I/O threads awake"),
+    Setting::int("min-io-threads-avoid-copy-reply", 0, I32_MAX, "7")
+        .hidden()
+        .no_effect("every thread serves clients and data; see proactor_threads")
+        .help(Network, "I/O threads from which Valkey sends values without copying"),
+    Setting::int("min-string-size-avoid-copy-reply", 0, I32_MAX, "16384")
+        .hidden()
+        .no_effect("long replies go in slices")
+        .help(Network, "bytes from which Valkey sends a value without copying"),
+    Setting::int("min-string-size-avoid-copy-reply-threaded", 0, I32_MAX, "65536")
+        .hidden()
+        .no_effect("long replies go in slices")
+        .help(Network, "the same for its I/O threads"),
     Setting::int("events-per-io-thread", 0, I32_MAX, "2")
         .no_effect("every thread serves clients and data; see proactor_threads")
         .help(Network, "Valkey's load per I/O thread"),

@@ -115,6 +115,13 @@ pub(super) const ROWS: &[Setting] = &[
     Setting::bool("dual-channel-replication-enabled", "no")
         .no_effect(NO_REPLICATION)
         .help(Replication, "snapshot and journal on two connections"),
+    Setting::bool("repl-rdb-channel", "yes")
+        .hidden()
+        .no_effect(NO_REPLICATION)
+        .help(Replication, "Redis' name for snapshot and journal on two connections"),
+    Setting::memory("replica-full-sync-buffer-limit", 0, BYTES_MAX, "0")
+        .no_effect(NO_REPLICATION)
+        .help(Replication, "bytes a replica keeps while it loads"),
     Setting::choice("propagation-error-behavior", &["ignore", "panic", "panic-on-replicas"], "ignore")
         .no_effect(NO_REPLICATION)
         .help(Replication, "what to do when a journal entry fails"),
