@@ -406,7 +406,8 @@ fn recode(
     count: usize,
     change: impl Fn(u64) -> u64,
 ) {
-    if width == wide && change(0) == 0 && change(1) == 1 {
+    // The least and the greatest: of numbers in between some may stay where others do not.
+    if width == wide && change(0) == 0 && change(mask(width)) == mask(width) {
         fresh[to..to + count * width].copy_from_slice(&old[from..from + count * width]);
         return;
     }

@@ -242,6 +242,21 @@ fn entries_in_order_fill_their_leaves() {
     }
 }
 
+/// The codes 0 and 1 mean the same before and after, all others do not: they once were taken over as they are.
+#[test]
+fn a_score_far_from_the_others_outlives_new_shapes() {
+    let hasher = KeyHasher::new(1);
+    let mut arena = Arena::new().expect("address space");
+    let (mut set, mut model) = (Zset::new(), Model::default());
+    for (member, score) in [("9", f64::INFINITY), ("m", 14.0), ("m", 4.0), ("n", 12.6)] {
+        let item = Item::of(member.as_bytes());
+        assert!(set.update(&mut arena, &hasher, item, |_| Some(score)).is_ok());
+        model.set(member.as_bytes().to_vec(), score);
+        check(&set, &arena, &hasher, &model);
+    }
+    set.clear(&mut arena);
+}
+
 #[test]
 fn a_scan_sees_all_that_stay_while_others_come_and_go() {
     let hasher = KeyHasher::new(9);
