@@ -14,6 +14,11 @@ use super::{Maker, write_told};
 use crate::slices::LEN_MAX;
 use crate::{Ctx, Fault};
 
+/// Reads the score of the member whose first word is at this place.
+///
+/// Errors: the word is no number.
+pub type ScoreOf = fn(Args<'_>, usize) -> Result<f64, Fault>;
+
 /// How members stand among a command's words.
 #[derive(Clone, Copy, Debug)]
 pub struct Words {
@@ -21,8 +26,8 @@ pub struct Words {
     pub first: usize,
     /// Words of each; the last one is the member.
     pub step: usize,
-    /// Reads its score, from the place of its first word on; `None` where it has none.
-    pub score_of: Option<fn(Args<'_>, usize) -> Result<f64, Fault>>,
+    /// What reads its score; `None` where it has none.
+    pub score_of: Option<ScoreOf>,
 }
 
 impl Words {
