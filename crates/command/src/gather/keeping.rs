@@ -37,7 +37,7 @@ impl Form {
     pub(super) fn batch_len(self) -> usize {
         match self {
             Form::Set | Form::Hash => 64,
-            Form::Zset => 24,
+            Form::Zset => 20,
             Form::List | Form::Stack => 256,
         }
     }
