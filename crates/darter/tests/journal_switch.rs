@@ -7,7 +7,7 @@ mod harness;
 mod rng;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use harness::journal::{Dir, setting, wait_for_base};
 use harness::raw::{Link, encoded};

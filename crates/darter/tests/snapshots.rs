@@ -362,6 +362,41 @@ fn a_second_sigterm_does_not_take_the_snapshot_away_but_a_second_ctrl_c_does() {
     let _ = process.wait();
 }
 
+/// Processor time that a process's first thread takes in `time`.
+fn first_thread_takes(process: &std::process::Child, time: Duration) -> Duration {
+    let path = format!("/proc/{0}/task/{0}/schedstat", process.id());
+    let taken = || -> u64 {
+        let text = std::fs::read_to_string(&path).expect("it runs");
+        text.split(' ').next().and_then(|nanos| nanos.parse().ok()).expect("nanoseconds")
+    };
+    let before = taken();
+    std::thread::sleep(time);
+    Duration::from_nanos(taken() - before)
+}
+
+/// It once turned as fast as it could meanwhile; ahead of others by its priority, it kept from the processor what it waited for.
+#[test]
+fn the_end_waits_for_another_thread_without_using_the_processor() {
+    let folder = Folder::new("snapshots-waiting");
+    let is_shown = (0..20).any(|_| {
+        let (mut process, port) =
+            serve(&folder, &["--proactor_threads", "2", "--busy-reply-threshold", "60000"]);
+        let mut runner = Client::connect(port);
+        runner.send_all(&[&["EVAL", "while true do end", "0"]]);
+        std::thread::sleep(Duration::from_millis(100));
+        let is_elsewhere = first_thread_takes(&process, Duration::from_millis(200)).as_millis() < 20;
+        if is_elsewhere {
+            signal(&process, "-TERM");
+            let taken = first_thread_takes(&process, Duration::from_millis(500));
+            assert!(taken.as_millis() < 150, "{taken:?}");
+        }
+        let _ = process.kill();
+        let _ = process.wait();
+        is_elsewhere
+    });
+    assert!(is_shown, "the script was on the first thread each time");
+}
+
 #[test]
 fn the_end_saves_what_was_acknowledged() {
     let folder = Folder::new("snapshots-ending");

@@ -298,6 +298,7 @@ impl Folder {
                 "-days",
                 "2",
             ])
+            .args(["-addext", "subjectAltName=DNS:localhost", "-addext", "basicConstraints=CA:FALSE"])
             .args(["-subj", "/CN=localhost", "-keyout", &key, "-out", &certificate])
             .output()?;
         if made.status.success() {

@@ -7,13 +7,12 @@ use std::io::{self, Read, Write};
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{CryptoProvider, ring};
+use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::server::UnbufferedServerConnection;
 use rustls::unbuffered::{ConnectionState, EncodeError, UnbufferedStatus};
-use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, ServerConfig, SignatureScheme};
+use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig};
 
 /// More states than this one after another mean nothing good.
 const STEPS_MAX: usize = 64;
@@ -65,15 +64,16 @@ impl Pair {
         let provider = Arc::new(ring::default_provider());
         let certificate = CertificateDer::from_pem_file(certificate).map_err(io::Error::other)?;
         let key = PrivateKeyDer::from_pem_file(key).map_err(io::Error::other)?;
+        let mut roots = RootCertStore::empty();
+        roots.add(certificate.clone()).map_err(io::Error::other)?;
         let server = ServerConfig::builder_with_provider(provider.clone())
             .with_safe_default_protocol_versions()
             .and_then(|versions| versions.with_no_client_auth().with_single_cert(vec![certificate], key))
             .map_err(io::Error::other)?;
-        let client = ClientConfig::builder_with_provider(provider.clone())
+        let client = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .map_err(io::Error::other)?
-            .dangerous()
-            .with_custom_certificate_verifier(Arc::new(Anybody(provider)))
+            .with_root_certificates(roots)
             .with_no_client_auth();
         let name = ServerName::try_from("localhost").map_err(io::Error::other)?;
         let mut pair = Pair {
@@ -160,45 +160,6 @@ impl Pair {
             }
             _ => Err(io::Error::other("the connection cannot be written to")),
         }
-    }
-}
-
-/// Believes every server: there is only one.
-#[derive(Debug)]
-struct Anybody(Arc<CryptoProvider>);
-
-impl ServerCertVerifier for Anybody {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        Ok(HandshakeSignatureValid::assertion())
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        Ok(HandshakeSignatureValid::assertion())
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
     }
 }
 

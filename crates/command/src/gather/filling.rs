@@ -45,7 +45,7 @@ pub struct Filling {
 }
 
 impl Filling {
-    /// Gives up to `members_max` of the next members to `give`; whether those were the last.
+    /// Writes up to `members_max` of the next members behind what is `told`; whether those were the last.
     pub(super) fn store(&mut self, args: Args<'_>, members_max: usize, told: &mut Vec<u8>) -> bool {
         for _ in 0..members_max {
             if self.at >= args.len() {
