@@ -1,6 +1,6 @@
 //! The slowest single insert while a collection grows from nothing: command bodies run here without a server, each timed.
 //!
-//! `growth [MEMBERS [ROUNDS]]` (1,000,000 and 3) grows a set of integers, a set of texts, a hash, a sorted set, a list and
+//! `growth [MEMBERS [ROUNDS [ONLY]]]` (1,000,000, 3 and all) grows a set of integers, a set of texts, a hash, a sorted set, a list and
 //! a stream by one member a command, in the same way each round, and takes the least of each insert's times: what the
 //! machine does beside (other processes, interrupts) does not hit the same insert in every round. Times are those of the
 //! thread's processor clock, the kernel's work for it (fresh pages) included; the wall's stand beside them.
@@ -19,14 +19,16 @@ const NOTED_NANOS: u64 = 5_000;
 const NOW_MS: u64 = 1_800_000_000_000;
 
 fn main() {
-    let mut args = std::env::args().skip(1).map(|arg| arg.parse::<u64>().expect("a number"));
-    let (members, rounds) = (args.next().unwrap_or(1_000_000), args.next().unwrap_or(3));
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let number = |at: usize| args.get(at).map(|arg| arg.parse::<u64>().expect("a number"));
+    let (members, rounds) = (number(0).unwrap_or(1_000_000), number(1).unwrap_or(3));
+    let only = args.get(2).map_or("", String::as_str);
     println!("{members} inserts each, least of {rounds} rounds, in us of the thread");
     println!(
         "{:<14} {:>8} {:>8} {:>8} {:>10} {:>12} {:>12}",
         "", "> 20", "> 50", "> 100", "worst", "at member", "worst wall"
     );
-    for (name, command, words) in KINDS {
+    for (name, command, words) in KINDS.iter().filter(|(name, ..)| name.contains(only)) {
         let command = FAMILIES.iter().flat_map(|family| family.iter()).find(|row| row.spec.name == *command);
         let command = command.expect("a command");
         let mut slow = grow(command, *words, members);

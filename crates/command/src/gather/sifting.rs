@@ -36,7 +36,7 @@ pub trait Sifting: Send {
 }
 
 /// What a body that left a search to slices finds in its context.
-#[derive(Clone, Default, PartialEq, Eq, Debug)]
+#[derive(Default, PartialEq, Eq, Debug)]
 pub struct Found {
     /// Ranks, places or sums, as the command knows.
     pub numbers: Vec<u64>,

@@ -84,7 +84,7 @@ impl Who<'_> {
         let (number, _) = group.find_or_create(self.consumer, now_ms);
         let source = Source { db, key: self.key.into(), hash, group: self.group.into(), mark, gone };
         let course =
-            Course { plan, number, now_ms, resp3, taken: 0, told: Vec::new(), lost: Vec::new(), next: None };
+            Course { plan, number, now_ms, resp3, taken: 0, told: Told::default(), lost: Vec::new(), next: None };
         let regrouping = Regrouping { source, course, at: Some(StreamId::MIN), is_past_old: false };
         ctx.build(self.key, Stream::of_group(group).wrap(), Box::new(regrouping));
         Ok(true)
@@ -117,8 +117,9 @@ impl Who<'_> {
     /// the stream has come to its end.
     ///
     /// Errors: there was no room for it.
-    pub(super) fn put(self, ctx: &mut Ctx<'_>, kept: Kept) -> Result<Option<(Found, bool)>, Fault> {
-        let found = kept.found.clone();
+    pub(super) fn put(self, ctx: &mut Ctx<'_>, mut kept: Kept) -> Result<Option<(Found, bool)>, Fault> {
+        // Not copied: it may be megabytes, and the shard is held.
+        let found = std::mem::take(&mut kept.found);
         let Some(mut object) = kept.take(ctx)? else { return Ok(None) };
         let now_ms = ctx.now_ms;
         let mut place = ctx.at(self.key);
@@ -178,11 +179,25 @@ struct Course {
     resp3: bool,
     // Entries delivered or claimed, and what is answered of them.
     taken: u64,
-    told: Vec<u8>,
+    told: Told,
     // Pending entries that the stream no longer has, of those claimed.
     lost: Vec<StreamId>,
     // Where XAUTOCLAIM is to go on.
     next: Option<StreamId>,
+}
+
+/// An answer on its way, a piece of each batch: one that grew as a whole would be copied while the shard is held.
+#[derive(Default)]
+struct Told {
+    pieces: Vec<Vec<u8>>,
+    bytes: usize,
+}
+
+impl Told {
+    fn push(&mut self, piece: Vec<u8>) {
+        self.bytes += piece.capacity();
+        self.pieces.push(piece);
+    }
 }
 
 /// What goes into the draft next.
@@ -246,12 +261,14 @@ impl Build for Regrouping {
     }
 
     fn bytes(&self) -> usize {
-        self.course.told.capacity() + self.course.lost.capacity() * size_of::<StreamId>()
+        self.course.told.bytes + self.course.lost.capacity() * size_of::<StreamId>()
     }
 
     fn found(&mut self) -> Found {
         let Course { taken, told, lost, .. } = &mut self.course;
-        Found { numbers: vec![*taken, lost.len() as u64], bytes: std::mem::take(told) }
+        // One piece since the answer was put together.
+        let bytes = told.pieces.pop().unwrap_or_default();
+        Found { numbers: vec![*taken, lost.len() as u64], bytes }
     }
 }
 
@@ -264,19 +281,20 @@ impl Course {
         at: &mut Option<StreamId>,
         is_past: &mut bool,
     ) -> Batch {
-        let told_max = self.told.len() + TOLD_AT_ONCE;
+        let mut told = Vec::new();
         let mut pending = Vec::with_capacity(ENTRIES_AT_ONCE);
         let mut left = ENTRIES_AT_ONCE;
         let rows = at.map(|at| group.pending().iter_from(stream.arena, at));
         *at = None;
         for (id, row) in rows.into_iter().flatten() {
-            if left == 0 || self.told.len() > told_max {
+            if left == 0 || told.len() > TOLD_AT_ONCE {
                 *at = Some(id);
                 break;
             }
             left -= 1;
-            pending.extend(self.change(stream.root.log(), stream.arena, (id, row)));
+            pending.extend(self.change(stream.root.log(), stream.arena, (id, row), &mut told));
         }
+        self.told.push(told);
         let is_last = at.is_none() && !matches!(self.plan, Plan::Deliver { .. });
         if at.is_none() {
             *is_past = true;
@@ -291,8 +309,9 @@ impl Course {
         log: &StreamLog,
         arena: &Arena,
         (id, row): (StreamId, Pending),
+        told: &mut Vec<u8>,
     ) -> Option<(StreamId, Pending)> {
-        let mut reply = Reply::new(&mut self.told, self.resp3);
+        let mut reply = Reply::new(told, self.resp3);
         let idle_ms = self.now_ms.saturating_sub(row.delivered_ms);
         match &mut self.plan {
             Plan::Repeat { after, count } if row.consumer == self.number && id > *after && *count > 0 => {
@@ -379,25 +398,26 @@ impl Course {
     /// Puts the answer together, but for what is new: that is read in slices when it is pending.
     fn compose(&mut self, key: &[u8]) {
         let taken = self.taken as usize;
-        let mut whole = Vec::with_capacity(self.told.len() + key.len() + 64 * (self.lost.len() + 1));
+        let told = std::mem::take(&mut self.told);
+        let mut whole = Vec::with_capacity(told.bytes + key.len() + 64 * (self.lost.len() + 1));
         let mut reply = Reply::new(&mut whole, self.resp3);
         match self.plan {
             Plan::Deliver { .. } => {}
             Plan::Repeat { .. } => {
                 reply_stream(&mut reply, key);
                 reply.array(taken);
-                reply.raw(&self.told);
+                told.pieces.iter().for_each(|piece| reply.raw(piece));
             }
             Plan::Claim { .. } => {
                 reply.array(3);
                 reply_id(&mut reply, self.next.unwrap_or(StreamId::MIN));
                 reply.array(taken);
-                reply.raw(&self.told);
+                told.pieces.iter().for_each(|piece| reply.raw(piece));
                 reply.array(self.lost.len());
                 self.lost.iter().for_each(|&id| reply_id(&mut reply, id));
             }
         }
-        self.told = whole;
+        self.told.push(whole);
     }
 }
 
