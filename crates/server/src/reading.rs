@@ -26,7 +26,7 @@ use crate::large;
 use crate::registry::Entry;
 
 /// A slice ends when it has written so much: some 10 microseconds.
-const SLICE_BYTES: usize = 8 << 10;
+const SLICE_BYTES: usize = 5 << 10;
 /// Slices given to one client one after the other; the shard is free in between.
 const SLICES_IN_A_ROW: usize = 4;
 /// With more unsent than this the client is waited for.
