@@ -62,10 +62,12 @@ impl<T, W> Cell<T, W> {
         self.id
     }
 
-    /// Asks the processor for the line with the word and the head of the data, to be written soon.
+    /// Asks the processor for the two lines with the word and the head of the data, to be written soon.
     #[inline(always)]
     pub fn prefetch(&self) {
-        prefetch_for_write(ptr::from_ref(self).cast());
+        let first = ptr::from_ref(self).cast::<i8>();
+        prefetch_for_write(first);
+        prefetch_for_write(first.wrapping_add(64));
     }
 
     /// Takes the shard if it is free. Cost: one compare-and-swap.
@@ -261,9 +263,10 @@ pub fn prefetch<T>(value: &T) {
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 #[inline(always)]
 fn prefetch_for_write(line: *const i8) {
-    use core::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
-    // SAFETY: a prefetch is a hint, it cannot fault; SSE is part of x86-64.
-    unsafe { _mm_prefetch::<_MM_HINT_ET0>(line) };
+    // The compiler's own hint for writing asks, where it may count on no more than the first x86-64, for a line to read: the
+    // write that follows has to ask the core that wrote last once more.
+    // SAFETY: a prefetch is a hint, it cannot fault and changes no register; a processor without this one does nothing.
+    unsafe { core::arch::asm!("prefetchw [{}]", in(reg) line, options(nostack, preserves_flags, readonly)) };
 }
 
 #[cfg(all(target_arch = "aarch64", not(miri)))]

@@ -26,19 +26,21 @@ const PREFETCH_LINES: usize = 5;
 
 /// Blocks of one shard in one reserved address range. Safe with any handle: a stale one may read or spoil other
 /// blocks of the same arena, never memory outside of it. One that is beyond the reservation panics.
+#[repr(C)]
 pub struct Arena {
+    // What every block is found by, and what `maxmemory` asks for, side by side.
     region: Region,
-    bins: [Bin; class::COUNT],
-    runs: Runs,
     used_bytes: usize,
     committed_units: usize,
+    looks_back: bool,
+    runs: Runs,
+    bins: [Bin; class::COUNT],
     // One bit for each class: it keeps blocks, or did when this was last looked at.
     keeping: [u64; class::COUNT.div_ceil(64)],
     // First units of the runs that `compact` empties. Those still marked as such are in no list.
     emptying: Vec<u32>,
     // Blocks that are kept before they change, or seen in the place of what is there.
     past: Option<Box<Past>>,
-    looks_back: bool,
 }
 
 /// The runs of one class.

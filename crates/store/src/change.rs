@@ -122,7 +122,9 @@ pub struct Loss {
 
 /// The changes of the command that runs, and how many there ever were.
 #[derive(Debug, Default)]
+#[repr(C)]
 pub struct ChangeLog {
+    total: u64,
     listeners: Listeners,
     // there is something to pass on; implied by `pending` and `losses`
     is_touched: bool,
@@ -130,10 +132,12 @@ pub struct ChangeLog {
     is_changed: bool,
     pending: Vec<Change>,
     losses: Vec<Loss>,
-    total: u64,
 }
 
 impl ChangeLog {
+    /// Bytes from its beginning that a change writes which nobody listens to.
+    pub(crate) const HOT_BYTES: usize = std::mem::offset_of!(ChangeLog, pending);
+
     /// Notes that `event` happened to `key`.
     #[inline]
     pub fn push(&mut self, db: usize, key: &[u8], event: Event) {

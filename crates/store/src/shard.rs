@@ -3,6 +3,7 @@
 //! Whoever holds the shard has `&mut Shard`; there is no locking in here.
 
 use std::io;
+use std::mem::offset_of;
 
 use darter_base::hash::KeyHasher;
 use darter_base::rng::Rng;
@@ -51,40 +52,44 @@ pub struct Counters {
 pub struct Full;
 
 /// One part of the keyspace, over all databases.
+///
+/// Shape: the first [`HOT_BYTES`] are all of it that a GET or an overwriting SET writes. They lie beside the ownership
+/// word, so that a thread that takes the shard over from another waits for no further line.
+#[repr(C)]
 pub struct Shard {
     pub(crate) dbs: Vec<Db>,
-    // Past these no database has had a key yet.
-    pub(crate) dbs_filled: usize,
-    pub(crate) arena: Arena,
-    pub(crate) objects: Slots<Object>,
-    pub(crate) hasher: KeyHasher,
-    pub(crate) scratch: Scratch,
-    // Number of `objects` with members that expire.
-    pub(crate) timed: usize,
-    /// What changed, for whoever listens.
-    pub changes: ChangeLog,
-    /// Hits, misses and the like.
-    pub counters: Counters,
-    /// Randomness for sampling.
-    pub rng: Rng,
-    /// What moving records together has come to.
-    pub tidied: TidyCounters,
+    pub(crate) cut: Option<Box<Cut>>,
     // Uses of keys are counted, for eviction.
     pub(crate) counts_uses: bool,
     pub(crate) remembers: bool,
     // Uses are not noted for the time of one command.
     pub(crate) pauses_uses: bool,
-    pub(crate) uses: Uses,
     // Some record may hold a collection without a root of its own.
     pub(crate) folds: bool,
+    /// Hits, misses and the like.
+    pub counters: Counters,
+    /// What changed, for whoever listens.
+    pub changes: ChangeLog,
+    // Past these no database has had a key yet.
+    pub(crate) dbs_filled: usize,
+    // Number of `objects` with members that expire.
+    pub(crate) timed: usize,
+    pub(crate) arena: Arena,
     pub(crate) pressure: Pressure,
+    pub(crate) objects: Slots<Object>,
+    pub(crate) hasher: KeyHasher,
+    pub(crate) scratch: Scratch,
+    /// Randomness for sampling.
+    pub rng: Rng,
+    /// What moving records together has come to.
+    pub tidied: TidyCounters,
+    pub(crate) uses: Uses,
     pub(crate) tidy: Tidy,
     graves: Vec<Object>,
     // Streams with trimmed entries that are freed bit by bit, by their numbers, which may be another's by now.
     unswept: Vec<u32>,
     // Databases that were emptied and are freed bit by bit.
     pub(crate) ruins: Vec<Db>,
-    pub(crate) cut: Option<Box<Cut>>,
     pub(crate) reads: Option<Box<Reads>>,
     // Collections without a key that somebody still goes through, by their numbers.
     pub(crate) orphans: Vec<u32>,
@@ -94,6 +99,10 @@ pub struct Shard {
     cas: u64,
     cas_step: u64,
 }
+
+/// What two cache lines leave beside the ownership word and its queue.
+pub const HOT_BYTES: usize = 96;
+const _: () = assert!(offset_of!(Shard, changes) + ChangeLog::HOT_BYTES <= HOT_BYTES);
 
 /// Blocks of a deleted collection that are freed at once: some microseconds.
 const BLOCKS_AT_ONCE: usize = 64;

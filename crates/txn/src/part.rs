@@ -8,6 +8,9 @@ use crate::waiters::Waiters;
 use crate::watch::Watches;
 
 /// A shard with its watches, waiting clients and those that cache.
+///
+/// Shape: the shard is first, so that what its every command writes lies in the lines of the ownership word.
+#[repr(C)]
 pub struct Part {
     /// The data.
     pub shard: Shard,
