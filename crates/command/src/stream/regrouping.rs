@@ -83,8 +83,16 @@ impl Who<'_> {
         let Some(mut group) = edited.and_then(|edited| edited.result) else { return Ok(false) };
         let (number, _) = group.find_or_create(self.consumer, now_ms);
         let source = Source { db, key: self.key.into(), hash, group: self.group.into(), mark, gone };
-        let course =
-            Course { plan, number, now_ms, resp3, taken: 0, told: Told::default(), lost: Vec::new(), next: None };
+        let course = Course {
+            plan,
+            number,
+            now_ms,
+            resp3,
+            taken: 0,
+            told: Told::default(),
+            lost: Vec::new(),
+            next: None,
+        };
         let regrouping = Regrouping { source, course, at: Some(StreamId::MIN), is_past_old: false };
         ctx.build(self.key, Stream::of_group(group).wrap(), Box::new(regrouping));
         Ok(true)
