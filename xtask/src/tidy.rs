@@ -7,41 +7,22 @@ use std::process::Command;
 
 use serde_json::Value;
 
-/// Who may name whom: lower crates never name higher ones.
-const EDGES: &[(&str, &[&str])] = &[
-    ("base", &[]),
-    ("latch", &["base"]),
-    ("slab", &["base"]),
-    ("pack", &["base", "slab"]),
-    ("index", &["base", "slab"]),
-    ("store", &["base", "slab", "index", "pack"]),
-    ("txn", &["base", "latch", "store"]),
-    ("wire", &["base"]),
-    ("command", &["base", "pack", "store", "txn", "wire"]),
-    ("lua", &["base", "wire"]),
-    ("script", &["base", "lua", "wire"]),
-    ("persist", &["base", "pack", "store"]),
-    ("reactor", &["base"]),
-    ("server", &["base", "latch", "pack", "store", "txn", "wire", "command", "script", "persist", "reactor"]),
-    ("darter", &["server", "slab", "persist"]),
-];
-
-/// Crates where `unsafe` may stand.
-const UNSAFE_ROOMS: &[&str] = &["latch", "slab", "pack", "index", "lua", "reactor"];
-
 /// Lines of code of a file, tests apart.
 const FILE_LINES_MAX: usize = 800;
+/// Lines of a function of a crate, tests apart.
+const FUNCTION_LINES_MAX: usize = 70;
 
 /// Looks at everything; errors with the number of findings.
 pub fn run() -> Result<(), String> {
     let mut findings = Vec::new();
-    check_edges(&mut findings)?;
+    let page = fs::read_to_string("ARCHITECTURE.md").map_err(|error| format!("ARCHITECTURE.md: {error}"))?;
+    let plan = plan(&page);
+    check_edges(&plan, &mut findings)?;
     let files = rust_files(Path::new("."));
     for file in &files {
         let text = fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
-        check_file(file, &text, &mut findings);
+        check_file(file, &text, &plan, &mut findings);
     }
-    check_docs(&mut findings);
     for finding in &findings {
         println!("{finding}");
     }
@@ -53,38 +34,58 @@ pub fn run() -> Result<(), String> {
     }
 }
 
-fn check_edges(findings: &mut Vec<String>) -> Result<(), String> {
+/// A crate, as the table of ARCHITECTURE.md has it.
+struct Planned<'p> {
+    may_be_unsafe: bool,
+    may_name: Vec<&'p str>,
+}
+
+/// The table of crates on `page`: rows of a name (and a star), what it holds, and whom it may name.
+fn plan(page: &str) -> BTreeMap<&str, Planned<'_>> {
+    let mut plan = BTreeMap::new();
+    let rows = page.lines().skip_while(|line| !line.starts_with("| crate |")).skip(2);
+    for row in rows.take_while(|line| line.starts_with('|')) {
+        let mut cells = row.split(" | ");
+        let name = cells.next().unwrap_or("");
+        let may_name = cells.next().and(cells.next()).unwrap_or("").trim_end_matches(" |");
+        let may_name = may_name.split(", ").filter(|&name| name != "-").collect();
+        let may_be_unsafe = name.contains('★');
+        plan.insert(name.split('`').nth(1).unwrap_or(""), Planned { may_be_unsafe, may_name });
+    }
+    plan
+}
+
+/// Whether crates name those that the plan lets them name, and no others.
+fn check_edges(plan: &BTreeMap<&str, Planned<'_>>, findings: &mut Vec<String>) -> Result<(), String> {
     let out = Command::new("cargo")
         .args(["metadata", "--no-deps", "--format-version", "1"])
         .output()
         .map_err(|error| format!("cargo metadata: {error}"))?;
     let metadata: Value =
         serde_json::from_slice(&out.stdout).map_err(|error| format!("cargo metadata: {error}"))?;
-    let allowed: BTreeMap<&str, &[&str]> = EDGES.iter().copied().collect();
     let no_packages = Vec::new();
     for package in metadata["packages"].as_array().unwrap_or(&no_packages) {
         let manifest = package["manifest_path"].as_str().unwrap_or("");
-        let Some(from) = manifest.rsplit("/crates/").next().and_then(|rest| rest.strip_suffix("/Cargo.toml"))
-        else {
+        let Some((_, from)) = manifest.rsplit_once("/crates/") else { continue };
+        let from = from.trim_end_matches("/Cargo.toml");
+        let Some(planned) = plan.get(from) else {
+            findings.push(format!("{manifest}: crate {from} is not in the table of ARCHITECTURE.md"));
             continue;
         };
-        let Some(may) = allowed.get(from) else {
-            if manifest.contains("/crates/") {
-                findings.push(format!(
-                    "{manifest}: crate {from} has no place in the house plan (xtask/src/tidy.rs)"
-                ));
-            }
-            continue;
+        let dependencies = package["dependencies"].as_array().unwrap_or(&no_packages);
+        let named: Vec<&str> = dependencies
+            .iter()
+            .filter(|dependency| dependency["kind"].as_str() != Some("dev"))
+            .filter_map(|dependency| dependency["name"].as_str()?.strip_prefix("darter-"))
+            .collect();
+        let differ = |a: &[&str], b: &[&str]| {
+            a.iter().filter(|name| !b.contains(name)).map(|name| name.to_string()).collect::<Vec<_>>()
         };
-        for dependency in package["dependencies"].as_array().unwrap_or(&no_packages) {
-            let name = dependency["name"].as_str().unwrap_or("");
-            let is_dev = dependency["kind"].as_str() == Some("dev");
-            if let Some(to) = name.strip_prefix("darter-")
-                && !is_dev
-                && !may.contains(&to)
-            {
-                findings.push(format!("{manifest}: {from} must not name {to}"));
-            }
+        for to in differ(&named, &planned.may_name) {
+            findings.push(format!("{manifest}: {from} must not name {to}"));
+        }
+        for to in differ(&planned.may_name, &named) {
+            findings.push(format!("ARCHITECTURE.md: {from} does not name {to}"));
         }
     }
     Ok(())
@@ -111,7 +112,7 @@ fn rust_files(root: &Path) -> Vec<PathBuf> {
     files
 }
 
-fn check_file(file: &Path, text: &str, findings: &mut Vec<String>) {
+fn check_file(file: &Path, text: &str, plan: &BTreeMap<&str, Planned<'_>>, findings: &mut Vec<String>) {
     let shown = file.display();
     let place = file.to_string_lossy();
     let is_test = place.contains("/tests/") || place.ends_with("tests.rs") || place.ends_with("testing.rs");
@@ -123,6 +124,12 @@ fn check_file(file: &Path, text: &str, findings: &mut Vec<String>) {
     if lines > FILE_LINES_MAX && !is_test {
         findings.push(format!("{shown}: {lines} lines, more than {FILE_LINES_MAX}"));
     }
+    if place.starts_with("./crates/") && place.contains("/src/") && !is_test {
+        for (at, lines) in long_functions(code) {
+            findings
+                .push(format!("{shown}:{at}: a function of {lines} lines, more than {FUNCTION_LINES_MAX}"));
+        }
+    }
     for (at, line) in text.lines().enumerate() {
         let line = line.trim();
         if line.starts_with("pub use") && line.ends_with("::*;") {
@@ -133,24 +140,39 @@ fn check_file(file: &Path, text: &str, findings: &mut Vec<String>) {
         }
     }
     if let Some(rest) = place.strip_prefix("./crates/")
-        && let Some((room, rest)) = rest.split_once('/')
+        && let Some((name, rest)) = rest.split_once('/')
         && (rest == "src/lib.rs" || rest == "src/main.rs")
-        && !UNSAFE_ROOMS.contains(&room)
+        && plan.get(name).is_some_and(|planned| !planned.may_be_unsafe)
         && !text.contains("#![forbid(unsafe_code)]")
     {
         findings.push(format!("{shown}: a safe crate must say #![forbid(unsafe_code)]"));
     }
 }
 
-fn check_docs(findings: &mut Vec<String>) {
-    let Ok(architecture) = fs::read_to_string("ARCHITECTURE.md") else {
-        findings.push("ARCHITECTURE.md is missing".into());
-        return;
+/// The line, and the number of lines, of each function that is too long. In formatted code a function ends with a brace
+/// that stands as far in as its first line.
+fn long_functions(code: &str) -> Vec<(usize, usize)> {
+    let lines: Vec<&str> = code.lines().collect();
+    let is_function = |line: &str| {
+        line.trim_start().split_once("fn ").is_some_and(|(before, _)| {
+            let is_qualifier = |word: &str| {
+                ["const", "unsafe", "async", "extern"].contains(&word)
+                    || word.starts_with("pub")
+                    || word.starts_with('"')
+            };
+            before.split_whitespace().all(is_qualifier)
+        })
     };
-    for folder in fs::read_dir("crates").into_iter().flatten().flatten() {
-        let name = folder.file_name().to_string_lossy().into_owned();
-        if !architecture.contains(&format!("`{name}`")) {
-            findings.push(format!("ARCHITECTURE.md does not mention the crate `{name}`"));
+    let mut found = Vec::new();
+    for (at, line) in lines.iter().enumerate().filter(|(_, line)| is_function(line)) {
+        let rest = &lines[at..];
+        let has_body =
+            rest.iter().find(|line| line.ends_with(['{', '}', ';'])).is_some_and(|end| end.ends_with('{'));
+        let indent = &line[..line.len() - line.trim_start().len()];
+        let end = rest.iter().position(|line| line.strip_prefix(indent) == Some("}"));
+        if let Some(end) = end.filter(|end| has_body && *end >= FUNCTION_LINES_MAX) {
+            found.push((at + 1, end + 1));
         }
     }
+    found
 }

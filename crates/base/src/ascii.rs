@@ -2,18 +2,6 @@
 //!
 //! Bytes above 127 are left alone, as the C locale does.
 
-/// Whether `a` and `b` are equal apart from the case of ASCII letters. Cost: O(len).
-#[inline]
-pub fn eq_ignore_case(a: &[u8], b: &[u8]) -> bool {
-    a.eq_ignore_ascii_case(b)
-}
-
-/// Whether `text` begins with `prefix` apart from the case of ASCII letters.
-#[inline]
-pub fn starts_with_ignore_case(text: &[u8], prefix: &[u8]) -> bool {
-    text.get(..prefix.len()).is_some_and(|head| head.eq_ignore_ascii_case(prefix))
-}
-
 /// `word` in upper case inside a fixed buffer, or `None` when it is longer than `N` bytes.
 #[inline]
 pub fn upper<const N: usize>(word: &[u8]) -> Option<Folded<N>> {
@@ -49,16 +37,6 @@ pub const fn is_space(byte: u8) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn case_is_folded_for_letters_only() {
-        assert!(eq_ignore_case(b"GeT", b"gEt"));
-        assert!(!eq_ignore_case(b"get", b"gets"));
-        assert!(!eq_ignore_case(b"[", b"{"));
-        assert!(!eq_ignore_case("É".as_bytes(), "é".as_bytes()));
-        assert!(starts_with_ignore_case(b"FIELDS 3", b"fields"));
-        assert!(!starts_with_ignore_case(b"FI", b"fields"));
-    }
 
     #[test]
     fn upper_refuses_what_does_not_fit() {

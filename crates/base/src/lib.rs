@@ -4,7 +4,6 @@
 #![forbid(unsafe_code)]
 
 pub mod ascii;
-pub mod clock;
 pub mod crc;
 pub mod glob;
 pub mod hash;

@@ -4,7 +4,6 @@
 //! same digits on every machine: parse as `strtold`, add rounding to nearest even, print as `%.17Lf` without the
 //! trailing zeros.
 
-use crate::ascii;
 use crate::hex_float::HexFloat;
 use crate::natural::Natural;
 
@@ -43,7 +42,7 @@ impl LongDouble {
             [b'+', rest @ ..] => (false, rest),
             _ => (false, text),
         };
-        if ascii::eq_ignore_case(unsigned, b"inf") || ascii::eq_ignore_case(unsigned, b"infinity") {
+        if unsigned.eq_ignore_ascii_case(b"inf") || unsigned.eq_ignore_ascii_case(b"infinity") {
             return Some(LongDouble { negative, magnitude: Magnitude::Infinite });
         }
         Decimal::parse(unsigned)?.to_long_double(negative)

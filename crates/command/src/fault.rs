@@ -4,6 +4,10 @@ use std::borrow::Cow;
 
 use darter_store::keyed::{Refused, WrongType};
 use darter_store::shard::Full;
+use darter_wire::Args;
+
+/// Bytes of a subcommand's name that an error repeats.
+const SUB_BYTES_MAX: usize = 128;
 
 /// Why a command does nothing. Its text is Redis' own, byte for byte.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -39,6 +43,16 @@ impl Fault {
     /// A fixed text, code first: `ERR no such thing`.
     pub const fn text(text: &'static str) -> Fault {
         Fault::Text(Cow::Borrowed(text))
+    }
+
+    /// A subcommand is there, but in no form with these arguments, the first of which are its container and its name.
+    pub fn wrong_form(args: Args<'_>) -> Fault {
+        let (container, sub) = (args.at(0).to_ascii_uppercase(), args.at(1));
+        let sub = String::from_utf8_lossy(sub.get(..SUB_BYTES_MAX).unwrap_or(sub));
+        let container = String::from_utf8_lossy(&container);
+        let text =
+            format!("ERR unknown subcommand or wrong number of arguments for '{sub}'. Try {container} HELP.");
+        Fault::Text(text.into())
     }
 
     /// The error line, without the leading `-` and the line end.

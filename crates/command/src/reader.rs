@@ -1,6 +1,5 @@
 //! Reads a command's arguments in order and turns bytes into types, once.
 
-use darter_base::ascii::eq_ignore_case;
 use darter_base::number;
 use darter_wire::Args;
 
@@ -71,7 +70,7 @@ impl<'a> Reader<'a> {
 
     /// Reads the next argument if it is `word`, in any case.
     pub fn take(&mut self, word: &str) -> bool {
-        let found = self.peek().is_some_and(|arg| eq_ignore_case(arg, word.as_bytes()));
+        let found = self.peek().is_some_and(|arg| is(arg, word));
         self.at += usize::from(found);
         found
     }
@@ -105,7 +104,12 @@ pub fn float(arg: &[u8]) -> Result<f64, Fault> {
 
 /// Whether `arg` is `word`, in any case.
 pub fn is(arg: &[u8], word: &str) -> bool {
-    eq_ignore_case(arg, word.as_bytes())
+    arg.eq_ignore_ascii_case(word.as_bytes())
+}
+
+/// Whether `arg` says how to free what goes: all the same here, where nothing waits for it.
+pub fn is_sync_or_async(arg: &[u8]) -> bool {
+    is(arg, "SYNC") || is(arg, "ASYNC")
 }
 
 /// The timeout of a command that may wait, given in seconds with decimals; `None` is for ever.

@@ -513,6 +513,26 @@ fn items_survive_a_restart() {
 }
 
 #[test]
+fn settings_tell_of_the_limit_and_of_eviction_as_they_are() {
+    let stat = |server: &Server, name: &str| {
+        let settings = Speaker::new(server).ask("stats settings\r\n");
+        let line = settings.lines().find_map(|line| line.strip_prefix("STAT ")?.strip_prefix(name));
+        line.map(|value| value.trim().to_owned()).expect(name)
+    };
+    let server = Server::start(&[]);
+    // A limit is there though none was asked for, as INFO says.
+    assert_ne!(stat(&server, "maxbytes"), "0");
+    assert_eq!(stat(&server, "evictions"), "off");
+    server.client().call(&["CONFIG", "SET", "maxmemory", "100mb", "maxmemory-policy", "allkeys-lru"]);
+    assert_eq!(
+        (stat(&server, "maxbytes").as_str(), stat(&server, "evictions").as_str()),
+        ("104857600", "on")
+    );
+    let server = Server::start(&["--cache_mode", "--maxmemory", "64mb"]);
+    assert_eq!((stat(&server, "maxbytes").as_str(), stat(&server, "evictions").as_str()), ("67108864", "on"));
+}
+
+#[test]
 fn the_limit_of_memory_can_be_set() {
     let server = Server::start(&[]);
     let (mut speaker, mut redis) = (Speaker::new(&server), server.client());

@@ -279,15 +279,6 @@ impl Index {
         self.change_flags(s, |flags| if flags & FREQUENCY < FREQUENCY { flags + 1 } else { flags });
     }
 
-    /// Hits counted since the entry came or was last cooled, 0..=3.
-    #[inline]
-    pub fn hits(&self, s: Slot) -> u8 {
-        match self.segment(s.place) {
-            Some(segment) if s.spot & SPILLED == 0 => segment.lines[line_of(s)].flags(slot_of(s)) & FREQUENCY,
-            _ => 0,
-        }
-    }
-
     /// How well an entry stands against eviction, 0..=7: its hits, and four more in the main part.
     pub fn standing(&self, s: Slot) -> u8 {
         match self.segment(s.place) {
@@ -305,12 +296,6 @@ impl Index {
         if let Some((segment, Some(past))) = self.segment_and_past(s.place) {
             past.forget_queues(segment.past_id());
         }
-    }
-
-    /// Takes one hit back; eviction passes the entry by once more.
-    #[inline]
-    pub fn cool(&mut self, s: Slot) {
-        self.change_flags(s, |flags| if flags & FREQUENCY > 0 { flags - 1 } else { flags });
     }
 
     /// Drops all entries and their memory. Cost: one free per segment.

@@ -427,17 +427,14 @@ fn hits_saturate_and_follow_the_entry() {
     }
     for n in 0..20_000 {
         let slot = find(&index, random_hash, key(n)).unwrap();
-        assert_eq!(usize::from(index.hits(slot)), (n % 6).min(3));
-        index.cool(slot);
-        assert_eq!(usize::from(index.hits(slot)), (n % 6).min(3).saturating_sub(1));
-        index.touch(slot);
+        assert_eq!(usize::from(index.standing(slot)), (n % 6).min(3));
     }
     (0..19_800).for_each(|n| remove(&mut index, random_hash, key(n)));
     (0..2000).for_each(|_| _ = index.merge_step(random_hash));
     assert!(index.bytes() < 5 * 4096);
     for n in 19_800..20_000 {
         let slot = find(&index, random_hash, key(n)).unwrap();
-        assert_eq!(usize::from(index.hits(slot)), (n % 6).clamp(1, 3));
+        assert_eq!(usize::from(index.standing(slot)), (n % 6).min(3));
     }
 }
 

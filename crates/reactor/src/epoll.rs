@@ -22,8 +22,8 @@ pub(crate) struct Epoll {
     ready: Vec<libc::epoll_event>,
     ready_len: usize,
     buffer: Vec<u8>,
-    // What is to be told without the kernel: bytes a former reactor had read, and failures of epoll_ctl.
-    owed: Vec<Owed>,
+    // Failures of epoll_ctl that are still to be told.
+    failed: Vec<(Token, io::Error)>,
     accept_again: Option<Instant>,
 }
 
@@ -34,12 +34,6 @@ struct Connection {
     paused: bool,
     ended: bool,
     wants_write: bool,
-}
-
-#[derive(Debug)]
-enum Owed {
-    Unread(Token),
-    Failure(Token, io::Error),
 }
 
 impl Epoll {
@@ -56,7 +50,7 @@ impl Epoll {
             ready: vec![libc::epoll_event { events: 0, u64: 0 }; config.events_max.clamp(1, 4096)],
             ready_len: 0,
             buffer: vec![0; config.recv_bytes_max.max(1)],
-            owed: Vec::new(),
+            failed: Vec::new(),
             accept_again: None,
         })
     }
@@ -81,7 +75,6 @@ impl Epoll {
     }
 
     pub(crate) fn register(&mut self, socket: Socket) -> io::Result<Token> {
-        let unread = !socket.unread.is_empty();
         let raw_fd = socket.raw_fd();
         let connection =
             Connection { socket, interest: READ, paused: false, ended: false, wants_write: false };
@@ -89,9 +82,6 @@ impl Epoll {
         if let Err(error) = control(&self.fd, libc::EPOLL_CTL_ADD, raw_fd, READ, name) {
             self.connections.remove(name);
             return Err(error);
-        }
-        if unread {
-            self.owed.push(Owed::Unread(Token(name)));
         }
         Ok(Token(name))
     }
@@ -105,10 +95,6 @@ impl Epoll {
         self.connections.len()
     }
 
-    pub(crate) fn tokens(&self) -> impl Iterator<Item = Token> + '_ {
-        self.connections.names().map(Token)
-    }
-
     pub(crate) fn want_writable(&mut self, token: Token) {
         self.change(token, |connection| connection.wants_write = true);
     }
@@ -118,9 +104,6 @@ impl Epoll {
     }
 
     pub(crate) fn resume(&mut self, token: Token) {
-        if self.socket(token).is_some_and(|socket| !socket.unread.is_empty()) {
-            self.owed.push(Owed::Unread(token));
-        }
         self.change(token, |connection| connection.paused = false);
     }
 
@@ -129,18 +112,9 @@ impl Epoll {
         self.connections.remove(token.0);
     }
 
-    pub(crate) fn take(&mut self, token: Token) -> Option<Socket> {
-        let connection = self.connections.remove(token.0)?;
-        if connection.interest != DETACHED {
-            // Only a descriptor that is not in the set could fail here, and that is the wanted state.
-            let _ = control(&self.fd, libc::EPOLL_CTL_DEL, connection.socket.raw_fd(), 0, 0);
-        }
-        Some(connection.socket)
-    }
-
     /// Waits up to `timeout`, forever for `None`, until something is ready.
     pub(crate) fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
-        let timeout = if self.owed.is_empty() { self.shorten(timeout) } else { Some(Duration::ZERO) };
+        let timeout = if self.failed.is_empty() { self.shorten(timeout) } else { Some(Duration::ZERO) };
         let timeout_ms = match timeout {
             None => -1,
             // Rounded up, or a wait of 0.3 ms would spin.
@@ -160,7 +134,7 @@ impl Epoll {
 
     /// Tells the sink what the wait found; returns how many events that made.
     pub(crate) fn deliver(&mut self, sink: &mut impl FnMut(Event<'_>)) -> io::Result<usize> {
-        let mut told = self.settle(sink);
+        let mut told = self.tell_failed(sink);
         self.accept_after_pause();
         for i in 0..std::mem::take(&mut self.ready_len) {
             let event = self.ready[i];
@@ -180,26 +154,14 @@ impl Epoll {
         Some(timeout.map_or(rest, |timeout| timeout.min(rest)))
     }
 
-    /// Tells what is owed without the kernel, before anything newer of the same connection.
-    fn settle(&mut self, sink: &mut impl FnMut(Event<'_>)) -> usize {
+    /// Tells of failures that the kernel does not report by itself, before anything newer of the same connection.
+    fn tell_failed(&mut self, sink: &mut impl FnMut(Event<'_>)) -> usize {
         let mut told = 0;
-        for owed in std::mem::take(&mut self.owed) {
-            match owed {
-                Owed::Unread(token) => {
-                    let Some(connection) = self.connections.get_mut(token.0) else { continue };
-                    if !connection.paused && !connection.socket.unread.is_empty() {
-                        let bytes = std::mem::take(&mut connection.socket.unread);
-                        sink(Event::Data { token, bytes: &bytes });
-                        told += 1;
-                    }
-                }
-                Owed::Failure(token, error) => {
-                    let Some(connection) = self.connections.get_mut(token.0) else { continue };
-                    if !std::mem::replace(&mut connection.ended, true) {
-                        sink(Event::Closed { token, reason: CloseReason::Error(error) });
-                        told += 1;
-                    }
-                }
+        for (token, error) in std::mem::take(&mut self.failed) {
+            let Some(connection) = self.connections.get_mut(token.0) else { continue };
+            if !std::mem::replace(&mut connection.ended, true) {
+                sink(Event::Closed { token, reason: CloseReason::Error(error) });
+                told += 1;
             }
         }
         told
@@ -291,7 +253,7 @@ impl Epoll {
             if connection.interest == DETACHED { libc::EPOLL_CTL_ADD } else { libc::EPOLL_CTL_MOD };
         match control(&self.fd, operation, connection.socket.raw_fd(), wanted, token.0) {
             Ok(()) => connection.interest = wanted,
-            Err(error) => self.owed.push(Owed::Failure(token, error)),
+            Err(error) => self.failed.push((token, error)),
         }
     }
 

@@ -114,11 +114,6 @@ impl Reactor {
         on!(&self.driver, driver => driver.connections_len())
     }
 
-    /// Tokens of all registered connections, in slot order.
-    pub fn tokens(&self) -> Vec<Token> {
-        on!(&self.driver, driver => driver.tokens().collect())
-    }
-
     /// Tells the sink everything that happened; sleeps for it up to `timeout` (`None`: without end) if nothing did.
     ///
     /// Before sleeping, the reactor raises its sleeping flag and then calls `may_sleep`: it must look at every queue
@@ -168,14 +163,6 @@ impl Reactor {
         }
     }
 
-    /// Like [`Reactor::send`] for several pieces in one system call, at most the first 1,024 of them.
-    pub fn send_vectored(&mut self, token: Token, pieces: &[io::IoSlice<'_>]) -> io::Result<usize> {
-        match self.socket(token) {
-            Some(socket) => sys::send_vectored(socket.raw_fd(), pieces),
-            None => Err(stale()),
-        }
-    }
-
     /// Like [`Reactor::send`] for many connections with few calls into the kernel: appends to `took` what became of each
     /// piece. False where the driver has no such calls: then nothing was sent, and `took` is as it was.
     pub fn send_many(&mut self, pieces: &[(Token, &[u8])], took: &mut Vec<io::Result<usize>>) -> bool {
@@ -213,12 +200,6 @@ impl Reactor {
             // SAFETY: shutdown takes no pointers.
             let _ = unsafe { libc::shutdown(socket.raw_fd(), libc::SHUT_WR) };
         }
-    }
-
-    /// Deregisters a connection without closing it, for another thread's reactor to register. Loses no byte: what was
-    /// received but not told travels in the socket. A pause or wish to write is forgotten. `None` for a stale token. Cost: a system call or two.
-    pub fn take(&mut self, token: Token) -> Option<Socket> {
-        on!(&mut self.driver, driver => driver.take(token))
     }
 
     fn sleep(

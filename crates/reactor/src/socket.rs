@@ -1,7 +1,7 @@
-//! A connected stream socket before and after its life in a reactor. It may travel between threads.
+//! A connected stream socket, before a reactor has it and as it is asked for its names and options there.
 
 use std::io;
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
@@ -14,18 +14,9 @@ pub struct Socket {
     fd: OwnedFd,
     // `None` is a Unix socket, whose clients have no name of their own.
     peer: Option<SocketAddr>,
-    // Received by a former reactor, not yet delivered; the next one delivers it before anything else.
-    pub(crate) unread: Box<[u8]>,
 }
 
 impl Socket {
-    /// Adopts an outgoing or inherited TCP stream, making it non-blocking.
-    pub fn from_tcp(stream: TcpStream) -> io::Result<Socket> {
-        stream.set_nonblocking(true)?;
-        let peer = stream.peer_addr()?;
-        Ok(Socket::new(stream.into(), Some(peer)))
-    }
-
     /// Adopts a Unix stream, making it non-blocking.
     pub fn from_unix(stream: UnixStream) -> io::Result<Socket> {
         stream.set_nonblocking(true)?;
@@ -33,7 +24,7 @@ impl Socket {
     }
 
     pub(crate) fn new(fd: OwnedFd, peer: Option<SocketAddr>) -> Socket {
-        Socket { fd, peer, unread: Box::default() }
+        Socket { fd, peer }
     }
 
     /// A freshly accepted descriptor with the address `accept` gave for it.

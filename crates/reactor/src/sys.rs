@@ -57,22 +57,6 @@ pub(crate) fn send(fd: RawFd, bytes: &[u8]) -> io::Result<usize> {
     }
 }
 
-/// Sends several pieces as one; at most the first 1,024 pieces are looked at.
-pub(crate) fn send_vectored(fd: RawFd, pieces: &[io::IoSlice<'_>]) -> io::Result<usize> {
-    // SAFETY: all-zero is a valid msghdr: no name, no control data, no pieces.
-    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
-    // IoSlice is documented to have the layout of iovec; sendmsg only reads them.
-    message.msg_iov = pieces.as_ptr().cast_mut().cast();
-    message.msg_iovlen = pieces.len().min(PIECES_MAX) as _;
-    loop {
-        // SAFETY: `message` points at `msg_iovlen` pieces, each of which borrows its bytes over the call.
-        let n = unsafe { libc::sendmsg(fd, &raw const message, SEND_FLAGS) };
-        if let Some(done) = sent(n) {
-            return done;
-        }
-    }
-}
-
 /// Reads the result of a send; `None` asks to repeat it after a signal.
 #[inline]
 fn sent(n: libc::ssize_t) -> Option<io::Result<usize>> {
@@ -203,5 +187,3 @@ pub(crate) const UNIX_PATH_BYTES_MAX: usize = 108;
 
 // SIGPIPE would kill the process on a send to a closed peer wherever the signal was not ignored.
 pub(crate) const SEND_FLAGS: libc::c_int = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
-// The kernel refuses more (UIO_MAXIOV).
-const PIECES_MAX: usize = 1024;

@@ -193,7 +193,7 @@ fn unpack(lua: &Lua, args: MultiValue) -> Result<MultiValue> {
         return Err(complain(lua, "bad argument to 'unpack' (string expected)"));
     };
     let start = if args.len() > 2 { number_at(&args, 2).unwrap_or(0.0) } else { 1.0 };
-    if start < 1.0 {
+    if start.is_nan() || start < 1.0 {
         return Err(complain(lua, "bad argument #3 to 'unpack' (offset must be 1 or greater)"));
     }
     match unpack_all(lua, &text.as_bytes(), &data.as_bytes(), start as usize - 1)? {

@@ -188,7 +188,7 @@ impl Core {
 
     /// Whether replicas are asked for without which nothing may be written: there are none.
     pub fn lacks_replicas(&self) -> bool {
-        self.live.replication.min_replicas_to_write > 0
+        self.live.min_replicas_to_write > 0
     }
 
     /// Whether a snapshot has failed, and nothing may be written until one does not.
@@ -196,11 +196,6 @@ impl Core {
         self.shared.snapshots.has_failed()
             && self.live.persistence.stop_writes_on_bgsave_error
             && schedule::is_automatic(&self.live)
-    }
-
-    /// Microseconds since the server started.
-    pub fn uptime_us(&self) -> u64 {
-        Instant::now().duration_since(self.shared.started).as_micros() as u64
     }
 }
 

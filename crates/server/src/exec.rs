@@ -29,7 +29,8 @@ use crate::shared::{ShardCell, Shared};
 use crate::snapshot;
 use crate::tracking;
 use crate::turned_away::{self, Waiting};
-use crate::waiting::{self, Parking, Whose};
+use crate::waiting::{self, Parking};
+use crate::whose::Whose;
 
 /// Looks at a busy shard this many times before the command is queued there.
 pub const SPINS: u32 = 200;
@@ -145,7 +146,7 @@ pub fn run_single(
     key: Key<'_>,
 ) -> Ran {
     let Some(held) = cell.take_spinning(SPINS) else {
-        let body = one(entry, args, call.session);
+        let body = one(entry, args);
         return post(core, call, body, LockSet::one(cell.id()), Grant::empty());
     };
     run_held(core, call, entry, args, key, (cell, held))
@@ -161,7 +162,7 @@ pub fn run_tracked(
     key: Key<'_>,
 ) -> Ran {
     let Some(mut held) = cell.take_spinning(SPINS) else {
-        let body = one(entry, args, call.session);
+        let body = one(entry, args);
         return post(core, call, body, LockSet::one(cell.id()), Grant::empty());
     };
     if let Some(reader) = tracking::reader_of(call.session, entry) {
@@ -248,10 +249,10 @@ pub fn run_multi(core: &mut Core, call: Call<'_>, entry: &'static Entry, args: A
     let wanted = lock_set(&entry.spec, args, &core.shared.router);
     let mut grant = Grant::empty();
     if acquire(core.shared.cells, wanted.ids(), &mut grant, SPINS).is_err() {
-        let body = one(entry, args, call.session);
+        let body = one(entry, args);
         return post(core, call, body, wanted, grant);
     }
-    let whose = whose(core, call.session, call.token, entry);
+    let whose = Whose::of(core, call.session, call.token, Some(entry));
     let after = run_granted(core, &mut grant, whose, entry, args, call.out);
     call.session.parking = after.parking;
     drive(core.shared.cells, grant, core, BUDGET);
@@ -261,54 +262,28 @@ pub fn run_multi(core: &mut Core, call: Call<'_>, entry: &'static Entry, args: A
     if call.session.parking.is_some() { Ran::Stalled } else { Ran::Done }
 }
 
-/// Whose a command of a connection is.
-pub fn whose(core: &Core, session: &Session, token: Token, entry: &Entry) -> Whose {
-    Whose {
-        home: core.thread,
-        token,
-        client: session.id,
-        db: session.db,
-        resp3: session.resp3,
-        tracks: tracking::reader_of(session, entry),
-        no_touch: is_no_touch(session, entry),
-        acl_version: session.acl_version,
-        may_slice: session.may_slice(),
-    }
-}
-
-fn one(entry: &'static Entry, args: Args<'_>, session: &Session) -> Body {
-    Body::One { entry, args: args.to_owned(), may_slice: session.may_slice() }
+fn one(entry: &'static Entry, args: Args<'_>) -> Body {
+    Body::One { entry, args: args.to_owned() }
 }
 
 /// Leaves a job in the inbox of the shard it lacks. Should that shard have come free meanwhile, the job
 /// goes to this thread's own mailbox with everything it needs, so that it still runs in order.
 pub fn post(core: &mut Core, call: Call<'_>, body: Body, wanted: LockSet, grant: Shards) -> Ran {
     core.stats().contended.add(1);
-    let tracks = match &body {
-        Body::One { entry, .. } => tracking::reader_of(call.session, entry),
+    let entry = match &body {
+        Body::One { entry, .. } => Some(*entry),
         _ => None,
     };
-    let no_touch = matches!(&body, Body::One { entry, .. } if is_no_touch(call.session, entry));
+    let whose = Whose::of(core, call.session, call.token, entry);
     let (number, claim) = Waiting::begin(core, call.session, &body);
-    let job = Job {
-        token: call.token,
-        client: call.session.id,
-        number,
-        claim,
-        db: call.session.db,
-        resp3: call.session.resp3,
-        tracks,
-        no_touch,
-        acl_version: call.session.acl_version,
-        ..Job::new(core.thread, body, wanted, grant)
-    };
+    let job = Job { number, claim, ..Job::new(whose, body, wanted, grant) };
     job.enqueue(core);
     Ran::Stalled
 }
 
 /// Sends a waiting command through the inboxes of its shards, to be looked at with all of them held.
 pub fn post_ticket(core: &mut Core, whose: Whose, ticket: Parked, wanted: LockSet) {
-    Job::of(whose, Body::Serve(ticket), wanted, Grant::empty()).enqueue(core);
+    Job::new(whose, Body::Serve(ticket), wanted, Grant::empty()).enqueue(core);
 }
 
 /// Runs a job with its shards held, wherever this thread is.
@@ -316,30 +291,19 @@ pub fn run_job(core: &mut Core, grant: &mut Shards, job: &mut Job) {
     if turned_away::is_over(core, job) {
         return;
     }
-    let job_whose = Whose {
-        home: job.home,
-        token: job.token,
-        client: job.client,
-        db: job.db,
-        resp3: job.resp3,
-        tracks: job.tracks,
-        no_touch: job.no_touch,
-        acl_version: job.acl_version,
-        may_slice: true,
-    };
+    let whose = job.whose;
     match &mut job.body {
-        Body::One { entry, args, may_slice } => {
-            let whose = Whose { may_slice: *may_slice, ..job_whose };
+        Body::One { entry, args } => {
             let hold = Hold::begin();
             let after = run_granted(core, grant, whose, entry, args.args(), &mut job.reply);
             let took = hold.end(core);
             job.parking = after.parking;
             if let Some(rest) = after.rest {
-                let source = Source::new(core, rest, args.args(), job.db);
+                let source = Source::new(core, rest, args.args(), whose.db);
                 job.body = Body::Left { source, entry, args: args.args().to_owned() };
             } else if job.parking.is_none() {
-                crate::timing::note_job(core, job.client, entry, args.args(), took);
-                large::note_reply(core, job.client, entry, args.args(), job.reply.len());
+                crate::timing::note_job(core, whose.client, entry, args.args(), took);
+                large::note_reply(core, whose.client, entry, args.args(), job.reply.len());
             }
         }
         Body::Serve(ticket) => {
@@ -348,7 +312,7 @@ pub fn run_job(core: &mut Core, grant: &mut Shards, job: &mut Job) {
             pass_changes(core, grant);
         }
         Body::Memcached(raw) => {
-            crate::memcached::run_job(core, grant, (job.client, job.token), raw, &mut job.reply);
+            crate::memcached::run_job(core, grant, whose, raw, &mut job.reply);
         }
         Body::Listen => grant.iter_mut().for_each(|part| pubsub::settle(core, part)),
         Body::Cut(run) => snapshot::cut(core, grant, run),
@@ -360,10 +324,10 @@ pub fn run_job(core: &mut Core, grant: &mut Shards, job: &mut Job) {
         }
         Body::Keep { gather, entry, args } => {
             let hold = Hold::begin();
-            let left = keep(core, grant, job_whose, gather, (entry, args.args()), &mut job.reply);
+            let left = keep(core, grant, whose, gather, (entry, args.args()), &mut job.reply);
             hold.end(core);
             if let Some(rest) = left {
-                let source = Source::new(core, rest, args.args(), job.db);
+                let source = Source::new(core, rest, args.args(), whose.db);
                 job.body = Body::Left { source, entry, args: args.args().to_owned() };
             }
         }
@@ -473,11 +437,6 @@ pub fn tell_granted(core: &mut Core, grant: &mut Shards, ran: journal::Ran<'_>) 
     if grant.iter_mut().any(|held| held.shard.changes.has_pending()) {
         pass_changes(core, grant);
     }
-}
-
-/// Whether what a command reads does not count as used: CLIENT NO-TOUCH, but for TOUCH itself.
-fn is_no_touch(session: &Session, entry: &Entry) -> bool {
-    session.no_touch && entry.spec.name != "touch"
 }
 
 /// Has shards count no uses while they are held for a client that asked for that, or count them again.

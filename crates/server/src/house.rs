@@ -77,7 +77,7 @@ impl House {
     }
 
     /// How long the thread may sleep before there is something to do.
-    pub fn sleep(&self, _core: &Core) -> Duration {
+    pub fn sleep(&self) -> Duration {
         let now = Instant::now();
         let tick = self.next_tick.saturating_duration_since(now);
         self.walker.sleep(now).map_or(tick, |walk| walk.min(tick))

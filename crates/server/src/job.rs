@@ -5,9 +5,8 @@ use std::sync::Arc;
 
 use darter_command::gather::Gather;
 use darter_latch::{Grant, Held, Runner, Waiter, drive_one, queue_for};
-use darter_reactor::Token;
 use darter_txn::waiters::Parked;
-use darter_txn::{LockSet, Part, Reader};
+use darter_txn::{LockSet, Part};
 use darter_wire::OwnedArgs;
 
 use crate::core::Core;
@@ -18,7 +17,8 @@ use crate::session::Queued;
 use crate::shared::{Mail, Shared};
 use crate::snapshot::Run;
 use crate::turned_away::Claim;
-use crate::waiting::{Parking, Whose};
+use crate::waiting::Parking;
+use crate::whose::Whose;
 
 /// Shards held for a job or an inline command.
 pub type Shards = Grant<Part, Job>;
@@ -31,8 +31,6 @@ pub enum Body {
         entry: &'static Entry,
         /// With which arguments.
         args: OwnedArgs,
-        /// Whether a long answer may be left to slices.
-        may_slice: bool,
     },
     /// The body of an EXEC; runs at home, where the connection is.
     Exec(Vec<Queued>),
@@ -98,66 +96,24 @@ pub struct Job {
     pub grant: Shards,
     /// Shards it needs, ascending.
     pub wanted: LockSet,
-    /// The thread of its connection.
-    pub home: u16,
-    /// The connection there.
-    pub token: Token,
-    /// The client's id.
-    pub client: u64,
+    /// Whose it is; it is answered on that thread.
+    pub whose: Whose,
     /// Its number among those of its thread; 0 where no connection waits for it by number.
     pub number: u32,
     /// Who begins it takes this.
     pub claim: Option<Arc<Claim>>,
     /// What to do.
     pub body: Body,
-    /// Selected database.
-    pub db: usize,
-    /// Whether to answer in RESP3.
-    pub resp3: bool,
     /// The answer.
     pub reply: Vec<u8>,
-    /// Its keys are remembered for the client's cache.
-    pub tracks: Option<Reader>,
-    /// Its reads do not count as uses.
-    pub no_touch: bool,
-    /// The version of the users that it was let through by.
-    pub acl_version: u64,
     /// Set when the command was parked to wait for its keys.
     pub parking: Option<Parking>,
 }
 
 impl Job {
-    /// A job of the thread `home` that lacks shards, for nobody and no answer; the fields say otherwise where it is.
-    pub fn new(home: u16, body: Body, wanted: LockSet, grant: Shards) -> Job {
-        Job {
-            grant,
-            wanted,
-            home,
-            token: Token::NOBODY,
-            client: 0,
-            number: 0,
-            claim: None,
-            body,
-            db: 0,
-            resp3: false,
-            reply: Vec::new(),
-            tracks: None,
-            no_touch: false,
-            acl_version: 0,
-            parking: None,
-        }
-    }
-
-    /// [`Job::new`] for whoever it is to answer.
-    pub fn of(whose: Whose, body: Body, wanted: LockSet, grant: Shards) -> Job {
-        Job {
-            token: whose.token,
-            client: whose.client,
-            db: whose.db,
-            resp3: whose.resp3,
-            acl_version: whose.acl_version,
-            ..Job::new(whose.home, body, wanted, grant)
-        }
+    /// A job that lacks some of the shards in `wanted`.
+    pub fn new(whose: Whose, body: Body, wanted: LockSet, grant: Shards) -> Job {
+        Job { grant, wanted, whose, number: 0, claim: None, body, reply: Vec::new(), parking: None }
     }
 
     /// Leaves it in the inbox of the first shard it lacks; it runs as soon as it has all, on a later turn at the
@@ -170,7 +126,7 @@ impl Job {
 
     /// [`Job::enqueue`] for a thread that serves nobody.
     pub fn enqueue_from_outside(self, shared: &Shared) {
-        let home = self.home;
+        let home = self.whose.home;
         if let Some(ready) = queue_for(shared.cells, Waiter::new(self), 0) {
             shared.door(home).send(Mail::Run(ready));
         }
@@ -215,14 +171,14 @@ impl Runner<Job> for Core {
         let mut grant = std::mem::take(&mut job.grant);
         exec::run_job(self, &mut grant, &mut job);
         if !job.is_for_nobody() {
-            let home = job.home;
+            let home = job.whose.home;
             self.shared.door(home).send(Mail::Done(Box::new(job.into_inner())));
         }
         grant
     }
 
     fn hand_over(&mut self, job: Box<Waiter<Job>>) {
-        self.shared.door(job.home).send(Mail::Run(job));
+        self.shared.door(job.whose.home).send(Mail::Run(job));
     }
 }
 
@@ -235,7 +191,7 @@ pub fn let_go_quietly(shared: &Shared, held: Held<Part, Job>) {
             Grant::empty()
         }
         fn hand_over(&mut self, job: Box<Waiter<Job>>) {
-            self.0.door(job.home).send(Mail::Run(job));
+            self.0.door(job.whose.home).send(Mail::Run(job));
         }
     }
     drive_one(shared.cells, held, &mut Postman(shared), 0);

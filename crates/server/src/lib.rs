@@ -59,5 +59,6 @@ pub mod tracking;
 pub mod turned_away;
 pub mod waiting;
 mod wanted;
+pub mod whose;
 pub mod window;
 pub mod worker;

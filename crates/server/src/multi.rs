@@ -157,13 +157,12 @@ pub fn forget(session: &mut Session) {
     session.watch_flag = WatchFlag::default();
 }
 
-fn run_or_post(core: &mut Core, call: Call<'_>, card: &ClientCard, body: Body) -> Ran {
+fn run_or_post(core: &mut Core, call: Call<'_>, card: &ClientCard, mut body: Body) -> Ran {
     let wanted = locks_of(core, call.session, &body);
     let mut grant = Grant::empty();
-    if acquire(core.shared.cells, wanted.ids(), &mut grant, 200).is_err() {
+    if acquire(core.shared.cells, wanted.ids(), &mut grant, exec::SPINS).is_err() {
         return exec::post(core, call, body, wanted, grant);
     }
-    let mut body = body;
     run_held(core, call.session, card, &mut grant, &mut body, call.out);
     drive(core.shared.cells, grant, core, BUDGET);
     Ran::Done
@@ -314,63 +313,74 @@ fn run_queued(
     let begins = core.journal.begin_group();
     let start = out.len();
     Reply::new(out, session.resp3).array(queued.len());
-    for q in queued {
-        let (entry, args, db) = (q.entry, q.args.args(), session.db);
-        let calls = core.stats().commands[entry.id].calls.bump();
-        let is_single = entry.is_single_of(args.len() as u32);
-        let began = entry.is_timed(calls, core.times_all, is_single).then(Instant::now);
-        let wanted = Wanted::of(entry, args, &core.shared.router);
-        let mut reply = Reply::new(out, session.resp3);
-        let mark = reply.len();
-        if let Some(reader) = tracking::reader_of(session, entry) {
-            exec::tell_caches(core, grant);
-            tracking::remember(core, grant, reader, entry, args);
-        }
-        if let Err(line) = guard::check_in_exec(core, session, card, entry, args) {
-            reply.error(&line);
-            core.stats().commands[entry.id].rejected.add(1);
-            core.count_error("NOPERM");
-            continue;
-        }
-        let done = match entry.run {
-            _ if entry.is_debug && !debug::is_allowed(core, card) => Err(Fault::text(debug::NOT_ALLOWED)),
-            Run::Data(run) if entry.is_import => fieldsets::expand(session, args).and_then(|whole| {
-                run_data(core, session.db, grant, &Wanted::Any, run, whole.args(), &mut reply)
-            }),
-            Run::Data(run) => run_data(core, session.db, grant, &wanted, run, args, &mut reply),
-            Run::Server(run) => run(&mut Caller { core, session, card, may_wait: false }, args, &mut reply),
-            Run::Script(_) => {
-                script_run::run_held(core, session, card, grant, entry, args, &mut reply);
-                Ok(())
-            }
-            // UNWATCH is the only one that can be queued; EXEC has ended the watches already.
-            Run::Txn(_) => {
-                reply.ok();
-                Ok(())
-            }
-        };
-        if let Err(fault) = done {
-            exec::refuse(core, entry, &fault, &mut reply, mark);
-        }
-        if wanted.is_journalled(grant) {
-            let reply = out.get(mark..).unwrap_or_default();
-            journal::note_grant(core, grant, Some(journal::Ran { entry, args, db, served: None, reply }));
-        }
-        if let Some(began) = began {
-            timing::note(core, card, entry, args, began.elapsed());
-        }
-        large::note_reply(core, session.id, entry, args, out.len().saturating_sub(mark));
-        snapshot::note_run(core.shared, entry);
-        if core.shared.tracking.is_in_use() && exec::flushes(entry) {
-            tracking::invalidate_all(core, grant);
-        }
-        if core.shared.monitors.is_any() {
-            monitor::show(core, card, session.db, entry, args);
-        }
+    for queued in queued {
+        run_one(core, session, card, grant, queued, out);
     }
     if begins && !core.journal.end_group(&core.shared.journal, core.now_ms) {
         out.truncate(start);
         Reply::new(out, session.resp3).error(b"ERR the server ends, and has broken the transaction off");
     }
     session.send_own_messages(out);
+}
+
+/// Runs one command of a transaction.
+fn run_one(
+    core: &mut Core,
+    session: &mut Session,
+    card: &ClientCard,
+    grant: &mut Shards,
+    queued: &Queued,
+    out: &mut Vec<u8>,
+) {
+    let (entry, args, db) = (queued.entry, queued.args.args(), session.db);
+    let calls = core.stats().commands[entry.id].calls.bump();
+    let is_single = entry.is_single_of(args.len() as u32);
+    let began = entry.is_timed(calls, core.times_all, is_single).then(Instant::now);
+    let wanted = Wanted::of(entry, args, &core.shared.router);
+    let mut reply = Reply::new(out, session.resp3);
+    let mark = reply.len();
+    if let Some(reader) = tracking::reader_of(session, entry) {
+        exec::tell_caches(core, grant);
+        tracking::remember(core, grant, reader, entry, args);
+    }
+    if let Err(line) = guard::check_in_exec(core, session, card, entry, args) {
+        reply.error(&line);
+        core.stats().commands[entry.id].rejected.add(1);
+        core.count_error("NOPERM");
+        return;
+    }
+    let done = match entry.run {
+        _ if entry.is_debug && !debug::is_allowed(core, card) => Err(Fault::text(debug::NOT_ALLOWED)),
+        Run::Data(run) if entry.is_import => fieldsets::expand(session, args)
+            .and_then(|whole| run_data(core, session.db, grant, &Wanted::Any, run, whole.args(), &mut reply)),
+        Run::Data(run) => run_data(core, session.db, grant, &wanted, run, args, &mut reply),
+        Run::Server(run) => run(&mut Caller { core, session, card, may_wait: false }, args, &mut reply),
+        Run::Script(_) => {
+            script_run::run_held(core, session, card, grant, entry, args, &mut reply);
+            Ok(())
+        }
+        // UNWATCH is the only one that can be queued; EXEC has ended the watches already.
+        Run::Txn(_) => {
+            reply.ok();
+            Ok(())
+        }
+    };
+    if let Err(fault) = done {
+        exec::refuse(core, entry, &fault, &mut reply, mark);
+    }
+    if wanted.is_journalled(grant) {
+        let reply = out.get(mark..).unwrap_or_default();
+        journal::note_grant(core, grant, Some(journal::Ran { entry, args, db, served: None, reply }));
+    }
+    if let Some(began) = began {
+        timing::note(core, card, entry, args, began.elapsed());
+    }
+    large::note_reply(core, session.id, entry, args, out.len().saturating_sub(mark));
+    snapshot::note_run(core.shared, entry);
+    if core.shared.tracking.is_in_use() && exec::flushes(entry) {
+        tracking::invalidate_all(core, grant);
+    }
+    if core.shared.monitors.is_any() {
+        monitor::show(core, card, session.db, entry, args);
+    }
 }

@@ -19,11 +19,12 @@ use darter_wire::{Args, OwnedArgs, Reply};
 
 use crate::conn::Conn;
 use crate::core::Core;
-use crate::exec;
+use crate::exec::{self, SPINS};
 use crate::holds::Hold;
 use crate::job::{BUDGET, Body, Job, Shards};
 use crate::large;
 use crate::registry::Entry;
+use crate::whose::Whose;
 
 /// A slice ends when it has written so much: some 10 microseconds.
 const SLICE_BYTES: usize = 5 << 10;
@@ -36,8 +37,6 @@ const UNSENT_BYTES_MAX: usize = 256 << 10;
 const PIECES_MAX: usize = 4096;
 /// Clients that one thread gives slices to between two looks at what has arrived.
 pub const CLIENTS_PER_TURN: usize = 4;
-/// Looks at a busy shard this many times before the slice is queued there.
-const SPINS: u32 = 200;
 
 /// Where the rest of an answer comes from.
 pub enum Source {
@@ -231,12 +230,12 @@ fn keep(core: &mut Core, conn: &mut Conn, source: Source) -> Next {
     let entry = reading.entry;
     let args = reading.args.args().to_owned();
     let wanted = exec::lock_set(&entry.spec, args.args(), &shared.router);
-    let whose = exec::whose(core, &conn.session, conn.token, entry);
+    let whose = Whose::of(core, &conn.session, conn.token, Some(entry));
     let mut grant = Grant::empty();
     if acquire(shared.cells, wanted.ids(), &mut grant, SPINS).is_err() {
         core.stats().contended.add(1);
         let body = Body::Keep { gather, entry, args };
-        Job::of(whose, body, wanted, grant).enqueue(core);
+        Job::new(whose, body, wanted, grant).enqueue(core);
         return Next::Wait;
     }
     let hold = Hold::begin();
@@ -353,6 +352,6 @@ fn end_at(core: &mut Core, shard: u16, later: Body, end: impl FnOnce(&mut Shard)
 /// Leaves work on a read to whoever has its shard.
 fn post(core: &Core, (token, client): (Token, u64), body: Body, shard: u16) {
     core.stats().contended.add(1);
-    let job = Job { token, client, ..Job::new(core.thread, body, LockSet::one(shard), Grant::empty()) };
-    job.enqueue(core);
+    let whose = Whose { token, client, ..Whose::nobody(core.thread) };
+    Job::new(whose, body, LockSet::one(shard), Grant::empty()).enqueue(core);
 }

@@ -1,6 +1,6 @@
 //! Commands as MONITOR and the slow log may show them: without passwords.
 
-use darter_base::ascii::eq_ignore_case;
+use darter_command::reader::is;
 use darter_wire::{Args, OwnedArgs};
 
 use crate::registry::Entry;
@@ -29,7 +29,7 @@ pub fn hide_secrets(entry: &Entry, args: Args<'_>) -> Option<OwnedArgs> {
 
 /// Whether one of the `reach` arguments before `at` is `word`.
 fn follows(args: Args<'_>, at: usize, word: &str, reach: usize) -> bool {
-    (at.saturating_sub(reach).max(1)..at).any(|i| eq_ignore_case(args.at(i), word.as_bytes()))
+    (at.saturating_sub(reach).max(1)..at).any(|i| is(args.at(i), word))
 }
 
 fn is_secret_setting(name: &[u8]) -> bool {

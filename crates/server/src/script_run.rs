@@ -270,7 +270,7 @@ pub fn start(
     }
     wanted.seal();
     let mut grant = Grant::empty();
-    if acquire(core.shared.cells, wanted.ids(), &mut grant, 200).is_err() {
+    if acquire(core.shared.cells, wanted.ids(), &mut grant, exec::SPINS).is_err() {
         let body = Body::Script { entry, args: args.to_owned() };
         return exec::post(core, call, body, wanted, grant);
     }

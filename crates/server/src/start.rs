@@ -13,13 +13,13 @@ use darter_latch::Cell;
 use darter_reactor::signal::{Signal, Signals};
 use darter_reactor::{DriverChoice, Reactor, cpu, process};
 use darter_store::Shard;
+use darter_txn::readers::Totals;
 use darter_txn::{Part, Router};
 
 use crate::acl::Acl;
 use crate::command_log::CommandLogs;
 use crate::config::{Live, Settings};
 use crate::idling::Idling;
-use crate::job::Job;
 use crate::journal::Journal;
 use crate::limit::Limit;
 use crate::listening::Patience;
@@ -29,7 +29,7 @@ use crate::pause::Pause;
 use crate::pubsub::Directory;
 use crate::registry::Registry;
 use crate::scripts::Scripts;
-use crate::shared::{Mail, ShardCard, Shared};
+use crate::shared::{Mail, ShardCard, ShardCell, Shared};
 use crate::snapshot::beginning::{self, Beginning};
 use crate::snapshot::{Snapshots, ending};
 use crate::spell::Spell;
@@ -187,23 +187,12 @@ pub fn build_hashed(
         n => (n as usize).next_power_of_two().clamp(2, SHARDS_MAX),
     };
     let mut seeds = Rng::new(hasher.hash(b"seed"));
-    let mut totals = Vec::new();
-    let cells = (0..shards)
-        .map(|id| {
-            let mut shard = Shard::new(live.dbnum as usize, seeds.next_u64(), hasher)?;
-            // Four million tokens a second, no two alike, none of an earlier process again, all exact in a double.
-            shard.start_cas(((crate::core::unix_ms() / 1000) << 22) + id as u64, shards as u64);
-            let part = Part::new(shard, hasher);
-            totals.push(part.readers.totals().clone());
-            Ok(Cell::<Part, Job>::new(id as u16, part))
-        })
-        .collect::<io::Result<Vec<_>>>()?;
-    let registry = Registry::build_with(&live.renamed_commands, &live.restricted_commands)
-        .map_err(|fault| io::Error::new(io::ErrorKind::InvalidInput, fault))?;
-    let acl =
-        Acl::start(&registry, live).map_err(|fault| io::Error::new(io::ErrorKind::InvalidInput, fault))?;
-    let tls = Entrance::open(live)
-        .map_err(|fault| io::Error::new(io::ErrorKind::InvalidInput, fault.to_string()))?;
+    let (cells, totals) = make_cells(live, shards, hasher, &mut seeds)?;
+    let invalid = |fault: String| io::Error::new(io::ErrorKind::InvalidInput, fault);
+    let registry =
+        Registry::build_with(&live.renamed_commands, &live.restricted_commands).map_err(invalid)?;
+    let acl = Acl::start(&registry, live).map_err(invalid)?;
+    let tls = Entrance::open(live).map_err(|fault| invalid(fault.to_string()))?;
     let commands = registry.entries().len();
     let verbs = crate::memcached::Verbs::new(&registry);
     let now = crate::core::unix_ms();
@@ -248,6 +237,25 @@ pub fn build_hashed(
         migrations: Migrations::default(),
         tls,
     })))
+}
+
+/// So many empty shards, and what the tables of their readers count in.
+fn make_cells(
+    live: &Live,
+    shards: usize,
+    hasher: KeyHasher,
+    seeds: &mut Rng,
+) -> io::Result<(Vec<ShardCell>, Vec<Arc<Totals>>)> {
+    let (mut cells, mut totals) = (Vec::with_capacity(shards), Vec::with_capacity(shards));
+    for id in 0..shards {
+        let mut shard = Shard::new(live.dbnum as usize, seeds.next_u64(), hasher)?;
+        // Four million tokens a second, no two alike, none of an earlier process again, all exact in a double.
+        shard.start_cas(((crate::core::unix_ms() / 1000) << 22) + id as u64, shards as u64);
+        let part = Part::new(shard, hasher);
+        totals.push(part.readers.totals().clone());
+        cells.push(Cell::new(id as u16, part));
+    }
+    Ok((cells, totals))
 }
 
 /// Shards for so many threads, fewer when `maxmemory` (0: as it comes) is small.

@@ -58,13 +58,13 @@ pub fn is_over(core: &Core, job: &mut Job) -> bool {
     let Some(claim) = job.claim.take() else { return false };
     if !claim.take() {
         // Nobody waits for it any longer.
-        job.client = 0;
+        job.whose.client = 0;
         return true;
     }
     let Some(kind) = core.shared.scripts.killed_since(claim.kills) else { return false };
     if let Body::One { entry, .. } = &job.body {
         core.stats().commands[entry.id].rejected.add(1);
-        Reply::new(&mut job.reply, job.resp3).error(busy_line(kind).as_bytes());
+        Reply::new(&mut job.reply, job.whose.resp3).error(busy_line(kind).as_bytes());
         core.count_error("BUSY");
     }
     true
@@ -104,7 +104,7 @@ fn may_end(body: &Body) -> bool {
 
 /// Whether the connection of a job that has come home has been answered already.
 pub fn is_answered(floor: &mut Floor, job: &Job) -> bool {
-    let conn = find(&mut floor.conns, job.token).filter(|conn| conn.session.id == job.client);
+    let conn = find(&mut floor.conns, job.whose.token).filter(|conn| conn.session.id == job.whose.client);
     may_end(&job.body)
         && conn.is_some_and(|conn| {
             conn.session.waiting.as_ref().is_none_or(|waiting| waiting.number != job.number)

@@ -8,10 +8,9 @@ use std::time::Instant;
 
 use darter_command::{Ctx, Fault, OnTimeout, Wait};
 use darter_latch::drive_one;
-use darter_reactor::Token;
 use darter_store::change::Listeners;
 use darter_txn::waiters::{Missed, Parked, Ticket};
-use darter_txn::{Part, Reader, ShardSet};
+use darter_txn::{Part, ShardSet};
 use darter_wire::{Args, OwnedArgs, Reply};
 
 use crate::acl::guard;
@@ -22,22 +21,23 @@ use crate::journal::note as journal;
 use crate::large;
 use crate::registry::{Entry, Run};
 use crate::shared::Mail;
+use crate::whose::Whose;
 
 /// A command that waits, as its ticket carries it.
 pub struct Waiting {
-    home: u16,
-    token: Token,
-    client: u64,
+    whose: Whose,
     entry: &'static Entry,
     args: OwnedArgs,
     keys: Vec<usize>,
     dest: usize,
-    db: usize,
-    resp3: bool,
-    acl_version: u64,
 }
 
 impl Waiting {
+    /// Whether it is answered when its key goes: a group goes with it.
+    fn hears_of_end(&self) -> bool {
+        self.entry.spec.name == "xreadgroup"
+    }
+
     /// The keys it waits for.
     fn names(&self) -> impl Iterator<Item = &[u8]> {
         let args = self.args.args();
@@ -63,29 +63,6 @@ pub enum TimeUp {
     Reply(Vec<u8>),
 }
 
-/// Whose command wants to wait.
-#[derive(Clone, Copy)]
-pub struct Whose {
-    /// Thread of the connection.
-    pub home: u16,
-    /// The connection there.
-    pub token: Token,
-    /// The client's id.
-    pub client: u64,
-    /// Selected database.
-    pub db: usize,
-    /// Whether to answer in RESP3.
-    pub resp3: bool,
-    /// Whether the keys are remembered for the client's cache.
-    pub tracks: Option<Reader>,
-    /// Whether its reads do not count as uses.
-    pub no_touch: bool,
-    /// The version of the users that it was let through by.
-    pub acl_version: u64,
-    /// Whether a long answer may be left to slices.
-    pub may_slice: bool,
-}
-
 /// Puts a command into the queues of its keys, whose shards are held.
 pub fn park(
     core: &Core,
@@ -101,18 +78,7 @@ pub fn park(
             keys.push(at);
         }
     });
-    let ticket: Parked = Ticket::new(Waiting {
-        home: whose.home,
-        token: whose.token,
-        client: whose.client,
-        entry,
-        args,
-        keys,
-        dest: wait.dest,
-        db: whose.db,
-        resp3: whose.resp3,
-        acl_version: whose.acl_version,
-    });
+    let ticket: Parked = Ticket::new(Waiting { whose, entry, args, keys, dest: wait.dest });
     let router = &core.shared.router;
     for name in waiting_of(&ticket).into_iter().flat_map(Waiting::names) {
         if let Some(part) = grant.get_mut(router.shard_of(router.key(name).hash)) {
@@ -127,17 +93,24 @@ pub fn park(
     }
 }
 
-/// Serves whoever waits for `key`, in the order they came, as far as the key has something for them.
-pub fn serve(core: &mut Core, grant: &mut Shards, db: usize, key: &[u8]) {
+/// Serves whoever waits for the key `name`, in the order they came, as far as it has something for them.
+pub fn serve(core: &mut Core, grant: &mut Shards, db: usize, name: &[u8]) {
     let router = &core.shared.router;
-    let id = router.shard_of(router.key(key).hash);
+    let key = router.key(name);
+    let id = router.shard_of(key.hash);
     let Some(part) = grant.get_mut(id) else { return };
-    for ticket in part.waiters.waiting(db, key) {
+    let tickets = part.waiters.waiting(db, name);
+    let is_there = |core: &Core, grant: &Shards| {
+        grant.get(id).is_some_and(|part| part.shard.peek(db, key, core.now_ms).is_some())
+    };
+    // Thousands may wait for what the first of them takes: they are not looked at one by one then.
+    let mut has_some = !tickets.is_empty() && is_there(core, grant);
+    for ticket in tickets {
         let Some(waiting) = waiting_of(&ticket) else { continue };
-        if !ticket.begin() {
+        if !(has_some || waiting.hears_of_end()) || !ticket.begin() {
             continue;
         }
-        match attempt(core, grant, &ticket, waiting, Some(key)) {
+        match attempt(core, grant, &ticket, waiting, Some(name)) {
             Attempt::Served => {}
             Attempt::Nothing => {
                 if ticket.give_back() == Missed::Something {
@@ -149,6 +122,7 @@ pub fn serve(core: &mut Core, grant: &mut Shards, db: usize, key: &[u8]) {
                 look_again_later(core, waiting, &ticket);
             }
         }
+        has_some = is_there(core, grant);
     }
 }
 
@@ -168,9 +142,7 @@ pub fn serve_ticket(core: &mut Core, grant: &mut Shards, ticket: &Parked) {
 
 /// Number of keys that clients wait for, and of those that XREADGROUP waits for, which a deletion answers too.
 pub fn count(part: &Part) -> (usize, usize) {
-    part.waiters.count(|what| {
-        what.downcast_ref::<Waiting>().is_some_and(|waiting| waiting.entry.spec.name == "xreadgroup")
-    })
+    part.waiters.count(|what| what.downcast_ref::<Waiting>().is_some_and(Waiting::hears_of_end))
 }
 
 fn waiting_of(ticket: &Parked) -> Option<&Waiting> {
@@ -194,7 +166,7 @@ fn attempt(
 ) -> Attempt {
     let shared = core.shared;
     let args = waiting.args.args();
-    if waiting.acl_version != shared.acl.version() && refuse(core, ticket, waiting, args) {
+    if waiting.whose.acl_version != shared.acl.version() && refuse(core, ticket, waiting, args) {
         return Attempt::Served;
     }
     if waiting.dest != 0 {
@@ -213,31 +185,30 @@ fn attempt(
     if !run(core, set, waiting, args, only_key, &mut reply) {
         return Attempt::Nothing;
     }
-    let (entry, db) = (waiting.entry, waiting.db);
+    let (entry, Whose { home, token, client, db, .. }) = (waiting.entry, waiting.whose);
     let set = exec::set_of(&shared.router, grant);
     let ran = journal::Ran { entry, args, db, served: Some(only_key), reply: &reply };
     journal::note(core, set, Some(ran));
-    crate::timing::note_job(core, waiting.client, entry, args, began.elapsed());
-    large::note_reply(core, waiting.client, entry, args, reply.len());
+    crate::timing::note_job(core, client, entry, args, began.elapsed());
+    large::note_reply(core, client, entry, args, reply.len());
     // Before the changes are passed on, so that the client hears of its own ones after its reply.
     ticket.finish();
-    let (token, client) = (waiting.token, waiting.client);
-    shared.door(waiting.home).send(Mail::Served { token, client, reply });
+    shared.door(home).send(Mail::Served { token, client, reply });
     Attempt::Served
 }
 
 /// Ends the wait with an error if the client's user may not run the command any more.
 #[cold]
 fn refuse(core: &Core, ticket: &Parked, waiting: &Waiting, args: Args<'_>) -> bool {
-    let (entry, client, token) = (waiting.entry, waiting.client, waiting.token);
-    let Err(line) = guard::check_after_wait(core, client, entry, args, waiting.db) else { return false };
+    let (entry, Whose { home, token, client, db, resp3, .. }) = (waiting.entry, waiting.whose);
+    let Err(line) = guard::check_after_wait(core, client, entry, args, db) else { return false };
     let mut reply = Vec::new();
-    Reply::new(&mut reply, waiting.resp3).error(&line);
+    Reply::new(&mut reply, resp3).error(&line);
     core.stats().commands[entry.id].rejected.add(1);
     core.stats().commands[entry.id].withdrawn.add(1);
     core.count_error("NOPERM");
     ticket.finish();
-    core.shared.door(waiting.home).send(Mail::Served { token, client, reply });
+    core.shared.door(home).send(Mail::Served { token, client, reply });
     true
 }
 
@@ -250,9 +221,9 @@ fn run<'a>(
     out: &mut Vec<u8>,
 ) -> bool {
     let Run::Data(body) = waiting.entry.run else { return false };
-    let mut ctx = Ctx::new(set, &core.env, waiting.db, core.live.dbnum as usize, core.now_ms, None);
+    let mut ctx = Ctx::new(set, &core.env, waiting.whose.db, core.live.dbnum as usize, core.now_ms, None);
     ctx.only_key = only_key;
-    let mut reply = Reply::new(out, waiting.resp3);
+    let mut reply = Reply::new(out, waiting.whose.resp3);
     match body(&mut ctx, args, &mut reply) {
         Ok(()) => ctx.wait.is_none(),
         // A key that holds another type now is no reason to end the wait.
@@ -268,18 +239,7 @@ fn run<'a>(
 fn look_again_later(core: &mut Core, waiting: &Waiting, ticket: &Parked) {
     let router = &core.shared.router;
     let wanted = exec::lock_set(&waiting.entry.spec, waiting.args.args(), router);
-    let whose = Whose {
-        home: waiting.home,
-        token: waiting.token,
-        client: waiting.client,
-        db: waiting.db,
-        resp3: waiting.resp3,
-        tracks: None,
-        no_touch: false,
-        acl_version: waiting.acl_version,
-        may_slice: false,
-    };
-    exec::post_ticket(core, whose, ticket.clone(), wanted);
+    exec::post_ticket(core, waiting.whose, ticket.clone(), wanted);
 }
 
 /// Takes a ticket that is done out of the queues it still stands in, where the shard is free; elsewhere
@@ -290,7 +250,7 @@ pub fn leave_queues(core: &mut Core, ticket: &Parked) {
     for name in waiting.names() {
         let id = shared.router.shard_of(shared.router.key(name).hash);
         if let Some(mut held) = shared.cells[usize::from(id)].take_spinning(LEAVE_SPINS) {
-            held.waiters.remove(waiting.db, name, ticket);
+            held.waiters.leave(waiting.whose.db, name);
             let is_waited = !held.waiters.is_empty();
             held.shard.changes.listen(Listeners::WAITERS, is_waited);
             drive_one(shared.cells, held, core, BUDGET);

@@ -120,7 +120,7 @@ impl Worker {
 
     /// How long nothing has to be done unless something arrives.
     fn sleep_max(&self) -> Duration {
-        let mut housekeeping = self.house.sleep(&self.core).min(TURN_MAX);
+        let mut housekeeping = self.house.sleep().min(TURN_MAX);
         let snapshots = &self.core.shared.snapshots;
         if snapshots.ending.is_on() || self.core.has_postponed && snapshots.holds_writers() {
             housekeeping = housekeeping.min(HELD_BACK);
@@ -291,7 +291,8 @@ impl Worker {
         let Worker { core, floor: Some(floor), window, .. } = self else { return };
         let Floor { conns, dirty, .. } = &mut **floor;
         core.journal.has_news = true;
-        let Some(conn) = find(conns, job.token).filter(|conn| conn.session.id == job.client) else {
+        let Some(conn) = find(conns, job.whose.token).filter(|conn| conn.session.id == job.whose.client)
+        else {
             reading::end_of_nobody(core, &job.body);
             return;
         };
@@ -384,12 +385,12 @@ impl Worker {
         } else if self.floor.as_mut().is_some_and(|floor| turned_away::is_answered(floor, &job)) {
             drive(self.core.shared.cells, grant, &mut self.core, BUDGET);
             return;
-        } else if let Some(mut conn) = self.floor.as_mut().and_then(|floor| floor.lift(job.token)) {
-            if conn.session.id == job.client {
-                let Job { body, reply, token, .. } = &mut **job;
+        } else if let Some(mut conn) = self.floor.as_mut().and_then(|floor| floor.lift(job.whose.token)) {
+            if conn.session.id == job.whose.client {
+                let Job { body, reply, whose, .. } = &mut **job;
                 let Conn { session, card, .. } = &mut *conn;
                 self.core.floor = self.floor.take();
-                if !turned_away::refuse_late(&mut self.core, session, *token, (body, reply)) {
+                if !turned_away::refuse_late(&mut self.core, session, whose.token, (body, reply)) {
                     multi::run_held(&mut self.core, session, card, &mut grant, body, reply);
                 }
             }

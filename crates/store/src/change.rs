@@ -238,11 +238,6 @@ impl ChangeLog {
         std::mem::take(&mut self.losses)
     }
 
-    /// Who listens.
-    pub fn listeners(&self) -> Listeners {
-        self.listeners
-    }
-
     /// Starts or stops keeping changes for `which`.
     pub fn listen(&mut self, which: Listeners, on: bool) {
         self.listeners.set(which, on);

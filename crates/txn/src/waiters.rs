@@ -88,41 +88,66 @@ pub type Parked = Arc<Ticket<dyn std::any::Any + Send + Sync>>;
 /// The queues of one shard.
 #[derive(Default)]
 pub struct Waiters {
-    keys: HashMap<(usize, Box<[u8]>), VecDeque<Parked>>,
+    keys: HashMap<(usize, Box<[u8]>), Queue>,
+}
+
+/// Those who wait for one key, oldest first. Tickets that are done may stay behind one that is not, until they are half
+/// of it: thousands who leave one after the other do not each go through all.
+#[derive(Default)]
+struct Queue {
+    tickets: VecDeque<Parked>,
+    // How often a ticket has left since all were looked at.
+    left: usize,
+}
+
+impl Queue {
+    /// Drops the tickets that are done.
+    fn clean(&mut self) {
+        self.left = 0;
+        self.tickets.retain(|ticket| !ticket.is_done());
+    }
 }
 
 impl Waiters {
-    /// Puts a ticket at the end of a key's queue.
+    /// Puts a ticket at the end of a key's queue. Cost: O(1), amortized.
     pub fn add(&mut self, db: usize, key: &[u8], ticket: Parked) {
         let queue = self.keys.entry((db, key.into())).or_default();
-        queue.retain(|t| !t.is_done());
-        queue.push_back(ticket);
+        if queue.tickets.len().is_power_of_two() {
+            queue.clean();
+        }
+        queue.tickets.push_back(ticket);
     }
 
-    /// Drops a ticket from a key's queue, and every finished one with it.
-    pub fn remove(&mut self, db: usize, key: &[u8], ticket: &Parked) {
+    /// A ticket that is done leaves a key's queue. Cost: O(1), amortized.
+    pub fn leave(&mut self, db: usize, key: &[u8]) {
         let place = (db, Box::from(key));
         if let Some(queue) = self.keys.get_mut(&place) {
-            queue.retain(|t| !Arc::ptr_eq(t, ticket) && !t.is_done());
-            if queue.is_empty() {
+            queue.left += 1;
+            while queue.tickets.front().is_some_and(|ticket| ticket.is_done()) {
+                queue.tickets.pop_front();
+            }
+            if queue.left * 2 >= queue.tickets.len() {
+                queue.clean();
+            }
+            if queue.tickets.is_empty() {
                 self.keys.remove(&place);
             }
         }
     }
 
-    /// The tickets of a key that still wait, oldest first.
+    /// The tickets of a key that still wait, oldest first. Cost: O(tickets).
     pub fn waiting(&mut self, db: usize, key: &[u8]) -> Vec<Parked> {
         if self.keys.is_empty() {
             return Vec::new();
         }
         let place = (db, Box::from(key));
         let Some(queue) = self.keys.get_mut(&place) else { return Vec::new() };
-        queue.retain(|t| !t.is_done());
-        if queue.is_empty() {
+        queue.clean();
+        if queue.tickets.is_empty() {
             self.keys.remove(&place);
             return Vec::new();
         }
-        queue.iter().cloned().collect()
+        queue.tickets.iter().cloned().collect()
     }
 
     /// The keys of `db` that somebody waits for.
@@ -134,8 +159,8 @@ impl Waiters {
     /// Cost: O(tickets).
     pub fn count(&self, special: impl Fn(&(dyn std::any::Any + Send + Sync)) -> bool) -> (usize, usize) {
         let waits = |t: &&Parked| !t.is_done();
-        let keys = self.keys.values().filter(|queue| queue.iter().any(|t| !t.is_done()));
-        keys.fold((0, 0), |(all, some), queue| {
+        let queues = self.keys.values().map(|queue| &queue.tickets);
+        queues.filter(|queue| queue.iter().any(|t| !t.is_done())).fold((0, 0), |(all, some), queue| {
             (all + 1, some + usize::from(queue.iter().filter(waits).any(|t| special(&t.what))))
         })
     }
@@ -180,8 +205,28 @@ mod tests {
         assert_eq!(waiting.len(), 2);
         assert!(Arc::ptr_eq(&waiting[0], &tickets[1]));
         assert!(waiters.waiting(1, b"k").is_empty());
-        waiters.remove(0, b"k", &tickets[1]);
-        waiters.remove(0, b"k", &tickets[2]);
+        for ticket in &tickets[1..] {
+            assert!(!waiters.is_empty() && ticket.cancel());
+            waiters.leave(0, b"k");
+        }
         assert!(waiters.is_empty());
+    }
+
+    #[test]
+    fn thousands_come_and_go_without_looking_at_each_other() {
+        let mut waiters = Waiters::default();
+        let tickets: Vec<Parked> = (0..100_000).map(|n| Ticket::new(n) as Parked).collect();
+        let began = std::time::Instant::now();
+        tickets.iter().for_each(|ticket| waiters.add(0, b"k", ticket.clone()));
+        for (gone, ticket) in tickets.iter().enumerate().skip(1) {
+            assert!(ticket.cancel());
+            waiters.leave(0, b"k");
+            let kept = waiters.keys.values().map(|queue| queue.tickets.len()).sum::<usize>();
+            assert!(kept <= 2 * (tickets.len() - gone), "{kept} are kept when {gone} have gone");
+        }
+        let waiting = waiters.waiting(0, b"k");
+        assert!(waiting.len() == 1 && Arc::ptr_eq(&waiting[0], &tickets[0]));
+        // A look at all for each takes minutes.
+        assert!(began.elapsed().as_secs() < 10);
     }
 }

@@ -3,7 +3,7 @@
 //! Called by the Lua bridge, the console, the bench and the tests. Depth and sizes are limited, and no count that the
 //! bytes claim reserves memory before as many bytes are there.
 
-use darter_base::{ascii, number};
+use darter_base::number;
 
 use crate::reply::Reply;
 
@@ -297,7 +297,7 @@ impl<'a> Reader<'a> {
 
 fn parse_double(text: &[u8]) -> Option<f64> {
     let unsigned = text.strip_prefix(b"-").unwrap_or(text);
-    if ascii::eq_ignore_case(unsigned, b"nan") { Some(f64::NAN) } else { number::parse_f64(text) }
+    if unsigned.eq_ignore_ascii_case(b"nan") { Some(f64::NAN) } else { number::parse_f64(text) }
 }
 
 const MALFORMED: Stop = Stop::Error(DecodeError::Malformed);

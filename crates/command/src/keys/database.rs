@@ -62,7 +62,7 @@ fn dbsize(ctx: &mut Ctx<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), F
 fn check_mode(args: Args<'_>) -> Result<(), Fault> {
     match args.get(1) {
         None => Ok(()),
-        Some(word) if args.len() == 2 && (reader::is(word, "SYNC") || reader::is(word, "ASYNC")) => Ok(()),
+        Some(word) if args.len() == 2 && reader::is_sync_or_async(word) => Ok(()),
         Some(_) => Err(Fault::Syntax),
     }
 }

@@ -96,15 +96,6 @@ fn no_such_group(key: &[u8], group: &[u8]) -> Fault {
     )
 }
 
-/// The error for arguments that no form of a subcommand has.
-pub(super) fn bad_form(container: &str, sub: &[u8]) -> Fault {
-    let sub = shown(sub);
-    Fault::Text(
-        format!("ERR unknown subcommand or wrong number of arguments for '{sub}'. Try {container} HELP.")
-            .into(),
-    )
-}
-
 /// Options after the id: whether MKSTREAM is among them, and ENTRIESREAD.
 fn options(args: Args<'_>, is_create: bool) -> Result<(bool, Option<u64>), Fault> {
     let (mut makes, mut entries_read) = (false, None);
@@ -119,7 +110,7 @@ fn options(args: Args<'_>, is_create: bool) -> Result<(bool, Option<u64>), Fault
             }
             entries_read = u64::try_from(count).ok();
         } else {
-            return Err(bad_form("XGROUP", args.at(1)));
+            return Err(Fault::wrong_form(args));
         }
     }
     Ok((makes, entries_read))
@@ -134,7 +125,7 @@ fn create(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()
         return Err(NO_KEY);
     }
     if args.len() > 8 {
-        return Err(bad_form("XGROUP", args.at(1)));
+        return Err(Fault::wrong_form(args));
     }
     let id = match id {
         b"$" => last_id.unwrap_or_default(),
@@ -154,7 +145,7 @@ fn set_id(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()
     let (_, entries_read) = options(args, false)?;
     in_group(ctx, args, |stream, name| {
         if args.len() > 7 {
-            return Err(bad_form("XGROUP", args.at(1)));
+            return Err(Fault::wrong_form(args));
         }
         let id = match args.at(4) {
             b"$" => stream.last_id(),

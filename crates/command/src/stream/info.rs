@@ -6,7 +6,6 @@ use darter_store::stream_value::group;
 use darter_store::{Arena, Stream};
 use darter_wire::{Args, Reply};
 
-use super::group::bad_form;
 use super::{reply_entry, reply_id, shown};
 use crate::reader::{int, is};
 use crate::spec::{Flags, Group, Keys, Spec};
@@ -74,7 +73,7 @@ fn full_count(args: Args<'_>) -> Result<Option<usize>, Fault> {
         _ => false,
     };
     match (is_form, args.get(5)) {
-        (false, _) => Err(bad_form("XINFO", args.at(1))),
+        (false, _) => Err(Fault::wrong_form(args)),
         (true, None) => Ok(Some(FULL_COUNT)),
         (true, Some(count)) => Ok(Some(match usize::try_from(int(count)?) {
             Err(_) => FULL_COUNT,

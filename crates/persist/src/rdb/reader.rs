@@ -84,12 +84,6 @@ impl<R: Read> Reader<R> {
         self.base + self.start as u64
     }
 
-    /// What was taken from the source after the end of the file, and the source: the commands that follow the base
-    /// of an append-only file.
-    pub fn into_rest(mut self) -> (Vec<u8>, R) {
-        (self.buffer.split_off(self.start), self.source)
-    }
-
     /// The next item; [`Item::End`] when all is read.
     ///
     /// Errors: the source failed, or the file is damaged, cut off or unknown.

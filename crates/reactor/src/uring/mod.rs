@@ -34,8 +34,6 @@ pub(crate) struct Uring {
     listeners: Table<Listening>,
     // Completions set aside while waiting for a particular one, older than anything in the ring.
     stash: VecDeque<Completion>,
-    // Connections with bytes that a former reactor had read.
-    unread: Vec<Token>,
     accept_again: Option<Instant>,
     eventfd: RawFd,
     watching: bool,
@@ -74,7 +72,6 @@ impl Uring {
             closing_len: 0,
             listeners: Table::new(),
             stash: VecDeque::new(),
-            unread: Vec::new(),
             accept_again: None,
             eventfd: waker.raw_fd(),
             watching: false,
@@ -123,7 +120,6 @@ impl Uring {
     }
 
     pub(crate) fn register(&mut self, socket: Socket) -> io::Result<Token> {
-        let unread = !socket.unread.is_empty();
         let raw_fd = socket.raw_fd();
         let connection = Connection {
             socket,
@@ -135,9 +131,6 @@ impl Uring {
         };
         let name = self.connections.insert(connection);
         self.ring.receive(raw_fd, name);
-        if unread {
-            self.unread.push(Token(name));
-        }
         Ok(Token(name))
     }
 
@@ -148,10 +141,6 @@ impl Uring {
 
     pub(crate) fn connections_len(&self) -> usize {
         self.connections.len() - self.closing_len
-    }
-
-    pub(crate) fn tokens(&self) -> impl Iterator<Item = Token> + '_ {
-        self.connections.names().map(Token).filter(|&token| self.socket(token).is_some())
     }
 
     pub(crate) fn want_writable(&mut self, token: Token) {
@@ -172,9 +161,6 @@ impl Uring {
     pub(crate) fn resume(&mut self, token: Token) {
         let Some(connection) = self.open(token) else { return };
         connection.paused = false;
-        if !connection.socket.unread.is_empty() {
-            self.unread.push(token);
-        }
         self.receive_on(token);
     }
 
@@ -200,14 +186,13 @@ impl Uring {
             self.watching = true;
             self.ring.watch(self.eventfd);
         }
-        let now = !self.stash.is_empty() || !self.unread.is_empty();
-        let timeout = if now { Some(Duration::ZERO) } else { self.shorten(timeout) };
+        let timeout = if self.stash.is_empty() { self.shorten(timeout) } else { Some(Duration::ZERO) };
         self.ring.wait(timeout)
     }
 
     /// Tells the sink what completed; returns how many events that made.
     pub(crate) fn deliver(&mut self, sink: &mut impl FnMut(Event<'_>)) -> io::Result<usize> {
-        let mut told = if self.unread.is_empty() { 0 } else { self.settle(sink) };
+        let mut told = 0;
         for _ in 0..self.events_max {
             let next = if self.stash.is_empty() { self.ring.next() } else { self.stash.pop_front() };
             let Some(completion) = next else { break };
@@ -220,20 +205,6 @@ impl Uring {
         let Some(again) = self.accept_again else { return timeout };
         let rest = again.saturating_duration_since(Instant::now());
         Some(timeout.map_or(rest, |timeout| timeout.min(rest)))
-    }
-
-    /// Tells what a former reactor had read, before anything newer of the same connection.
-    fn settle(&mut self, sink: &mut impl FnMut(Event<'_>)) -> usize {
-        let mut told = 0;
-        for token in std::mem::take(&mut self.unread) {
-            let Some(connection) = self.open(token) else { continue };
-            if !connection.paused && !connection.socket.unread.is_empty() {
-                let bytes = std::mem::take(&mut connection.socket.unread);
-                sink(Event::Data { token, bytes: &bytes });
-                told += 1;
-            }
-        }
-        told
     }
 
     #[inline]
@@ -266,13 +237,8 @@ impl Uring {
                     if let (Some(id), Some(buffers), false) = (completion.buffer, &self.buffers, silent)
                         && let Some(bytes) = buffers.bytes(id, n as usize)
                     {
-                        if connection.socket.unread.is_empty() {
-                            sink(Event::Data { token, bytes });
-                            told = 1;
-                        } else {
-                            // Older bytes are still held back by a pause: keep the order.
-                            append(&mut connection.socket.unread, bytes);
-                        }
+                        sink(Event::Data { token, bytes });
+                        told = 1;
                     }
                 }
                 n => {
@@ -405,14 +371,6 @@ fn adopt(result: i32) -> Accept {
         Ok(address) => Accept::Socket(Socket::accepted(fd, &address)),
         // It left between the accept and the question.
         Err(_) => Accept::Skip,
-    }
-}
-
-fn append(held: &mut Box<[u8]>, bytes: &[u8]) {
-    if !bytes.is_empty() {
-        let mut joined = std::mem::take(held).into_vec();
-        joined.extend_from_slice(bytes);
-        *held = joined.into_boxed_slice();
     }
 }
 

@@ -132,12 +132,10 @@ pub fn is_pattern(bytes: &[u8]) -> bool {
     bytes == pattern(0, bytes.len())
 }
 
-/// Writes the pattern in uneven pieces, each after calling `before` with its number, then ends the stream.
-pub fn stream_pattern(mut client: TcpStream, len: usize, mut before: impl FnMut(usize)) {
-    let (mut sent, mut piece, mut pieces_len) = (0, 1, 0);
+/// Writes the pattern in uneven pieces, then ends the stream.
+pub fn stream_pattern(mut client: TcpStream, len: usize) {
+    let (mut sent, mut piece) = (0, 1);
     while sent < len {
-        before(pieces_len);
-        pieces_len += 1;
         let now = piece.min(len - sent);
         client.write_all(&pattern(sent, now)).unwrap();
         sent += now;

@@ -40,7 +40,12 @@ on_both_drivers! {
         let (_, closed) = clients.swap_remove(3);
         rig.reactor.close(closed);
         let (full, full_token) = clients.swap_remove(5);
-        while rig.reactor.send(full_token, &[0; 1 << 16]).unwrap() > 0 {}
+        // What the kernel hands on to the peer's side meanwhile makes room again.
+        let mut takes_some = || {
+            thread::sleep(Duration::from_millis(2));
+            rig.reactor.send(full_token, &[0; 1 << 16]).unwrap() > 0
+        };
+        while (0..3).any(|_| takes_some()) {}
         let texts: Vec<Vec<u8>> = (0..clients.len()).map(|n| format!("hello {n:04}").into_bytes()).collect();
         let mut pieces: Vec<(Token, &[u8])> =
             clients.iter().zip(&texts).map(|((_, token), text)| (*token, &**text)).collect();
@@ -145,21 +150,11 @@ on_both_drivers! {
         assert!(rig.seen.is_empty(), "Writable came unasked");
     }
 
-    fn pieces_are_sent_as_one(choice) {
-        let mut rig = Rig::new(choice);
-        let (mut client, token) = rig.connect();
-        let pieces = [b"one ".as_slice(), b"", b"two ", b"three"].map(std::io::IoSlice::new);
-        assert_eq!(rig.reactor.send_vectored(token, &pieces).unwrap(), 13);
-        let mut got = [0; 13];
-        client.read_exact(&mut got).unwrap();
-        assert_eq!(&got, b"one two three");
-    }
-
     fn a_paused_connection_is_quiet_and_loses_nothing(choice) {
         const LEN: usize = 4 << 20;
         let mut rig = Rig::new(choice);
         let (client, token) = rig.connect();
-        let writer = thread::spawn(move || stream_pattern(client, LEN, |_| {}));
+        let writer = thread::spawn(move || stream_pattern(client, LEN));
         rig.until(|rig| !rig.bytes(token).is_empty());
         rig.reactor.pause(token);
         rig.rest(Duration::from_millis(20)); // what the kernel had handed over already
@@ -180,7 +175,7 @@ on_both_drivers! {
         const LEN: usize = 1 << 20;
         let mut rig = Rig::new(choice);
         let (client, token) = rig.connect();
-        let writer = thread::spawn(move || stream_pattern(client, LEN, |_| {}));
+        let writer = thread::spawn(move || stream_pattern(client, LEN));
         for i in 0..2_000 {
             match i % 7 {
                 0 | 3 => rig.reactor.pause(token),

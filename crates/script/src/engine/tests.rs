@@ -223,6 +223,7 @@ fn libraries_refuse_what_is_no_input() {
         ("struct.pack('I33', 1)", "larger than limit"),
         ("struct.unpack('c2147483647', 'x')", "overflow"),
         ("struct.unpack('d', 'x', 9007199254740992)", "too short"),
+        ("struct.unpack('', 'x', 0/0)", "offset must be 1 or greater"),
         ("bit.band()", "number expected"),
     ] {
         let said = run(source);

@@ -214,7 +214,7 @@ fn cat(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result
             let len = members.map(|entry| reply.bulk(entry.spec.name.as_bytes())).count();
             reply.end_array(begun, len);
         }
-        _ => return Err(wrong_use(args)),
+        _ => return Err(Fault::wrong_form(args)),
     }
     Ok(())
 }
@@ -224,7 +224,7 @@ fn genpass(_: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<
     let bits = match args.len() {
         2 => 256,
         3 => reader::int(args.at(2))?,
-        _ => return Err(wrong_use(args)),
+        _ => return Err(Fault::wrong_form(args)),
     };
     if !(1..=BITS_MAX).contains(&bits) {
         return Err(Fault::text(
@@ -249,7 +249,7 @@ fn log(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result
             return Ok(());
         }
         3 => usize::try_from(number::parse_i64(args.at(2)).ok_or(Fault::NotInteger)?).unwrap_or(0),
-        _ => return Err(wrong_use(args)),
+        _ => return Err(Fault::wrong_form(args)),
     };
     let now_ms = unix_ms();
     let shown = log.entries().take(count);
@@ -356,12 +356,6 @@ fn access_file(caller: &Caller<'_>) -> Result<PathBuf, Fault> {
          users in the Redis configuration.",
     );
     caller.core.live.aclfile.clone().ok_or(NO_FILE)
-}
-
-fn wrong_use(args: Args<'_>) -> Fault {
-    let sub = String::from_utf8_lossy(args.at(1));
-    let text = format!("ERR unknown subcommand or wrong number of arguments for '{sub}'. Try ACL HELP.");
-    Fault::Text(text.into())
 }
 
 fn help_acl(_: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {

@@ -2,8 +2,8 @@
 //!
 //! Total: any bytes are a rule or a fault. `print(parse(x))` is a fixed point, see the tests.
 
-use darter_base::ascii::eq_ignore_case;
 use darter_command::category::Categories;
+use darter_command::reader;
 
 use super::catalog::Catalog;
 use super::selector::Selector;
@@ -67,7 +67,7 @@ pub struct Rules<'a> {
 impl Rules<'_> {
     /// Applies one rule; on a fault the user may have changed in part.
     pub fn apply(self, user: &mut User, rule: &[u8]) -> Result<(), RuleFault> {
-        let is = |word: &str| eq_ignore_case(rule, word.as_bytes());
+        let is = |word: &str| reader::is(rule, word);
         match rule {
             [] => {}
             _ if is("on") => user.is_on = true,
@@ -97,7 +97,7 @@ impl Rules<'_> {
     }
 
     fn apply_to(self, selector: &mut Selector, rule: &[u8]) -> Result<(), RuleFault> {
-        let is = |word: &str| eq_ignore_case(rule, word.as_bytes());
+        let is = |word: &str| reader::is(rule, word);
         match rule {
             _ if is("allkeys") || is("~*") => selector.set_all_keys(),
             _ if is("resetkeys") => selector.reset_keys(),

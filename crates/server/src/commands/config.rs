@@ -85,7 +85,7 @@ fn set(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result
     let renews = pairs.iter().any(|(name, _)| find_by(name).is_some_and(|setting| is_of_tls(setting.name)));
     let changes = shared
         .settings
-        .config_set_with(&pairs, place, |changes| carry_out(shared, changes, renews))
+        .config_set(&pairs, place, |changes| carry_out(shared, changes, renews))
         .map_err(|e| Fault::Text(e.into()))?;
     if renews && changes.names.is_empty() {
         shared.tls.reload(&changes.after).map_err(|fault| {
@@ -121,7 +121,7 @@ fn set(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result
         crate::journal::rewrite::keep(caller.core).map_err(|why| Fault::Text(format!("ERR {why}").into()))?;
     }
     if changes.before.notify_keyspace_events != changes.after.notify_keyspace_events {
-        crate::pubsub::listen(caller.core, caller.card.token);
+        crate::pubsub::listen(caller.core);
     }
     reply.ok();
     Ok(())

@@ -69,7 +69,7 @@ fn debug(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Resu
         SUBS.iter().find(|(name, len, _)| reader::is(args.at(1), name) && (*len == 0 || *len == args.len()));
     match found {
         Some((_, _, run)) => run(caller, args, reply),
-        None => Err(super::wrong_subcommand("DEBUG", args.at(1))),
+        None => Err(Fault::wrong_form(args)),
     }
 }
 

@@ -90,15 +90,6 @@ pub(crate) fn no_subcommand(_: &mut Caller<'_>, args: Args<'_>, _: &mut Reply<'_
     Err(Fault::Arity(String::from_utf8_lossy(args.at(0)).to_lowercase()))
 }
 
-/// The error of a subcommand that is there but called in another way.
-fn wrong_subcommand(container: &str, sub: &[u8]) -> Fault {
-    let sub = String::from_utf8_lossy(sub.get(..128).unwrap_or(sub));
-    Fault::Text(
-        format!("ERR unknown subcommand or wrong number of arguments for '{sub}'. Try {container} HELP.")
-            .into(),
-    )
-}
-
 /// Whether the client is on this machine.
 fn place_of(caller: &Caller<'_>) -> Place {
     place_of_card(caller.card)

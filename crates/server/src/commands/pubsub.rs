@@ -214,7 +214,7 @@ fn publish(caller: &mut Caller<'_>, kind: Kind, args: Args<'_>, reply: &mut Repl
 
 fn channels(caller: &mut Caller<'_>, kind: Kind, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     if args.len() > 3 {
-        return Err(wrong_use(args));
+        return Err(Fault::wrong_form(args));
     }
     let found = caller.core.shared.pubsub.channels(kind, args.get(2));
     reply.array(found.len());
@@ -235,12 +235,6 @@ fn numsub(caller: &mut Caller<'_>, kind: Kind, args: Args<'_>, reply: &mut Reply
 fn numpat(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     reply.int_len(caller.core.shared.pubsub.patterns_len());
     Ok(())
-}
-
-fn wrong_use(args: Args<'_>) -> Fault {
-    let sub = String::from_utf8_lossy(args.at(1));
-    let text = format!("ERR unknown subcommand or wrong number of arguments for '{sub}'. Try PUBSUB HELP.");
-    Fault::Text(text.into())
 }
 
 fn help_pubsub(_: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {

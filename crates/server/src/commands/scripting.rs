@@ -1,6 +1,6 @@
 //! SCRIPT: the scripts the server knows.
 
-use darter_base::ascii::eq_ignore_case;
+use darter_command::reader::{is, is_sync_or_async};
 use darter_command::spec::Group;
 use darter_command::{Fault, Flags, Spec};
 use darter_script::Kind;
@@ -82,10 +82,9 @@ fn exists(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Res
 
 fn flush(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     const MODES: Fault = Fault::text("ERR SCRIPT FLUSH only support SYNC|ASYNC option");
-    let is_mode = |word: &[u8]| eq_ignore_case(word, b"sync") || eq_ignore_case(word, b"async");
     match args.len() {
         2 => {}
-        3 if is_mode(args.at(2)) => {}
+        3 if is_sync_or_async(args.at(2)) => {}
         _ => return Err(MODES),
     }
     caller.core.shared.scripts.flush();
@@ -102,12 +101,12 @@ fn kill(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(
 
 /// There is no debugger, so it can be turned off but not on.
 fn debug(_: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    let is = |word: &str| args.at(2).eq_ignore_ascii_case(word.as_bytes());
-    if is("no") {
+    let mode = args.at(2);
+    if is(mode, "no") {
         reply.ok();
         return Ok(());
     }
-    Err(Fault::text(match is("yes") || is("sync") {
+    Err(Fault::text(match is(mode, "yes") || is(mode, "sync") {
         true => "ERR the Lua debugger is not available on this server",
         false => "ERR Use SCRIPT DEBUG YES/SYNC/NO",
     }))

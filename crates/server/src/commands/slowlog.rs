@@ -1,7 +1,7 @@
 //! SLOWLOG and COMMANDLOG: the commands kept in `crate::command_log`.
 
-use darter_base::ascii::eq_ignore_case;
 use darter_base::number;
+use darter_command::reader::is;
 use darter_command::spec::Group;
 use darter_command::{Fault, Flags, Spec};
 use darter_wire::{Args, Reply};
@@ -80,9 +80,9 @@ const SHOWN: usize = 10;
 
 /// The log that a word of COMMANDLOG means.
 fn measure(word: &[u8]) -> Result<Measure, Fault> {
-    const WORDS: [(&[u8], Measure); 3] =
-        [(b"slow", Measure::Time), (b"large-request", Measure::Request), (b"large-reply", Measure::Reply)];
-    let found = WORDS.iter().find(|(name, _)| eq_ignore_case(word, name));
+    const WORDS: [(&str, Measure); 3] =
+        [("slow", Measure::Time), ("large-request", Measure::Request), ("large-reply", Measure::Reply)];
+    let found = WORDS.iter().find(|(name, _)| is(word, name));
     let unknown = Fault::text("ERR type should be one of the following: slow, large-request, large-reply");
     found.map(|&(_, measure)| measure).ok_or(unknown)
 }
@@ -91,7 +91,7 @@ fn slow_get(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> R
     match args.len() {
         2 => get(caller, None, Measure::Time, reply),
         3 => get(caller, Some(args.at(2)), Measure::Time, reply),
-        _ => Err(super::wrong_subcommand("SLOWLOG", args.at(1))),
+        _ => Err(Fault::wrong_form(args)),
     }
 }
 

@@ -20,8 +20,8 @@ mod words;
 pub use compound::{Events, OutputLimit, OutputLimits, SavePoint};
 pub use help::reference;
 pub use live::{
-    Admin, Allowed, Caller, Cluster, ClusterMode, Encoding, Endpoint, Fsync, Http, Lazyfree, Live, Log,
-    LogLevel, OnSignal, OomScore, Persistence, Policy, Replication, Share, Shutdown, Slowlog, Tcp, Tls,
+    Admin, Allowed, Caller, Cluster, ClusterMode, Encoding, Endpoint, Fsync, Http, Live, Log, LogLevel,
+    OnSignal, OomScore, Persistence, Policy, Share, Shutdown, Slowlog, Tcp, Tls,
 };
 pub use load::{Startup, Usage};
 pub use rewrite::Wanted;
@@ -145,32 +145,12 @@ impl Settings {
         found
     }
 
-    /// CONFIG SET of settings that need nothing but the new value: all of `pairs` or none.
-    ///
-    /// Errors: the error reply, starting with `ERR`.
-    pub fn config_set<N, V>(&self, pairs: &[(N, V)], caller: Caller) -> Result<Changes, String>
-    where
-        N: AsRef<[u8]>,
-        V: AsRef<[u8]>,
-    {
-        self.config_set_with(pairs, caller, |changes| {
-            let needs_hands =
-                |name: &&&'static str| find(name).is_some_and(|setting| setting.change == Change::Applied);
-            match changes.names.iter().find(needs_hands) {
-                Some(name) => {
-                    Err(Refusal { name, text: "can't be changed while the server runs".to_owned() })
-                }
-                None => Ok(()),
-            }
-        })
-    }
-
     /// CONFIG SET: all of `pairs` or none. `apply` carries out what a new value alone does not do (listening sockets,
     /// the log) before anybody else sees it; when it refuses, nothing has changed, and it has undone what it did. It
     /// runs under the lock of the settings, so it must not ask them anything.
     ///
     /// Errors: the error reply, starting with `ERR`.
-    pub fn config_set_with<N, V>(
+    pub fn config_set<N, V>(
         &self,
         pairs: &[(N, V)],
         caller: Caller,

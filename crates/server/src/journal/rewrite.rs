@@ -14,7 +14,6 @@ use darter_persist::journal::manifest::{Manifest, TAKEN_OVER};
 use darter_persist::journal::{folder, tail};
 use darter_persist::storage::name::Format;
 use darter_persist::storage::{self, CloudOptions};
-use darter_reactor::Token;
 use darter_store::change::Listeners;
 
 use super::{Journal, redis, replay, sync};
@@ -151,7 +150,7 @@ fn switch_on(core: &mut Core) -> Result<(), String> {
     // What happened while it was off is in no file: after this gap nothing is taken for a continuation.
     journal.next.fetch_max(core.now_ms << SEQUENCES_PER_MS, SeqCst);
     journal.is_on.store(true, Release);
-    crate::pubsub::listen(core, Token::NOBODY);
+    crate::pubsub::listen(core);
     tracing::info!("the journal is switched on, an AOF background was scheduled");
     Ok(())
 }
@@ -179,7 +178,7 @@ const SEQUENCES_PER_MS: u32 = 20;
 fn switch_off(core: &mut Core) {
     let journal = &core.shared.journal;
     journal.is_on.store(false, Release);
-    crate::pubsub::listen(core, Token::NOBODY);
+    crate::pubsub::listen(core);
     lock(&journal.rewrite).is_due = false;
     lock(&journal.rewrite).is_first = false;
     core.shared.snapshots.hold_until_base(false);

@@ -3,41 +3,27 @@
 use std::sync::Mutex;
 
 use darter_latch::{Grant, acquire, drive};
-use darter_reactor::Token;
 use darter_txn::LockSet;
 use darter_wire::OwnedArgs;
 
-use super::DB;
-use super::run::queue;
+use super::run::{queue, whose};
 use crate::core::Core;
-use crate::exec::{self, Call, Ran};
+use crate::exec::{self, Call, Ran, SPINS};
 use crate::job::{BUDGET, Shards};
-use crate::waiting::Whose;
+use crate::whose::Whose;
 use crate::worker::lock;
 
-/// A flush that is still to come; a later `flush_all` takes its place.
+/// When a flush is still to come, Unix milliseconds; a later `flush_all` takes its place.
 #[derive(Debug, Default)]
-pub struct Flush(Mutex<Option<Due>>);
-
-#[derive(Clone, Copy, Debug)]
-struct Due {
-    at_ms: u64,
-    // Whoever asked for it, and may have gone.
-    token: Token,
-}
+pub struct Flush(Mutex<Option<u64>>);
 
 impl Flush {
     /// Runs the flush whose time has come, if there is one. Called by thread 0 at every tick.
     pub fn keep(core: &mut Core) {
-        let due = {
-            let mut place = lock(&core.shared.memcached_flush.0);
-            match *place {
-                Some(due) if due.at_ms <= core.now_ms => place.take(),
-                _ => None,
-            }
-        };
-        if let Some(due) = due {
-            now(core, 0, due.token, &mut Vec::new(), true);
+        let now_ms = core.now_ms;
+        let due = lock(&core.shared.memcached_flush.0).take_if(|at_ms| *at_ms <= now_ms);
+        if due.is_some() {
+            now(core, Whose::nobody(core.thread), &mut Vec::new(), true);
         }
     }
 }
@@ -53,9 +39,9 @@ pub(super) fn run(core: &mut Core, call: Call<'_>, delay: i64, is_quiet: bool) -
         ms => ms,
     };
     let is_later = at_ms > core.now_ms;
-    *lock(&core.shared.memcached_flush.0) = is_later.then_some(Due { at_ms, token: call.token });
+    *lock(&core.shared.memcached_flush.0) = is_later.then_some(at_ms);
     if !is_later {
-        return now(core, call.session.id, call.token, call.out, is_quiet);
+        return now(core, whose(core, call.session.id, call.token), call.out, is_quiet);
     }
     if !is_quiet {
         call.out.extend_from_slice(b"OK\r\n");
@@ -64,46 +50,25 @@ pub(super) fn run(core: &mut Core, call: Call<'_>, delay: i64, is_quiet: bool) -
 }
 
 /// Deletes everything with all shards held, or leaves it to a job.
-fn now(core: &mut Core, client: u64, token: Token, out: &mut Vec<u8>, is_quiet: bool) -> Ran {
+fn now(core: &mut Core, whose: Whose, out: &mut Vec<u8>, is_quiet: bool) -> Ran {
     let wanted = LockSet::all(core.shared.router.shards_len());
     let mut grant = Grant::empty();
     let raw: &[u8] = if is_quiet { b"flush_all noreply\r\n" } else { b"flush_all\r\n" };
     if acquire(core.shared.cells, wanted.ids(), &mut grant, SPINS).is_err() {
-        queue(core, client, token, raw.into(), wanted, grant);
+        queue(core, whose, raw.into(), wanted, grant);
         return Ran::Stalled;
     }
-    granted(core, &mut grant, client, token, is_quiet, out);
+    granted(core, &mut grant, whose, is_quiet, out);
     drive(core.shared.cells, grant, core, BUDGET);
     Ran::Done
 }
 
 /// Deletes everything, with all shards held.
-pub(super) fn granted(
-    core: &mut Core,
-    grant: &mut Shards,
-    client: u64,
-    token: Token,
-    is_quiet: bool,
-    out: &mut Vec<u8>,
-) {
+pub(super) fn granted(core: &mut Core, grant: &mut Shards, whose: Whose, is_quiet: bool, out: &mut Vec<u8>) {
     let entry = core.shared.verbs.flush();
-    let whose = Whose {
-        home: core.thread,
-        token,
-        client,
-        db: DB,
-        resp3: false,
-        tracks: None,
-        no_touch: false,
-        acl_version: 0,
-        may_slice: false,
-    };
     let args = OwnedArgs::from_slices(&[entry.spec.name.as_bytes()]);
     exec::run_granted(core, grant, whose, entry, args.args(), &mut Vec::new());
     if !is_quiet {
         out.extend_from_slice(b"OK\r\n");
     }
 }
-
-/// Looks at a busy shard this many times before the flush is queued.
-const SPINS: u32 = 200;

@@ -12,13 +12,12 @@ use super::life::Life;
 use super::store::{Wanted, Way};
 use super::{Counts, DB, count, flush, meta, read, store};
 use crate::core::Core;
-use crate::exec::{self, Call, Ran};
+use crate::exec::{self, Call, Ran, SPINS};
 use crate::job::{BUDGET, Body, Job, Shards};
 use crate::journal::note::note_values;
 use crate::limit::relief;
+use crate::whose::Whose;
 
-/// Looks at a busy shard this many times before the command is queued there.
-const SPINS: u32 = 200;
 /// Keys of a `get` whose memory is asked for ahead of time together.
 const KEYS_AHEAD: usize = 32;
 /// With fewer keys that is not worth it.
@@ -240,40 +239,31 @@ fn apply(scene: &Scene, shard: &mut Shard, key: Key<'_>, command: &Command<'_>, 
 #[cold]
 fn post(core: &mut Core, call: Call<'_>, raw: Box<[u8]>, wanted: LockSet) -> Ran {
     core.stats().contended.add(1);
-    queue(core, call.session.id, call.token, raw, wanted, Grant::empty());
+    queue(core, whose(core, call.session.id, call.token), raw, wanted, Grant::empty());
     Ran::Stalled
 }
 
 /// Leaves a command in the inbox of a shard it lacks, with those it has.
-pub(super) fn queue(
-    core: &mut Core,
-    client: u64,
-    token: Token,
-    raw: Box<[u8]>,
-    wanted: LockSet,
-    grant: Shards,
-) {
-    let job = Job { token, client, db: DB, ..Job::new(core.thread, Body::Memcached(raw), wanted, grant) };
-    job.enqueue(core);
+pub(super) fn queue(core: &Core, whose: Whose, raw: Box<[u8]>, wanted: LockSet, grant: Shards) {
+    Job::new(whose, Body::Memcached(raw), wanted, grant).enqueue(core);
+}
+
+/// Whose a command of memcached is.
+pub(super) fn whose(core: &Core, client: u64, token: Token) -> Whose {
+    Whose { token, client, db: DB, ..Whose::nobody(core.thread) }
 }
 
 /// Runs a command that waited for its shards, wherever this thread is, and passes on what changed.
-pub fn run_job(
-    core: &mut Core,
-    grant: &mut Shards,
-    (client, token): (u64, Token),
-    raw: &[u8],
-    out: &mut Vec<u8>,
-) {
+pub fn run_job(core: &mut Core, grant: &mut Shards, whose: Whose, raw: &[u8], out: &mut Vec<u8>) {
     // It was within the limits when it came.
     let limits =
         Limits { value_bytes_max: u32::MAX, line_bytes_max: usize::MAX, get_line_bytes_max: usize::MAX };
     let Decoded::Command { command, .. } = Decoder::new().next(raw, &limits) else { return };
     if let Command::FlushAll { noreply, .. } = command {
-        return flush::granted(core, grant, client, token, noreply, out);
+        return flush::granted(core, grant, whose, noreply, out);
     }
     apply_all(core, exec::set_of(&core.shared.router, grant), &command, out);
-    core.writer = client;
+    core.writer = whose.client;
     match &command {
         Command::Get { keys, .. } => note_values(core, grant, DB, keys.clone()),
         command => note_values(core, grant, DB, key_of(command).into_iter()),

@@ -11,7 +11,6 @@ use darter_reactor::process;
 use darter_wire::memcache::{Words, write_stat};
 
 use super::{Counter, DB};
-use crate::config::Policy;
 use crate::core::Core;
 use crate::report::{self, Report};
 use crate::shared::Shared;
@@ -104,7 +103,7 @@ fn general(core: &Core, list: &mut List<'_>) {
     }
     list.add("bytes_read", totals.input_bytes);
     list.add("bytes_written", totals.output_bytes);
-    list.add("limit_maxbytes", core.live.maxmemory);
+    list.add("limit_maxbytes", shared.limit.max_bytes(&core.live));
     list.add("accepting_conns", 1);
     list.zeros(&["listen_disabled_num", "time_in_listen_disabled_us"]);
     list.add("threads", shared.doors.len());
@@ -161,17 +160,14 @@ fn seconds(time: Duration) -> String {
 fn settings(core: &Core, list: &mut List<'_>) {
     let live = &core.live;
     let on = |is_on: bool| if is_on { "yes" } else { "no" };
-    list.add("maxbytes", live.maxmemory);
+    list.add("maxbytes", core.shared.limit.max_bytes(live));
     list.add("maxconns", live.maxclients);
     list.add("tcpport", live.memcached_port.or(live.port).unwrap_or(0));
     list.add("udpport", 0);
     list.add("inter", if live.bind.is_empty() { "NULL".to_owned() } else { live.bind.join(",") });
     list.add("verbosity", 0);
     list.add("oldest", 0);
-    list.add(
-        "evictions",
-        if live.maxmemory > 0 && live.maxmemory_policy != Policy::NoEviction { "on" } else { "off" },
-    );
+    list.add("evictions", if core.evicts { "on" } else { "off" });
     let socket = live.unixsocket.as_ref().map_or("NULL".to_owned(), |path| path.display().to_string());
     list.add("domain_socket", socket);
     list.add("umask", format!("{:o}", live.unixsocketperm.unwrap_or(0)));

@@ -16,7 +16,7 @@ use crate::core::Core;
 use crate::exec;
 use crate::job::{Body, Job, Shards};
 use crate::shared::Shared;
-use crate::waiting::Whose;
+use crate::whose::Whose;
 
 /// A key on its way.
 pub struct Item {
@@ -96,16 +96,13 @@ fn settle_held(core: &mut Core, grant: &mut Shards, order: &Order, items: Vec<It
     if del.args().len() > 1
         && let Some(entry) = core.shared.registry.entries().iter().find(|entry| entry.spec.name == "del")
     {
+        let (to, acl_version) = (order.asking, core.shared.acl.version());
         let whose = Whose {
-            home: order.asking.thread,
-            token: order.asking.token,
-            client: order.asking.client,
+            token: to.token,
+            client: to.client,
             db: order.db,
-            resp3: false,
-            tracks: None,
-            no_touch: false,
-            acl_version: core.shared.acl.version(),
-            may_slice: false,
+            acl_version,
+            ..Whose::nobody(to.thread)
         };
         exec::run_granted(core, grant, whose, entry, del.args(), &mut Vec::new());
     }
@@ -154,6 +151,6 @@ fn hold<T: Send + 'static>(
         let _ = tell.send(act(core, grant));
     };
     let body = Body::Call(Some(Box::new(call)));
-    Job::new(order.asking.thread, body, wanted, Grant::empty()).enqueue_from_outside(shared);
+    Job::new(Whose::nobody(order.asking.thread), body, wanted, Grant::empty()).enqueue_from_outside(shared);
     hear.recv().ok()
 }

@@ -17,7 +17,6 @@ pub use subscribers::{Subscribers, Subscriptions};
 
 use std::sync::Arc;
 
-use darter_reactor::Token;
 use directory::may_hear_of_keys;
 
 use crate::clients::ClientCard;
@@ -100,7 +99,7 @@ pub fn subscribe(core: &mut Core, session: &mut Session, card: &ClientCard, kind
     let since = core.shared.pubsub.add(kind, name, core.thread);
     core.subscribers.add(kind, name, card.token, card.id, since);
     if may_hear_of_keys(kind, name) {
-        listen(core, card.token);
+        listen(core);
     }
     own.show_on(card);
     session.settle_subscribed();
@@ -122,7 +121,7 @@ pub fn unsubscribe(
     core.shared.pubsub.remove(kind, name, core.thread);
     core.subscribers.remove(kind, name, card.id);
     if may_hear_of_keys(kind, name) && !core.shared.pubsub.hears_keys() {
-        listen(core, card.token);
+        listen(core);
     }
     own.show_on(card);
     if own.is_empty() {
@@ -143,7 +142,7 @@ pub fn unsubscribe_all(core: &mut Core, session: &mut Session, card: &ClientCard
         }
     }
     if heard_keys && !core.shared.pubsub.hears_keys() {
-        listen(core, Token::NOBODY);
+        listen(core);
     }
     Subscriptions::default().show_on(card);
     session.settle_subscribed();

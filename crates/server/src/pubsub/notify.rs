@@ -1,13 +1,13 @@
 //! Keyspace notifications: changes of keys as messages, as far as `notify-keyspace-events` lets them.
 
 use darter_latch::{Grant, Waiter, drive, queue_for};
-use darter_reactor::Token;
 use darter_store::change::{Change, Class, Listeners};
 use darter_txn::{LockSet, Part};
 
 use crate::config::Events;
 use crate::core::Core;
 use crate::job::{BUDGET, Body, Job};
+use crate::whose::Whose;
 
 /// Publishes `changes` to `__keyspace@db__:key` and `__keyevent@db__:event`. Called with their shard held.
 #[cold]
@@ -57,12 +57,12 @@ fn class_of(class: Class) -> Events {
 /// Makes every shard keep its changes, or stop it, as `notify-keyspace-events` with those who are subscribed to it, the
 /// clients that track keys and the journal want it now; to be called when these have changed.
 ///
-/// `token` is any connection of this thread. A shard that is busy gets a job into its queue. Every command that comes to it later waits behind that job, so
-/// the change is in force for all commands that are sent after this returns.
-pub fn listen(core: &mut Core, token: Token) {
+/// A shard that is busy gets a job into its queue. Every command that comes to it later waits behind that job, so the
+/// change is in force for all commands that are sent after this returns.
+pub fn listen(core: &mut Core) {
     core.refresh_settings();
     for id in 0..core.shared.router.shards_len() {
-        let job = Job { token, ..Job::new(core.thread, Body::Listen, LockSet::one(id), Grant::empty()) };
+        let job = Job::new(Whose::nobody(core.thread), Body::Listen, LockSet::one(id), Grant::empty());
         if let Some(mut ready) = queue_for(core.shared.cells, Waiter::new(job), 0) {
             let mut grant = std::mem::take(&mut ready.grant);
             grant.iter_mut().for_each(|part| settle(core, part));

@@ -31,6 +31,7 @@ use crate::core::Core;
 use crate::job::{BUDGET, Body, Job, Shards};
 use crate::registry::Entry;
 use crate::shared::{Mail, Shared};
+use crate::whose::Whose;
 use crate::worker::lock;
 
 use collector::Collector;
@@ -199,9 +200,7 @@ pub fn start(core: &mut Core, mut order: Order) -> Result<Arc<Run>, Refused> {
         snapshots.generation.fetch_add(1, Ordering::Release);
         run
     };
-    let mut wanted = LockSet::new();
-    (0..shared.router.shards_len()).for_each(|id| wanted.add(id));
-    wanted.seal();
+    let wanted = LockSet::all(shared.router.shards_len());
     let mut grant = Grant::empty();
     if acquire(shared.cells, wanted.ids(), &mut grant, SPINS).is_ok() {
         cut(core, &mut grant, &run);
@@ -217,7 +216,7 @@ const SPINS: u32 = 5000;
 
 /// Leaves the cut to whoever has the shards.
 fn post(core: &mut Core, run: Arc<Run>, wanted: LockSet, grant: Shards) {
-    Job::new(core.thread, Body::Cut(run), wanted, grant).enqueue(core);
+    Job::new(Whose::nobody(core.thread), Body::Cut(run), wanted, grant).enqueue(core);
 }
 
 /// FLUSHALL makes a snapshot of what there was pointless: it is given up, as in Redis.

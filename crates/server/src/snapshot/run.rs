@@ -140,11 +140,6 @@ impl Run {
         crate::worker::lock(&self.at_cut).take()
     }
 
-    /// Tells `then` of the end too.
-    pub fn add_then(&self, then: Then) {
-        crate::worker::lock(&self.then).push(then);
-    }
-
     /// What was there besides keys at the cut.
     pub fn take_facts(&self) -> Facts {
         std::mem::take(&mut *crate::worker::lock(&self.facts))
@@ -172,11 +167,6 @@ impl Run {
         if self.shards_left.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.pipe.close();
         }
-    }
-
-    /// Whether every shard is written.
-    pub fn is_walked(&self) -> bool {
-        self.shards_left.load(Ordering::Acquire) == 0
     }
 
     /// Books keys on their way to the file.

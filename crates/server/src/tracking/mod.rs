@@ -294,7 +294,7 @@ pub fn begin(core: &mut Core, session: &mut Session, token: Token, wanted: Track
     core.shared.tracking.add(tracker, &wanted.prefixes);
     session.gate.set(Gate::TRACKING, wanted.mode != Mode::Broadcast);
     session.tracking = Some(Box::new(Tracking { reader, ..wanted }));
-    crate::pubsub::listen(core, token);
+    crate::pubsub::listen(core);
 }
 
 /// Ends tracking. The keys it has read are forgotten when they change, unless it tracks again before.

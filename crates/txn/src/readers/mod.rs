@@ -5,7 +5,6 @@
 //! of the first 56 readers, or up to three others, takes no more than its place. Clients are known by small numbers.
 
 mod place;
-mod store;
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -13,10 +12,10 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use darter_base::hash::KeyHasher;
 use darter_store::Key;
+use darter_store::slots::Slots;
 
 pub use place::READER_MAX;
 use place::{Crowds, Name, Place};
-use store::Store;
 
 /// A client by its number, at most [`READER_MAX`].
 pub type Reader = u32;
@@ -39,7 +38,7 @@ pub struct Readers {
     hasher: KeyHasher,
     // none until the first key comes
     tables: Vec<Table>,
-    names: Store<Box<[u8]>>,
+    names: Slots<Box<[u8]>>,
     crowds: Crowds,
     totals: Arc<Totals>,
     // where the search for a key to give up goes on
@@ -240,7 +239,7 @@ impl Readers {
 
     fn name(&self, place: &Place) -> Box<[u8]> {
         match place.long_name() {
-            Some((_, number)) => self.names.get(number).cloned().unwrap_or_default(),
+            Some((_, number)) => self.names.get(number).clone(),
             None => {
                 let (bytes, len) = place.short_name();
                 bytes[..len].into()
@@ -322,13 +321,11 @@ impl Table {
         if place + 1 == self.places.len() { 0 } else { place + 1 }
     }
 
-    fn find(&self, key: Key<'_>, names: &Store<Box<[u8]>>) -> Option<usize> {
+    fn find(&self, key: Key<'_>, names: &Slots<Box<[u8]>>) -> Option<usize> {
         let short = Name::short(key.bytes);
         let is_key = |place: &Place| match (short, place.long_name()) {
             (Some(name), _) => place.is(name),
-            (None, Some((hash, number))) => {
-                hash == key.hash && names.get(number).is_some_and(|name| **name == *key.bytes)
-            }
+            (None, Some((hash, number))) => hash == key.hash && **names.get(number) == *key.bytes,
             (None, None) => false,
         };
         let mut at = self.home(key.hash);

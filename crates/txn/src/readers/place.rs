@@ -4,8 +4,9 @@
 
 use std::collections::HashSet;
 
+use darter_store::slots::Slots;
+
 use super::Reader;
-use super::store::Store;
 
 /// A key and its readers, or nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -23,7 +24,7 @@ pub struct Name {
 }
 
 /// The readers of keys that have more than a place can hold.
-pub type Crowds = Store<HashSet<Reader>>;
+pub type Crowds = Slots<HashSet<Reader>>;
 
 const CODE: u64 = 0x1f;
 /// The name is kept elsewhere: its words are its hash and its number there. Others say their length, plus one.
@@ -131,7 +132,7 @@ impl Place {
         }
         let readers = self.rest >> READERS_AT;
         if self.rest & FORM == CROWD {
-            return crowds.get_mut(readers as u32).is_some_and(|crowd| crowd.insert(reader));
+            return crowds.get_mut(readers as u32).insert(reader);
         }
         let mut known = self.readers(crowds);
         if known.contains(&reader) {
@@ -164,7 +165,7 @@ impl Place {
                 let fields = (0..FEW).map(|at| (payload >> (at * LIST_BITS)) as u32 & LIST_MASK);
                 fields.filter_map(|field| field.checked_sub(1)).collect()
             }
-            _ => crowds.get(payload as u32).map(|crowd| crowd.iter().copied().collect()).unwrap_or_default(),
+            _ => crowds.get(payload as u32).iter().copied().collect(),
         }
     }
 

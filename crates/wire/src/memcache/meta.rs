@@ -66,8 +66,6 @@ pub struct Meta<'a> {
     pub initial: u64,
     /// `D`: how much to count.
     pub delta: u64,
-    /// `O`: comes back unchanged, at most 31 bytes.
-    pub opaque: Option<&'a [u8]>,
     // A bit for each letter, A to z.
     seen: u64,
     flags: Line<'a>,
@@ -99,7 +97,6 @@ impl<'a> Meta<'a> {
             new_cas: None,
             initial: 0,
             delta: 1,
-            opaque: None,
             seen: 0,
             flags,
         }
@@ -136,7 +133,6 @@ impl<'a> Meta<'a> {
             b'M' => self.mode = mode(self.verb, token)?,
             // 32 bytes with the letter.
             b'O' if token.len() > OPAQUE_BYTES_MAX => return Err(Error::OpaqueTooLong),
-            b'O' => self.opaque = Some(token),
             _ => {}
         }
         Ok(())

@@ -8,7 +8,6 @@ use darter_command::reader::{int, is};
 use darter_wire::{Args, Reply};
 
 use super::filter::{Filter, Form};
-use super::wrong_use;
 use crate::clients::ClientCard;
 use crate::core::unix_ms;
 use crate::dispatch::Caller;
@@ -51,7 +50,7 @@ pub(crate) fn close(shared: &Shared, card: &ClientCard) {
 /// CLIENT UNBLOCK
 pub fn unblock(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let with_error = match args.get(3) {
-        _ if args.len() > 4 => return Err(wrong_use(args)),
+        _ if args.len() > 4 => return Err(Fault::wrong_form(args)),
         None => false,
         Some(arg) if is(arg, "TIMEOUT") => false,
         Some(arg) if is(arg, "ERROR") => true,

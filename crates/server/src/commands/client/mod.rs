@@ -187,13 +187,6 @@ const fn sub(
     row(spec(name, arity, flags, since, syntax, summary), run)
 }
 
-/// What a subcommand answers whose number of arguments fits its row but none of its forms.
-fn wrong_use(args: Args<'_>) -> Fault {
-    let sub = String::from_utf8_lossy(args.at(1));
-    let text = format!("ERR unknown subcommand or wrong number of arguments for '{sub}'. Try CLIENT HELP.");
-    Fault::Text(text.into())
-}
-
 fn explain(_: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     help(reply, "CLIENT", HELP);
     Ok(())

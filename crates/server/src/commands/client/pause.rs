@@ -5,7 +5,6 @@ use darter_command::Fault;
 use darter_command::reader::is;
 use darter_wire::{Args, Reply};
 
-use super::wrong_use;
 use crate::core::unix_ms;
 use crate::dispatch::Caller;
 use crate::shared::Mail;
@@ -13,7 +12,7 @@ use crate::shared::Mail;
 /// CLIENT PAUSE
 pub fn pause(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let reads_too = match args.get(3) {
-        _ if args.len() > 4 => return Err(wrong_use(args)),
+        _ if args.len() > 4 => return Err(Fault::wrong_form(args)),
         None => true,
         Some(arg) if is(arg, "ALL") => true,
         Some(arg) if is(arg, "WRITE") => false,

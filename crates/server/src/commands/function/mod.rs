@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use darter_base::ascii::eq_ignore_case;
 use darter_base::glob;
+use darter_command::reader::{is, is_sync_or_async};
 use darter_command::spec::Group;
 use darter_command::{Fault, Flags, Reader, Spec};
 use darter_script::{Kind, Library};
@@ -117,7 +117,7 @@ fn load_in(core: &mut Core, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(),
     let mut replaces = false;
     while reader.left() > 1 {
         let word = reader.bytes()?;
-        if !eq_ignore_case(word, b"replace") {
+        if !is(word, "replace") {
             let word = String::from_utf8_lossy(word);
             return Err(Fault::Text(format!("ERR Unknown option given: {word}").into()));
         }
@@ -136,14 +136,6 @@ fn load_in(core: &mut Core, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(),
     Ok(())
 }
 
-/// What a subcommand with arguments behind its last is told.
-fn too_many(args: Args<'_>) -> Fault {
-    let word = String::from_utf8_lossy(args.at(1));
-    let line =
-        format!("ERR unknown subcommand or wrong number of arguments for '{word}'. Try FUNCTION HELP.");
-    Fault::Text(line.into())
-}
-
 fn delete_in(core: &mut Core, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let name = String::from_utf8_lossy(args.at(2));
     let mut libraries = core.shared.scripts.libraries_mut();
@@ -156,11 +148,10 @@ fn delete_in(core: &mut Core, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(
 }
 
 fn flush_in(core: &mut Core, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    let is_mode = |word: &[u8]| eq_ignore_case(word, b"sync") || eq_ignore_case(word, b"async");
     match args.len() {
         2 => {}
-        3 if is_mode(args.at(2)) => {}
-        4.. => return Err(too_many(args)),
+        3 if is_sync_or_async(args.at(2)) => {}
+        4.. => return Err(Fault::wrong_form(args)),
         _ => return Err(Fault::text("ERR FUNCTION FLUSH only supports SYNC|ASYNC option")),
     }
     let mut libraries = core.shared.scripts.libraries_mut();

@@ -4,13 +4,12 @@
 
 use std::sync::Arc;
 
-use darter_base::ascii::eq_ignore_case;
-use darter_command::Fault;
+use darter_command::{Fault, reader};
 use darter_script::Library;
 use darter_store::rdb;
 use darter_wire::{Args, Reply};
 
-use super::{note_functions, too_many};
+use super::note_functions;
 use crate::core::Core;
 use crate::dispatch::Caller;
 use crate::libraries::Libraries;
@@ -39,9 +38,9 @@ pub(super) fn restore(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply
 /// The same for nobody. All libraries are taken, or none.
 pub(super) fn restore_in(core: &mut Core, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     if args.len() > 4 {
-        return Err(too_many(args));
+        return Err(Fault::wrong_form(args));
     }
-    let is = |word: &str| args.len() == 4 && eq_ignore_case(args.at(3), word.as_bytes());
+    let is = |word: &str| args.len() == 4 && reader::is(args.at(3), word);
     let (flushes, replaces) = (is("flush"), is("replace"));
     if args.len() == 4 && !flushes && !replaces && !is("append") {
         return Err(Fault::text(

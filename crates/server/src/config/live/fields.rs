@@ -4,8 +4,8 @@
 //! the program that the first `Live` brings to light, so it panics.
 
 use super::parts::{
-    Admin, Allowed, Cluster, ClusterMode, Encoding, Endpoint, Fsync, Lazyfree, Log, LogLevel, OnSignal,
-    OomScore, Persistence, Policy, Replication, Share, Shutdown, Slowlog, Tcp, Tls,
+    Admin, Allowed, Cluster, ClusterMode, Encoding, Endpoint, Fsync, Http, Log, LogLevel, OnSignal, OomScore,
+    Persistence, Policy, Share, Shutdown, Slowlog, Tcp, Tls,
 };
 use darter_persist::storage::{CloudOptions, is_cloud};
 
@@ -70,13 +70,6 @@ impl Fields<'_> {
         match self.get(name) {
             Value::Octal(0) => None,
             Value::Octal(bits) => Some(*bits),
-            other => panic!("{name} is {other:?}"),
-        }
-    }
-
-    pub(super) fn real(&self, name: &str) -> f64 {
-        match self.get(name) {
-            Value::Real(number) => *number,
             other => panic!("{name} is {other:?}"),
         }
     }
@@ -207,6 +200,16 @@ impl Admin {
     }
 }
 
+impl Http {
+    pub(super) fn new(v: &Fields<'_>) -> Self {
+        Http {
+            enabled: v.bool("primary_port_http_enabled"),
+            console: v.bool("http_admin_console"),
+            api: v.bool("expose_http_api"),
+        }
+    }
+}
+
 impl Tcp {
     pub(super) fn new(v: &Fields<'_>) -> Self {
         Tcp {
@@ -218,17 +221,6 @@ impl Tcp {
     }
 }
 
-impl Lazyfree {
-    pub(super) fn new(v: &Fields<'_>) -> Self {
-        Lazyfree {
-            eviction: v.bool("lazyfree-lazy-eviction"),
-            expire: v.bool("lazyfree-lazy-expire"),
-            server_del: v.bool("lazyfree-lazy-server-del"),
-            user_del: v.bool("lazyfree-lazy-user-del"),
-        }
-    }
-}
-
 impl Encoding {
     pub(super) fn new(v: &Fields<'_>) -> Self {
         let size = v.i64("list-max-listpack-size");
@@ -236,7 +228,6 @@ impl Encoding {
             hash_max_listpack_entries: v.u64("hash-max-listpack-entries"),
             hash_max_listpack_value: v.u64("hash-max-listpack-value"),
             list_max_listpack_size: i32::try_from(size).unwrap_or(-2),
-            list_compress_depth: v.u32("list-compress-depth"),
             set_max_intset_entries: v.u64("set-max-intset-entries"),
             set_max_listpack_entries: v.u64("set-max-listpack-entries"),
             set_max_listpack_value: v.u64("set-max-listpack-value"),
@@ -350,7 +341,6 @@ impl Persistence {
 impl Shutdown {
     pub(super) fn new(v: &Fields<'_>) -> Self {
         Shutdown {
-            timeout_s: v.u32("shutdown-timeout"),
             on_sigint: v.on_signal("shutdown-on-sigint"),
             on_sigterm: v.on_signal("shutdown-on-sigterm"),
         }
@@ -365,7 +355,6 @@ impl Tls {
             plain_admin_port: v.bool("no_tls_on_admin_port"),
             cert_file: v.path("tls-cert-file"),
             key_file: v.path("tls-key-file"),
-            key_file_pass: v.text("tls-key-file-pass"),
             ca_cert_file: v.path("tls-ca-cert-file"),
             ca_cert_dir: v.path("tls-ca-cert-dir"),
             auth_clients: match v.choice("tls-auth-clients") {
@@ -378,30 +367,6 @@ impl Tls {
             prefers_own_ciphers: v.bool("tls-prefer-server-ciphers"),
             session_caching: v.bool("tls-session-caching"),
             session_cache_size: v.u32("tls-session-cache-size"),
-            replication: v.bool("tls-replication"),
-        }
-    }
-}
-
-impl Replication {
-    pub(super) fn new(v: &Fields<'_>) -> Self {
-        let Value::Endpoint(replicaof) = v.get("replicaof") else { panic!("replicaof is no address") };
-        Replication {
-            replicaof: replicaof.clone(),
-            masterauth: v.text("masterauth"),
-            masteruser: v.text("masteruser"),
-            announce_ip: v.text("replica-announce-ip"),
-            announce_port: v.port("replica-announce-port").unwrap_or(0),
-            priority: v.u32("replica-priority"),
-            read_only: v.bool("replica-read-only"),
-            serve_stale_data: v.bool("replica-serve-stale-data"),
-            ignore_maxmemory: v.bool("replica-ignore-maxmemory"),
-            timeout_s: v.u32("repl-timeout"),
-            ping_period_s: v.u32("repl-ping-replica-period"),
-            backlog_bytes: v.u64("repl-backlog-size"),
-            backlog_ttl_s: v.u64("repl-backlog-ttl"),
-            min_replicas_to_write: v.u32("min-replicas-to-write"),
-            min_replicas_max_lag_s: v.u32("min-replicas-max-lag"),
         }
     }
 }

@@ -7,8 +7,8 @@ mod fields;
 mod parts;
 
 pub use parts::{
-    Admin, Allowed, Caller, Cluster, ClusterMode, Encoding, Endpoint, Fsync, Http, Lazyfree, Log, LogLevel,
-    OnSignal, OomScore, Persistence, Policy, Replication, Share, Shutdown, Slowlog, Tcp, Tls,
+    Admin, Allowed, Caller, Cluster, ClusterMode, Encoding, Endpoint, Fsync, Http, Log, LogLevel, OnSignal,
+    OomScore, Persistence, Policy, Share, Shutdown, Slowlog, Tcp, Tls,
 };
 
 use super::compound::{Events, OutputLimits};
@@ -107,20 +107,8 @@ pub struct Live {
     pub activedefrag: bool,
     /// Drop what is least likely to be read instead of refusing writes.
     pub cache_mode: bool,
-    /// Refuse growing writes above `maxmemory` times this, by resident memory.
-    pub rss_oom_deny_ratio: f64,
     /// Housekeeping turns per second, 1 to 500.
     pub hz: u32,
-    /// 1 to 10.
-    pub active_expire_effort: u32,
-    /// FLUSHALL and FLUSHDB are ASYNC unless they say SYNC.
-    pub lazyfree_lazy_user_flush: bool,
-    /// What else is freed in the background.
-    pub lazyfree: Lazyfree,
-    /// How slowly OBJECT FREQ rises.
-    pub lfu_log_factor: u32,
-    /// Minutes until OBJECT FREQ falls by one, 0 = never.
-    pub lfu_decay_time_min: u32,
 
     /// How values are laid out.
     pub encoding: Encoding,
@@ -147,8 +135,8 @@ pub struct Live {
 
     /// Encryption.
     pub tls: Tls,
-    /// Replication.
-    pub replication: Replication,
+    /// Replicas without which writes are refused.
+    pub min_replicas_to_write: u32,
     /// Emulated or real cluster mode.
     pub cluster: Cluster,
 
@@ -178,11 +166,7 @@ impl Live {
             tcp: Tcp::new(v),
             timeout_s: v.u32("timeout"),
             send_timeout_s: v.u32("send_timeout"),
-            http: Http {
-                enabled: v.bool("primary_port_http_enabled"),
-                console: v.bool("http_admin_console"),
-                api: v.bool("expose_http_api"),
-            },
+            http: Http::new(v),
             requirepass: v.text("requirepass"),
             protected_mode: v.bool("protected-mode"),
             enable_debug_command: v.allowed("enable-debug-command"),
@@ -208,13 +192,7 @@ impl Live {
             maxmemory_clients: v.share("maxmemory-clients"),
             activedefrag: v.bool("activedefrag"),
             cache_mode: v.bool("cache_mode"),
-            rss_oom_deny_ratio: v.real("rss_oom_deny_ratio"),
             hz: v.u32("hz"),
-            active_expire_effort: v.u32("active-expire-effort"),
-            lazyfree_lazy_user_flush: v.bool("lazyfree-lazy-user-flush"),
-            lazyfree: Lazyfree::new(v),
-            lfu_log_factor: v.u32("lfu-log-factor"),
-            lfu_decay_time_min: v.u32("lfu-decay-time"),
             encoding: Encoding::new(v),
             slowlog: Slowlog::new(v),
             latency_monitor_threshold_ms: v.u64("latency-monitor-threshold"),
@@ -226,7 +204,7 @@ impl Live {
             persistence: Persistence::new(v),
             shutdown: Shutdown::new(v),
             tls: Tls::new(v),
-            replication: Replication::new(v),
+            min_replicas_to_write: v.u32("min-replicas-to-write"),
             cluster: Cluster::new(v),
             pidfile: v.path("pidfile"),
             oom_score: v.oom_score(),

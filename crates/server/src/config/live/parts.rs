@@ -212,19 +212,6 @@ pub enum Fsync {
     No,
 }
 
-/// What is freed in the background.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Lazyfree {
-    /// Evicted values.
-    pub eviction: bool,
-    /// Expired values.
-    pub expire: bool,
-    /// Overwritten values.
-    pub server_del: bool,
-    /// Values that DEL takes.
-    pub user_del: bool,
-}
-
 /// Up to where values keep their small layout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Encoding {
@@ -234,8 +221,6 @@ pub struct Encoding {
     pub hash_max_listpack_value: u64,
     /// Elements of a list node when positive, a size class (-1 to -5 = 4 to 64 KB) when negative.
     pub list_max_listpack_size: i32,
-    /// Plain nodes at each end of a list.
-    pub list_compress_depth: u32,
     /// Members of a set of integers.
     pub set_max_intset_entries: u64,
     /// Members of a set.
@@ -287,8 +272,6 @@ pub enum LogLevel {
 /// What the signals to stop do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shutdown {
-    /// Seconds to wait for replicas.
-    pub timeout_s: u32,
     /// On SIGINT.
     pub on_sigint: OnSignal,
     /// On SIGTERM.
@@ -330,8 +313,6 @@ pub struct Tls {
     pub cert_file: Option<PathBuf>,
     /// Private key, PEM.
     pub key_file: Option<PathBuf>,
-    /// Its password; empty = none.
-    pub key_file_pass: String,
     /// Authorities of clients' certificates.
     pub ca_cert_file: Option<PathBuf>,
     /// Folder of such authorities.
@@ -348,43 +329,6 @@ pub struct Tls {
     pub session_caching: bool,
     /// Sessions remembered for clients without tickets.
     pub session_cache_size: u32,
-    /// Encrypt the connection to the master.
-    pub replication: bool,
-}
-
-/// Replication.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Replication {
-    /// The master to follow from the start: host and port.
-    pub replicaof: Option<(String, u16)>,
-    /// Password for it; empty = none.
-    pub masterauth: String,
-    /// User for it; empty = the default user.
-    pub masteruser: String,
-    /// Address told to it; empty = the real one.
-    pub announce_ip: String,
-    /// Port told to it; 0 = the real one.
-    pub announce_port: u16,
-    /// Preference when Sentinel promotes.
-    pub priority: u32,
-    /// Refuse writes.
-    pub read_only: bool,
-    /// Answer while the master is away.
-    pub serve_stale_data: bool,
-    /// Leave eviction to the master.
-    pub ignore_maxmemory: bool,
-    /// Seconds of silence that end a link.
-    pub timeout_s: u32,
-    /// Seconds between pings to replicas.
-    pub ping_period_s: u32,
-    /// Bytes kept for replicas that come back.
-    pub backlog_bytes: u64,
-    /// Seconds they are kept without replicas, 0 = for ever.
-    pub backlog_ttl_s: u64,
-    /// Replicas without which writes are refused.
-    pub min_replicas_to_write: u32,
-    /// Seconds such a replica may lag.
-    pub min_replicas_max_lag_s: u32,
 }
 
 /// What cluster clients are told to connect to.

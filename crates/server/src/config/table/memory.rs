@@ -91,6 +91,7 @@ pub(super) const ROWS: &[Setting] = &[
         .help(Memory, "free overwritten values in the background"),
     Setting::bool("lazyfree-lazy-user-del", "no").no_effect(FREED_AT_ONCE).help(Memory, "DEL as UNLINK"),
     Setting::bool("lazyfree-lazy-user-flush", "no")
+        .no_effect(FREED_AT_ONCE)
         .help(Memory, "FLUSHALL and FLUSHDB as ASYNC unless they say SYNC"),
     Setting::bool("activedefrag", "yes").help(
         Memory,
