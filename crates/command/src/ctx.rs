@@ -60,34 +60,16 @@ impl Default for Env {
     }
 }
 
-/// A command that found nothing and wants to wait for one of its keys.
+/// Keys that are asked for ahead at once.
+pub const AHEAD: usize = 32;
+
+/// A command that found nothing and wants to wait for one of its keys; it is answered a null array when the time is up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Wait {
     /// Milliseconds to wait at most; `None` is for ever.
     pub timeout_ms: Option<u64>,
     /// Index of an argument that is a key to write to, not to wait for (BLMOVE's destination); 0 is none.
     pub dest: usize,
-    /// What it is answered when the time is up.
-    pub on_timeout: OnTimeout,
-}
-
-/// The reply to a wait that ends without result.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum OnTimeout {
-    /// A null array.
-    NullArray,
-    /// A null string.
-    Null,
-}
-
-impl OnTimeout {
-    /// Writes it.
-    pub fn write(self, reply: &mut Reply<'_>) {
-        match self {
-            OnTimeout::NullArray => reply.null_array(),
-            OnTimeout::Null => reply.null(),
-        }
-    }
 }
 
 /// The state a command body runs in.
@@ -188,9 +170,19 @@ impl<'a> Ctx<'a> {
 
     /// The place of `name`, for a command that asks about it: counts a hit or a miss, but no use.
     pub fn glance<'k>(&'k mut self, name: &'k [u8]) -> Keyed<'k> {
+        self.bury(name);
         let key = self.key(name);
         let (db, now_ms) = (self.db, self.now_ms);
         Keyed::glance(&mut self.shards.part_mut(key).shard, db, key, now_ms)
+    }
+
+    /// Has members of the collection at `name` go whose time is up, and the key with the last of them: for a command that
+    /// takes values of any type. Cost: a comparison while no collection of the shard has members that expire.
+    pub fn bury(&mut self, name: &[u8]) {
+        let key = self.key(name);
+        if self.shards.part_mut(key).shard.has_timed() {
+            self.at(name).expire_members(PACKS_AT_ONCE);
+        }
     }
 
     /// Moves what is at `from` to `to`, both `(database, key)`, over whatever is there; returns whether
@@ -350,7 +342,20 @@ impl<'a> Ctx<'a> {
         if self.may_wait {
             self.wait = Some(wait);
         } else {
-            wait.on_timeout.write(reply);
+            reply.null_array();
+        }
+    }
+
+    /// Asks for the memory of keys that are looked at next, up to [`AHEAD`] of them: the lines of the index, then records.
+    pub fn look_ahead(&self, names: Args<'_>) {
+        let mut keys = [0; AHEAD];
+        for (name, hash) in names.iter().zip(&mut keys) {
+            let key = self.key(name);
+            *hash = key.hash;
+            self.shards.part(key).shard.prefetch_line(self.db, key.hash);
+        }
+        for (bytes, &hash) in names.iter().zip(&keys) {
+            self.shards.part(Key { bytes, hash }).shard.prefetch_record(self.db, hash);
         }
     }
 

@@ -33,7 +33,7 @@ mod taking;
 pub(crate) mod testing;
 pub mod zset;
 
-pub use ctx::{Ctx, Env, OnTimeout, Wait};
+pub use ctx::{Ctx, Env, Wait};
 pub use fault::Fault;
 pub use reader::Reader;
 pub use spec::{Command, Flags, Group, Keys, Reach, Spec};

@@ -28,6 +28,15 @@ fn fill_all(client: &mut Client) {
     });
     client.call_for_each(&["RPUSH", "l"], 4000, |n, words| words.push(format!("{}.5", n * 7919 % 1009)));
     client.call_for_each(&["RPUSH", "texts"], 3000, |n, words| words.push(format!("t{}", n * 31 % 500)));
+    // What SORT may point to: most of the texts have a weight, some an object; one is too long, one no hash.
+    for n in (0..500).filter(|n| n % 7 != 3) {
+        let name = |kind: &str| format!("{kind}:t{n}");
+        client.call(&["SET", &name("w"), &(n * 31 % 97).to_string()]);
+        client.call(&["HSET", &name("o"), "f", &format!("{}.5", n % 50), "g", &"long".repeat(n % 90)]);
+    }
+    client.call(&["SET", "o:t5", "no hash"]);
+    client.call(&["SET", "w:t6", &"6".repeat(200_000)]);
+    client.call(&["SET", "bad:t9", "x"]);
     client.call_for_each(&["RPUSH", "long"], 20_000, |n, words| words.push(member(n % 15_000)));
     client.call_for_each(&["GEOADD", "places"], 6000, |n, words| {
         let (east, north) = (n * 7919 % 1000, n * 104_729 % 1000);
@@ -86,6 +95,18 @@ const IN_ORDER: &[&str] = &[
     "SORT z ALPHA",
     "SORT texts",
     "SORT b DESC LIMIT 0 1",
+    "SORT texts BY w:* ALPHA GET #",
+    "SORT texts BY o:*->f",
+    "SORT texts BY o:*->f DESC LIMIT 100 1500 GET # GET o:*->g GET w:* GET none GET none:*",
+    "SORT_RO texts BY o:*->g ALPHA DESC LIMIT 7 2000",
+    "SORT texts BY bad:*",
+    "SORT texts ALPHA GET o:*->f GET #",
+    "SORT texts GET w:*",
+    "SORT texts BY nosort GET w:* GET o:*",
+    "SORT texts BY nosort DESC LIMIT 2990 100 GET #",
+    "SORT texts BY w:* LIMIT 5 -1 GET #",
+    "SORT z BY nosort DESC LIMIT 10 1500",
+    "SORT l BY w:* GET #",
     "LPOS long 9000",
     "LPOS long m:9001 RANK -1",
     "LPOS long m:4001 RANK 2",
@@ -281,6 +302,41 @@ fn what_is_gathered_is_one_state_while_members_move() {
             is_over.store(true, Relaxed);
         });
     }
+}
+
+#[test]
+fn what_patterns_point_to_is_one_state_while_all_of_it_changes() {
+    let server = Server::start(&["--proactor_threads", "3"]);
+    let mut client = server.client();
+    client.call_for_each(&["RPUSH", "list"], 2000, |n, words| words.push(n.to_string()));
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let (server, is_over) = (&server, &is_over);
+        scope.spawn(move || {
+            let mut writer = server.client();
+            for round in 0.. {
+                if is_over.load(Relaxed) {
+                    break;
+                }
+                let mut words = vec!["MSET".to_owned()];
+                words.extend((0..2000).flat_map(|n| [format!("w:{n}"), round.to_string()]));
+                writer.call(&words.iter().map(String::as_str).collect::<Vec<_>>());
+                std::thread::sleep(Duration::from_millis(15));
+            }
+        });
+        for _ in 0..40 {
+            let Value::Array(weights) = call(&mut client, "SORT list BY nosort GET w:*") else {
+                panic!("none")
+            };
+            assert_eq!(weights.len(), 2000);
+            assert!(weights.iter().all(|weight| *weight == weights[0]), "of several rounds");
+        }
+        is_over.store(true, Relaxed);
+    });
+    let before = client.info::<u64>("transaction", "slices_total");
+    call(&mut client, "SORT list BY w:* GET # GET w:* STORE d");
+    assert!(client.info::<u64>("transaction", "slices_total") - before > 60);
+    assert_eq!(client.call(&["LLEN", "d"]), Value::Int(4000));
 }
 
 #[test]

@@ -268,3 +268,33 @@ fn what_several_waiters_cause_is_told_in_the_order_it_happens() {
         assert_eq!(listener.read(), left);
     }
 }
+
+#[test]
+fn a_wait_whose_time_is_up_is_answered_a_null_array() {
+    let server = Server::start(&["--proactor_threads", "2"]);
+    let (mut client, mut other) = (server.client(), server.client());
+    let waits: [&[&str]; 6] = [
+        &["BLPOP", "none", "0.01"],
+        &["BLMOVE", "none", "d", "LEFT", "RIGHT", "0.01"],
+        &["BRPOPLPUSH", "none", "d", "0.01"],
+        &["BLMPOP", "0.01", "1", "none", "LEFT"],
+        &["BZPOPMIN", "none", "0.01"],
+        &["BZMPOP", "0.01", "1", "none", "MIN"],
+    ];
+    for wait in waits {
+        client.send_all(&[wait]);
+        assert_eq!(client.read_line(), "*-1", "{wait:?}");
+        client.call(&["MULTI"]);
+        client.call(wait);
+        client.send_all(&[&["EXEC"]]);
+        assert_eq!(client.read_line(), "*1");
+        let moves = wait[0] == "BLMOVE" || wait[0] == "BRPOPLPUSH";
+        assert_eq!(client.read_line(), if moves { "$-1" } else { "*-1" }, "{wait:?}");
+    }
+    let Value::Int(id) = client.call(&["CLIENT", "ID"]) else { panic!("no id") };
+    client.send_all(&[&["BLMOVE", "none", "d", "LEFT", "RIGHT", "0"]]);
+    while other.call(&["CLIENT", "UNBLOCK", &id.to_string()]) == Value::Int(0) {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    assert_eq!(client.read_line(), "*-1");
+}

@@ -14,6 +14,78 @@ fn int(client: &mut Client, command: &[&str]) -> i64 {
     }
 }
 
+/// A set and others of 600 members each, of which the first 300 are dead and have not been looked for; of some all are.
+fn with_dead_members(client: &mut Client) {
+    client.call(&["DEBUG", "SET-ACTIVE-EXPIRE", "0"]);
+    let name = |n: u64| if n.is_multiple_of(2) { format!("m:{n}") } else { n.to_string() };
+    for key in ["set", "set2"] {
+        client.call_for_each(&["SADD", key], 600, |n, words| words.push(name(n)));
+    }
+    client.call_for_each(&["HSET", "hash"], 600, |n, words| words.extend([name(n), "1".to_owned()]));
+    client.call_for_each(&["ZADD", "zset"], 600, |n, words| words.extend(["1".to_owned(), name(n)]));
+    for key in ["set", "set2", "hash", "zset"] {
+        client.call_for_each(&["FIELDEXPIRE", key, "1"], 300, |n, words| words.push(name(n)));
+    }
+    for key in ["all", "all2", "all3", "all4"] {
+        client.call(&["SADD", key, "a", "7"]);
+        client.call(&["FIELDEXPIRE", key, "1", "a", "7"]);
+    }
+    std::thread::sleep(Duration::from_millis(1010));
+}
+
+#[test]
+fn a_dead_member_is_new_when_it_is_added_and_none_when_it_is_taken_out() {
+    let server = Server::start(&["--proactor_threads", "1"]);
+    let mut client = server.client();
+    with_dead_members(&mut client);
+    // The set has more packs than one command goes through in search of what is dead.
+    let mut add = vec!["SADD".to_owned(), "set".to_owned()];
+    add.extend((0..300).map(|n| if n % 2 == 0 { format!("m:{n}") } else { n.to_string() }));
+    let add: Vec<&str> = add.iter().map(String::as_str).collect();
+    assert_eq!(int(&mut client, &add), 300);
+    assert_eq!(client.call(&["FIELDTTL", "set", "m:200"]), Value::Int(-1));
+    assert_eq!(int(&mut client, &["SCARD", "set"]), 600);
+    with_dead_members(&mut client);
+    let mut remove = add.clone();
+    (remove[0], remove[1]) = ("SREM", "set2");
+    remove.push("m:400");
+    assert_eq!(int(&mut client, &remove), 1);
+    with_dead_members(&mut client);
+    assert_eq!(int(&mut client, &["SMOVE", "set", "set2", "m:200"]), 0);
+    client.call(&["SADD", "one", "m:200", "201"]);
+    for member in ["m:200", "201"] {
+        assert_eq!(int(&mut client, &["SMOVE", "one", "set2", member]), 1);
+        assert_eq!(int(&mut client, &["SISMEMBER", "set2", member]), 1);
+        assert_eq!(client.call(&["FIELDTTL", "set2", member]), Value::Int(-1));
+    }
+    for command in
+        [["HSET", "hash", "m:200", "2"], ["HSETNX", "hash", "m:202", "2"], ["ZADD", "zset", "2", "m:200"]]
+    {
+        assert_eq!(int(&mut client, &command), 1, "{command:?}");
+        let member = command.iter().find(|word| word.starts_with("m:")).expect("a member");
+        assert_eq!(client.call(&["FIELDTTL", command[1], member]), Value::Int(-1));
+    }
+    for command in [["HDEL", "hash", "m:210"], ["ZREM", "zset", "m:210"]] {
+        assert_eq!(int(&mut client, &command), 0, "{command:?}");
+    }
+}
+
+#[test]
+fn a_key_whose_members_are_all_dead_is_not_there() {
+    let server = Server::start(&["--proactor_threads", "1"]);
+    let mut client = server.client();
+    with_dead_members(&mut client);
+    assert_eq!(int(&mut client, &["EXISTS", "all", "all2"]), 0);
+    assert_eq!(int(&mut client, &["DEL", "all3"]), 0);
+    assert_eq!(client.call(&["DUMP", "all4"]), Value::Null);
+    with_dead_members(&mut client);
+    assert_eq!(client.call(&["TYPE", "all"]), Value::Status("none".to_owned()));
+    assert_eq!(int(&mut client, &["COPY", "all2", "copy"]), 0);
+    assert!(matches!(client.call(&["RENAME", "all3", "x"]), Value::Error(_)));
+    client.call(&["SET", "text", "x"]);
+    assert_eq!(int(&mut client, &["RENAMENX", "text", "all4"]), 1);
+}
+
 /// Waits up to some seconds for `command` to answer `wanted`.
 fn becomes(client: &mut Client, command: &[&str], wanted: i64) {
     let began = Instant::now();

@@ -299,3 +299,23 @@ fn keys_that_stay_are_all_answered_while_others_come_and_go() {
     client.call_for_each(&["MSET"], 20_000, |n, words| words.extend([format!("key:{n}"), n.to_string()]));
     assert_eq!(texts(client.call(&["KEYS", "*"])).len(), 8192, "keys_output_limit");
 }
+
+#[test]
+fn an_answer_whose_slices_are_long_comes_to_its_end() {
+    // A leaf of such items tells some 64 KiB at a time, so that a few slices fill the output before it is sent.
+    let server = Server::start(&["--proactor_threads", "2"]);
+    let mut client = server.client();
+    for bytes in [1000, 1500, 4095, 9000, 40_000] {
+        let item = "i".repeat(bytes);
+        let count = 6_000_000 / bytes as u64;
+        client.call_for_each(&["RPUSH", "list"], count, |n, words| words.push(format!("{n}{item}")));
+        let Value::Array(items) = client.call(&["LRANGE", "list", "0", "-1"]) else { panic!("no items") };
+        assert_eq!(items.len() as u64, count, "items of {bytes} bytes");
+        client.call_for_each(&["ZADD", "zset"], count, |n, words| {
+            words.extend([n.to_string(), format!("{n}{item}")])
+        });
+        let Value::Array(items) = client.call(&["ZRANGE", "zset", "0", "-1"]) else { panic!("no members") };
+        assert_eq!(items.len() as u64, count, "members of {bytes} bytes");
+        client.call(&["DEL", "list", "zset"]);
+    }
+}

@@ -133,7 +133,23 @@ fn look_at_group(client: &mut Client) -> Vec<Value> {
 
 #[test]
 fn a_group_that_is_changed_in_slices_is_what_one_go_makes_it() {
+    let ids = |places: &mut dyn Iterator<Item = u64>| {
+        places.map(|n| format!("{n}-1")).collect::<Vec<_>>().join(" ")
+    };
+    let falling = ids(&mut (1..1700).rev());
+    let mixed = ids(&mut (0..1500).map(|n| n * 7 % 1501));
+    let twice = ids(&mut (400..1000).chain(300..900));
+    let named = [
+        format!("XACK s g {falling}"),
+        format!("XACK s g {twice}"),
+        format!("XCLAIM s g d 0 {falling}"),
+        format!("XCLAIM s g new 0 {mixed} JUSTID"),
+        format!("XCLAIM s g d 0 {twice}"),
+        format!("XCLAIM s g d 0 {twice} IDLE 5000 RETRYCOUNT 7 LASTID 2000-1"),
+        format!("XCLAIM s g d 3600000 {mixed} LASTID 5-1"),
+    ];
     let commands = [
+        "XGROUP DELCONSUMER s g c",
         "XREADGROUP GROUP g c STREAMS s >",
         "XREADGROUP GROUP g new STREAMS s >",
         "XREADGROUP GROUP g d COUNT 2000 STREAMS s >",
@@ -149,7 +165,7 @@ fn a_group_that_is_changed_in_slices_is_what_one_go_makes_it() {
         let server = Server::start(&["--proactor_threads", protocol]);
         let (mut client, mut asking) = (server.client(), server.client());
         asking.call(&["HELLO", protocol]);
-        for command in commands {
+        for command in commands.into_iter().chain(named.iter().map(String::as_str)) {
             let words: Vec<&str> = command.split(' ').collect();
             let seen = [true, false].map(|is_sliced| {
                 fill_group(&mut client);
@@ -176,6 +192,28 @@ fn a_group_that_is_changed_in_slices_is_what_one_go_makes_it() {
             assert_eq!(seen[0], seen[1], "{command}");
         }
     }
+}
+
+#[test]
+fn an_id_that_is_wrong_changes_nothing_of_a_group() {
+    let server = Server::start(&["--proactor_threads", "2"]);
+    let mut client = server.client();
+    fill_group(&mut client);
+    let before = look_at_group(&mut client);
+    let ids: Vec<String> = (1..1600).map(|n| format!("{n}-1")).collect();
+    for (head, last) in [("XACK s g", "x"), ("XCLAIM s g c 0", "NOSUCH"), ("XCLAIM s g new 0", "IDLE x")] {
+        let words = || head.split(' ').chain(ids.iter().map(String::as_str)).chain(last.split(' '));
+        let answer = client.call(&words().collect::<Vec<_>>());
+        client.call(&["MULTI"]);
+        client.call(&words().collect::<Vec<_>>());
+        assert_eq!(client.call(&["EXEC"]), Value::Array(vec![answer.clone()]), "{head}");
+        assert!(matches!(answer, Value::Error(_)), "{head}: {answer:?}");
+        assert_eq!(look_at_group(&mut client), before, "{head}");
+    }
+    let forced = ["XCLAIM", "s", "g", "c", "0"].into_iter().chain(ids.iter().map(String::as_str));
+    let forced = client.call(&forced.chain(["FORCE", "JUSTID"]).collect::<Vec<_>>());
+    // Two of them were acknowledged, and one has lost its entry.
+    assert!(matches!(&forced, Value::Array(ids) if ids.len() == 1598), "{forced:?}");
 }
 
 #[test]

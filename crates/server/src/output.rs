@@ -143,6 +143,11 @@ fn flush_held(core: &mut Core, reactor: &mut Reactor, conn: &mut Conn, handed: O
     Flushed { is_open: true, goes_on: was_full && !conn.is_held_back() }
 }
 
+/// Whether there is output that neither the kernel nor the journal keeps from being sent.
+pub fn is_due(conn: &Conn) -> bool {
+    conn.sent < conn.output.len() && !conn.awaits_writable && !conn.held.is_waiting()
+}
+
 /// Notes how many bytes of an output the kernel took, and whether its buffer is full now; false: the connection is broken.
 fn note_sent(core: &Core, reactor: &mut Reactor, conn: &mut Conn, handed: io::Result<(usize, bool)>) -> bool {
     let Ok((n, is_full)) = handed else { return false };

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use darter_command::{Ctx, Fault, OnTimeout, Wait};
+use darter_command::{Ctx, Fault, Wait};
 use darter_latch::drive_one;
 use darter_store::change::Listeners;
 use darter_txn::waiters::{Missed, Parked, Ticket};
@@ -57,8 +57,8 @@ pub struct Parking {
 
 /// The answer to a wait that ends without result.
 pub enum TimeUp {
-    /// A null.
-    Null(OnTimeout),
+    /// A null array.
+    Null,
     /// This reply.
     Reply(Vec<u8>),
 }
@@ -89,7 +89,7 @@ pub fn park(
     Parking {
         ticket: Some(ticket),
         deadline_ms: wait.timeout_ms.map(|ms| core.now_ms.saturating_add(ms)),
-        on_timeout: TimeUp::Null(wait.on_timeout),
+        on_timeout: TimeUp::Null,
     }
 }
 
@@ -279,7 +279,7 @@ impl Parking {
     /// Writes what the client is told when the time is up.
     pub fn write_timeout(&self, out: &mut Vec<u8>, resp3: bool) {
         match &self.on_timeout {
-            TimeUp::Null(null) => null.write(&mut Reply::new(out, resp3)),
+            TimeUp::Null => Reply::new(out, resp3).null_array(),
             TimeUp::Reply(reply) => out.extend_from_slice(reply),
         }
     }

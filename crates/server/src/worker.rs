@@ -461,7 +461,8 @@ impl Worker {
                     conn.is_stalled = false;
                     conn.resume(core, window);
                 }
-                if next != reading::Next::Wait && !conn.is_dirty {
+                // What was given before a wait goes out without it: nothing else may come that would send it.
+                if (next != reading::Next::Wait || output::is_due(conn)) && !conn.is_dirty {
                     conn.is_dirty = true;
                     again.push(token);
                 }

@@ -84,6 +84,12 @@ impl Shard {
         self.timed > 0 || self.expiring() > 0
     }
 
+    /// Whether a collection here has members that expire.
+    #[inline]
+    pub fn has_timed(&self) -> bool {
+        self.timed > 0
+    }
+
     /// Number of keys with a deadline, over all databases.
     pub fn expiring(&self) -> usize {
         self.filled_dbs().iter().map(|db| db.expiring).sum()

@@ -148,6 +148,42 @@ impl SetValue {
         Ok(is_new && !was_int)
     }
 
+    /// As [`SetValue::insert`], but for a member whose time is up at `now_ms`, which counts as missing: it is new, and
+    /// lives for ever unless `expiry` says otherwise.
+    ///
+    /// Errors: no room; the set is as it was.
+    #[inline]
+    pub fn insert_alive(
+        &mut self,
+        arena: &mut Arena,
+        hasher: KeyHasher,
+        member: Item<'_>,
+        expiry: Expiry,
+        now_ms: u64,
+    ) -> Result<bool, Full> {
+        let has_dead = self.next_expiry_ms().is_some_and(|ms| ms <= now_ms);
+        if !has_dead || self.contains(arena, hasher, member, now_ms) {
+            return self.insert(arena, hasher, member, expiry);
+        }
+        let expiry = if expiry == Expiry::Keep { Expiry::Clear } else { expiry };
+        self.insert(arena, hasher, member, expiry)?;
+        Ok(true)
+    }
+
+    /// As [`SetValue::remove`], but for a member whose time is up at `now_ms`: it goes, and was not there.
+    #[inline]
+    pub fn remove_alive(
+        &mut self,
+        arena: &mut Arena,
+        hasher: KeyHasher,
+        member: Item<'_>,
+        now_ms: u64,
+    ) -> bool {
+        let has_dead = self.next_expiry_ms().is_some_and(|ms| ms <= now_ms);
+        let was_there = !has_dead || self.contains(arena, hasher, member, now_ms);
+        self.remove(arena, hasher, member) && was_there
+    }
+
     fn has_text(&self, arena: &Arena, hasher: KeyHasher, member: Item<'_>) -> bool {
         let Some(texts) = self.texts() else { return false };
         let mut digits = Digits::new();

@@ -55,6 +55,18 @@ impl Side {
         Self { server, connections: Vec::new(), events: None, queued: Vec::new() }
     }
 
+    /// Whether the server has the command `name`; none needs nothing.
+    pub fn knows(&self, name: &str) -> io::Result<bool> {
+        if name.is_empty() {
+            return Ok(true);
+        }
+        let info = Connection::open(self.server.address())?.ask(&["COMMAND", "INFO", name])?;
+        Ok(info
+            .items()
+            .and_then(<[_]>::first)
+            .is_some_and(|row| row.items().is_some_and(|row| !row.is_empty())))
+    }
+
     /// New connections of protocol `version` to an emptied server, started again when it has ended.
     fn reset(&mut self, connections: usize, version: u8) -> io::Result<()> {
         self.server.revive()?;

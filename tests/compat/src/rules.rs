@@ -144,12 +144,21 @@ pub const RULES: &[Rule] = &[
     rule("PTTL", Compare::Near(5), CLOCK),
     rule("EXPIRETIME", Compare::Near(1), CLOCK),
     rule("PEXPIRETIME", Compare::Near(5), CLOCK),
+    rule("HTTL", Compare::Near(1), CLOCK),
+    rule("HPTTL", Compare::Near(500), CLOCK),
+    rule("HEXPIRETIME", Compare::Near(1), CLOCK),
+    rule("HPEXPIRETIME", Compare::Near(500), CLOCK),
     rule("OBJECT IDLETIME", Compare::Kind, "Darter keeps no time of the last use per key and answers 0"),
     rule("DBSIZE", Compare::Near(3), "dead keys that nobody asks for are removed at different moments"),
     rule(
         "OBJECT ENCODING",
-        Compare::Renamed(&[("quicklist", "listpack"), ("hashtable", "listpack"), ("skiplist", "listpack")]),
-        "since Redis 7.2 small lists and sets are listpacks; a sorted set that has shrunk is called by its size",
+        Compare::Renamed(&[
+            ("quicklist", "listpack"),
+            ("hashtable", "listpack"),
+            ("skiplist", "listpack"),
+            ("listpackex", "listpack"),
+        ]),
+        "since Redis 7.2 small lists and sets are listpacks; a hash that has no times is no listpackex; a sorted set that has shrunk is called by its size",
     ),
     rule_with("LPOS", "RANK", Compare::OrError, "since Redis 7.2 a rank of -2^63 is refused"),
     rule(

@@ -5,6 +5,7 @@
 
 use darter_store::{Object, Shard};
 use darter_txn::Part;
+use darter_wire::Args;
 
 use super::Maker;
 use super::keeping::{Form, Keeping};
@@ -13,6 +14,13 @@ use crate::{Ctx, Fault};
 
 /// Builds a draft.
 pub trait Build: Send {
+    /// Reads what it needs of the command's words, with no shard held.
+    ///
+    /// Errors: what is wrong with them.
+    fn prepare(&mut self, _args: Args<'_>) -> Result<(), Fault> {
+        Ok(())
+    }
+
     /// Goes on with the draft of this number for some 20 microseconds; whether that was all.
     ///
     /// Errors: no room.
@@ -34,11 +42,25 @@ pub trait Build: Send {
 /// A draft on its way.
 pub struct Building {
     build: Box<dyn Build>,
+    is_ready: bool,
     is_done: bool,
     fault: Option<Fault>,
 }
 
 impl Building {
+    pub(super) fn is_ready(&self) -> bool {
+        self.is_ready
+    }
+
+    pub(super) fn prepare(&mut self, args: Args<'_>) {
+        if !self.is_ready
+            && let Err(fault) = self.build.prepare(args)
+        {
+            (self.is_done, self.fault) = (true, Some(fault));
+        }
+        self.is_ready = true;
+    }
+
     pub(super) fn is_done(&self) -> bool {
         self.is_done
     }
@@ -78,7 +100,7 @@ impl Ctx<'_> {
     #[cold]
     pub fn build(&mut self, name: &[u8], object: Object, build: Box<dyn Build>) {
         let keeping = Keeping::new(self, name, Form::List, &[]).with_draft(self, object);
-        let building = Building { build, is_done: false, fault: None };
+        let building = Building { build, is_ready: false, is_done: false, fault: None };
         self.begin_gather(&[], Maker::Building(building), false, Some(Box::new(keeping)));
     }
 }

@@ -131,7 +131,7 @@ impl Ctx<'_> {
     }
 
     /// The length of a collection that may be copied for that, and how it is read; a missing one is empty.
-    fn fillable(&mut self, name: &[u8], form: Form) -> Option<(u64, Stretch)> {
+    pub(super) fn fillable(&mut self, name: &[u8], form: Form) -> Option<(u64, Stretch)> {
         let place = self.at(name);
         let ranks = |len, towards| Stretch::Ranks(0, len, towards);
         let (len, stretch, due_ms) = match (form, place.object()) {

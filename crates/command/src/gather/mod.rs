@@ -12,10 +12,14 @@ pub mod folding;
 pub mod keeping;
 mod members;
 pub mod parting;
+pub mod pointer;
+pub mod pointing;
+mod rounds;
 pub mod sifting;
 mod sorted;
 mod sorting;
 pub mod survey;
+mod weeding;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -41,8 +45,10 @@ use filling::Filling;
 use folding::Folding;
 use keeping::Keeping;
 use parting::Parting;
+use pointing::Pointing;
 use sifting::Sifting;
 use survey::Survey;
+use weeding::Weeding;
 
 /// An answer that is being gathered.
 pub struct Gather {
@@ -87,8 +93,12 @@ pub enum Maker {
     Copying,
     /// The members, of which some are taken out.
     Parting(Box<Parting>),
+    /// Elements, and what patterns make of them.
+    Pointing(Box<Pointing>),
     /// Some of the members, as the command looks for them.
     Sifting(Box<dyn Sifting>),
+    /// The members, but for those that the command names.
+    Weeding(Box<Weeding>),
     /// No members, but strings.
     Folding(Box<Folding>),
     /// The members as they are, and then those that the command names, to be stored.
@@ -122,6 +132,9 @@ impl Gather {
             _ => match &self.maker {
                 Maker::Folding(folding) => folding.shard(),
                 Maker::Surveying(survey) => survey.shard(),
+                Maker::Pointing(pointing) if pointing.is_past_reading() => pointing.shard(),
+                Maker::Weeding(weeding) if !weeding.is_ready() => None,
+                Maker::Building(building) if !building.is_ready() => None,
                 Maker::Building(building) => {
                     self.keeping.as_ref().filter(|_| !building.is_done()).map(|keeping| keeping.shard)
                 }
@@ -138,6 +151,8 @@ impl Gather {
             Maker::Copying | Maker::Filling(_) => 0,
             Maker::Building(building) => building.bytes(),
             Maker::Parting(parting) => parting.bytes(),
+            Maker::Pointing(pointing) => pointing.bytes(),
+            Maker::Weeding(weeding) => weeding.bytes(),
             Maker::Sifting(sifting) => sifting.bytes(),
             Maker::Folding(folding) => folding.bytes(),
             Maker::Surveying(survey) => survey.bytes(),
@@ -152,6 +167,12 @@ impl Gather {
             Maker::Surveying(survey) => return survey.step(part),
             Maker::Building(building) => return building.step(part, draft),
             _ => {}
+        }
+        if let Maker::Pointing(pointing) = &mut self.maker
+            && pointing.is_past_reading()
+            && self.told_at >= self.told.len()
+        {
+            return pointing.step(part);
         }
         let shard = &mut part.shard;
         if let Some(keeping) = &mut self.keeping
@@ -187,8 +208,10 @@ impl Gather {
     /// Takes in what was read last, and gets what is to be stored next: to be called before each slice, with no shard
     /// held. `args` are the command's.
     pub fn take_in(&mut self, args: Args<'_>) {
-        if let Maker::Surveying(survey) = &mut self.maker {
-            return survey.prepare(args);
+        match &mut self.maker {
+            Maker::Surveying(survey) => return survey.prepare(args),
+            Maker::Building(building) => return building.prepare(args),
+            _ => {}
         }
         if self.told_at < self.told.len() {
             return;
@@ -196,6 +219,12 @@ impl Gather {
         match &mut self.maker {
             Maker::Parting(parting) => {
                 self.told = parting.take(&self.told);
+                self.told_at = 0;
+                return;
+            }
+            Maker::Weeding(weeding) if !weeding.is_ready() => return weeding.prepare(args),
+            Maker::Weeding(weeding) => {
+                self.told = weeding.take(&self.told);
                 self.told_at = 0;
                 return;
             }
@@ -209,6 +238,7 @@ impl Gather {
             match &mut self.maker {
                 Maker::Combining(combining) => combining.add(self.told_nth, member.score, member.text),
                 Maker::Sorting(sorting) => sorting.add(member.text),
+                Maker::Pointing(pointing) => pointing.add(member.text),
                 _ => break,
             }
         }
@@ -231,6 +261,9 @@ impl Gather {
             }),
             Maker::Sifting(sifting) => sifting.store(left, &mut |text, score| write_told(told, text, score)),
             Maker::Filling(filling) => filling.store(args, left, told),
+            Maker::Pointing(pointing) => {
+                pointing.tell(left, |text| write_told(told, text.unwrap_or_default(), 0.0))
+            }
             Maker::Combining(combining) => {
                 let mut parts_left = PARTS_AT_ONCE;
                 while left > 0 {
@@ -252,55 +285,13 @@ impl Gather {
         let bytes_max = out.len() + ANSWER_BYTES;
         let mut reply = Reply::new(out, self.resp3);
         let keeps = self.keeping.is_some();
-        self.stage = match (self.stage, &mut self.maker) {
-            (Stage::Reading, Maker::Copying | Maker::Parting(_) | Maker::Folding(_)) => Stage::Done,
-            (Stage::Reading, Maker::Sifting(_)) if keeps => Stage::Keeping,
-            (Stage::Reading, Maker::Filling(_)) => Stage::Keeping,
-            (Stage::Reading, Maker::Building(building)) => {
-                building.finish();
-                Stage::Done
-            }
-            (Stage::Reading, Maker::Surveying(survey)) => match survey.work() {
-                true => Stage::Done,
-                false => Stage::Reading,
-            },
-            (Stage::Reading | Stage::Telling, Maker::Sifting(sifting)) => {
-                match sifting.answer(&mut reply, bytes_max) {
-                    true => Stage::Done,
-                    false => Stage::Telling,
-                }
-            }
-            (Stage::Reading, _) => Stage::Arranging,
-            (Stage::Arranging, Maker::Combining(combining)) => match combining.arrange() {
-                true if keeps => Stage::Keeping,
-                true => {
-                    combining.head(&mut reply);
-                    Stage::Telling
-                }
-                false => Stage::Arranging,
-            },
-            (Stage::Arranging, Maker::Sorting(sorting)) if keeps => match sorting.fault() {
-                Some(_) => Stage::Done,
-                None => {
-                    sorting.seal();
-                    Stage::Keeping
-                }
-            },
-            (Stage::Arranging, Maker::Sorting(sorting)) => match sorting.head(&mut reply) {
-                true => Stage::Telling,
-                false => Stage::Done,
-            },
-            (Stage::Telling, Maker::Combining(combining)) => match combining.tell(&mut reply, bytes_max) {
-                true => Stage::Done,
-                false => Stage::Telling,
-            },
-            (Stage::Telling, Maker::Sorting(sorting)) => match sorting.tell(&mut reply, bytes_max) {
-                true => Stage::Done,
-                false => Stage::Telling,
-            },
+        self.stage = match self.stage {
+            Stage::Reading => self.maker.end_reading(keeps, &mut reply, bytes_max),
+            Stage::Arranging => self.maker.arrange(keeps, &mut reply),
+            Stage::Telling => self.maker.tell(&mut reply, bytes_max),
             // What is to be stored is got by `take_in`.
-            (Stage::Keeping, _) => Stage::Keeping,
-            (Stage::Arranging | Stage::Telling | Stage::Done, _) => Stage::Done,
+            Stage::Keeping => Stage::Keeping,
+            Stage::Done => Stage::Done,
         };
         self.stage == Stage::Done && !keeps
     }
@@ -341,6 +332,7 @@ impl Gather {
             Maker::Sorting(sorting) => sorting.fault().cloned(),
             Maker::Filling(filling) => filling.fault().cloned(),
             Maker::Building(building) => building.fault().cloned(),
+            Maker::Pointing(pointing) => pointing.fault().cloned(),
             _ => None,
         };
         let found = match &mut self.maker {
@@ -348,11 +340,17 @@ impl Gather {
             Maker::Folding(folding) => folding.found(),
             Maker::Surveying(survey) => survey.found(),
             Maker::Parting(parting) => parting.found(),
+            Maker::Pointing(pointing) => pointing.found(),
             Maker::Building(building) => building.found(),
-            Maker::Combining(_) | Maker::Sorting(_) | Maker::Copying | Maker::Filling(_) => Found::default(),
+            Maker::Combining(_)
+            | Maker::Sorting(_)
+            | Maker::Copying
+            | Maker::Filling(_)
+            | Maker::Weeding(_) => Found::default(),
         };
         let is_stale = match (&self.maker, &self.keeping) {
             (Maker::Surveying(survey), _) => survey.is_stale(ctx.now_ms),
+            (Maker::Pointing(pointing), _) => pointing.is_stale(ctx.now_ms),
             (Maker::Building(building), Some(keeping)) => {
                 ctx.part(keeping.shard).is_none_or(|part| building.is_stale(&mut part.shard))
             }
@@ -377,6 +375,73 @@ impl Gather {
         if let Some(keeping) = &mut self.keeping {
             keeping.tries = tries;
         }
+    }
+}
+
+impl Maker {
+    /// All is read, as far as that was known: what follows.
+    fn end_reading(&mut self, keeps: bool, reply: &mut Reply<'_>, bytes_max: usize) -> Stage {
+        match self {
+            Maker::Combining(_) | Maker::Sorting(_) => Stage::Arranging,
+            Maker::Copying | Maker::Parting(_) | Maker::Folding(_) => Stage::Done,
+            Maker::Filling(_) => Stage::Keeping,
+            Maker::Sifting(_) if keeps => Stage::Keeping,
+            Maker::Sifting(_) => self.tell(reply, bytes_max),
+            Maker::Weeding(weeding) if !weeding.is_ready() => Stage::Reading,
+            Maker::Weeding(_) => Stage::Done,
+            Maker::Building(building) if !building.is_ready() => Stage::Reading,
+            Maker::Building(building) => {
+                building.finish();
+                Stage::Done
+            }
+            Maker::Surveying(survey) => match survey.work() {
+                true => Stage::Done,
+                false => Stage::Reading,
+            },
+            Maker::Pointing(pointing) => match pointing.work() {
+                true if pointing.is_stored() => Stage::Keeping,
+                true => Stage::Telling,
+                false => Stage::Reading,
+            },
+        }
+    }
+
+    /// Brings what was read into order, a part at a time.
+    fn arrange(&mut self, keeps: bool, reply: &mut Reply<'_>) -> Stage {
+        match self {
+            Maker::Combining(combining) => match combining.arrange() {
+                true if keeps => Stage::Keeping,
+                true => {
+                    combining.head(reply);
+                    Stage::Telling
+                }
+                false => Stage::Arranging,
+            },
+            Maker::Sorting(sorting) if keeps => match sorting.fault() {
+                Some(_) => Stage::Done,
+                None => {
+                    sorting.seal();
+                    Stage::Keeping
+                }
+            },
+            Maker::Sorting(sorting) => match sorting.head(reply) {
+                true => Stage::Telling,
+                false => Stage::Done,
+            },
+            _ => Stage::Done,
+        }
+    }
+
+    /// Goes on with what is told.
+    fn tell(&mut self, reply: &mut Reply<'_>, bytes_max: usize) -> Stage {
+        let is_done = match self {
+            Maker::Combining(combining) => combining.tell(reply, bytes_max),
+            Maker::Sorting(sorting) => sorting.tell(reply, bytes_max),
+            Maker::Sifting(sifting) => sifting.answer(reply, bytes_max),
+            Maker::Pointing(pointing) => pointing.put_together(),
+            _ => true,
+        };
+        if is_done { Stage::Done } else { Stage::Telling }
     }
 }
 

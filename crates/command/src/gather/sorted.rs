@@ -15,10 +15,16 @@ pub(super) struct Scored {
     pub text: TextAt,
 }
 
+/// What has an order.
+pub(super) trait InOrder: Copy {
+    /// Which of two comes first.
+    fn order(&self, other: &Self, texts: &Texts, is_descending: bool) -> Ordering;
+}
+
 /// Runs, and the one that is being filled.
-pub(super) struct Sorted {
-    runs: Vec<Vec<Scored>>,
-    open: Vec<Scored>,
+pub(super) struct Sorted<T = Scored> {
+    runs: Vec<Vec<T>>,
+    open: Vec<T>,
     is_descending: bool,
     // While merging: the runs that are left, the one with the next member first, as a heap.
     heap: Vec<usize>,
@@ -28,8 +34,8 @@ pub(super) struct Sorted {
 /// Members sorted at once: some 100 microseconds.
 const RUN_LEN: usize = 1024;
 
-impl Sorted {
-    pub fn new(is_descending: bool) -> Sorted {
+impl<T: InOrder> Sorted<T> {
+    pub fn new(is_descending: bool) -> Sorted<T> {
         Sorted { runs: Vec::new(), open: Vec::new(), is_descending, heap: Vec::new(), len: 0 }
     }
 
@@ -40,11 +46,11 @@ impl Sorted {
 
     /// Bytes held.
     pub fn bytes(&self) -> usize {
-        self.len * size_of::<Scored>()
+        self.len * size_of::<T>()
     }
 
     /// Adds a member.
-    pub fn push(&mut self, texts: &Texts, member: Scored) {
+    pub fn push(&mut self, texts: &Texts, member: T) {
         self.len += 1;
         self.open.push(member);
         if self.open.len() >= RUN_LEN {
@@ -67,7 +73,7 @@ impl Sorted {
     }
 
     /// Takes the next member. Cost: O(log runs).
-    pub fn next(&mut self, texts: &Texts) -> Option<Scored> {
+    pub fn next(&mut self, texts: &Texts) -> Option<T> {
         let run = *self.heap.first()?;
         let member = self.runs.get_mut(run)?.pop()?;
         if self.runs.get(run).is_none_or(Vec::is_empty) {
@@ -85,7 +91,7 @@ impl Sorted {
             return;
         }
         let is_descending = self.is_descending;
-        run.sort_unstable_by(|a, b| order(texts, is_descending, b, a));
+        run.sort_unstable_by(|a, b| b.order(a, texts, is_descending));
         self.runs.push(run);
     }
 
@@ -109,15 +115,17 @@ impl Sorted {
     fn is_before(&self, texts: &Texts, a: usize, b: usize) -> bool {
         let next = |at: usize| self.heap.get(at).and_then(|run| self.runs.get(*run)?.last());
         match (next(a), next(b)) {
-            (Some(a), Some(b)) => order(texts, self.is_descending, a, b) == Ordering::Less,
+            (Some(a), Some(b)) => a.order(b, texts, self.is_descending) == Ordering::Less,
             _ => false,
         }
     }
 }
 
-fn order(texts: &Texts, is_descending: bool, a: &Scored, b: &Scored) -> Ordering {
-    // 0.0 and -0.0 are equal.
-    let by_score = (a.score + 0.0).total_cmp(&(b.score + 0.0));
-    let order = by_score.then_with(|| texts.get(a.text).cmp(texts.get(b.text)));
-    if is_descending { order.reverse() } else { order }
+impl InOrder for Scored {
+    fn order(&self, other: &Scored, texts: &Texts, is_descending: bool) -> Ordering {
+        // 0.0 and -0.0 are equal.
+        let by_score = (self.score + 0.0).total_cmp(&(other.score + 0.0));
+        let order = by_score.then_with(|| texts.get(self.text).cmp(texts.get(other.text)));
+        if is_descending { order.reverse() } else { order }
+    }
 }

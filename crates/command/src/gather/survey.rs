@@ -4,15 +4,13 @@
 //! if one changes, the command begins anew, as for results that are stored ([`super::keeping`]). Called by `Gather`.
 //! Memory: the values and some 30 bytes for each key.
 
-use std::sync::Arc;
-
-use darter_store::change::Listeners;
 use darter_store::{Key, Keyed, Text};
-use darter_txn::watch::{Lot, WatchFlag};
+use darter_txn::watch::WatchFlag;
 use darter_txn::{Part, Router};
 use darter_wire::{Args, OwnedArgs, Reply};
 
 use super::folding::PIECE_BYTES;
+use super::rounds::{KEYS_AT_ONCE, Rounds};
 use super::{Form, Found, Keeping, Maker};
 use crate::Ctx;
 use crate::slices::LEN_MAX;
@@ -40,14 +38,8 @@ pub struct Survey {
     // The command's words, once they were copied; the keys follow its name.
     words: Option<OwnedArgs>,
     keys_len: usize,
-    // Keys up to here have been hashed.
-    hashed: usize,
-    // Hash and number of each key, by shard.
-    by_shard: Vec<Vec<(u64, u32)>>,
-    lot: Arc<Lot>,
-    // Where the next slice goes on: shard, key there, byte of its string.
-    shard: usize,
-    nth: usize,
+    rounds: Rounds,
+    // Where the next slice goes on within the key's string.
     from: usize,
     to: usize,
     // Values one after the other, and where that of each key is; of an only key the whole reply.
@@ -63,36 +55,39 @@ pub struct Survey {
 }
 
 /// Where and when, and for whom.
-struct At {
-    db: usize,
-    now_ms: u64,
-    router: Router,
-    resp3: bool,
-    pauses_uses: bool,
+#[derive(Clone, Copy)]
+pub(super) struct At {
+    pub db: usize,
+    pub now_ms: u64,
+    pub router: Router,
+    pub resp3: bool,
+    pub pauses_uses: bool,
 }
 
-/// Keys hashed, or values put together, in some 100 microseconds with no shard held.
-const KEYS_AT_ONCE: usize = 2048;
+impl At {
+    /// Here and now, for the command over `name`, whose shard is held.
+    pub fn new(ctx: &mut Ctx<'_>, name: &[u8], resp3: bool) -> At {
+        let key = ctx.key(name);
+        let pauses_uses = ctx.shards_mut().part_mut(key).shard.pauses_uses();
+        At { db: ctx.db, now_ms: ctx.now_ms, router: *ctx.shards_mut().router(), resp3, pauses_uses }
+    }
+}
+
 /// Keys read in one slice: some 20 microseconds where each waits for memory.
-const KEYS_PER_SLICE: usize = 64;
+pub(super) const KEYS_PER_SLICE: usize = 64;
 /// Bytes around a value in its reply.
 const FRAME_BYTES: usize = 32;
 
 impl Survey {
     /// Nothing is read yet; there is room for `room` bytes.
     fn new(what: What, at: At, keys_len: usize, flag: &WatchFlag, room: usize) -> Survey {
-        let lot = Lot::new(at.db, *at.router.hasher(), keys_len, flag);
-        let by_shard = vec![Vec::new(); usize::from(at.router.shards_len())];
+        let rounds = Rounds::new(at.db, at.router, keys_len, flag);
         Survey {
             what,
             at,
             words: None,
             keys_len,
-            hashed: 0,
-            by_shard,
-            lot: Arc::new(lot),
-            shard: 0,
-            nth: 0,
+            rounds,
             from: 0,
             to: 0,
             told: Vec::with_capacity(room + FRAME_BYTES),
@@ -107,9 +102,7 @@ impl Survey {
 
     /// The shard that the next slice is about; `None` while keys are hashed, and when all are read.
     pub(super) fn shard(&self) -> Option<u16> {
-        let is_left = self.hashed == self.keys_len && self.shard < self.by_shard.len();
-        // Below the number of shards, which is a u16.
-        is_left.then_some(self.shard as u16)
+        self.rounds.shard()
     }
 
     /// Makes room for the next slice, with no shard held. `args` are the command's.
@@ -122,20 +115,12 @@ impl Survey {
     pub(super) fn work(&mut self) -> bool {
         let Some(words) = &self.words else { return true };
         let keys = words.args().tail(1);
-        if self.hashed < self.keys_len {
-            let until = self.keys_len.min(self.hashed + KEYS_AT_ONCE);
+        if !self.rounds.is_full() {
+            let until = self.keys_len.min(self.rounds.taken() + KEYS_AT_ONCE);
             self.spans.resize(if self.is_of_values() { self.keys_len } else { 0 }, None);
-            for nth in self.hashed..until {
-                let hash = self.at.router.hasher().hash(keys.at(nth));
-                let shard = usize::from(self.at.router.shard_of(hash));
-                if let (Some(lot), Some(there)) = (Arc::get_mut(&mut self.lot), self.by_shard.get_mut(shard))
-                {
-                    lot.add(hash);
-                    there.push((hash, nth as u32));
-                }
+            for nth in self.rounds.taken()..until {
+                self.rounds.add(Some(keys.at(nth)));
             }
-            self.hashed = until;
-            self.pass_empty();
             return false;
         }
         self.put_together()
@@ -174,16 +159,15 @@ impl Survey {
     /// A slice, with its shard held.
     pub(super) fn step(&mut self, part: &mut Part) {
         let Some(words) = self.words.take() else { return };
-        if self.nth == 0 && self.from == 0 {
-            part.watches.add_lot(&self.lot);
-            part.shard.changes.listen(Listeners::WATCH, true);
+        if self.from == 0 {
+            self.rounds.visit(part);
         }
         part.shard.pause_uses(self.at.pauses_uses);
         let bytes_max = self.told.len() + PIECE_BYTES;
         let mut keys_left = KEYS_PER_SLICE;
-        while let Some(&(hash, nth)) = self.by_shard.get(self.shard).and_then(|keys| keys.get(self.nth)) {
-            let key = Key { bytes: words.args().at(1 + nth as usize), hash };
-            self.read(part, key, nth as usize);
+        while let Some((hash, nth)) = self.rounds.next() {
+            let key = Key { bytes: words.args().at(1 + nth), hash };
+            self.read(part, key, nth);
             keys_left -= 1;
             if keys_left == 0 || self.told.len() >= bytes_max {
                 break;
@@ -191,17 +175,7 @@ impl Survey {
         }
         part.shard.pause_uses(false);
         self.words = Some(words);
-        if self.by_shard.get(self.shard).is_some_and(|keys| self.nth >= keys.len()) {
-            (self.shard, self.nth) = (self.shard + 1, 0);
-            self.pass_empty();
-        }
-    }
-
-    /// Goes past shards that none of the keys is in.
-    fn pass_empty(&mut self) {
-        while self.by_shard.get(self.shard).is_some_and(Vec::is_empty) {
-            self.shard += 1;
-        }
+        self.rounds.leave();
     }
 
     /// Reads a key, or a further piece of a long string.
@@ -239,7 +213,7 @@ impl Survey {
                 return self.take_piece(Some(text));
             }
         }
-        self.nth += 1;
+        self.rounds.pass();
     }
 
     /// Takes a piece of a string; the key is done with its last one.
@@ -256,7 +230,7 @@ impl Survey {
                 Reply::new(&mut self.told, self.at.resp3).bulk_end();
             }
             (self.from, self.to) = (0, 0);
-            self.nth += 1;
+            self.rounds.pass();
         }
     }
 
@@ -271,7 +245,7 @@ impl Survey {
     }
 
     pub(super) fn bytes(&self) -> usize {
-        let keys = self.hashed * (size_of::<(u64, u32)>() + size_of::<Option<(usize, usize)>>() + 8);
+        let keys = self.rounds.bytes() + self.spans.capacity() * size_of::<Option<(usize, usize)>>();
         let words = self.words.as_ref().map_or(0, OwnedArgs::heap_bytes);
         self.told.capacity() + self.reply.capacity() + keys + words
     }
@@ -302,14 +276,7 @@ impl Ctx<'_> {
     #[cold]
     pub fn survey(&mut self, what: What, len: usize, args: Args<'_>, reply: &Reply<'_>) -> bool {
         let name = args.at(1);
-        let key = self.key(name);
-        let at = At {
-            db: self.db,
-            now_ms: self.now_ms,
-            router: *self.shards_mut().router(),
-            resp3: reply.is_resp3(),
-            pauses_uses: self.shards_mut().part_mut(key).shard.pauses_uses(),
-        };
+        let at = At::new(self, name, reply.is_resp3());
         let keeping = Keeping::new(self, name, Form::List, &[]);
         let keys_len = if matches!(what, What::Text | What::Range(..)) { 1 } else { args.len() - 1 };
         let survey = Survey::new(what, at, keys_len, keeping.flag(), len);

@@ -63,14 +63,14 @@ fn hgetex(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()
     place.view::<Table>()?;
     let (clock, does_persist) = (clock(args.at(2)), is(args.at(2), "persist"));
     let fields_at = 2 + 2 * usize::from(clock.is_some()) + usize::from(does_persist);
-    if args.len() < fields_at + 3 {
-        return Err(Fault::Arity("hgetex".into()));
-    }
     let then = match clock {
         Some(clock) => Then::Expire(clock.unix_ms(args.at(3), now_ms, "hgetex")?),
         None if does_persist => Then::Persist,
         None => Then::Nothing,
     };
+    if args.len() <= fields_at + 1 {
+        return Err(Fault::Arity("hgetex".into()));
+    }
     let fields = fields(args, fields_at, NO_COUNT)?;
     reply.array(fields.len());
     let (mut updated, mut deleted) = (0, 0);

@@ -117,6 +117,9 @@ fn hsetnx(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()
 }
 
 fn hdel(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    if args.len() > MANY && ctx.weed((args.at(1), Form::Hash), args, HDEL_EVENT, reply)? {
+        return Ok(());
+    }
     let now_ms = ctx.now_ms;
     let mut place = at(ctx, args.at(1));
     let edited = place.edit(|table: &mut Table, arena, hasher| {

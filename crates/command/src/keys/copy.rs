@@ -54,6 +54,7 @@ fn copy(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), 
     if db == ctx.db && from == to {
         return Err(SAME);
     }
+    ctx.bury(from);
     let place = ctx.read(from);
     if !place.exists() {
         reply.int(0);
@@ -109,6 +110,7 @@ fn move_to(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(
     if from == to {
         return Err(SAME);
     }
+    ctx.bury(name);
     let is_possible = ctx.at(name).exists() && !ctx.at_db(to, name).exists();
     if is_possible {
         ctx.rename((from, name), (to, name))?;

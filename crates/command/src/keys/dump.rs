@@ -32,6 +32,7 @@ pub const RESTORE: DataCommand = DataCommand {
 };
 
 fn dump(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    ctx.bury(args.at(1));
     match payload(&ctx.read(args.at(1))) {
         Some(bytes) => reply.bulk(&bytes),
         None => reply.null(),

@@ -3,6 +3,7 @@
 use darter_store::Event;
 use darter_wire::{Args, Reply};
 
+use crate::ctx::AHEAD;
 use crate::gather::survey::What;
 use crate::spec::{Group, Keys, Spec};
 use crate::{Ctx, DataCommand, Fault};
@@ -56,12 +57,19 @@ pub const TYPE: DataCommand = DataCommand {
 };
 
 fn del(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    let mut count = 0;
-    for name in args.tail(1).iter() {
-        let mut place = ctx.at(name);
-        if place.remove() {
-            place.changed(Event::DEL);
-            count += 1;
+    let (names, mut count) = (args.tail(1), 0);
+    for first in (0..names.len()).step_by(AHEAD) {
+        let names = names.tail(first).head(AHEAD.min(names.len() - first));
+        if names.len() == AHEAD {
+            ctx.look_ahead(names);
+        }
+        for name in names.iter() {
+            ctx.bury(name);
+            let mut place = ctx.at(name);
+            if place.remove() {
+                place.changed(Event::DEL);
+                count += 1;
+            }
         }
     }
     reply.int(count);

@@ -25,6 +25,7 @@ pub const RENAMENX: DataCommand = DataCommand {
 
 fn rename(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let (from, to) = (args.at(1), args.at(2));
+    ctx.bury(from);
     if !ctx.at(from).exists() {
         return Err(Fault::NoSuchKey);
     }
@@ -36,9 +37,11 @@ fn rename(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()
 
 fn renamenx(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let (from, to) = (args.at(1), args.at(2));
+    ctx.bury(from);
     if !ctx.at(from).exists() {
         return Err(Fault::NoSuchKey);
     }
+    ctx.bury(to);
     let is_free = !ctx.at(to).exists();
     if !is_free || carry(ctx, from, to)? {
         reply.int(i64::from(is_free));

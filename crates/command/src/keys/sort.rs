@@ -4,7 +4,6 @@ use std::cmp::Ordering;
 
 use darter_base::number;
 use darter_pack::entry::Item;
-use darter_pack::table::Table;
 use darter_pack::tree::list::End;
 use darter_pack::tree::{Direction, List};
 use darter_store::change::Class;
@@ -12,6 +11,8 @@ use darter_store::reads::Stretch;
 use darter_store::{Event, Expiry, Keyed, Object, Type};
 use darter_wire::{Args, Reply};
 
+use crate::gather::pointer::Pointer;
+use crate::gather::pointing::Asked;
 use crate::gather::{Form, Maker, ScoreOf, Sorting};
 use crate::reader::Reader;
 use crate::slices;
@@ -92,6 +93,11 @@ impl<'a> Options<'a> {
         Ok(options)
     }
 
+    /// What GET asks for.
+    fn pointers(&self) -> Vec<Pointer> {
+        self.gets.iter().map(|get| Pointer::new(get)).collect()
+    }
+
     fn reads_other_keys(&self) -> bool {
         self.by.is_some_and(|by| by.contains(&b'*')) || self.gets.iter().any(|get| get.contains(&b'*'))
     }
@@ -139,8 +145,15 @@ fn sort_with(
     options: &Options<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Fault> {
-    if let (Some(kept), Some(at)) = (ctx.kept.take(), options.store) {
-        reply.int(kept.put(ctx, args.at(at), SORTSTORE_EVENT)? as i64);
+    if let Some(mut kept) = ctx.kept.take() {
+        let answer = std::mem::take(&mut kept.found.bytes);
+        match options.store {
+            Some(at) => reply.int(kept.put(ctx, args.at(at), SORTSTORE_EVENT)? as i64),
+            None => {
+                kept.take(ctx)?;
+                reply.take_over(answer);
+            }
+        }
         return Ok(());
     }
     if ctx.may_slice && leave(ctx, args, options, reply) {
@@ -150,23 +163,21 @@ fn sort_with(
     order(ctx, kind, &mut elements, options)?;
     let (start, end) = options.range(elements.len());
     let chosen = elements.get(start..end).unwrap_or_default();
+    let gets = options.pointers();
     match options.store {
-        Some(at) => store(ctx, args.at(at), chosen, &options.gets, reply),
+        Some(at) => store(ctx, args.at(at), chosen, &gets, reply),
         None => {
-            reply.array(chosen.len().saturating_mul(options.gets.len().max(1)));
+            reply.array(chosen.len().saturating_mul(gets.len().max(1)));
             for element in chosen {
-                each_answer(ctx, element, &options.gets, |answer| reply.bulk_or_null(answer));
+                each_answer(ctx, element, &gets, |answer| reply.bulk_or_null(answer));
             }
             Ok(())
         }
     }
 }
 
-/// Leaves a long answer to slices, where nothing but the elements is looked at; false when it is to be given now.
+/// Leaves a long answer to slices; false when it is to be given now.
 fn leave(ctx: &mut Ctx<'_>, args: Args<'_>, options: &Options<'_>, reply: &Reply<'_>) -> bool {
-    if options.by.is_some() || !options.gets.is_empty() {
-        return false;
-    }
     let name = args.at(1);
     let place = zset::at(ctx, name);
     let now_ms = place.now_ms();
@@ -181,7 +192,31 @@ fn leave(ctx: &mut Ctx<'_>, args: Args<'_>, options: &Options<'_>, reply: &Reply
     if !slices::is_long(len, due_ms, now_ms) || (options.store.is_some() && due_ms.is_some()) {
         return false;
     }
+    let is_set = place.kind() == Some(Type::Set);
     let score_of: ScoreOf = |text| Ok(parse_score(text)? + 0.0);
+    if options.by.is_some() || !options.gets.is_empty() {
+        if due_ms.is_some() {
+            // Which of its members are there in the end is not known before.
+            return false;
+        }
+        let (by, is_alpha) = match options.by {
+            None => (Some(Pointer::Itself), options.is_alpha),
+            Some(by) if by.contains(&b'*') => (Some(Pointer::new(by)), options.is_alpha),
+            // As in `order`.
+            Some(_) if is_set && options.store.is_some() => (Some(Pointer::Itself), true),
+            Some(_) => (None, false),
+        };
+        let asked = Asked {
+            by,
+            gets: options.pointers(),
+            score_of: (!is_alpha).then_some(score_of),
+            is_descending: options.is_descending,
+            is_stored: options.store.is_some(),
+            range: (options.offset, options.count),
+        };
+        let dest = options.store.map(|at| args.at(at));
+        return ctx.point((name, stretch), asked, dest, reply.is_resp3());
+    }
     let sorting = Sorting::new(
         (!options.is_alpha).then_some(score_of),
         options.is_descending,
@@ -247,9 +282,10 @@ fn order(
         }
         (by, is_alpha) = (None, true);
     }
+    let by = by.map_or(Pointer::Itself, Pointer::new);
     let mut weighed = Vec::with_capacity(elements.len());
     for element in elements.drain(..) {
-        let weight = weigh(ctx, &element, by, is_alpha)?;
+        let weight = weigh(ctx, &element, &by, is_alpha)?;
         weighed.push((weight, element));
     }
     let is_tied_by_text = !is_alpha;
@@ -262,11 +298,8 @@ fn order(
     Ok(())
 }
 
-fn weigh(ctx: &mut Ctx<'_>, element: &[u8], by: Option<&[u8]>, is_alpha: bool) -> Result<Weight, Fault> {
-    let found = match by {
-        Some(pattern) => look_up(ctx, pattern, element),
-        None => Some(element.to_vec()),
-    };
+fn weigh(ctx: &mut Ctx<'_>, element: &[u8], by: &Pointer, is_alpha: bool) -> Result<Weight, Fault> {
+    let found = look_up(ctx, by, element);
     if is_alpha {
         return Ok(Weight::Text(found));
     }
@@ -287,50 +320,29 @@ fn parse_score(text: &[u8]) -> Result<f64, Fault> {
 }
 
 /// Gives `emit` the answers for an element: itself, or what each `GET` pattern finds.
-fn each_answer(ctx: &mut Ctx<'_>, element: &[u8], gets: &[&[u8]], mut emit: impl FnMut(Option<&[u8]>)) {
+fn each_answer(ctx: &mut Ctx<'_>, element: &[u8], gets: &[Pointer], mut emit: impl FnMut(Option<&[u8]>)) {
     if gets.is_empty() {
         emit(Some(element));
     }
-    for pattern in gets {
-        emit(look_up(ctx, pattern, element).as_deref());
+    for pointer in gets {
+        emit(look_up(ctx, pointer, element).as_deref());
     }
 }
 
-/// What a pattern means for an element: `#` is itself, `a*b` the string at the key with the element in
-/// place of the star, `a*b->f` the field `f` of the hash there.
-fn look_up(ctx: &mut Ctx<'_>, pattern: &[u8], element: &[u8]) -> Option<Vec<u8>> {
-    if pattern == b"#" {
+/// What a pattern means for an element.
+fn look_up(ctx: &mut Ctx<'_>, pointer: &Pointer, element: &[u8]) -> Option<Vec<u8>> {
+    if *pointer == Pointer::Itself {
         return Some(element.to_vec());
     }
-    let star = pattern.iter().position(|&byte| byte == b'*')?;
-    let (prefix, rest) = pattern.split_at(star);
-    let rest = rest.get(1..)?;
-    let arrow = rest.windows(2).position(|pair| pair == b"->").filter(|&at| at + 2 < rest.len());
-    let (suffix, field) = match arrow {
-        Some(at) => (rest.get(..at)?, rest.get(at + 2..)),
-        None => (rest, None),
-    };
-    let name = [prefix, element, suffix].concat();
-    let place = ctx.read(&name);
-    match field {
-        None => Some(place.text().ok()??.bytes().into_owned()),
-        Some(field) => {
-            let now_ms = place.now_ms();
-            let hash = place.view::<Table>().ok()??;
-            let entry = hash.root.get(hash.arena, hash.hasher.hash(field), field)?;
-            if entry.expiry_ms().is_some_and(|ms| ms <= now_ms) {
-                return None;
-            }
-            Some(entry.value().to_vec())
-        }
-    }
+    let name = pointer.key(element)?;
+    pointer.look(&ctx.read(&name)).value
 }
 
 fn store(
     ctx: &mut Ctx<'_>,
     destination: &[u8],
     chosen: &[Vec<u8>],
-    gets: &[&[u8]],
+    gets: &[Pointer],
     reply: &mut Reply<'_>,
 ) -> Result<(), Fault> {
     let mut answers = Vec::new();

@@ -8,7 +8,7 @@ use darter_wire::{Args, Reply};
 
 use super::moves::WRONG_DESTINATION;
 use super::{end, pop_event, push_event};
-use crate::ctx::{OnTimeout, Wait};
+use crate::ctx::Wait;
 use crate::reader::{Reader, timeout_ms};
 use crate::spec::{Flags, Group, Keys, Spec};
 use crate::{Ctx, DataCommand, Fault};
@@ -46,7 +46,7 @@ pub const BLMOVEM: DataCommand = DataCommand {
         let moving = Moving::parse(args, 6)?;
         let timeout_ms = timeout_ms(args.at(5))?;
         if !moving.run(ctx, args.at(1), args.at(2), reply)? {
-            ctx.wait_or_reply(Wait { timeout_ms, dest: 2, on_timeout: OnTimeout::NullArray }, reply);
+            ctx.wait_or_reply(Wait { timeout_ms, dest: 2 }, reply);
         }
         Ok(())
     },

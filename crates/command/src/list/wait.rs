@@ -5,7 +5,7 @@ use darter_wire::{Args, Reply};
 
 use super::pop::{parse_many, take, take_many};
 use super::{end, moves};
-use crate::ctx::{OnTimeout, Wait};
+use crate::ctx::Wait;
 use crate::reader::{Reader, timeout_ms};
 use crate::spec::{Flags, Group, Keys, Spec};
 use crate::{Ctx, DataCommand, Fault};
@@ -85,7 +85,7 @@ fn pop(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>, end: End) -> Re
             return Ok(());
         }
     }
-    ctx.wait_or_reply(Wait { timeout_ms, dest: 0, on_timeout: OnTimeout::NullArray }, reply);
+    ctx.wait_or_reply(Wait { timeout_ms, dest: 0 }, reply);
     Ok(())
 }
 
@@ -94,7 +94,7 @@ fn blmpop(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()
     let many = parse_many(&mut Reader::new(args, 2))?;
     ctx.may_repeat = false;
     if !take_many(ctx, &many, reply)? {
-        ctx.wait_or_reply(Wait { timeout_ms, dest: 0, on_timeout: OnTimeout::NullArray }, reply);
+        ctx.wait_or_reply(Wait { timeout_ms, dest: 0 }, reply);
     }
     Ok(())
 }
@@ -108,7 +108,12 @@ fn transfer(
 ) -> Result<(), Fault> {
     let timeout_ms = timeout_ms(timeout)?;
     if !moves::transfer(ctx, args.at(1), args.at(2), ends, reply)? {
-        ctx.wait_or_reply(Wait { timeout_ms, dest: 2, on_timeout: OnTimeout::Null }, reply);
+        if ctx.may_wait {
+            ctx.wait = Some(Wait { timeout_ms, dest: 2 });
+        } else {
+            // No array, as it is when the time is up.
+            reply.null();
+        }
     }
     Ok(())
 }

@@ -67,10 +67,11 @@ fn sadd(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), 
     if args.len() > MANY && add_many(ctx, args, reply)? {
         return Ok(());
     }
+    let now_ms = ctx.now_ms;
     let add = |set: &mut SetValue, arena: &mut Arena, hasher: KeyHasher| {
         let mut added = 0;
         for member in args.tail(2).iter() {
-            added += i64::from(set.insert(arena, hasher, Item::of(member), Expiry::Keep)?);
+            added += i64::from(set.insert_alive(arena, hasher, Item::of(member), Expiry::Keep, now_ms)?);
         }
         Ok(added)
     };
@@ -123,9 +124,14 @@ fn saddex(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()
 }
 
 fn srem(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    if args.len() > MANY && ctx.weed((args.at(1), Form::Set), args, SREM_EVENT, reply)? {
+        return Ok(());
+    }
+    let now_ms = ctx.now_ms;
     let mut place = at(ctx, args.at(1));
     let edited = place.edit(|set: &mut SetValue, arena, hasher| {
-        args.tail(2).iter().filter(|member| set.remove(arena, hasher, Item::of(member))).count()
+        let members = args.tail(2);
+        members.iter().filter(|member| set.remove_alive(arena, hasher, Item::of(member), now_ms)).count()
     })?;
     let removed = edited.map_or(0, |edited| edited.result);
     if removed > 0 {
@@ -156,7 +162,7 @@ fn smove(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(),
     }
     // Added first: that may fail, and then nothing has changed.
     let added = at(ctx, to).edit_or_create(SetValue::new, |set: &mut SetValue, arena, hasher| {
-        set.insert(arena, hasher, member, Expiry::Keep)
+        set.insert_alive(arena, hasher, member, Expiry::Keep, now_ms)
     })?;
     let is_new = added.result?;
     let mut place = at(ctx, from);

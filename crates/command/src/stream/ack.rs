@@ -8,7 +8,9 @@ use darter_wire::{Args, Reply};
 
 use super::delete::{counted_ids, ids, refs_and_ids, reply_outcomes};
 use super::refs::{self, Outcome};
+use super::regrouping::{Plan, Who};
 use super::{event, no_group};
+use crate::gather::filling::MANY;
 use crate::reader::Reader;
 use crate::spec::{Group, Keys, Spec};
 use crate::{Ctx, DataCommand, Fault};
@@ -59,6 +61,9 @@ pub const XNACK: DataCommand = DataCommand {
 const ACKED: Event = Event::new(Class(0), "xack");
 
 fn xack(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    if args.len() > MANY && acknowledge_many(ctx, args, reply)? {
+        return Ok(());
+    }
     let mut place = ctx.read(args.at(1));
     if place.view::<Stream>()?.is_none_or(|stream| stream.root.group(args.at(2)).is_none()) {
         reply.int(0);
@@ -75,6 +80,23 @@ fn xack(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), 
     }
     reply.int_len(acked);
     Ok(())
+}
+
+/// Leaves it to slices to acknowledge many entries, or answers when they are; false when that is to be done now.
+#[cold]
+fn acknowledge_many(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<bool, Fault> {
+    let who = Who { key: args.at(1), group: args.at(2), consumer: None };
+    let Some(kept) = ctx.kept.take() else {
+        let plan = Plan::Release((args.len() - 3) as u64);
+        return Ok(ctx.may_slice && who.leave(ctx, plan, reply.is_resp3())?);
+    };
+    let Some((found, _)) = who.put(ctx, kept)? else { return Ok(false) };
+    let acked = found.numbers.first().copied().unwrap_or_default();
+    if acked > 0 {
+        ctx.changed(who.key, ACKED);
+    }
+    reply.int(acked as i64);
+    Ok(true)
 }
 
 fn xackdel(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {

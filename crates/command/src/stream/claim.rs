@@ -6,8 +6,10 @@ use darter_store::stream_value::group;
 use darter_store::{Arena, Event, Stream};
 use darter_wire::{Args, Reply};
 
+use super::named::Verdict;
 use super::regrouping::{Plan, Who};
 use super::{event, id, no_group, reply_entry, reply_id, shown};
+use crate::gather::filling::MANY;
 use crate::reader::{Reader, int};
 use crate::spec::{Group, Keys, Spec};
 use crate::{Ctx, DataCommand, Fault};
@@ -47,18 +49,25 @@ const LOOKS: usize = 10;
 /// Redis' own limit: above it, a slice of ids would not fit in memory.
 const COUNT_MAX: i64 = i64::MAX / 16;
 
-struct Claim {
+/// What XCLAIM asks for.
+pub(super) struct Claim {
     min_idle_ms: u64,
-    ids: Vec<StreamId>,
+    /// The entries it names.
+    pub ids: Vec<StreamId>,
     delivered_ms: u64,
     deliveries: Option<u64>,
     force: bool,
-    just_ids: bool,
-    last_id: StreamId,
+    /// JUSTID.
+    pub just_ids: bool,
+    /// LASTID, else the lowest.
+    pub last_id: StreamId,
 }
 
 impl Claim {
-    fn parse(args: Args<'_>, now_ms: u64) -> Result<Claim, Fault> {
+    /// Reads its words.
+    ///
+    /// Errors: those of Redis, in its order.
+    pub fn parse(args: Args<'_>, now_ms: u64) -> Result<Claim, Fault> {
         let min_idle = min_idle(args, "ERR Invalid min-idle-time argument for XCLAIM")?;
         let ids: Vec<StreamId> = args.tail(5).iter().map_while(|arg| id::parse(arg, 0).ok()).collect();
         let mut claim = Claim {
@@ -94,6 +103,25 @@ impl Claim {
             }
         }
         Ok(claim)
+    }
+
+    /// What becomes of an entry, still in the stream or not, that is named by a consumer at this time.
+    pub fn verdict(&self, before: Option<Pending>, is_there: bool, who: (u32, u64)) -> Verdict {
+        let (consumer, now_ms) = who;
+        let is_due = match before {
+            None => self.force,
+            Some(before) => now_ms.saturating_sub(before.delivered_ms) >= self.min_idle_ms,
+        };
+        if !is_there {
+            return Verdict::Drop;
+        }
+        if !is_due {
+            return Verdict::Leave;
+        }
+        // An entry that FORCE made pending counts as delivered once.
+        let deliveries = before.map_or(1, |before| before.deliveries);
+        let deliveries = self.deliveries.unwrap_or(deliveries.saturating_add(u64::from(!self.just_ids)));
+        Verdict::Give(Pending { consumer, delivered_ms: self.delivered_ms, deliveries })
     }
 }
 
@@ -136,16 +164,15 @@ impl<'a> Claimer<'a> {
         Ok((Claimer { group, log, number, now_ms, just_ids }, is_new))
     }
 
-    /// Gives the entry to the consumer and answers it.
+    /// Gives the entry to the consumer, pending like that, and answers it.
     fn take(
         &mut self,
         arena: &mut Arena,
         id: StreamId,
-        delivered_ms: u64,
-        deliveries: u64,
+        pending: Pending,
         reply: &mut Reply<'_>,
     ) -> Result<(), Fault> {
-        self.group.give(arena, id, Pending { consumer: self.number, delivered_ms, deliveries })?;
+        self.group.give(arena, id, pending)?;
         if let Some(consumer) = self.group.consumer_mut(self.number) {
             consumer.active_ms = Some(self.now_ms);
         }
@@ -159,6 +186,9 @@ impl<'a> Claimer<'a> {
 
 fn xclaim(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let now_ms = ctx.now_ms;
+    if args.len() > MANY && take_many(ctx, args, reply)? {
+        return Ok(());
+    }
     let mut place = ctx.read(args.at(1));
     if place.view::<Stream>()?.is_none_or(|stream| stream.root.group(args.at(2)).is_none()) {
         return Err(no_group(args.at(1), args.at(2)));
@@ -171,23 +201,17 @@ fn xclaim(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()
         let mut len = 0;
         for &id in &claim.ids {
             let before = claimer.group.pending().get(arena, id);
-            if claimer.log.get(arena, id).is_none() {
-                claimer.group.release(arena, id);
-                continue;
+            let is_there = claimer.log.get(arena, id).is_some();
+            match claim.verdict(before, is_there, (claimer.number, now_ms)) {
+                Verdict::Leave => {}
+                Verdict::Drop => {
+                    claimer.group.release(arena, id);
+                }
+                Verdict::Give(pending) => {
+                    claimer.take(arena, id, pending, reply)?;
+                    len += 1;
+                }
             }
-            let is_due = match before {
-                None => claim.force,
-                Some(before) => now_ms.saturating_sub(before.delivered_ms) >= claim.min_idle_ms,
-            };
-            if !is_due {
-                continue;
-            }
-            // An entry that FORCE made pending counts as delivered once.
-            let deliveries = before.map_or(1, |before| before.deliveries);
-            let deliveries =
-                claim.deliveries.unwrap_or(deliveries.saturating_add(u64::from(!claim.just_ids)));
-            claimer.take(arena, id, claim.delivered_ms, deliveries, reply)?;
-            len += 1;
         }
         reply.end_array(begun, len);
         Ok::<_, Fault>(is_new)
@@ -237,7 +261,8 @@ fn xautoclaim(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Resul
         reply.array(slice.due.len());
         for &(id, before) in &slice.due {
             let deliveries = before.saturating_add(u64::from(!just_ids));
-            claimer.take(arena, id, now_ms, deliveries, reply)?;
+            let pending = Pending { consumer: claimer.number, delivered_ms: now_ms, deliveries };
+            claimer.take(arena, id, pending, reply)?;
         }
         reply.array(slice.gone.len());
         for &id in &slice.gone {
@@ -256,10 +281,33 @@ fn xautoclaim(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Resul
     Ok(())
 }
 
+/// Leaves it to slices to claim the many entries that are named, or answers when they are the consumer's; false when they
+/// are to be claimed now, as those are that FORCE makes pending.
+#[cold]
+fn take_many(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<bool, Fault> {
+    let who = who(args);
+    let Some(kept) = ctx.kept.take() else {
+        let is_forced = args.tail(5).iter().any(|word| word.eq_ignore_ascii_case(b"force"));
+        let plan = Plan::Take((args.len() - 5) as u64);
+        return Ok(ctx.may_slice && !is_forced && who.leave(ctx, plan, reply.is_resp3())?);
+    };
+    let Some((found, is_new)) = who.put(ctx, kept)? else { return Ok(false) };
+    if is_new {
+        ctx.changed(who.key, event("xgroup-createconsumer"));
+    }
+    ctx.changed(who.key, CLAIMED);
+    reply.take_over(found.bytes);
+    Ok(true)
+}
+
+fn who<'a>(args: Args<'a>) -> Who<'a> {
+    Who { key: args.at(1), group: args.at(2), consumer: Some(args.at(3)) }
+}
+
 /// Leaves it to slices to claim many entries, or answers when they are the consumer's; false when they are to be claimed
 /// now.
 fn claim_many(ctx: &mut Ctx<'_>, args: Args<'_>, plan: Plan, reply: &mut Reply<'_>) -> Result<bool, Fault> {
-    let who = Who { key: args.at(1), group: args.at(2), consumer: args.at(3) };
+    let who = who(args);
     let Some(kept) = ctx.kept.take() else {
         return Ok(ctx.may_slice && who.leave(ctx, plan, reply.is_resp3())?);
     };

@@ -23,7 +23,7 @@ pub(super) fn read_long(
     reply: &mut Reply<'_>,
 ) -> Result<bool, Fault> {
     let (group, consumer) = reading.group.unwrap_or_default();
-    let who = Who { key, group, consumer };
+    let who = Who { key, group, consumer: Some(consumer) };
     let Some(kept) = ctx.kept.take() else {
         let is_plain = reading.bytes_max == usize::MAX && reading.claim_ms.is_none();
         // One that waits may not run again.
@@ -51,7 +51,7 @@ pub(super) fn read_long(
     let first = group_before.and_then(id::next).unwrap_or(StreamId::MAX);
     let taken = found.numbers.first().copied().unwrap_or_default();
     let left = (reading.count.min(reading.total) as u64).saturating_sub(taken);
-    let len = taken + deliver_last(ctx, who, reading.is_noack, left)?;
+    let len = taken + deliver_last(ctx, (who, consumer), reading.is_noack, left)?;
     let from = ctx.at(key).view::<Stream>()?.map_or(0, |stream| stream.root.log().rank(stream.arena, first));
     reply_stream(reply, key);
     answer_long(ctx, key, reply, Stretch::Ranks(from, len, Direction::Up))?;
@@ -59,7 +59,12 @@ pub(super) fn read_long(
 }
 
 /// Delivers what was appended after the last slice; returns how many entries that is.
-fn deliver_last(ctx: &mut Ctx<'_>, who: Who<'_>, is_noack: bool, count: u64) -> Result<u64, Fault> {
+fn deliver_last(
+    ctx: &mut Ctx<'_>,
+    (who, consumer): (Who<'_>, &[u8]),
+    is_noack: bool,
+    count: u64,
+) -> Result<u64, Fault> {
     let delivered_ms = ctx.now_ms;
     let edited = ctx.at(who.key).edit::<Stream, _>(|stream, arena, _| {
         let extent = stream.extent(arena);
@@ -67,7 +72,7 @@ fn deliver_last(ctx: &mut Ctx<'_>, who: Who<'_>, is_noack: bool, count: u64) -> 
         let first = id::next(group.last_id).unwrap_or(StreamId::MAX);
         let entries = log.range(arena, first, StreamId::MAX, Direction::Up).take(count as usize);
         let ids: Vec<StreamId> = entries.map(|entry| entry.id).collect();
-        let (consumer, _) = group.find_or_create(who.consumer, delivered_ms);
+        let (consumer, _) = group.find_or_create(consumer, delivered_ms);
         for &id in &ids {
             group.advance(&extent, id);
             if !is_noack {

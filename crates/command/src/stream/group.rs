@@ -1,8 +1,9 @@
 //! XGROUP CREATE, SETID, DESTROY, CREATECONSUMER, DELCONSUMER.
 
-use darter_store::Stream;
+use darter_store::{Event, Stream};
 use darter_wire::{Args, Reply};
 
+use super::regrouping::{Plan, Who};
 use super::{event, id, shown};
 use crate::reader::Reader;
 use crate::spec::{Flags, Group, Keys, Spec};
@@ -198,16 +199,29 @@ fn create_consumer(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> 
     Ok(())
 }
 
+const DELCONSUMER_EVENT: Event = event("xgroup-delconsumer");
+
 fn delete_consumer(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    let (key, name) = (args.at(2), args.at(3));
+    let (key, name, consumer) = (args.at(2), args.at(3), args.at(4));
+    let who = Who { key, group: name, consumer: Some(consumer) };
+    if let Some(kept) = ctx.kept.take() {
+        // Nobody is to be made in the consumer's place.
+        if let Some((found, _)) = (Who { consumer: None, ..who }).put(ctx, kept)? {
+            ctx.changed(key, DELCONSUMER_EVENT);
+            reply.int(found.numbers.first().map_or(0, |&pending| pending as i64));
+            return Ok(());
+        }
+    } else if ctx.may_slice && who.leave(ctx, Plan::Forget, reply.is_resp3())? {
+        return Ok(());
+    }
     let mut place = ctx.at(key);
     let edited = place.edit::<Stream, _>(|stream, arena, _| {
         let (group, _) = stream.group_mut(name).ok_or_else(|| no_such_group(key, name))?;
-        Ok::<_, Fault>(group.remove_consumer(arena, args.at(4)))
+        Ok::<_, Fault>(group.remove_consumer(arena, consumer))
     })?;
     let pending = edited.ok_or(NO_KEY)?.result?;
     if pending.is_some() {
-        place.changed(event("xgroup-delconsumer"));
+        place.changed(DELCONSUMER_EVENT);
     }
     reply.int(pending.unwrap_or(0) as i64);
     Ok(())

@@ -8,6 +8,7 @@ mod delivering;
 pub mod group;
 mod id;
 pub mod info;
+mod named;
 pub mod once;
 pub mod pending;
 pub mod range;

@@ -10,7 +10,7 @@ use super::delivering::read_long;
 use super::range::{answer_long, ranks};
 use super::reading::{Reading, keys_of_read, keys_of_read_group};
 use super::{event, id, reply_entry, reply_id, shown};
-use crate::ctx::{OnTimeout, Wait};
+use crate::ctx::Wait;
 use crate::spec::{Flags, Group, Keys, Spec};
 use crate::{Ctx, DataCommand, Fault, slices};
 
@@ -112,7 +112,7 @@ fn nothing(ctx: &mut Ctx<'_>, reading: &Reading<'_>, reply: &mut Reply<'_>) {
     match reading.block {
         None => reply.null_array(),
         Some(timeout_ms) => {
-            ctx.wait_or_reply(Wait { timeout_ms, dest: 0, on_timeout: OnTimeout::NullArray }, reply);
+            ctx.wait_or_reply(Wait { timeout_ms, dest: 0 }, reply);
         }
     }
 }

@@ -1,15 +1,16 @@
 //! A consumer group that changes in slices: its pending entries go into a draft of the group, changed on the way, and the
 //! draft takes the group's place in the end.
 //!
-//! Called by the bodies of XREADGROUP and XAUTOCLAIM, which find what became of it when they run again, and by `gather` for
+//! Called by the bodies of XREADGROUP, XAUTOCLAIM, XCLAIM, XACK and XGROUP DELCONSUMER, which find what became of it when they run again, and by `gather` for
 //! the slices. Entries that are appended meanwhile do no harm; a change of the group, or entries that go, begin it anew.
 
 use darter_pack::tree::{Direction, Pending, StreamId, StreamLog};
 use darter_store::stream_value::Extent;
-use darter_store::stream_value::group::Group;
+use darter_store::stream_value::group::{Consumer, Group, NOBODY};
 use darter_store::{Arena, Collection, Key, Keyed, Shard, Stream, View};
-use darter_wire::Reply;
+use darter_wire::{Args, Reply};
 
+use super::named::{Named, Verdict};
 use super::{id, reply_entry, reply_id};
 use crate::gather::{Build, Found, Kept};
 use crate::slices::LEN_MAX;
@@ -45,6 +46,12 @@ pub(super) enum Plan {
         /// JUSTID.
         just_ids: bool,
     },
+    /// XCLAIM: so many entries that the command names become the consumer's.
+    Take(u64),
+    /// XACK: so many entries that the command names are no longer pending.
+    Release(u64),
+    /// XGROUP DELCONSUMER: the consumer goes, and what it has is no longer pending.
+    Forget,
 }
 
 /// The group, and who asks for it.
@@ -54,8 +61,8 @@ pub(super) struct Who<'a> {
     pub key: &'a [u8],
     /// The group.
     pub group: &'a [u8],
-    /// The consumer, who need not be there yet.
-    pub consumer: &'a [u8],
+    /// The consumer, who need not be there yet; `None` where it is nobody's command, or its consumer's last.
+    pub consumer: Option<&'a [u8]>,
 }
 
 impl Who<'_> {
@@ -81,10 +88,11 @@ impl Who<'_> {
             stream.group(self.group).map(Group::hollow)
         })?;
         let Some(mut group) = edited.and_then(|edited| edited.result) else { return Ok(false) };
-        let (number, _) = group.find_or_create(self.consumer, now_ms);
+        let number = self.consumer.map_or(NOBODY, |name| group.find_or_create(name, now_ms).0);
         let source = Source { db, key: self.key.into(), hash, group: self.group.into(), mark, gone };
         let course = Course {
             plan,
+            named: Named::default(),
             number,
             now_ms,
             resp3,
@@ -109,16 +117,21 @@ impl Who<'_> {
                 // Nothing that is new is pending with somebody.
                 (new.min(count), pending.rank(stream.arena, first) == pending.len())
             }
-            Plan::Repeat { count, .. } => {
-                (group.find(self.consumer).map_or(0, |consumer| consumer.pending_len()).min(count), true)
-            }
+            Plan::Repeat { count, .. } => (self.pending_len(group).min(count), true),
             Plan::Claim { first, count, looks, .. } => {
                 let left = pending.len() - pending.rank(stream.arena, first);
                 (left.min(count).min(looks), true)
             }
+            Plan::Take(named) | Plan::Release(named) => (named.min(pending.len()), true),
+            Plan::Forget => (self.pending_len(group), true),
         };
         let is_worth_it = is_possible && pending.len() <= changed.saturating_mul(OLD_PER_CHANGED);
         if is_worth_it { changed } else { 0 }
+    }
+
+    /// How much the consumer has pending.
+    fn pending_len(self, group: &Group) -> u64 {
+        self.consumer.and_then(|name| group.find(name)).map_or(0, Consumer::pending_len)
     }
 
     /// Puts the group that was built in its place; what was found beside it, and whether the consumer is new. Nothing where
@@ -132,12 +145,16 @@ impl Who<'_> {
         let now_ms = ctx.now_ms;
         let mut place = ctx.at(self.key);
         let edited = place.edit::<Stream, _>(|stream, _, _| {
-            let is_new = stream.group(self.group).is_some_and(|group| group.find(self.consumer).is_none());
+            let is_new = self
+                .consumer
+                .is_some_and(|name| stream.group(self.group).is_some_and(|group| group.find(name).is_none()));
             if let Some(draft) = Stream::of_mut(&mut object) {
                 stream.swap_group(draft, self.group);
             }
-            if let Some((group, _)) = stream.group_mut(self.group) {
-                let (number, _) = group.find_or_create(self.consumer, now_ms);
+            if let Some(name) = self.consumer
+                && let Some((group, _)) = stream.group_mut(self.group)
+            {
+                let (number, _) = group.find_or_create(name, now_ms);
                 if let Some(consumer) = group.consumer_mut(number) {
                     consumer.seen_ms = now_ms;
                 }
@@ -181,6 +198,8 @@ struct Source {
 /// What is done with it, and what came of that.
 struct Course {
     plan: Plan,
+    // What the command names, once its words were read.
+    named: Named,
     // The consumer's number in the draft.
     number: u32,
     now_ms: u64,
@@ -203,7 +222,7 @@ struct Told {
 
 impl Told {
     fn push(&mut self, piece: Vec<u8>) {
-        self.bytes += piece.capacity();
+        self.bytes += piece.len();
         self.pieces.push(piece);
     }
 }
@@ -233,6 +252,15 @@ impl Source {
 }
 
 impl Build for Regrouping {
+    fn prepare(&mut self, args: Args<'_>) -> Result<(), Fault> {
+        self.course.named = match self.course.plan {
+            Plan::Take(_) => Named::claimed(args, self.course.now_ms)?,
+            Plan::Release(_) => Named::acknowledged(args)?,
+            Plan::Deliver { .. } | Plan::Repeat { .. } | Plan::Claim { .. } | Plan::Forget => return Ok(()),
+        };
+        Ok(())
+    }
+
     fn step(&mut self, shard: &mut Shard, draft: u32) -> Result<bool, Fault> {
         let Regrouping { source, course, at, is_past_old } = self;
         let batch = source.with(shard, |stream, group| match is_past_old {
@@ -255,6 +283,7 @@ impl Build for Regrouping {
             }
             if batch.is_last {
                 course.note_active(group);
+                course.close(group, draft.arena);
             }
         }
         Ok(batch.is_last)
@@ -269,7 +298,9 @@ impl Build for Regrouping {
     }
 
     fn bytes(&self) -> usize {
-        self.course.told.bytes + self.course.lost.capacity() * size_of::<StreamId>()
+        self.course.named.bytes()
+            + self.course.told.bytes
+            + self.course.lost.capacity() * size_of::<StreamId>()
     }
 
     fn found(&mut self) -> Found {
@@ -319,6 +350,9 @@ impl Course {
         (id, row): (StreamId, Pending),
         told: &mut Vec<u8>,
     ) -> Option<(StreamId, Pending)> {
+        if let Plan::Take(_) = self.plan {
+            return self.take(log, arena, (id, row), told);
+        }
         let mut reply = Reply::new(told, self.resp3);
         let idle_ms = self.now_ms.saturating_sub(row.delivered_ms);
         match &mut self.plan {
@@ -360,8 +394,46 @@ impl Course {
                 let deliveries = row.deliveries.saturating_add(u64::from(!*just_ids));
                 Some((id, Pending { consumer: self.number, delivered_ms: self.now_ms, deliveries }))
             }
+            Plan::Release(_) if self.named.has(id) => {
+                self.taken += 1;
+                None
+            }
+            Plan::Forget if row.consumer == self.number => {
+                self.taken += 1;
+                None
+            }
             _ => Some((id, row)),
         }
+    }
+
+    /// What becomes of one by XCLAIM, which may name it more than once.
+    fn take(
+        &mut self,
+        log: &StreamLog,
+        arena: &Arena,
+        (id, row): (StreamId, Pending),
+        told: &mut Vec<u8>,
+    ) -> Option<(StreamId, Pending)> {
+        let mut row = Some(row);
+        for nth in self.named.meet(id) {
+            let entry = log.get(arena, id);
+            match self.named.verdict(row, entry.is_some(), (self.number, self.now_ms)) {
+                Verdict::Leave => {}
+                Verdict::Drop => row = None,
+                Verdict::Give(pending) => {
+                    row = Some(pending);
+                    self.taken += 1;
+                    let from = self.told.bytes + told.len();
+                    let mut reply = Reply::new(told, self.resp3);
+                    match entry {
+                        Some(entry) if !self.named.are_just_ids() => reply_entry(&mut reply, entry),
+                        _ => reply_id(&mut reply, id),
+                    }
+                    self.named.told(nth, from..self.told.bytes + told.len());
+                }
+            }
+        }
+        row.map(|row| (id, row))
     }
 
     /// The next of what is new.
@@ -396,10 +468,21 @@ impl Course {
         let is_given = match self.plan {
             Plan::Deliver { is_noack, .. } => !is_noack,
             Plan::Repeat { .. } => false,
-            Plan::Claim { .. } => self.taken > 0,
+            Plan::Claim { .. } | Plan::Take(_) => self.taken > 0,
+            Plan::Release(_) | Plan::Forget => false,
         };
         if is_given && let Some(consumer) = group.consumer_mut(self.number) {
             consumer.active_ms = Some(self.now_ms);
+        }
+    }
+
+    /// Ends what is not about entries.
+    fn close(&self, group: &mut Group, arena: &mut Arena) {
+        group.last_id = group.last_id.max(self.named.last_id());
+        if let Plan::Forget = self.plan
+            && let Some(name) = group.consumer(self.number).map(|consumer| consumer.name().to_vec())
+        {
+            group.remove_consumer(arena, &name);
         }
     }
 
@@ -410,7 +493,8 @@ impl Course {
         let mut whole = Vec::with_capacity(told.bytes + key.len() + 64 * (self.lost.len() + 1));
         let mut reply = Reply::new(&mut whole, self.resp3);
         match self.plan {
-            Plan::Deliver { .. } => {}
+            Plan::Deliver { .. } | Plan::Release(_) | Plan::Forget => {}
+            Plan::Take(_) => self.named.answer(&told.pieces.concat(), &mut reply),
             Plan::Repeat { .. } => {
                 reply_stream(&mut reply, key);
                 reply.array(taken);

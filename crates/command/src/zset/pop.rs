@@ -9,7 +9,7 @@ use darter_store::{Collection, Event, Keyed};
 use darter_wire::{Args, Reply};
 
 use super::event;
-use crate::ctx::{OnTimeout, Wait};
+use crate::ctx::Wait;
 use crate::item::reply_item;
 use crate::reader::{Reader, is, timeout_ms};
 use crate::spec::{Flags, Group, Keys, Spec};
@@ -303,7 +303,7 @@ fn bzpop(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>, from: Directi
             return Ok(());
         }
     }
-    ctx.wait_or_reply(Wait { timeout_ms, dest: 0, on_timeout: OnTimeout::NullArray }, reply);
+    ctx.wait_or_reply(Wait { timeout_ms, dest: 0 }, reply);
     Ok(())
 }
 
@@ -313,7 +313,7 @@ fn bzmpop(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()
     let timeout_ms = timeout_ms(args.at(1))?;
     ctx.may_repeat = false;
     if !many.take(ctx, reply)? {
-        ctx.wait_or_reply(Wait { timeout_ms, dest: 0, on_timeout: OnTimeout::NullArray }, reply);
+        ctx.wait_or_reply(Wait { timeout_ms, dest: 0 }, reply);
     }
     Ok(())
 }

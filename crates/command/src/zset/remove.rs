@@ -10,6 +10,7 @@ use darter_wire::{Args, Reply};
 
 use super::bound::{By, Range, Run};
 use super::event;
+use crate::gather::filling::MANY;
 use crate::gather::{Form, Maker};
 use crate::slices;
 use crate::spec::{Group, Keys, Spec};
@@ -72,6 +73,9 @@ pub const ZREMRANGEBYLEX: DataCommand = DataCommand {
 };
 
 fn zrem(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    if args.len() > MANY && ctx.weed((args.at(1), Form::Zset), args, event("zrem"), reply)? {
+        return Ok(());
+    }
     let mut place = super::at(ctx, args.at(1));
     let edited = place.edit::<Zset, _>(|zset, arena, hasher| {
         let members = args.tail(2);

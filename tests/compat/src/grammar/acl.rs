@@ -12,6 +12,7 @@ pub const FAMILY: Family = Family {
     forms: FORMS,
     mixed_types: false,
     waits: false,
+    needs: "",
 };
 
 const FORMS: &[Weighted] = &[

@@ -24,6 +24,10 @@ const FORMS: &[Weighted] = &[
     (3, "LMOVE <key> <key> ( LEFT | RIGHT ) ( LEFT | RIGHT )"),
     (2, "RPOPLPUSH <key> <key>"),
     (3, "LMPOP ( 1 <key> | 2 <key> <key> | 0 <key> | 3 <key> ) ( LEFT | RIGHT | x ) [ COUNT <count> ]"),
+    (1, "( BLPOP | BRPOP ) <key> <key> ( 0.01 | -1 | x )"),
+    (1, "BLMOVE <key> <key> ( LEFT | RIGHT ) ( LEFT | RIGHT ) ( 0.01 | -1 | x )"),
+    (1, "BRPOPLPUSH <key> <key> ( 0.01 | -1 | x )"),
+    (1, "BLMPOP ( 0.01 | -1 | x ) ( 1 <key> | 2 <key> <key> ) ( LEFT | RIGHT ) [ COUNT <count> ]"),
     (1, "COPY <key> <key> REPLACE"),
     (1, "RENAME <key> <key>"),
 ];

@@ -7,6 +7,7 @@ mod acl;
 mod bitmaps;
 mod blocking;
 mod connection;
+mod fields;
 mod geo;
 mod hashes;
 mod hll;
@@ -52,6 +53,8 @@ pub struct Family {
     pub mixed_types: bool,
     /// Whether commands wait for others; a connection that waits is sent nothing more.
     pub waits: bool,
+    /// A command that the reference must know, or the family is left out; empty where Debian's Redis 7.0 knows all.
+    pub needs: &'static str,
 }
 
 /// A form and how often it is drawn.
@@ -66,6 +69,7 @@ pub const FAMILIES: &[Family] = &[
     protocol::FAMILY,
     lists::FAMILY,
     hashes::FAMILY,
+    fields::FAMILY,
     sets::FAMILY,
     zsets::FAMILY,
     streams::FAMILY,
@@ -115,6 +119,12 @@ impl Family {
             forms,
             mixed_types: true,
             waits: false,
+            needs: "",
         }
+    }
+
+    /// The same of a reference that knows the command `needs`.
+    pub const fn needing(self, needs: &'static str) -> Self {
+        Self { needs, ..self }
     }
 }

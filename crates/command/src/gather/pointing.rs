@@ -1,0 +1,371 @@
+//! SORT BY and GET of a long collection: its elements in the order of what a pattern points to, and what others point to.
+//!
+//! The elements are read first, then the keys that BY points to; they are sorted; then the keys of GET are read, of those
+//! elements that are wanted: 64 keys of one shard at a time. All are watched from before each is read until all are, as in
+//! [`super::survey`]. Called by `Gather`; SORT brings it. Memory: elements, weights and answers, and some 30 bytes for each
+//! key.
+
+use std::cmp::Ordering;
+
+use darter_store::reads::Stretch;
+use darter_store::{Key, Keyed};
+use darter_txn::Part;
+use darter_txn::watch::WatchFlag;
+use darter_wire::Reply;
+
+use super::members::{TextAt, Texts};
+use super::pointer::Pointer;
+use super::rounds::{KEYS_AT_ONCE, Rounds};
+use super::sorted::{InOrder, Sorted};
+use super::sorting::ScoreOf;
+use super::survey::{At, KEYS_PER_SLICE};
+use super::{Form, Found, Keeping, Maker};
+use crate::{Ctx, Fault};
+
+/// What SORT asks for.
+pub struct Asked {
+    /// What it sorts by; `None` leaves the elements as they are.
+    pub by: Option<Pointer>,
+    /// What it answers of each element; nothing is the element.
+    pub gets: Vec<Pointer>,
+    /// Reads a weight; `None` compares texts.
+    pub score_of: Option<ScoreOf>,
+    /// DESC.
+    pub is_descending: bool,
+    /// STORE.
+    pub is_stored: bool,
+    /// The first element answered, and how many; negative: from the start, and all.
+    pub range: (i64, i64),
+}
+
+/// Elements on their way.
+pub struct Pointing {
+    asked: Asked,
+    at: At,
+    flag: WatchFlag,
+    texts: Texts,
+    // All elements; in their order, and only those that are wanted, once they are sorted.
+    elements: Vec<TextAt>,
+    stage: Stage,
+    // Keys that are read at this stage, and what was found for each number.
+    rounds: Rounds,
+    found: Vec<Option<TextAt>>,
+    // Those that were read before, still watched.
+    past: Vec<Rounds>,
+    sorted: Sorted<Weighed>,
+    // Elements weighed so far, or answers given.
+    done: usize,
+    reply: Vec<u8>,
+    fault: Option<Fault>,
+    due_ms: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stage {
+    /// Elements come in.
+    Reading,
+    /// Keys of weights are read.
+    Looking,
+    /// Weights go into the order.
+    Weighing,
+    /// Elements come out of it.
+    Choosing,
+    /// Keys of answers are read.
+    Getting,
+    /// Answers are put together.
+    Telling,
+    Done,
+}
+
+/// An element and its weight.
+#[derive(Clone, Copy, Debug)]
+struct Weighed {
+    element: TextAt,
+    weight: Weight,
+    nth: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Weight {
+    Score(f64),
+    Text(Option<TextAt>),
+}
+
+impl InOrder for Weighed {
+    fn order(&self, other: &Weighed, texts: &Texts, is_descending: bool) -> Ordering {
+        let text = |at: TextAt| texts.get(at);
+        let order = match (self.weight, other.weight) {
+            (Weight::Score(a), Weight::Score(b)) => {
+                a.total_cmp(&b).then_with(|| text(self.element).cmp(text(other.element)))
+            }
+            (Weight::Text(a), Weight::Text(b)) => a.map(text).cmp(&b.map(text)),
+            // All are weighed alike.
+            (Weight::Score(_), Weight::Text(_)) | (Weight::Text(_), Weight::Score(_)) => Ordering::Equal,
+        };
+        let order = if is_descending { order.reverse() } else { order };
+        order.then(self.nth.cmp(&other.nth))
+    }
+}
+
+/// Elements that are weighed, chosen or told in some 100 microseconds.
+const ELEMENTS_AT_ONCE: usize = 1024;
+/// Bytes found in one slice.
+const FOUND_BYTES: usize = 64 << 10;
+
+impl Pointing {
+    /// Takes an element in.
+    pub(super) fn add(&mut self, text: &[u8]) {
+        let text = self.texts.push(text);
+        self.elements.push(text);
+    }
+
+    /// The shard that the next slice of keys is about; `None` while there is work without one.
+    pub(super) fn shard(&self) -> Option<u16> {
+        if matches!(self.stage, Stage::Looking | Stage::Getting) { self.rounds.shard() } else { None }
+    }
+
+    /// Whether the answers go into a list.
+    pub(super) fn is_stored(&self) -> bool {
+        self.asked.is_stored
+    }
+
+    /// Whether keys are read, or all elements are in.
+    pub(super) fn is_past_reading(&self) -> bool {
+        self.stage != Stage::Reading
+    }
+
+    /// What is wrong with a weight.
+    pub(super) fn fault(&self) -> Option<&Fault> {
+        self.fault.as_ref()
+    }
+
+    /// Goes on with what needs no shard; whether the elements that are wanted are there, with what is answered of them.
+    pub(super) fn work(&mut self) -> bool {
+        match self.stage {
+            Stage::Reading => self.begin(),
+            Stage::Looking | Stage::Getting if !self.rounds.is_full() => self.take_in_keys(),
+            Stage::Looking => self.begin_weighing(),
+            Stage::Weighing => self.weigh(),
+            Stage::Choosing => self.choose(),
+            Stage::Getting => (self.stage, self.done) = (Stage::Telling, 0),
+            Stage::Telling | Stage::Done => {}
+        }
+        matches!(self.stage, Stage::Telling | Stage::Done)
+    }
+
+    /// All elements are in.
+    fn begin(&mut self) {
+        match self.asked.by {
+            None => {
+                if self.asked.is_descending {
+                    self.elements.reverse();
+                }
+                let (start, end) = self.wanted(self.elements.len());
+                self.elements.truncate(end);
+                self.elements.drain(..start);
+                self.begin_getting();
+            }
+            Some(Pointer::Itself) => self.begin_weighing(),
+            Some(_) => self.begin_rounds(Stage::Looking, self.elements.len()),
+        }
+    }
+
+    fn begin_rounds(&mut self, stage: Stage, len: usize) {
+        let rounds = Rounds::new(self.at.db, self.at.router, len, &self.flag);
+        self.past.push(std::mem::replace(&mut self.rounds, rounds));
+        self.found = vec![None; len];
+        self.stage = stage;
+    }
+
+    /// The pattern and the element of a number.
+    fn asked_at(&self, nth: usize) -> (Option<&Pointer>, &[u8]) {
+        let (pointer, at) = match self.stage {
+            Stage::Looking => (self.asked.by.as_ref(), nth),
+            _ => {
+                let len = self.asked.gets.len().max(1);
+                (self.asked.gets.get(nth % len), nth / len)
+            }
+        };
+        (pointer, self.elements.get(at).map_or(&[][..], |element| self.texts.get(*element)))
+    }
+
+    fn take_in_keys(&mut self) {
+        let until = self.found.len().min(self.rounds.taken() + KEYS_AT_ONCE);
+        for nth in self.rounds.taken()..until {
+            let (pointer, element) = self.asked_at(nth);
+            let key = pointer.and_then(|pointer| pointer.key(element));
+            self.rounds.add(key.as_deref());
+        }
+    }
+
+    /// Reads some keys, with their shard held.
+    pub(super) fn step(&mut self, part: &mut Part) {
+        self.rounds.visit(part);
+        part.shard.pause_uses(self.at.pauses_uses);
+        let bytes_max = self.texts.bytes() + FOUND_BYTES;
+        let mut keys_left = KEYS_PER_SLICE;
+        while let Some((hash, nth)) = self.rounds.next() {
+            let (pointer, element) = self.asked_at(nth);
+            if let Some(pointer) = pointer
+                && let Some(name) = pointer.key(element)
+            {
+                let key = Key { bytes: &name, hash };
+                let place = Keyed::read(&mut part.shard, self.at.db, key, self.at.now_ms);
+                let pointed = pointer.look(&place);
+                self.due_ms = self.due_ms.min(pointed.due_ms);
+                let text = pointed.value.map(|value| self.texts.push(&value));
+                if let Some(found) = self.found.get_mut(nth) {
+                    *found = text;
+                }
+            }
+            self.rounds.pass();
+            keys_left -= 1;
+            if keys_left == 0 || self.texts.bytes() > bytes_max {
+                break;
+            }
+        }
+        part.shard.pause_uses(false);
+        self.rounds.leave();
+    }
+
+    fn begin_weighing(&mut self) {
+        (self.stage, self.done) = (Stage::Weighing, 0);
+    }
+
+    fn weigh(&mut self) {
+        let is_itself = self.asked.by == Some(Pointer::Itself);
+        for _ in 0..ELEMENTS_AT_ONCE {
+            let nth = self.done;
+            let Some(&element) = self.elements.get(nth) else {
+                self.sorted.seal(&self.texts);
+                self.done = 0;
+                self.elements = Vec::new();
+                self.stage = Stage::Choosing;
+                return;
+            };
+            let text = if is_itself { Some(element) } else { self.found.get(nth).copied().flatten() };
+            let weight = match (self.asked.score_of, text) {
+                (None, text) => Ok(Weight::Text(text)),
+                (Some(_), None) => Ok(Weight::Score(0.0)),
+                (Some(score_of), Some(text)) => score_of(self.texts.get(text)).map(Weight::Score),
+            };
+            match weight {
+                Ok(weight) => self.sorted.push(&self.texts, Weighed { element, weight, nth: nth as u32 }),
+                Err(fault) => {
+                    self.fault = Some(fault);
+                    (self.elements, self.found) = (Vec::new(), Vec::new());
+                    self.stage = Stage::Done;
+                    return;
+                }
+            }
+            self.done += 1;
+        }
+    }
+
+    fn choose(&mut self) {
+        let (start, end) = self.wanted(self.sorted.len());
+        for _ in 0..ELEMENTS_AT_ONCE {
+            let next = if self.done < end { self.sorted.next(&self.texts) } else { None };
+            let Some(next) = next else { return self.begin_getting() };
+            if self.done >= start {
+                self.elements.push(next.element);
+            }
+            self.done += 1;
+        }
+    }
+
+    /// The first element that is wanted and the one after the last.
+    fn wanted(&self, len: usize) -> (usize, usize) {
+        let (offset, count) = self.asked.range;
+        let start = usize::try_from(offset.max(0)).unwrap_or(usize::MAX).min(len);
+        (start, usize::try_from(count).map_or(len, |count| start.saturating_add(count).min(len)))
+    }
+
+    fn begin_getting(&mut self) {
+        self.begin_rounds(Stage::Getting, self.elements.len() * self.asked.gets.len());
+    }
+
+    /// Answers are given so many at a time, element by element; whether those were the last.
+    pub(super) fn tell(&mut self, answers_max: usize, mut give: impl FnMut(Option<&[u8]>)) -> bool {
+        let gets_len = self.asked.gets.len();
+        let len = if gets_len == 0 { self.elements.len() } else { self.found.len() };
+        let until = len.min(self.done + answers_max);
+        for nth in self.done..until {
+            let is_itself = gets_len == 0
+                || self.asked.gets.get(nth % gets_len).is_some_and(|get| *get == Pointer::Itself);
+            let text = match is_itself {
+                true => self.elements.get(nth / gets_len.max(1)).copied(),
+                false => self.found.get(nth).copied().flatten(),
+            };
+            give(text.map(|text| self.texts.get(text)));
+        }
+        self.done = until;
+        until == len || self.fault.is_some()
+    }
+
+    /// Goes on with the reply; whether it is complete.
+    pub(super) fn put_together(&mut self) -> bool {
+        let mut out = std::mem::take(&mut self.reply);
+        let mut reply = Reply::new(&mut out, self.at.resp3);
+        if self.done == 0 {
+            reply.array(self.elements.len() * self.asked.gets.len().max(1));
+        }
+        let is_done = self.tell(ELEMENTS_AT_ONCE, |answer| reply.bulk_or_null(answer));
+        self.reply = out;
+        is_done
+    }
+
+    /// Whether something that was read has come to its end.
+    pub(super) fn is_stale(&self, now_ms: u64) -> bool {
+        self.due_ms <= now_ms
+    }
+
+    /// The whole reply.
+    pub(super) fn found(&mut self) -> Found {
+        Found { bytes: std::mem::take(&mut self.reply), ..Found::default() }
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        let words = self.elements.capacity() * size_of::<TextAt>()
+            + self.found.capacity() * size_of::<Option<TextAt>>();
+        let rounds = self.rounds.bytes() + self.past.iter().map(Rounds::bytes).sum::<usize>();
+        self.texts.bytes() + words + rounds + self.sorted.bytes() + self.reply.capacity()
+    }
+}
+
+impl Ctx<'_> {
+    /// Leaves it to slices to sort the collection at `name`, read by `stretch`, for its client or for the key `dest`. The
+    /// body runs again when that is done, and finds it as [`Ctx::kept`].
+    #[cold]
+    pub fn point(
+        &mut self,
+        (name, stretch): (&[u8], Stretch),
+        asked: Asked,
+        dest: Option<&[u8]>,
+        resp3: bool,
+    ) -> bool {
+        let at = At::new(self, name, resp3);
+        let keeping = Keeping::new(self, dest.unwrap_or(name), Form::List, &[name]);
+        let flag = keeping.flag().clone();
+        let rounds = Rounds::new(at.db, at.router, 0, &flag);
+        let sorted = Sorted::new(asked.is_descending);
+        let pointing = Pointing {
+            asked,
+            at,
+            flag,
+            texts: Texts::default(),
+            elements: Vec::new(),
+            stage: Stage::Reading,
+            rounds,
+            found: Vec::new(),
+            past: Vec::new(),
+            sorted,
+            done: 0,
+            reply: Vec::new(),
+            fault: None,
+            due_ms: u64::MAX,
+        };
+        let maker = Maker::Pointing(Box::new(pointing));
+        self.begin_gather(&[(name, stretch)], maker, resp3, Some(Box::new(keeping)))
+    }
+}

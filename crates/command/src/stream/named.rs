@@ -1,0 +1,109 @@
+//! The entries that XCLAIM or XACK names by the thousand, in the order of their ids.
+//!
+//! Called by `regrouping`, which meets what is pending in that order too.
+
+use std::ops::Range;
+
+use darter_pack::tree::{Pending, StreamId};
+use darter_wire::{Args, Reply};
+
+use super::claim::Claim;
+use super::delete::ids;
+use crate::Fault;
+
+/// Named entries, and what XCLAIM wants with them.
+#[derive(Default)]
+pub(super) struct Named {
+    // By id, each with its place among the command's words.
+    ids: Vec<(StreamId, u32)>,
+    // Those before have been met.
+    met: usize,
+    claim: Option<Claim>,
+    // What was told of which.
+    spans: Vec<(u32, Range<usize>)>,
+}
+
+/// What becomes of an entry that XCLAIM names.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Verdict {
+    /// Nothing.
+    Leave,
+    /// It is no longer pending, as the stream has lost it.
+    Drop,
+    /// It is pending like that.
+    Give(Pending),
+}
+
+impl Named {
+    /// What XACK names.
+    ///
+    /// Errors: one of them is no id.
+    pub fn acknowledged(args: Args<'_>) -> Result<Named, Fault> {
+        Ok(Named::of(&ids(args, 3)?, None))
+    }
+
+    /// What XCLAIM names.
+    ///
+    /// Errors: its options are wrong.
+    pub fn claimed(args: Args<'_>, now_ms: u64) -> Result<Named, Fault> {
+        let mut claim = Claim::parse(args, now_ms)?;
+        let ids = std::mem::take(&mut claim.ids);
+        Ok(Named::of(&ids, Some(claim)))
+    }
+
+    fn of(ids: &[StreamId], claim: Option<Claim>) -> Named {
+        let mut ids: Vec<(StreamId, u32)> = ids.iter().copied().zip(0..).collect();
+        ids.sort_unstable();
+        Named { ids, met: 0, claim, spans: Vec::new() }
+    }
+
+    /// Places of the words that name this entry, which comes after those met before.
+    pub fn meet(&mut self, id: StreamId) -> impl Iterator<Item = u32> + use<> {
+        let left = self.ids.get(self.met..).unwrap_or_default();
+        let first = left.partition_point(|&(named, _)| named < id);
+        let words: Vec<u32> =
+            left.iter().skip(first).take_while(|&&(named, _)| named == id).map(|&(_, nth)| nth).collect();
+        self.met += first + words.len();
+        words.into_iter()
+    }
+
+    /// Whether it is named.
+    pub fn has(&mut self, id: StreamId) -> bool {
+        self.meet(id).next().is_some()
+    }
+
+    /// What becomes of one that is pending, and still in the stream or not, when it is claimed.
+    pub fn verdict(&self, before: Option<Pending>, is_there: bool, who: (u32, u64)) -> Verdict {
+        self.claim.as_ref().map_or(Verdict::Leave, |claim| claim.verdict(before, is_there, who))
+    }
+
+    /// Whether only ids are answered.
+    pub fn are_just_ids(&self) -> bool {
+        self.claim.as_ref().is_some_and(|claim| claim.just_ids)
+    }
+
+    /// How far the group has read at least.
+    pub fn last_id(&self) -> StreamId {
+        self.claim.as_ref().map_or(StreamId::MIN, |claim| claim.last_id)
+    }
+
+    /// Notes where the answer about a word is.
+    pub fn told(&mut self, nth: u32, at: Range<usize>) {
+        self.spans.push((nth, at));
+    }
+
+    /// Answers what was told, in the order of the words.
+    pub fn answer(&mut self, told: &[u8], reply: &mut Reply<'_>) {
+        self.spans.sort_unstable_by_key(|&(nth, _)| nth);
+        reply.array(self.spans.len());
+        for (_, at) in &self.spans {
+            reply.raw(told.get(at.clone()).unwrap_or_default());
+        }
+    }
+
+    /// Bytes held.
+    pub fn bytes(&self) -> usize {
+        self.ids.capacity() * size_of::<(StreamId, u32)>()
+            + self.spans.capacity() * size_of::<(u32, Range<usize>)>()
+    }
+}
