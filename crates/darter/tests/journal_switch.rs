@@ -186,3 +186,37 @@ fn a_journal_that_is_read_back_while_the_server_runs_is_not_written_to() {
         (0..200).for_each(|n| drop(client.call(&["SET", &format!("other:{n}"), "v"])));
     }
 }
+
+/// The files are as they were then, and what was written since continues nothing: no reason to refuse the start.
+#[test]
+fn a_kill_before_the_first_base_finds_what_was_there_before() {
+    let dir = Dir::new("baseless");
+    let flags = ["--aof-load-truncated", "no", "--dbfilename", "dump", "--snapshot_egress_limit_bytes", "20000"];
+    let server = dir.start(&flags);
+    let mut client = server.client();
+    client.call(&["SET", "k", "old"]);
+    assert_eq!(client.call(&["CONFIG", "SET", "appendonly", "no"]), Value::ok());
+    client.call(&["DEBUG", "POPULATE", "100000", "key", "50"]);
+    // The base has to wait for a snapshot that takes a minute.
+    assert_eq!(client.call(&["BGSAVE"]), Value::Status("Background saving started".into()));
+    assert_eq!(client.call(&["CONFIG", "SET", "appendonly", "yes"]), Value::ok());
+    client.call(&["SET", "k", "new"]);
+    assert_eq!(client.call(&["WAITAOF", "1", "0", "5000"]), Value::array(&[":1", ":0"]));
+    drop(server);
+    for expected in ["old", "newer"] {
+        let server = dir.start(&flags);
+        let mut client = server.client();
+        assert_eq!(client.call(&["GET", "k"]), Value::Text(expected.into()));
+        client.call(&["SET", "k", "newer"]);
+    }
+    let server = dir.start(&flags);
+    assert_eq!(server.client().call(&["BGREWRITEAOF"]), started());
+    wait_for_base(&server);
+    assert_eq!(dir.segments().len(), 0, "nothing of it is left");
+    drop(server);
+    assert_eq!(dir.start(&flags).client().call(&["GET", "k"]), Value::Text("newer".into()));
+}
+
+fn started() -> Value {
+    Value::Status("Background append only file rewriting started".into())
+}

@@ -133,8 +133,8 @@ impl ThreadLog {
         write(&mut self.buffer);
         let sequence = journal.next.fetch_add(1, SeqCst);
         draft.end(&mut self.buffer, sequence, clock_ms);
-        // Asked for last: functions change with no shard held, and what has its place behind the cut of a base must not
-        // be in a segment that goes when the base is there. What has it before the cut does no harm behind it.
+        // Asked for last, so that whatever has its place behind the cut of a base is in no segment that goes when the base
+        // is there, should its caller hold no shard. What has it before the cut does no harm behind it.
         let generation = journal.generation.load(SeqCst);
         if generation != self.generation {
             self.turn_over(generation, begin);
@@ -368,7 +368,7 @@ mod tests {
     fn a_record_whose_place_is_behind_a_cut_is_of_the_generation_that_begins_there() {
         let (journal, mut log) = (switched_on(), ThreadLog::new(0));
         log.append(&journal, 1, |out| out.push(1));
-        // No shard is held while functions are noted.
+        // As if no shard were held.
         log.append(&journal, 1, |out| {
             out.push(2);
             journal.generation.store(2, SeqCst);

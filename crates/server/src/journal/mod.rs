@@ -39,6 +39,8 @@ pub struct Journal {
     base_generation: AtomicU64,
     /// Changes are written down.
     is_on: AtomicBool,
+    /// The generation with which it was switched on while the server ran, until it has a base since; `NONE` then.
+    since: AtomicU64,
     /// One for each thread, and one for work on threads that serve nobody.
     slots: Vec<Slot>,
     foreign: Mutex<ThreadLog>,
@@ -81,7 +83,7 @@ struct Slot {
     files: Mutex<Vec<Arc<SegmentFile>>>,
 }
 
-/// No record waits.
+/// No record waits, or no base is waited for.
 const NONE: u64 = u64::MAX;
 
 /// What goes wrong with the files, and where.
@@ -102,6 +104,7 @@ impl Journal {
             generation: AtomicU64::new(0),
             base_generation: AtomicU64::new(0),
             is_on: AtomicBool::new(false),
+            since: AtomicU64::new(NONE),
             slots: (0..=threads).map(slot).collect(),
             foreign: Mutex::new(ThreadLog::new(threads as u16)),
             dir: Mutex::default(),

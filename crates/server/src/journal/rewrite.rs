@@ -17,7 +17,7 @@ use darter_persist::storage::{self, CloudOptions};
 use darter_reactor::Token;
 use darter_store::change::Listeners;
 
-use super::{Journal, redis, replay, sync};
+use super::{Journal, NONE, redis, replay, sync};
 use crate::config::Live;
 use crate::core::{Core, unix_ms};
 use crate::shared::Shared;
@@ -36,8 +36,6 @@ pub struct Rewrite {
     pub failures: u64,
     /// One is to begin as soon as it can.
     pub is_due: bool,
-    /// The first one since the journal was switched on has not ended: what is on disk so far is of no use.
-    pub is_first: bool,
     /// Rewrites since start.
     pub count: u64,
     retry_at: Option<Instant>,
@@ -124,11 +122,13 @@ fn at_dir(dir: &Path, error: &std::io::Error) -> String {
     format!("cannot use the journal's folder {}: {error}", dir.display())
 }
 
-/// Makes the folder if need be; returns a generation that no file there has.
+/// Makes the folder if need be; returns a generation that is later than all there.
 fn free_generation(dir: &Path) -> Result<u64, String> {
     std::fs::create_dir_all(dir).map_err(|error| at_dir(dir, &error))?;
     let old = folder::segments(dir).map_err(|error| at_dir(dir, &error))?;
-    Ok(old.iter().map(|found| found.generation).fold(0, u64::max) + 1)
+    let manifest = Manifest::load(dir).map_err(|error| at_dir(dir, &error))?;
+    let begun = manifest.and_then(Result::ok).map_or(0, |manifest| manifest.generation);
+    Ok(old.iter().map(|found| found.generation).fold(begun, u64::max) + 1)
 }
 
 /// Switches the journal on while the server runs; a base follows as soon as it can be taken.
@@ -146,7 +146,8 @@ fn switch_on(core: &mut Core) -> Result<(), String> {
         journal.generation.fetch_max(free - 1, SeqCst);
         let generation = journal.generation.fetch_add(1, SeqCst) + 1;
         journal.base_generation.store(generation, SeqCst);
-        (rewrite.is_due, rewrite.is_first) = (true, true);
+        journal.since.store(generation, SeqCst);
+        rewrite.is_due = true;
     }
     // What happened while it was off is in no file: after this gap nothing is taken for a continuation.
     journal.next.fetch_max(core.now_ms << SEQUENCES_PER_MS, SeqCst);
@@ -181,7 +182,7 @@ fn switch_off(core: &mut Core) {
     journal.is_on.store(false, Release);
     crate::pubsub::listen(core, Token::NOBODY);
     lock(&journal.rewrite).is_due = false;
-    lock(&journal.rewrite).is_first = false;
+    journal.since.store(NONE, SeqCst);
     core.shared.snapshots.hold_until_base(false);
     if let Some(run) = shared_base(core.shared) {
         tracing::info!("Killing AOF child: the base that was being written is not wanted any more");
@@ -338,9 +339,9 @@ fn end(shared: &'static Shared, generation: u64, cut: &Cut, outcome: &Result<Sav
             rewrite.count += 1;
             rewrite.failures = 0;
             rewrite.is_due = false;
-            rewrite.is_first = false;
             rewrite.retry_at = None;
             journal.base_generation.store(generation, SeqCst);
+            journal.since.store(NONE, SeqCst);
             for slot in &journal.slots {
                 slot.synced.fetch_max(sequence.saturating_sub(1), SeqCst);
             }
@@ -401,7 +402,7 @@ impl Journal {
 
     /// Whether the journal was switched on and has no base yet: after an end now it would not hold what is there.
     pub fn lacks_base(&self) -> bool {
-        self.is_on() && lock(&self.rewrite).is_first
+        self.is_on() && self.since.load(SeqCst) != NONE
     }
 
     /// Asks for a new base: the data has become other than the records tell.

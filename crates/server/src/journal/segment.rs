@@ -13,15 +13,15 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::{Arc, Mutex};
 
 use darter_persist::journal::segment::FileHead;
 use darter_persist::journal::{folder, tail};
 use darter_reactor::ring::{self, Pusher, Taker};
 
-use super::Journal;
 use super::direct::Direct;
+use super::{Journal, NONE};
 use crate::core::unix_ms;
 use crate::worker::lock;
 
@@ -83,7 +83,8 @@ impl Segment {
         let dir = journal.dir().ok_or(io::ErrorKind::NotFound)?;
         let path = dir.join(folder::segment_name(generation, slot));
         let file = OpenOptions::new().create_new(true).write(true).open(&path)?;
-        let head = FileHead { thread: slot, generation, made_ms: unix_ms() }.to_bytes();
+        let since = Some(journal.since.load(SeqCst)).filter(|since| *since != NONE);
+        let head = FileHead { thread: slot, generation, since, made_ms: unix_ms() }.to_bytes();
         let made = || {
             file.write_all_at(&head, 0)?;
             folder::sync_dir(&dir)
