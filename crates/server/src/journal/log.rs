@@ -187,7 +187,8 @@ impl ThreadLog {
         let segment = match &mut self.segment {
             Some(segment) if segment.generation == generation => segment,
             other => {
-                if let Some(old) = other {
+                // What is in a ring moves to its file with the next sync.
+                if let Some(old) = other.as_mut().filter(|old| old.gathers()) {
                     old.finish(journal)?;
                 }
                 let new = Segment::open(journal, self.slot, generation, self.way)?;
@@ -233,7 +234,7 @@ pub fn commit(core: &mut Core) {
     if std::mem::replace(&mut log.holds, holds) && !holds {
         log.give_to_kernel(journal);
     }
-    log.way = if fsync == Fsync::Always { Way::Direct } else { Way::Mapped };
+    log.way = Way::of(fsync);
     log.frees |= !log.holds;
     if log.is_empty() && !log.holds {
         log.has_written = false;
@@ -262,6 +263,7 @@ pub fn commit_last(core: &mut Core) {
         core.journal.durable = core.shared.journal.durable_before();
     }
     core.journal.finish(&core.shared.journal);
+    core.shared.journal.slots[usize::from(core.journal.slot)].drop_ahead();
 }
 
 impl ThreadLog {

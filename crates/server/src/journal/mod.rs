@@ -5,6 +5,7 @@
 //! own once a turn, before replies go out. `log` holds a thread's side, `segment` and `direct` the files, `note` says what of a command is written,
 //! `sync` is the thread that syncs once a second, `replay` reads it all back at start.
 
+mod ahead;
 mod direct;
 pub mod log;
 pub mod note;
@@ -27,7 +28,7 @@ use crate::worker::lock;
 
 use self::log::ThreadLog;
 use self::rewrite::Rewrite;
-use self::segment::SegmentFile;
+use self::segment::{Segment, SegmentFile};
 
 /// What all threads share of the journal.
 pub struct Journal {
@@ -81,6 +82,8 @@ struct Slot {
     is_holding: AtomicBool,
     /// Its files with records that are perhaps not synced; the last is the one it appends to.
     files: Mutex<Vec<Arc<SegmentFile>>>,
+    /// Its segment for the next generation, which nobody has written to. Held while one is made.
+    ahead: Mutex<Option<Segment>>,
 }
 
 /// No record waits, or no base is waited for.

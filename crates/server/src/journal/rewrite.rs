@@ -39,6 +39,8 @@ pub struct Rewrite {
     /// Rewrites since start.
     pub count: u64,
     retry_at: Option<Instant>,
+    /// Segments of this generation were asked for.
+    ahead: u64,
     /// Growth alone is no reason for another before this.
     rests_until: Option<Instant>,
 }
@@ -138,6 +140,7 @@ fn switch_on(core: &mut Core) -> Result<(), String> {
     let (shared, dir) = (core.shared, dir_of(&core.live)?);
     let journal = &shared.journal;
     let free = free_generation(&dir)?;
+    journal.drop_ahead();
     journal.set_dir(dir);
     sync::start(shared).map_err(|error| format!("cannot start the journal's thread: {error}"))?;
     {
@@ -344,6 +347,10 @@ fn end(shared: &'static Shared, generation: u64, cut: &Cut, outcome: &Result<Sav
             journal.since.store(NONE, SeqCst);
             for slot in &journal.slots {
                 slot.synced.fetch_max(sequence.saturating_sub(1), SeqCst);
+                // What they hold is in the base. Where nothing is synced they would stay open for ever.
+                let mut files = lock(&slot.files);
+                let old = files.len().saturating_sub(1);
+                files.drain(..old);
             }
             journal.note_trouble(|trouble| trouble.syncing = None);
             shared.snapshots.hold_until_base(false);
@@ -417,7 +424,7 @@ impl Journal {
 
     fn is_base_due(&self, live: &Live) -> bool {
         let is_broken = lock(&self.trouble).syncing.is_some();
-        let rewrite = lock(&self.rewrite);
+        let mut rewrite = lock(&self.rewrite);
         if rewrite.since.is_some() || rewrite.retry_at.is_some_and(|at| Instant::now() < at) {
             return false;
         }
@@ -428,7 +435,17 @@ impl Journal {
         let rests = rewrite.rests_until.is_some_and(|at| Instant::now() < at);
         let has_grown =
             !rests && growth > 0 && bytes > persistence.auto_aof_rewrite_min_bytes && bytes > limit;
-        rewrite.is_due || is_broken || has_grown
+        rewrite.is_due || is_broken || has_grown && self.has_ahead(&mut rewrite)
+    }
+
+    /// Whether segments behind the next base were asked for before; now they are.
+    fn has_ahead(&self, rewrite: &mut Rewrite) -> bool {
+        let next = self.generation.load(SeqCst) + 1;
+        let was_asked = std::mem::replace(&mut rewrite.ahead, next) == next;
+        if !was_asked {
+            self.ask_for_segments(next);
+        }
+        was_asked
     }
 }
 

@@ -92,10 +92,7 @@ pub fn hurry(shared: &Shared, watch: &Watch) {
     let ending = &shared.snapshots.ending;
     if shared.is_stopping.load(Relaxed) {
         watch.force();
-    } else if ending.is_on()
-        && watch.kill() == Killing::Refused
-        && !ending.told.swap(true, Relaxed)
-    {
+    } else if ending.is_on() && watch.kill() == Killing::Refused && !ending.told.swap(true, Relaxed) {
         tracing::warn!(
             "the end waits for a script that has written: SHUTDOWN NOSAVE, or SIGINT once more, ends it with no snapshot"
         );
