@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use harness::folder::Folder;
 use harness::{Client, Server, Value};
 
 const PLACES: &[&[&str]] = &[
@@ -307,4 +308,74 @@ fn what_runs_for_a_while_can_be_ended_before_anybody_is_told() {
     assert!(replies.iter().all(|reply| *reply == Value::ok() || *reply == idle), "{replies:?}");
     // Nobody was refused meanwhile, and nobody is now.
     assert_eq!(runner.call(&["PING"]), Value::Status("PONG".into()));
+}
+
+/// A server that saves when it ends, on so many threads.
+fn saving(folder: &Folder, threads: &str) -> Server {
+    let flags = [
+        "--dir",
+        folder.text(),
+        "--dbfilename",
+        "dump",
+        "--save",
+        "3600 1000000",
+        "--busy-reply-threshold",
+        "200",
+    ];
+    let server = Server::start(&[&flags, &["--proactor_threads", threads][..]].concat());
+    drop(server.client().loaded());
+    server
+}
+
+fn signal(server: &Server, name: &str) {
+    let sent = std::process::Command::new("kill").args([name, &server.pid().to_string()]).status();
+    assert!(sent.expect("kill runs").success());
+}
+
+/// A signal is seen whichever thread runs a script that never ends, and one that has written nothing does not keep the
+/// server from saving.
+#[test]
+fn a_signal_ends_the_server_while_an_endless_script_runs() {
+    for (threads, name) in [("1", "-TERM"), ("1", "-INT"), ("2", "-TERM"), ("4", "-TERM")] {
+        let folder = Folder::new(&format!("busy-signal-{threads}{name}"));
+        let server = saving(&folder, threads);
+        let (mut runner, mut other) = (server.client(), server.client());
+        assert_eq!(other.call(&["SET", "key", "value"]), Value::ok());
+        runner.send_all(&[&["EVAL", "while true do redis.call('get', KEYS[1]) end", "1", "key"]]);
+        if name == "-TERM" {
+            wait_until_busy(&mut other);
+        }
+        signal(&server, name);
+        assert!(server.wait_for_end(), "{threads} {name}");
+        assert_eq!(saving(&folder, threads).client().call(&["GET", "key"]), Value::Text("value".into()));
+    }
+}
+
+/// Half of what a script does is in no snapshot: the end waits for it, as in Redis, until somebody wants it without.
+#[test]
+fn the_end_waits_for_a_script_that_has_written_until_it_is_to_save_nothing() {
+    for threads in ["1", "2"] {
+        for insists in [true, false] {
+            let folder = Folder::new(&format!("busy-written-{threads}-{insists}"));
+            let server = saving(&folder, threads);
+            let (mut runner, mut other) = (server.client(), server.client());
+            assert_eq!(other.call(&["SET", "key", "before"]), Value::ok());
+            assert_eq!(other.call(&["SAVE"]), Value::ok());
+            let endless = "redis.call('set', KEYS[1], 'half') while true do end";
+            runner.send_all(&[&["EVAL", endless, "1", "key"]]);
+            wait_until_busy(&mut other);
+            signal(&server, "-TERM");
+            thread::sleep(Duration::from_millis(500));
+            let mut fresh = server.client();
+            assert!(is_busy(&fresh.call(&["GET", "key"])), "it waits for the script");
+            if insists {
+                signal(&server, "-INT");
+            } else {
+                fresh.send_all(&[&["SHUTDOWN", "NOSAVE"]]);
+            }
+            assert!(server.wait_for_end(), "{threads} {insists}");
+            let found = saving(&folder, threads).client().call(&["GET", "key"]);
+            assert_eq!(found, Value::Text("before".into()));
+        }
+    }
 }

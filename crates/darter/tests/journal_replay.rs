@@ -324,3 +324,33 @@ fn hashes_made_from_values_come_back_though_their_names_were_told_before() {
     assert_eq!(client.call(&["HMGET", "i", "a", "b"]), Value::array(&["3", "4"]));
     assert_eq!(client.call(&["XADD", "s", "IDMP", "p", "a", "*", "f", "v"]), sent);
 }
+
+/// Pairs of clients change a library each, one of them in a transaction that takes its time: what is read back is what was
+/// there in the end.
+#[test]
+fn libraries_that_two_clients_change_are_read_back_as_they_were() {
+    const PAIRS: usize = 4;
+    let dir = Dir::new("libraries");
+    let server = dir.start(&["--proactor_threads", "2", "--appendfsync", "always"]);
+    let code = |pair: usize, who: &str| {
+        format!("#!lua name=l{pair}\nredis.register_function('f{pair}', function() return '{who}' end)")
+    };
+    let mut first = server.client();
+    for pair in 0..PAIRS {
+        // One after the other they are on either thread.
+        let mut second = server.client();
+        let (one, two) = (code(pair, "transaction"), code(pair, "other"));
+        let load = ["FUNCTION", "LOAD", "REPLACE", &one];
+        first.send_all(&[&["MULTI"], &load, &["DEBUG", "SLEEP", "0.3"], &["EXEC"]]);
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        assert_eq!(second.call(&["FUNCTION", "LOAD", "REPLACE", &two]), Value::Text(format!("l{pair}")));
+        (0..4).for_each(|_| drop(first.read()));
+    }
+    let all = |server: &Server| {
+        let mut client = server.client();
+        (0..PAIRS).map(|pair| client.call(&["FCALL", &format!("f{pair}"), "0"])).collect::<Vec<_>>()
+    };
+    let before = all(&server);
+    drop(server);
+    assert_eq!(all(&dir.start(&[])), before);
+}

@@ -186,3 +186,102 @@ fn a_journal_that_is_read_back_while_the_server_runs_is_not_written_to() {
         (0..200).for_each(|n| drop(client.call(&["SET", &format!("other:{n}"), "v"])));
     }
 }
+
+/// The files are as they were then, and what was written since continues nothing: no reason to refuse the start.
+#[test]
+fn a_kill_before_the_first_base_finds_what_was_there_before() {
+    let dir = Dir::new("baseless");
+    let flags =
+        ["--aof-load-truncated", "no", "--dbfilename", "dump", "--snapshot_egress_limit_bytes", "20000"];
+    let server = dir.start(&flags);
+    let mut client = server.client();
+    client.call(&["SET", "k", "old"]);
+    assert_eq!(client.call(&["CONFIG", "SET", "appendonly", "no"]), Value::ok());
+    client.call(&["DEBUG", "POPULATE", "100000", "key", "50"]);
+    // The base has to wait for a snapshot that takes a minute.
+    assert_eq!(client.call(&["BGSAVE"]), Value::Status("Background saving started".into()));
+    assert_eq!(client.call(&["CONFIG", "SET", "appendonly", "yes"]), Value::ok());
+    client.call(&["SET", "k", "new"]);
+    assert_eq!(client.call(&["WAITAOF", "1", "0", "5000"]), Value::array(&[":1", ":0"]));
+    drop(server);
+    for expected in ["old", "newer"] {
+        let server = dir.start(&flags);
+        let mut client = server.client();
+        assert_eq!(client.call(&["GET", "k"]), Value::Text(expected.into()));
+        client.call(&["SET", "k", "newer"]);
+    }
+    let server = dir.start(&flags);
+    assert_eq!(server.client().call(&["BGREWRITEAOF"]), started());
+    wait_for_base(&server);
+    assert_eq!(dir.segments().len(), 0, "nothing of it is left");
+    drop(server);
+    assert_eq!(dir.start(&flags).client().call(&["GET", "k"]), Value::Text("newer".into()));
+}
+
+fn started() -> Value {
+    Value::Status("Background append only file rewriting started".into())
+}
+
+/// Growth has a base written, and the segments behind it are made before: a kill loses nothing, a clean stop leaves none that
+/// nobody wrote to.
+#[test]
+fn nothing_is_lost_at_bases_that_follow_growth() {
+    std::thread::scope(|scope| {
+        for fsync in ["everysec", "always", "no"] {
+            scope.spawn(move || grow(fsync));
+        }
+    });
+}
+
+fn grow(fsync: &str) {
+    let dir = Dir::new(&format!("growth-{fsync}"));
+    let growth = "--auto-aof-rewrite-percentage 1 --auto-aof-rewrite-min-size 1";
+    let flags = format!("--proactor_threads 2 --appendfsync {fsync} {growth}");
+    let flags: Vec<&str> = flags.split(' ').collect();
+    let mut counted = 0;
+    for is_killed in [true, false, true] {
+        let server = dir.start(&flags);
+        let mut clients: Vec<Client> = (0..4).map(|_| server.client()).collect();
+        assert_eq!(clients[0].call(&["INCRBY", "n", "0"]), Value::Int(counted), "{fsync}");
+        let began = std::time::Instant::now();
+        while clients[0].info::<u64>("persistence", "aof_rewrites") == 0 {
+            assert!(began.elapsed() < PATIENCE, "no base");
+            for at in 0..400 {
+                counted += 1;
+                assert_eq!(clients[at % 4].call(&["INCR", "n"]), Value::Int(counted));
+            }
+        }
+        // Some seconds later the next is asked for.
+        std::thread::sleep(Duration::from_millis(1200));
+        clients.iter_mut().for_each(|client| drop(client.call(&["INCR", "other"])));
+        if !is_killed {
+            assert_eq!(clients[0].try_call(&["SHUTDOWN"]), None);
+            assert!(server.wait_for_end());
+            let files = std::fs::read_dir(dir.journal()).expect("a folder").flatten();
+            let names: Vec<_> = files.map(|file| file.file_name().into_string().expect("a text")).collect();
+            assert!(names.iter().all(|name| !name.ends_with(".tail")), "{names:?}");
+        }
+    }
+    assert_eq!(
+        dir.start(&flags).client().call(&["MGET", "n", "other"]),
+        Value::array(&[&counted.to_string(), "12"])
+    );
+}
+
+/// Where nothing is ever synced, segments that a base has taken the place of are let go of all the same.
+#[test]
+fn segments_before_a_base_do_not_stay_open() {
+    let dir = Dir::new("open-files");
+    let server = dir.start(&["--proactor_threads", "1", "--appendfsync", "no"]);
+    let mut client = server.client();
+    for round in 0..8 {
+        client.call(&["SET", "k", &round.to_string()]);
+        assert_eq!(client.call(&["BGREWRITEAOF"]), started());
+        wait_for_base(&server);
+    }
+    let open = std::fs::read_dir(format!("/proc/{}/fd", server.pid())).expect("it runs").flatten();
+    let targets = open.filter_map(|file| std::fs::read_link(file.path()).ok());
+    let gone: Vec<_> = targets.filter(|path| path.to_string_lossy().ends_with("(deleted)")).collect();
+    // The last one and its ring: nothing was written since.
+    assert!(gone.len() <= 3, "{gone:?}");
+}

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use darter_base::rng::Rng;
 use darter_command::Env;
 use darter_reactor::Token;
+use darter_reactor::signal::Signals;
 use darter_script::Kind;
 use darter_store::evict::Order;
 
@@ -76,6 +77,8 @@ pub struct Core {
     pub floor: Option<Box<Floor>>,
     /// A script of this thread is overdue, and others are served for a moment.
     pub is_inside: bool,
+    /// The signals that nobody has looked at yet; thread 0's alone.
+    pub signals: Option<Signals>,
     /// What it has to write to the journal.
     pub journal: ThreadLog,
     /// Keys may be evicted by the settings in force.
@@ -124,6 +127,7 @@ impl Core {
             due: Vec::new(),
             floor: None,
             is_inside: false,
+            signals: None,
             journal: ThreadLog::new(thread),
             evicts: false,
             client_bytes_max: 0,

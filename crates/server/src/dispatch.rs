@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use darter_command::Fault;
+use darter_command::{Fault, Reach};
+use darter_latch::{Grant, acquire, drive};
 use darter_store::Key;
 use darter_wire::{Args, Reply, Short};
 
@@ -14,6 +15,7 @@ use crate::exec::{self, Call, Ran};
 use crate::fieldsets;
 use crate::gated;
 use crate::holds::Hold;
+use crate::job::{BUDGET, Body};
 use crate::large;
 use crate::many;
 use crate::registry::{Entry, Run};
@@ -177,7 +179,10 @@ fn run(
             Ran::Done
         }
         Run::Data(_) => exec::run_multi(core, call, entry, args),
-        Run::Server(body) => run_server(core, call, card, entry, body, args),
+        Run::Server(body) if matches!(entry.spec.reach, Reach::Keys) => {
+            run_server(core, call, card, entry, body, args)
+        }
+        Run::Server(body) => run_holding(core, call, card, entry, body, args),
         Run::Txn(body) => body(core, call, card, args),
         Run::Script(way) => script_run::start(core, call, card, entry, way, args),
     }
@@ -199,6 +204,27 @@ fn run_server(
     }
     call.session.send_own_messages(call.out);
     Ran::Done
+}
+
+/// As [`run_server`], with shards held.
+#[cold]
+fn run_holding(
+    core: &mut Core,
+    call: Call<'_>,
+    card: &ClientCard,
+    entry: &'static Entry,
+    body: ServerRun,
+    args: Args<'_>,
+) -> Ran {
+    let wanted = exec::lock_set(&entry.spec, args, &core.shared.router);
+    let mut grant = Grant::empty();
+    if acquire(core.shared.cells, wanted.ids(), &mut grant, exec::SPINS).is_err() {
+        let body = Body::Script { entry, args: args.to_owned() };
+        return exec::post(core, call, body, wanted, grant);
+    }
+    let ran = run_server(core, call, card, entry, body, args);
+    drive(core.shared.cells, grant, core, BUDGET);
+    ran
 }
 
 /// What is wrong with a command that is not called as its row says.

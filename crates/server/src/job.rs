@@ -34,7 +34,7 @@ pub enum Body {
     },
     /// The body of an EXEC; runs at home, where the connection is.
     Exec(Vec<Queued>),
-    /// A script; runs at home.
+    /// A script, or a change of the libraries of functions; runs at home.
     Script {
         /// By which command.
         entry: &'static Entry,

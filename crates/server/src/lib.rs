@@ -47,6 +47,7 @@ pub mod script_run;
 pub mod scripts;
 pub mod session;
 pub mod shared;
+mod signals;
 pub mod snapshot;
 pub mod speech;
 pub mod spell;

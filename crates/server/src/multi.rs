@@ -229,7 +229,15 @@ pub fn run_held(
             core.writer = session.id;
             let (began, before) = (Instant::now(), out.len());
             let mut reply = Reply::new(out, session.resp3);
-            script_run::run_held(core, session, card, grant, entry, args.args(), &mut reply);
+            if let Run::Server(run) = entry.run {
+                let mark = reply.len();
+                let mut caller = Caller { core, session, card, may_wait: false };
+                if let Err(fault) = run(&mut caller, args.args(), &mut reply) {
+                    exec::refuse(core, entry, &fault, &mut reply, mark);
+                }
+            } else {
+                script_run::run_held(core, session, card, grant, entry, args.args(), &mut reply);
+            }
             timing::note(core, card, entry, args.args(), began.elapsed());
             large::note_reply(core, session.id, entry, args.args(), out.len() - before);
             session.send_own_messages(out);

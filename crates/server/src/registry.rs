@@ -21,7 +21,7 @@ use crate::session::Session;
 pub enum Run {
     /// Works on data, with shards held, on whichever thread holds them.
     Data(darter_command::Run),
-    /// Works on the connection or the server, on the connection's own thread, with no shard held.
+    /// Works on the connection or the server, on the connection's own thread, with no shard held but those its row reaches for.
     Server(ServerRun),
     /// Begins or ends a transaction: takes the shards itself.
     Txn(TxnRun),

@@ -25,7 +25,8 @@ use crate::monitor;
 use crate::pause::WRITES;
 use crate::registry::{Entry, Run};
 use crate::session::{Gate, Session};
-use crate::snapshot;
+use crate::signals;
+use crate::snapshot::{self, ending};
 use crate::tracking;
 use crate::wanted::Wanted;
 
@@ -59,8 +60,9 @@ impl Host for Bridge<'_> {
         let busy_ms = self.core.live.busy_reply_threshold_ms;
         let now_ms = crate::core::unix_ms();
         let patience_ms = if busy_ms == 0 { PATIENCE_MS } else { busy_ms.min(PATIENCE_MS) };
-        if self.core.shared.is_stopping.load(Relaxed) && self.watch.runs_for(patience_ms, now_ms) {
-            self.watch.force();
+        signals::look(self.core);
+        if self.watch.runs_for(patience_ms, now_ms) {
+            ending::hurry(self.core.shared, self.watch);
         }
         if busy_ms == 0 || !self.watch.runs_for(busy_ms, now_ms) {
             return;

@@ -10,7 +10,7 @@ use std::time::Instant;
 use darter_base::hash::KeyHasher;
 use darter_base::rng::Rng;
 use darter_latch::Cell;
-use darter_reactor::signal::{Signal, Signals};
+use darter_reactor::signal::Signals;
 use darter_reactor::{DriverChoice, Reactor, cpu, process};
 use darter_store::Shard;
 use darter_txn::readers::Totals;
@@ -30,8 +30,8 @@ use crate::pubsub::Directory;
 use crate::registry::Registry;
 use crate::scripts::Scripts;
 use crate::shared::{Mail, ShardCard, ShardCell, Shared};
+use crate::snapshot::Snapshots;
 use crate::snapshot::beginning::{self, Beginning};
-use crate::snapshot::{Snapshots, ending};
 use crate::spell::Spell;
 use crate::stats::ThreadStats;
 use crate::tls::Entrance;
@@ -67,7 +67,7 @@ pub fn serve(settings: Arc<Settings>) -> io::Result<()> {
                 let _ = cpu::pin_thread(core);
             }
             match Reactor::new(driver(shared), &reactor_config(shared)) {
-                Ok(reactor) => Worker::new(shared, thread as u16, reactor).run(|_| {}),
+                Ok(reactor) => Worker::new(shared, thread as u16, reactor).run(),
                 Err(error) => tracing::error!("thread {thread} cannot start: {error}"),
             }
         })?;
@@ -104,7 +104,7 @@ fn serve_first(shared: &'static Shared, live: &Live, beginning: Beginning) -> io
     if let Some(note) = reactor.driver_note() {
         tracing::info!("{note}");
     }
-    let mut signals = Signals::install(reactor.waker())?;
+    let signals = Signals::install(reactor.waker())?;
     let mut worker = Worker::new(shared, 0, reactor);
     let addresses = worker.listen(live, &Patience::at_start(&|| signals.pending()))?;
     crate::report::memory::note_startup(shared);
@@ -114,15 +114,8 @@ fn serve_first(shared: &'static Shared, live: &Live, beginning: Beginning) -> io
     let pidfile = PidFile::write(live);
     banner(shared, live, &addresses);
     beginning::load(shared, beginning)?;
-    worker.run(move |core| {
-        while let Some(signal) = signals.take() {
-            match signal {
-                Signal::Terminate => ending::on_signal(core, core.live.shutdown.on_sigterm, false),
-                Signal::Interrupt => ending::on_signal(core, core.live.shutdown.on_sigint, true),
-                Signal::HangUp => crate::logging::reopen(),
-            }
-        }
-    });
+    worker.heed(signals);
+    worker.run();
     drop(pidfile);
     if let Some(why) = shared.snapshots.loading.failure() {
         return Err(io::Error::other(why));

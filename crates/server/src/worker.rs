@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use darter_latch::{Waiter, drive};
+use darter_reactor::signal::Signals;
 use darter_reactor::{Reactor, Token};
 
 use crate::config::Live;
@@ -22,6 +23,7 @@ use crate::output;
 use crate::pubsub::{self, Message};
 use crate::reading::{self, Reading};
 use crate::shared::{Mail, Shared};
+use crate::signals;
 use crate::tracking;
 use crate::turned_away;
 use crate::waiting::{self, Parking};
@@ -74,15 +76,20 @@ impl Worker {
         Ok(shown)
     }
 
-    /// Serves until told to stop. `on_turn` runs once a turn; thread 0 looks at signals there.
-    pub fn run(&mut self, mut on_turn: impl FnMut(&mut Core)) {
+    /// Has this thread, which is thread 0, do what signals ask for.
+    pub fn heed(&mut self, signals: Signals) {
+        self.core.signals = Some(signals);
+    }
+
+    /// Serves until told to stop.
+    pub fn run(&mut self) {
         while !self.is_stopping {
             let has_more = self.floor.as_ref().is_some_and(|floor| floor.has_more());
             let sleep = if has_more || !self.core.due.is_empty() { Duration::ZERO } else { self.sleep_max() };
             if let Err(error) = self.turn(sleep) {
                 tracing::error!("event loop: {error}");
             }
-            on_turn(&mut self.core);
+            signals::look(&mut self.core);
         }
         self.flush_before_end();
     }

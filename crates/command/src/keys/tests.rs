@@ -361,6 +361,55 @@ fn sealed_nonsense_is_refused_and_leaves_no_memory() {
     assert_eq!(bed.run("DBSIZE"), ":0");
 }
 
+/// A payload of another server's: `body` and its version.
+fn of_version(version: u16, body: &[u8]) -> Vec<u8> {
+    let mut payload = [body, &version.to_le_bytes()].concat();
+    let crc = darter_base::crc::crc64(&payload);
+    payload.extend_from_slice(&crc.to_le_bytes());
+    payload
+}
+
+#[test]
+fn payloads_of_newer_servers_are_restored_by_what_their_versions_mean() {
+    let mut bed = Bed::new();
+    let mut restore = |version, body: &[u8]| {
+        bed.run("DEL k");
+        let reply = bed.run_words(&[b"RESTORE", b"k", b"0", &of_version(version, body)]);
+        (
+            String::from_utf8_lossy(&reply).into_owned(),
+            bed.run("TYPE k"),
+            bed.run("HPEXPIRETIME k FIELDS 1 f"),
+        )
+    };
+    let made = |kind: &str, deadline: &str| ("+OK\r\n".to_owned(), kind.to_owned(), deadline.to_owned());
+    let none = |line: &str| (format!("-ERR {line}\r\n"), "+none".to_owned(), "*1|:-2".to_owned());
+    for version in [1, 9, 12, 13, 16, 80, 89] {
+        assert_eq!(restore(version, &[4, 1, 1, b'f', 1, b'v']), made("+hash", "*1|:-1"), "{version}");
+    }
+    let unknown = none("DUMP payload version or checksum are wrong");
+    for version in [17, 79, 90, 222, 999, 0xffff] {
+        assert_eq!(restore(version, &[0, 1, b'v']), unknown, "{version}");
+    }
+    const AT: u64 = 0x0f00_0000_0000;
+    // Redis 8: a hash with the earliest deadline in front, and the field's distance to it.
+    let redis = [&[24u8][..], &AT.to_le_bytes(), &[1, 1, 1, b'f', 1, b'v']].concat();
+    // Valkey 9: the deadline behind each field, under a number that release candidates of Redis 7.4 used.
+    let valkey = [&[22u8, 1, 1, b'f', 1, b'v'][..], &AT.to_le_bytes()].concat();
+    let deadline = format!("*1|:{AT}");
+    assert_eq!(restore(16, &redis), made("+hash", &deadline));
+    assert_eq!(restore(80, &valkey), made("+hash", &deadline));
+    let bad = none("Bad data format");
+    assert_eq!(restore(16, &valkey), bad);
+    assert_eq!(restore(80, &redis), bad);
+    // 32 is a set with deadlines in our payloads alone; newer servers number other things so.
+    let set = [32, 1, 1, b'm', 0];
+    assert_eq!(restore(10, &set).1, "+set");
+    for (version, kind) in [(16, 32), (80, 32), (16, 48), (16, 28), (16, 33), (10, 200), (80, 200), (80, 23)]
+    {
+        assert_eq!(restore(version, &[&[kind], &set[1..]].concat()), bad, "{version} {kind}");
+    }
+}
+
 #[test]
 fn sort_orders_lists() {
     let mut bed = Bed::new();

@@ -40,6 +40,8 @@ pub struct Checked {
     pub senseless: Vec<(u64, Damage)>,
     /// Old segments that nothing refers to.
     pub left_over: Vec<PathBuf>,
+    /// Segments of a base that is not there: written since the journal was switched on.
+    pub baseless: Vec<PathBuf>,
 }
 
 impl Checked {
@@ -63,6 +65,9 @@ impl fmt::Display for Checked {
         }
         for path in &self.left_over {
             writeln!(f, "no longer needed: {}", path.display())?;
+        }
+        for path in &self.baseless {
+            writeln!(f, "its base was never complete: {}", path.display())?;
         }
         Ok(())
     }
@@ -115,6 +120,7 @@ pub fn check_dir(dir: &Path) -> Result<Option<Checked>, Fault> {
         }
     }
     let manifest = journal.manifest.clone();
+    let baseless = std::mem::take(&mut journal.baseless);
     let torn = journal.torn().map_err(at_dir)?;
     let old = folder::segments(dir).map_err(at_dir)?;
     let left_over = old
@@ -122,7 +128,7 @@ pub fn check_dir(dir: &Path) -> Result<Option<Checked>, Fault> {
         .filter(|found| found.generation < manifest.generation)
         .map(|found| found.path)
         .collect();
-    Ok(Some(Checked { manifest, counts, torn, senseless, left_over }))
+    Ok(Some(Checked { manifest, counts, torn, senseless, left_over, baseless }))
 }
 
 /// Reads one segment to its end.

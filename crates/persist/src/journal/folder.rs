@@ -106,6 +106,8 @@ pub struct Journal {
     pub generation_max: u64,
     /// Bytes of all segments.
     pub bytes: u64,
+    /// Segments of no base: the journal was switched on while the server ran, and none was complete. They are not read.
+    pub baseless: Vec<PathBuf>,
     merge: Merge<Source>,
     // each with its length
     paths: Vec<(PathBuf, u64)>,
@@ -154,8 +156,10 @@ pub fn open(dir: &Path) -> Result<Option<Journal>, Fault> {
     let found = segments(dir).map_err(in_dir)?;
     let generation_max = found.iter().map(|found| found.generation).fold(manifest.generation, u64::max);
     let (mut opened, mut paths, mut headless, mut bytes) = (Vec::new(), Vec::new(), Vec::new(), 0);
+    let mut baseless = Vec::new();
     for Found { path, .. } in found.into_iter().filter(|found| found.generation >= manifest.generation) {
         match open_segment(&path).map_err(|error| Fault::Io(path.clone(), error))? {
+            (_, Ok(segment)) if !segment.head.continues(manifest.generation) => baseless.push(path),
             (len, Ok(segment)) => {
                 bytes += len;
                 opened.push(segment);
@@ -167,7 +171,7 @@ pub fn open(dir: &Path) -> Result<Option<Journal>, Fault> {
         }
     }
     let merge = Merge::new(opened, manifest.sequence).map_err(in_dir)?;
-    Ok(Some(Journal { manifest, generation_max, bytes, merge, paths, headless }))
+    Ok(Some(Journal { manifest, generation_max, bytes, baseless, merge, paths, headless }))
 }
 
 /// What a segment is read from: its file, and what of its tail continues that.

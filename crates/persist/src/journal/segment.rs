@@ -1,7 +1,7 @@
 //! A segment: the file one thread appends its records to during one generation.
 //!
-//! Head, little-endian: magic (8), version (2), thread (2), four zeros, generation (8), time it was made as Unix
-//! milliseconds (8), CRC32C of all that (4). Records follow without gaps, each with a larger sequence than the one
+//! Head, little-endian: magic (8), version (2), thread (2), generations since the journal was switched on, one more than
+//! that, or 0 (4), generation (8), time it was made as Unix milliseconds (8), CRC32C of all that (4). Records follow without gaps, each with a larger sequence than the one
 //! before; zeros may be all there is from the last one to the end.
 
 use std::io::{self, Read};
@@ -24,6 +24,9 @@ pub struct FileHead {
     pub thread: u16,
     /// Counts rewrites and starts: later segments have larger numbers.
     pub generation: u64,
+    /// The generation with which the journal was switched on while the server ran, if it had no base since when this was
+    /// made: what stands here continues a base that comes after that, and no other.
+    pub since: Option<u64>,
     /// When it was made, Unix milliseconds.
     pub made_ms: u64,
 }
@@ -35,7 +38,8 @@ impl FileHead {
         bytes.extend_from_slice(MAGIC);
         bytes.extend_from_slice(&VERSION.to_le_bytes());
         bytes.extend_from_slice(&self.thread.to_le_bytes());
-        bytes.extend_from_slice(&[0; 4]);
+        let back = self.since.map_or(0, |since| self.generation.saturating_sub(since).saturating_add(1));
+        bytes.extend_from_slice(&u32::try_from(back).unwrap_or(u32::MAX).to_le_bytes());
         bytes.extend_from_slice(&self.generation.to_le_bytes());
         bytes.extend_from_slice(&self.made_ms.to_le_bytes());
         bytes.extend_from_slice(&crc32c(&bytes).to_le_bytes());
@@ -65,7 +69,14 @@ impl FileHead {
             return damage(8, "the segment was written by a later version");
         }
         let thread = (word(8) >> 16 & 0xffff) as u16;
-        Ok(FileHead { thread, generation: word(16), made_ms: word(24) })
+        let generation = word(16);
+        let since = (word(8) >> 32).checked_sub(1).map(|back| generation.saturating_sub(back));
+        Ok(FileHead { thread, generation, since, made_ms: word(24) })
+    }
+
+    /// Whether it continues the base with which `generation` begins.
+    pub fn continues(&self, generation: u64) -> bool {
+        self.since.is_none_or(|since| generation > since)
     }
 }
 

@@ -54,7 +54,7 @@ impl Drop for Dir {
 }
 
 fn head(generation: u64, thread: u16) -> Vec<u8> {
-    FileHead { thread, generation, made_ms: 7 }.to_bytes().to_vec()
+    FileHead { thread, generation, since: None, made_ms: 7 }.to_bytes().to_vec()
 }
 
 fn push(out: &mut Vec<u8>, sequence: u64, word: &[u8]) {
@@ -75,6 +75,34 @@ fn deal(dir: &Dir, records: u64, threads: u16, rng: &mut Rng) -> Vec<Vec<u8>> {
     files.iter().zip(0..).for_each(|(bytes, thread)| dir.write(1, thread, bytes));
     dir.store(&Manifest { base: None, generation: 1, sequence: 1, clock_ms: 5 });
     words
+}
+
+#[test]
+fn segments_that_were_begun_before_there_was_a_base_continue_no_older_one() {
+    for (generation, since) in [(7, None), (7, Some(7)), (9, Some(7)), (7, Some(0))] {
+        let head = FileHead { thread: 3, generation, since, made_ms: 7 };
+        assert_eq!(FileHead::read(&head.to_bytes()), Ok(head));
+    }
+    let dir = Dir::new("baseless");
+    let mut first = head(1, 0);
+    push(&mut first, 1, b"a");
+    dir.write(1, 0, &first);
+    // Switched on with generation 3; the first base, of which generation 4 is, was not complete.
+    for generation in [3, 4] {
+        let since = FileHead { thread: 0, generation, since: Some(3), made_ms: 7 };
+        let mut bytes = since.to_bytes().to_vec();
+        push(&mut bytes, 1000 + generation, b"b");
+        dir.write(generation, 0, &bytes);
+    }
+    let manifest = |generation, sequence| Manifest { base: None, generation, sequence, clock_ms: 5 };
+    dir.store(&manifest(1, 1));
+    assert_eq!(dir.replay(), (vec![b"a".to_vec()], 2));
+    let checked = check_dir(&dir.0).expect("readable").expect("a journal");
+    assert!(checked.is_sound() && checked.baseless.len() == 2, "{checked}");
+    assert_eq!(folder::open(&dir.0).expect("readable").expect("a journal").generation_max, 4);
+    // Once it is complete, it is what they continue.
+    dir.store(&manifest(4, 1004));
+    assert_eq!(dir.replay(), (vec![b"b".to_vec()], 1005));
 }
 
 #[test]

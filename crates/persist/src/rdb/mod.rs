@@ -27,10 +27,6 @@ pub use writer::{Options, Writer};
 
 /// The version that is written.
 pub const VERSION_WRITTEN: u32 = 10;
-/// The newest version of Redis that is read.
-pub const VERSION_MAX: u32 = 16;
-/// The versions of Valkey that are read: those of Redis, then its own.
-pub const VALKEY_VERSIONS: std::ops::RangeInclusive<u32> = 80..=89;
 /// The name of the fact that says about the next entry what RDB has no form for.
 pub const NEXT: &[u8] = b"darter-next";
 

@@ -7,10 +7,10 @@ use std::io::Read;
 use std::ops::Range;
 
 use darter_base::crc::Crc64;
-use darter_store::rdb::Source;
+use darter_store::rdb::{Source, VALKEY_VERSIONS, VERSION_MAX};
 
+use super::NEXT;
 use super::scan::{self, Origin, Scanned};
-use super::{NEXT, VALKEY_VERSIONS, VERSION_MAX};
 use crate::cursor::{Cursor, Stop};
 use crate::entry::{self, Chunk, Entry};
 use crate::error::Error;
@@ -284,8 +284,9 @@ fn origin_of(header: &[u8; HEADER_LEN]) -> Result<Origin, Error> {
     let version = version.ok_or_else(|| {
         Error::corrupt(header.len() as u64 - digits.len() as u64, "a version without digits")
     })?;
-    let is_known =
-        if is_valkey { VALKEY_VERSIONS.contains(&version) } else { (1..=VERSION_MAX).contains(&version) };
+    let is_known = u16::try_from(version).is_ok_and(|version| {
+        if is_valkey { VALKEY_VERSIONS.contains(&version) } else { (1..=VERSION_MAX).contains(&version) }
+    });
     if !is_known {
         let server = if is_valkey { "Valkey" } else { "Redis" };
         return Err(Error::Unknown {

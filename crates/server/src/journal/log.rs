@@ -133,8 +133,8 @@ impl ThreadLog {
         write(&mut self.buffer);
         let sequence = journal.next.fetch_add(1, SeqCst);
         draft.end(&mut self.buffer, sequence, clock_ms);
-        // Asked for last: functions change with no shard held, and what has its place behind the cut of a base must not
-        // be in a segment that goes when the base is there. What has it before the cut does no harm behind it.
+        // Asked for last, so that whatever has its place behind the cut of a base is in no segment that goes when the base
+        // is there, should its caller hold no shard. What has it before the cut does no harm behind it.
         let generation = journal.generation.load(SeqCst);
         if generation != self.generation {
             self.turn_over(generation, begin);
@@ -187,7 +187,8 @@ impl ThreadLog {
         let segment = match &mut self.segment {
             Some(segment) if segment.generation == generation => segment,
             other => {
-                if let Some(old) = other {
+                // What is in a ring moves to its file with the next sync.
+                if let Some(old) = other.as_mut().filter(|old| old.gathers()) {
                     old.finish(journal)?;
                 }
                 let new = Segment::open(journal, self.slot, generation, self.way)?;
@@ -233,7 +234,7 @@ pub fn commit(core: &mut Core) {
     if std::mem::replace(&mut log.holds, holds) && !holds {
         log.give_to_kernel(journal);
     }
-    log.way = if fsync == Fsync::Always { Way::Direct } else { Way::Mapped };
+    log.way = Way::of(fsync);
     log.frees |= !log.holds;
     if log.is_empty() && !log.holds {
         log.has_written = false;
@@ -262,6 +263,7 @@ pub fn commit_last(core: &mut Core) {
         core.journal.durable = core.shared.journal.durable_before();
     }
     core.journal.finish(&core.shared.journal);
+    core.shared.journal.slots[usize::from(core.journal.slot)].drop_ahead();
 }
 
 impl ThreadLog {
@@ -368,7 +370,7 @@ mod tests {
     fn a_record_whose_place_is_behind_a_cut_is_of_the_generation_that_begins_there() {
         let (journal, mut log) = (switched_on(), ThreadLog::new(0));
         log.append(&journal, 1, |out| out.push(1));
-        // No shard is held while functions are noted.
+        // As if no shard were held.
         log.append(&journal, 1, |out| {
             out.push(2);
             journal.generation.store(2, SeqCst);

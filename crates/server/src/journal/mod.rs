@@ -5,6 +5,7 @@
 //! own once a turn, before replies go out. `log` holds a thread's side, `segment` and `direct` the files, `note` says what of a command is written,
 //! `sync` is the thread that syncs once a second, `replay` reads it all back at start.
 
+mod ahead;
 mod direct;
 pub mod log;
 pub mod note;
@@ -27,7 +28,7 @@ use crate::worker::lock;
 
 use self::log::ThreadLog;
 use self::rewrite::Rewrite;
-use self::segment::SegmentFile;
+use self::segment::{Segment, SegmentFile};
 
 /// What all threads share of the journal.
 pub struct Journal {
@@ -39,6 +40,8 @@ pub struct Journal {
     base_generation: AtomicU64,
     /// Changes are written down.
     is_on: AtomicBool,
+    /// The generation with which it was switched on while the server ran, until it has a base since; `NONE` then.
+    since: AtomicU64,
     /// One for each thread, and one for work on threads that serve nobody.
     slots: Vec<Slot>,
     foreign: Mutex<ThreadLog>,
@@ -79,9 +82,11 @@ struct Slot {
     is_holding: AtomicBool,
     /// Its files with records that are perhaps not synced; the last is the one it appends to.
     files: Mutex<Vec<Arc<SegmentFile>>>,
+    /// Its segment for the next generation, which nobody has written to. Held while one is made.
+    ahead: Mutex<Option<Segment>>,
 }
 
-/// No record waits.
+/// No record waits, or no base is waited for.
 const NONE: u64 = u64::MAX;
 
 /// What goes wrong with the files, and where.
@@ -102,6 +107,7 @@ impl Journal {
             generation: AtomicU64::new(0),
             base_generation: AtomicU64::new(0),
             is_on: AtomicBool::new(false),
+            since: AtomicU64::new(NONE),
             slots: (0..=threads).map(slot).collect(),
             foreign: Mutex::new(ThreadLog::new(threads as u16)),
             dir: Mutex::default(),

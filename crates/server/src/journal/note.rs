@@ -42,6 +42,11 @@ const EFFECTS: &[(&str, Effect)] = &[
     // It keeps what it has counted in the value.
     ("pfcount", Effect::Itself),
     ("sort", Effect::Value),
+    // `note_functions` has noted them.
+    ("function|load", Effect::Nothing),
+    ("function|delete", Effect::Nothing),
+    ("function|flush", Effect::Nothing),
+    ("function|restore", Effect::Nothing),
     // What its fields are called is known to the connection alone.
     ("himport|set", Effect::Value),
     ("geosearchstore", Effect::Value),
@@ -262,7 +267,7 @@ pub fn note_foreign(shared: &Shared, mut set: ShardSet<'_>, db: usize, name: &[u
     log.write_now(&shared.journal, shared.settings.live().persistence.appendfsync);
 }
 
-/// Notes a change of the libraries of functions; the caller holds them.
+/// Notes a change of the libraries of functions; the caller holds their shard.
 pub fn note_functions(core: &mut Core, args: &[&[u8]]) {
     let journal = &core.shared.journal;
     if journal.is_on() {

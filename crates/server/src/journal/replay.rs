@@ -254,6 +254,12 @@ pub fn load(shared: &'static Shared, dir: &Path) -> Result<Option<Loaded>, Strin
     let loading = &shared.snapshots.loading;
     let mut told = began;
     let (bytes, generation_max) = (files.bytes, files.generation_max);
+    for path in &files.baseless {
+        tracing::warn!(
+            "journal: {} is left out: written after the journal was switched on, before it had a base",
+            path.display()
+        );
+    }
     while let Some((head, body)) = files.next_record().map_err(at_dir)? {
         let played = player.play(head.clock_ms, body);
         played.map_err(|cause| {

@@ -16,7 +16,7 @@ use darter_persist::storage::name::Format;
 use darter_persist::storage::{self, CloudOptions};
 use darter_store::change::Listeners;
 
-use super::{Journal, redis, replay, sync};
+use super::{Journal, NONE, redis, replay, sync};
 use crate::config::Live;
 use crate::core::{Core, unix_ms};
 use crate::shared::Shared;
@@ -35,11 +35,11 @@ pub struct Rewrite {
     pub failures: u64,
     /// One is to begin as soon as it can.
     pub is_due: bool,
-    /// The first one since the journal was switched on has not ended: what is on disk so far is of no use.
-    pub is_first: bool,
     /// Rewrites since start.
     pub count: u64,
     retry_at: Option<Instant>,
+    /// Segments of this generation were asked for.
+    ahead: u64,
     /// Growth alone is no reason for another before this.
     rests_until: Option<Instant>,
 }
@@ -123,11 +123,13 @@ fn at_dir(dir: &Path, error: &std::io::Error) -> String {
     format!("cannot use the journal's folder {}: {error}", dir.display())
 }
 
-/// Makes the folder if need be; returns a generation that no file there has.
+/// Makes the folder if need be; returns a generation that is later than all there.
 fn free_generation(dir: &Path) -> Result<u64, String> {
     std::fs::create_dir_all(dir).map_err(|error| at_dir(dir, &error))?;
     let old = folder::segments(dir).map_err(|error| at_dir(dir, &error))?;
-    Ok(old.iter().map(|found| found.generation).fold(0, u64::max) + 1)
+    let manifest = Manifest::load(dir).map_err(|error| at_dir(dir, &error))?;
+    let begun = manifest.and_then(Result::ok).map_or(0, |manifest| manifest.generation);
+    Ok(old.iter().map(|found| found.generation).fold(begun, u64::max) + 1)
 }
 
 /// Switches the journal on while the server runs; a base follows as soon as it can be taken.
@@ -137,6 +139,7 @@ fn switch_on(core: &mut Core) -> Result<(), String> {
     let (shared, dir) = (core.shared, dir_of(&core.live)?);
     let journal = &shared.journal;
     let free = free_generation(&dir)?;
+    journal.drop_ahead();
     journal.set_dir(dir);
     sync::start(shared).map_err(|error| format!("cannot start the journal's thread: {error}"))?;
     {
@@ -145,7 +148,8 @@ fn switch_on(core: &mut Core) -> Result<(), String> {
         journal.generation.fetch_max(free - 1, SeqCst);
         let generation = journal.generation.fetch_add(1, SeqCst) + 1;
         journal.base_generation.store(generation, SeqCst);
-        (rewrite.is_due, rewrite.is_first) = (true, true);
+        journal.since.store(generation, SeqCst);
+        rewrite.is_due = true;
     }
     // What happened while it was off is in no file: after this gap nothing is taken for a continuation.
     journal.next.fetch_max(core.now_ms << SEQUENCES_PER_MS, SeqCst);
@@ -180,7 +184,7 @@ fn switch_off(core: &mut Core) {
     journal.is_on.store(false, Release);
     crate::pubsub::listen(core);
     lock(&journal.rewrite).is_due = false;
-    lock(&journal.rewrite).is_first = false;
+    journal.since.store(NONE, SeqCst);
     core.shared.snapshots.hold_until_base(false);
     if let Some(run) = shared_base(core.shared) {
         tracing::info!("Killing AOF child: the base that was being written is not wanted any more");
@@ -337,11 +341,15 @@ fn end(shared: &'static Shared, generation: u64, cut: &Cut, outcome: &Result<Sav
             rewrite.count += 1;
             rewrite.failures = 0;
             rewrite.is_due = false;
-            rewrite.is_first = false;
             rewrite.retry_at = None;
             journal.base_generation.store(generation, SeqCst);
+            journal.since.store(NONE, SeqCst);
             for slot in &journal.slots {
                 slot.synced.fetch_max(sequence.saturating_sub(1), SeqCst);
+                // What they hold is in the base. Where nothing is synced they would stay open for ever.
+                let mut files = lock(&slot.files);
+                let old = files.len().saturating_sub(1);
+                files.drain(..old);
             }
             journal.note_trouble(|trouble| trouble.syncing = None);
             shared.snapshots.hold_until_base(false);
@@ -400,7 +408,7 @@ impl Journal {
 
     /// Whether the journal was switched on and has no base yet: after an end now it would not hold what is there.
     pub fn lacks_base(&self) -> bool {
-        self.is_on() && lock(&self.rewrite).is_first
+        self.is_on() && self.since.load(SeqCst) != NONE
     }
 
     /// Asks for a new base: the data has become other than the records tell.
@@ -415,7 +423,7 @@ impl Journal {
 
     fn is_base_due(&self, live: &Live) -> bool {
         let is_broken = lock(&self.trouble).syncing.is_some();
-        let rewrite = lock(&self.rewrite);
+        let mut rewrite = lock(&self.rewrite);
         if rewrite.since.is_some() || rewrite.retry_at.is_some_and(|at| Instant::now() < at) {
             return false;
         }
@@ -426,7 +434,17 @@ impl Journal {
         let rests = rewrite.rests_until.is_some_and(|at| Instant::now() < at);
         let has_grown =
             !rests && growth > 0 && bytes > persistence.auto_aof_rewrite_min_bytes && bytes > limit;
-        rewrite.is_due || is_broken || has_grown
+        rewrite.is_due || is_broken || has_grown && self.has_ahead(&mut rewrite)
+    }
+
+    /// Whether segments behind the next base were asked for before; now they are.
+    fn has_ahead(&self, rewrite: &mut Rewrite) -> bool {
+        let next = self.generation.load(SeqCst) + 1;
+        let was_asked = std::mem::replace(&mut rewrite.ahead, next) == next;
+        if !was_asked {
+            self.ask_for_segments(next);
+        }
+        was_asked
     }
 }
 

@@ -13,15 +13,16 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::{Arc, Mutex};
 
 use darter_persist::journal::segment::FileHead;
 use darter_persist::journal::{folder, tail};
 use darter_reactor::ring::{self, Pusher, Taker};
 
-use super::Journal;
 use super::direct::Direct;
+use super::{Journal, NONE};
+use crate::config::Fsync;
 use crate::core::unix_ms;
 use crate::worker::lock;
 
@@ -30,6 +31,7 @@ pub struct Segment {
     /// Which segments it belongs to.
     pub generation: u64,
     file: Arc<SegmentFile>,
+    path: PathBuf,
     pusher: Option<Pusher>,
     direct: Option<Arc<Direct>>,
     // Of a file without a ring.
@@ -75,15 +77,42 @@ const WINDOW_BYTES: usize = 1 << 20;
 pub(super) const RESERVE_BYTES: u64 = 16 << 20;
 const _: () = assert!(RING_BYTES.is_multiple_of(WINDOW_BYTES) && RING_BYTES <= tail::CAPACITY_MAX);
 
+impl Way {
+    /// How records come into new segments with this setting.
+    pub fn of(fsync: Fsync) -> Way {
+        if fsync == Fsync::Always { Way::Direct } else { Way::Mapped }
+    }
+}
+
 impl Segment {
-    /// Makes the segment of a thread for a generation; where the file system does not allow the `way`, a plain one.
+    /// The segment of a thread for a generation: the one that was made ahead, or a new one.
     ///
     /// Errors: of the files.
     pub fn open(journal: &Journal, slot: u16, generation: u64, way: Way) -> io::Result<Segment> {
+        let place = &journal.slots[usize::from(slot)];
+        let mut ahead = lock(&place.ahead);
+        if let Some(made) = ahead.as_mut().filter(|made| made.gathers() && way != Way::Direct) {
+            made.finish(journal)?;
+        }
+        let segment = match ahead.take_if(|made| made.generation == generation) {
+            Some(made) => made,
+            None => Segment::make(journal, slot, generation, way)?,
+        };
+        drop(ahead);
+        lock(&place.files).push(segment.file.clone());
+        journal.bytes.fetch_add(segment.len, Relaxed);
+        Ok(segment)
+    }
+
+    /// Makes the segment of a thread for a generation; where the file system does not allow the `way`, a plain one.
+    ///
+    /// Errors: of the files.
+    pub(super) fn make(journal: &Journal, slot: u16, generation: u64, way: Way) -> io::Result<Segment> {
         let dir = journal.dir().ok_or(io::ErrorKind::NotFound)?;
         let path = dir.join(folder::segment_name(generation, slot));
         let file = OpenOptions::new().create_new(true).write(true).open(&path)?;
-        let head = FileHead { thread: slot, generation, made_ms: unix_ms() }.to_bytes();
+        let since = Some(journal.since.load(SeqCst)).filter(|since| *since != NONE);
+        let head = FileHead { thread: slot, generation, since, made_ms: unix_ms() }.to_bytes();
         let made = || {
             file.write_all_at(&head, 0)?;
             folder::sync_dir(&dir)
@@ -107,9 +136,12 @@ impl Segment {
         let len = head.len() as u64;
         let file = SegmentFile { file, tail: Mutex::new(tail), direct: Mutex::new(direct.clone()) };
         let file = Arc::new(file);
-        lock(&journal.slots[usize::from(slot)].files).push(file.clone());
-        journal.bytes.fetch_add(len, Relaxed);
-        Ok(Segment { generation, file, pusher, direct, len })
+        Ok(Segment { generation, file, path, pusher, direct, len })
+    }
+
+    /// Where it is.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
     }
 
     /// Whether to append is to copy.
@@ -215,7 +247,10 @@ impl SegmentFile {
         Ok(!tail.is_short)
     }
 
-    fn finish(&self) -> io::Result<()> {
+    /// Has all in the file, and no ring beside it; to be called when nobody appends any more.
+    ///
+    /// Errors: of the file.
+    pub(super) fn finish(&self) -> io::Result<()> {
         let mut place = lock(&self.tail);
         if let Some(tail) = place.as_mut() {
             tail.save(&self.file)?;

@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
 
+use super::segment::SegmentFile;
 use super::{Journal, Slot};
 use crate::config::Fsync;
 use crate::shared::Shared;
@@ -22,6 +23,8 @@ pub struct Wishes {
     now: bool,
     /// Rings have whole windows to be moved to the disk.
     room: bool,
+    /// Segments of this generation are to be made, which a base is about to begin.
+    ahead: Option<u64>,
     /// Replies wait for one, as `always` has it,
     replies: bool,
     /// and one is under way for others.
@@ -59,10 +62,15 @@ fn run(shared: &'static Shared) {
                 journal.move_windows();
                 wishes = lock(&journal.wishes);
             }
+            if let Some(generation) = wishes.ahead.take() {
+                drop(wishes);
+                journal.make_ahead(generation, shared.settings.live().persistence.appendfsync);
+                wishes = lock(&journal.wishes);
+            }
             if wishes.now || wishes.replies || began.elapsed() >= period {
                 break;
             }
-            if !wishes.room {
+            if !wishes.room && wishes.ahead.is_none() {
                 wishes = journal.rest(wishes, period.saturating_sub(began.elapsed()));
             }
         }
@@ -82,6 +90,11 @@ fn run(shared: &'static Shared) {
         if is_asked || live.persistence.appendfsync == Fsync::EverySecond && !rests {
             journal.sync_all();
             journal.announce(shared);
+        } else {
+            for slot in &journal.slots {
+                let files = lock(&slot.files).clone();
+                journal.finish_old(&files);
+            }
         }
     }
 }
@@ -137,6 +150,12 @@ impl Journal {
     /// Asks for room in a ring, which is being filled.
     pub(super) fn ask_for_room(&self) {
         lock(&self.wishes).room = true;
+        self.wake.notify_one();
+    }
+
+    /// Asks for segments of `generation`.
+    pub(super) fn ask_for_segments(&self, generation: u64) {
+        lock(&self.wishes).ahead = Some(generation);
         self.wake.notify_one();
     }
 
@@ -235,15 +254,23 @@ impl Journal {
         if let Some((_, old)) = files.split_last()
             && !old.is_empty()
         {
+            self.finish_old(&files);
             // The last one may still be appended to.
             lock(&slot.files).retain(|file| !old.iter().any(|synced| Arc::ptr_eq(synced, file)));
+        }
+    }
+
+    /// Takes the rings away from a thread's segments that nobody appends to any more: all but the last.
+    fn finish_old(&self, files: &[Arc<SegmentFile>]) {
+        let old = files.split_last().map_or(&[][..], |(_, old)| old);
+        if let Some(error) = old.iter().find_map(|old| old.finish().err()) {
+            self.note_failed_sync(&error);
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::segment::SegmentFile;
     use super::*;
 
     /// A journal whose last sync took `sync` and let `released` records' clients go on.

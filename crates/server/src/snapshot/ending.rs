@@ -7,6 +7,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use darter_reactor::Token;
+use darter_script::{Killing, Watch};
 use darter_wire::Reply;
 
 use crate::config::OnSignal;
@@ -32,6 +33,8 @@ pub struct Asking {
 #[derive(Debug, Default)]
 pub struct Ending {
     is_on: AtomicBool,
+    // the log says that a script is waited for
+    told: AtomicBool,
     state: Mutex<Option<State>>,
 }
 
@@ -67,6 +70,7 @@ pub fn on_signal(core: &mut Core, how: OnSignal, insists: bool) {
         if insists {
             tracing::warn!("You insist... exiting without the snapshot");
             stop(core.shared);
+            core.shared.scripts.force_all();
         }
         return;
     }
@@ -79,6 +83,19 @@ pub fn on_signal(core: &mut Core, how: OnSignal, insists: bool) {
         save_and_stop(core, how.force, None);
     } else {
         stop(core.shared);
+    }
+}
+
+/// Ends the script that `watch` sees, which is overdue, if the end of the server waits for it. A snapshot is not to have
+/// the half of what a script does: one that has written is waited for, as in Redis, until somebody wants the end without.
+pub fn hurry(shared: &Shared, watch: &Watch) {
+    let ending = &shared.snapshots.ending;
+    if shared.is_stopping.load(Relaxed) {
+        watch.force();
+    } else if ending.is_on() && watch.kill() == Killing::Refused && !ending.told.swap(true, Relaxed) {
+        tracing::warn!(
+            "the end waits for a script that has written: SHUTDOWN NOSAVE, or SIGINT once more, ends it with no snapshot"
+        );
     }
 }
 
@@ -102,6 +119,7 @@ pub fn save_and_stop(core: &mut Core, is_forced: bool, asking: Option<Asking>) {
     }
     let turns = shared.stats.iter().map(|stats| stats.turns.get()).collect();
     *state = Some(State { turns: Some(turns), is_forced, asking: asking.into_iter().collect() });
+    shared.snapshots.ending.told.store(false, Relaxed);
     shared.snapshots.ending.is_on.store(true, Relaxed);
     drop(state);
     shared.pause.begin(core.now_ms, i64::MAX, false);

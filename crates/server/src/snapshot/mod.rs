@@ -242,13 +242,13 @@ pub fn cut(core: &mut Core, grant: &mut Shards, run: &Arc<Run>) {
         debug_assert!(!shard.has_cut(), "the one before has ended");
         shard.begin_cut(run.epoch, Box::new(Collector::new(run.clone(), id)));
     }
-    // Functions change with no shard held: until all that belongs to the cut is done they do not.
+    // Who changes them holds a shard.
     let libraries = core.shared.scripts.libraries();
     let functions = libraries.iter().map(|library| library.source.to_vec()).collect();
+    drop(libraries);
     if let Some(at_cut) = run.take_at_cut() {
         at_cut(core);
     }
-    drop(libraries);
     run.note_cut(Facts { sizes, functions }, changes);
     for door in &core.shared.doors {
         door.send(Mail::Snapshot);

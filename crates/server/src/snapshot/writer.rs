@@ -92,7 +92,7 @@ fn fill<W: io::Write>(
         }
         run.pipe.written(bytes);
         rest_after(shared, run, entries);
-        throttle.wait(writer.bytes());
+        throttle.wait(run, writer.bytes());
     }
     Ok(())
 }
@@ -128,12 +128,18 @@ struct Throttle {
 }
 
 impl Throttle {
-    /// Sleeps until so many bytes may have been written.
-    fn wait(&self, bytes: u64) {
+    /// Sleeps until so many bytes may have been written, or the run is given up.
+    fn wait(&self, run: &Run, bytes: u64) {
         if self.bytes_per_s_max == 0 {
             return;
         }
         let due = Duration::from_secs_f64(bytes as f64 / self.bytes_per_s_max as f64);
-        thread::sleep(due.saturating_sub(self.began.elapsed()));
+        while !run.pipe.is_broken() && !run.is_cancelled() {
+            let left = due.saturating_sub(self.began.elapsed());
+            if left.is_zero() {
+                return;
+            }
+            thread::sleep(left.min(NAP));
+        }
     }
 }

@@ -14,8 +14,11 @@ mod stream_pieces;
 mod tests;
 mod text;
 
+use std::ops::RangeInclusive;
+
 use darter_base::crc::crc64;
 
+use object::TYPE_SET_WITH_TTL;
 pub use object::{
     Pieces, TYPE_HASH, TYPE_HASH_WITH_TTL, TYPE_LIST, TYPE_VALKEY_HASH, TYPE_ZSET_WITH_TTL, read_object,
     type_of, write_member, write_members_head, write_object,
@@ -30,8 +33,12 @@ pub const TYPE_STRING: u8 = 0;
 
 /// The version that DUMP writes: what Redis 7.0 reads.
 const VERSION_WRITTEN: u16 = 10;
-/// The newest version that RESTORE accepts: what Redis 7.2 and 7.4 write.
-const VERSION_MAX: u16 = 12;
+/// The newest version of Redis that is read, in payloads as in files.
+pub const VERSION_MAX: u16 = 16;
+/// The versions of Valkey alone: before them it had those of Redis.
+pub const VALKEY_VERSIONS: RangeInclusive<u16> = 80..=89;
+/// The last version in which Redis has no types of the numbers that ours alone have: payloads of ours have an older one.
+const VERSION_WITH_OURS_MAX: u16 = 12;
 /// Version (2) and CRC64 (8).
 const FOOTER_LEN: usize = 10;
 
@@ -46,19 +53,41 @@ pub fn seal(out: &mut Vec<u8>) {
     out.extend_from_slice(&crc.to_le_bytes());
 }
 
-/// The value bytes of a payload, its type byte first.
+/// The version that a payload was written in: the same type bytes mean different things.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Version(u16);
+
+impl Version {
+    fn is_known(self) -> bool {
+        self.0 <= VERSION_MAX || VALKEY_VERSIONS.contains(&self.0)
+    }
+
+    /// The number under which [`read_object`] knows what `kind` says in this version; `None`: nothing that is read.
+    pub fn kind(self, kind: u8) -> Option<u8> {
+        match kind {
+            0..=21 => Some(kind),
+            22 if VALKEY_VERSIONS.contains(&self.0) => Some(TYPE_VALKEY_HASH),
+            22..=27 if self.0 <= VERSION_MAX => Some(kind),
+            TYPE_SET_WITH_TTL | TYPE_ZSET_WITH_TTL if self.0 <= VERSION_WITH_OURS_MAX => Some(kind),
+            _ => None,
+        }
+    }
+}
+
+/// The version of a payload and its value bytes, the type byte first.
 ///
 /// Errors: too short, written by a newer server, or its checksum is wrong.
-pub fn open(payload: &[u8]) -> Result<Source<'_>, Corrupt> {
+pub fn open(payload: &[u8]) -> Result<(Version, Source<'_>), Corrupt> {
     let body_len = payload.len().checked_sub(FOOTER_LEN).ok_or(Corrupt)?;
     let (body, footer) = payload.split_at(body_len);
     let (version, crc) = footer.split_first_chunk::<2>().ok_or(Corrupt)?;
-    if u16::from_le_bytes(*version) > VERSION_MAX {
+    let sealed = payload.get(..body_len + version.len()).ok_or(Corrupt)?;
+    let version = Version(u16::from_le_bytes(*version));
+    if !version.is_known() {
         return Err(Corrupt);
     }
-    let sealed = payload.get(..body_len + version.len()).ok_or(Corrupt)?;
     if crc64(sealed).to_le_bytes() != *crc {
         return Err(Corrupt);
     }
-    Ok(Source::new(body))
+    Ok((version, Source::new(body)))
 }

@@ -24,7 +24,7 @@ pub const TYPE_HASH_WITH_TTL: u8 = 24;
 /// The same before Redis 7.4 was released: deadlines in full, the earliest not in front.
 const TYPE_HASH_WITH_FULL_TTL: u8 = 22;
 /// A set with a deadline per member: ours alone, after Dragonfly's number for one.
-const TYPE_SET_WITH_TTL: u8 = 32;
+pub(super) const TYPE_SET_WITH_TTL: u8 = 32;
 /// A sorted set with a deadline per member: ours alone.
 pub const TYPE_ZSET_WITH_TTL: u8 = 48;
 /// A hash with a deadline behind each field, as Valkey 9 saves it under a number that Redis uses otherwise: readers

@@ -90,7 +90,7 @@ fn a_sealed_payload_opens_and_a_changed_one_does_not() {
     // as Redis 7.0.15 dumps the string "abc"
     assert_eq!(payload[5..7], [10, 0]);
     assert_eq!(
-        open(&payload).map(|mut s| (s.byte(), s.text().map(|t| t.into_owned()))),
+        open(&payload).map(|(_, mut s)| (s.byte(), s.text().map(|t| t.into_owned()))),
         Ok((Ok(0), Ok(b"abc".to_vec())))
     );
     for at in 0..payload.len() {
@@ -124,7 +124,7 @@ const REDIS_STRINGS: [(&str, &str); 5] = [
 fn strings_of_redis_are_read() {
     for (payload, text) in REDIS_STRINGS {
         let payload = hex(payload);
-        let mut source = open(&payload).expect("the checksum is right");
+        let (_, mut source) = open(&payload).expect("the checksum is right");
         assert_eq!(source.byte(), Ok(0));
         assert_eq!(source.text().as_deref(), Ok(text.as_bytes()));
         assert_eq!(source.left(), 0);
@@ -134,7 +134,7 @@ fn strings_of_redis_are_read() {
 /// The elements of a dump as we write it back: one after another.
 fn elements_of(payload: &[u8]) -> Vec<String> {
     let (mut arena, hasher) = (Arena::new().expect("address space"), KeyHasher::new(7));
-    let mut source = open(payload).expect("the checksum is right");
+    let (_, mut source) = open(payload).expect("the checksum is right");
     let kind = source.byte().expect("a type");
     let mut object = read_object(kind, &mut source, &mut arena, hasher).expect("a value");
     assert_eq!(source.left(), 0);
@@ -193,7 +193,7 @@ fn sets_of_redis_are_read() {
 /// Member and score of a dump, by score.
 fn ranking_of(payload: &[u8]) -> Vec<(String, f64)> {
     let (mut arena, hasher) = (Arena::new().expect("address space"), KeyHasher::new(7));
-    let mut source = open(payload).expect("the checksum is right");
+    let (_, mut source) = open(payload).expect("the checksum is right");
     let kind = source.byte().expect("a type");
     let mut object = read_object(kind, &mut source, &mut arena, hasher).expect("a value");
     let mut out = Vec::new();

@@ -17,7 +17,7 @@ struct Stream {
 
 fn stream(records: u64, seed: u64) -> Stream {
     let mut rng = Rng::new(seed);
-    let mut bytes = FileHead { thread: 2, generation: 5, made_ms: 7 }.to_bytes().to_vec();
+    let mut bytes = FileHead { thread: 2, generation: 5, since: None, made_ms: 7 }.to_bytes().to_vec();
     let mut ends = Vec::new();
     for sequence in 1..=records {
         let draft = Draft::begin(&mut bytes);

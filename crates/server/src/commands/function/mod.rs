@@ -5,7 +5,7 @@ use std::sync::Arc;
 use darter_base::glob;
 use darter_command::reader::{is, is_sync_or_async};
 use darter_command::spec::Group;
-use darter_command::{Fault, Flags, Reader, Spec};
+use darter_command::{Fault, Flags, Reach, Reader, Spec};
 use darter_script::{Kind, Library};
 use darter_wire::{Args, Reply};
 
@@ -29,17 +29,20 @@ pub const FAMILY: &[ServerCommand] = &[
     row(
         function("function|load", -3, "[REPLACE] function-code", "Creates a library.")
             .flag(Flags::WRITE.with(Flags::DENYOOM))
+            .reach(LIBRARIES)
             .cost("O(1) (considering compilation time is redundant)"),
         load,
     ),
     row(
         function("function|delete", 3, "library-name", "Deletes a library and its functions.")
-            .flag(Flags::WRITE),
+            .flag(Flags::WRITE)
+            .reach(LIBRARIES),
         delete,
     ),
     row(
         function("function|flush", -2, "[ASYNC | SYNC]", "Deletes all libraries and functions.")
             .flag(Flags::WRITE)
+            .reach(LIBRARIES)
             .cost("O(N) where N is the number of functions deleted"),
         flush,
     ),
@@ -66,6 +69,7 @@ pub const FAMILY: &[ServerCommand] = &[
             "Restores all libraries from a payload.",
         )
         .flag(Flags::WRITE.with(Flags::DENYOOM))
+        .reach(LIBRARIES)
         .cost("O(N) where N is the number of functions on the payload"),
         payload::restore,
     ),
@@ -83,6 +87,10 @@ pub const FAMILY: &[ServerCommand] = &[
     ),
     row(help_row("function|help", "7.0.0"), help),
 ];
+
+/// Who changes libraries holds the first shard, to the end of a transaction that does: so their changes have their place in
+/// the journal in the order in which they were made, and a base shows all that come before its cut.
+const LIBRARIES: Reach = Reach::Run(|_, _| (0, 1));
 
 const fn function(name: &'static str, arity: i16, syntax: &'static str, summary: &'static str) -> Spec {
     Spec::other(name, arity).flag(Flags::NOSCRIPT).doc(Group::Scripting, "7.0.0", syntax, summary)
@@ -131,7 +139,7 @@ fn load_in(core: &mut Core, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(),
     let library = Arc::new(library);
     libraries.insert(library.clone())?;
     reply.bulk(library.name.as_bytes());
-    // Under the lock, and as a replacement, so that a base taken meanwhile may hold it already.
+    // As a replacement: then it can be read back whatever is there.
     note_functions(core, &[b"function", b"load", b"replace", &library.source]);
     Ok(())
 }

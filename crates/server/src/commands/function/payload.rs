@@ -51,7 +51,7 @@ pub(super) fn restore_in(core: &mut Core, args: Args<'_>, reply: &mut Reply<'_>)
     let shared = core.shared;
     let mut libraries = shared.scripts.libraries_mut();
     let joined = joined(if flushes { Libraries::default() } else { libraries.clone() }, restored, replaces)?;
-    // Under the lock. With the flush in front the order does not matter, and a base taken meanwhile may hold them.
+    // As a replacement: then it can be read back whatever is there.
     note_functions(core, &[b"function", b"restore", args.at(2), if flushes { b"flush" } else { b"replace" }]);
     *libraries = joined;
     reply.ok();
@@ -94,7 +94,7 @@ fn add(libraries: &mut Libraries, library: Library) -> Result<(), Fault> {
 
 fn read(core: &mut Core, payload: &[u8]) -> Result<Libraries, Fault> {
     const TORN: Fault = Fault::text("ERR failed loading the given functions payload");
-    let mut source =
+    let (_, mut source) =
         rdb::open(payload).map_err(|_| Fault::text("ERR DUMP payload version or checksum are wrong"))?;
     let mut libraries = Libraries::default();
     while source.left() > 0 {

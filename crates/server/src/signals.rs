@@ -1,0 +1,18 @@
+//! What signals ask for: the end, or the log opened anew. Thread 0 looks once a turn, and between if it runs a script.
+
+use darter_reactor::signal::{Signal, Signals};
+
+use crate::core::Core;
+use crate::logging;
+use crate::snapshot::ending;
+
+/// Does what the signals ask for that have come since the last look. Cost: three loads when none has.
+pub fn look(core: &mut Core) {
+    while let Some(signal) = core.signals.as_mut().and_then(Signals::take) {
+        match signal {
+            Signal::Terminate => ending::on_signal(core, core.live.shutdown.on_sigterm, false),
+            Signal::Interrupt => ending::on_signal(core, core.live.shutdown.on_sigint, true),
+            Signal::HangUp => logging::reopen(),
+        }
+    }
+}
