@@ -14,6 +14,8 @@ mod stream_pieces;
 mod tests;
 mod text;
 
+use std::ops::RangeInclusive;
+
 use darter_base::crc::crc64;
 
 pub use object::{
@@ -30,8 +32,11 @@ pub const TYPE_STRING: u8 = 0;
 
 /// The version that DUMP writes: what Redis 7.0 reads.
 const VERSION_WRITTEN: u16 = 10;
-/// The newest version that RESTORE accepts: what Redis 7.2 and 7.4 write.
-const VERSION_MAX: u16 = 12;
+/// The versions that are known: those of Redis up to 8.8, and those of Valkey from 9.0 on.
+const REDIS_VERSIONS: RangeInclusive<u16> = 0..=16;
+const VALKEY_VERSIONS: RangeInclusive<u16> = 80..=89;
+/// What Valkey calls its hash with deadlines, a number that Redis gives another one.
+const TYPE_HASH_OF_VALKEY: u8 = 22;
 /// Version (2) and CRC64 (8).
 const FOOTER_LEN: usize = 10;
 
@@ -46,19 +51,45 @@ pub fn seal(out: &mut Vec<u8>) {
     out.extend_from_slice(&crc.to_le_bytes());
 }
 
-/// The value bytes of a payload, its type byte first.
+/// Which versions are let pass.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Versions {
+    /// Those that are known.
+    Known,
+    /// Newer ones too, whose values may have types that are not known.
+    Any,
+}
+
+/// What a payload holds whose footer is good.
+pub struct Payload<'a> {
+    /// Type bytes, each with its value.
+    pub source: Source<'a>,
+    is_valkey: bool,
+}
+
+impl Payload<'_> {
+    /// The next type byte, as [`read_object`] knows it. Errors: there is none.
+    pub fn kind(&mut self) -> Result<u8, Corrupt> {
+        let kind = self.source.byte()?;
+        Ok(if self.is_valkey && kind == TYPE_HASH_OF_VALKEY { TYPE_VALKEY_HASH } else { kind })
+    }
+}
+
+/// Looks at the footer of a payload.
 ///
-/// Errors: too short, written by a newer server, or its checksum is wrong.
-pub fn open(payload: &[u8]) -> Result<Source<'_>, Corrupt> {
+/// Errors: too short, of a version that is not let pass, or its checksum is wrong.
+pub fn open(payload: &[u8], versions: Versions) -> Result<Payload<'_>, Corrupt> {
     let body_len = payload.len().checked_sub(FOOTER_LEN).ok_or(Corrupt)?;
     let (body, footer) = payload.split_at(body_len);
     let (version, crc) = footer.split_first_chunk::<2>().ok_or(Corrupt)?;
-    if u16::from_le_bytes(*version) > VERSION_MAX {
+    let number = u16::from_le_bytes(*version);
+    let is_valkey = VALKEY_VERSIONS.contains(&number);
+    if versions == Versions::Known && !is_valkey && !REDIS_VERSIONS.contains(&number) {
         return Err(Corrupt);
     }
     let sealed = payload.get(..body_len + version.len()).ok_or(Corrupt)?;
     if crc64(sealed).to_le_bytes() != *crc {
         return Err(Corrupt);
     }
-    Ok(Source::new(body))
+    Ok(Payload { source: Source::new(body), is_valkey })
 }

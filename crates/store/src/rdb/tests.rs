@@ -1,7 +1,14 @@
 use darter_base::hash::KeyHasher;
 use darter_slab::Arena;
 
-use super::{Corrupt, Source, lzf, open, read_object, seal, type_of, write_length, write_object, write_text};
+use super::{
+    Corrupt, Source, TYPE_VALKEY_HASH, Versions, crc64, lzf, read_object, seal, type_of, write_length,
+    write_object, write_text,
+};
+
+fn open(payload: &[u8]) -> Result<Source<'_>, Corrupt> {
+    super::open(payload, Versions::Known).map(|payload| payload.source)
+}
 
 fn text_back(text: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
@@ -100,6 +107,30 @@ fn a_sealed_payload_opens_and_a_changed_one_does_not() {
     }
     for len in 0..payload.len() {
         assert!(open(&payload[..len]).is_err(), "length {len}");
+    }
+}
+
+#[test]
+fn versions_are_known_or_let_pass() {
+    let sealed = |version: u16| {
+        let mut payload = vec![22, 0];
+        payload.extend_from_slice(&version.to_le_bytes());
+        let crc = crc64(&payload);
+        payload.extend_from_slice(&crc.to_le_bytes());
+        payload
+    };
+    let kind = |version: u16, versions| super::open(&sealed(version), versions)?.kind();
+    for (version, known, any) in [
+        (6, Ok(22), Ok(22)),
+        (16, Ok(22), Ok(22)),
+        (17, Err(Corrupt), Ok(22)),
+        (79, Err(Corrupt), Ok(22)),
+        (80, Ok(TYPE_VALKEY_HASH), Ok(TYPE_VALKEY_HASH)),
+        (90, Err(Corrupt), Ok(22)),
+        (222, Err(Corrupt), Ok(22)),
+    ] {
+        assert_eq!(kind(version, Versions::Known), known, "{version}");
+        assert_eq!(kind(version, Versions::Any), any, "{version}");
     }
 }
 
