@@ -2,6 +2,7 @@
 
 use darter_base::hash::KeyHasher;
 use darter_store::keyed::WrongType;
+use darter_store::rdb::Versions;
 use darter_store::shard::Full;
 use darter_store::{Arena, Collection, Event, Key, Keyed, Record, Shard, Text};
 use darter_txn::{Part, ShardSet};
@@ -35,6 +36,8 @@ pub struct Env {
     pub policy_counts_uses: bool,
     /// A cluster is emulated.
     pub is_cluster: bool,
+    /// What RESTORE takes (`rdb-version-check`).
+    pub restored_versions: Versions,
 }
 
 impl Default for Env {
@@ -56,6 +59,7 @@ impl Default for Env {
             policy_is_lfu: false,
             policy_counts_uses: false,
             is_cluster: false,
+            restored_versions: Versions::Known,
         }
     }
 }

@@ -1,11 +1,11 @@
-//! MEMORY USAGE and the parts of DEBUG that look at one key.
+//! MEMORY USAGE and the parts of DEBUG that look at keys.
 
 use darter_store::rdb;
 use darter_wire::{Args, Reply};
 
 use crate::keys::object::encoding_of;
 use crate::reader::Reader;
-use crate::spec::{Flags, Group, Keys, Spec};
+use crate::spec::{Flags, Group, Keys, Reach, Spec};
 use crate::{Ctx, DataCommand, Fault};
 
 /// The family's commands.
@@ -20,6 +20,15 @@ pub const FAMILY: &[DataCommand] = &[
     DataCommand {
         spec: debug("debug|listpack", "key", "Tells whether a value has a compact encoding."),
         run: listpack,
+    },
+    DataCommand {
+        spec: Spec {
+            keys: Keys::None,
+            arity: 2,
+            ..debug("debug|watched", "", "Lists the keys that clients wait for.")
+        }
+        .reach(Reach::All),
+        run: watched,
     },
     crate::digest::DIGEST,
     crate::digest::DIGEST_VALUE,
@@ -81,6 +90,19 @@ fn listpack(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<
         }
         Some(_) => Err(Fault::text("ERR Not a listpack encoded object.")),
     }
+}
+
+/// Keys are served by the command that fills them: none is ever found awake.
+fn watched(ctx: &mut Ctx<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let (db, mut names) = (ctx.db, Vec::new());
+    ctx.each_part(|_, part| names.extend(part.waiters.waited_keys(db)));
+    reply.array(4);
+    reply.bulk(b"awaked");
+    reply.array(0);
+    reply.bulk(b"watched");
+    reply.array(names.len());
+    names.iter().for_each(|name| reply.bulk(name));
+    Ok(())
 }
 
 #[cfg(test)]

@@ -386,7 +386,8 @@ fn shutdown_ends_the_process_and_takes_its_pid_file_along() {
     );
     assert_eq!(error(&mut client, &["SHUTDOWN", "SAVE", "NOSAVE"]), "ERR syntax error");
     assert_eq!(error(&mut client, &["SHUTDOWN", "ABORT"]), "ERR No shutdown in progress.");
-    client.send_all(&[&["SHUTDOWN", "NOSAVE"]]);
+    assert_eq!(error(&mut client, &["SHUTDOWN", "SAFE", "ABORT"]), "ERR syntax error");
+    client.send_all(&[&["SHUTDOWN", "NOSAVE", "SAFE"]]);
     assert!(client.is_closed());
     let began = Instant::now();
     while path.exists() {

@@ -569,3 +569,56 @@ fn a_pause_and_a_memory_limit_hold_for_all() {
     let line = monitor.read_line();
     assert!(line.ends_with(r#""get" "k""#), "{line}");
 }
+
+#[test]
+fn all_items_are_listed_while_others_are_served() {
+    let server = Server::start(&["--proactor_threads", "2"]);
+    let (mut speaker, mut other) = (Speaker::new(&server), Speaker::new(&server));
+    let mut client = server.client();
+    assert_eq!(speaker.ask("lru_crawler metadump all\r\n"), "OK\r\nEND\r\n");
+    speaker.check(&[
+        ("set key 5 0 3\r\nabc\r\nget key\r\n", "STORED\r\nVALUE key 5 3\r\nabc\r\nEND\r\n"),
+        ("ms YSBi 1 b T100\r\nx\r\n", "HD\r\n"),
+    ]);
+    client.call(&["RPUSH", "list", "no item"]);
+    client.call(&["SET", "gone", "x", "PX", "1"]);
+    std::thread::sleep(Duration::from_millis(5));
+    let listed = |text: String| {
+        let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+        lines.sort();
+        lines
+    };
+    let facts = listed(speaker.ask("lru_crawler metadump all\r\n"));
+    assert_eq!(facts.len(), 4, "{facts:?}");
+    let [end, ok, spaced, plain] = &facts[..] else { panic!("{facts:?}") };
+    assert_eq!((&**end, &**ok), ("END", "OK"));
+    assert!(spaced.starts_with("key=a%20b exp=") && !spaced.contains("exp=-1"), "{spaced}");
+    assert!(plain.starts_with("key=key exp=-1 la=") && plain.ends_with(" flags=5"), "{plain}");
+    assert!(plain.contains(" fetch=yes cls=1 size="), "{plain}");
+    assert_eq!(listed(speaker.ask("lru_crawler mgdump hash\r\n")), ["EN", "OK", "mg YSBi b", "mg key"]);
+    speaker.check(&[
+        ("lru_crawler metadump 2,3\r\n", "OK\r\nEND\r\n"),
+        ("lru_crawler metadump x\r\n", "BADCLASS invalid class id\r\n"),
+        ("lru_crawler mgdump\r\n", "ERROR\r\n"),
+    ]);
+    // A client that does not read is waited for, and holds little.
+    client.call(&["DEBUG", "POPULATE", "200000", "a-rather-long-name-of-a-key", "10"]);
+    speaker.0.write_all(b"lru_crawler metadump hash\r\n").expect("sent");
+    for _ in 0..200 {
+        assert_eq!(other.ask("get key\r\n"), "VALUE key 5 3\r\nabc\r\nEND\r\n");
+    }
+    let list = text_of(client.call(&["CLIENT", "LIST"]));
+    let held = list
+        .lines()
+        .filter_map(|line| line.split("omem=").nth(1)?.split(' ').next()?.parse::<u64>().ok())
+        .max();
+    assert!(held.expect("clients") < 4 << 20, "{list}");
+    assert_eq!(speaker.ask("").lines().filter(|line| line.starts_with("key=")).count(), 200_002);
+}
+
+fn text_of(value: Value) -> String {
+    match value {
+        Value::Text(text) => text,
+        other => panic!("no text: {other:?}"),
+    }
+}

@@ -430,6 +430,27 @@ fn the_end_saves_what_was_acknowledged() {
 }
 
 #[test]
+fn what_flushall_empties_stays_empty_where_there_are_save_points() {
+    let folder = Folder::new("snapshots-flushed");
+    for flags in [&["--save", "3600 1"][..], &[]] {
+        let server = start(&folder, "dump", flags);
+        let mut client = loaded(&server);
+        client.call(&["SET", "k", "v"]);
+        client.call(&["SAVE"]);
+        client.call(&["FLUSHALL"]);
+        if !flags.is_empty() {
+            wait_until("it is saved", || {
+                client.info::<u64>("persistence", "rdb_changes_since_last_save") == 0
+            });
+        }
+        assert_eq!(client.info::<u64>("persistence", "rdb_saves"), 1 + flags.len() as u64 / 2);
+        drop(server);
+        let kept = loaded(&start(&folder, "dump", &["--save", ""])).call(&["DBSIZE"]);
+        assert_eq!(kept, Value::Int(if flags.is_empty() { 1 } else { 0 }), "{flags:?}");
+    }
+}
+
+#[test]
 fn snapshots_are_taken_by_rule_and_called_off() {
     let folder = Folder::new("snapshots-rules");
     let server =

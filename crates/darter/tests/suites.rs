@@ -154,6 +154,31 @@ fn errors_are_counted_by_kind_within_bounds() {
 }
 
 #[test]
+fn keys_that_clients_wait_for_are_listed() {
+    let server = Server::start(&["--proactor_threads", "2"]);
+    let (mut client, mut other) = (server.client(), server.client());
+    let listed = |client: &mut Client| {
+        let Value::Array(mut items) = client.call(&["DEBUG", "WATCHED"]) else { panic!("an array") };
+        let Some(Value::Array(mut watched)) = items.pop() else { panic!("an array") };
+        assert_eq!(
+            items,
+            [Value::Text("awaked".into()), Value::Array(vec![]), Value::Text("watched".into())]
+        );
+        watched.sort_by_key(|name| format!("{name:?}"));
+        watched
+    };
+    other.send_all(&[&["BLPOP", "a", "b", "a", "0"]]);
+    let began = std::time::Instant::now();
+    while listed(&mut client).len() < 2 {
+        assert!(began.elapsed() < harness::PATIENCE);
+    }
+    assert_eq!(listed(&mut client), ["a", "b"].map(|name| Value::Text(name.into())));
+    client.call(&["RPUSH", "b", "x"]);
+    assert_eq!(listed(&mut client), []);
+    other.read();
+}
+
+#[test]
 fn a_key_watched_twice_counts_once() {
     let server = Server::start(&[]);
     let mut client = server.client();

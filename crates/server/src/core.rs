@@ -231,6 +231,7 @@ fn env_of(live: &Live) -> Env {
         stream_node_max_entries: e.stream_node_max_entries,
         hll_sparse_max_bytes: e.hll_sparse_max_bytes,
         is_cluster: live.cluster.mode != ClusterMode::Off,
+        restored_versions: live.persistence.restored_versions,
         policy_is_lfu: matches!(live.maxmemory_policy, Policy::AllKeysLfu | Policy::VolatileLfu),
         policy_counts_uses: live.maxmemory > 0
             && limit::rule(live).is_some_and(|rule| rule.order == Order::LeastUsed),

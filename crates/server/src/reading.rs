@@ -23,6 +23,7 @@ use crate::exec::{self, SPINS};
 use crate::holds::Hold;
 use crate::job::{BUDGET, Body, Job, Shards};
 use crate::large;
+use crate::memcached::Listing;
 use crate::registry::Entry;
 use crate::whose::Whose;
 
@@ -44,6 +45,8 @@ pub enum Source {
     Read(u16, u32),
     /// The keys of all shards, one after the other.
     Keys(Box<Walk>),
+    /// The items of all shards, as memcached lists them.
+    Items(Box<Listing>),
     /// Collections, one after the other, and what is made of them.
     Gather(Box<Gather>),
 }
@@ -66,6 +69,7 @@ impl Source {
         match self {
             Source::Read(shard, _) => Some(*shard),
             Source::Keys(walk) => Some(walk.shard().unwrap_or(0)),
+            Source::Items(listing) => Some(listing.shard().unwrap_or(0)),
             Source::Gather(gather) => gather.shard(),
         }
     }
@@ -285,6 +289,16 @@ impl Slice {
                 }
                 (is_done, Aside { bytes: walk.found_bytes(), pieces: 0 })
             }
+            Source::Items(listing) => {
+                if listing.shard().is_some() {
+                    listing.step(&part.shard, core.now_ms, out);
+                }
+                let is_done = listing.shard().is_none();
+                if is_done {
+                    listing.finish(out);
+                }
+                (is_done, Aside::default())
+            }
             Source::Gather(gather) => {
                 gather.step(part);
                 (false, Aside { bytes: gather.bytes(), pieces: 0 })
@@ -321,7 +335,7 @@ fn read(part: &mut Part, number: u32, out: &mut Vec<u8>) -> (bool, Aside) {
 fn end(core: &mut Core, source: &Source) {
     match source {
         Source::Read(shard, number) => end_read(core, *shard, *number),
-        Source::Keys(_) => {}
+        Source::Keys(_) | Source::Items(_) => {}
         Source::Gather(gather) => end_gather(core, gather),
     }
 }

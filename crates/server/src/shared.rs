@@ -254,6 +254,8 @@ pub struct Shared {
     pub is_stopping: AtomicBool,
     /// Dead keys are removed in the background (DEBUG SET-ACTIVE-EXPIRE).
     pub is_sweeping: AtomicBool,
+    /// All keys are being looked at for a client (INFO keysizes).
+    pub is_sizing: AtomicBool,
     /// Commands that took long or were large.
     pub command_logs: CommandLogs,
     /// Counts of error replies by their first word.

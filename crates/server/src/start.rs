@@ -210,6 +210,7 @@ pub fn build_hashed(
         journal: Journal::new(threads),
         is_stopping: AtomicBool::new(false),
         is_sweeping: AtomicBool::new(true),
+        is_sizing: AtomicBool::new(false),
         command_logs: CommandLogs::default(),
         errors: Mutex::new(HashMap::new()),
         started: Instant::now(),

@@ -42,6 +42,18 @@ impl Shard {
         }
     }
 
+    /// How long the value of a record is: bytes of a string, members of a collection, those included whose time is up.
+    pub fn value_len(&self, record: Record<'_>) -> u64 {
+        let len = self.with_object(record, |object, _| match object {
+            Object::List(list) => list.len(),
+            Object::Set(set) => set.len(),
+            Object::Zset(zset) => zset.len(),
+            Object::Hash(table) => table.len() as u64,
+            Object::Stream(stream) => stream.len(),
+        });
+        len.or_else(|| record.text().map(|text| text.len() as u64)).unwrap_or_default()
+    }
+
     /// Emits every record of a database, dead ones too.
     pub fn each(&self, db: usize, mut emit: impl FnMut(Record<'_>)) {
         let arena = &self.arena;

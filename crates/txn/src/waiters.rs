@@ -155,6 +155,12 @@ impl Waiters {
         self.keys.keys().filter(|(at, _)| *at == db).map(|(_, key)| key.clone()).collect()
     }
 
+    /// The same, without those that only tickets stand at that are done.
+    pub fn waited_keys(&self, db: usize) -> impl Iterator<Item = Box<[u8]>> + '_ {
+        let waited = self.keys.iter().filter(|(_, queue)| queue.tickets.iter().any(|t| !t.is_done()));
+        waited.filter(move |((at, _), _)| *at == db).map(|((_, key), _)| key.clone())
+    }
+
     /// Number of keys that somebody waits for, and of those where somebody's ticket is `special`.
     /// Cost: O(tickets).
     pub fn count(&self, special: impl Fn(&(dyn std::any::Any + Send + Sync)) -> bool) -> (usize, usize) {
@@ -205,6 +211,9 @@ mod tests {
         assert_eq!(waiting.len(), 2);
         assert!(Arc::ptr_eq(&waiting[0], &tickets[1]));
         assert!(waiters.waiting(1, b"k").is_empty());
+        waiters.add(0, b"gone", tickets[0].clone());
+        assert!(waiters.waited_keys(0).eq([Box::from(&b"k"[..])]));
+        waiters.leave(0, b"gone");
         for ticket in &tickets[1..] {
             assert!(!waiters.is_empty() && ticket.cancel());
             waiters.leave(0, b"k");

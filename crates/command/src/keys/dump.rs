@@ -101,7 +101,7 @@ const BAD_FORMAT: Fault = Fault::text("ERR Bad data format");
 
 fn restore(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let options = Options::parse(args)?;
-    let now_ms = ctx.now_ms;
+    let (now_ms, versions) = (ctx.now_ms, ctx.env.restored_versions);
     let mut place = ctx.at(args.at(1));
     let was_there = place.exists();
     if was_there && !options.replaces {
@@ -109,14 +109,15 @@ fn restore(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(
     }
     let ttl = u64::try_from(reader::int(args.at(2))?)
         .map_err(|_| Fault::text("ERR Invalid TTL value, must be >= 0"))?;
-    let (version, mut source) =
-        rdb::open(args.at(3)).map_err(|_| Fault::text("ERR DUMP payload version or checksum are wrong"))?;
+    let mut payload = rdb::open(args.at(3), versions)
+        .map_err(|_| Fault::text("ERR DUMP payload version or checksum are wrong"))?;
     let deadline_ms = match ttl {
         0 => None,
         at if options.is_absolute => Some(at),
         after => Some(now_ms.saturating_add(after)),
     };
-    let kind = source.byte().ok().and_then(|kind| version.kind(kind)).ok_or(BAD_FORMAT)?;
+    let kind = payload.kind().map_err(|_| BAD_FORMAT)?;
+    let mut source = payload.source;
     let expiry = deadline_ms.map_or(Expiry::None, Expiry::At);
     if kind == rdb::TYPE_STRING {
         let text = source.text().map_err(|_| BAD_FORMAT)?;

@@ -98,10 +98,49 @@ fn scanned_shards(args: Args<'_>, shards_len: u16) -> (u16, u16) {
 struct Options<'a> {
     pattern: Option<&'a [u8]>,
     count: u64,
-    kind: Option<Type>,
+    kind: Wanted,
     attribute: Option<Attribute>,
     // bytes that the value takes at least
     bytes_min: usize,
+}
+
+/// Which values TYPE asks for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Wanted {
+    Any,
+    One(Type),
+    /// Those of a module: there are none.
+    Foreign,
+}
+
+/// Names of types that modules of Redis and Dragonfly have.
+const FOREIGN: [&str; 9] = [
+    "ReJSON-RL",
+    "MBbloom--",
+    "MBbloomCF",
+    "CMSk-TYPE",
+    "TopK-TYPE",
+    "TDIS-TYPE",
+    "TSDB-TYPE",
+    "vectorset",
+    "array",
+];
+
+impl Wanted {
+    fn parse(name: &[u8]) -> Result<Wanted, Fault> {
+        if let Some(kind) = Type::ALL.into_iter().find(|kind| reader::is(name, kind.name())) {
+            return Ok(Wanted::One(kind));
+        }
+        if FOREIGN.iter().any(|foreign| reader::is(name, foreign)) {
+            return Ok(Wanted::Foreign);
+        }
+        let name = String::from_utf8_lossy(name.get(..128).unwrap_or(name));
+        Err(Fault::Text(format!("ERR unknown type name '{name}'").into()))
+    }
+
+    fn fits(self, kind: Type) -> bool {
+        self == Wanted::Any || self == Wanted::One(kind)
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -112,7 +151,8 @@ enum Attribute {
 
 impl<'a> Options<'a> {
     fn parse(args: Args<'a>) -> Result<Options<'a>, Fault> {
-        let mut options = Options { pattern: None, count: 10, kind: None, attribute: None, bytes_min: 0 };
+        let mut options =
+            Options { pattern: None, count: 10, kind: Wanted::Any, attribute: None, bytes_min: 0 };
         let mut reader = Reader::new(args, 2);
         while !reader.is_done() {
             if reader.take_with("COUNT", 1) {
@@ -121,12 +161,7 @@ impl<'a> Options<'a> {
             } else if reader.take_with("MATCH", 1) {
                 options.pattern = Some(reader.bytes()?).filter(|&pattern| pattern != b"*");
             } else if reader.take_with("TYPE", 1) {
-                let name = reader.bytes()?;
-                let kind = Type::ALL.into_iter().find(|kind| reader::is(name, kind.name()));
-                options.kind = Some(kind.ok_or_else(|| {
-                    let name = String::from_utf8_lossy(name.get(..128).unwrap_or(name));
-                    Fault::Text(format!("ERR unknown type name '{name}'").into())
-                })?);
+                options.kind = Wanted::parse(reader.bytes()?)?;
             } else if reader.take_with("ATTR", 1) {
                 options.attribute = Some(match reader.bytes()? {
                     b"v" => Attribute::Volatile,
@@ -143,7 +178,7 @@ impl<'a> Options<'a> {
     }
 
     fn accepts(&self, shard: &Shard, record: Record<'_>) -> bool {
-        let is_kind = self.kind.is_none_or(|kind| record.value_type() == kind);
+        let is_kind = self.kind.fits(record.value_type());
         let has_attribute = match self.attribute {
             None => true,
             Some(attribute) => (attribute == Attribute::Volatile) == record.deadline_ms().is_some(),
@@ -171,7 +206,7 @@ struct Scanner<'a, 'r, 'o> {
 
 impl Scanner<'_, '_, '_> {
     fn is_done(&self) -> bool {
-        self.seen >= self.options.count || self.lines_left == 0
+        self.seen >= self.options.count.max(KEYS_MIN) || self.lines_left == 0
     }
 
     fn look(&mut self, shard: &Shard, record: Record<'_>) {
@@ -210,13 +245,15 @@ impl Scanner<'_, '_, '_> {
 /// Places in an index that is looked over in one go: one segment of it.
 const SLOTS_MAX: usize = 1024;
 
+/// Keys that a call looks at however few it is to: a database of a handful is told in one call.
+const KEYS_MIN: u64 = 16;
 /// Index lines that a call looks at for each key wanted, so that sparse databases do not hold it up.
 const LINES_PER_KEY: u64 = 10;
 
 fn scan(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let cursor = Cursor::parse(args.at(1)).ok_or(Fault::text("ERR invalid cursor"))?;
     let options = Options::parse(args)?;
-    let lines_left = options.count.saturating_mul(LINES_PER_KEY);
+    let lines_left = options.count.max(KEYS_MIN).saturating_mul(LINES_PER_KEY);
     // keys are written before the cursor is known, so they go into a buffer of their own
     let mut keys = Vec::new();
     let mut found = Reply::new(&mut keys, reply.is_resp3());
@@ -317,6 +354,16 @@ fn randomkey(ctx: &mut Ctx<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<()
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn types_of_modules_are_known_and_have_no_keys() {
+        let mut bed = crate::testing::Bed::new();
+        bed.run("set k v");
+        assert_eq!(bed.run("scan 0 type STRING"), "*2|$1|0|*1|$1|k");
+        assert_eq!(bed.run("scan 0 type rejson-rl"), "*2|$1|0|*0");
+        assert_eq!(bed.run("scan 0 count 1"), "*2|$1|0|*1|$1|k", "there is nothing more");
+        assert_eq!(bed.run("scan 0 type string1"), "-ERR unknown type name 'string1'");
+    }
 
     #[test]
     fn cursors_go_out_and_come_back() {

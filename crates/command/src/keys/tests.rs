@@ -347,6 +347,37 @@ fn dumped_values_are_restored() {
     assert_eq!(bed.run("DUMP none"), "$-1");
 }
 
+fn sealed(body: &[u8], version: u16) -> Vec<u8> {
+    let mut payload = [body, &version.to_le_bytes()].concat();
+    let crc = darter_base::crc::crc64(&payload);
+    payload.extend_from_slice(&crc.to_le_bytes());
+    payload
+}
+
+#[test]
+fn payloads_of_newer_servers_are_restored() {
+    let mut bed = Bed::new();
+    let restore = |bed: &mut Bed, payload: &[u8]| {
+        String::from_utf8_lossy(&bed.run_words(&[b"RESTORE", b"k", b"0", payload, b"REPLACE"])).into_owned()
+    };
+    // A hash of Valkey 9: a field that dies and one that does not.
+    let mut body = vec![22, 2, 1, b'a', 1, b'1'];
+    body.extend_from_slice(&1_800_000_060_000i64.to_le_bytes());
+    body.extend_from_slice(&[1, b'b', 1, b'2']);
+    body.extend_from_slice(&(-1i64).to_le_bytes());
+    assert_eq!(restore(&mut bed, &sealed(&body, 80)), "+OK\r\n");
+    assert_eq!(bed.run("HMGET k a b"), "*2|$1|1|$1|2");
+    assert_eq!(bed.run("HTTL k FIELDS 2 a b"), "*2|:60|:-1");
+    // A string of Redis 8.
+    assert_eq!(restore(&mut bed, &sealed(&[0, 1, b'x'], 16)), "+OK\r\n");
+    assert_eq!(bed.run("GET k"), "$1|x");
+    let later = sealed(&[0, 3, b'b', b'a', b'r'], 222);
+    assert_eq!(restore(&mut bed, &later), "-ERR DUMP payload version or checksum are wrong\r\n");
+    bed.env.restored_versions = darter_store::rdb::Versions::Any;
+    assert_eq!(restore(&mut bed, &later), "+OK\r\n");
+    assert_eq!(bed.run("GET k"), "$3|bar");
+}
+
 #[test]
 fn sealed_nonsense_is_refused_and_leaves_no_memory() {
     let mut bed = Bed::new();

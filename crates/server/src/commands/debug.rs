@@ -236,6 +236,8 @@ fn help(_: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fa
             "    Stop the connection's thread for <seconds>. Decimals allowed.",
             "STRINGMATCH-LEN <len> <pattern>",
             "    Match <len> times 'a' against <pattern>.",
+            "WATCHED",
+            "    List the keys of the selected database that clients wait for.",
         ],
     );
     Ok(())

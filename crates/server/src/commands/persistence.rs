@@ -59,7 +59,7 @@ pub const FAMILY: &[ServerCommand] = &[
             .doc(
                 Group::Server,
                 "1.0.0",
-                "[NOSAVE | SAVE] [NOW] [FORCE] [ABORT]",
+                "[NOSAVE | SAVE] [NOW] [FORCE] [SAFE] [ABORT]",
                 "Synchronously saves the database(s) to disk and shuts down the server.",
             ),
         shutdown,
@@ -202,7 +202,7 @@ fn lastsave(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Resu
 
 fn shutdown(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let mut reader = Reader::new(args, 1);
-    let (mut saves, mut nosave, mut now, mut force, mut aborts) = (false, false, false, false, false);
+    let (mut saves, mut nosave, mut now, mut force, mut safe, mut aborts) = Default::default();
     while !reader.is_done() {
         if reader.take("save") {
             saves = true;
@@ -212,13 +212,16 @@ fn shutdown(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> R
             now = true;
         } else if reader.take("force") {
             force = true;
+        } else if reader.take("safe") {
+            // Valkey's: not while it leads others of a cluster, which no server does here.
+            safe = true;
         } else if reader.take("abort") {
             aborts = true;
         } else {
             return Err(Fault::Syntax);
         }
     }
-    if (saves && nosave) || (aborts && (saves || nosave || now || force)) {
+    if (saves && nosave) || (aborts && (saves || nosave || now || force || safe)) {
         return Err(Fault::Syntax);
     }
     let shared = caller.core.shared;

@@ -1,7 +1,8 @@
 //! memcached's commands for its slabs, its LRU lists and its logs.
 //!
 //! Darter has neither slabs nor LRU lists: what would tune them is read as memcached reads it, answered as memcached
-//! answers it, and changes nothing but for the limit of memory. What would show them is refused as by a memcached that was told to.
+//! answers it, and changes nothing but for the limit of memory. What would show them is refused as by a memcached that
+//! was told to; the items are in `listing`.
 
 use darter_base::number;
 use darter_wire::memcache::Words;
@@ -110,13 +111,18 @@ fn crawler(words: &[&[u8]]) -> &'static [u8] {
         [b"crawl", classes] => match *classes {
             b"all" => OK,
             // expired items are searched for all the time, wherever they are
-            classes if classes.split(|&byte| byte == b',').all(|class| u32_of(class).is_some()) => OK,
-            _ => b"BADCLASS invalid class id\r\n",
+            classes if self::classes(classes).is_some() => OK,
+            _ => NO_CLASS,
         },
-        [b"metadump", _] => b"ERROR metadump not allowed\r\n",
-        [b"mgdump", _] => b"ERROR mgdump not allowed\r\n",
+        // What could be listed is listed before it comes here.
+        [b"metadump" | b"mgdump", _] => NO_CLASS,
         _ => ERROR,
     }
+}
+
+/// Numbers of classes between commas; `None` if one of them is none.
+pub(super) fn classes(word: &[u8]) -> Option<Vec<u32>> {
+    word.split(|&byte| byte == b',').map(u32_of).collect()
 }
 
 fn u32_of(word: &[u8]) -> Option<u32> {
@@ -137,6 +143,7 @@ fn is_ratio(word: &[u8]) -> bool {
 
 const OK: &[u8] = b"OK\r\n";
 const ERROR: &[u8] = b"ERROR\r\n";
+const NO_CLASS: &[u8] = b"BADCLASS invalid class id\r\n";
 const BAD_FORMAT: &[u8] = b"CLIENT_ERROR bad command line format\r\n";
 /// More words than any of the commands has.
 const WORDS_MAX: usize = 8;

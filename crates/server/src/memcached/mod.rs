@@ -2,7 +2,7 @@
 //!
 //! `wire` reads the lines; `speaker` is the connection's side of it, `run` takes the shards, and the bodies (`read`,
 //! `store`, `count`, `meta`) work on one key with its shard held; `straight` is the short way of plain `get` and `set`. Statistics and administration are in `stats` and
-//! `admin`. A collection of RESP is a miss for reads and a wrong value for what edits it; `set` and `delete` replace
+//! `admin`, the dumps of all items in `listing`. A collection of RESP is a miss for reads and a wrong value for what edits it; `set` and `delete` replace
 //! and delete it like any key.
 
 mod admin;
@@ -12,6 +12,7 @@ mod counts;
 mod detail;
 mod flush;
 mod life;
+mod listing;
 mod meta;
 mod read;
 mod run;
@@ -24,6 +25,7 @@ mod verbs;
 pub use counts::{Counter, Counts};
 pub use detail::Detail;
 pub use flush::Flush;
+pub use listing::Listing;
 pub use run::run_job;
 pub(crate) use speaker::process;
 pub use verbs::Verbs;

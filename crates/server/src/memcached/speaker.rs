@@ -8,6 +8,7 @@ use darter_wire::{Args, OwnedArgs};
 use smallvec::SmallVec;
 
 use super::detail::Deed;
+use super::listing::Listing;
 use super::run::{self, write_error};
 use super::{Counter, DB, admin, auth, flush, stats, straight};
 use crate::conn::Conn;
@@ -15,6 +16,7 @@ use crate::core::Core;
 use crate::exec::{self, Call, Ran};
 use crate::gated;
 use crate::monitor;
+use crate::reading::{Reading, Source};
 use crate::registry::Entry;
 
 /// Commands read ahead of the one that runs.
@@ -200,13 +202,27 @@ fn perform(conn: &mut Conn, core: &mut Core, raw: &[u8], command: &Command<'_>, 
             let line = admin::limit_memory(conn, core, words.clone());
             answer(&mut conn.output, line, *noreply);
         }
-        Command::Admin { name, words, noreply } => answer(out, admin::reply(name, words.clone()), *noreply),
+        Command::Admin { name, words, noreply } => {
+            match Listing::asked(name, words.clone(), core.shared.router.shards_len()) {
+                Some(listing) => return list(conn, core, command, listing),
+                None => answer(out, admin::reply(name, words.clone()), *noreply),
+            }
+        }
         _ => {
             let call = Call { session: &mut conn.session, out, token: conn.token };
             return run::run(core, call, raw, command, hash);
         }
     }
     Ran::Done
+}
+
+/// Has the connection fetch all items.
+#[cold]
+fn list(conn: &mut Conn, core: &Core, command: &Command<'_>, listing: Listing) -> Ran {
+    let entry = core.shared.verbs.of(command);
+    let source = Source::Items(Box::new(listing));
+    conn.session.reading = Some(Box::new(Reading::new(source, entry, args_of(entry, command))));
+    Ran::Stalled
 }
 
 fn answer(out: &mut Vec<u8>, line: &[u8], is_quiet: bool) {

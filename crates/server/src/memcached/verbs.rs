@@ -18,6 +18,7 @@ pub struct Verbs {
     touch: &'static Entry,
     flush: &'static Entry,
     info: &'static Entry,
+    list: &'static Entry,
     ping: &'static Entry,
     quit: &'static Entry,
 }
@@ -41,6 +42,7 @@ impl Verbs {
             touch: named("expire"),
             flush: named("flushdb"),
             info: named("info"),
+            list: named("keys"),
             ping: named("ping"),
             quit: named("quit"),
         }
@@ -86,6 +88,11 @@ impl Verbs {
                 MetaVerb::Delete => self.delete,
                 MetaVerb::Count => self.count,
             },
+            Command::Admin { name: b"lru_crawler", words, .. }
+                if words.clone().next().is_some_and(|word| word.ends_with(b"dump")) =>
+            {
+                self.list
+            }
             Command::Stats(_) | Command::Admin { .. } | Command::Verbosity { .. } => self.info,
             Command::Version | Command::MetaNoop => self.ping,
             Command::Quit => self.quit,

@@ -60,6 +60,8 @@ pub struct Snapshots {
     pub loading: Loading,
     /// A shutdown that saves first.
     pub ending: Ending,
+    // FLUSHALL has emptied what the snapshot on disk holds
+    is_outdated: AtomicBool,
 }
 
 /// Snapshots that may wait for the one under way.
@@ -219,10 +221,12 @@ fn post(core: &mut Core, run: Arc<Run>, wanted: LockSet, grant: Shards) {
     Job::new(Whose::nobody(core.thread), Body::Cut(run), wanted, grant).enqueue(core);
 }
 
-/// FLUSHALL makes a snapshot of what there was pointless: it is given up, as in Redis.
+/// FLUSHALL makes a snapshot of what there was pointless, one under way and one on disk: the first is given up, as in
+/// Redis, and where there are save points the schedule takes one of what is left.
 #[inline]
 pub fn note_run(shared: &Shared, entry: &Entry) {
-    if shared.snapshots.generation() % 2 == 1 && entry.spec.name == "flushall" {
+    if entry.spec.name == "flushall" {
+        shared.snapshots.is_outdated.store(true, Ordering::Relaxed);
         shared.snapshots.cancel();
     }
 }

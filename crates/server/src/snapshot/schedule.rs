@@ -1,6 +1,7 @@
 //! When snapshots are taken without being asked for: after so many changes in so much time, or by the clock.
 
 use std::str::FromStr;
+use std::sync::atomic::Ordering;
 use std::time::SystemTime;
 
 use chrono::{DateTime, Timelike, Utc};
@@ -35,10 +36,13 @@ impl Schedule {
             return;
         }
         let scheduled = snapshots.take_scheduled();
+        // Whatever the reason, the one that begins now comes after it.
+        let is_outdated = is_outdated(core);
         let why = match () {
             _ if scheduled.is_some() => "asked for while another was taken",
             _ if self.is_time(core) => "by the clock",
             _ if is_changed_enough(core) => "by count of changes",
+            _ if is_outdated => "all databases were emptied",
             _ if is_worth_another(core) => "writes are refused until one succeeds",
             _ => return,
         };
@@ -116,6 +120,12 @@ fn is_changed_enough(core: &Core) -> bool {
     let changes = super::changes_of(shared).saturating_sub(history.changes);
     let since_s = now_s.saturating_sub(history.saved_s.max(shared.started_unix_s));
     points.iter().any(|point| changes >= point.changes && since_s > point.seconds && changes > 0)
+}
+
+/// Whether there are `save` rules and FLUSHALL came since the last snapshot was begun.
+fn is_outdated(core: &Core) -> bool {
+    let is_outdated = core.shared.snapshots.is_outdated.swap(false, Ordering::Relaxed);
+    is_outdated && !core.live.persistence.save.is_empty()
 }
 
 /// Whether writes are refused as the last one failed, and it is time to see whether the disk has room again.

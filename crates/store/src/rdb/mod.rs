@@ -33,7 +33,7 @@ pub const TYPE_STRING: u8 = 0;
 
 /// The version that DUMP writes: what Redis 7.0 reads.
 const VERSION_WRITTEN: u16 = 10;
-/// The newest version of Redis that is read, in payloads as in files.
+/// The newest version of Redis that is known, in payloads as in files.
 pub const VERSION_MAX: u16 = 16;
 /// The versions of Valkey alone: before them it had those of Redis.
 pub const VALKEY_VERSIONS: RangeInclusive<u16> = 80..=89;
@@ -53,41 +53,69 @@ pub fn seal(out: &mut Vec<u8>) {
     out.extend_from_slice(&crc.to_le_bytes());
 }
 
+/// Which versions are let pass.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Versions {
+    /// Those that are known.
+    Known,
+    /// Newer ones too, whose values may have types that are not known.
+    Any,
+}
+
 /// The version that a payload was written in: the same type bytes mean different things.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Version(u16);
+struct Version(u16);
 
 impl Version {
+    fn is_valkeys(self) -> bool {
+        self.0 >= *VALKEY_VERSIONS.start()
+    }
+
     fn is_known(self) -> bool {
         self.0 <= VERSION_MAX || VALKEY_VERSIONS.contains(&self.0)
     }
 
     /// The number under which [`read_object`] knows what `kind` says in this version; `None`: nothing that is read.
-    pub fn kind(self, kind: u8) -> Option<u8> {
+    fn kind(self, kind: u8) -> Option<u8> {
         match kind {
             0..=21 => Some(kind),
-            22 if VALKEY_VERSIONS.contains(&self.0) => Some(TYPE_VALKEY_HASH),
-            22..=27 if self.0 <= VERSION_MAX => Some(kind),
+            22 if self.is_valkeys() => Some(TYPE_VALKEY_HASH),
+            22..=27 if !self.is_valkeys() => Some(kind),
             TYPE_SET_WITH_TTL | TYPE_ZSET_WITH_TTL if self.0 <= VERSION_WITH_OURS_MAX => Some(kind),
             _ => None,
         }
     }
 }
 
-/// The version of a payload and its value bytes, the type byte first.
+/// What a payload holds whose footer is good.
+pub struct Payload<'a> {
+    /// Type bytes, each with its value.
+    pub source: Source<'a>,
+    version: Version,
+}
+
+impl Payload<'_> {
+    /// The next type byte, as [`read_object`] knows it. Errors: there is none, or none that is read.
+    pub fn kind(&mut self) -> Result<u8, Corrupt> {
+        let kind = self.source.byte()?;
+        self.version.kind(kind).ok_or(Corrupt)
+    }
+}
+
+/// Looks at the footer of a payload.
 ///
-/// Errors: too short, written by a newer server, or its checksum is wrong.
-pub fn open(payload: &[u8]) -> Result<(Version, Source<'_>), Corrupt> {
+/// Errors: too short, of a version that is not let pass, or its checksum is wrong.
+pub fn open(payload: &[u8], versions: Versions) -> Result<Payload<'_>, Corrupt> {
     let body_len = payload.len().checked_sub(FOOTER_LEN).ok_or(Corrupt)?;
     let (body, footer) = payload.split_at(body_len);
     let (version, crc) = footer.split_first_chunk::<2>().ok_or(Corrupt)?;
     let sealed = payload.get(..body_len + version.len()).ok_or(Corrupt)?;
     let version = Version(u16::from_le_bytes(*version));
-    if !version.is_known() {
+    if versions == Versions::Known && !version.is_known() {
         return Err(Corrupt);
     }
     if crc64(sealed).to_le_bytes() != *crc {
         return Err(Corrupt);
     }
-    Ok((version, Source::new(body)))
+    Ok(Payload { source: Source::new(body), version })
 }

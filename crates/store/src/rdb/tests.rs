@@ -1,7 +1,14 @@
 use darter_base::hash::KeyHasher;
 use darter_slab::Arena;
 
-use super::{Corrupt, Source, lzf, open, read_object, seal, type_of, write_length, write_object, write_text};
+use super::{
+    Corrupt, Source, TYPE_VALKEY_HASH, Versions, crc64, lzf, read_object, seal, type_of, write_length,
+    write_object, write_text,
+};
+
+fn open(payload: &[u8]) -> Result<Source<'_>, Corrupt> {
+    super::open(payload, Versions::Known).map(|payload| payload.source)
+}
 
 fn text_back(text: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
@@ -90,7 +97,7 @@ fn a_sealed_payload_opens_and_a_changed_one_does_not() {
     // as Redis 7.0.15 dumps the string "abc"
     assert_eq!(payload[5..7], [10, 0]);
     assert_eq!(
-        open(&payload).map(|(_, mut s)| (s.byte(), s.text().map(|t| t.into_owned()))),
+        open(&payload).map(|mut s| (s.byte(), s.text().map(|t| t.into_owned()))),
         Ok((Ok(0), Ok(b"abc".to_vec())))
     );
     for at in 0..payload.len() {
@@ -100,6 +107,30 @@ fn a_sealed_payload_opens_and_a_changed_one_does_not() {
     }
     for len in 0..payload.len() {
         assert!(open(&payload[..len]).is_err(), "length {len}");
+    }
+}
+
+#[test]
+fn versions_are_known_or_let_pass() {
+    let sealed = |version: u16| {
+        let mut payload = vec![22, 0];
+        payload.extend_from_slice(&version.to_le_bytes());
+        let crc = crc64(&payload);
+        payload.extend_from_slice(&crc.to_le_bytes());
+        payload
+    };
+    let kind = |version: u16, versions| super::open(&sealed(version), versions)?.kind();
+    for (version, known, any) in [
+        (6, Ok(22), Ok(22)),
+        (16, Ok(22), Ok(22)),
+        (17, Err(Corrupt), Ok(22)),
+        (79, Err(Corrupt), Ok(22)),
+        (80, Ok(TYPE_VALKEY_HASH), Ok(TYPE_VALKEY_HASH)),
+        (90, Err(Corrupt), Ok(TYPE_VALKEY_HASH)),
+        (222, Err(Corrupt), Ok(TYPE_VALKEY_HASH)),
+    ] {
+        assert_eq!(kind(version, Versions::Known), known, "{version}");
+        assert_eq!(kind(version, Versions::Any), any, "{version}");
     }
 }
 
@@ -124,7 +155,7 @@ const REDIS_STRINGS: [(&str, &str); 5] = [
 fn strings_of_redis_are_read() {
     for (payload, text) in REDIS_STRINGS {
         let payload = hex(payload);
-        let (_, mut source) = open(&payload).expect("the checksum is right");
+        let mut source = open(&payload).expect("the checksum is right");
         assert_eq!(source.byte(), Ok(0));
         assert_eq!(source.text().as_deref(), Ok(text.as_bytes()));
         assert_eq!(source.left(), 0);
@@ -134,7 +165,7 @@ fn strings_of_redis_are_read() {
 /// The elements of a dump as we write it back: one after another.
 fn elements_of(payload: &[u8]) -> Vec<String> {
     let (mut arena, hasher) = (Arena::new().expect("address space"), KeyHasher::new(7));
-    let (_, mut source) = open(payload).expect("the checksum is right");
+    let mut source = open(payload).expect("the checksum is right");
     let kind = source.byte().expect("a type");
     let mut object = read_object(kind, &mut source, &mut arena, hasher).expect("a value");
     assert_eq!(source.left(), 0);
@@ -193,7 +224,7 @@ fn sets_of_redis_are_read() {
 /// Member and score of a dump, by score.
 fn ranking_of(payload: &[u8]) -> Vec<(String, f64)> {
     let (mut arena, hasher) = (Arena::new().expect("address space"), KeyHasher::new(7));
-    let (_, mut source) = open(payload).expect("the checksum is right");
+    let mut source = open(payload).expect("the checksum is right");
     let kind = source.byte().expect("a type");
     let mut object = read_object(kind, &mut source, &mut arena, hasher).expect("a value");
     let mut out = Vec::new();

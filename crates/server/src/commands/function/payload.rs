@@ -94,8 +94,9 @@ fn add(libraries: &mut Libraries, library: Library) -> Result<(), Fault> {
 
 fn read(core: &mut Core, payload: &[u8]) -> Result<Libraries, Fault> {
     const TORN: Fault = Fault::text("ERR failed loading the given functions payload");
-    let (_, mut source) =
-        rdb::open(payload).map_err(|_| Fault::text("ERR DUMP payload version or checksum are wrong"))?;
+    let mut source = rdb::open(payload, core.env.restored_versions)
+        .map_err(|_| Fault::text("ERR DUMP payload version or checksum are wrong"))?
+        .source;
     let mut libraries = Libraries::default();
     while source.left() > 0 {
         if source.byte().map_err(|_| TORN)? != FUNCTION {

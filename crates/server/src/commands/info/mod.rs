@@ -2,6 +2,7 @@
 
 mod activity;
 mod commands;
+mod keysizes;
 mod system;
 
 use std::collections::HashMap;
@@ -85,7 +86,11 @@ fn info(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Resul
         report: Report::gather(core.shared),
         now_ms: crate::core::unix_ms(),
     };
-    reply.verbatim(*b"txt", render(&source, &asked).as_bytes());
+    let text = render(&source, &asked);
+    if asked.iter().any(|word| word.eq_ignore_ascii_case(keysizes::NAME.as_bytes())) {
+        return keysizes::answer_later(caller, text);
+    }
+    reply.verbatim(*b"txt", text.as_bytes());
     Ok(())
 }
 

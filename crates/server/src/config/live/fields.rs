@@ -8,6 +8,7 @@ use super::parts::{
     Persistence, Policy, Share, Shutdown, Slowlog, Tcp, Tls,
 };
 use darter_persist::storage::{CloudOptions, is_cloud};
+use darter_store::rdb::Versions;
 
 use crate::config::compound::{Events, OutputLimits};
 use crate::config::table::{self, Values};
@@ -322,6 +323,10 @@ impl Persistence {
             native_compression: v.u64("compression_mode") > 0,
             rdbcompression: v.bool("rdbcompression"),
             rdbchecksum: v.bool("rdbchecksum"),
+            restored_versions: match v.choice("rdb-version-check") {
+                "relaxed" => Versions::Any,
+                _ => Versions::Known,
+            },
             appendonly: v.bool("appendonly"),
             appendfsync: match v.choice("appendfsync") {
                 "always" => Fsync::Always,

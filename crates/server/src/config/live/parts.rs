@@ -3,6 +3,7 @@
 use super::super::compound::SavePoint;
 use crate::command_log::Measure;
 use darter_persist::storage::{CloudOptions, is_cloud};
+use darter_store::rdb::Versions;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -89,6 +90,8 @@ pub struct Persistence {
     pub rdbcompression: bool,
     /// Close `.rdb` files with a checksum.
     pub rdbchecksum: bool,
+    /// Versions of payloads that RESTORE takes.
+    pub restored_versions: Versions,
     /// Log every write to a file.
     pub appendonly: bool,
     /// When that file is synced.

@@ -66,8 +66,7 @@ pub(super) const ROWS: &[Setting] = &[
         .no_effect("filters are always written in chunks")
         .help(Persistence, "write Bloom filters in chunks"),
     Setting::choice("rdb-version-check", &["strict", "relaxed"], "strict")
-        .no_effect("versions that are not known are always refused")
-        .help(Persistence, "whether newer .rdb versions are refused"),
+        .help(Persistence, "whether RESTORE refuses versions that are not known; of files they always are"),
     Setting::int("compression_mode", 0, 3, "3")
         .dragonfly()
         .fixed()
