@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod bit;
+mod dragonfly;
 pub mod engine;
 pub mod functions;
 mod globals;

@@ -6,7 +6,7 @@ use darter_base::number;
 use mlua::{Error, Lua, LuaString, MultiValue, Result, Table, Value};
 
 use crate::engine::Shared;
-use crate::{bit, functions, json, layout, reply};
+use crate::{bit, dragonfly, functions, json, layout, reply};
 use darter_base::sha1;
 
 /// The table `native` of the prelude.
@@ -20,6 +20,7 @@ pub fn build(lua: &Lua, shared: &Shared) -> Result<Table> {
     libraries.raw_set("cmsgpack", darter_lua::msgpack(lua)?)?;
     libraries.raw_set("struct", layout::build(lua)?)?;
     native.raw_set("libraries", libraries)?;
+    native.raw_set("dragonfly", dragonfly::build(lua)?)?;
     native.raw_set("cause", lua.create_function(|lua, cause: Value| cause_of(lua, &cause))?)?;
     native.raw_set("place", lua.create_function(|lua, ()| Ok(place(lua)))?)?;
     let random = shared.random.clone();

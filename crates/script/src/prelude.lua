@@ -6,6 +6,7 @@ local error, type, tostring, pairs, pcall, xpcall = error, type, tostring, pairs
 local next, tonumber, unpack = next, tonumber, unpack
 local loadstring, concat, collect = loadstring, table.concat, collectgarbage
 local byte, find, sub = string.byte, string.find, string.sub
+local ipairs, select, sort = ipairs, select, table.sort
 local READONLY = "Attempt to modify a readonly table"
 local views = setmetatable({}, { __mode = "k" })
 
@@ -119,6 +120,38 @@ function base.unpack(list, first, last)
     return unpack(list, first, last)
 end
 
+-- By its name of later versions of Lua.
+table.unpack = base.unpack
+
+-- Dragonfly's table. A sum is made of the words after the command's name and of the texts of its answer, which can be
+-- put in order first.
+local function add_texts(answer, texts)
+    if type(answer) ~= "table" then
+        texts[#texts + 1] = tostring(answer)
+        return
+    end
+    texts[#texts + 1] = answer.err or answer.ok
+    for _, item in ipairs(answer) do
+        add_texts(item, texts)
+    end
+end
+
+local dragonfly = { randstr = native.dragonfly.randstr }
+function dragonfly.ihash(sum, sorts, ...)
+    local texts = {}
+    add_texts(redis.pcall(...), texts)
+    if sorts then
+        sort(texts)
+    end
+    for at = 2, select("#", ...) do
+        sum = native.dragonfly.sum(sum, (select(at, ...)))
+    end
+    for _, text in ipairs(texts) do
+        sum = native.dragonfly.sum(sum, text)
+    end
+    return sum
+end
+
 -- Compiled code is never loaded: the machine trusts it. The name goes in without zeros, so that the compiler's own copy
 -- of it is this very string, which the call keeps alive (CVE-2025-49844).
 function base.loadstring(text, name)
@@ -197,6 +230,7 @@ for name, library in pairs(native.libraries) do
     base[name] = view_of(library)
 end
 base.os = view_of({ clock = os.clock })
+base.dragonfly = view_of(dragonfly)
 base.redis = view_of(redis)
 base.server = base.redis
 local text_meta = getmetatable("")

@@ -122,7 +122,7 @@ impl<'a> Source<'a> {
         (0..self.tokens.len()).all(|at| match self.tokens[at] {
             // Statements within brackets would look like expressions.
             Token::Name(b"function") => self.depths[at] == 0,
-            Token::Name(b"_G" | b"load" | b"loadstring") => false,
+            Token::Name(b"_G" | b"load" | b"loadstring" | b"dragonfly") => false,
             Token::Name(b"redis" | b"server") => self.is_fine_call(at),
             Token::Name(b"KEYS") => self.is_fine_use_of_keys(at),
             _ => true,
@@ -287,6 +287,7 @@ mod tests {
             "return redis.call(ARGV[1], KEYS[1])",
             "redis.acall('set', 'x', '1')",
             "redis.apcall('get', KEYS[1] .. ARGV[1])",
+            "return dragonfly.ihash(0, true, 'get', ARGV[1])",
             "local call = redis.call return call('get', 'x')",
             "return pcall(redis.call, 'get', 'x')",
             "KEYS[1] = 'x' return redis.call('get', KEYS[1])",

@@ -95,6 +95,38 @@ fn replies_become_values() {
 }
 
 #[test]
+fn dragonfly_has_random_texts_and_sums() {
+    for (source, expected) in [
+        ("return #dragonfly.randstr(100)", ":100|"),
+        (
+            "local a, b = dragonfly.randstr(30), dragonfly.randstr(30) return a ~= b and not a:find('%W')",
+            ":1|",
+        ),
+        ("local list = dragonfly.randstr(7, 3) return {#list, #list[1], #list[3]}", "*3|:3|:7|:7|"),
+        ("return dragonfly.ihash(0, false, 'a', 'k') == dragonfly.ihash(0, false, 'a', 'k')", ":1|"),
+        ("return dragonfly.ihash(0, false, 'a', 'k') == dragonfly.ihash(1, false, 'a', 'k')", "$-1|"),
+        (
+            "return dragonfly.ihash(0, false, 'a', 'k', 'l') == dragonfly.ihash(0, false, 'a', 'l', 'k')",
+            "$-1|",
+        ),
+        ("return dragonfly.ihash(5, true, 'int', 'k') > 0", ":1|"),
+        ("return {table.unpack({1, 2, 3}, 2)}", "*2|:2|:3|"),
+    ] {
+        assert_eq!(run(source), expected, "{source}");
+    }
+    for (source, expected) in [
+        ("dragonfly.randstr()", "expected randstr(size)"),
+        ("dragonfly.randstr(0)", "size must be between 1 and 16777216"),
+        ("dragonfly.randstr(2^24 + 1)", "size must be between 1 and 16777216"),
+        ("dragonfly.randstr(1, 2^15 + 1)", "count must be between 1 and 32768"),
+        ("dragonfly.randstr = 1", "readonly table"),
+    ] {
+        let failed = run(source);
+        assert!(failed.starts_with('-') && failed.contains(expected), "{source}: {failed}");
+    }
+}
+
+#[test]
 fn failures_say_where() {
     let failed = run("local x = 1\nreturn redis.call('fail')");
     assert!(
