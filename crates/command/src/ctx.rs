@@ -174,10 +174,12 @@ impl<'a> Ctx<'a> {
 
     /// The place of `name`, for a command that asks about it: counts a hit or a miss, but no use.
     pub fn glance<'k>(&'k mut self, name: &'k [u8]) -> Keyed<'k> {
-        self.bury(name);
         let key = self.key(name);
         let (db, now_ms) = (self.db, self.now_ms);
-        Keyed::glance(&mut self.shards.part_mut(key).shard, db, key, now_ms)
+        let mut place = Keyed::glance(&mut self.shards.part_mut(key).shard, db, key, now_ms);
+        // A key whose members are all dead is not there.
+        place.expire_members(PACKS_AT_ONCE);
+        place
     }
 
     /// Has members of the collection at `name` go whose time is up, and the key with the last of them: for a command that

@@ -5,6 +5,7 @@ use darter_wire::{Args, Reply};
 
 use crate::ctx::AHEAD;
 use crate::gather::survey::What;
+use crate::hash::PACKS_AT_ONCE;
 use crate::spec::{Group, Keys, Spec};
 use crate::{Ctx, DataCommand, Fault};
 
@@ -64,8 +65,8 @@ fn del(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), F
             ctx.look_ahead(names);
         }
         for name in names.iter() {
-            ctx.bury(name);
             let mut place = ctx.at(name);
+            place.expire_members(PACKS_AT_ONCE);
             if place.remove() {
                 place.changed(Event::DEL);
                 count += 1;

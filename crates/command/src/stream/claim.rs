@@ -300,7 +300,7 @@ fn take_many(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result
     Ok(true)
 }
 
-fn who<'a>(args: Args<'a>) -> Who<'a> {
+fn who(args: Args<'_>) -> Who<'_> {
     Who { key: args.at(1), group: args.at(2), consumer: Some(args.at(3)) }
 }
 
