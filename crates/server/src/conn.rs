@@ -2,7 +2,6 @@
 
 mod shown;
 
-use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -321,97 +320,76 @@ impl Conn {
                 }
                 return if let Next::More(at) = more { at } else { done };
             }
-            let ran_all = self.run_window(core, window, buf, &mut done);
-            if !ran_all {
+            if core.looks_ahead && window.len() >= WARM_LEN_MIN {
+                let keys = window.commands().iter().filter_map(|one| Some((one.ready.cell?, one.ready.hash)));
+                let tracks = self.session.gate.has(Gate::TRACKING);
+                crate::exec::warm(core, self.session.db, tracks, keys);
+            }
+            if window.len() > 1 {
+                core.stats().pipelined.add(window.len() as u64);
+            }
+            let may_be_large = buf.len() - done >= core.large.request;
+            let (mut commands, spans, stage) = window.parts();
+            while let Some(&planned) = commands.first() {
+                if self.is_held_back() {
+                    self.parser = Parser::new();
+                    return done;
+                }
+                let (ran_len, ran) = match may_be_large {
+                    true => (0, Ran::Done),
+                    false => self.run_straight(core, buf, spans, stage, commands),
+                };
+                if let Some(last) = ran_len.checked_sub(1).and_then(|last| commands.get(last)) {
+                    if ran == Ran::Stalled {
+                        self.stall(last.args(buf, spans));
+                    }
+                    done = last.after;
+                    commands = commands.get(ran_len..).unwrap_or_default();
+                    continue;
+                }
+                let args = planned.args(buf, spans);
+                if self.execute(core, planned.ready, args) == Ran::Postponed {
+                    self.parser = Parser::new();
+                    return done;
+                }
+                if may_be_large && let Some(entry) = planned.ready.entry {
+                    large::note_request(core, self.session.id, entry, args, planned.after - done);
+                }
+                done = planned.after;
+                commands = &commands[1..];
+            }
+            match more {
+                Next::Command => {}
+                Next::More(at) if at == done => return done,
+                Next::More(at) => done = at,
+                Next::Quoted(ref owned, after) => {
+                    if self.is_held_back() {
+                        return done;
+                    }
+                    let args = owned.args();
+                    let ready = dispatch::prepare(core, args);
+                    if self.execute(core, ready, args) == Ran::Postponed {
+                        return done;
+                    }
+                    done = after;
+                }
+                Next::Fail(ref error) => {
+                    if !self.is_held_back() {
+                        self.fail(core, error);
+                        return buf.len();
+                    }
+                    self.parser = Parser::new();
+                    return done;
+                }
+            }
+            if self.is_held_back() {
                 self.parser = Parser::new();
                 return done;
             }
-            match self.end_window(core, buf, more, done) {
-                ControlFlow::Continue(at) => done = at,
-                ControlFlow::Break(at) => return at,
+            if matches!(more, Next::More(_)) {
+                return done;
             }
         }
-    }
-
-    /// Runs the commands of a window, the first of which begins at `done` of `buf`, and moves `done` behind each that has
-    /// run; false when one must not run now.
-    #[inline]
-    fn run_window(&mut self, core: &mut Core, window: &mut Window, buf: &[u8], done: &mut usize) -> bool {
-        if core.looks_ahead && window.len() >= WARM_LEN_MIN {
-            let keys = window.commands().iter().filter_map(|one| Some((one.ready.cell?, one.ready.hash)));
-            let tracks = self.session.gate.has(Gate::TRACKING);
-            crate::exec::warm(core, self.session.db, tracks, keys);
-        }
-        if window.len() > 1 {
-            core.stats().pipelined.add(window.len() as u64);
-        }
-        let may_be_large = buf.len() - *done >= core.large.request;
-        let (mut commands, spans, stage) = window.parts();
-        while let Some(&planned) = commands.first() {
-            if self.is_held_back() {
-                return false;
-            }
-            let (ran_len, ran) = match may_be_large {
-                true => (0, Ran::Done),
-                false => self.run_straight(core, buf, spans, stage, commands),
-            };
-            if let Some(last) = ran_len.checked_sub(1).and_then(|last| commands.get(last)) {
-                if ran == Ran::Stalled {
-                    self.stall(last.args(buf, spans));
-                }
-                *done = last.after;
-                commands = commands.get(ran_len..).unwrap_or_default();
-                continue;
-            }
-            let args = planned.args(buf, spans);
-            if self.execute(core, planned.ready, args) == Ran::Postponed {
-                return false;
-            }
-            if may_be_large && let Some(entry) = planned.ready.entry {
-                large::note_request(core, self.session.id, entry, args, planned.after - *done);
-            }
-            *done = planned.after;
-            commands = &commands[1..];
-        }
-        true
-    }
-
-    /// What follows a window whose commands have all run, up to `done` of `buf`: where to go on, or where to end.
-    #[inline]
-    fn end_window(
-        &mut self,
-        core: &mut Core,
-        buf: &[u8],
-        more: Next,
-        mut done: usize,
-    ) -> ControlFlow<usize, usize> {
-        let is_last = matches!(more, Next::More(_));
-        match more {
-            Next::Command => {}
-            Next::More(at) if at == done => return ControlFlow::Break(done),
-            Next::More(at) => done = at,
-            Next::Quoted(owned, after) => {
-                if self.is_held_back() {
-                    return ControlFlow::Break(done);
-                }
-                let args = owned.args();
-                let ready = dispatch::prepare(core, args);
-                if self.execute(core, ready, args) == Ran::Postponed {
-                    return ControlFlow::Break(done);
-                }
-                done = after;
-            }
-            Next::Fail(error) if !self.is_held_back() => {
-                self.fail(core, &error);
-                return ControlFlow::Break(buf.len());
-            }
-            Next::Fail(_) => {}
-        }
-        if self.is_held_back() {
-            self.parser = Parser::new();
-            return ControlFlow::Break(done);
-        }
-        if is_last { ControlFlow::Break(done) } else { ControlFlow::Continue(done) }
     }
 
     /// Fills the window with commands from `buf[from..]`. Not inlined: parsing, looking ahead and running are loops of
