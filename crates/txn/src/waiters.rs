@@ -188,6 +188,7 @@ mod tests {
         assert!(waiters.waiting(1, b"k").is_empty());
         waiters.add(0, b"gone", tickets[0].clone());
         assert!(waiters.waited_keys(0).eq([Box::from(&b"k"[..])]));
+        waiters.remove(0, b"gone", &tickets[0]);
         waiters.remove(0, b"k", &tickets[1]);
         waiters.remove(0, b"k", &tickets[2]);
         assert!(waiters.is_empty());
