@@ -378,7 +378,7 @@ impl Tls {
 
 impl Cluster {
     pub(super) fn new(v: &Fields<'_>) -> Self {
-        let port = v.port("cluster-announce-port").or(v.port("announce_port"));
+        let port = v.port("cluster-announce-port").or(v.port("replica-announce-port"));
         Cluster {
             mode: match v.choice("cluster_mode") {
                 "emulated" => ClusterMode::Emulated,
