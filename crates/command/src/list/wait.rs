@@ -90,8 +90,9 @@ fn pop(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>, end: End) -> Re
 }
 
 fn blmpop(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    let timeout_ms = timeout_ms(args.at(1))?;
+    // The other arguments are looked at before the timeout.
     let many = parse_many(&mut Reader::new(args, 2))?;
+    let timeout_ms = timeout_ms(args.at(1))?;
     ctx.may_repeat = false;
     if !take_many(ctx, &many, reply)? {
         ctx.wait_or_reply(Wait { timeout_ms, dest: 0 }, reply);
