@@ -28,7 +28,7 @@ fuzz_target!(|data: &[u8]| {
     sealed.extend_from_slice(second);
     let files = [sealed.as_slice(), first, second];
     let opened = files.iter().filter_map(|bytes| Segment::open(*bytes, bytes.len() as u64).ok()?.ok());
-    let mut merge = Merge::new(opened.collect(), 1);
+    let mut merge = Merge::new(opened.collect(), 1).expect("bytes in memory are read");
     let mut expected = 1;
     while let Ok(Some((head, body))) = merge.next_record() {
         assert_eq!(head.sequence, expected);
