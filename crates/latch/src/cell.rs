@@ -40,6 +40,9 @@ pub struct Queued;
 pub type Turn<T, W> = (Held<T, W>, Box<Waiter<W>>);
 
 impl<T, W> Cell<T, W> {
+    /// How far into the cell its data begins.
+    pub const DATA_AT: usize = mem::offset_of!(Self, data);
+
     /// A free shard. `id` is its index in the slice of cells.
     pub fn new(id: u16, data: T) -> Self {
         Self {

@@ -2,6 +2,7 @@
 //! and whoever lets the shard go runs it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use darter_command::gather::Gather;
 use darter_latch::{Grant, Held, Runner, Waiter, drive_one, queue_for};
@@ -14,7 +15,7 @@ use crate::exec;
 use crate::reading::{Slice, Source};
 use crate::registry::Entry;
 use crate::session::Queued;
-use crate::shared::{Mail, Shared};
+use crate::shared::{Mail, ShardCell, Shared};
 use crate::snapshot::Run;
 use crate::turned_away::Claim;
 use crate::waiting::Parking;
@@ -179,6 +180,19 @@ impl Runner<Job> for Core {
 
     fn hand_over(&mut self, job: Box<Waiter<Job>>) {
         self.shared.door(job.whose.home).send(Mail::Run(job));
+    }
+}
+
+/// Takes a shard for a thread that serves nobody, which sleeps while others have it.
+pub fn hold_quietly(cell: &'static ShardCell) -> Held<Part, Job> {
+    let mut nap = Duration::from_micros(20);
+    loop {
+        if let Some(held) = cell.take_spinning(1000) {
+            return held;
+        }
+        std::thread::sleep(nap);
+        // A script may have it for seconds.
+        nap = (2 * nap).min(Duration::from_millis(1));
     }
 }
 

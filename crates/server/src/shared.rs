@@ -34,6 +34,10 @@ use crate::tracking::{Invalidation, Table};
 
 /// A shard behind its ownership word.
 pub type ShardCell = Cell<Part, Job>;
+const _: () = assert!(
+    ShardCell::DATA_AT + darter_store::HOT_BYTES <= 128,
+    "two lines, of which the word is in the first"
+);
 
 /// A message to a thread.
 pub enum Mail {

@@ -40,6 +40,6 @@ pub use keyed::{Edited, Keyed, View};
 pub use object::{Collection, Object, Type};
 pub use record::{Expiry, Record};
 pub use set_value::SetValue;
-pub use shard::{Key, Shard};
+pub use shard::{HOT_BYTES, Key, Shard};
 pub use stream_value::Stream;
 pub use text::Text;

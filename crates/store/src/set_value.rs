@@ -161,13 +161,9 @@ impl SetValue {
         expiry: Expiry,
         now_ms: u64,
     ) -> Result<bool, Full> {
-        let has_dead = self.next_expiry_ms().is_some_and(|ms| ms <= now_ms);
-        if !has_dead || self.contains(arena, hasher, member, now_ms) {
-            return self.insert(arena, hasher, member, expiry);
-        }
-        let expiry = if expiry == Expiry::Keep { Expiry::Clear } else { expiry };
-        self.insert(arena, hasher, member, expiry)?;
-        Ok(true)
+        let is_dead = self.may_have_dead(now_ms) && self.is_missing(arena, hasher, member, now_ms);
+        let expiry = if is_dead && expiry == Expiry::Keep { Expiry::Clear } else { expiry };
+        Ok(self.insert(arena, hasher, member, expiry)? || is_dead)
     }
 
     /// As [`SetValue::remove`], but for a member whose time is up at `now_ms`: it goes, and was not there.
@@ -179,9 +175,20 @@ impl SetValue {
         member: Item<'_>,
         now_ms: u64,
     ) -> bool {
-        let has_dead = self.next_expiry_ms().is_some_and(|ms| ms <= now_ms);
-        let was_there = !has_dead || self.contains(arena, hasher, member, now_ms);
-        self.remove(arena, hasher, member) && was_there
+        let is_dead = self.may_have_dead(now_ms) && self.is_missing(arena, hasher, member, now_ms);
+        self.remove(arena, hasher, member) && !is_dead
+    }
+
+    #[inline]
+    fn may_have_dead(&self, now_ms: u64) -> bool {
+        self.next_expiry_ms().is_some_and(|ms| ms <= now_ms)
+    }
+
+    // Apart from its callers, which seldom come here: a set has dead members until housekeeping has been there.
+    #[cold]
+    #[inline(never)]
+    fn is_missing(&self, arena: &Arena, hasher: KeyHasher, member: Item<'_>, now_ms: u64) -> bool {
+        !self.contains(arena, hasher, member, now_ms)
     }
 
     fn has_text(&self, arena: &Arena, hasher: KeyHasher, member: Item<'_>) -> bool {

@@ -48,7 +48,8 @@ impl Named {
     pub fn claimed(args: Args<'_>, now_ms: u64) -> Result<Named, Fault> {
         let mut claim = Claim::parse(args, now_ms)?;
         let ids = std::mem::take(&mut claim.ids);
-        Ok(Named::of(&ids, Some(claim)))
+        // The room is there before the first slice: a vector that grows copies what it holds.
+        Ok(Named { spans: Vec::with_capacity(ids.len()), ..Named::of(&ids, Some(claim)) })
     }
 
     fn of(ids: &[StreamId], claim: Option<Claim>) -> Named {
@@ -57,19 +58,18 @@ impl Named {
         Named { ids, met: 0, claim, spans: Vec::new() }
     }
 
-    /// Places of the words that name this entry, which comes after those met before.
-    pub fn meet(&mut self, id: StreamId) -> impl Iterator<Item = u32> + use<> {
+    /// Which of the named ones are this entry, for [`Named::told`]; it comes after those met before.
+    pub fn meet(&mut self, id: StreamId) -> Range<usize> {
         let left = self.ids.get(self.met..).unwrap_or_default();
-        let first = left.partition_point(|&(named, _)| named < id);
-        let words: Vec<u32> =
-            left.iter().skip(first).take_while(|&&(named, _)| named == id).map(|&(_, nth)| nth).collect();
-        self.met += first + words.len();
-        words.into_iter()
+        let first = self.met + left.partition_point(|&(named, _)| named < id);
+        let more = self.ids.get(first..).unwrap_or_default().iter().take_while(|&&(named, _)| named == id);
+        self.met = first + more.count();
+        first..self.met
     }
 
     /// Whether it is named.
     pub fn has(&mut self, id: StreamId) -> bool {
-        self.meet(id).next().is_some()
+        !self.meet(id).is_empty()
     }
 
     /// What becomes of one that is pending, and still in the stream or not, when it is claimed.
@@ -87,9 +87,11 @@ impl Named {
         self.claim.as_ref().map_or(StreamId::MIN, |claim| claim.last_id)
     }
 
-    /// Notes where the answer about a word is.
-    pub fn told(&mut self, nth: u32, at: Range<usize>) {
-        self.spans.push((nth, at));
+    /// Notes where the answer about one of those met is.
+    pub fn told(&mut self, met: usize, at: Range<usize>) {
+        if let Some(&(_, nth)) = self.ids.get(met) {
+            self.spans.push((nth, at));
+        }
     }
 
     /// Answers what was told, in the order of the words.

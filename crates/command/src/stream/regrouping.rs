@@ -1,8 +1,9 @@
 //! A consumer group that changes in slices: its pending entries go into a draft of the group, changed on the way, and the
 //! draft takes the group's place in the end.
 //!
-//! Called by the bodies of XREADGROUP, XAUTOCLAIM, XCLAIM, XACK and XGROUP DELCONSUMER, which find what became of it when they run again, and by `gather` for
-//! the slices. Entries that are appended meanwhile do no harm; a change of the group, or entries that go, begin it anew.
+//! Called by the bodies of XREADGROUP, XAUTOCLAIM, XCLAIM, XACK and XGROUP DELCONSUMER, which find what became of it when
+//! they run again, and by `gather` for the slices. Entries that are appended meanwhile do no harm; a change of the group,
+//! or entries that go, begin it anew.
 
 use darter_pack::tree::{Direction, Pending, StreamId, StreamLog};
 use darter_store::stream_value::Extent;
@@ -222,8 +223,10 @@ struct Told {
 
 impl Told {
     fn push(&mut self, piece: Vec<u8>) {
-        self.bytes += piece.len();
-        self.pieces.push(piece);
+        if !piece.is_empty() {
+            self.bytes += piece.len();
+            self.pieces.push(piece);
+        }
     }
 }
 
@@ -415,7 +418,7 @@ impl Course {
         told: &mut Vec<u8>,
     ) -> Option<(StreamId, Pending)> {
         let mut row = Some(row);
-        for nth in self.named.meet(id) {
+        for met in self.named.meet(id) {
             let entry = log.get(arena, id);
             match self.named.verdict(row, entry.is_some(), (self.number, self.now_ms)) {
                 Verdict::Leave => {}
@@ -429,7 +432,7 @@ impl Course {
                         Some(entry) if !self.named.are_just_ids() => reply_entry(&mut reply, entry),
                         _ => reply_id(&mut reply, id),
                     }
-                    self.named.told(nth, from..self.told.bytes + told.len());
+                    self.named.told(met, from..self.told.bytes + told.len());
                 }
             }
         }

@@ -10,7 +10,6 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use darter_latch::Held;
 use darter_persist::cursor::Cursor;
 use darter_persist::entry::{Entries, Entry, Loaded as Made};
 use darter_persist::file::Reader;
@@ -19,11 +18,10 @@ use darter_persist::read_at::Front;
 use darter_persist::storage::Directory;
 use darter_persist::{Chunk, Item, ReadAt, rdb};
 use darter_store::{Key, Keyed};
-use darter_txn::Part;
 
 use crate::commands::function::join;
 use crate::core::{Core, unix_ms};
-use crate::job::{Job, let_go_quietly};
+use crate::job::{hold_quietly, let_go_quietly};
 use crate::script_run::know_libraries;
 use crate::shared::Shared;
 use crate::worker::lock;
@@ -156,20 +154,10 @@ pub fn spawn(shared: &'static Shared, source: Source, onto: Onto, then: Then) ->
     thread::Builder::new().name("darter-load".to_owned()).spawn(body).map(drop)
 }
 
-/// Takes a shard for a thread that serves nobody: it may wait.
-fn take(shared: &'static Shared, id: u16) -> Held<Part, Job> {
-    loop {
-        if let Some(held) = shared.cells[usize::from(id)].take_spinning(1000) {
-            return held;
-        }
-        thread::sleep(Duration::from_micros(20));
-    }
-}
-
 /// Empties all databases, for a thread that serves nobody; nobody is told.
 pub fn empty(shared: &'static Shared) {
-    for id in 0..shared.router.shards_len() {
-        let mut held = take(shared, id);
+    for cell in shared.cells {
+        let mut held = hold_quietly(cell);
         (0..held.shard.dbs_len()).for_each(|db| {
             held.shard.flush_db(db);
         });
@@ -302,7 +290,7 @@ fn take_fact(shared: &'static Shared, item: Item) -> Option<Vec<u8>> {
             let room = shared.snapshots.loading.total_bytes.load(Relaxed) / KEY_BYTES_MIN;
             let each = keys.min(room) / shared.cells.len() as u64;
             for id in 0..shared.router.shards_len() {
-                let mut held = take(shared, id);
+                let mut held = hold_quietly(&shared.cells[usize::from(id)]);
                 if (db as usize) < held.shard.dbs_len() {
                     held.shard.reserve(db as usize, each as usize);
                 }
@@ -482,7 +470,7 @@ fn clear<'g>(
     pass: Pass,
 ) -> Result<(), String> {
     for (id, group) in groups {
-        let mut held = take(shared, id as u16);
+        let mut held = hold_quietly(&shared.cells[id]);
         let mut found = None;
         for &(hash, at) in group {
             let entry = Entry::read(&mut Cursor::new(chunk.bytes.get(at..).unwrap_or_default()));
@@ -524,7 +512,7 @@ fn make<'g>(
     let db = chunk.db as usize;
     let (mut made, mut expired) = (0, 0);
     for (id, group) in groups {
-        let mut held = take(shared, id as u16);
+        let mut held = hold_quietly(&shared.cells[id]);
         let mut refused = None;
         for (n, &(hash, at)) in group.iter().enumerate() {
             if let Some(&(later, _)) = group.get(n + LOOK_AHEAD) {

@@ -3,20 +3,19 @@
 //! Nothing is counted while values change: who names this section has every key looked at, by a thread of its own, a
 //! slice of a shard at a time, and waits for it. So neither `all` nor `everything` shows it.
 
+use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
 use darter_command::Fault;
-use darter_latch::Held;
 use darter_store::{Position, Shard, Type};
-use darter_txn::Part;
 use darter_wire::Reply;
 
 use super::Text;
 use crate::commands::persistence::{asking, wait};
 use crate::core::unix_ms;
 use crate::dispatch::Caller;
-use crate::job::{Job, let_go_quietly};
-use crate::shared::{Mail, ShardCell, Shared};
+use crate::job::{hold_quietly, let_go_quietly};
+use crate::shared::{Mail, Shared};
 
 /// The name it is asked for by.
 pub const NAME: &str = "keysizes";
@@ -37,6 +36,21 @@ const LINES: [(Type, &str); 5] = [
 /// Counts of one database.
 type Counts = [[u64; RANGES_LEN]; LINES.len()];
 
+/// The right to look at all keys: a thread for each that asks would be too many.
+struct Claim(&'static AtomicBool);
+
+impl Claim {
+    fn lay(is_taken: &'static AtomicBool) -> Option<Claim> {
+        (!is_taken.swap(true, Relaxed)).then(|| Claim(is_taken))
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        self.0.store(false, Relaxed);
+    }
+}
+
 /// Answers with `text` and this section behind it, once all keys have been looked at.
 pub fn answer_later(caller: &mut Caller<'_>, text: String) -> Result<(), Fault> {
     if !caller.may_wait {
@@ -44,11 +58,9 @@ pub fn answer_later(caller: &mut Caller<'_>, text: String) -> Result<(), Fault> 
             "ERR INFO keysizes looks at all keys and cannot run in a transaction or script",
         ));
     }
-    // A thread for each that asks would be too many.
-    if caller.core.shared.is_sizing.swap(true, Relaxed) {
-        return Err(Fault::text("ERR all keys are being looked at for another INFO keysizes, ask again"));
-    }
     let (shared, to, resp3) = (caller.core.shared, asking(caller), caller.session.resp3);
+    let claim = Claim::lay(&shared.is_sizing)
+        .ok_or(Fault::text("ERR all keys are being looked at for another INFO keysizes, ask again"))?;
     let dbs_len = caller.core.live.dbnum as usize;
     let body = move || {
         let mut text = Text(text);
@@ -56,17 +68,15 @@ pub fn answer_later(caller: &mut Caller<'_>, text: String) -> Result<(), Fault> 
             text.0.push_str("\r\n");
         }
         text.0.push_str("# Keysizes\r\n");
-        write(&count(shared, dbs_len), &mut text);
-        shared.is_sizing.store(false, Relaxed);
+        let counts = count(shared, dbs_len);
+        drop(claim);
+        write(&counts, &mut text);
         let mut reply = Vec::new();
         Reply::new(&mut reply, resp3).verbatim(*b"txt", text.0.as_bytes());
         shared.door(to.thread).send(Mail::Served { token: to.token, client: to.client, reply });
     };
     let spawned = std::thread::Builder::new().name("darter-sizes".into()).spawn(body);
-    if let Err(error) = spawned {
-        shared.is_sizing.store(false, Relaxed);
-        return Err(Fault::Text(format!("ERR cannot start a thread: {error}").into()));
-    }
+    spawned.map_err(|error| Fault::Text(format!("ERR cannot start a thread: {error}").into()))?;
     wait(caller);
     Ok(())
 }
@@ -79,23 +89,13 @@ fn count(shared: &'static Shared, dbs_len: usize) -> Vec<Counts> {
         for (db, counts) in counts.iter_mut().enumerate() {
             let mut at = Some(Position::START);
             while let Some(from) = at.filter(|_| !shared.is_stopping.load(Relaxed)) {
-                let held = hold(cell);
+                let held = hold_quietly(cell);
                 at = slice(&held.shard, db, from, now_ms, counts);
                 let_go_quietly(shared, held);
             }
         }
     }
     counts
-}
-
-fn hold(cell: &'static ShardCell) -> Held<Part, Job> {
-    loop {
-        match cell.take_spinning(1000) {
-            Some(held) => return held,
-            // Whoever has it may need this core to go on.
-            None => std::thread::yield_now(),
-        }
-    }
 }
 
 /// Counts the values of some index lines from `at` on; returns where to go on.
