@@ -116,6 +116,15 @@ impl SetValue {
         self.get(arena, hasher, member, now_ms).is_some()
     }
 
+    /// Asks for the memory of members that are looked at next, but for integers in rows.
+    #[cold]
+    #[inline(never)]
+    pub fn look_ahead<'a>(&self, arena: &Arena, hasher: KeyHasher, members: impl Iterator<Item = &'a [u8]>) {
+        if let Some(texts) = self.texts() {
+            members.for_each(|member| texts.prefetch(arena, hasher.hash(member)));
+        }
+    }
+
     /// Adds `member`, or gives it another expiry; returns whether it is new.
     ///
     /// Errors: no room; the set is as it was.

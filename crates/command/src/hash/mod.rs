@@ -19,7 +19,9 @@ use darter_pack::entry::Item;
 use darter_pack::table::{EntryRef, Expiry, Kind, Table};
 use darter_store::change::Class;
 use darter_store::{Arena, Event, Keyed, View};
+use darter_wire::Args;
 
+use crate::ctx::AHEAD;
 use crate::{Ctx, DataCommand, Env, Fault};
 
 /// The family's commands.
@@ -96,6 +98,14 @@ fn is_alive(entry: &EntryRef<'_>, now_ms: u64) -> bool {
 fn find<'a>(hash: View<'a, Table>, field: &[u8], now_ms: u64) -> Option<EntryRef<'a>> {
     let entry = hash.root.get(hash.arena, hash.hasher.hash(field), field)?;
     is_alive(&entry, now_ms).then_some(entry)
+}
+
+/// Asks for the memory of the next fields, of which each `step`th word is one.
+#[cold]
+#[inline(never)]
+fn look_ahead(table: &Table, arena: &Arena, hasher: KeyHasher, words: Args<'_>, step: usize) {
+    let fields = words.iter().take(AHEAD).step_by(step);
+    fields.for_each(|field| table.prefetch(arena, hasher.hash(field)));
 }
 
 /// All fields whose time is not up.

@@ -9,7 +9,8 @@ use darter_store::View;
 use darter_store::reads::Stretch;
 use darter_wire::{Args, Reply};
 
-use super::{alive, alive_len, find, read, shown_len};
+use super::{alive, alive_len, find, look_ahead, read, shown_len};
+use crate::ctx::begins_batch;
 use crate::item::reply_item;
 use crate::slices;
 use crate::spec::{Group, Keys, Spec};
@@ -101,7 +102,10 @@ fn hmget(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(),
     let hash = place.view::<Table>()?;
     let fields = args.tail(2);
     reply.array(fields.len());
-    for field in fields.iter() {
+    for (at, field) in fields.iter().enumerate() {
+        if let Some(hash) = hash.filter(|_| begins_batch(at, fields.len())) {
+            look_ahead(hash.root, hash.arena, hash.hasher, fields.tail(at), 1);
+        }
         match hash.and_then(|hash| find(hash, field, now_ms)) {
             Some(entry) => reply_item(reply, entry.value()),
             None => reply.null(),

@@ -334,3 +334,21 @@ fn encodings_follow_the_thresholds() {
     bed.run(&format!("hset h long {}", "x".repeat(65)));
     assert_eq!(bed.run("object encoding h"), "$9|hashtable");
 }
+
+#[test]
+fn batches_that_are_asked_for_ahead_miss_no_field() {
+    for len in [15, 16, 17, 31, 32, 33, 63, 64, 65, 400] {
+        let mut bed = Bed::new();
+        let fields: Vec<String> = (0..len).map(|n| format!("field:{n}")).collect();
+        let pairs: Vec<String> = fields.iter().enumerate().map(|(n, field)| format!("{field} {n}")).collect();
+        assert_eq!(bed.run(&format!("hset h {}", pairs.join(" "))), format!(":{len}"));
+        // The last one twice, and one that is not there.
+        let asked = format!("{0} field:{1} none", fields.join(" "), len - 1);
+        let values: Vec<String> =
+            (0..len).chain([len - 1]).map(|n| format!("${}|{n}", n.to_string().len())).collect();
+        assert_eq!(bed.run(&format!("hmget h {asked}")), format!("*{}|{}|$-1", len + 2, values.join("|")));
+        assert_eq!(bed.run(&format!("hset h {} new 1", pairs.join(" "))), ":1");
+        assert_eq!(bed.run(&format!("hdel h {asked}")), format!(":{len}"));
+        assert_eq!(bed.run("hgetall h"), "*2|$3|new|$1|1");
+    }
+}

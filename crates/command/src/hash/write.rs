@@ -6,7 +6,8 @@ use darter_pack::table::{Expiry, Table};
 use darter_store::{Arena, Event};
 use darter_wire::{Args, Reply};
 
-use super::{Edit, HDEL_EVENT, HSET_EVENT, at, new_hash};
+use super::{Edit, HDEL_EVENT, HSET_EVENT, at, look_ahead, new_hash};
+use crate::ctx::{AHEAD, begins_batch};
 use crate::gather::Form;
 use crate::gather::filling::{Filled, MANY, Words};
 use crate::spec::{Group, Keys, Spec};
@@ -88,7 +89,7 @@ fn set_all(ctx: &mut Ctx<'_>, args: Args<'_>, name: &'static str) -> Result<Opti
     let now_ms = ctx.now_ms;
     let put = |table: &mut Table, arena: &mut Arena, hasher: KeyHasher| {
         let mut edit = Edit { table, arena, hasher, now_ms };
-        let (mut new, mut at) = (0, 2);
+        let (mut new, mut at) = if args.len() > AHEAD { put_batches(&mut edit, args)? } else { (0, 2) };
         while at < args.len() {
             new += i64::from(edit.put(args.at(at), Item::Bytes(args.at(at + 1)), Expiry::Clear)?);
             at += 2;
@@ -96,6 +97,21 @@ fn set_all(ctx: &mut Ctx<'_>, args: Args<'_>, name: &'static str) -> Result<Opti
         Ok(new)
     };
     ctx.add_to(args.at(1), new_hash, put, |_| Some(HSET_EVENT)).map(Some)
+}
+
+/// Writes as many fields as can be asked for ahead; how many are new, and where the others begin.
+#[cold]
+#[inline(never)]
+fn put_batches(edit: &mut Edit<'_>, args: Args<'_>) -> Result<(i64, usize), Fault> {
+    let (mut new, mut at) = (0, 2);
+    while args.len() - at >= AHEAD {
+        look_ahead(edit.table, edit.arena, edit.hasher, args.tail(at), 2);
+        for _ in 0..AHEAD / 2 {
+            new += i64::from(edit.put(args.at(at), Item::Bytes(args.at(at + 1)), Expiry::Clear)?);
+            at += 2;
+        }
+    }
+    Ok((new, at))
 }
 
 fn hsetnx(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
@@ -124,7 +140,14 @@ fn hdel(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), 
     let mut place = at(ctx, args.at(1));
     let edited = place.edit(|table: &mut Table, arena, hasher| {
         let mut edit = Edit { table, arena, hasher, now_ms };
-        args.tail(2).iter().filter(|field| edit.take(field)).count()
+        let fields = args.tail(2);
+        let taken = fields.iter().enumerate().filter(|&(at, field)| {
+            if begins_batch(at, fields.len()) {
+                look_ahead(edit.table, edit.arena, hasher, fields.tail(at), 1);
+            }
+            edit.take(field)
+        });
+        taken.count()
     })?;
     let removed = edited.map_or(0, |edited| edited.result);
     if removed > 0 {

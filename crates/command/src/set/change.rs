@@ -7,6 +7,7 @@ use darter_store::{Arena, Event, SetValue};
 use darter_wire::{Args, Reply};
 
 use super::{SADD_EVENT, SREM_EVENT, at};
+use crate::ctx::{AHEAD, begins_batch};
 use crate::gather::Form;
 use crate::gather::filling::{Filled, MANY, Words};
 use crate::reader::Reader;
@@ -69,8 +70,11 @@ fn sadd(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), 
     }
     let now_ms = ctx.now_ms;
     let add = |set: &mut SetValue, arena: &mut Arena, hasher: KeyHasher| {
-        let mut added = 0;
-        for member in args.tail(2).iter() {
+        let (members, mut added) = (args.tail(2), 0);
+        for (at, member) in members.iter().enumerate() {
+            if begins_batch(at, members.len()) {
+                set.look_ahead(arena, hasher, members.tail(at).iter().take(AHEAD));
+            }
             added += i64::from(set.insert_alive(arena, hasher, Item::of(member), Expiry::Keep, now_ms)?);
         }
         Ok(added)
@@ -131,7 +135,13 @@ fn srem(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), 
     let mut place = at(ctx, args.at(1));
     let edited = place.edit(|set: &mut SetValue, arena, hasher| {
         let members = args.tail(2);
-        members.iter().filter(|member| set.remove_alive(arena, hasher, Item::of(member), now_ms)).count()
+        let removed = members.iter().enumerate().filter(|&(at, member)| {
+            if begins_batch(at, members.len()) {
+                set.look_ahead(arena, hasher, members.tail(at).iter().take(AHEAD));
+            }
+            set.remove_alive(arena, hasher, Item::of(member), now_ms)
+        });
+        removed.count()
     })?;
     let removed = edited.map_or(0, |edited| edited.result);
     if removed > 0 {

@@ -6,6 +6,7 @@ use darter_store::reads::Stretch;
 use darter_wire::{Args, Reply};
 
 use super::{alive_len, read, shown_len};
+use crate::ctx::{AHEAD, begins_batch};
 use crate::item::reply_item;
 use crate::slices;
 use crate::spec::{Group, Keys, Spec};
@@ -63,7 +64,10 @@ fn smismember(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Resul
     let set = place.view::<SetValue>()?;
     let members = args.tail(2);
     reply.array(members.len());
-    for member in members.iter() {
+    for (at, member) in members.iter().enumerate() {
+        if let Some(set) = set.filter(|_| begins_batch(at, members.len())) {
+            set.root.look_ahead(set.arena, set.hasher, members.tail(at).iter().take(AHEAD));
+        }
         let found = set.is_some_and(|set| set.root.contains(set.arena, set.hasher, Item::of(member), now_ms));
         reply.int(i64::from(found));
     }

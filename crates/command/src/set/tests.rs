@@ -225,3 +225,21 @@ fn members_expire_alone_integers_too() {
     assert_eq!(bed.run("saddex s 0 a"), "-ERR value is not an integer or out of range");
     assert_eq!(bed.run("saddex s keepttl 5"), "-ERR wrong number of arguments for 'saddex' command");
 }
+
+#[test]
+fn batches_that_are_asked_for_ahead_miss_no_member() {
+    for len in [31, 32, 33, 63, 64, 65, 400] {
+        let mut bed = Bed::new();
+        let members: Vec<String> = (0..len).map(|n| format!("member:{n} {n}")).collect();
+        let members = members.join(" ");
+        assert_eq!(bed.run(&format!("sadd s {members}")), format!(":{}", 2 * len));
+        assert_eq!(bed.run(&format!("sadd s {members} new")), ":1");
+        let found = vec![":1"; 2 * len].join("|");
+        assert_eq!(
+            bed.run(&format!("smismember s {members} none")),
+            format!("*{}|{found}|:0", 2 * len + 1)
+        );
+        assert_eq!(bed.run(&format!("srem s {members} none")), format!(":{}", 2 * len));
+        assert_eq!(bed.run("smembers s"), "*1|$3|new");
+    }
+}
