@@ -96,31 +96,31 @@ fn free_port() -> Result<String, String> {
     Ok(address.map_err(|error| format!("no free port: {error}"))?.port().to_string())
 }
 
-/// Random command streams, the same to Darter and to a real server.
+/// Random command streams, the same to Darter and to a real server; then to collections of every size.
 fn compare() -> Result<(), String> {
     for family in COMPARED {
-        let args = [
-            "run",
-            "--quiet",
-            "--release",
-            "-p",
-            "darter-compat",
-            "--",
-            "--family",
-            family,
-            "--seed",
-            "1",
-            "--ops",
-            "5000",
-        ];
-        cargo(&format!("comparison: {family}"), &args)?;
+        compare_one(&format!("comparison: {family}"), &["--family", family, "--ops", "5000"])?;
+    }
+    for (members, ops) in SIZES {
+        let name = format!("comparison: collections of {members}");
+        compare_one(&name, &["--family", COLLECTIONS, "--members", members, "--ops", ops])?;
     }
     Ok(())
+}
+
+fn compare_one(name: &str, args: &[&str]) -> Result<(), String> {
+    const RUN: &[&str] = &["run", "--quiet", "--release", "-p", "darter-compat", "--", "--seed", "1"];
+    cargo(name, &[RUN, args].concat())
 }
 
 /// Families of the differential test that must be equal.
 const COMPARED: &[&str] =
     &["strings", "keys", "lists", "hashes", "sets", "zsets", "geo", "hll", "streams", "bitmaps", "memcached"];
+
+/// Those whose keys are filled.
+const COLLECTIONS: &str = "lists,hashes,sets,zsets,streams,bitmaps,hll,geo";
+/// Members of each, and how many commands.
+const SIZES: &[(&str, &str)] = &[("10", "2000"), ("1000", "2000"), ("100000", "400")];
 
 /// A fixed number of inputs for every fuzz target, where cargo-fuzz and a nightly are installed.
 fn fuzz_smoke() -> Result<(), String> {

@@ -235,10 +235,7 @@ fn batches_that_are_asked_for_ahead_miss_no_member() {
         assert_eq!(bed.run(&format!("sadd s {members}")), format!(":{}", 2 * len));
         assert_eq!(bed.run(&format!("sadd s {members} new")), ":1");
         let found = vec![":1"; 2 * len].join("|");
-        assert_eq!(
-            bed.run(&format!("smismember s {members} none")),
-            format!("*{}|{found}|:0", 2 * len + 1)
-        );
+        assert_eq!(bed.run(&format!("smismember s {members} none")), format!("*{}|{found}|:0", 2 * len + 1));
         assert_eq!(bed.run(&format!("srem s {members} none")), format!(":{}", 2 * len));
         assert_eq!(bed.run("smembers s"), "*1|$3|new");
     }
