@@ -4,12 +4,14 @@
 
 use std::sync::Arc;
 
+use darter_pack::tree::Direction;
 use darter_pack::tree::window::{Seen, Tell};
+use darter_store::Object;
 use darter_store::reads::Stretch;
 use darter_wire::Reply;
 
 use crate::Ctx;
-use crate::gather::Gather;
+use crate::gather::{Form, Gather};
 use crate::item::reply_item;
 
 /// Longer answers are given in steps: some 20 microseconds' worth.
@@ -46,6 +48,32 @@ pub fn is_better_rebuilt(left: u64, gone: u64, gone_max: u64) -> bool {
 /// A member that is built anew costs some times as much as one that is taken out; more of them than this for each member
 /// that goes are not worth it.
 const LEFT_PER_GONE: u64 = 8;
+
+/// A collection as it is read from one end to the other.
+#[derive(Clone, Copy, Debug)]
+pub struct Whole {
+    /// What a collection of its kind is built as.
+    pub form: Form,
+    /// How it is read.
+    pub stretch: Stretch,
+    /// Its length.
+    pub len: u64,
+    /// When its first member is due, Unix milliseconds.
+    pub due_ms: Option<u64>,
+}
+
+/// All of a collection; `None` of a stream.
+pub fn whole_of(object: &Object) -> Option<Whole> {
+    let ranks = |len| Stretch::Ranks(0, len, Direction::Up);
+    let (form, stretch, len, due_ms) = match object {
+        Object::Set(set) => (Form::Set, Stretch::All, set.len(), set.next_expiry_ms()),
+        Object::Hash(table) => (Form::Hash, Stretch::All, table.len() as u64, table.min_expiry_ms()),
+        Object::List(list) => (Form::List, ranks(list.len()), list.len(), None),
+        Object::Zset(zset) => (Form::Zset, ranks(zset.len()), zset.len(), zset.next_expiry()),
+        Object::Stream(_) => return None,
+    };
+    Some(Whole { form, stretch, len, due_ms })
+}
 
 /// Answers members, or fields and values of a hash, as they come.
 pub fn tell_items(resp3: bool) -> Tell {

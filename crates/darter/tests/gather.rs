@@ -5,6 +5,7 @@ mod harness;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
+use harness::raw::Link;
 use harness::{Client, Server, Value};
 
 /// Integers and texts.
@@ -359,4 +360,32 @@ fn clients_that_go_away_leave_no_reads() {
         std::thread::sleep(Duration::from_millis(50));
     }
     panic!("the sets are still there");
+}
+
+#[test]
+fn a_value_that_is_dumped_in_slices_comes_back_as_it_was() {
+    for flags in [&["--proactor_threads", "1"][..], &["--proactor_threads", "3", "--force_epoll"]] {
+        let server = Server::start(flags);
+        let mut client = server.client();
+        fill_all(&mut client);
+        client.call_for_each(&["RPUSH", "numbers"], 70_000, |n, words| words.push((n * n).to_string()));
+        let mut link = Link::new(&server);
+        for key in ["a", "h", "y", "long", "numbers"] {
+            let before = client.info::<u64>("transaction", "slices_total");
+            let mine = link.call(&["DUMP", key]);
+            assert!(client.info::<u64>("transaction", "slices_total") - before > 4, "{key}");
+            link.call(&["MULTI"]);
+            link.call(&["DUMP", key]);
+            let at_once = link.call(&["EXEC"]);
+            let at_once = &at_once.items()[0];
+            assert_eq!(mine.bytes().len(), at_once.bytes().len(), "{key}");
+            assert!(matches!(key, "a" | "h") || mine == *at_once, "{key}");
+            for payload in [&mine, at_once] {
+                let restored = link.call(&[&b"RESTORE"[..], b"back", b"0", payload.bytes(), b"REPLACE"]);
+                assert_eq!(restored.bytes(), b"+OK", "{key}");
+                let mut digest = |key: &str| link.call(&["DEBUG", "DIGEST-VALUE", key]);
+                assert_eq!(digest(key), digest("back"), "{key}");
+            }
+        }
+    }
 }

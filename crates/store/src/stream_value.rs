@@ -30,6 +30,8 @@ struct More {
     groups: Vec<Arc<Group>>,
     // Most streams have none.
     producers: Option<Arc<Producers>>,
+    // Of who reads it in slices; 0 for nobody yet.
+    mark: u64,
 }
 
 /// What is known about a stream without its entries: enough to tell how far a group has come.
@@ -95,9 +97,9 @@ impl Stream {
     /// The same stream as it is now: to be read while the arena keeps blocks before they change, by one who looks back.
     /// Never to be changed or cleared. Cost: O(groups), some nanoseconds each.
     pub(crate) fn frozen(&self) -> Stream {
-        let More { last_id, max_deleted_id, added, ref groups, ref producers } = *self.more;
+        let More { last_id, max_deleted_id, added, ref groups, ref producers, mark } = *self.more;
         let (groups, producers) = (groups.clone(), producers.clone());
-        let more = Box::new(More { last_id, max_deleted_id, added, groups, producers });
+        let more = Box::new(More { last_id, max_deleted_id, added, groups, producers, mark });
         Stream { log: self.log.frozen(), more }
     }
 
@@ -258,10 +260,34 @@ impl Stream {
         Some((group, &self.log))
     }
 
-    /// Marks the group called `name`, until it changes: see [`Group::mark`].
-    pub fn mark_group(&mut self, name: &[u8], mark: u64) {
-        if let Some((group, _)) = self.group_mut(name) {
-            group.mark = mark;
+    /// Marks the group called `name`, until it changes: see [`Group::mark`]. Returns the mark, which is another where it has
+    /// one already; `None` when there is no such group.
+    pub fn mark_group(&mut self, name: &[u8], mark: u64) -> Option<u64> {
+        let at = self.place_of(name).ok()?;
+        self.more.groups.get_mut(at).map(|group| marked(group, mark))
+    }
+
+    /// Marks the stream, for ever, and its groups, each until it changes; returns the marks, those that were there already
+    /// as they are: first its own. Who reads it in slices sees so whether it is still the same. Cost: O(groups).
+    pub fn mark_all(&mut self, mark: u64) -> Vec<u64> {
+        let own = &mut self.more.mark;
+        if *own == 0 {
+            *own = mark;
+        }
+        let own = *own;
+        std::iter::once(own).chain(self.more.groups.iter_mut().map(|group| marked(group, mark))).collect()
+    }
+
+    /// The marks of the stream and of its groups, as [`Stream::mark_all`] returned them where nothing has changed.
+    pub fn marks(&self) -> impl Iterator<Item = u64> + '_ {
+        std::iter::once(self.more.mark).chain(self.groups().map(Group::mark))
+    }
+
+    /// Of these marks the one at this place.
+    pub fn mark_at(&self, nth: usize) -> Option<u64> {
+        match nth.checked_sub(1) {
+            None => Some(self.more.mark),
+            Some(at) => self.group_at(at).map(Group::mark),
         }
     }
 
@@ -296,6 +322,14 @@ impl Stream {
     fn place_of(&self, name: &[u8]) -> Result<usize, usize> {
         self.more.groups.binary_search_by(|group| group.name().cmp(name))
     }
+}
+
+/// Marks a group that is not marked; returns its mark.
+fn marked(group: &mut Arc<Group>, mark: u64) -> u64 {
+    if group.mark == 0 {
+        owned(group, Group::twin).mark = mark;
+    }
+    group.mark
 }
 
 impl Collection for Stream {

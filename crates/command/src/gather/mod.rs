@@ -5,13 +5,15 @@
 //! that is to be stored is built aside instead ([`keeping`]). Memory: each member once. Called by the bodies of such
 //! commands (to begin) and by the server (steps and the end).
 
-mod building;
+pub mod building;
 mod combining;
+pub mod drawing;
 pub mod filling;
 pub mod folding;
 pub mod keeping;
 mod members;
 pub mod parting;
+pub mod pieces;
 pub mod pointer;
 pub mod pointing;
 mod rounds;
@@ -103,14 +105,14 @@ pub enum Maker {
     Folding(Box<Folding>),
     /// The members as they are, and then those that the command names, to be stored.
     Filling(Filling),
-    /// No members, but a draft that the command builds itself.
+    /// No members, but a draft or an answer that the command builds itself.
     Building(Building),
     /// No members, but many keys, or a very long string.
     Surveying(Box<Survey>),
 }
 
 /// A slice with a shard held ends when it has told so much: some 10 microseconds.
-const TOLD_BYTES: usize = 8 << 10;
+pub(crate) const TOLD_BYTES: usize = 8 << 10;
 /// A slice of the answer, for which no shard is held.
 const ANSWER_BYTES: usize = 16 << 10;
 
@@ -390,10 +392,10 @@ impl Maker {
             Maker::Weeding(weeding) if !weeding.is_ready() => Stage::Reading,
             Maker::Weeding(_) => Stage::Done,
             Maker::Building(building) if !building.is_ready() => Stage::Reading,
-            Maker::Building(building) => {
-                building.finish();
-                Stage::Done
-            }
+            Maker::Building(building) => match building.finish() {
+                true => Stage::Done,
+                false => Stage::Reading,
+            },
             Maker::Surveying(survey) => match survey.work() {
                 true => Stage::Done,
                 false => Stage::Reading,

@@ -6,8 +6,8 @@ use darter_base::rng::Rng;
 use darter_pack::entry::Item;
 use darter_pack::table::{EntryRef, Table};
 use darter_pack::tree::window::{Seen, Tell};
-use darter_store::View;
 use darter_store::reads::Stretch;
+use darter_store::{Type, View};
 use darter_wire::{Args, Reply};
 
 use super::{alive, alive_len, is_alive, read};
@@ -39,6 +39,11 @@ fn hrandfield(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Resul
     }
     if with_values && count.is_some_and(|count| count.unsigned_abs() > i64::MAX.unsigned_abs() / 2) {
         return Err(Fault::OutOfRange);
+    }
+    if let Some(count) = count
+        && leave_draws(ctx, args.at(1), (count, with_values), reply)
+    {
+        return Ok(());
     }
     let (now_ms, env, may_slice) = (ctx.now_ms, ctx.env, ctx.may_slice);
     let mut place = read(ctx, args.at(1));
@@ -77,12 +82,8 @@ fn answer_long(
     reply: &mut Reply<'_>,
 ) -> Result<(), Fault> {
     let (now_ms, env, resp3) = (ctx.now_ms, ctx.env, reply.is_resp3());
-    let tell: Tell = Arc::new(move |seen, out| {
-        if let Seen::Field(field, value) = seen {
-            show(&mut Reply::new(out, resp3), (field, value), with_values);
-        }
-    });
-    if ctx.leave_rest(name, Stretch::All, random::tell_some(tell, (wanted, len), rng)) {
+    let tell = random::tell_some(tell(with_values, resp3), (wanted, len), rng);
+    if ctx.leave_rest(name, Stretch::All, tell) {
         // As long a reply as in one go is refused there.
         reply.array(shown_len(wanted, with_values && !resp3));
         return Ok(());
@@ -92,6 +93,27 @@ fn answer_long(
     let Some(hash) = place.view::<Table>()? else { return Ok(()) };
     let mut shown = Shown { env, with_values, mark: reply.len(), reply };
     some(hash, wanted as i64, &mut rng, now_ms, &mut shown)
+}
+
+/// Leaves it to slices to draw so many fields; false when that is to be done now.
+fn leave_draws(
+    ctx: &mut Ctx<'_>,
+    name: &[u8],
+    (count, with_values): (i64, bool),
+    reply: &mut Reply<'_>,
+) -> bool {
+    let resp3 = reply.is_resp3();
+    let head = |reply: &mut Reply<'_>, len| reply.array(shown_len(len, with_values && !resp3));
+    ctx.draw((name, Type::Hash), count, head, || tell(with_values, resp3), reply)
+}
+
+/// Answers fields as they come.
+fn tell(with_values: bool, resp3: bool) -> Tell {
+    Arc::new(move |seen, out| {
+        if let Seen::Field(field, value) = seen {
+            show(&mut Reply::new(out, resp3), (field, value), with_values);
+        }
+    })
 }
 
 /// Elements of the reply for so many fields.

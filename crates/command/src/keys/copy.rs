@@ -1,16 +1,13 @@
 //! COPY and MOVE: a value under another name, or in another database.
 
-use darter_pack::tree::Direction;
-use darter_store::Object;
-use darter_store::reads::Stretch;
 use darter_wire::{Args, Reply};
 
 use super::{database_index, event};
-use crate::gather::{Form, Maker};
+use crate::gather::Maker;
 use crate::reader::Reader;
-use crate::slices::LEN_MAX;
+use crate::slices::{LEN_MAX, Whole};
 use crate::spec::{Group, Keys, Spec};
-use crate::{Ctx, DataCommand, Fault};
+use crate::{Ctx, DataCommand, Fault, slices};
 
 /// COPY.
 pub const COPY: DataCommand = DataCommand {
@@ -89,19 +86,12 @@ pub(super) fn leave(ctx: &mut Ctx<'_>, from: &[u8], to: &[u8]) -> bool {
     if !ctx.may_slice {
         return false;
     }
-    let ranks = |len| Stretch::Ranks(0, len, Direction::Up);
-    let (form, stretch, len, due_ms) = match ctx.at(from).object() {
-        Some((Object::Set(set), _)) => (Form::Set, Stretch::All, set.len(), set.next_expiry_ms()),
-        Some((Object::Hash(table), _)) => {
-            (Form::Hash, Stretch::All, table.len() as u64, table.min_expiry_ms())
-        }
-        Some((Object::List(list), _)) => (Form::List, ranks(list.len()), list.len(), None),
-        Some((Object::Zset(zset), _)) => (Form::Zset, ranks(zset.len()), zset.len(), zset.next_expiry()),
-        _ => return false,
-    };
-    len > LEN_MAX
-        && due_ms.is_none()
-        && ctx.gather_for((to, form), &[from], &[(from, stretch)], Maker::Copying)
+    let whole = ctx.at(from).object().and_then(|(object, _)| slices::whole_of(object));
+    whole.is_some_and(|Whole { form, stretch, len, due_ms }| {
+        len > LEN_MAX
+            && due_ms.is_none()
+            && ctx.gather_for((to, form), &[from], &[(from, stretch)], Maker::Copying)
+    })
 }
 
 fn move_to(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {

@@ -1,14 +1,22 @@
 //! DUMP and RESTORE: a value as bytes, in the format of RDB files.
 
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use darter_base::crc::Crc64;
+use darter_pack::tree::window::Tell;
 use darter_store::rdb;
 use darter_store::{Event, Expiry, Keyed};
 use darter_wire::{Args, Reply};
 
 use super::event;
 use super::object::FREQ_NEW;
+use crate::gather::sifting::Sifting;
+use crate::gather::{Found, Maker, TOLD_BYTES};
 use crate::reader::{self, Reader};
+use crate::slices::LEN_MAX;
 use crate::spec::{Group, Keys, Spec};
-use crate::{Ctx, DataCommand, Fault};
+use crate::{Ctx, DataCommand, Fault, slices};
 
 /// DUMP.
 pub const DUMP: DataCommand = DataCommand {
@@ -33,11 +41,105 @@ pub const RESTORE: DataCommand = DataCommand {
 
 fn dump(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     ctx.bury(args.at(1));
+    if ctx.may_slice && leave(ctx, args.at(1), reply.is_resp3()) {
+        return Ok(());
+    }
     match payload(&ctx.read(args.at(1))) {
         Some(bytes) => reply.bulk(&bytes),
         None => reply.null(),
     }
     Ok(())
+}
+
+/// Leaves it to slices to write a long collection down; false when that is to be done now.
+fn leave(ctx: &mut Ctx<'_>, name: &[u8], resp3: bool) -> bool {
+    let place = ctx.at(name);
+    let Some((object, _)) = place.object() else { return false };
+    let Some(whole) = slices::whole_of(object) else { return false };
+    if whole.len <= LEN_MAX || whole.due_ms.is_some() {
+        return false;
+    }
+    let (kind, mut head) = (rdb::type_of(object), Vec::new());
+    head.push(kind);
+    rdb::write_members_head(kind, None, whole.len, &mut head);
+    let maker = Maker::Sifting(Box::new(Dumping::new(head)));
+    let is_left = ctx.gather(&[(name, whole.stretch)], maker, resp3);
+    if is_left {
+        // A hit, and a use.
+        ctx.read(name);
+    }
+    is_left
+}
+
+/// A payload on its way.
+struct Dumping {
+    pieces: VecDeque<Vec<u8>>,
+    bytes: usize,
+    crc: Crc64,
+    is_begun: bool,
+}
+
+impl Dumping {
+    fn new(head: Vec<u8>) -> Dumping {
+        let mut dumping = Dumping { pieces: VecDeque::new(), bytes: 0, crc: Crc64::new(), is_begun: false };
+        dumping.add(head);
+        dumping
+    }
+
+    fn add(&mut self, piece: Vec<u8>) {
+        if piece.is_empty() {
+            return;
+        }
+        self.crc.update(&piece);
+        self.bytes += piece.len();
+        self.pieces.push_back(piece);
+    }
+}
+
+impl Sifting for Dumping {
+    fn tell(&self) -> Tell {
+        Arc::new(|seen, out| rdb::write_seen(&seen, out))
+    }
+
+    /// Members are shorter here than in a reply.
+    fn told_max(&self) -> usize {
+        TOLD_BYTES / 2
+    }
+
+    fn take(&mut self, _nth: u32, told: &[u8]) {
+        self.add(told.to_vec());
+    }
+
+    fn is_enough(&self) -> bool {
+        false
+    }
+
+    fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    fn answer(&mut self, reply: &mut Reply<'_>, bytes_max: usize) -> bool {
+        if !self.is_begun {
+            self.is_begun = true;
+            let footer = rdb::footer(self.crc.clone());
+            self.pieces.push_back(footer.to_vec());
+            self.bytes += footer.len();
+            reply.bulk_header(self.bytes);
+        }
+        while reply.len() < bytes_max {
+            let Some(piece) = self.pieces.pop_front() else {
+                reply.bulk_end();
+                return true;
+            };
+            self.bytes -= piece.len();
+            reply.raw(&piece);
+        }
+        false
+    }
+
+    fn found(&mut self) -> Found {
+        Found::default()
+    }
 }
 
 /// What DUMP returns of a key; `None` when it is not there.  Cost: O(value).

@@ -3,7 +3,7 @@
 use darter_base::rng::Rng;
 use darter_pack::entry::Item;
 use darter_store::reads::Stretch;
-use darter_store::{Event, Keyed, SetValue, View};
+use darter_store::{Event, Keyed, SetValue, Type, View};
 use darter_wire::{Args, Reply};
 
 use super::{alive_len, at, event, read};
@@ -156,6 +156,11 @@ fn srandmember(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Resu
         return Err(Fault::Syntax);
     }
     let count = args.get(2).map(random::count).transpose()?;
+    if let Some(count) = count
+        && leave_draws(ctx, args.at(1), count, reply)
+    {
+        return Ok(());
+    }
     let (now_ms, env, may_slice) = (ctx.now_ms, ctx.env, ctx.may_slice);
     let mut place = read(ctx, args.at(1));
     let mut rng = Rng::new(place.random());
@@ -189,6 +194,13 @@ fn srandmember(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Resu
         (Some(set), Some(count)) => some(set, count, &mut rng, (now_ms, env), reply)?,
     }
     Ok(())
+}
+
+/// Leaves it to slices to draw so many members; false when that is to be done now.
+fn leave_draws(ctx: &mut Ctx<'_>, name: &[u8], count: i64, reply: &mut Reply<'_>) -> bool {
+    let resp3 = reply.is_resp3();
+    let head = |reply: &mut Reply<'_>, len| reply.array(usize::try_from(len).unwrap_or(usize::MAX));
+    ctx.draw((name, Type::Set), count, head, || slices::tell_items(resp3), reply)
 }
 
 fn some(

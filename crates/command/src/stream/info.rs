@@ -1,11 +1,10 @@
 //! XINFO STREAM, GROUPS, CONSUMERS.
 
 use darter_pack::tree::{Direction, StreamId};
-use darter_store::stream_value::Extent;
-use darter_store::stream_value::group;
-use darter_store::{Arena, Stream};
+use darter_store::Stream;
 use darter_wire::{Args, Reply};
 
+use super::full::Full;
 use super::{reply_entry, reply_id, shown};
 use crate::reader::{int, is};
 use crate::spec::{Flags, Group, Keys, Spec};
@@ -84,7 +83,11 @@ fn full_count(args: Args<'_>) -> Result<Option<usize>, Fault> {
 }
 
 fn stream(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    let (node_entries, now_ms) = (ctx.env.stream_node_max_entries.max(1), ctx.now_ms);
+    if ctx.take_answer(reply) {
+        return Ok(());
+    }
+    let (node_entries, now_ms, may_slice) =
+        (ctx.env.stream_node_max_entries.max(1), ctx.now_ms, ctx.may_slice);
     let place = ctx.read(args.at(2));
     let stream = place.view::<Stream>()?.ok_or(Fault::NoSuchKey)?;
     let full = full_count(args)?;
@@ -92,15 +95,16 @@ fn stream(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()
     let extent = root.extent(arena);
     let nodes = extent.len.div_ceil(node_entries) as i64;
     let producers = root.producers();
+    let mark = reply.len();
     reply.map(if full.is_some() { 9 } else { 10 } + if producers.is_some() { 6 } else { 0 });
     number(reply, "length", extent.len as i64);
     // What Redis' tree would have of nodes of that many entries.
     number(reply, "radix-tree-keys", nodes);
     number(reply, "radix-tree-nodes", nodes + 1);
-    id(reply, "last-generated-id", extent.last_id);
-    id(reply, "max-deleted-entry-id", extent.max_deleted_id);
+    named_id(reply, "last-generated-id", extent.last_id);
+    named_id(reply, "max-deleted-entry-id", extent.max_deleted_id);
     number(reply, "entries-added", extent.added as i64);
-    id(reply, "recorded-first-entry-id", extent.first_id);
+    named_id(reply, "recorded-first-entry-id", extent.first_id);
     if let Some(producers) = producers {
         let (tracked, names) = producers.tracked(now_ms);
         number(reply, "idmp-duration", producers.duration_s as i64);
@@ -111,8 +115,14 @@ fn stream(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()
         number(reply, "iids-duplicates", producers.duplicates as i64);
     }
     if let Some(count) = full {
-        full_lists(root, arena, &extent, count, reply);
-        return Ok(());
+        let full = Full::new(count, extent, reply);
+        if !may_slice || !Full::is_long(count, root) {
+            full.tell(root, arena, reply);
+            return Ok(());
+        }
+        let begun = reply.since(mark).to_vec();
+        reply.truncate_to(mark);
+        return full.leave(ctx, args.at(2), (begun, reply.is_resp3()));
     }
     number(reply, "groups", root.groups().len() as i64);
     for (name, rank) in [("first-entry", Some(0)), ("last-entry", extent.len.checked_sub(1))] {
@@ -125,80 +135,21 @@ fn stream(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()
     Ok(())
 }
 
-fn number(reply: &mut Reply<'_>, name: &str, value: i64) {
+pub(super) fn number(reply: &mut Reply<'_>, name: &str, value: i64) {
     reply.bulk(name.as_bytes());
     reply.int(value);
 }
 
-fn id(reply: &mut Reply<'_>, name: &str, value: StreamId) {
+pub(super) fn named_id(reply: &mut Reply<'_>, name: &str, value: StreamId) {
     reply.bulk(name.as_bytes());
     reply_id(reply, value);
 }
 
-fn maybe(reply: &mut Reply<'_>, name: &str, value: Option<i64>) {
+pub(super) fn maybe(reply: &mut Reply<'_>, name: &str, value: Option<i64>) {
     reply.bulk(name.as_bytes());
     match value {
         Some(value) => reply.int(value),
         None => reply.null(),
-    }
-}
-
-fn full_lists(root: &Stream, arena: &Arena, extent: &Extent, count: usize, reply: &mut Reply<'_>) {
-    reply.bulk(b"entries");
-    reply.array(count.min(extent.len as usize));
-    root.log().iter(arena, 0, Direction::Up).take(count).for_each(|entry| reply_entry(reply, entry));
-    reply.bulk(b"groups");
-    reply.array(root.groups().len());
-    for group in root.groups() {
-        // Entries that nobody has; told where there are some, as the field is newer than the rest.
-        let owned: u64 = group.consumers().map(group::Consumer::pending_len).sum();
-        let nacked = group.pending().len().saturating_sub(owned);
-        reply.map(7 + usize::from(nacked > 0));
-        reply.bulk(b"name");
-        reply.bulk(group.name());
-        id(reply, "last-delivered-id", group.last_id);
-        maybe(reply, "entries-read", group.entries_read.map(|read| read as i64));
-        maybe(reply, "lag", extent.lag(group));
-        number(reply, "pel-count", group.pending().len() as i64);
-        if nacked > 0 {
-            number(reply, "nacked-count", nacked as i64);
-        }
-        full_pending(group, arena, count, reply);
-        full_consumers(group, arena, count, reply);
-    }
-}
-
-fn full_pending(group: &group::Group, arena: &Arena, count: usize, reply: &mut Reply<'_>) {
-    reply.bulk(b"pending");
-    reply.array(count.min(group.pending().len() as usize));
-    for (id, pending) in group.pending().iter(arena, 0, Direction::Up).take(count) {
-        reply.array(4);
-        reply_id(reply, id);
-        reply.bulk(group.consumer(pending.consumer).map_or(&[][..], group::Consumer::name));
-        reply.int(pending.delivered_ms as i64);
-        reply.int(pending.deliveries as i64);
-    }
-}
-
-fn full_consumers(group: &group::Group, arena: &Arena, count: usize, reply: &mut Reply<'_>) {
-    reply.bulk(b"consumers");
-    reply.array(group.consumers_len());
-    for consumer in group.consumers() {
-        reply.map(5);
-        reply.bulk(b"name");
-        reply.bulk(consumer.name());
-        number(reply, "seen-time", consumer.seen_ms as i64);
-        number(reply, "active-time", consumer.active_ms.map_or(-1, |ms| ms as i64));
-        number(reply, "pel-count", consumer.pending_len() as i64);
-        reply.bulk(b"pending");
-        reply.array(count.min(consumer.pending_len() as usize));
-        for id in consumer.ids_from(arena, StreamId::MIN).take(count) {
-            let pending = group.pending().get(arena, id);
-            reply.array(3);
-            reply_id(reply, id);
-            reply.int(pending.map_or(0, |pending| pending.delivered_ms as i64));
-            reply.int(pending.map_or(0, |pending| pending.deliveries as i64));
-        }
     }
 }
 
@@ -213,7 +164,7 @@ fn groups(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()
         reply.bulk(group.name());
         number(reply, "consumers", group.consumers_len() as i64);
         number(reply, "pending", group.pending().len() as i64);
-        id(reply, "last-delivered-id", group.last_id);
+        named_id(reply, "last-delivered-id", group.last_id);
         maybe(reply, "entries-read", group.entries_read.map(|read| read as i64));
         maybe(reply, "lag", extent.lag(group));
     }

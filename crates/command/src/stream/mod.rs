@@ -5,6 +5,7 @@ pub mod add;
 pub mod claim;
 pub mod delete;
 mod delivering;
+mod full;
 pub mod group;
 mod id;
 pub mod info;

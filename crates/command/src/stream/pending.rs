@@ -3,11 +3,15 @@
 use darter_pack::tree::stream::StreamId;
 use darter_pack::tree::{Direction, Pending};
 use darter_store::stream_value::group;
-use darter_store::{Arena, Stream};
+use darter_store::{Arena, Keyed, Shard, Stream};
 use darter_wire::{Args, Reply};
 
 use super::{id, no_group, reply_id};
+use crate::gather::building::Place;
+use crate::gather::pieces::Pieces;
+use crate::gather::{Build, Found};
 use crate::reader::{int, is};
+use crate::slices::LEN_MAX;
 use crate::spec::{Group, Keys, Spec};
 use crate::{Ctx, DataCommand, Fault};
 
@@ -25,16 +29,16 @@ pub const XPENDING: DataCommand = DataCommand {
 };
 
 /// Which pending entries are asked for.
-struct Range<'a> {
+struct Range {
     min_idle_ms: u64,
     first: StreamId,
     last: StreamId,
     count: usize,
-    consumer: Option<&'a [u8]>,
+    consumer: Option<Box<[u8]>>,
 }
 
-impl<'a> Range<'a> {
-    fn parse(args: Args<'a>) -> Result<Option<Range<'a>>, Fault> {
+impl Range {
+    fn parse(args: Args<'_>) -> Result<Option<Range>, Fault> {
         match args.len() {
             3 => return Ok(None),
             6..=9 => {}
@@ -51,25 +55,40 @@ impl<'a> Range<'a> {
         }
         let count = usize::try_from(int(args.at(at + 2))?).unwrap_or(0);
         let (first, last) = (id::first(args.at(at))?, id::last(args.at(at + 1))?);
-        Ok(Some(Range { min_idle_ms, first, last, count, consumer: args.get(at + 3) }))
+        Ok(Some(Range { min_idle_ms, first, last, count, consumer: args.get(at + 3).map(Box::from) }))
     }
 }
 
 fn xpending(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let range = Range::parse(args)?;
-    let now_ms = ctx.now_ms;
-    let place = ctx.read(args.at(1));
-    let stream = place.view::<Stream>()?;
-    let found = stream.and_then(|stream| Some((stream.root.group(args.at(2))?, stream.arena)));
-    let (group, arena) = found.ok_or_else(|| no_group(args.at(1), args.at(2)))?;
-    match range {
-        None => summary(group, arena, reply),
-        Some(range) => list(group, arena, &range, now_ms, reply),
+    if ctx.take_answer(reply) {
+        return Ok(());
     }
+    let (now_ms, may_slice) = (ctx.now_ms, ctx.may_slice);
+    let (key, name) = (args.at(1), args.at(2));
+    let place = ctx.read(key);
+    let stream = place.view::<Stream>()?;
+    let found = stream.and_then(|stream| Some((stream.root.group(name)?, stream.arena)));
+    let (group, arena) = found.ok_or_else(|| no_group(key, name))?;
+    let mark = reply.len();
+    let mut listing = match range {
+        None if !summary(group, arena, reply) => return Ok(()),
+        None => Listing::Consumers { at: 0, busy: 0 },
+        Some(range) => Listing::Entries(Walk::new(range, now_ms)),
+    };
+    if may_slice && listing.rows(group, arena) > LEN_MAX {
+        let begun = reply.since(mark).to_vec();
+        reply.truncate_to(mark);
+        return leave(ctx, (key, name), listing, (begun, reply.is_resp3()));
+    }
+    let begun = reply.begin_array();
+    listing.go_on(group, arena, usize::MAX, reply);
+    reply.end_array(begun, listing.shown());
     Ok(())
 }
 
-fn summary(group: &group::Group, arena: &Arena, reply: &mut Reply<'_>) {
+/// Answers how much is pending, and from where to where; whether there is something, and the array of consumers follows.
+fn summary(group: &group::Group, arena: &Arena, reply: &mut Reply<'_>) -> bool {
     let pending = group.pending();
     reply.array(4);
     reply.int(pending.len() as i64);
@@ -77,45 +96,210 @@ fn summary(group: &group::Group, arena: &Arena, reply: &mut Reply<'_>) {
         reply.null();
         reply.null();
         reply.null_array();
-        return;
+        return false;
     };
     let ends =
         [pending.iter(arena, 0, Direction::Up).next(), pending.iter(arena, last_at, Direction::Up).next()];
     ends.iter().flatten().for_each(|&(id, _)| reply_id(reply, id));
-    let busy = || group.consumers().filter(|consumer| consumer.pending_len() > 0);
-    reply.array(busy().count());
-    for consumer in busy() {
-        reply.array(2);
-        reply.bulk(consumer.name());
-        reply.bulk_int(consumer.pending_len() as i64);
+    true
+}
+
+/// An array on its way.
+enum Listing {
+    /// The consumers that have something, among those from a place on.
+    Consumers { at: usize, busy: usize },
+    /// Pending entries.
+    Entries(Walk),
+}
+
+/// A way through pending entries.
+struct Walk {
+    range: Range,
+    now_ms: u64,
+    // Where it goes on; the last id of all is not gone past.
+    next: StreamId,
+    shown: usize,
+}
+
+impl Listing {
+    /// Rows that are looked at, at most.
+    fn rows(&self, group: &group::Group, arena: &Arena) -> u64 {
+        match self {
+            Listing::Consumers { .. } => group.consumers_len() as u64,
+            Listing::Entries(walk) => walk.rows(group, arena),
+        }
+    }
+
+    /// Looks at some rows more; whether those were the last.
+    fn go_on(&mut self, group: &group::Group, arena: &Arena, rows_max: usize, reply: &mut Reply<'_>) -> bool {
+        match self {
+            Listing::Consumers { at, busy } => {
+                for consumer in group.consumers_from(*at).take(rows_max) {
+                    *at += 1;
+                    if consumer.pending_len() > 0 {
+                        *busy += 1;
+                        reply.array(2);
+                        reply.bulk(consumer.name());
+                        reply.bulk_int(consumer.pending_len() as i64);
+                    }
+                }
+                *at == group.consumers_len()
+            }
+            Listing::Entries(walk) => walk.go_on(group, arena, rows_max, reply),
+        }
+    }
+
+    /// Elements of the array so far.
+    fn shown(&self) -> usize {
+        match self {
+            Listing::Consumers { busy, .. } => *busy,
+            Listing::Entries(walk) => walk.shown,
+        }
     }
 }
 
-fn list(group: &group::Group, arena: &Arena, range: &Range<'_>, now_ms: u64, reply: &mut Reply<'_>) {
-    let begun = reply.begin_array();
-    let mut len = 0;
-    let mut show = |id: StreamId, pending: Pending| {
-        len += 1;
-        reply.array(4);
-        reply_id(reply, id);
-        reply.bulk(group.consumer(pending.consumer).map_or(&[][..], group::Consumer::name));
-        reply.int(now_ms.saturating_sub(pending.delivered_ms) as i64);
-        reply.int(pending.deliveries as i64);
-    };
-    let is_idle = |pending: &Pending| now_ms.saturating_sub(pending.delivered_ms) >= range.min_idle_ms;
-    match range.consumer {
-        None => {
-            let from = group.pending().iter_from(arena, range.first);
-            let within = from.take_while(|&(id, _)| id <= range.last).filter(|(_, pending)| is_idle(pending));
-            within.take(range.count).for_each(|(id, pending)| show(id, pending));
-        }
-        Some(name) => {
-            let ids = group.find(name).map(|consumer| consumer.ids_from(arena, range.first));
-            let within = ids.into_iter().flatten().take_while(|&id| id <= range.last);
-            let known = within.filter_map(|id| Some((id, group.pending().get(arena, id)?)));
-            let idle = known.filter(|(_, pending)| is_idle(pending));
-            idle.take(range.count).for_each(|(id, pending)| show(id, pending));
+impl Walk {
+    fn new(range: Range, now_ms: u64) -> Walk {
+        let next = range.first;
+        Walk { range, now_ms, next, shown: 0 }
+    }
+
+    fn rows(&self, group: &group::Group, arena: &Arena) -> u64 {
+        let Range { min_idle_ms, first, last, count, consumer } = &self.range;
+        let within = match consumer {
+            None => {
+                let pending = group.pending();
+                let end = id::next(*last).map_or(pending.len(), |after| pending.rank(arena, after));
+                end.saturating_sub(pending.rank(arena, *first))
+            }
+            Some(name) => group.find(name).map_or(0, group::Consumer::pending_len),
+        };
+        if *min_idle_ms == 0 { within.min(*count as u64) } else { within }
+    }
+
+    fn go_on(&mut self, group: &group::Group, arena: &Arena, rows_max: usize, reply: &mut Reply<'_>) -> bool {
+        match &self.range.consumer {
+            None => {
+                let rows = group.pending().iter_from(arena, self.next);
+                self.show(rows, group, rows_max, reply)
+            }
+            Some(name) => {
+                let ids = group.find(name).map(|consumer| consumer.ids_from(arena, self.next));
+                let rows = ids.into_iter().flatten();
+                let rows = rows.filter_map(|id| Some((id, group.pending().get(arena, id)?)));
+                self.show(rows, group, rows_max, reply)
+            }
         }
     }
-    reply.end_array(begun, len);
+
+    /// Shows those of some rows that are wanted; whether none follow.
+    fn show(
+        &mut self,
+        rows: impl Iterator<Item = (StreamId, Pending)>,
+        group: &group::Group,
+        rows_max: usize,
+        reply: &mut Reply<'_>,
+    ) -> bool {
+        let mut left = rows_max;
+        for (id, pending) in rows {
+            if id > self.range.last || self.shown == self.range.count {
+                return true;
+            }
+            let idle_ms = self.now_ms.saturating_sub(pending.delivered_ms);
+            if idle_ms >= self.range.min_idle_ms {
+                self.shown += 1;
+                reply.array(4);
+                reply_id(reply, id);
+                reply.bulk(group.consumer(pending.consumer).map_or(&[][..], group::Consumer::name));
+                reply.int(idle_ms as i64);
+                reply.int(pending.deliveries as i64);
+            }
+            let Some(next) = id::next(id) else { return true };
+            self.next = next;
+            left -= 1;
+            if left == 0 {
+                return false;
+            }
+        }
+        true
+    }
+}
+
+/// The same in slices. The group is marked; where it changes, it begins anew.
+struct Slices {
+    place: Place,
+    group: Box<[u8]>,
+    mark: u64,
+    listing: Listing,
+    pieces: Pieces,
+    // The beginning of the answer, and in the end the whole of it.
+    answer: Vec<u8>,
+    is_begun: bool,
+    resp3: bool,
+}
+
+/// Rows of one slice: some 20 microseconds, as those of one consumer are looked up.
+const ROWS_PER_SLICE: usize = 64;
+
+/// Leaves to slices what is listed of the group `group` at `key`, behind the beginning of the answer.
+///
+/// Errors: the value has another type.
+fn leave(
+    ctx: &mut Ctx<'_>,
+    (key, group): (&[u8], &[u8]),
+    listing: Listing,
+    (answer, resp3): (Vec<u8>, bool),
+) -> Result<(), Fault> {
+    let place = Place::new(ctx, key);
+    let mut at = ctx.at(key);
+    // Never 0, which no group is marked with.
+    let mark = at.random() | 1;
+    let edited = at.edit::<Stream, _>(|stream, _, _| stream.mark_group(group, mark))?;
+    let mark = edited.and_then(|edited| edited.result).ok_or_else(|| no_group(key, group))?;
+    let group = group.into();
+    let pieces = Pieces::default();
+    let slices = Slices { place, group, mark, listing, pieces, answer, is_begun: false, resp3 };
+    ctx.build_answer(key, &[], Box::new(slices));
+    Ok(())
+}
+
+impl Slices {
+    /// The group, if it is what it was.
+    fn same<'a>(&self, place: &'a Keyed<'_>) -> Option<(&'a group::Group, &'a Arena)> {
+        let stream = place.view::<Stream>().ok()??;
+        let group = stream.root.group(&self.group)?;
+        (group.mark() == self.mark).then_some((group, stream.arena))
+    }
+}
+
+impl Build for Slices {
+    fn step(&mut self, shard: &mut Shard, _draft: Option<u32>) -> Result<bool, Fault> {
+        let place = self.place.find(shard);
+        let Some((group, arena)) = self.same(&place) else { return Ok(true) };
+        let mut piece = Vec::new();
+        let mut reply = Reply::new(&mut piece, self.resp3);
+        let is_done = self.listing.go_on(group, arena, ROWS_PER_SLICE, &mut reply);
+        self.pieces.push(piece);
+        Ok(is_done)
+    }
+
+    fn is_stale(&self, shard: &mut Shard) -> bool {
+        self.same(&self.place.find(shard)).is_none()
+    }
+
+    fn finish(&mut self) -> bool {
+        if !self.is_begun {
+            Reply::new(&mut self.answer, self.resp3).array(self.listing.shown());
+            self.is_begun = true;
+        }
+        self.pieces.join(&mut self.answer)
+    }
+
+    fn bytes(&self) -> usize {
+        self.pieces.bytes() + self.answer.capacity()
+    }
+
+    fn found(&mut self) -> Found {
+        Found { bytes: std::mem::take(&mut self.answer), ..Found::default() }
+    }
 }

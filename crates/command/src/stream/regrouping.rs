@@ -8,11 +8,13 @@
 use darter_pack::tree::{Direction, Pending, StreamId, StreamLog};
 use darter_store::stream_value::Extent;
 use darter_store::stream_value::group::{Consumer, Group, NOBODY};
-use darter_store::{Arena, Collection, Key, Keyed, Shard, Stream, View};
+use darter_store::{Arena, Collection, Shard, Stream, View};
 use darter_wire::{Args, Reply};
 
 use super::named::{Named, Verdict};
 use super::{id, reply_entry, reply_id};
+use crate::gather::building::Place;
+use crate::gather::pieces::Pieces;
 use crate::gather::{Build, Found, Kept};
 use crate::slices::LEN_MAX;
 use crate::{Ctx, Fault};
@@ -70,7 +72,7 @@ impl Who<'_> {
     /// Leaves it to slices to change the group by `plan`; false when that is to be done at once: little is to be changed,
     /// or much more would have to be copied.
     pub(super) fn leave(self, ctx: &mut Ctx<'_>, mut plan: Plan, resp3: bool) -> Result<bool, Fault> {
-        let (db, now_ms, hash) = (ctx.db, ctx.now_ms, ctx.key(self.key).hash);
+        let (now_ms, source) = (ctx.now_ms, Place::new(ctx, self.key));
         let mut place = ctx.at(self.key);
         let Some(stream) = place.view::<Stream>()? else { return Ok(false) };
         let changed = self.worth(stream, plan);
@@ -85,12 +87,12 @@ impl Who<'_> {
         // Never 0, which no group is marked with.
         let mark = place.random() | 1;
         let edited = place.edit::<Stream, _>(|stream, _, _| {
-            stream.mark_group(self.group, mark);
-            stream.group(self.group).map(Group::hollow)
+            let mark = stream.mark_group(self.group, mark)?;
+            Some((stream.group(self.group)?.hollow(), mark))
         })?;
-        let Some(mut group) = edited.and_then(|edited| edited.result) else { return Ok(false) };
+        let Some((mut group, mark)) = edited.and_then(|edited| edited.result) else { return Ok(false) };
         let number = self.consumer.map_or(NOBODY, |name| group.find_or_create(name, now_ms).0);
-        let source = Source { db, key: self.key.into(), hash, group: self.group.into(), mark, gone };
+        let source = Source { place: source, group: self.group.into(), mark, gone };
         let course = Course {
             plan,
             named: Named::default(),
@@ -98,7 +100,8 @@ impl Who<'_> {
             now_ms,
             resp3,
             taken: 0,
-            told: Told::default(),
+            told: Pieces::default(),
+            answer: Vec::new(),
             lost: Vec::new(),
             next: None,
         };
@@ -172,7 +175,7 @@ impl Who<'_> {
 const OLD_PER_CHANGED: u64 = 2;
 
 /// How many entries a stream has lost, and the highest id of those deleted: while both stay, none goes.
-fn gone(stream: &Stream) -> (u64, StreamId) {
+pub(super) fn gone(stream: &Stream) -> (u64, StreamId) {
     (stream.added().wrapping_sub(stream.len()), stream.max_deleted_id())
 }
 
@@ -187,9 +190,7 @@ struct Regrouping {
 
 /// The group that it is made of.
 struct Source {
-    db: usize,
-    key: Box<[u8]>,
-    hash: u64,
+    place: Place,
     group: Box<[u8]>,
     // What the group is marked with while nobody else changes it.
     mark: u64,
@@ -207,27 +208,13 @@ struct Course {
     resp3: bool,
     // Entries delivered or claimed, and what is answered of them.
     taken: u64,
-    told: Told,
+    told: Pieces,
+    // The whole of it.
+    answer: Vec<u8>,
     // Pending entries that the stream no longer has, of those claimed.
     lost: Vec<StreamId>,
     // Where XAUTOCLAIM is to go on.
     next: Option<StreamId>,
-}
-
-/// An answer on its way, a piece of each batch: one that grew as a whole would be copied while the shard is held.
-#[derive(Default)]
-struct Told {
-    pieces: Vec<Vec<u8>>,
-    bytes: usize,
-}
-
-impl Told {
-    fn push(&mut self, piece: Vec<u8>) {
-        if !piece.is_empty() {
-            self.bytes += piece.len();
-            self.pieces.push(piece);
-        }
-    }
 }
 
 /// What goes into the draft next.
@@ -245,9 +232,7 @@ const TOLD_AT_ONCE: usize = 8 << 10;
 impl Source {
     /// Shows the stream and the group; `None` when they are not what they were.
     fn with<R>(&self, shard: &mut Shard, look: impl FnOnce(View<'_, Stream>, &Group) -> R) -> Option<R> {
-        let key = Key { bytes: &self.key, hash: self.hash };
-        // At the beginning of time, so that nothing comes to its end by being looked at.
-        let place = Keyed::find(shard, self.db, key, 0);
+        let place = self.place.find(shard);
         let stream = place.view::<Stream>().ok()??;
         let group = stream.root.group(&self.group)?;
         (group.mark() == self.mark && gone(stream.root) == self.gone).then(|| look(stream, group))
@@ -264,14 +249,14 @@ impl Build for Regrouping {
         Ok(())
     }
 
-    fn step(&mut self, shard: &mut Shard, draft: u32) -> Result<bool, Fault> {
+    fn step(&mut self, shard: &mut Shard, draft: Option<u32>) -> Result<bool, Fault> {
         let Regrouping { source, course, at, is_past_old } = self;
         let batch = source.with(shard, |stream, group| match is_past_old {
             false => course.old(stream, group, at, is_past_old),
             true => course.new_ones(stream, at),
         });
         let Some(batch) = batch else { return Ok(true) };
-        let Some(draft) = shard.draft_mut(draft) else { return Ok(true) };
+        let Some(draft) = draft.and_then(|number| shard.draft_mut(number)) else { return Ok(true) };
         if let Some(stream) = Stream::of_mut(draft.object)
             && let Some((group, _)) = stream.group_mut(&source.group)
         {
@@ -296,21 +281,21 @@ impl Build for Regrouping {
         self.source.with(shard, |_, _| ()).is_none()
     }
 
-    fn finish(&mut self) {
-        self.course.compose(&self.source.key);
+    fn finish(&mut self) -> bool {
+        self.course.compose(&self.source.place.key);
+        true
     }
 
     fn bytes(&self) -> usize {
         self.course.named.bytes()
-            + self.course.told.bytes
+            + self.course.told.bytes()
+            + self.course.answer.capacity()
             + self.course.lost.capacity() * size_of::<StreamId>()
     }
 
     fn found(&mut self) -> Found {
-        let Course { taken, told, lost, .. } = &mut self.course;
-        // One piece since the answer was put together.
-        let bytes = told.pieces.pop().unwrap_or_default();
-        Found { numbers: vec![*taken, lost.len() as u64], bytes }
+        let Course { taken, answer, lost, .. } = &mut self.course;
+        Found { numbers: vec![*taken, lost.len() as u64], bytes: std::mem::take(answer) }
     }
 }
 
@@ -426,13 +411,13 @@ impl Course {
                 Verdict::Give(pending) => {
                     row = Some(pending);
                     self.taken += 1;
-                    let from = self.told.bytes + told.len();
+                    let from = self.told.bytes() + told.len();
                     let mut reply = Reply::new(told, self.resp3);
                     match entry {
                         Some(entry) if !self.named.are_just_ids() => reply_entry(&mut reply, entry),
                         _ => reply_id(&mut reply, id),
                     }
-                    self.named.told(met, from..self.told.bytes + told.len());
+                    self.named.told(met, from..self.told.bytes() + told.len());
                 }
             }
         }
@@ -493,26 +478,25 @@ impl Course {
     fn compose(&mut self, key: &[u8]) {
         let taken = self.taken as usize;
         let told = std::mem::take(&mut self.told);
-        let mut whole = Vec::with_capacity(told.bytes + key.len() + 64 * (self.lost.len() + 1));
-        let mut reply = Reply::new(&mut whole, self.resp3);
+        self.answer.reserve(told.bytes() + key.len() + 64 * (self.lost.len() + 1));
+        let mut reply = Reply::new(&mut self.answer, self.resp3);
         match self.plan {
             Plan::Deliver { .. } | Plan::Release(_) | Plan::Forget => {}
-            Plan::Take(_) => self.named.answer(&told.pieces.concat(), &mut reply),
+            Plan::Take(_) => self.named.answer(&told.iter().collect::<Vec<_>>().concat(), &mut reply),
             Plan::Repeat { .. } => {
                 reply_stream(&mut reply, key);
                 reply.array(taken);
-                told.pieces.iter().for_each(|piece| reply.raw(piece));
+                told.iter().for_each(|piece| reply.raw(piece));
             }
             Plan::Claim { .. } => {
                 reply.array(3);
                 reply_id(&mut reply, self.next.unwrap_or(StreamId::MIN));
                 reply.array(taken);
-                told.pieces.iter().for_each(|piece| reply.raw(piece));
+                told.iter().for_each(|piece| reply.raw(piece));
                 reply.array(self.lost.len());
                 self.lost.iter().for_each(|&id| reply_id(&mut reply, id));
             }
         }
-        self.told.push(whole);
     }
 }
 

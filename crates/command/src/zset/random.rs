@@ -7,11 +7,12 @@ use darter_base::rng::Rng;
 use darter_pack::tree::window::{Seen, Tell};
 use darter_pack::tree::{Direction, Zset};
 use darter_store::reads::Stretch;
-use darter_store::{Collection, View};
+use darter_store::{Collection, Type, View};
 use darter_wire::{Args, Reply};
 
 use super::{reply_head, reply_member};
 use crate::item::reply_item;
+use crate::member_scan::{check_budget, check_count};
 use crate::reader::{self, is};
 use crate::spec::{Group, Keys, Spec};
 use crate::{Ctx, DataCommand, Fault, random, slices};
@@ -34,7 +35,12 @@ fn zrandmember(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Resu
         None => None,
         Some(count) => Some(parse(args, count)?),
     };
-    let (reply_bytes_max, may_slice, now_ms) = (ctx.env.proto_max_bulk_len, ctx.may_slice, ctx.now_ms);
+    if let Some(wanted) = wanted
+        && leave_draws(ctx, args.at(1), wanted, reply)
+    {
+        return Ok(());
+    }
+    let (env, may_slice, now_ms) = (ctx.env, ctx.may_slice, ctx.now_ms);
     let mut place = super::read(ctx, args.at(1));
     let mut rng = Rng::new(place.random());
     let zset = place.view::<Zset>()?;
@@ -49,9 +55,7 @@ fn zrandmember(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Resu
         }
         (Some((count, with_scores)), Some(zset)) if count < 0 => {
             let count = count.unsigned_abs();
-            if count > reply_bytes_max / ELEMENT_BYTES_MIN {
-                return Err(Fault::OutOfRange);
-            }
+            check_count(count, env)?;
             let mark = reply.len();
             reply_head(reply, count, with_scores);
             for _ in 0..count {
@@ -59,9 +63,7 @@ fn zrandmember(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Resu
                 if let Some(member) = zset.root.nth(zset.arena, rank) {
                     reply_member(reply, member, with_scores);
                 }
-                if (reply.len() - mark) as u64 > reply_bytes_max {
-                    return Err(Fault::OutOfRange);
-                }
+                check_budget(reply, mark, env)?;
             }
         }
         (Some((count, with_scores)), Some(zset)) => {
@@ -89,18 +91,34 @@ fn answer_long(
     reply: &mut Reply<'_>,
 ) -> Result<(), Fault> {
     let (resp3, seed) = (reply.is_resp3(), rng.next_u64());
-    let tell: Tell = Arc::new(move |seen, out| {
-        if let Seen::Scored(member, score) = seen {
-            reply_member(&mut Reply::new(out, resp3), (member, score), with_scores);
-        }
-    });
-    let tell = random::tell_some(tell, (count, len), rng);
+    let tell = random::tell_some(tell(with_scores, resp3), (count, len), rng);
     if ctx.leave_rest(name, Stretch::Ranks(0, len, Direction::Up), tell) {
         reply_head(reply, count, with_scores);
     } else if let Some(zset) = ctx.at(name).view::<Zset>()? {
         reply_different(zset, count, with_scores, &mut Rng::new(seed), reply);
     }
     Ok(())
+}
+
+/// Leaves it to slices to draw so many members; false when that is to be done now.
+fn leave_draws(
+    ctx: &mut Ctx<'_>,
+    name: &[u8],
+    (count, with_scores): (i64, bool),
+    reply: &mut Reply<'_>,
+) -> bool {
+    let resp3 = reply.is_resp3();
+    let head = |reply: &mut Reply<'_>, len| reply_head(reply, len, with_scores);
+    ctx.draw((name, Type::Zset), count, head, || tell(with_scores, resp3), reply)
+}
+
+/// Answers members as they come.
+fn tell(with_scores: bool, resp3: bool) -> Tell {
+    Arc::new(move |seen, out| {
+        if let Seen::Scored(member, score) = seen {
+            reply_member(&mut Reply::new(out, resp3), (member, score), with_scores);
+        }
+    })
 }
 
 /// A count, negative for members that may repeat, and whether scores are asked for.
@@ -157,7 +175,5 @@ fn reply_different(
     }
 }
 
-/// No element of a reply is shorter.
-const ELEMENT_BYTES_MIN: u64 = 6;
 /// More than one in so many members is chosen by going through all.
 const DRAWN_MAX_DIVISOR: u64 = 8;

@@ -16,12 +16,12 @@ mod text;
 
 use std::ops::RangeInclusive;
 
-use darter_base::crc::crc64;
+use darter_base::crc::{Crc64, crc64};
 
 use object::TYPE_SET_WITH_TTL;
 pub use object::{
     Pieces, TYPE_HASH, TYPE_HASH_WITH_TTL, TYPE_LIST, TYPE_VALKEY_HASH, TYPE_ZSET_WITH_TTL, read_object,
-    type_of, write_member, write_members_head, write_object,
+    type_of, write_member, write_members_head, write_object, write_seen,
 };
 pub use source::{Length, Source};
 pub use stream::TYPE_STREAM_5;
@@ -48,9 +48,19 @@ pub struct Corrupt;
 
 /// Ends a payload: `out` holds the type byte and the value, and nothing else.
 pub fn seal(out: &mut Vec<u8>) {
-    out.extend_from_slice(&VERSION_WRITTEN.to_le_bytes());
-    let crc = crc64(out);
-    out.extend_from_slice(&crc.to_le_bytes());
+    let mut crc = Crc64::new();
+    crc.update(out);
+    out.extend_from_slice(&footer(crc));
+}
+
+/// The end of a payload whose type byte and value `crc` has taken in.
+pub fn footer(mut crc: Crc64) -> [u8; FOOTER_LEN] {
+    let mut footer = [0; FOOTER_LEN];
+    let (version, sum) = footer.split_at_mut(2);
+    version.copy_from_slice(&VERSION_WRITTEN.to_le_bytes());
+    crc.update(version);
+    sum.copy_from_slice(&crc.value().to_le_bytes());
+    footer
 }
 
 /// Which versions are let pass.

@@ -4,6 +4,7 @@ use darter_base::hash::KeyHasher;
 use darter_pack::entry::Item;
 use darter_pack::table::{Expiry, Kind, Table};
 use darter_pack::tree::list::End;
+use darter_pack::tree::window::Seen;
 use darter_pack::tree::{Direction, List, Zset};
 use darter_slab::Arena;
 
@@ -158,6 +159,22 @@ pub(super) fn filled<T: Collection>(
         return Err(Corrupt);
     }
     Ok(object)
+}
+
+/// Appends a member, none of whose collection expires, as [`write_object`] does after [`write_members_head`].
+pub fn write_seen(seen: &Seen<'_>, out: &mut Vec<u8>) {
+    match *seen {
+        Seen::Item(item) => write_item(out, item),
+        Seen::Field(field, value) => {
+            write_item(out, field);
+            write_item(out, value);
+        }
+        Seen::Scored(member, score) => {
+            write_item(out, member);
+            out.extend_from_slice(&score.to_le_bytes());
+        }
+        Seen::Logged(_) => debug_assert!(false, "streams have a form of their own"),
+    }
 }
 
 fn write_item(out: &mut Vec<u8>, item: Item<'_>) {
