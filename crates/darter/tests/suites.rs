@@ -481,6 +481,48 @@ fn keys_whose_fields_expire_are_counted_by_both_names() {
 }
 
 #[test]
+fn what_slowlog_kept_and_housekeeping_removed_is_counted() {
+    let server = Server::start(&["--slowlog-log-slower-than=100000"]);
+    let mut client = server.client();
+    let slow = |client: &mut Client| {
+        let names = ["slowlog_commands_count", "slowlog_commands_time_ms_sum", "slowlog_commands_time_ms_max"];
+        names.map(|name| client.info::<f64>("stats", name))
+    };
+    assert_eq!(slow(&mut client), [0.0; 3]);
+    client.call(&["DEBUG", "SLEEP", "0.15"]);
+    client.call(&["DEBUG", "SLEEP", "0.2"]);
+    client.call(&["SLOWLOG", "RESET"]);
+    let [count, sum_ms, max_ms] = slow(&mut client);
+    assert!(count == 2.0 && sum_ms >= 350.0 && (200.0..sum_ms).contains(&max_ms), "{sum_ms} {max_ms}");
+    let stats = text(client.call(&["INFO", "commandstats"]));
+    let line = stats.lines().find(|line| line.starts_with("cmdstat_debug")).expect("it ran");
+    assert!(line.contains(",slowlog_count=2,slowlog_time_ms_sum="), "{line}");
+    assert_eq!(stats.matches("slowlog_count").count(), 1, "{stats}");
+    client.call(&["CONFIG", "RESETSTAT"]);
+    assert_eq!(slow(&mut client), [0.0; 3]);
+    // Kept nowhere, counted nowhere.
+    client.call(&["CONFIG", "SET", "slowlog-max-len", "0"]);
+    client.call(&["DEBUG", "SLEEP", "0.15"]);
+    assert_eq!(slow(&mut client), [0.0; 3]);
+
+    client.call(&["DEBUG", "SET-ACTIVE-EXPIRE", "0"]);
+    for key in ["met", "swept", "swept too"] {
+        client.call(&["SET", key, "v", "PX", "1"]);
+    }
+    std::thread::sleep(Duration::from_millis(5));
+    assert_eq!(client.call(&["GET", "met"]), Value::Null);
+    client.call(&["DEBUG", "SET-ACTIVE-EXPIRE", "1"]);
+    let ends = std::time::Instant::now() + harness::PATIENCE;
+    while client.info::<u64>("stats", "expired_keys") < 3 {
+        assert!(std::time::Instant::now() < ends, "they stay");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    // The thread that swept counts after it has let go of the shard's counters.
+    std::thread::sleep(Duration::from_millis(20));
+    assert_eq!(client.info::<u64>("stats", "expired_keys_active"), 2);
+}
+
+#[test]
 fn clients_hear_of_the_zone_and_are_found_by_what_they_can_do() {
     let server = Server::start(&[]);
     let (mut client, mut other) = (server.client(), server.client());
