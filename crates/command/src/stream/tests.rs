@@ -331,19 +331,29 @@ fn what_is_remembered_of_producers_is_bounded() {
     assert_eq!(told(&mut b, "idmp-maxsize"), "2");
     assert_eq!(b.run("XADD s IDMP p b * f v"), "$15|1800000000000-2");
     for (line, error) in [
-        ("XADD s IDMP p a 1-1 f v", "IDMP/IDMPAUTO can be used only with auto-generated IDs"),
-        ("XADD s IDMP p a IDMPAUTO q * f v", "IDMP/IDMPAUTO specified multiple times"),
-        ("XADD s IDMP  a * f v", "IDMP requires a non-empty producer ID"),
-        ("XADD s IDMP p  * f v", "IDMP requires a non-empty idempotent ID"),
-        ("XADD s IDMPAUTO  * f v", "IDMPAUTO requires a non-empty producer ID"),
+        ("XADD s IDMP p a 1-1 f v", "syntax error, IDMP/IDMPAUTO can be used only with auto-generated IDs"),
+        ("XADD s IDMP p a 1-* f v", "syntax error, IDMP/IDMPAUTO can be used only with auto-generated IDs"),
+        ("XADD s IDMP p a IDMPAUTO  * f v", "syntax error, IDMP/IDMPAUTO specified multiple times"),
+        ("XADD s IDMP  a * f v", "syntax error, IDMP requires a non-empty producer ID"),
+        ("XADD s IDMP p  * f v", "syntax error, IDMP requires a non-empty idempotent ID"),
+        ("XADD s IDMPAUTO  * f v", "syntax error, IDMPAUTO requires a non-empty producer ID"),
         ("XADD s IDMP p * f v", "Invalid stream ID specified as stream command argument"),
         ("XCFGSET s", "At least one parameter must be specified"),
+        ("XCFGSET none IDMP-DURATION", "no such key"),
         ("XCFGSET s IDMP-DURATION", "syntax error"),
+        ("XCFGSET s IDMP-DURATION 1 IDMP-DURATION 0", "IDMP-DURATION specified multiple times"),
+        ("XCFGSET s IDMP-MAXSIZE 1 IDMP-MAXSIZE 1", "IDMP-MAXSIZE specified multiple times"),
         ("XCFGSET s IDMP-DURATION 0", "IDMP-DURATION must be between 1 and 86400 seconds"),
         ("XCFGSET s IDMP-MAXSIZE 10001", "IDMP-MAXSIZE must be between 1 and 10000 entries"),
         ("XCFGSET s IDMP-MAXSIZE 00", "value is not an integer or out of range"),
-        ("XIDMPRECORD s p x 1-1", "no such stream entry"),
-        ("XIDMPRECORD s p b 1800000000000-1", "the idempotent ID belongs to another stream entry"),
+        ("XIDMPRECORD s  x 1-x", "Invalid stream ID specified as stream command argument"),
+        ("XIDMPRECORD s  x 1-1", "producer ID must be non-empty"),
+        ("XIDMPRECORD s p  1-1", "idempotent ID must be non-empty"),
+        ("XIDMPRECORD s p x 1-1", "No such message in stream"),
+        (
+            "XIDMPRECORD s p b 1800000000000-1",
+            "IID already exists for this producer with a different stream ID",
+        ),
     ] {
         assert_eq!(b.run(line), format!("-ERR {error}"), "{line}");
     }
