@@ -78,6 +78,15 @@ pub struct Wait {
     pub timeout_ms: Option<u64>,
     /// Index of an argument that is a key to write to, not to wait for (BLMOVE's destination); 0 is none.
     pub dest: usize,
+    /// When time alone will have something for it, Unix milliseconds.
+    pub ripe_ms: Option<u64>,
+}
+
+impl Wait {
+    /// One that a change of a key ends; `dest` as above.
+    pub fn for_a_key(timeout_ms: Option<u64>, dest: usize) -> Wait {
+        Wait { timeout_ms, dest, ripe_ms: None }
+    }
 }
 
 /// The state a command body runs in.

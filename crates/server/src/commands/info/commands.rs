@@ -17,7 +17,9 @@ pub fn commandstats(source: &Source<'_>, out: &mut Text) {
             Slow { calls: 0, .. } => String::new(),
             Slow { calls, us, us_max } => {
                 let [sum_ms, max_ms] = [us, us_max].map(|us| us as f64 / 1000.0);
-                format!(",slowlog_count={calls},slowlog_time_ms_sum={sum_ms:.2},slowlog_time_ms_max={max_ms:.2}")
+                format!(
+                    ",slowlog_count={calls},slowlog_time_ms_sum={sum_ms:.2},slowlog_time_ms_max={max_ms:.2}"
+                )
             }
         };
         out.field(
