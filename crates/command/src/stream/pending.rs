@@ -2,7 +2,7 @@
 
 use darter_pack::tree::stream::StreamId;
 use darter_pack::tree::{Direction, Pending};
-use darter_store::stream_value::group;
+use darter_store::stream_value::group::{self, NOBODY};
 use darter_store::{Arena, Stream};
 use darter_wire::{Args, Reply};
 
@@ -99,7 +99,9 @@ fn list(group: &group::Group, arena: &Arena, range: &Range<'_>, now_ms: u64, rep
         reply.array(4);
         reply_id(reply, id);
         reply.bulk(group.consumer(pending.consumer).map_or(&[][..], group::Consumer::name));
-        reply.int(now_ms.saturating_sub(pending.delivered_ms) as i64);
+        // What was given back is idle since ever.
+        let idle_ms = now_ms.saturating_sub(pending.delivered_ms) as i64;
+        reply.int(if pending.consumer == NOBODY { -1 } else { idle_ms });
         reply.int(pending.deliveries as i64);
     };
     let is_idle = |pending: &Pending| now_ms.saturating_sub(pending.delivered_ms) >= range.min_idle_ms;
