@@ -2,7 +2,7 @@ mod escapes;
 
 use std::sync::Arc;
 
-use darter_lua::Host;
+use darter_lua::{Host, NoCall};
 use darter_wire::{Args, OwnedArgs, Reply};
 
 use super::Engine;
@@ -16,8 +16,8 @@ struct Echo;
 impl Host for Echo {
     fn breathe(&mut self) {}
 
-    fn allows(&mut self, args: Args<'_>) -> Option<bool> {
-        (args.at(0) != b"nosuch").then(|| args.at(0) != b"forbidden")
+    fn allows(&mut self, args: Args<'_>) -> Result<bool, NoCall> {
+        if args.at(0) == b"nosuch" { Err(NoCall::Unknown) } else { Ok(args.at(0) != b"forbidden") }
     }
 
     fn call(&mut self, args: Args<'_>, resp3: bool, out: &mut Vec<u8>) {
