@@ -105,7 +105,14 @@ impl CommandLog {
 /// Keeps a command of the client that `card` shows, unless it is one that is never shown or there is no room for any;
 /// returns whether it did.
 #[cold]
-pub fn keep(core: &Core, card: &ClientCard, entry: &Entry, args: Args<'_>, measure: Measure, amount: u64) -> bool {
+pub fn keep(
+    core: &Core,
+    card: &ClientCard,
+    entry: &Entry,
+    args: Args<'_>,
+    measure: Measure,
+    amount: u64,
+) -> bool {
     let limits = &core.live.slowlog;
     let len_max = limits.len_max(measure);
     if len_max == 0 || entry.spec.flags.any(Flags::SKIP_SLOWLOG) {

@@ -118,7 +118,8 @@ pub(super) fn counted<'a>(
     no_number: &'static str,
 ) -> Result<Args<'a>, Fault> {
     let numfields = args.get(at).map(reader::int);
-    let Some(n) = numfields.and_then(Result::ok).and_then(|n| i32::try_from(n).ok()).filter(|n| *n >= 1) else {
+    let Some(n) = numfields.and_then(Result::ok).and_then(|n| i32::try_from(n).ok()).filter(|n| *n >= 1)
+    else {
         return Err(Fault::text(no_number));
     };
     let (rest, len) = (args.tail(at + 1), n.unsigned_abs() as usize * each);

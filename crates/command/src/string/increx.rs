@@ -42,7 +42,9 @@ impl By {
     /// Reads BYINT or BYFLOAT with its number, if that comes next.
     fn take(reader: &mut Reader<'_>) -> Result<Option<By>, Fault> {
         if reader.take_with("BYINT", 1) {
-            return int(reader.bytes()?, "ERR Increment is not an integer or out of range").map(By::Int).map(Some);
+            return int(reader.bytes()?, "ERR Increment is not an integer or out of range")
+                .map(By::Int)
+                .map(Some);
         }
         if !reader.take_with("BYFLOAT", 1) {
             return Ok(None);
@@ -65,8 +67,10 @@ impl By {
             }
             By::Float(by) => {
                 let (least, most) = (LongDouble::MAX.negated(), LongDouble::MAX);
-                let lower = lower.map_or(Ok(least), |bound| float(bound, "ERR LBOUND is not a valid float"))?;
-                let upper = upper.map_or(Ok(most), |bound| float(bound, "ERR UBOUND is not a valid float"))?;
+                let lower =
+                    lower.map_or(Ok(least), |bound| float(bound, "ERR LBOUND is not a valid float"))?;
+                let upper =
+                    upper.map_or(Ok(most), |bound| float(bound, "ERR UBOUND is not a valid float"))?;
                 (Step::Float { by, lower, upper }, lower.exceeds(upper))
             }
         };
