@@ -595,6 +595,23 @@ fn what_becomes_claimable_ends_a_wait() {
 }
 
 #[test]
+fn who_redirects_to_a_client_that_quit_hears_of_it() {
+    let server = Server::start(&["--threads=2"]);
+    let mut writer = server.client();
+    for n in 0..300 {
+        let (mut told, mut reader) = (server.client(), server.client());
+        let Value::Int(id) = told.call(&["CLIENT", "ID"]) else { panic!("no id") };
+        reader.call(&["HELLO", "3"]);
+        assert_eq!(reader.call(&["CLIENT", "TRACKING", "ON", "REDIRECT", &id.to_string()]), Value::ok());
+        reader.call(&["GET", "k"]);
+        assert_eq!(told.call(&["QUIT"]), Value::ok());
+        assert_eq!(writer.call(&["SET", "k", &n.to_string()]), Value::ok());
+        let message = format!("{:?}", reader.read());
+        assert!(message.contains("tracking-redir-broken"), "{message}");
+    }
+}
+
+#[test]
 fn clients_hear_of_the_zone_and_are_found_by_what_they_can_do() {
     let server = Server::start(&[]);
     let (mut client, mut other) = (server.client(), server.client());

@@ -59,9 +59,7 @@ impl<'a> Options<'a> {
             if arg == b"*" {
                 options.fields_at = read.position() + 1;
                 break;
-            } else if options.trim.take(&mut read)? {
-                continue;
-            } else if Once::take(&mut read, &mut options.once)? {
+            } else if options.trim.take(&mut read)? || Once::take(&mut read, &mut options.once)? {
                 continue;
             } else if read.take("nomkstream") {
                 options.must_exist = true;
