@@ -26,6 +26,12 @@ enum Magnitude {
 }
 
 impl LongDouble {
+    /// The largest finite number.
+    pub const MAX: LongDouble = LongDouble {
+        negative: false,
+        magnitude: Magnitude::Finite { mantissa: u64::MAX, exponent: EXPONENT_MAX },
+    };
+
     /// The number of `text` as `strtold` reads it, when it takes all of `text`: decimal, hexadecimal, `inf`.
     ///
     /// Shape: at most 5,119 bytes. Errors: `None` for spaces, NaN, trailing bytes, overflow, and a non-zero number that
@@ -75,6 +81,33 @@ impl LongDouble {
     /// Whether it is neither infinite nor NaN.
     pub fn is_finite(self) -> bool {
         matches!(self.magnitude, Magnitude::Finite { .. })
+    }
+
+    /// The same number with the other sign.
+    pub fn negated(self) -> LongDouble {
+        LongDouble { negative: !self.negative, ..self }
+    }
+
+    /// The difference, as [`LongDouble::plus`].
+    pub fn minus(self, other: LongDouble) -> LongDouble {
+        self.plus(other.negated())
+    }
+
+    /// Whether it is greater than `other`; never where one of them is NaN.
+    pub fn exceeds(self, other: LongDouble) -> bool {
+        // A difference is rounded to zero only between equal numbers.
+        let LongDouble { negative, magnitude } = self.minus(other);
+        !negative
+            && match magnitude {
+                Magnitude::Finite { mantissa, .. } => mantissa != 0,
+                Magnitude::Infinite => true,
+                Magnitude::Nan => false,
+            }
+    }
+
+    /// Whether it is less than zero, or the zero of that sign.
+    pub fn is_negative(self) -> bool {
+        self.negative
     }
 
     /// The sum, rounded to nearest, ties to even; infinite past the range, NaN for opposite infinities.

@@ -29,6 +29,8 @@ pub struct Env {
     pub zset_max_listpack_value: u64,
     pub stream_node_max_bytes: u64,
     pub stream_node_max_entries: u64,
+    pub stream_idmp_duration: u64,
+    pub stream_idmp_maxsize: u64,
     pub hll_sparse_max_bytes: u64,
     /// `OBJECT FREQ` answers only under an LFU policy, `OBJECT IDLETIME` only without one.
     pub policy_is_lfu: bool,
@@ -55,6 +57,8 @@ impl Default for Env {
             zset_max_listpack_value: 64,
             stream_node_max_bytes: 4096,
             stream_node_max_entries: 100,
+            stream_idmp_duration: 100,
+            stream_idmp_maxsize: 100,
             hll_sparse_max_bytes: 3000,
             policy_is_lfu: false,
             policy_counts_uses: false,
@@ -81,6 +85,15 @@ pub struct Wait {
     pub timeout_ms: Option<u64>,
     /// Index of an argument that is a key to write to, not to wait for (BLMOVE's destination); 0 is none.
     pub dest: usize,
+    /// When time alone will have something for it, Unix milliseconds.
+    pub ripe_ms: Option<u64>,
+}
+
+impl Wait {
+    /// One that a change of a key ends; `dest` as above.
+    pub fn for_a_key(timeout_ms: Option<u64>, dest: usize) -> Wait {
+        Wait { timeout_ms, dest, ripe_ms: None }
+    }
 }
 
 /// The state a command body runs in.

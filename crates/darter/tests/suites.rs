@@ -481,6 +481,137 @@ fn keys_whose_fields_expire_are_counted_by_both_names() {
 }
 
 #[test]
+fn what_slowlog_kept_and_housekeeping_removed_is_counted() {
+    let server = Server::start(&["--slowlog-log-slower-than=100000"]);
+    let mut client = server.client();
+    let slow = |client: &mut Client| {
+        let names =
+            ["slowlog_commands_count", "slowlog_commands_time_ms_sum", "slowlog_commands_time_ms_max"];
+        names.map(|name| client.info::<f64>("stats", name))
+    };
+    assert_eq!(slow(&mut client), [0.0; 3]);
+    client.call(&["DEBUG", "SLEEP", "0.15"]);
+    client.call(&["DEBUG", "SLEEP", "0.2"]);
+    client.call(&["SLOWLOG", "RESET"]);
+    let [count, sum_ms, max_ms] = slow(&mut client);
+    assert!(count == 2.0 && sum_ms >= 350.0 && (200.0..sum_ms).contains(&max_ms), "{sum_ms} {max_ms}");
+    let stats = text(client.call(&["INFO", "commandstats"]));
+    let line = stats.lines().find(|line| line.starts_with("cmdstat_debug")).expect("it ran");
+    assert!(line.contains(",slowlog_count=2,slowlog_time_ms_sum="), "{line}");
+    assert_eq!(stats.matches("slowlog_count").count(), 1, "{stats}");
+    client.call(&["CONFIG", "RESETSTAT"]);
+    assert_eq!(slow(&mut client), [0.0; 3]);
+    // Kept nowhere, counted nowhere.
+    client.call(&["CONFIG", "SET", "slowlog-max-len", "0"]);
+    client.call(&["DEBUG", "SLEEP", "0.15"]);
+    assert_eq!(slow(&mut client), [0.0; 3]);
+
+    client.call(&["DEBUG", "SET-ACTIVE-EXPIRE", "0"]);
+    for key in ["met", "swept", "swept too"] {
+        client.call(&["SET", key, "v", "PX", "1"]);
+    }
+    std::thread::sleep(Duration::from_millis(5));
+    assert_eq!(client.call(&["GET", "met"]), Value::Null);
+    client.call(&["DEBUG", "SET-ACTIVE-EXPIRE", "1"]);
+    let ends = std::time::Instant::now() + harness::PATIENCE;
+    while client.info::<u64>("stats", "expired_keys") < 3 {
+        assert!(std::time::Instant::now() < ends, "they stay");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    // The thread that swept counts after it has let go of the shard's counters.
+    std::thread::sleep(Duration::from_millis(20));
+    assert_eq!(client.info::<u64>("stats", "expired_keys_active"), 2);
+}
+
+/// Waits until `count` clients wait for keys.
+fn await_blocked(admin: &mut Client, count: u64) {
+    let ends = std::time::Instant::now() + harness::PATIENCE;
+    while admin.info::<u64>("clients", "blocked_clients") != count {
+        assert!(std::time::Instant::now() < ends, "{count} do not wait");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+#[test]
+fn a_client_that_was_killed_runs_nothing_more() {
+    let server = Server::start(&["--threads=2"]);
+    let mut admin = server.client();
+    for _ in 0..500 {
+        let mut other = server.client();
+        assert_eq!(other.call(&["CLIENT", "SETNAME", "other"]), Value::ok());
+        assert_eq!(admin.call(&["CLIENT", "KILL", "NAME", "other"]), Value::Int(1));
+        assert!(other.try_call(&["INCR", "n"]).is_none());
+    }
+    assert_eq!(admin.call(&["EXISTS", "n"]), Value::Int(0));
+    // Nor is it served what it waited for.
+    for at in 1..=100 {
+        let mut other = server.client();
+        assert_eq!(other.call(&["CLIENT", "SETNAME", "other"]), Value::ok());
+        other.send_all(&[&["BLPOP", &format!("list{at}"), "0"]]);
+        await_blocked(&mut admin, 1);
+        assert_eq!(admin.call(&["CLIENT", "KILL", "NAME", "other"]), Value::Int(1));
+        assert_eq!(admin.call(&["RPUSH", &format!("list{at}"), "v"]), Value::Int(1));
+        assert_eq!(admin.call(&["LLEN", &format!("list{at}")]), Value::Int(1));
+        await_blocked(&mut admin, 0);
+    }
+}
+
+#[test]
+fn what_becomes_claimable_ends_a_wait() {
+    let server = Server::start(&["--threads=2"]);
+    let (mut admin, mut first, mut second) = (server.client(), server.client(), server.client());
+    admin.call(&["XGROUP", "CREATE", "s", "g", "0", "MKSTREAM"]);
+    let wait = |client: &mut Client, name: &str, ms: &str| {
+        let read = ["XREADGROUP", "GROUP", "g", name, "BLOCK", "0", "CLAIM", ms, "STREAMS", "s", ">"];
+        client.send_all(&[&read]);
+    };
+    // Both wait; one gets the entry at once, the other when it has been idle for long enough.
+    wait(&mut first, "a", "100");
+    await_blocked(&mut admin, 1);
+    wait(&mut second, "b", "100");
+    await_blocked(&mut admin, 2);
+    let began = std::time::Instant::now();
+    admin.call(&["XADD", "s", "1-0", "f", "v"]);
+    let shown = |value: Value| format!("{value:?}");
+    assert!(shown(first.read()).contains("1-0"));
+    assert!(shown(second.read()).contains("1-0"));
+    assert!(began.elapsed() >= Duration::from_millis(100));
+    // One that is pending already when the wait begins.
+    let began = std::time::Instant::now();
+    wait(&mut first, "a", "150");
+    assert!(shown(first.read()).contains("1-0"));
+    assert!(began.elapsed() >= Duration::from_millis(140));
+    // What is acknowledged meanwhile is not waited for, and what is new ends the wait as ever.
+    wait(&mut first, "a", "150");
+    await_blocked(&mut admin, 1);
+    assert_eq!(admin.call(&["XACK", "s", "g", "1-0"]), Value::Int(1));
+    std::thread::sleep(Duration::from_millis(200));
+    assert_eq!(admin.info::<u64>("clients", "blocked_clients"), 1);
+    admin.call(&["XADD", "s", "2-0", "f", "v"]);
+    assert!(shown(first.read()).contains("2-0"));
+    // The time to wait may end before.
+    let read = ["XREADGROUP", "GROUP", "g", "b", "BLOCK", "50", "CLAIM", "100000", "STREAMS", "s", ">"];
+    assert_eq!(second.call(&read), Value::Null);
+}
+
+#[test]
+fn who_redirects_to_a_client_that_quit_hears_of_it() {
+    let server = Server::start(&["--threads=2"]);
+    let mut writer = server.client();
+    for n in 0..300 {
+        let (mut told, mut reader) = (server.client(), server.client());
+        let Value::Int(id) = told.call(&["CLIENT", "ID"]) else { panic!("no id") };
+        reader.call(&["HELLO", "3"]);
+        assert_eq!(reader.call(&["CLIENT", "TRACKING", "ON", "REDIRECT", &id.to_string()]), Value::ok());
+        reader.call(&["GET", "k"]);
+        assert_eq!(told.call(&["QUIT"]), Value::ok());
+        assert_eq!(writer.call(&["SET", "k", &n.to_string()]), Value::ok());
+        let message = format!("{:?}", reader.read());
+        assert!(message.contains("tracking-redir-broken"), "{message}");
+    }
+}
+
+#[test]
 fn clients_hear_of_the_zone_and_are_found_by_what_they_can_do() {
     let server = Server::start(&[]);
     let (mut client, mut other) = (server.client(), server.client());

@@ -14,6 +14,7 @@ use mlua::ffi::{
 };
 use mlua::{Function, Lua, lua_State};
 
+use crate::host::NoCall;
 use crate::push;
 use crate::run::{self, NotRun, Words};
 
@@ -51,6 +52,7 @@ const NO_TEXT: &[u8] = b"-ERR Lua redis lib command arguments must be strings or
 const TOO_LONG: &[u8] = b"-ERR the arguments of one command are longer than 4 GB\r\n";
 const NO_RUN: &[u8] = b"-ERR redis.call/pcall can only be called inside a script invocation\r\n";
 const NO_COMMAND: &[u8] = b"-ERR Invalid command passed to redis.acl_check_cmd()\r\n";
+const NO_ARITY: &[u8] = b"-ERR Wrong number of args for redis.acl_check_cmd()\r\n";
 
 unsafe extern "C-unwind" fn call(state: *mut lua_State) -> c_int {
     // SAFETY: `state` is the caller's, as Lua promises.
@@ -92,12 +94,13 @@ unsafe extern "C-unwind" fn check(state: *mut lua_State) -> c_int {
     // SAFETY: as above.
     unsafe {
         let line = match run::with_command(|words| read(state, words), |host, args, _| host.allows(args)) {
-            Ok(Some(allows)) => {
+            Ok(Ok(allows)) => {
                 push::room(state, 1);
                 lua_pushboolean(state, c_int::from(allows));
                 return 1;
             }
-            Ok(None) => NO_COMMAND,
+            Ok(Err(NoCall::Unknown)) => NO_COMMAND,
+            Ok(Err(NoCall::Arity)) => NO_ARITY,
             Err(NotRun::Unread(line)) => line,
             Err(NotRun::NoHost) => NO_RUN,
         };

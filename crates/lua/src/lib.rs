@@ -18,6 +18,6 @@ mod tests;
 
 pub use call::{Functions, functions};
 pub use enter::{Entry, enter};
-pub use host::Host;
+pub use host::{Host, NoCall};
 pub use msgpack::msgpack;
 pub use run::{breathe, is_resp3, set_resp3, with_host};

@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use darter_wire::Args;
 use mlua::{Lua, LuaOptions, StdLib};
 
-use crate::{Host, functions, set_resp3, with_host};
+use crate::{Host, NoCall, functions, set_resp3, with_host};
 
 /// Answers with the bytes of its second word; `echo` with its words, each in brackets.
 struct Parrot;
@@ -30,8 +30,12 @@ impl Host for Parrot {
 
     fn breathe(&mut self) {}
 
-    fn allows(&mut self, args: Args<'_>) -> Option<bool> {
-        (args.at(0) != b"nosuch").then(|| args.at(0) == b"get")
+    fn allows(&mut self, args: Args<'_>) -> Result<bool, NoCall> {
+        match args.at(0) {
+            b"nosuch" => Err(NoCall::Unknown),
+            _ if args.len() < 2 => Err(NoCall::Arity),
+            name => Ok(name == b"get"),
+        }
     }
 }
 
@@ -129,6 +133,8 @@ fn errors_are_raised_and_rights_are_told() {
     );
     let unknown = run_in(&lua, "local fine, cause = pcall(check, 'nosuch') return show(cause)");
     assert_eq!(unknown, "{err=ERR Invalid command passed to redis.acl_check_cmd()}");
+    let short = run_in(&lua, "local fine, cause = pcall(check, 'get') return show(cause)");
+    assert_eq!(short, "{err=ERR Wrong number of args for redis.acl_check_cmd()}");
     let outside: String = lua.load(format!("{SHOW} return show(try('echo'))")).eval().expect("a value");
     assert_eq!(outside, "{err=ERR redis.call/pcall can only be called inside a script invocation}");
 }

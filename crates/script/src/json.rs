@@ -17,6 +17,8 @@ struct Settings {
     decode_depth_max: usize,
     encodes_invalid: bool,
     decodes_invalid: bool,
+    /// Whether arrays that are decoded are marked, so that they stay arrays when they are empty.
+    marks_arrays: bool,
     converts_sparse: bool,
     sparse_ratio: usize,
     sparse_safe: usize,
@@ -28,14 +30,15 @@ const DEFAULTS: Settings = Settings {
     decode_depth_max: DEPTH_LIMIT,
     encodes_invalid: false,
     decodes_invalid: true,
+    marks_arrays: false,
     converts_sparse: false,
     sparse_ratio: 2,
     sparse_safe: 10,
     precision: 14,
 };
 
-/// The library's table; its settings last as long as the Lua state.
-pub fn build(lua: &Lua) -> Result<Table> {
+/// The library's table; its settings last as long as the Lua state. `mark` is the metatable of arrays that are marked.
+pub fn build(lua: &Lua, mark: Table) -> Result<Table> {
     let settings = Rc::new(Cell::new(DEFAULTS));
     let library = lua.create_table()?;
     library.raw_set("null", Value::NULL)?;
@@ -63,7 +66,7 @@ pub fn build(lua: &Lua) -> Result<Table> {
             return Err(complain(lua, "bad argument #1 to 'decode' (expected 1 argument)"));
         };
         let text = text.as_bytes();
-        let mut decoder = Decoder { lua, settings: held.get(), text: &text, at: 0 };
+        let mut decoder = Decoder { lua, mark: &mark, settings: held.get(), text: &text, at: 0 };
         match decoder.whole()? {
             Ok(value) => Ok(value),
             Err(message) => Err(complain(lua, &message)),
@@ -104,9 +107,10 @@ fn add_settings(lua: &Lua, library: &Table, settings: &Held) -> Result<()> {
         };
         library.raw_set(name, lua.create_function(set)?)?;
     }
-    let switches: [(&str, Switch); 2] = [
+    let switches: [(&str, Switch); 3] = [
         ("encode_invalid_numbers", |s| &mut s.encodes_invalid),
         ("decode_invalid_numbers", |s| &mut s.decodes_invalid),
+        ("decode_array_with_array_mt", |s| &mut s.marks_arrays),
     ];
     for (name, field) in switches {
         let held = settings.clone();
@@ -177,6 +181,9 @@ impl Encoder {
         if depth > self.settings.encode_depth_max {
             return Ok(Err(format!("Cannot serialise, excessive depth ({depth})")));
         }
+        if is_marked(table)? {
+            return self.array(table, table.raw_len(), depth);
+        }
         let (mut count, mut largest, mut is_array) = (0usize, 0usize, true);
         for pair in table.pairs::<Value, Value>() {
             count += 1;
@@ -195,8 +202,12 @@ impl Encoder {
             }
             return Ok(Err("Cannot serialise table: excessively sparse array".into()));
         }
+        self.array(table, largest, depth)
+    }
+
+    fn array(&mut self, table: &Table, len: usize, depth: usize) -> Result<Said<()>> {
         self.out.push(b'[');
-        for at in 1..=largest {
+        for at in 1..=len {
             if at > 1 {
                 self.out.push(b',');
             }
@@ -263,6 +274,12 @@ impl Encoder {
     }
 }
 
+/// Whether the table's metatable says that it is an array, empty or not.
+fn is_marked(table: &Table) -> Result<bool> {
+    let Some(meta) = table.metatable() else { return Ok(false) };
+    Ok(!matches!(meta.get("__is_cjson_array")?, Value::Nil | Value::Boolean(false)))
+}
+
 /// Writes a number as C's `%.*g` does.
 fn write_general(out: &mut Vec<u8>, value: f64, precision: usize) {
     if !value.is_finite() {
@@ -296,6 +313,7 @@ fn write_general(out: &mut Vec<u8>, value: f64, precision: usize) {
 
 struct Decoder<'a> {
     lua: &'a Lua,
+    mark: &'a Table,
     settings: Settings,
     text: &'a [u8],
     at: usize,
@@ -403,6 +421,9 @@ impl Decoder<'_> {
             return Ok(Err(message));
         }
         let table = self.lua.create_table()?;
+        if self.settings.marks_arrays {
+            table.set_metatable(Some(self.mark.clone()))?;
+        }
         if self.next_is(b']') {
             return Ok(Ok(Value::Table(table)));
         }

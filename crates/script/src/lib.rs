@@ -17,7 +17,7 @@ mod reply;
 pub mod script;
 pub mod watch;
 
-pub use darter_lua::Host;
+pub use darter_lua::{Host, NoCall};
 pub use engine::Engine;
 pub use functions::Library;
 pub use script::Script;

@@ -16,7 +16,9 @@ pub fn build(lua: &Lua, shared: &Shared) -> Result<Table> {
     native.raw_set("constants", constants(lua)?)?;
     let libraries = lua.create_table()?;
     libraries.raw_set("bit", bit::build(lua)?)?;
-    libraries.raw_set("cjson", json::build(lua)?)?;
+    let mark = lua.create_table()?;
+    native.raw_set("array_mark", &mark)?;
+    libraries.raw_set("cjson", json::build(lua, mark)?)?;
     libraries.raw_set("cmsgpack", darter_lua::msgpack(lua)?)?;
     libraries.raw_set("struct", layout::build(lua)?)?;
     native.raw_set("libraries", libraries)?;

@@ -18,8 +18,8 @@ local locked = {}
 setmetatable(locked, { __newindex = refuse, __metatable = locked })
 views[locked] = true
 
-local function view_of(table)
-    local view = setmetatable({}, { __index = table, __newindex = refuse, __metatable = locked })
+local function view_of(table, view)
+    view = setmetatable(view or {}, { __index = table, __newindex = refuse, __metatable = locked })
     views[view] = table
     return view
 end
@@ -226,6 +226,8 @@ end
 for _, name in pairs({ "string", "table", "math", "coroutine" }) do
     base[name] = view_of(_G[name])
 end
+-- The metatable of what `cjson.decode` marks as an array.
+view_of({ __is_cjson_array = true }, native.array_mark)
 for name, library in pairs(native.libraries) do
     base[name] = view_of(library)
 end

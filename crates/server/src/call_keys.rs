@@ -26,14 +26,17 @@ impl Access {
 
 /// Whether the arguments of a call decide what happens to its keys.
 pub fn varies(spec: &Spec) -> bool {
-    matches!(spec.name, "set" | "bitfield")
+    matches!(spec.name, "set" | "delex" | "bitfield")
 }
 
 /// What a call does to its key at argument `at`, in Redis' words.
 pub fn access_at(groups: &[KeySpec], spec: &Spec, call: Args<'_>, at: usize) -> &'static str {
     match spec.name {
-        "set" if !call.iter().skip(3).any(|arg| arg.eq_ignore_ascii_case(b"get")) => "OW update",
-        "set" => "RW access update",
+        "set" if call.iter().skip(3).any(|arg| arg.eq_ignore_ascii_case(b"get")) => "RW access update",
+        "set" if compares(call.tail(3)) => "RW update",
+        "set" => "OW update",
+        "delex" if compares(call.tail(2)) => "RW delete",
+        "delex" => "RM delete",
         "bitfield" if changes_bits(call) => "RW access update",
         "bitfield" => "RO access",
         _ => {
@@ -41,6 +44,12 @@ pub fn access_at(groups: &[KeySpec], spec: &Spec, call: Args<'_>, at: usize) -> 
             group.map_or("RW access update", |group| group.access)
         }
     }
+}
+
+/// Whether what a SET or DELEX with these options does depends on the value there.
+fn compares(options: Args<'_>) -> bool {
+    let words: [&[u8]; 4] = [b"ifeq", b"ifne", b"ifdeq", b"ifdne"];
+    options.iter().any(|arg| words.iter().any(|word| arg.eq_ignore_ascii_case(word)))
 }
 
 /// Whether a BITFIELD has a part that changes the value.

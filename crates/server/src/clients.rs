@@ -77,6 +77,8 @@ pub struct ClientCard {
     pub watched: AtomicU32,
     /// Is closed as soon as its replies are sent.
     pub is_closing: AtomicBool,
+    /// Somebody closed it: what it has sent since is not run. Seen by who sees the next version of the users.
+    pub is_killed: AtomicBool,
     /// Waits for a key.
     pub is_blocked: AtomicBool,
     /// Waits for the end of CLIENT PAUSE.
@@ -157,6 +159,7 @@ impl ClientCard {
             held_bytes: AtomicUsize::new(0),
             watched: AtomicU32::new(0),
             is_closing: AtomicBool::new(false),
+            is_killed: AtomicBool::new(false),
             is_blocked: AtomicBool::new(false),
             is_postponed: AtomicBool::new(false),
             is_monitor: AtomicBool::new(false),

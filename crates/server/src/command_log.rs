@@ -102,15 +102,24 @@ impl CommandLog {
     }
 }
 
-/// Keeps a command of the client that `card` shows, unless it is one that is never shown.
+/// Keeps a command of the client that `card` shows, unless it is one that is never shown or there is no room for any;
+/// returns whether it did.
 #[cold]
-pub fn keep(core: &Core, card: &ClientCard, entry: &Entry, args: Args<'_>, measure: Measure, amount: u64) {
-    if entry.spec.flags.any(Flags::SKIP_SLOWLOG) {
-        return;
+pub fn keep(
+    core: &Core,
+    card: &ClientCard,
+    entry: &Entry,
+    args: Args<'_>,
+    measure: Measure,
+    amount: u64,
+) -> bool {
+    let limits = &core.live.slowlog;
+    let len_max = limits.len_max(measure);
+    if len_max == 0 || entry.spec.flags.any(Flags::SKIP_SLOWLOG) {
+        return false;
     }
     let hidden = crate::redact::hide_secrets(entry, args);
     let args = hidden.as_ref().map_or(args, |hidden| hidden.args());
-    let limits = &core.live.slowlog;
     let entry = LoggedCommand {
         id: 0,
         unix_s: core.now_ms / 1000,
@@ -119,7 +128,8 @@ pub fn keep(core: &Core, card: &ClientCard, entry: &Entry, args: Args<'_>, measu
         peer: card.peer.clone(),
         name: lock(&card.words).name.clone(),
     };
-    core.shared.command_logs.of(measure).push(entry, limits.len_max(measure));
+    core.shared.command_logs.of(measure).push(entry, len_max);
+    true
 }
 
 /// The arguments as the logs show them: so many, each so long; what is left out is counted.

@@ -9,6 +9,7 @@ use darter_reactor::Token;
 use darter_wire::memcache::Decoder;
 use darter_wire::{Args, Limits, OwnedArgs, Parser, ProtocolError, Reply, Span, Stage, Step, short_request};
 
+use crate::acl::Acl;
 use crate::clients::ClientCard;
 use crate::core::Core;
 use crate::dispatch::{self, Ready};
@@ -275,12 +276,19 @@ impl Conn {
     #[inline]
     fn process(&mut self, core: &mut Core, window: &mut Window, buf: &[u8]) -> usize {
         if self.session.is_user_stale(&core.shared.acl) {
-            self.session.settle_user(&core.shared.acl);
+            self.settle(&core.shared.acl);
         }
         if self.session.speech == Speech::Resp {
             return self.process_resp(core, window, buf);
         }
         self.process_other(core, window, buf)
+    }
+
+    /// Catches up with what others did to its user and to itself.
+    #[cold]
+    fn settle(&mut self, acl: &Acl) {
+        self.session.settle_user(acl);
+        self.session.is_closing |= self.card.is_killed.load(Relaxed);
     }
 
     /// The way of connections that do not speak RESP, or have not said enough to tell.

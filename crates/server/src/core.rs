@@ -229,6 +229,8 @@ fn env_of(live: &Live) -> Env {
         zset_max_listpack_value: e.zset_max_listpack_value,
         stream_node_max_bytes: e.stream_node_max_bytes,
         stream_node_max_entries: e.stream_node_max_entries,
+        stream_idmp_duration: e.stream_idmp_duration,
+        stream_idmp_maxsize: e.stream_idmp_maxsize,
         hll_sparse_max_bytes: e.hll_sparse_max_bytes,
         is_cluster: live.cluster.mode != ClusterMode::Off,
         restored_versions: live.persistence.restored_versions,

@@ -155,6 +155,7 @@ impl Room {
             let began = Instant::now();
             while began.elapsed() < VISIT_TIME_MAX {
                 let swept = part.shard.sweep(&mut self.sweep, core.now_ms, LINES_PER_VISIT);
+                core.stats().swept_keys.add(swept.keys as u64);
                 if swept.lines < LINES_PER_VISIT && swept.expired == 0 {
                     break;
                 }

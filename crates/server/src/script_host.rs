@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use darter_command::{Ctx, Fault, Flags};
 use darter_script::engine::killed;
-use darter_script::{Host, Watch};
+use darter_script::{Host, NoCall, Watch};
 use darter_wire::{Args, Reply};
 
 use crate::acl::commands::find_command;
@@ -72,7 +72,7 @@ impl Host for Bridge<'_> {
         serve_others(self.core, self.watch);
     }
 
-    fn allows(&mut self, args: Args<'_>) -> Option<bool> {
+    fn allows(&mut self, args: Args<'_>) -> Result<bool, NoCall> {
         self.may_run(args)
     }
 
@@ -131,11 +131,14 @@ pub fn serve_others(core: &mut Core, watch: &Watch) {
 
 impl Bridge<'_> {
     /// Whether the user may run a command; `None`: there is no such command.
-    fn may_run(&self, args: Args<'_>) -> Option<bool> {
+    fn may_run(&self, args: Args<'_>) -> Result<bool, NoCall> {
         let shared = self.core.shared;
-        let entry = find_command(&shared.registry, args)?;
+        let entry = find_command(&shared.registry, args).ok_or(NoCall::Unknown)?;
+        if !entry.spec.accepts(args.len()) {
+            return Err(NoCall::Arity);
+        }
         let call = CheckedCall { entry, args, db: self.session.db };
-        Some(self.session.user.check(shared.acl.catalog(), call).is_ok())
+        Ok(self.session.user.check(shared.acl.catalog(), call).is_ok())
     }
 
     /// Whether `entry` is a DEBUG that tests want to call, and may.

@@ -56,6 +56,13 @@ pub enum Mail {
         /// Its reply.
         reply: Vec<u8>,
     },
+    /// Time alone will have something for a client of this thread that waits.
+    Ripening {
+        /// Which connection.
+        token: Token,
+        /// The client's id.
+        client: u64,
+    },
     /// A job to run here, with the shards it needs.
     Run(Box<darter_latch::Waiter<Job>>),
     /// Bytes to send to a client outside of its own commands.

@@ -57,6 +57,12 @@ pub struct CommandStats {
     pub withdrawn: Count,
     /// Times it ended in an error.
     pub failed: Count,
+    /// Times SLOWLOG kept it.
+    pub slow: Count,
+    /// Microseconds these took.
+    pub slow_us: Count,
+    /// The most that one of them took.
+    pub slow_us_max: Count,
     /// How long timed calls took each; made by the first.
     pub histogram: OnceLock<Box<Histogram>>,
 }
@@ -71,6 +77,13 @@ impl CommandStats {
         }
     }
 
+    /// Notes that SLOWLOG kept a call of `us` microseconds; only the owning thread may.
+    pub fn note_slow(&self, us: u64) {
+        self.slow.add(1);
+        self.slow_us.add(us);
+        self.slow_us_max.set(self.slow_us_max.get().max(us));
+    }
+
     /// Nanoseconds all calls took, from those that were timed.
     pub fn estimated_nanos(&self) -> u64 {
         match u128::from(self.timed.get()) {
@@ -80,7 +93,17 @@ impl CommandStats {
     }
 
     fn reset(&self) {
-        for count in [&self.calls, &self.timed, &self.nanos, &self.rejected, &self.withdrawn, &self.failed] {
+        for count in [
+            &self.calls,
+            &self.timed,
+            &self.nanos,
+            &self.rejected,
+            &self.withdrawn,
+            &self.failed,
+            &self.slow,
+            &self.slow_us,
+            &self.slow_us_max,
+        ] {
             count.reset();
         }
         if let Some(histogram) = self.histogram.get() {
@@ -124,6 +147,8 @@ pub struct ThreadStats {
     pub lively_turns: Count,
     /// Commands that came together with others.
     pub pipelined: Count,
+    /// Keys that housekeeping found dead.
+    pub swept_keys: Count,
     /// Requests of HTTP answered.
     pub http_requests: Count,
     /// Handshakes of TLS begun.
@@ -175,6 +200,7 @@ impl ThreadStats {
             &self.output_limit_closed,
             &self.input_limit_closed,
             &self.pipelined,
+            &self.swept_keys,
             &self.http_requests,
             &self.clients_evicted,
             &self.tls_begun,

@@ -15,8 +15,9 @@ use crate::worker::lock;
 pub fn note(core: &Core, card: &ClientCard, entry: &Entry, args: Args<'_>, took: Duration) {
     let live = &core.live;
     core.stats().commands[entry.id].time(took.as_nanos() as u64, live.latency_tracking);
-    if took.as_micros() >= u128::from(live.slowlog.slower_us) {
-        command_log::keep(core, card, entry, args, Measure::Time, took.as_micros() as u64);
+    let us = took.as_micros() as u64;
+    if us >= live.slowlog.slower_us && command_log::keep(core, card, entry, args, Measure::Time, us) {
+        core.stats().commands[entry.id].note_slow(us);
     }
     note_event(core, if entry.spec.flags.any(Flags::FAST) { "fast-command" } else { "command" }, took);
 }

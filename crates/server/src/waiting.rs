@@ -4,6 +4,8 @@
 //! one of these keys looks at the command again before it lets the shard go.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 use std::time::Instant;
 
 use darter_command::{Ctx, Fault, Wait};
@@ -22,6 +24,7 @@ use crate::large;
 use crate::registry::{Entry, Run};
 use crate::shared::Mail;
 use crate::whose::Whose;
+use crate::worker::lock;
 
 /// A command that waits, as its ticket carries it.
 pub struct Waiting {
@@ -30,9 +33,21 @@ pub struct Waiting {
     args: OwnedArgs,
     keys: Vec<usize>,
     dest: usize,
+    // When time alone will have something for it, Unix ms; `NEVER` if nothing is known of that.
+    ripe_ms: AtomicU64,
 }
 
+const NEVER: u64 = u64::MAX;
+
 impl Waiting {
+    /// Notes that time alone will have something for it, and tells its thread.
+    fn ripen(&self, core: &Core, ripe_ms: u64) {
+        let Whose { home, token, client, .. } = self.whose;
+        if self.ripe_ms.fetch_min(ripe_ms, AcqRel) > ripe_ms {
+            core.shared.door(home).send(Mail::Ripening { token, client });
+        }
+    }
+
     /// Whether it is answered when its key goes: a group goes with it.
     fn hears_of_end(&self) -> bool {
         self.entry.spec.name == "xreadgroup"
@@ -51,6 +66,8 @@ pub struct Parking {
     pub ticket: Option<Parked>,
     /// When it ends, Unix ms; `None` is never.
     pub deadline_ms: Option<u64>,
+    /// When time alone will have something for it, as it stands in its thread's list of deadlines.
+    pub ripe_ms: Option<u64>,
     /// What it is answered then.
     pub on_timeout: TimeUp,
 }
@@ -78,7 +95,8 @@ pub fn park(
             keys.push(at);
         }
     });
-    let ticket: Parked = Ticket::new(Waiting { whose, entry, args, keys, dest: wait.dest });
+    let ripe_ms = AtomicU64::new(wait.ripe_ms.unwrap_or(NEVER));
+    let ticket: Parked = Ticket::new(Waiting { whose, entry, args, keys, dest: wait.dest, ripe_ms });
     let router = &core.shared.router;
     for name in waiting_of(&ticket).into_iter().flat_map(Waiting::names) {
         if let Some(part) = grant.get_mut(router.shard_of(router.key(name).hash)) {
@@ -89,6 +107,7 @@ pub fn park(
     Parking {
         ticket: Some(ticket),
         deadline_ms: wait.timeout_ms.map(|ms| core.now_ms.saturating_add(ms)),
+        ripe_ms: None,
         on_timeout: TimeUp::Null,
     }
 }
@@ -197,10 +216,15 @@ fn attempt(
     Attempt::Served
 }
 
-/// Ends the wait with an error if the client's user may not run the command any more.
+/// Ends the wait with an error if the client's user may not run the command any more, and without a word if the client
+/// has been closed.
 #[cold]
 fn refuse(core: &Core, ticket: &Parked, waiting: &Waiting, args: Args<'_>) -> bool {
     let (entry, Whose { home, token, client, db, resp3, .. }) = (waiting.entry, waiting.whose);
+    if !lock(&core.shared.clients).contains_key(&client) {
+        ticket.finish();
+        return true;
+    }
     let Err(line) = guard::check_after_wait(core, client, entry, args, db) else { return false };
     let mut reply = Vec::new();
     Reply::new(&mut reply, resp3).error(&line);
@@ -225,7 +249,12 @@ fn run<'a>(
     ctx.only_key = only_key;
     let mut reply = Reply::new(out, waiting.whose.resp3);
     match body(&mut ctx, args, &mut reply) {
-        Ok(()) => ctx.wait.is_none(),
+        Ok(()) => {
+            if let Some(Wait { ripe_ms: Some(ripe_ms), .. }) = ctx.wait {
+                waiting.ripen(core, ripe_ms);
+            }
+            ctx.wait.is_none()
+        }
         // A key that holds another type now is no reason to end the wait.
         Err(Fault::WrongType) => false,
         Err(fault) => {
@@ -240,6 +269,14 @@ fn look_again_later(core: &mut Core, waiting: &Waiting, ticket: &Parked) {
     let router = &core.shared.router;
     let wanted = exec::lock_set(&waiting.entry.spec, waiting.args.args(), router);
     exec::post_ticket(core, waiting.whose, ticket.clone(), wanted);
+}
+
+/// The same for one that time alone has something for now.
+pub fn look_again(core: &mut Core, ticket: &Parked) {
+    if let Some(waiting) = waiting_of(ticket) {
+        waiting.ripe_ms.store(NEVER, Release);
+        look_again_later(core, waiting, ticket);
+    }
 }
 
 /// Takes a ticket that is done out of the queues it still stands in, where the shard is free; elsewhere
@@ -266,6 +303,12 @@ impl Parking {
         self.ticket.as_ref().is_none_or(|ticket| ticket.cancel())
     }
 
+    /// When time alone will have something for it, Unix ms.
+    pub fn ripens_ms(&self) -> Option<u64> {
+        let ripe_ms = self.ticket.as_ref().and_then(waiting_of)?.ripe_ms.load(Acquire);
+        (ripe_ms != NEVER).then_some(ripe_ms)
+    }
+
     /// The command that waits, if it waits for keys.
     pub fn entry_id(&self) -> Option<usize> {
         self.ticket.as_ref().and_then(waiting_of).map(|waiting| waiting.entry.id)
@@ -273,7 +316,7 @@ impl Parking {
 
     /// A wait for nothing but time, which then answers `reply`.
     pub fn until(deadline_ms: Option<u64>, reply: Vec<u8>) -> Parking {
-        Parking { ticket: None, deadline_ms, on_timeout: TimeUp::Reply(reply) }
+        Parking { ticket: None, deadline_ms, ripe_ms: None, on_timeout: TimeUp::Reply(reply) }
     }
 
     /// Writes what the client is told when the time is up.

@@ -8,6 +8,7 @@ use std::time::Duration;
 use darter_latch::{Waiter, drive};
 use darter_reactor::signal::Signals;
 use darter_reactor::{Reactor, Token};
+use darter_txn::waiters::Parked;
 
 use crate::config::Live;
 use crate::conn::Conn;
@@ -194,7 +195,7 @@ impl Worker {
 
     /// Does what a message asks for; more of its kind may be taken from those that are `unread`.
     fn open(&mut self, message: Mail, unread: &mut Peekable<impl Iterator<Item = Mail>>) {
-        let Worker { core, floor: Some(floor), .. } = self else { return };
+        let Worker { core, floor: Some(floor), deadlines, .. } = self else { return };
         let Floor { conns, dirty, closed, .. } = &mut **floor;
         match message {
             Mail::Connection(socket, kind) => floor.adopt(core, socket, kind),
@@ -219,6 +220,12 @@ impl Worker {
                 if let Some(conn) = find(conns, token).filter(|conn| conn.session.id == client) {
                     conn.session.is_closing = true;
                     closed.push((token, false));
+                }
+            }
+            Mail::Ripening { token, client } => {
+                let waits = |conn: &&mut Conn| conn.session.id == client && conn.session.parking.is_some();
+                if let Some(conn) = find(conns, token).filter(waits) {
+                    note_deadline(deadlines, conn);
                 }
             }
             Mail::Unpaused | Mail::Durable | Mail::Snapshot => {}
@@ -368,6 +375,10 @@ impl Worker {
                 return;
             }
             self.deadlines.remove(&(deadline_ms, client));
+            if let Some(ticket) = self.ripe(token) {
+                waiting::look_again(&mut self.core, &ticket);
+                continue;
+            }
             if let Some(floor) = &mut self.floor
                 && let Some(conn) = find(&mut floor.conns, token)
             {
@@ -382,6 +393,15 @@ impl Worker {
                 Some(reply)
             });
         }
+    }
+
+    /// The ticket of a connection that waits on, and for which time alone has something now.
+    fn ripe(&mut self, token: Token) -> Option<Parked> {
+        let now_ms = self.core.now_ms;
+        let parking = find(&mut self.floor.as_mut()?.conns, token)?.session.parking.as_mut()?;
+        let is_over = parking.deadline_ms.is_some_and(|deadline_ms| deadline_ms <= now_ms);
+        parking.ripe_ms.take_if(|ripe_ms| *ripe_ms <= now_ms && !is_over)?;
+        parking.ticket.clone()
     }
 
     /// A job that came home with all its shards.
@@ -543,8 +563,14 @@ pub fn find(conns: &mut [Option<Box<Conn>>], token: Token) -> Option<&mut Conn> 
 
 /// Puts a connection that has begun to wait into the list of deadlines.
 fn note_deadline(deadlines: &mut BTreeMap<(u64, u64), Token>, conn: &mut Conn) {
-    let Some(parking) = &conn.session.parking else { return };
+    let Some(parking) = &mut conn.session.parking else { return };
     conn.card.is_blocked.store(true, Relaxed);
+    let ripe_ms = parking.ripens_ms();
+    let noted = std::mem::replace(&mut parking.ripe_ms, ripe_ms);
+    if noted != ripe_ms {
+        noted.and_then(|ms| deadlines.remove(&(ms, conn.session.id)));
+        ripe_ms.and_then(|ms| deadlines.insert((ms, conn.session.id), conn.token));
+    }
     if let Some(deadline_ms) = parking.deadline_ms
         && !conn.has_deadline
     {
@@ -554,8 +580,8 @@ fn note_deadline(deadlines: &mut BTreeMap<(u64, u64), Token>, conn: &mut Conn) {
 }
 
 fn forget_deadline(deadlines: &mut BTreeMap<(u64, u64), Token>, conn: &mut Conn, parking: &Parking) {
-    if let Some(deadline_ms) = parking.deadline_ms {
-        deadlines.remove(&(deadline_ms, conn.session.id));
+    for ms in [parking.deadline_ms, parking.ripe_ms].into_iter().flatten() {
+        deadlines.remove(&(ms, conn.session.id));
     }
     conn.has_deadline = false;
 }

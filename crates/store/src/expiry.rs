@@ -23,6 +23,8 @@ pub struct Swept {
     pub lines: usize,
     /// Keys and members removed because their time was up.
     pub expired: usize,
+    /// The keys among them.
+    pub keys: usize,
 }
 
 impl Shard {
@@ -63,6 +65,7 @@ impl Shard {
             if self.record_at(db, slot).is_expired(now_ms) {
                 self.expire(db, key, slot);
                 swept.expired += 1;
+                swept.keys += 1;
             } else {
                 swept.expired += Keyed::find(self, db, key, now_ms).expire_many();
             }

@@ -233,6 +233,15 @@ impl<'a> Reply<'a> {
         }
     }
 
+    /// A double that is already text; in RESP2 a string.
+    pub fn double_text(&mut self, digits: &[u8]) {
+        if self.resp3 {
+            self.line(b',', digits);
+        } else {
+            self.bulk(digits);
+        }
+    }
+
     /// A whole number too large for an integer, as text; in RESP2 a string.
     pub fn big_number(&mut self, digits: &[u8]) {
         if self.resp3 {

@@ -108,6 +108,31 @@ pub(super) fn fields<'a>(args: Args<'a>, at: usize, no_number: &'static str) -> 
 
 pub(super) const NO_COUNT: &str = "ERR Number of fields must be a positive integer";
 
+/// What follows FIELDS among options in any order: `numfields` times `each` words. `at` is where numfields stands.
+///
+/// Errors: `no_number`, or too few words.
+pub(super) fn counted<'a>(
+    args: Args<'a>,
+    at: usize,
+    each: usize,
+    no_number: &'static str,
+) -> Result<Args<'a>, Fault> {
+    let numfields = args.get(at).map(reader::int);
+    let Some(n) = numfields.and_then(Result::ok).and_then(|n| i32::try_from(n).ok()).filter(|n| *n >= 1)
+    else {
+        return Err(Fault::text(no_number));
+    };
+    let (rest, len) = (args.tail(at + 1), n.unsigned_abs() as usize * each);
+    if len > rest.len() { Err(Fault::text("ERR wrong number of arguments")) } else { Ok(rest.head(len)) }
+}
+
+pub(super) const FIELDS_TWICE: Fault = Fault::text("ERR FIELDS keyword specified multiple times");
+pub(super) const NO_FIELDS: Fault = Fault::text("ERR missing FIELDS argument");
+
+pub(super) fn unknown(word: &[u8]) -> Fault {
+    Fault::Text(format!("ERR unknown argument: {}", String::from_utf8_lossy(word)).into())
+}
+
 /// When a new time is taken instead of the old one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Condition {
@@ -119,14 +144,14 @@ enum Condition {
 }
 
 impl Condition {
-    fn of(arg: &[u8]) -> Condition {
+    fn of(arg: &[u8]) -> Option<Condition> {
         const WORDS: [(&str, Condition); 4] = [
             ("nx", Condition::IfNone),
             ("xx", Condition::IfSome),
             ("gt", Condition::IfLater),
             ("lt", Condition::IfEarlier),
         ];
-        WORDS.iter().find(|(word, _)| is(arg, word)).map_or(Condition::Always, |&(_, condition)| condition)
+        WORDS.iter().find(|(word, _)| is(arg, word)).map(|&(_, condition)| condition)
     }
 
     /// A field without a time expires later than any other.
@@ -141,6 +166,36 @@ impl Condition {
     }
 }
 
+/// The condition and the fields of HEXPIRE and its kin, in any order.
+fn condition_and_fields<'a>(args: Args<'a>) -> Result<(Condition, Args<'a>), Fault> {
+    let (mut condition, mut is_ambiguous, mut fields) = (Condition::Always, false, None);
+    let mut at = 3;
+    while let Some(word) = args.get(at) {
+        at += 1;
+        if is(word, "fields") {
+            if fields.is_some() {
+                return Err(FIELDS_TWICE);
+            }
+            if args.len() < at + 2 {
+                return Err(Fault::text("ERR FIELDS requires at least numfields and one field argument"));
+            }
+            let named = counted(args, at, 1, "ERR Parameter `numFields` should be greater than 0")?;
+            at += 1 + named.len();
+            fields = Some(named);
+        } else if let Some(given) = Condition::of(word) {
+            is_ambiguous |= condition != Condition::Always && condition != given;
+            condition = given;
+        } else {
+            return Err(unknown(word));
+        }
+    }
+    let fields = fields.ok_or(NO_FIELDS)?;
+    if is_ambiguous {
+        return Err(Fault::text("ERR Multiple condition flags specified"));
+    }
+    Ok((condition, fields))
+}
+
 fn expire(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
@@ -152,9 +207,7 @@ fn expire(
     let mut place = at(ctx, args.at(1));
     place.view::<Table>()?;
     let when_ms = clock.unix_ms(args.at(2), now_ms, name)?;
-    let condition = Condition::of(args.at(3));
-    let fields_at = if condition == Condition::Always { 3 } else { 4 };
-    let fields = fields(args, fields_at, "ERR Parameter `numFields` should be greater than 0")?;
+    let (condition, fields) = condition_and_fields(args)?;
     reply.array(fields.len());
     let (mut updated, mut deleted) = (0, 0);
     let edited = place.edit(|table: &mut Table, arena, hasher| {

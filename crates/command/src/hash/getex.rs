@@ -4,7 +4,7 @@ use darter_pack::table::Table;
 use darter_store::Event;
 use darter_wire::{Args, Reply};
 
-use super::expire::{Clock, NO_COUNT, fields, report};
+use super::expire::{Clock, FIELDS_TWICE, NO_COUNT, NO_FIELDS, counted, fields, report, unknown};
 use super::{Edit, HDEL_EVENT, at, event};
 use crate::item::reply_item;
 use crate::reader::is;
@@ -57,21 +57,49 @@ pub(super) fn clock(word: &[u8]) -> Option<Clock> {
     WORDS.iter().find(|(name, _)| is(word, name)).map(|&(_, clock)| clock)
 }
 
+/// What is asked for, in any order.
+fn parse<'a>(args: Args<'a>, now_ms: u64) -> Result<(Then, Args<'a>), Fault> {
+    let (mut then, mut fields) = (Then::Nothing, None);
+    let mut at = 2;
+    while let Some(word) = args.get(at) {
+        at += 1;
+        if is(word, "fields") {
+            if fields.is_some() {
+                return Err(FIELDS_TWICE);
+            }
+            if at == args.len() {
+                return Err(Fault::Arity("hgetex".into()));
+            }
+            let named = counted(args, at, 1, "ERR invalid number of fields")?;
+            at += 1 + named.len();
+            fields = Some(named);
+            continue;
+        }
+        let clock = clock(word);
+        if clock.is_none() && !is(word, "persist") {
+            return Err(unknown(word));
+        }
+        if then != Then::Nothing {
+            const ONE: &str = "ERR Only one of EX, PX, EXAT, PXAT or PERSIST arguments can be specified";
+            return Err(Fault::text(ONE));
+        }
+        then = match clock {
+            None => Then::Persist,
+            Some(clock) => {
+                let time = args.get(at).ok_or(Fault::text("ERR missing expire time"))?;
+                at += 1;
+                Then::Expire(clock.unix_ms(time, now_ms, "hgetex")?)
+            }
+        };
+    }
+    Ok((then, fields.ok_or(NO_FIELDS)?))
+}
+
 fn hgetex(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let now_ms = ctx.now_ms;
     let mut place = at(ctx, args.at(1));
     place.view::<Table>()?;
-    let (clock, does_persist) = (clock(args.at(2)), is(args.at(2), "persist"));
-    let fields_at = 2 + 2 * usize::from(clock.is_some()) + usize::from(does_persist);
-    let then = match clock {
-        Some(clock) => Then::Expire(clock.unix_ms(args.at(3), now_ms, "hgetex")?),
-        None if does_persist => Then::Persist,
-        None => Then::Nothing,
-    };
-    if args.len() <= fields_at + 1 {
-        return Err(Fault::Arity("hgetex".into()));
-    }
-    let fields = fields(args, fields_at, NO_COUNT)?;
+    let (then, fields) = parse(args, now_ms)?;
     reply.array(fields.len());
     let (mut updated, mut deleted) = (0, 0);
     let edited = place.edit(|table: &mut Table, arena, hasher| {

@@ -1,13 +1,13 @@
 //! HSETEX in two grammars that the first word which is no option tells apart:
-//! `key [NX | XX] [FNX | FXX] [EX | PX | EXAT | PXAT time | KEEPTTL] FIELDS numfields field value [field value ...]` of Redis
-//! and `key [NX | FNX | FXX] [KEEPTTL] seconds field value [field value ...]` of Dragonfly.
+//! `key [NX | XX] [FNX | FXX] [EX | PX | EXAT | PXAT time | KEEPTTL] FIELDS numfields field value [field value ...]` of Redis,
+//! its options also behind the fields, and `key [NX | FNX | FXX] [KEEPTTL] seconds field value [field value ...]` of Dragonfly.
 
 use darter_pack::entry::Item;
 use darter_pack::table::{Expiry, Table};
 use darter_store::Event;
 use darter_wire::{Args, Reply};
 
-use super::expire::Clock;
+use super::expire::{Clock, FIELDS_TWICE, NO_FIELDS, counted, unknown};
 use super::getex::clock;
 use super::{Edit, HDEL_EVENT, HEXPIRE_EVENT, HSET_EVENT, at, new_hash};
 use crate::reader::{self, is};
@@ -52,6 +52,7 @@ struct Order<'a> {
     key: Option<KeyIs>,
     keep_ttl: bool,
     expiry_ms: Option<u64>,
+    // one at least, once all is read
     pairs: Args<'a>,
     /// Dragonfly's grammar, which answers how many fields are new.
     counts_new: bool,
@@ -71,10 +72,15 @@ impl<'a> Order<'a> {
         while let Some(word) = args.get(at) {
             at += 1;
             if is(word, "fields") {
-                order.pairs = redis_pairs(args, at)?;
-                return Ok(order);
-            }
-            if let Some(clock) = clock(word) {
+                if !order.pairs.is_empty() {
+                    return Err(FIELDS_TWICE);
+                }
+                if at == args.len() {
+                    return Err(arity());
+                }
+                order.pairs = counted(args, at, 2, "ERR invalid number of fields")?;
+                at += 1 + order.pairs.len();
+            } else if let Some(clock) = clock(word) {
                 order.one_time()?;
                 let time = args.get(at).ok_or(Fault::text("ERR missing expire time"))?;
                 order.expiry_ms = Some(clock.unix_ms(time, now_ms, "hsetex")?);
@@ -90,18 +96,17 @@ impl<'a> Order<'a> {
                 if order.key.replace(key).is_some() {
                     return Err(Fault::text("ERR Only one of XX or NX arguments can be specified"));
                 }
-            } else if reader::int(word).is_ok() && order.expiry_ms.is_none() {
+            } else if order.pairs.is_empty() && order.expiry_ms.is_none() && reader::int(word).is_ok() {
                 order.expiry_ms = Some(Clock::Seconds.unix_ms(word, now_ms, "hsetex")?);
                 order.pairs = args.tail(at);
                 order.counts_new = true;
                 let is_paired = !order.pairs.is_empty() && order.pairs.len().is_multiple_of(2);
                 return if is_paired { Ok(order) } else { Err(arity()) };
             } else {
-                let word = String::from_utf8_lossy(word);
-                return Err(Fault::Text(format!("ERR unknown argument: {word}").into()));
+                return Err(unknown(word));
             }
         }
-        Err(arity())
+        if order.pairs.is_empty() { Err(NO_FIELDS) } else { Ok(order) }
     }
 
     /// Fails when a time, or that it is kept, is given already.
@@ -126,20 +131,6 @@ fn of_fields(word: &[u8]) -> Option<Fields> {
 fn of_key(word: &[u8]) -> Option<KeyIs> {
     let there = is(word, "xx").then_some(KeyIs::There);
     there.or_else(|| is(word, "nx").then_some(KeyIs::New))
-}
-
-/// The pairs after `numfields` at `at`.
-fn redis_pairs(args: Args<'_>, at: usize) -> Result<Args<'_>, Fault> {
-    let pairs = args.tail(at + 1);
-    if pairs.len() < 2 {
-        return Err(arity());
-    }
-    let numfields = match reader::int(args.at(at)) {
-        Ok(n) if n >= 1 && n <= i64::from(i32::MAX) => n.unsigned_abs(),
-        _ => return Err(Fault::text("ERR invalid number of fields")),
-    };
-    let is_paired = pairs.len().is_multiple_of(2) && numfields == pairs.len() as u64 / 2;
-    if is_paired { Ok(pairs) } else { Err(arity()) }
 }
 
 fn hsetex(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {

@@ -189,8 +189,14 @@ fn wrong_orders_are_refused_in_redis_words() {
     let mut bed = bed();
     let no_fields = "-ERR Mandatory argument FIELDS is missing or not at the right position";
     let mismatch = "-ERR The `numfields` parameter must match the number of arguments";
-    assert_eq!(bed.run("hexpire h 1 nx nx 1 a"), no_fields);
-    assert_eq!(bed.run("hexpire h 1 fields 2 a"), mismatch);
+    assert_eq!(bed.run("hexpire h 1 nx nx 1 a"), "-ERR unknown argument: 1");
+    assert_eq!(bed.run("hexpire h 1 nx nx nx nx"), "-ERR missing FIELDS argument");
+    assert_eq!(bed.run("hexpire h 1 nx xx fields 1 a"), "-ERR Multiple condition flags specified");
+    assert_eq!(bed.run("hexpire h 1 fields 1 a fields 1 b"), "-ERR FIELDS keyword specified multiple times");
+    let too_few = "-ERR FIELDS requires at least numfields and one field argument";
+    assert_eq!(bed.run("hexpire h 1 nx fields 1"), too_few);
+    assert_eq!(bed.run("hexpire h 1 fields 2 a"), "-ERR wrong number of arguments");
+    assert_eq!(bed.run("hexpire h 1 fields 1 a b"), "-ERR unknown argument: b");
     assert_eq!(bed.run("hexpire h 1 fields 0 a"), "-ERR Parameter `numFields` should be greater than 0");
     assert_eq!(bed.run("httl h fields 0 a"), "-ERR Number of fields must be a positive integer");
     assert_eq!(bed.run("httl h nope 1 a"), no_fields);
@@ -203,7 +209,30 @@ fn wrong_orders_are_refused_in_redis_words() {
     assert_eq!(bed.run("hpexpireat h 70368744177663 fields 1 a"), "*1|:1");
     assert_eq!(bed.run("hexpire none 1 fields 2 a b"), "*2|:-2|:-2");
     assert_eq!(bed.run("hgetdel h fields 2 a"), mismatch);
-    assert_eq!(bed.run("hgetex h ex 5 nope 1 a"), no_fields);
+    assert_eq!(bed.run("hgetex h ex 5 nope 1 a"), "-ERR unknown argument: nope");
+    assert_eq!(bed.run("hgetex h ex 5 persist fields 1 a"), ONE_TIME);
+    assert_eq!(bed.run("hgetex h persist px 5 fields 1 a"), ONE_TIME);
+    assert_eq!(bed.run("hgetex h fields 1 a px"), "-ERR missing expire time");
+    assert_eq!(bed.run("hgetex h persist px 5"), ONE_TIME);
+    assert_eq!(bed.run("hgetex h px 5 fields"), "-ERR wrong number of arguments for 'hgetex' command");
+    assert_eq!(bed.run("hgetex h px 5 fields 0 a"), "-ERR invalid number of fields");
+    assert_eq!(bed.run("hgetex h fields 2 a"), "-ERR wrong number of arguments");
+    assert_eq!(bed.run("hgetex h fields 1 a fields 1 a"), "-ERR FIELDS keyword specified multiple times");
+}
+
+const ONE_TIME: &str = "-ERR Only one of EX, PX, EXAT, PXAT or PERSIST arguments can be specified";
+
+#[test]
+fn options_come_in_any_order() {
+    let mut bed = bed();
+    assert_eq!(bed.run("hexpire h 10 fields 2 a b nx"), "*2|:1|:1");
+    assert_eq!(bed.run("hexpire h 20 fields 1 a nx"), "*1|:0");
+    assert_eq!(bed.run("hgetex h fields 1 a persist"), "*1|$1|1");
+    assert_eq!(bed.run("hgetex h fields 1 c ex 30"), "*1|$3|3.5");
+    assert_eq!(bed.run("hsetex h fields 1 b 7 keepttl"), ":1");
+    assert_eq!(bed.run("hsetex h ex 40 fields 2 d 1 e 2 fnx"), ":1");
+    assert_eq!(bed.run("hsetex h ex 40 fields 2 d 1 f 2 fnx"), ":0");
+    assert_eq!(bed.run("httl h fields 5 a b c d f"), "*5|:-1|:10|:30|:40|:-2");
 }
 
 #[test]
@@ -297,7 +326,13 @@ fn hsetex_in_redis_grammar() {
         ),
         ("hsetex h bogus fields 1 a 1", "unknown argument: bogus"),
         ("hsetex h ex 1 px 2 ex", "Only one of EX, PX, EXAT, PXAT or KEEPTTL arguments can be specified"),
-        ("hsetex h fnx keepttl fields 2 a 1", "wrong number of arguments for 'hsetex' command"),
+        ("hsetex h fnx keepttl fields 2 a 1", "wrong number of arguments"),
+        ("hsetex h keepttl fields 1 a 1 b", "unknown argument: b"),
+        ("hsetex h fields 1 a 1 7", "unknown argument: 7"),
+        ("hsetex h fields 1 a 1 fields 1 a 1", "FIELDS keyword specified multiple times"),
+        ("hsetex h fnx keepttl fnx", "Only one of FXX or FNX arguments can be specified"),
+        ("hsetex h fnx keepttl nx", "missing FIELDS argument"),
+        ("hsetex h fnx keepttl fields", "wrong number of arguments for 'hsetex' command"),
         ("hsetex h fields x a 1", "invalid number of fields"),
         ("hsetex h ex -1 fields 1 a 1", "invalid expire time, must be >= 0"),
     ] {

@@ -333,6 +333,9 @@ fn dumped_values_are_restored() {
         assert_eq!(bed.run("EXISTS copy"), ":0");
         let refused = "-ERR DUMP payload version or checksum are wrong";
         assert_eq!(restore(&mut bed, &[b"0", &payload[..payload.len() - 1]]), refused);
+        let unsealed = [&payload[..payload.len() - 8], &[0; 8]].concat();
+        assert_eq!(restore(&mut bed, &[b"0", &unsealed]), "+OK");
+        assert_eq!(bed.run("DEL copy"), ":1");
         assert_eq!(restore(&mut bed, &[b"0", b""]), refused);
         assert_eq!(
             restore(&mut bed, &[b"0", &payload, b"FREQ", b"256"]),

@@ -46,7 +46,7 @@ pub const BLMOVEM: DataCommand = DataCommand {
         let moving = Moving::parse(args, 6)?;
         let timeout_ms = timeout_ms(args.at(5))?;
         if !moving.run(ctx, args.at(1), args.at(2), reply)? {
-            ctx.wait_or_reply(Wait { timeout_ms, dest: 2 }, reply);
+            ctx.wait_or_reply(Wait::for_a_key(timeout_ms, 2), reply);
         }
         Ok(())
     },

@@ -85,7 +85,7 @@ fn pop(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>, end: End) -> Re
             return Ok(());
         }
     }
-    ctx.wait_or_reply(Wait { timeout_ms, dest: 0 }, reply);
+    ctx.wait_or_reply(Wait::for_a_key(timeout_ms, 0), reply);
     Ok(())
 }
 
@@ -95,7 +95,7 @@ fn blmpop(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()
     let timeout_ms = timeout_ms(args.at(1))?;
     ctx.may_repeat = false;
     if !take_many(ctx, &many, reply)? {
-        ctx.wait_or_reply(Wait { timeout_ms, dest: 0 }, reply);
+        ctx.wait_or_reply(Wait::for_a_key(timeout_ms, 0), reply);
     }
     Ok(())
 }
@@ -110,7 +110,7 @@ fn transfer(
     let timeout_ms = timeout_ms(timeout)?;
     if !moves::transfer(ctx, args.at(1), args.at(2), ends, reply)? {
         if ctx.may_wait {
-            ctx.wait = Some(Wait { timeout_ms, dest: 2 });
+            ctx.wait = Some(Wait::for_a_key(timeout_ms, 2));
         } else {
             // No array, as it is when the time is up.
             reply.null();

@@ -100,8 +100,12 @@ fn acknowledge_many(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) ->
 }
 
 fn xackdel(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    let (refs, ids) = refs_and_ids(&mut Reader::new(args, 3))?;
     let mut place = ctx.at(args.at(1));
+    let group = place.view::<Stream>()?.and_then(|stream| stream.root.group(args.at(2)));
+    let exists = group.is_some();
+    let (refs, given) = refs_and_ids(args, 3)?;
+    // What is not there is looked for under no id.
+    let ids = if exists { ids(given, 0)? } else { vec![StreamId::MIN; given.len()] };
     let done = place.edit::<Stream, _>(|stream, arena, _| {
         let outcome = |&id: &StreamId| {
             let was_pending = stream.group_mut(args.at(2)).is_some_and(|(group, _)| group.release(arena, id));
@@ -149,25 +153,29 @@ struct Nack {
 
 impl Nack {
     fn parse(args: Args<'_>) -> Result<Nack, Fault> {
+        const NO_MODE: Fault = Fault::text("ERR mode must be SILENT, FAIL, or FATAL");
         let mut read = Reader::new(args, 3);
         let words = [("silent", Blame::None), ("fail", Blame::Consumer), ("fatal", Blame::Entry)];
-        let blame = words.into_iter().find(|(word, _)| read.take(word)).ok_or(Fault::Syntax)?.1;
-        if !read.take_with("ids", 1) {
-            return Err(Fault::Syntax);
-        }
-        let ids = counted_ids(&mut read)?;
-        let mut nack = Nack { blame, ids, deliveries: None, is_forced: false };
-        while !read.is_done() {
-            if read.take_with("retrycount", 1) {
-                let count = read.int_from(0, Fault::text("ERR RETRYCOUNT must be a non-negative integer"))?;
-                nack.deliveries = Some(count.unsigned_abs());
+        let blame = words.into_iter().find(|(word, _)| read.take(word)).ok_or(NO_MODE)?.1;
+        let (mut given, mut deliveries, mut is_forced) = (None, None, false);
+        while let Some(word) = read.peek() {
+            if read.take_with("ids", 1) {
+                let no_number = "ERR numids must be a positive integer";
+                let too_many = "ERR number of IDs doesn't match numids";
+                given = Some(counted_ids(args, &mut read, no_number, too_many)?);
             } else if read.take("force") {
-                nack.is_forced = true;
+                is_forced = true;
+            } else if read.take_with("retrycount", 1) {
+                let count = u64::try_from(read.int()?);
+                deliveries =
+                    Some(count.map_err(|_| Fault::text("ERR Invalid RETRYCOUNT value, must be >= 0"))?);
             } else {
-                return Err(Fault::Syntax);
+                let word = String::from_utf8_lossy(word);
+                return Err(Fault::Text(format!("ERR Unrecognized XNACK option '{word}'").into()));
             }
         }
-        Ok(nack)
+        let given = given.ok_or(Fault::text("ERR syntax error, expected IDS keyword"))?;
+        Ok(Nack { blame, ids: ids(given, 0)?, deliveries, is_forced })
     }
 
     fn deliveries_after(&self, before: u64) -> u64 {
@@ -180,8 +188,11 @@ impl Nack {
 }
 
 fn xnack(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    let nack = Nack::parse(args)?;
     let mut place = ctx.at(args.at(1));
+    if place.view::<Stream>()?.is_none_or(|stream| stream.root.group(args.at(2)).is_none()) {
+        return Err(no_group(args.at(1), args.at(2)));
+    }
+    let nack = Nack::parse(args)?;
     let edited = place.edit::<Stream, _>(|stream, arena, _| {
         let (group, log) = stream.group_mut(args.at(2)).ok_or_else(|| no_group(args.at(1), args.at(2)))?;
         let mut count = 0;

@@ -3,12 +3,11 @@
 
 use darter_base::hash::KeyHasher;
 use darter_pack::tree::{Full, StreamId};
-use darter_store::stream_value::producers::Producers;
 use darter_store::{Arena, Event, Stream};
 use darter_wire::{Args, Reply};
 
 use super::id::{self, NewId};
-use super::once::Once;
+use super::once::{self, Once};
 use super::trim::Trim;
 use super::{event, reply_id};
 use crate::reader::Reader;
@@ -33,6 +32,8 @@ const EXHAUSTED: Fault =
     Fault::text("ERR The stream has exhausted the last possible ID, unable to add more items");
 const TOO_SMALL: Fault =
     Fault::text("ERR The ID specified in XADD is equal or smaller than the target stream top item");
+const NOT_AUTO: Fault =
+    Fault::text("ERR syntax error, IDMP/IDMPAUTO can be used only with auto-generated IDs");
 const ZERO: Fault = Fault::text("ERR The ID specified in XADD must be greater than 0-0");
 
 /// Arguments before the first field.
@@ -58,24 +59,20 @@ impl<'a> Options<'a> {
             if arg == b"*" {
                 options.fields_at = read.position() + 1;
                 break;
-            } else if options.trim.take(&mut read)? {
+            } else if options.trim.take(&mut read)? || Once::take(&mut read, &mut options.once)? {
                 continue;
-            } else if let Some(once) = Once::take(&mut read)? {
-                if options.once.replace(once).is_some() {
-                    return Err(Fault::text("ERR IDMP/IDMPAUTO specified multiple times"));
-                }
             } else if read.take("nomkstream") {
                 options.must_exist = true;
             } else {
                 options.id = id::parse_new(arg)?;
+                if options.once.is_some() {
+                    return Err(NOT_AUTO);
+                }
                 options.fields_at = read.position() + 1;
                 break;
             }
         }
         options.trim.check(false)?;
-        if options.once.is_some() && options.id != NewId::Auto {
-            return Err(Fault::text("ERR IDMP/IDMPAUTO can be used only with auto-generated IDs"));
-        }
         Ok(options)
     }
 }
@@ -108,7 +105,7 @@ fn xadd(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), 
     let once = options.once.map(|once| (once.producer, once.name(pairs.clone())));
     let add = |stream: &mut Stream, arena: &mut Arena, _: KeyHasher| {
         if let Some((producer, name)) = &once {
-            let producers = stream.producers_mut(Producers::default);
+            let producers = stream.producers_mut(|| once::none_yet(env));
             if let Some(id) = producers.find(producer, name, now_ms) {
                 producers.duplicates += 1;
                 return Ok((id, None));
@@ -121,7 +118,7 @@ fn xadd(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), 
         match stream.append(arena, id, pairs.clone()) {
             Ok(true) => {
                 if let Some((producer, name)) = &once {
-                    let producers = stream.producers_mut(Producers::default);
+                    let producers = stream.producers_mut(|| once::none_yet(env));
                     producers.add(producer, name, id, now_ms);
                     producers.added += 1;
                 }

@@ -54,14 +54,20 @@ pub(super) fn ids(args: Args<'_>, from: usize) -> Result<Vec<StreamId>, Fault> {
     args.tail(from).iter().map(|arg| id::parse(arg, 0)).collect()
 }
 
-/// The ids after `IDS numids`, to the end of the arguments or, where more may follow, of the ids.
-pub(super) fn counted_ids(read: &mut Reader<'_>) -> Result<Vec<StreamId>, Fault> {
-    let count = read.int_from(1, Fault::text("ERR Number of IDs must be a positive integer"))?;
-    let count = usize::try_from(count)
-        .ok()
-        .filter(|&count| count <= read.left())
-        .ok_or(Fault::text("ERR The `numids` parameter must match the number of arguments"))?;
-    (0..count).map(|_| id::parse(read.bytes()?, 0)).collect()
+/// The ids after `IDS numids`, not read yet; what is wrong with their number is said as given.
+pub(super) fn counted_ids<'a>(
+    args: Args<'a>,
+    read: &mut Reader<'a>,
+    no_number: &'static str,
+    too_many: &'static str,
+) -> Result<Args<'a>, Fault> {
+    let count = usize::try_from(read.int_from(1, Fault::text(no_number))?).unwrap_or(usize::MAX);
+    if count > read.left() {
+        return Err(Fault::text(too_many));
+    }
+    let from = read.position();
+    read.skip(count);
+    Ok(args.head(from + count).tail(from))
 }
 
 fn xdel(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
@@ -81,26 +87,32 @@ fn xdel(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), 
     Ok(())
 }
 
-/// The options before and after `IDS`, in any order.
-pub(super) fn refs_and_ids(read: &mut Reader<'_>) -> Result<(Refs, Vec<StreamId>), Fault> {
+/// The options before and after `IDS`, in any order, from argument `at` on.
+pub(super) fn refs_and_ids(args: Args<'_>, at: usize) -> Result<(Refs, Args<'_>), Fault> {
+    let mut read = Reader::new(args, at);
     let (mut refs, mut ids) = (None, None);
     while !read.is_done() {
         if refs.is_none()
-            && let Some(taken) = Refs::take(read)
+            && let Some(taken) = Refs::take(&mut read)
         {
             refs = Some(taken);
-        } else if ids.is_none() && read.take_with("ids", 1) {
-            ids = Some(counted_ids(read)?);
+        } else if read.take_with("ids", 1) {
+            let no_number = "ERR Number of IDs must be a positive integer";
+            let too_many = "ERR The `numids` parameter must match the number of arguments";
+            ids = Some(counted_ids(args, &mut read, no_number, too_many)?);
         } else {
             return Err(Fault::Syntax);
         }
     }
-    Ok((refs.unwrap_or_default(), ids.ok_or(Fault::Syntax)?))
+    Ok((refs.unwrap_or_default(), ids.ok_or(Fault::text("ERR IDS option is required"))?))
 }
 
 fn xdelex(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    let (refs, ids) = refs_and_ids(&mut Reader::new(args, 2))?;
     let mut place = ctx.at(args.at(1));
+    let exists = place.view::<Stream>()?.is_some();
+    let (refs, given) = refs_and_ids(args, 2)?;
+    // What is not there is looked for under no id.
+    let ids = if exists { ids(given, 0)? } else { vec![StreamId::MIN; given.len()] };
     let done = place.edit::<Stream, _>(|stream, arena, _| {
         ids.iter().map(|&id| refs::delete(stream, arena, id, refs)).collect::<Vec<_>>()
     })?;

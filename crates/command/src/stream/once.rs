@@ -12,7 +12,7 @@ use darter_wire::{Args, Reply};
 use super::id;
 use crate::reader::Reader;
 use crate::spec::{Group, Keys, Spec};
-use crate::{Ctx, DataCommand, Fault};
+use crate::{Ctx, DataCommand, Env, Fault};
 
 /// XCFGSET.
 pub const XCFGSET: DataCommand = DataCommand {
@@ -36,6 +36,11 @@ pub const XIDMPRECORD: DataCommand = DataCommand {
     run: xidmprecord,
 };
 
+/// What a stream remembers of producers before it has heard of one.
+pub(super) fn none_yet(env: &Env) -> Producers {
+    Producers::new(env.stream_idmp_duration, env.stream_idmp_maxsize)
+}
+
 /// A change that Redis publishes under no name.
 const CHANGED: Event = Event::new(Class(0), "xcfgset");
 
@@ -49,22 +54,22 @@ pub(super) struct Once<'a> {
 }
 
 impl<'a> Once<'a> {
-    /// Reads IDMP or IDMPAUTO with what belongs to it, if that comes next.
-    pub fn take(read: &mut Reader<'a>) -> Result<Option<Once<'a>>, Fault> {
-        let once = if read.take_with("idmp", 2) {
+    /// Reads IDMP or IDMPAUTO with what belongs to it into `once`, if that comes next; returns whether it did.
+    pub fn take(read: &mut Reader<'a>, once: &mut Option<Once<'a>>) -> Result<bool, Fault> {
+        let next = if read.take_with("idmp", 2) {
             Once { producer: read.bytes()?, name: Some(read.bytes()?) }
         } else if read.take_with("idmpauto", 1) {
             Once { producer: read.bytes()?, name: None }
         } else {
-            return Ok(None);
+            return Ok(false);
         };
-        let refusal = match (once.producer, once.name) {
-            (b"", None) => "ERR IDMPAUTO requires a non-empty producer ID",
-            (b"", Some(_)) => "ERR IDMP requires a non-empty producer ID",
-            (_, Some(b"")) => "ERR IDMP requires a non-empty idempotent ID",
-            _ => return Ok(Some(once)),
-        };
-        Err(Fault::text(refusal))
+        Err(Fault::text(match (once.replace(next), next.producer, next.name) {
+            (Some(_), ..) => "ERR syntax error, IDMP/IDMPAUTO specified multiple times",
+            (None, b"", None) => "ERR syntax error, IDMPAUTO requires a non-empty producer ID",
+            (None, b"", Some(_)) => "ERR syntax error, IDMP requires a non-empty producer ID",
+            (None, _, Some(b"")) => "ERR syntax error, IDMP requires a non-empty idempotent ID",
+            _ => return Ok(true),
+        }))
     }
 
     /// The entry's name: as given, or a digest of its fields and values, in whatever order these are.
@@ -79,29 +84,51 @@ impl<'a> Once<'a> {
     }
 }
 
-fn xcfgset(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    let (mut duration_s, mut names_max) = (None, None);
-    let mut read = Reader::new(args, 2);
-    while !read.is_done() {
-        if read.take_with("idmp-duration", 1) {
-            let refused = "ERR IDMP-DURATION must be between 1 and 86400 seconds";
-            duration_s = Some(limit(&mut read, Producers::DURATION_S_MAX, refused)?);
-        } else if read.take_with("idmp-maxsize", 1) {
-            let refused = "ERR IDMP-MAXSIZE must be between 1 and 10000 entries";
-            names_max = Some(limit(&mut read, Producers::NAMES_MAX, refused)?);
-        } else {
-            return Err(Fault::Syntax);
+/// What XCFGSET says.
+#[derive(Default)]
+struct Limits {
+    duration_s: Option<u64>,
+    names_max: Option<u64>,
+}
+
+impl Limits {
+    fn parse(args: Args<'_>) -> Result<Limits, Fault> {
+        let mut limits = Limits::default();
+        let mut read = Reader::new(args, 2);
+        while !read.is_done() {
+            if read.take_with("idmp-duration", 1) {
+                if limits.duration_s.is_some() {
+                    return Err(Fault::text("ERR IDMP-DURATION specified multiple times"));
+                }
+                let refused = "ERR IDMP-DURATION must be between 1 and 86400 seconds";
+                limits.duration_s = Some(limit(&mut read, Producers::DURATION_S_MAX, refused)?);
+            } else if read.take_with("idmp-maxsize", 1) {
+                if limits.names_max.is_some() {
+                    return Err(Fault::text("ERR IDMP-MAXSIZE specified multiple times"));
+                }
+                let refused = "ERR IDMP-MAXSIZE must be between 1 and 10000 entries";
+                limits.names_max = Some(limit(&mut read, Producers::NAMES_MAX, refused)?);
+            } else {
+                return Err(Fault::Syntax);
+            }
         }
+        if limits.duration_s.is_none() && limits.names_max.is_none() {
+            return Err(Fault::text("ERR At least one parameter must be specified"));
+        }
+        Ok(limits)
     }
-    if duration_s.is_none() && names_max.is_none() {
-        return Err(Fault::text("ERR At least one parameter must be specified"));
-    }
+}
+
+fn xcfgset(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let env = ctx.env;
     let mut place = ctx.at(args.at(1));
+    place.view::<Stream>()?.ok_or(Fault::NoSuchKey)?;
+    let limits = Limits::parse(args)?;
     let edited = place.edit::<Stream, _>(|stream, _, _| {
-        let producers = stream.producers_mut(Producers::default);
+        let producers = stream.producers_mut(|| none_yet(env));
         let before = (producers.duration_s, producers.names_max);
-        producers.duration_s = duration_s.unwrap_or(before.0);
-        producers.names_max = names_max.unwrap_or(before.1);
+        producers.duration_s = limits.duration_s.unwrap_or(before.0);
+        producers.names_max = limits.names_max.unwrap_or(before.1);
         let is_changed = before != (producers.duration_s, producers.names_max);
         if is_changed {
             producers.clear();
@@ -122,20 +149,25 @@ fn limit(read: &mut Reader<'_>, max: u64, refused: &'static str) -> Result<u64, 
 
 fn xidmprecord(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let (producer, name) = (args.at(2), args.at(3));
-    if producer.is_empty() || name.is_empty() {
-        return Err(Fault::text("ERR IDMP requires a non-empty producer ID and idempotent ID"));
-    }
     let id = id::parse(args.at(4), 0)?;
-    let now_ms = ctx.now_ms;
+    if producer.is_empty() {
+        return Err(Fault::text("ERR producer ID must be non-empty"));
+    }
+    if name.is_empty() {
+        return Err(Fault::text("ERR idempotent ID must be non-empty"));
+    }
+    let (env, now_ms) = (ctx.env, ctx.now_ms);
     let mut place = ctx.at(args.at(1));
     let edited = place.edit::<Stream, _>(|stream, arena, _| {
         if stream.log().get(arena, id).is_none() {
-            return Err(Fault::text("ERR no such stream entry"));
+            return Err(Fault::text("ERR No such message in stream"));
         }
-        let producers = stream.producers_mut(Producers::default);
+        let producers = stream.producers_mut(|| none_yet(env));
         match producers.find(producer, name, now_ms) {
             Some(known) if known == id => Ok(false),
-            Some(_) => Err(Fault::text("ERR the idempotent ID belongs to another stream entry")),
+            Some(_) => {
+                Err(Fault::text("ERR IID already exists for this producer with a different stream ID"))
+            }
             None => {
                 producers.add(producer, name, id, now_ms);
                 producers.added += 1;

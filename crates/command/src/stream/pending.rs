@@ -2,7 +2,7 @@
 
 use darter_pack::tree::stream::StreamId;
 use darter_pack::tree::{Direction, Pending};
-use darter_store::stream_value::group;
+use darter_store::stream_value::group::{self, NOBODY};
 use darter_store::{Arena, Keyed, Shard, Stream};
 use darter_wire::{Args, Reply};
 
@@ -211,7 +211,8 @@ impl Walk {
                 reply.array(4);
                 reply_id(reply, id);
                 reply.bulk(group.consumer(pending.consumer).map_or(&[][..], group::Consumer::name));
-                reply.int(idle_ms as i64);
+                // What was given back is idle since ever.
+                reply.int(if pending.consumer == NOBODY { -1 } else { idle_ms as i64 });
                 reply.int(pending.deliveries as i64);
             }
             let Some(next) = id::next(id) else { return true };

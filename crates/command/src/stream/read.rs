@@ -107,12 +107,12 @@ impl Streams {
     }
 }
 
-/// Ends a command that found nothing.
-fn nothing(ctx: &mut Ctx<'_>, reading: &Reading<'_>, reply: &mut Reply<'_>) {
+/// Ends a command that found nothing; what is pending may be claimed at `ripe_ms`.
+fn nothing(ctx: &mut Ctx<'_>, reading: &Reading<'_>, ripe_ms: Option<u64>, reply: &mut Reply<'_>) {
     match reading.block {
         None => reply.null_array(),
         Some(timeout_ms) => {
-            ctx.wait_or_reply(Wait { timeout_ms, dest: 0 }, reply);
+            ctx.wait_or_reply(Wait { ripe_ms, ..Wait::for_a_key(timeout_ms, 0) }, reply);
         }
     }
 }
@@ -170,7 +170,7 @@ fn xread(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(),
         reply.end_array(begun, len);
     }
     if !streams.end(reply) {
-        nothing(ctx, &reading, reply);
+        nothing(ctx, &reading, None, reply);
         if ctx.wait.is_some() {
             ctx.wait_args = with_ids(args, &reading, &after);
         }
@@ -250,14 +250,16 @@ fn xreadgroup(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Resul
         return Ok(());
     }
     let mut streams = Streams::new(&reading);
+    let mut ripe_ms = None;
     for (at, &wanted) in wanted.iter().enumerate() {
         let key = args.at(reading.keys_at + at);
         if !ctx.skips(key) && !streams.budget.is_spent() {
-            read_group(ctx, key, &reading, wanted, &mut streams, reply)?;
+            let next_ms = read_group(ctx, key, &reading, wanted, &mut streams, reply)?;
+            ripe_ms = ripe_ms.into_iter().chain(next_ms).min();
         }
     }
     if !streams.end(reply) {
-        nothing(ctx, &reading, reply);
+        nothing(ctx, &reading, ripe_ms, reply);
     }
     Ok(())
 }
@@ -270,6 +272,7 @@ fn no_group_to_read(key: &[u8], group: &[u8]) -> Fault {
     )
 }
 
+/// Gives what one stream has; returns when one of its pending entries may be claimed, if none may be now.
 fn read_group(
     ctx: &mut Ctx<'_>,
     key: &[u8],
@@ -277,44 +280,44 @@ fn read_group(
     wanted: Wanted,
     streams: &mut Streams,
     reply: &mut Reply<'_>,
-) -> Result<(), Fault> {
+) -> Result<Option<u64>, Fault> {
     let now_ms = ctx.now_ms;
     let (name, consumer) = reading.group.unwrap_or_default();
     let mut place = ctx.at(key);
     let edited = place.edit::<Stream, _>(|stream, arena, _| {
-        let Some((group, _)) = stream.group_mut(name) else { return Ok((false, false)) };
+        let Some((group, _)) = stream.group_mut(name) else { return Ok((false, false, None)) };
         let (number, is_new) = group.find_or_create(consumer, now_ms);
         if let Some(consumer) = group.consumer_mut(number) {
             consumer.seen_ms = now_ms;
         }
         let mut reader = GroupReader { stream, arena, name, number, now_ms, reading };
-        let has_read = match wanted {
+        let (has_read, ripe_ms) = match wanted {
             Wanted::Pending(after) => {
                 streams.add(reply, key);
                 reader.pending(after, &mut streams.budget, reply)?;
-                true
+                (true, None)
             }
             Wanted::New => {
-                let claimed = reader.claimable();
+                let (claimed, ripe_ms) = reader.claimable();
                 let has_read = reader.has_new() || !claimed.is_empty();
                 if has_read {
                     streams.add(reply, key);
                     reader.new_entries(&claimed, &mut streams.budget, reply)?;
                 }
-                has_read
+                (has_read, ripe_ms)
             }
         };
-        Ok::<_, Fault>((is_new, has_read))
+        Ok::<_, Fault>((is_new, has_read, ripe_ms))
     })?;
-    let Some(edited) = edited else { return Ok(()) };
-    let (is_new, has_read) = edited.result?;
+    let Some(edited) = edited else { return Ok(None) };
+    let (is_new, has_read, ripe_ms) = edited.result?;
     if is_new {
         place.changed(ACTIVE);
     }
     if has_read {
         place.changed(READ);
     }
-    Ok(())
+    Ok(ripe_ms)
 }
 
 /// A consumer that reads one stream.
@@ -369,18 +372,32 @@ impl GroupReader<'_, '_> {
         self.stream.log().last_id(self.arena) > last_read
     }
 
-    /// Pending entries that have waited for as long as CLAIM says: id, idle time, deliveries.
-    fn claimable(&self) -> Vec<(StreamId, u64, u64)> {
+    /// Pending entries that have waited for as long as CLAIM says: id, idle time, deliveries. Where there are none, when
+    /// the first of the others will have.
+    fn claimable(&self) -> (Vec<(StreamId, u64, u64)>, Option<u64>) {
         let (Some(min_idle_ms), Some(group)) = (self.reading.claim_ms, self.stream.group(self.name)) else {
-            return Vec::new();
+            return (Vec::new(), None);
         };
-        let all = group.pending().iter(self.arena, 0, Direction::Up);
-        let idle = all
-            .map(|(id, pending)| (id, self.now_ms.saturating_sub(pending.delivered_ms), pending.deliveries));
-        let found = idle.filter(|&(id, idle_ms, _)| {
-            idle_ms >= min_idle_ms && self.stream.log().get(self.arena, id).is_some()
-        });
-        found.take(self.reading.count).collect()
+        let is_there = |id| self.stream.log().get(self.arena, id).is_some();
+        let (mut found, mut ripe_ms) = (Vec::new(), None);
+        for (id, pending) in group.pending().iter(self.arena, 0, Direction::Up) {
+            let idle_ms = self.now_ms.saturating_sub(pending.delivered_ms);
+            let is_ripe = idle_ms >= min_idle_ms;
+            let at_ms = pending.delivered_ms.saturating_add(min_idle_ms);
+            let is_wanted = is_ripe || found.is_empty() && ripe_ms.is_none_or(|first_ms| at_ms < first_ms);
+            if !is_wanted || !is_there(id) {
+                continue;
+            }
+            if !is_ripe {
+                ripe_ms = Some(at_ms);
+                continue;
+            }
+            found.push((id, idle_ms, pending.deliveries));
+            if found.len() == self.reading.count {
+                break;
+            }
+        }
+        (found, ripe_ms)
     }
 
     /// What is claimed, and then what the group has not read, all of it pending with the consumer then.

@@ -72,9 +72,13 @@ impl<'a> Reading<'a> {
                     ));
                 }
                 reading.is_noack = true;
-            } else if is_group && read.take_with("claim", 1) {
-                let ms = read.int_from(0, Fault::text("ERR min-idle-time must be a non-negative integer"))?;
-                reading.claim_ms = Some(ms.unsigned_abs());
+            } else if read.take_with("claim", 1) {
+                if !is_group {
+                    return Err(Fault::text(
+                        "ERR The CLAIM option is only supported by XREADGROUP. You called XREAD instead.",
+                    ));
+                }
+                reading.claim_ms = Some(claim_ms(&mut read)?);
             } else {
                 return Err(Fault::Syntax);
             }
@@ -115,6 +119,12 @@ fn block_ms(read: &mut Reader<'_>) -> Result<Option<u64>, Fault> {
         .int_from(i64::MIN, Fault::text("ERR timeout is not an integer or out of range"))
         .and_then(|ms| u64::try_from(ms).map_err(|_| Fault::text("ERR timeout is negative")))?;
     Ok((ms > 0).then_some(ms))
+}
+
+fn claim_ms(read: &mut Reader<'_>) -> Result<u64, Fault> {
+    const NO_INT: Fault = Fault::text("ERR min-idle-time is not an integer or out of range");
+    let ms = read.int_from(i64::MIN, NO_INT)?;
+    u64::try_from(ms).map_err(|_| Fault::text("ERR min-idle-time must be a positive integer"))
 }
 
 /// Finds the keys of XREAD.

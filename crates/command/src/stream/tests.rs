@@ -261,15 +261,12 @@ fn what_is_given_back_belongs_to_nobody() {
     let mut b = grouped();
     b.run("XREADGROUP GROUP g a COUNT 1 STREAMS s >");
     assert_eq!(b.run("XNACK s g FAIL IDS 1 1-0 RETRYCOUNT 7"), ":1");
-    assert_eq!(b.run("XPENDING s g - + 9"), "*1|*4|$3|1-0|$0||:1800000000000|:7");
+    assert_eq!(b.run("XPENDING s g - + 9"), "*1|*4|$3|1-0|$0||:-1|:7");
     assert_eq!(b.run("XPENDING s g - + 9 a"), "*0");
     // FORCE makes pending what is in the stream, and nothing else
     assert_eq!(b.run("XNACK s g SILENT IDS 2 2-0 9-9 FORCE"), ":1");
     assert_eq!(b.run("XNACK s g SILENT IDS 1 3-0"), ":0");
-    assert_eq!(
-        b.run("XPENDING s g - + 9"),
-        "*2|*4|$3|1-0|$0||:1800000000000|:7|*4|$3|2-0|$0||:1800000000000|:0"
-    );
+    assert_eq!(b.run("XPENDING s g - + 9"), "*2|*4|$3|1-0|$0||:-1|:7|*4|$3|2-0|$0||:-1|:0");
     let full = b.run("XINFO STREAM s FULL COUNT 0");
     assert!(full.contains("*16|$4|name") && full.contains("|$9|pel-count|:2|$12|nacked-count|:2|"), "{full}");
     assert_eq!(b.run("COPY s t"), ":1");
@@ -281,7 +278,31 @@ fn what_is_given_back_belongs_to_nobody() {
     assert_eq!(b.run("XCLAIM s g b 5 1-0 JUSTID"), "*1|$3|1-0");
     assert_eq!(b.run("XACK s g 2-0"), ":1");
     assert_eq!(b.run("XPENDING s g - + 9"), "*1|*4|$3|1-0|$1|b|:0|:7");
-    assert_eq!(b.run("XNACK s g FATAL IDS 1 1-0 NONSENSE"), "-ERR syntax error");
+    for (line, error) in [
+        ("XNACK s g FATAL IDS 1 1-0 NONSENSE", "Unrecognized XNACK option 'NONSENSE'"),
+        ("XNACK s g NONSENSE IDS 1 1-0", "mode must be SILENT, FAIL, or FATAL"),
+        ("XNACK s g FAIL FORCE FORCE FORCE", "syntax error, expected IDS keyword"),
+        ("XNACK s g FAIL IDS 0 1-0", "numids must be a positive integer"),
+        ("XNACK s g FAIL IDS 2 1-0", "number of IDs doesn't match numids"),
+        ("XNACK s g FAIL IDS 1 1-0 RETRYCOUNT -1", "Invalid RETRYCOUNT value, must be >= 0"),
+        ("XNACK s g FAIL IDS 1 1-0 RETRYCOUNT", "Unrecognized XNACK option 'RETRYCOUNT'"),
+        ("XNACK s g FAIL IDS 1 x", "Invalid stream ID specified as stream command argument"),
+        ("XDELEX s KEEPREF KEEPREF IDS 1 1-0", "syntax error"),
+        ("XDELEX s IDS 0 1-0", "Number of IDs must be a positive integer"),
+        ("XDELEX s IDS 2 1-0", "The `numids` parameter must match the number of arguments"),
+        ("XACKDEL s g DELREF IDS 1 x", "Invalid stream ID specified as stream command argument"),
+        (
+            "XREAD CLAIM 1 STREAMS s 0",
+            "The CLAIM option is only supported by XREADGROUP. You called XREAD instead.",
+        ),
+        ("XREADGROUP GROUP g b CLAIM x STREAMS s >", "min-idle-time is not an integer or out of range"),
+        ("XREADGROUP GROUP g b CLAIM -1 STREAMS s >", "min-idle-time must be a positive integer"),
+    ] {
+        assert_eq!(b.run(line), format!("-ERR {error}"), "{line}");
+    }
+    assert_eq!(b.run("XNACK s none FAIL NONSENSE 1 1"), "-NOGROUP No such key 's' or consumer group 'none'");
+    assert_eq!(b.run("XDELEX none IDS 2 x 1-0"), "*2|:-1|:-1");
+    assert_eq!(b.run("XACKDEL s none IDS 1 x"), "*1|:-1");
 }
 
 /// The value of a number in XINFO STREAM.
@@ -331,19 +352,29 @@ fn what_is_remembered_of_producers_is_bounded() {
     assert_eq!(told(&mut b, "idmp-maxsize"), "2");
     assert_eq!(b.run("XADD s IDMP p b * f v"), "$15|1800000000000-2");
     for (line, error) in [
-        ("XADD s IDMP p a 1-1 f v", "IDMP/IDMPAUTO can be used only with auto-generated IDs"),
-        ("XADD s IDMP p a IDMPAUTO q * f v", "IDMP/IDMPAUTO specified multiple times"),
-        ("XADD s IDMP  a * f v", "IDMP requires a non-empty producer ID"),
-        ("XADD s IDMP p  * f v", "IDMP requires a non-empty idempotent ID"),
-        ("XADD s IDMPAUTO  * f v", "IDMPAUTO requires a non-empty producer ID"),
+        ("XADD s IDMP p a 1-1 f v", "syntax error, IDMP/IDMPAUTO can be used only with auto-generated IDs"),
+        ("XADD s IDMP p a 1-* f v", "syntax error, IDMP/IDMPAUTO can be used only with auto-generated IDs"),
+        ("XADD s IDMP p a IDMPAUTO  * f v", "syntax error, IDMP/IDMPAUTO specified multiple times"),
+        ("XADD s IDMP  a * f v", "syntax error, IDMP requires a non-empty producer ID"),
+        ("XADD s IDMP p  * f v", "syntax error, IDMP requires a non-empty idempotent ID"),
+        ("XADD s IDMPAUTO  * f v", "syntax error, IDMPAUTO requires a non-empty producer ID"),
         ("XADD s IDMP p * f v", "Invalid stream ID specified as stream command argument"),
         ("XCFGSET s", "At least one parameter must be specified"),
+        ("XCFGSET none IDMP-DURATION", "no such key"),
         ("XCFGSET s IDMP-DURATION", "syntax error"),
+        ("XCFGSET s IDMP-DURATION 1 IDMP-DURATION 0", "IDMP-DURATION specified multiple times"),
+        ("XCFGSET s IDMP-MAXSIZE 1 IDMP-MAXSIZE 1", "IDMP-MAXSIZE specified multiple times"),
         ("XCFGSET s IDMP-DURATION 0", "IDMP-DURATION must be between 1 and 86400 seconds"),
         ("XCFGSET s IDMP-MAXSIZE 10001", "IDMP-MAXSIZE must be between 1 and 10000 entries"),
         ("XCFGSET s IDMP-MAXSIZE 00", "value is not an integer or out of range"),
-        ("XIDMPRECORD s p x 1-1", "no such stream entry"),
-        ("XIDMPRECORD s p b 1800000000000-1", "the idempotent ID belongs to another stream entry"),
+        ("XIDMPRECORD s  x 1-x", "Invalid stream ID specified as stream command argument"),
+        ("XIDMPRECORD s  x 1-1", "producer ID must be non-empty"),
+        ("XIDMPRECORD s p  1-1", "idempotent ID must be non-empty"),
+        ("XIDMPRECORD s p x 1-1", "No such message in stream"),
+        (
+            "XIDMPRECORD s p b 1800000000000-1",
+            "IID already exists for this producer with a different stream ID",
+        ),
     ] {
         assert_eq!(b.run(line), format!("-ERR {error}"), "{line}");
     }

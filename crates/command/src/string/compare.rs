@@ -115,7 +115,7 @@ fn digest_of(text: Text<'_>) -> u64 {
 }
 
 fn parse_digest(arg: &[u8]) -> Result<u64, Fault> {
-    let refused = Fault::text("ERR digest must be exactly 16 hexadecimal characters");
+    let refused = Fault::text("ERR must be exactly 16 hexadecimal characters");
     if arg.len() != DIGEST_LEN {
         return Err(refused);
     }
@@ -126,14 +126,18 @@ fn parse_digest(arg: &[u8]) -> Result<u64, Fault> {
 }
 
 fn delex(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    let mut reader = Reader::new(args, 2);
-    let condition = Condition::take(&mut reader, false)?;
-    reader.end()?;
+    if !matches!(args.len(), 2 | 4) {
+        return Err(Fault::Arity("delex".into()));
+    }
     let mut place = ctx.at(args.at(1));
-    let holds = match condition {
-        Some(condition) => place.exists() && condition.holds(&place)?,
-        None => place.exists(),
-    };
+    let mut holds = place.exists();
+    if holds && args.len() == 4 {
+        const NO_STRING: Fault = Fault::text("ERR Key should be of string type if conditions are specified");
+        const UNKNOWN: Fault = Fault::text("ERR Invalid condition. Use IFEQ, IFNE, IFDEQ, or IFDNE");
+        place.text().map_err(|_| NO_STRING)?;
+        let condition = Condition::take(&mut Reader::new(args, 2), false)?.ok_or(UNKNOWN)?;
+        holds = condition.holds(&place)?;
+    }
     delete_if(&mut place, holds, reply);
     Ok(())
 }

@@ -2,13 +2,13 @@
 
 use darter_base::longdouble::LongDouble;
 use darter_base::number;
-use darter_store::{Event, Expiry, Keyed};
+use darter_store::{Event, Expiry, Text};
 use darter_wire::{Args, Reply};
 
-use super::count::{INCRBY_EVENT, INCRBYFLOAT_EVENT, float_of, int_of, parse_float};
+use super::count::{INCRBY_EVENT, INCRBYFLOAT_EVENT, float_of, int_of};
 use super::{EXPIRE_EVENT, PERSIST_EVENT};
-use crate::deadline::{self, Deadline};
-use crate::reader::{self, Reader};
+use crate::deadline::Deadline;
+use crate::reader::Reader;
 use crate::spec::{Group, Keys, Spec};
 use crate::{Ctx, DataCommand, Fault};
 
@@ -24,12 +24,71 @@ pub const INCREX: DataCommand = DataCommand {
     run: increx,
 };
 
-#[derive(Default)]
+/// What is added, and between which bounds the sum shall lie.
+#[derive(Clone, Copy)]
+enum Step {
+    Int { by: i64, lower: i64, upper: i64 },
+    Float { by: LongDouble, lower: LongDouble, upper: LongDouble },
+}
+
+/// How far, before the bounds are known.
+#[derive(Clone, Copy)]
+enum By {
+    Int(i64),
+    Float(LongDouble),
+}
+
+impl By {
+    /// Reads BYINT or BYFLOAT with its number, if that comes next.
+    fn take(reader: &mut Reader<'_>) -> Result<Option<By>, Fault> {
+        if reader.take_with("BYINT", 1) {
+            return int(reader.bytes()?, "ERR Increment is not an integer or out of range")
+                .map(By::Int)
+                .map(Some);
+        }
+        if !reader.take_with("BYFLOAT", 1) {
+            return Ok(None);
+        }
+        let by = float(reader.bytes()?, "ERR Increment is not a valid float")?;
+        if !by.is_finite() {
+            return Err(Fault::text("ERR BYFLOAT increment cannot be Infinity"));
+        }
+        Ok(Some(By::Float(by)))
+    }
+
+    fn within(self, lower: Option<&[u8]>, upper: Option<&[u8]>) -> Result<Step, Fault> {
+        let (step, is_crossed) = match self {
+            By::Int(by) => {
+                let no_int = "ERR LBOUND is not an integer or out of range";
+                let lower = lower.map_or(Ok(i64::MIN), |bound| int(bound, no_int))?;
+                let no_int = "ERR UBOUND is not an integer or out of range";
+                let upper = upper.map_or(Ok(i64::MAX), |bound| int(bound, no_int))?;
+                (Step::Int { by, lower, upper }, lower > upper)
+            }
+            By::Float(by) => {
+                let (least, most) = (LongDouble::MAX.negated(), LongDouble::MAX);
+                let lower =
+                    lower.map_or(Ok(least), |bound| float(bound, "ERR LBOUND is not a valid float"))?;
+                let upper =
+                    upper.map_or(Ok(most), |bound| float(bound, "ERR UBOUND is not a valid float"))?;
+                (Step::Float { by, lower, upper }, lower.exceeds(upper))
+            }
+        };
+        if is_crossed { Err(Fault::text("ERR LBOUND can't be greater than UBOUND")) } else { Ok(step) }
+    }
+}
+
+fn int(arg: &[u8], otherwise: &'static str) -> Result<i64, Fault> {
+    number::parse_i64(arg).ok_or(Fault::text(otherwise))
+}
+
+fn float(arg: &[u8], otherwise: &'static str) -> Result<LongDouble, Fault> {
+    LongDouble::parse(arg).ok_or(Fault::text(otherwise))
+}
+
 struct Options<'a> {
-    by_int: Option<&'a [u8]>,
-    by_float: Option<&'a [u8]>,
-    lower: Option<&'a [u8]>,
-    upper: Option<&'a [u8]>,
+    step: Step,
+    // at a bound what goes beyond it ends; else it is not done
     saturates: bool,
     deadline: Option<Deadline<'a>>,
     persists: bool,
@@ -39,36 +98,44 @@ struct Options<'a> {
 
 impl<'a> Options<'a> {
     fn parse(args: Args<'a>) -> Result<Options<'a>, Fault> {
-        let mut options = Options::default();
         let mut reader = Reader::new(args, 2);
+        let (mut by, mut lower, mut upper, mut deadline) = (None, None, None, None);
+        let (mut saturates, mut persists, mut only_without_ttl) = (false, false, false);
         while !reader.is_done() {
-            if !options.persists
-                && let Some(deadline) = Deadline::take(&mut reader)
+            let has_expiry = persists || deadline.is_some();
+            if by.is_none()
+                && let Some(given) = By::take(&mut reader)?
             {
-                deadline::put(&mut options.deadline, deadline)?;
-            } else if options.by_float.is_none() && reader.take_with("BYINT", 1) {
-                options.by_int = Some(reader.bytes()?);
-            } else if options.by_int.is_none() && reader.take_with("BYFLOAT", 1) {
-                options.by_float = Some(reader.bytes()?);
-            } else if reader.take_with("LBOUND", 1) {
-                options.lower = Some(reader.bytes()?);
-            } else if reader.take_with("UBOUND", 1) {
-                options.upper = Some(reader.bytes()?);
-            } else if reader.take("SATURATE") {
-                options.saturates = true;
-            } else if options.deadline.is_none() && reader.take("PERSIST") {
-                options.persists = true;
-            } else if reader.take("ENX") {
-                options.only_without_ttl = true;
+                by = Some(given);
+            } else if lower.is_none() && reader.take_with("LBOUND", 1) {
+                lower = Some(reader.bytes()?);
+            } else if upper.is_none() && reader.take_with("UBOUND", 1) {
+                upper = Some(reader.bytes()?);
+            } else if !saturates && reader.take("SATURATE") {
+                saturates = true;
+            } else if !only_without_ttl && !persists && reader.take("ENX") {
+                only_without_ttl = true;
+            } else if !has_expiry && !only_without_ttl && reader.take("PERSIST") {
+                persists = true;
+            } else if !has_expiry && let Some(given) = Deadline::take(&mut reader) {
+                deadline = Some(given);
             } else {
                 return Err(Fault::Syntax);
             }
         }
-        if options.only_without_ttl && options.deadline.is_none() {
-            return Err(Fault::Syntax);
+        let step = by.unwrap_or(By::Int(1)).within(lower, upper)?;
+        if only_without_ttl && deadline.is_none() {
+            return Err(Fault::text("ERR ENX flag requires an expiration"));
         }
-        Ok(options)
+        Ok(Options { step, saturates, deadline, persists, only_without_ttl })
     }
+}
+
+/// What the key is to hold.
+enum New {
+    Int(i64),
+    // its text
+    Float(Vec<u8>),
 }
 
 fn increx(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
@@ -76,133 +143,95 @@ fn increx(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()
     let now_ms = ctx.now_ms;
     let deadline_ms = options.deadline.map(|d| d.resolve(now_ms, "increx")).transpose()?;
     let mut place = ctx.at(args.at(1));
-    let is_applied = match options.by_float {
-        Some(by) => add_float(&mut place, &options, by, reply)?,
-        None => add_int(&mut place, &options, reply)?,
+    let old = place.text()?;
+    let new = match options.step {
+        Step::Int { by, lower, upper } => add_int(old, by, (lower, upper), options.saturates, reply)?,
+        Step::Float { by, lower, upper } => add_float(old, by, (lower, upper), options.saturates, reply)?,
     };
-    if !is_applied {
+    let Some(new) = new else { return Ok(()) };
+    let keeps_ttl = options.only_without_ttl && place.deadline_ms().is_some();
+    let deadline_ms = deadline_ms.filter(|_| !keeps_ttl);
+    if deadline_ms.is_some_and(|ms| ms <= now_ms) {
+        if place.exists() {
+            place.remove();
+            place.changed(Event::DEL);
+        }
         return Ok(());
     }
-    match deadline_ms {
-        Some(ms) if !(options.only_without_ttl && place.deadline_ms().is_some()) => {
-            if ms <= now_ms {
-                place.remove();
-                place.changed(Event::DEL);
-            } else {
-                place.set_deadline(Some(ms))?;
-                place.changed(EXPIRE_EVENT);
-            }
+    match new {
+        New::Int(value) => {
+            place.put_text(itoa::Buffer::new().format(value).as_bytes(), Expiry::Keep)?;
+            place.changed(INCRBY_EVENT);
         }
-        None if options.persists && place.deadline_ms().is_some() => {
-            place.set_deadline(None)?;
-            place.changed(PERSIST_EVENT);
+        New::Float(text) => {
+            place.put_float(&text)?;
+            place.changed(INCRBYFLOAT_EVENT);
         }
-        _ => {}
+    }
+    if deadline_ms.is_some() {
+        place.set_deadline(deadline_ms)?;
+        place.changed(EXPIRE_EVENT);
+    } else if options.persists && place.deadline_ms().is_some() {
+        place.set_deadline(None)?;
+        place.changed(PERSIST_EVENT);
     }
     Ok(())
 }
 
-const BOUNDS_CROSSED: Fault = Fault::text("ERR LBOUND must not be greater than UBOUND");
-
-fn add_int(place: &mut Keyed<'_>, options: &Options<'_>, reply: &mut Reply<'_>) -> Result<bool, Fault> {
-    let by = options.by_int.map_or(Ok(1), reader::int)?;
-    let lower = options.lower.map_or(Ok(i64::MIN), reader::int)?;
-    let upper = options.upper.map_or(Ok(i64::MAX), reader::int)?;
-    if lower > upper {
-        return Err(BOUNDS_CROSSED);
-    }
-    let old = int_of(place.text()?)?;
+/// Answers the sum and how far it is from what was there; `None` where nothing is to change.
+fn add_int(
+    old: Option<Text<'_>>,
+    by: i64,
+    (lower, upper): (i64, i64),
+    saturates: bool,
+    reply: &mut Reply<'_>,
+) -> Result<Option<New>, Fault> {
+    let old = int_of(old)?;
     let sum = i128::from(old) + i128::from(by);
     let bounded = sum.clamp(i128::from(lower), i128::from(upper));
-    let is_applied = sum == bounded || options.saturates;
+    let is_applied = sum == bounded || saturates;
     // the bounds are i64, and so is what lies between them
     let new = if is_applied { i64::try_from(bounded).map_err(|_| Fault::Overflow)? } else { old };
-    if is_applied {
-        place.put_text(itoa::Buffer::new().format(new).as_bytes(), Expiry::Keep)?;
-        place.changed(INCRBY_EVENT);
-    }
+    let applied = new.checked_sub(old).ok_or(Fault::text("ERR applied increment would overflow"))?;
     reply.array(2);
     reply.int(new);
-    reply.int(new.saturating_sub(old));
-    Ok(is_applied)
+    reply.int(applied);
+    Ok(is_applied.then_some(New::Int(new)))
 }
 
-/// A long double with its text, by which it is answered, and its nearest double, by which it is compared.
-struct Float {
-    value: LongDouble,
-    text: Vec<u8>,
-    near: f64,
-}
-
-impl Float {
-    fn new(value: LongDouble) -> Result<Float, Fault> {
+/// The same for floats.
+fn add_float(
+    old: Option<Text<'_>>,
+    by: LongDouble,
+    (lower, upper): (LongDouble, LongDouble),
+    saturates: bool,
+    reply: &mut Reply<'_>,
+) -> Result<Option<New>, Fault> {
+    let old = float_of(old)?;
+    if !old.is_finite() {
+        return Err(Fault::text("ERR value cannot be Infinity"));
+    }
+    let sum = old.plus(by);
+    let bound = if !sum.is_finite() {
+        Some(if by.is_negative() { lower } else { upper })
+    } else if sum.exceeds(upper) {
+        Some(upper)
+    } else {
+        lower.exceeds(sum).then_some(lower)
+    };
+    let is_applied = bound.is_none() || saturates;
+    let new = if is_applied { bound.unwrap_or(sum) } else { old };
+    let applied = new.minus(old);
+    if !applied.is_finite() {
+        return Err(Fault::text("ERR applied increment would be Infinity"));
+    }
+    let [new, applied] = [new, applied].map(|value| {
         let mut text = Vec::new();
         value.write(&mut text);
-        let near = number::parse_f64(&text).ok_or(Fault::NotFloat)?;
-        Ok(Float { value, text, near })
-    }
-
-    fn parse(bytes: &[u8]) -> Result<Float, Fault> {
-        Float::new(parse_float(bytes)?)
-    }
-
-    /// How far it is from `old` to here.
-    fn minus(&self, old: &Float) -> Result<Float, Fault> {
-        let negated = match old.text.strip_prefix(b"-") {
-            Some(digits) => digits.to_vec(),
-            None => [b"-", &old.text[..]].concat(),
-        };
-        Float::new(self.value.plus(parse_float(&negated)?))
-    }
-
-    fn write(&self, reply: &mut Reply<'_>) {
-        if reply.is_resp3() {
-            reply.double(self.near);
-        } else {
-            reply.bulk(&self.text);
-        }
-    }
-}
-
-fn add_float(
-    place: &mut Keyed<'_>,
-    options: &Options<'_>,
-    by: &[u8],
-    reply: &mut Reply<'_>,
-) -> Result<bool, Fault> {
-    let by = parse_float(by)?;
-    let lower = options.lower.map(Float::parse).transpose()?;
-    let upper = options.upper.map(Float::parse).transpose()?;
-    if let (Some(lower), Some(upper)) = (&lower, &upper)
-        && lower.near > upper.near
-    {
-        return Err(BOUNDS_CROSSED);
-    }
-    let old = Float::new(float_of(place.text()?)?)?;
-    let sum = old.value.plus(by);
-    if !sum.is_finite() {
-        return Err(Fault::text("ERR increment would produce NaN or Infinity"));
-    }
-    let sum = Float::new(sum)?;
-    let bound = match (lower, upper) {
-        (Some(lower), _) if sum.near < lower.near => Some(lower),
-        (_, Some(upper)) if sum.near > upper.near => Some(upper),
-        _ => None,
-    };
-    let new = match bound {
-        None => Some(sum),
-        Some(bound) if options.saturates => Some(bound),
-        Some(_) => None,
-    };
+        text
+    });
     reply.array(2);
-    let Some(new) = new else {
-        old.write(reply);
-        Float::new(LongDouble::from_i64(0))?.write(reply);
-        return Ok(false);
-    };
-    place.put_float(&new.text)?;
-    place.changed(INCRBYFLOAT_EVENT);
-    new.write(reply);
-    new.minus(&old)?.write(reply);
-    Ok(true)
+    reply.double_text(&new);
+    reply.double_text(&applied);
+    Ok(is_applied.then_some(New::Float(new)))
 }

@@ -53,19 +53,24 @@ fn digests_compare_values() {
             ("SET key1 x IFDEQ 9ec9f7918d7dfc41", "$-1"),
             ("SET key1 x IFDNE 9ec9f7918d7dfc40", "$-1"),
             ("SET key1 y IFDEQ 9EC9F7918D7DFC40", "+OK"),
-            ("SET key1 y IFDEQ 9ec9", "-ERR digest must be exactly 16 hexadecimal characters"),
+            ("SET key1 y IFDEQ 9ec9", "-ERR must be exactly 16 hexadecimal characters"),
             ("DELEX key1 IFEQ x", ":0"),
             ("DELEX key1 IFNE y", ":0"),
             ("DELEX none IFNE y", ":0"),
             // A digest is looked at where there is something to compare.
             ("DELEX none IFDEQ digest", ":0"),
             ("SET none y IFDEQ digest", "$-1"),
-            ("DELEX key1 IFDNE digest", "-ERR digest must be exactly 16 hexadecimal characters"),
+            ("DELEX key1 IFDNE digest", "-ERR must be exactly 16 hexadecimal characters"),
             ("DELEX key1 IFEQ y", ":1"),
             ("DELIFEQ k hello", ":0"),
             ("DELIFEQ k Hello", ":1"),
             ("RPUSH l a", ":1"),
-            ("DELEX l IFEQ a", WRONG_TYPE),
+            ("DELEX l IFEQ a", "-ERR Key should be of string type if conditions are specified"),
+            ("DELEX l NOPE a", "-ERR Key should be of string type if conditions are specified"),
+            ("DELEX key1 IFEQ", "-ERR wrong number of arguments for 'delex' command"),
+            ("DELEX none NOPE a", ":0"),
+            ("SET other v", "+OK"),
+            ("DELEX other NOPE a", "-ERR Invalid condition. Use IFEQ, IFNE, IFDEQ, or IFDNE"),
             ("DIGEST l", WRONG_TYPE),
             ("DELEX l", ":1"),
             ("DELEX l", ":0"),
@@ -192,11 +197,44 @@ fn increx_counts_within_its_bounds() {
             ("INCREX f BYFLOAT -10 LBOUND 0", "*2|$4|3.25|$1|0"),
             ("INCREX f BYINT 1", "-ERR value is not an integer or out of range"),
             ("INCREX n BYINT 1 BYFLOAT 1", "-ERR syntax error"),
-            ("INCREX n ENX", "-ERR syntax error"),
-            ("INCREX n LBOUND 5 UBOUND 4", "-ERR LBOUND must not be greater than UBOUND"),
-            ("INCREX n UBOUND 1.5", "-ERR value is not an integer or out of range"),
+            ("INCREX n BYINT 1 BYINT 1", "-ERR syntax error"),
+            ("INCREX n UBOUND 1 UBOUND 1", "-ERR syntax error"),
+            ("INCREX n SATURATE SATURATE", "-ERR syntax error"),
+            ("INCREX n EX 1 EX 1", "-ERR syntax error"),
+            ("INCREX n EX 1 PERSIST", "-ERR syntax error"),
+            ("INCREX n PERSIST ENX", "-ERR syntax error"),
+            ("INCREX n ENX", "-ERR ENX flag requires an expiration"),
+            ("INCREX n BYINT x EX", "-ERR Increment is not an integer or out of range"),
+            ("INCREX n BYFLOAT x", "-ERR Increment is not a valid float"),
+            ("INCREX n BYFLOAT -inf", "-ERR BYFLOAT increment cannot be Infinity"),
+            ("INCREX n LBOUND 5 UBOUND 4 EX 0", "-ERR LBOUND can't be greater than UBOUND"),
+            ("INCREX n LBOUND 5.5 UBOUND 5.4 BYFLOAT 1", "-ERR LBOUND can't be greater than UBOUND"),
+            ("INCREX n UBOUND 1.5", "-ERR UBOUND is not an integer or out of range"),
+            ("INCREX n LBOUND x BYFLOAT 1", "-ERR LBOUND is not a valid float"),
+            ("INCREX n EX 0", "-ERR invalid expire time in 'increx' command"),
+            ("SET low -9223372036854775808", "+OK"),
+            ("INCREX low UBOUND 5 LBOUND 4 SATURATE", "-ERR applied increment would overflow"),
+            ("GET low", "$20|-9223372036854775808"),
+            ("SET inf inf", "+OK"),
+            ("INCREX inf BYFLOAT 1", "-ERR value cannot be Infinity"),
         ],
     );
+    // The largest number there is ends at itself, or stays.
+    let most = "1.18973149535723176502e4932";
+    bed.run(&format!("SET big {most}"));
+    let digits = bed.run("INCRBYFLOAT big 0");
+    let digits = digits.split('|').next_back().unwrap_or_default();
+    assert_eq!(digits.len(), 4933);
+    let kept = format!("*2|$4933|{digits}|$1|0");
+    assert_eq!(bed.run(&format!("INCREX big BYFLOAT {most}")), kept);
+    assert_eq!(bed.run(&format!("INCREX big BYFLOAT {most} SATURATE")), kept);
+    let said = bed.run("INCREX big BYFLOAT 1 UBOUND -1e4932 LBOUND -1.1e4932 SATURATE");
+    assert_eq!(said, "-ERR applied increment would be Infinity");
+    bed.events();
+    assert_eq!(bed.run("INCREX new PXAT 1"), "*2|:1|:1");
+    assert_eq!(bed.events(), Vec::<String>::new());
+    assert_eq!(bed.run("INCREX low PXAT 1"), "*2|:-9223372036854775807|:1");
+    assert_eq!(bed.events(), ["del low"]);
     bed.resp3 = true;
     assert_eq!(bed.run("INCREX f BYFLOAT 0.25"), "*2|,3.5|,0.25");
 }

@@ -303,7 +303,7 @@ fn bzpop(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>, from: Directi
             return Ok(());
         }
     }
-    ctx.wait_or_reply(Wait { timeout_ms, dest: 0 }, reply);
+    ctx.wait_or_reply(Wait::for_a_key(timeout_ms, 0), reply);
     Ok(())
 }
 
@@ -313,7 +313,7 @@ fn bzmpop(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()
     let timeout_ms = timeout_ms(args.at(1))?;
     ctx.may_repeat = false;
     if !many.take(ctx, reply)? {
-        ctx.wait_or_reply(Wait { timeout_ms, dest: 0 }, reply);
+        ctx.wait_or_reply(Wait::for_a_key(timeout_ms, 0), reply);
     }
     Ok(())
 }

@@ -2,7 +2,7 @@ mod escapes;
 
 use std::sync::Arc;
 
-use darter_lua::Host;
+use darter_lua::{Host, NoCall};
 use darter_wire::{Args, OwnedArgs, Reply};
 
 use super::Engine;
@@ -16,8 +16,8 @@ struct Echo;
 impl Host for Echo {
     fn breathe(&mut self) {}
 
-    fn allows(&mut self, args: Args<'_>) -> Option<bool> {
-        (args.at(0) != b"nosuch").then(|| args.at(0) != b"forbidden")
+    fn allows(&mut self, args: Args<'_>) -> Result<bool, NoCall> {
+        if args.at(0) == b"nosuch" { Err(NoCall::Unknown) } else { Ok(args.at(0) != b"forbidden") }
     }
 
     fn call(&mut self, args: Args<'_>, resp3: bool, out: &mut Vec<u8>) {
@@ -163,6 +163,8 @@ fn nothing_can_be_changed_or_reached() {
         "table.insert(table, 1)",
         "table.insert(getmetatable(_G), 1)",
         "table.insert(getmetatable(''), 1)",
+        "cjson.decode_array_with_array_mt(true) getmetatable(cjson.decode('[]')).__is_cjson_array = false",
+        "cjson.decode_array_with_array_mt(true) rawset(getmetatable(cjson.decode('[]')), '__index', {})",
     ] {
         assert!(run(source).contains("Attempt to modify a readonly table"), "{source}: {}", run(source));
     }
@@ -223,6 +225,15 @@ fn libraries_do_what_scripts_know() {
         ("return cjson.decode('null') == cjson.null", ":1|"),
         ("return cjson.encode({})", "$2|{}|"),
         ("return cjson.encode({x=1, [1]='a'}):len()", ":15|"),
+        ("return cjson.encode(cjson.decode('[[],{}]'))", "$7|[{},{}]|"),
+        (
+            "cjson.decode_array_with_array_mt(true) local t = cjson.decode('[[],{},[7]]') t[3][1] = nil
+             return cjson.encode(t)",
+            "$10|[[],{},[]]|",
+        ),
+        ("return cjson.encode(setmetatable({}, {__is_cjson_array = true}))", "$2|[]|"),
+        ("return cjson.encode(setmetatable({}, {__is_cjson_array = false}))", "$2|{}|"),
+        ("cjson.decode_array_with_array_mt(true) return cjson.decode('[1,[2]]')", "*2|:1|*1|:2|"),
         ("local n = 0 for k in pairs(os) do n = n + 1 end return n", ":1|"),
         ("return #cmsgpack.pack({1,2,3}, 'abc', -1099511627776, 0.1)", ":26|"),
         ("return cmsgpack.unpack(cmsgpack.pack({1,2,{k='v'}}))[3].k", "$1|v|"),

@@ -96,6 +96,9 @@ impl Acl {
     fn read_line(&self, line: &[u8], place: &str, all_channels: bool) -> Result<Option<User>, String> {
         let mut words = words(line);
         let Some(first) = words.next() else { return Ok(None) };
+        if first.starts_with(b"#") {
+            return Ok(None);
+        }
         // Dragonfly's files may say USER
         let (true, Some(name)) = (first.eq_ignore_ascii_case(b"user"), words.next()) else {
             return Err(format!("{place} should start with user keyword followed by the username. "));

@@ -111,10 +111,15 @@ impl Acl {
         &self.catalog
     }
 
-    /// Changes with every change of a user.
+    /// Changes with every change of a user, and when a client is closed by another.
     #[inline]
     pub fn version(&self) -> u64 {
         self.version.load(Ordering::Acquire)
+    }
+
+    /// Has every connection look at its user, and at whether it has been closed, before its next command.
+    pub fn have_all_settled(&self) {
+        self.version.fetch_add(1, Ordering::AcqRel);
     }
 
     /// Whether new connections must log in: the default user has a password, or is off.
@@ -210,7 +215,7 @@ impl Acl {
             self.default_has_password.store(!user.needs_no_password, Ordering::Release);
             self.default_needs_login.store(!(user.needs_no_password && user.is_on), Ordering::Release);
         }
-        self.version.fetch_add(1, Ordering::AcqRel);
+        self.have_all_settled();
     }
 
     fn users(&self) -> std::sync::RwLockReadGuard<'_, Users> {

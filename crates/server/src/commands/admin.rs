@@ -119,7 +119,7 @@ fn wait(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Resul
     }
     let deadline_ms = (timeout_ms > 0).then(|| caller.core.now_ms.saturating_add(timeout_ms));
     let on_timeout = TimeUp::Reply(b":0\r\n".to_vec());
-    caller.session.parking = Some(Parking { ticket: None, deadline_ms, on_timeout });
+    caller.session.parking = Some(Parking { ticket: None, deadline_ms, ripe_ms: None, on_timeout });
     Ok(())
 }
 

@@ -96,6 +96,8 @@ fn select(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Res
 
 fn quit(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     caller.session.is_closing = true;
+    // Nobody can find it once it has the reply: whose changes it was told of hears that with the next one.
+    lock(&caller.core.shared.clients).remove(&caller.session.id);
     reply.ok();
     Ok(())
 }

@@ -60,7 +60,8 @@ fn waitaof(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Re
     write_reply(&mut Reply::new(&mut late, resp3), is_synced);
     // There are no replicas: to wait for one is to wait for the timeout.
     let ticket = (replicas == 0).then(|| journal.wait_for_sync(caller.core, token, client, resp3, before));
-    caller.session.parking = Some(Parking { ticket, deadline_ms, on_timeout: TimeUp::Reply(late) });
+    caller.session.parking =
+        Some(Parking { ticket, deadline_ms, ripe_ms: None, on_timeout: TimeUp::Reply(late) });
     Ok(())
 }
 

@@ -143,7 +143,7 @@ fn answer(shared: &Shared, to: Asking, outcome: Result<(), &str>) {
 /// Has the caller wait until somebody answers it.
 pub(super) fn wait(caller: &mut Caller<'_>) {
     let on_timeout = TimeUp::Reply(b"-ERR the wait was ended\r\n".to_vec());
-    caller.session.parking = Some(Parking { ticket: None, deadline_ms: None, on_timeout });
+    caller.session.parking = Some(Parking { ticket: None, deadline_ms: None, ripe_ms: None, on_timeout });
 }
 
 fn save(caller: &mut Caller<'_>, args: Args<'_>, _: &mut Reply<'_>) -> Result<(), Fault> {

@@ -78,7 +78,7 @@ pub fn populate(caller: &mut Caller<'_>, args: Args<'_>, _: &mut Reply<'_>) -> R
     });
     spawned.map_err(|error| Fault::Text(format!("ERR cannot start a thread: {error}").into()))?;
     let on_timeout = TimeUp::Reply(Vec::new());
-    caller.session.parking = Some(Parking { ticket: None, deadline_ms: None, on_timeout });
+    caller.session.parking = Some(Parking { ticket: None, deadline_ms: None, ripe_ms: None, on_timeout });
     Ok(())
 }
 

@@ -43,8 +43,12 @@ fn sync(caller: &mut Caller<'_>, _: Args<'_>, _: &mut Reply<'_>) -> Result<(), F
     wish.is_begun = true;
     copy::begin(caller.core, caller.session.id, wish.contents)?;
     caller.session.copy = Some(Box::new(wish));
-    caller.session.parking =
-        Some(Parking { ticket: None, deadline_ms: None, on_timeout: TimeUp::Reply(Vec::new()) });
+    caller.session.parking = Some(Parking {
+        ticket: None,
+        deadline_ms: None,
+        ripe_ms: None,
+        on_timeout: TimeUp::Reply(Vec::new()),
+    });
     // Behind the copy: while it waits nothing is closed.
     caller.session.is_closing = true;
     Ok(())

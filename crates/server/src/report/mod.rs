@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use crate::clients::ClientCard;
 use crate::shared::{ShardCard, Shared};
-use crate::stats::ThreadStats;
+use crate::stats::{CommandStats, ThreadStats};
 use crate::worker::lock;
 
 /// Counters of all threads added up.
@@ -56,6 +56,29 @@ pub struct Totals {
     pub lively_turns: u64,
     /// Microseconds threads were not asleep.
     pub busy_us: u64,
+    /// Keys that housekeeping found dead.
+    pub swept_keys: u64,
+    /// Commands that SLOWLOG kept.
+    pub slow: Slow,
+}
+
+/// Commands that SLOWLOG kept since the statistics were set back.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Slow {
+    /// How many.
+    pub calls: u64,
+    /// Microseconds all of them took.
+    pub us: u64,
+    /// Microseconds the longest took.
+    pub us_max: u64,
+}
+
+impl Slow {
+    fn add(&mut self, stats: &CommandStats) {
+        self.calls += stats.slow.get();
+        self.us += stats.slow_us.get();
+        self.us_max = self.us_max.max(stats.slow_us_max.get());
+    }
 }
 
 impl Totals {
@@ -86,6 +109,8 @@ impl Totals {
         self.turns += stats.turns.get();
         self.lively_turns += stats.lively_turns.get();
         self.busy_us += stats.busy_nanos.get() / 1000;
+        self.swept_keys += stats.swept_keys.get();
+        stats.commands.iter().for_each(|command| self.slow.add(command));
     }
 }
 
@@ -100,6 +125,8 @@ pub struct CommandTotals {
     pub rejected: u64,
     /// Times it ended in an error.
     pub failed: u64,
+    /// Those that SLOWLOG kept.
+    pub slow: Slow,
 }
 
 impl CommandTotals {
@@ -113,6 +140,7 @@ impl CommandTotals {
             sum.us += stats.estimated_nanos();
             sum.rejected += stats.rejected.get();
             sum.failed += stats.failed.get();
+            sum.slow.add(stats);
         }
         // Counted by the thread that refused, not by the one that had counted the call.
         sum.calls = sum.calls.saturating_sub(withdrawn);

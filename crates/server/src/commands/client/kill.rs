@@ -41,9 +41,11 @@ pub fn kill(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> R
     Ok(())
 }
 
-/// Closes a client; from here on nobody can find it.
+/// Closes a client; from here on nobody can find it, and none of its commands begins.
 pub(crate) fn close(shared: &Shared, card: &ClientCard) {
     lock(&shared.clients).remove(&card.id);
+    card.is_killed.store(true, Relaxed);
+    shared.acl.have_all_settled();
     shared.door(card.thread).send(Mail::Kill { token: card.token, client: card.id });
 }
 

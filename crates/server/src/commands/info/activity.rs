@@ -139,6 +139,10 @@ pub fn stats(source: &Source<'_>, out: &mut Text) {
     out.field("eventloop_duration_cmd_sum", report::command_us(source.shared));
     out.field("instantaneous_eventloop_cycles_per_sec", rates.turns.ceil() as u64);
     out.field("instantaneous_eventloop_duration_usec", rates.turn_us.ceil() as u64);
+    let slow = &totals.slow;
+    out.field("slowlog_commands_count", slow.calls);
+    out.field("slowlog_commands_time_ms_max", format_args!("{:.2}", slow.us_max as f64 / 1000.0));
+    out.field("slowlog_commands_time_ms_sum", format_args!("{:.2}", slow.us as f64 / 1000.0));
     for (reason, count) in source.shared.acl.denials() {
         let reason = match reason {
             "command" => "cmd",
@@ -154,6 +158,7 @@ fn keys(source: &Source<'_>, out: &mut Text) {
     let counters = &source.report.shards.counters;
     let pubsub = &source.shared.pubsub;
     out.field("expired_keys", counters.expired);
+    out.field("expired_keys_active", source.report.totals.swept_keys);
     out.field("expired_stale_perc", "0.00");
     out.zeros(&["expired_time_cap_reached_count", "expire_cycle_cpu_milliseconds"]);
     out.field("evicted_keys", counters.evicted);

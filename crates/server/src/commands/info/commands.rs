@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{Source, Text};
-use crate::report::{CommandTotals, times_of};
+use crate::report::{CommandTotals, Slow, times_of};
 use crate::worker::lock;
 
 /// INFO commandstats: commands that were called.
@@ -13,10 +13,19 @@ pub fn commandstats(source: &Source<'_>, out: &mut Text) {
         if totals.calls == 0 && totals.failed == 0 && totals.rejected == 0 {
             continue;
         }
+        let slow = match totals.slow {
+            Slow { calls: 0, .. } => String::new(),
+            Slow { calls, us, us_max } => {
+                let [sum_ms, max_ms] = [us, us_max].map(|us| us as f64 / 1000.0);
+                format!(
+                    ",slowlog_count={calls},slowlog_time_ms_sum={sum_ms:.2},slowlog_time_ms_max={max_ms:.2}"
+                )
+            }
+        };
         out.field(
             &format!("cmdstat_{}", entry.spec.name),
             format_args!(
-                "calls={},usec={},usec_per_call={:.2},rejected_calls={},failed_calls={}",
+                "calls={},usec={},usec_per_call={:.2},rejected_calls={},failed_calls={}{slow}",
                 totals.calls,
                 totals.us,
                 totals.us_per_call(),

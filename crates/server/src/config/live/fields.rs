@@ -236,6 +236,8 @@ impl Encoding {
             zset_max_listpack_value: v.u64("zset-max-listpack-value"),
             stream_node_max_bytes: v.u64("stream-node-max-bytes"),
             stream_node_max_entries: v.u64("stream-node-max-entries"),
+            stream_idmp_duration: v.u64("stream-idmp-duration"),
+            stream_idmp_maxsize: v.u64("stream-idmp-maxsize"),
             hll_sparse_max_bytes: v.u64("hll-sparse-max-bytes"),
         }
     }

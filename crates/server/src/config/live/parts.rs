@@ -238,6 +238,10 @@ pub struct Encoding {
     pub stream_node_max_bytes: u64,
     /// Entries of a stream node, 0 = any.
     pub stream_node_max_entries: u64,
+    /// Seconds that a new stream remembers the names of producers' entries.
+    pub stream_idmp_duration: u64,
+    /// Names of entries that it remembers of each producer.
+    pub stream_idmp_maxsize: u64,
     /// Bytes of a sparse HyperLogLog.
     pub hll_sparse_max_bytes: u64,
 }

@@ -48,6 +48,12 @@ pub(super) const ROWS: &[Setting] = &[
         .help(Encoding, "bytes of a stream node; 0 means any"),
     Setting::int("stream-node-max-entries", 0, i64::MAX, "100")
         .help(Encoding, "entries of a stream node; 0 means any"),
+    Setting::int("stream-idmp-duration", 1, 86_400, "100").help(
+        Encoding,
+        "seconds that a stream remembers the names of producers' entries, unless XCFGSET says",
+    ),
+    Setting::int("stream-idmp-maxsize", 1, 10_000, "100")
+        .help(Encoding, "names of entries that a stream remembers of each producer, unless XCFGSET says"),
     Setting::memory("hll-sparse-max-bytes", 0, BYTES_MAX, "3000")
         .help(Encoding, "bytes of a sparse HyperLogLog"),
     Setting::choice("sanitize-dump-payload", &["no", "yes", "clients"], "no")
