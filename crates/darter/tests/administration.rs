@@ -68,6 +68,8 @@ fn command_answers_from_the_registry() {
     }
     let names = client.call(&["COMMAND", "LIST", "FILTERBY", "PATTERN", "config|re*"]);
     assert_eq!(names, Value::array(&["config|resetstat", "config|rewrite"]));
+    client.send_all(&[&["COMMAND", "INFO", "nosuch"]]);
+    assert_eq!([client.read_line(), client.read_line()], ["*1", "$-1"], "the null of a text, as in Redis");
 }
 
 #[test]
