@@ -68,6 +68,8 @@ fn command_answers_from_the_registry() {
     }
     let names = client.call(&["COMMAND", "LIST", "FILTERBY", "PATTERN", "config|re*"]);
     assert_eq!(names, Value::array(&["config|resetstat", "config|rewrite"]));
+    client.send_all(&[&["COMMAND", "INFO", "nosuch"]]);
+    assert_eq!([client.read_line(), client.read_line()], ["*1", "$-1"], "the null of a text, as in Redis");
 }
 
 #[test]
@@ -164,6 +166,33 @@ fn info_sections_are_chosen_and_managed_services_hide_the_machine() {
     }
     assert_eq!(text(client.call(&["INFO", "nosuch"])), "");
     assert!(!info(&mut client, &[]).keys().any(|name| name.starts_with("cmdstat_")));
+}
+
+/// Enough keys for every shard to have one that is held.
+const HELD_KEYS: usize = 200;
+
+#[test]
+fn numbers_asked_for_in_a_transaction_or_script_are_of_that_moment() {
+    let server = Server::start(&[]);
+    let mut client = server.client();
+    client.call(&["MULTI"]);
+    for n in 0..HELD_KEYS {
+        client.call(&["SET", &format!("key:{n}"), "v", "EX", "100"]);
+    }
+    client.call(&["INFO", "keyspace"]);
+    client.call(&["GET", "key:1"]);
+    client.call(&["CONFIG", "RESETSTAT"]);
+    client.call(&["INFO", "stats"]);
+    let replies = items(client.call(&["EXEC"]));
+    let [.., keyspace, _, _, stats] = replies.as_slice() else { panic!("{replies:?}") };
+    let keyspace = text(keyspace.clone());
+    assert!(keyspace.contains("db0:keys=200,expires=200,") && !keyspace.contains("avg_ttl=0"), "{keyspace}");
+    let stats = text(stats.clone());
+    assert!(stats.contains("\r\nkeyspace_hits:0\r\n"), "{stats}");
+
+    let script = "redis.call('DEL', KEYS[1]); return redis.call('INFO', 'keyspace')";
+    let keyspace = text(client.call(&["EVAL", script, "1", "key:0"]));
+    assert!(keyspace.contains("db0:keys=199,expires=199,") && !keyspace.contains("avg_ttl=0"), "{keyspace}");
 }
 
 #[test]

@@ -537,6 +537,7 @@ fn the_limit_of_memory_can_be_set() {
     let server = Server::start(&[]);
     let (mut speaker, mut redis) = (Speaker::new(&server), server.client());
     speaker.check(&[
+        ("refresh_certs\r\n", "ERROR\r\n"),
         ("cache_memlimit\r\n", "ERROR\r\n"),
         ("cache_memlimit 7\r\n", "MEMLIMIT_TOO_SMALL cannot set maxbytes to less than 8m\r\n"),
         ("cache_memlimit 5000000000\r\n", "ERROR\r\n"),

@@ -284,6 +284,25 @@ fn certificates_are_renewed_while_the_server_runs() {
 }
 
 #[test]
+fn memcached_clients_have_certificates_read_anew() {
+    let authority = authority("refresh");
+    let port = free_port();
+    let server = authority.start(&["--tls", "--memcached_port", &port.to_string()]);
+    let mut client = authority.connect(port);
+    client.stream().write_all(b"refresh_certs\r\n").expect("sent");
+    assert_eq!(client.read_line(), "OK");
+    authority.sign("server");
+    assert_ne!(authority.shown(server.port()), authority.certificate("server"));
+    client.stream().write_all(b"refresh_certs\r\n").expect("sent");
+    assert_eq!(client.read_line(), "OK");
+    assert_eq!(authority.shown(server.port()), authority.certificate("server"));
+    std::fs::write(authority.file("server.key"), "nothing").expect("a file");
+    client.stream().write_all(b"refresh_certs\r\n").expect("sent");
+    assert_eq!(client.read_line(), "Error loading the certificate chain");
+    assert!(authority.is_served(server.port(), None), "what was there goes on");
+}
+
+#[test]
 fn an_encrypted_port_stands_beside_the_plain_one() {
     let authority = authority("beside");
     let (first, second) = (free_port(), free_port());

@@ -15,7 +15,7 @@ use crate::exec::{self, Call, Ran};
 use crate::fieldsets;
 use crate::gated;
 use crate::holds::Hold;
-use crate::job::{BUDGET, Body};
+use crate::job::{BUDGET, Body, Shards};
 use crate::large;
 use crate::many;
 use crate::registry::{Entry, Run};
@@ -36,6 +36,8 @@ pub struct Caller<'a> {
     pub card: &'a ClientCard,
     /// False inside MULTI and scripts, where nothing may wait.
     pub may_wait: bool,
+    /// The shards that EXEC or the script has already; nobody else can look into them meanwhile.
+    pub held: Option<&'a mut Shards>,
 }
 
 /// A command looked up, and with its only key hashed.
@@ -198,7 +200,7 @@ fn run_server(
 ) -> Ran {
     let mut reply = Reply::new(call.out, call.session.resp3);
     let mark = reply.len();
-    let mut caller = Caller { core, session: call.session, card, may_wait: true };
+    let mut caller = Caller { core, session: call.session, card, may_wait: true, held: None };
     if let Err(fault) = body(&mut caller, args, &mut reply) {
         exec::refuse(core, entry, &fault, &mut reply, mark);
     }

@@ -231,7 +231,8 @@ pub fn run_held(
             let mut reply = Reply::new(out, session.resp3);
             if let Run::Server(run) = entry.run {
                 let mark = reply.len();
-                let mut caller = Caller { core, session, card, may_wait: false };
+                let held = Some(&mut *grant);
+                let mut caller = Caller { core, session, card, may_wait: false, held };
                 if let Err(fault) = run(&mut caller, args.args(), &mut reply) {
                     exec::refuse(core, entry, &fault, &mut reply, mark);
                 }
@@ -362,7 +363,10 @@ fn run_one(
         Run::Data(run) if entry.is_import => fieldsets::expand(session, args)
             .and_then(|whole| run_data(core, session.db, grant, &Wanted::Any, run, whole.args(), &mut reply)),
         Run::Data(run) => run_data(core, session.db, grant, &wanted, run, args, &mut reply),
-        Run::Server(run) => run(&mut Caller { core, session, card, may_wait: false }, args, &mut reply),
+        Run::Server(run) => {
+            let held = Some(&mut *grant);
+            run(&mut Caller { core, session, card, may_wait: false, held }, args, &mut reply)
+        }
         Run::Script(_) => {
             script_run::run_held(core, session, card, grant, entry, args, &mut reply);
             Ok(())

@@ -216,7 +216,10 @@ impl Bridge<'_> {
                 // A server command answers in the connection's protocol, which the script may have changed for itself.
                 let was_resp3 = std::mem::replace(&mut session.resp3, reply.is_resp3());
                 let now_ms = core.now_ms;
-                let ended = run(&mut Caller { core, session, card, may_wait: false }, args, reply);
+                let ended = {
+                    let held = Some(&mut **grant);
+                    run(&mut Caller { core, session, card, may_wait: false, held }, args, reply)
+                };
                 session.resp3 = was_resp3;
                 // Time stands still while a script runs, also where it sleeps (DEBUG SLEEP).
                 core.now_ms = now_ms;

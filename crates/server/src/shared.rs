@@ -16,7 +16,7 @@ use crate::clients::ClientCard;
 use crate::command_log::CommandLogs;
 use crate::config::Settings;
 use crate::idling::Idling;
-use crate::job::Job;
+use crate::job::{Job, Shards};
 use crate::journal::Journal;
 use crate::limit::Limit;
 use crate::listening::ListenerKind;
@@ -328,43 +328,45 @@ impl Shared {
         shard % self.doors.len() as u16
     }
 
-    /// Sets hits, misses and the like back to zero in every shard that is free.
-    pub fn reset_shard_counters(&self) {
+    /// Looks into the parts that the caller holds, and those that are free right now.
+    fn each_part(&self, mut held: Option<&mut Shards>, mut look: impl FnMut(u16, &mut Part)) {
         for cell in self.cells {
-            if let Some(mut held) = cell.take_spinning(2000) {
-                held.shard.counters = Default::default();
-                held.shard.tidied = Default::default();
+            let id = cell.id();
+            if let Some(part) = held.as_deref_mut().and_then(|held| held.get_mut(id)) {
+                look(id, part);
+            } else if let Some(mut held) = cell.take_spinning(2000) {
+                look(id, &mut held);
                 crate::job::let_go_quietly(self, held);
             }
         }
     }
 
-    /// The mean time to live in a database, milliseconds, from some of the keys of each shard that is free.
-    pub fn average_ttl_ms(&self, db: usize, now_ms: u64) -> u64 {
+    /// Sets hits, misses and the like back to zero in every shard that is `held` or free.
+    pub fn reset_shard_counters(&self, held: Option<&mut Shards>) {
+        self.each_part(held, |_, part| {
+            part.shard.counters = Default::default();
+            part.shard.tidied = Default::default();
+        });
+    }
+
+    /// The mean time to live in a database, milliseconds, from some of the keys of each shard that is `held` or free.
+    pub fn average_ttl_ms(&self, db: usize, now_ms: u64, held: Option<&mut Shards>) -> u64 {
         let (mut sum, mut count) = (0u64, 0u64);
-        for cell in self.cells {
-            let Some(held) = cell.take_spinning(2000) else { continue };
-            let (ttl_ms, keys) = held.shard.sample_ttl(db, now_ms, TTL_KEYS_MAX, TTL_LINES_MAX);
+        self.each_part(held, |_, part| {
+            let (ttl_ms, keys) = part.shard.sample_ttl(db, now_ms, TTL_KEYS_MAX, TTL_LINES_MAX);
             sum = sum.saturating_add(ttl_ms);
             count += keys;
-            crate::job::let_go_quietly(self, held);
-        }
+        });
         sum / count.max(1)
     }
 
-    /// Sums what is known of all shards, looking into those that are free right now.
-    pub fn survey(&self) -> ShardCard {
-        let mut sum = ShardCard::default();
-        for (cell, card) in self.cells.iter().zip(&self.cards) {
-            let mut card = card.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-            if let Some(held) = cell.take_spinning(2000) {
-                *card = ShardCard::of(&held);
-                self.limit.tell(held.id(), &held.shard);
-                crate::job::let_go_quietly(self, held);
-            }
-            sum.add(&card);
-        }
-        sum
+    /// Sums what is known of all shards, looking into those that are `held` and those that are free right now.
+    pub fn survey(&self, held: Option<&mut Shards>) -> ShardCard {
+        self.each_part(held, |id, part| {
+            *crate::worker::lock(&self.cards[usize::from(id)]) = ShardCard::of(part);
+            self.limit.tell(id, &part.shard);
+        });
+        self.glance()
     }
 }
 

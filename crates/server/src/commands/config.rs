@@ -176,7 +176,7 @@ fn is_of_tls(name: &str) -> bool {
 }
 
 fn resetstat(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    crate::report::reset(caller.core.shared);
+    crate::report::reset(caller.core.shared, caller.held.as_deref_mut());
     // this call itself comes after the reset
     let own = caller.core.shared.registry.find(b"config").and_then(|config| config.sub(b"resetstat"));
     if let Some(entry) = own {

@@ -131,7 +131,7 @@ fn no_crash(_: &mut Caller<'_>, _: Args<'_>, _: &mut Reply<'_>) -> Result<(), Fa
 
 fn htstats(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let db = reader::int(args.at(2))?;
-    let card = caller.core.shared.survey();
+    let card = caller.core.shared.survey(caller.held.as_deref_mut());
     let of = |counts: &[usize]| usize::try_from(db).ok().and_then(|db| counts.get(db).copied());
     let Some(keys) = of(&card.keys) else { return Err(Fault::text("ERR Out of range database")) };
     let text = format!(

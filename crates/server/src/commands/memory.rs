@@ -80,7 +80,7 @@ fn figures(report: &Report, scripts: &Scripts) -> Vec<(&'static str, Figure)> {
 }
 
 fn stats(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    let report = Report::gather(caller.core.shared);
+    let report = Report::gather(caller.core.shared, caller.held.as_deref_mut());
     let figures = figures(&report, &caller.core.shared.scripts);
     let used: Vec<usize> = (0..report.shards.keys.len()).filter(|&db| report.shards.keys[db] > 0).collect();
     reply.map(figures.len() + used.len());
@@ -106,7 +106,7 @@ fn stats(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<
 
 fn doctor(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let core = &caller.core;
-    let report = Report::gather(core.shared);
+    let report = Report::gather(core.shared, caller.held.as_deref_mut());
     let max = core.shared.limit.max_bytes(&core.live);
     reply.verbatim(*b"txt", diagnosis(&report, max, core.evicts).as_bytes());
     Ok(())
@@ -154,7 +154,7 @@ fn diagnosis(report: &Report, max: u64, evicts: bool) -> String {
 
 fn malloc_stats(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let shared = caller.core.shared;
-    let report = Report::gather(shared);
+    let report = Report::gather(shared, caller.held.as_deref_mut());
     let memory = &report.memory;
     let mut text = String::from("___ Begin memory statistics ___\n");
     let lines = [

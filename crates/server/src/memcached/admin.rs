@@ -4,6 +4,8 @@
 //! answers it, and changes nothing but for the limit of memory. What would show them is refused as by a memcached that
 //! was told to; the items are in `listing`.
 
+use std::os::unix::ffi::OsStrExt;
+
 use darter_base::number;
 use darter_wire::memcache::Words;
 
@@ -36,6 +38,17 @@ pub(super) fn limit_memory(conn: &mut Conn, core: &mut Core, mut words: Words<'_
     match auth::run_as_client(conn, core, &[b"CONFIG", b"SET", b"maxmemory", limit.as_bytes()]) {
         true => OK,
         false => b"MEMLIMIT_ADJUST_FAILED out of bounds or unable to adjust\r\n",
+    }
+}
+
+/// `refresh_certs`: reads certificates and keys anew, as the connection's user does with CONFIG SET.
+pub(super) fn refresh_certificates(conn: &mut Conn, core: &mut Core) -> &'static [u8] {
+    // A memcached without TLS does not know the command.
+    let Some(file) = core.live.tls.cert_file.clone() else { return ERROR };
+    match auth::run_as_client(conn, core, &[b"CONFIG", b"SET", b"tls-cert-file", file.as_os_str().as_bytes()])
+    {
+        true => OK,
+        false => b"Error loading the certificate chain\r\n",
     }
 }
 

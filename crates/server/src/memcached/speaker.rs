@@ -202,6 +202,10 @@ fn perform(conn: &mut Conn, core: &mut Core, raw: &[u8], command: &Command<'_>, 
             let line = admin::limit_memory(conn, core, words.clone());
             answer(&mut conn.output, line, *noreply);
         }
+        Command::Admin { name: b"refresh_certs", noreply, .. } => {
+            let line = admin::refresh_certificates(conn, core);
+            answer(&mut conn.output, line, *noreply);
+        }
         Command::Admin { name, words, noreply } => {
             match Listing::asked(name, words.clone(), core.shared.router.shards_len()) {
                 Some(listing) => return list(conn, core, command, listing),

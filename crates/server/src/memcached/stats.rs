@@ -43,7 +43,7 @@ pub(super) fn run(core: &Core, mut words: Words<'_>, out: &mut Vec<u8>) {
             _ => return out.extend_from_slice(b"CLIENT_ERROR usage: stats detail on|off|dump\r\n"),
         },
         Some(b"reset") => {
-            report::reset(core.shared);
+            report::reset(core.shared, None);
             core.shared.memcached_detail.reset();
             return out.extend_from_slice(b"RESET\r\n");
         }
@@ -74,7 +74,7 @@ fn total(shared: &Shared, counter: Counter) -> u64 {
 
 fn general(core: &Core, list: &mut List<'_>) {
     let shared = core.shared;
-    let report = Report::gather(shared);
+    let report = Report::gather(shared, None);
     let (totals, times) = (&report.totals, process::cpu_times());
     list.add("pid", std::process::id());
     list.add("uptime", shared.started.elapsed().as_secs());
@@ -226,7 +226,7 @@ const NOT_THERE: &[(&str, &str)] = &[
 ];
 
 fn items(core: &Core, list: &mut List<'_>) {
-    let shards = core.shared.survey();
+    let shards = core.shared.survey(None);
     let number = shards.keys.get(DB).copied().unwrap_or(0) as u64;
     if number == 0 {
         return;
@@ -266,7 +266,7 @@ fn items(core: &Core, list: &mut List<'_>) {
 }
 
 fn slabs(core: &Core, list: &mut List<'_>) {
-    let shards = core.shared.survey();
+    let shards = core.shared.survey(None);
     let number = shards.keys.get(DB).copied().unwrap_or(0) as u64;
     if let Some(mean_bytes) = (shards.used_bytes as u64).checked_div(number) {
         let figures = [

@@ -11,6 +11,7 @@ pub mod rates;
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::clients::ClientCard;
+use crate::job::Shards;
 use crate::shared::{ShardCard, Shared};
 use crate::stats::{CommandStats, ThreadStats};
 use crate::worker::lock;
@@ -260,9 +261,9 @@ pub fn command_us(shared: &Shared) -> u64 {
 }
 
 impl Report {
-    /// Gathers everything. Cost: a look at each shard, each client and two files of `/proc`.
-    pub fn gather(shared: &Shared) -> Report {
-        let shards = shared.survey();
+    /// Gathers everything, with what the caller holds. Cost: a look at each shard, each client and two files of `/proc`.
+    pub fn gather(shared: &Shared, held: Option<&mut Shards>) -> Report {
+        let shards = shared.survey(held);
         let clients = Clients::of(shared);
         let memory = memory::Usage::of(shared, &shards);
         Report { totals: Totals::of(shared), rates: lock(&shared.history).rates(), shards, clients, memory }
@@ -284,11 +285,11 @@ impl Report {
 }
 
 /// Sets back what CONFIG RESETSTAT sets back. Counters belong to threads: one that is counting right now may survive.
-pub fn reset(shared: &Shared) {
+pub fn reset(shared: &Shared, held: Option<&mut Shards>) {
     shared.stats.iter().for_each(ThreadStats::reset);
     lock(&shared.errors).clear();
     shared.acl.reset_denials();
     *lock(&shared.history) = rates::History::default();
     shared.memory_peak_bytes.store(0, Relaxed);
-    shared.reset_shard_counters();
+    shared.reset_shard_counters(held);
 }

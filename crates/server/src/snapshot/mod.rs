@@ -158,7 +158,7 @@ impl Snapshots {
 
     /// A load has ended: what it made is on disk, and clients are served.
     pub fn note_loaded(&self, shared: &Shared) {
-        let changes = shared.survey().changes;
+        let changes = shared.survey(None).changes;
         lock(&self.history).changes = changes;
         self.loading.end();
     }

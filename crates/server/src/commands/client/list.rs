@@ -93,7 +93,7 @@ pub fn info(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> R
 
 /// The caller's own card is brought up to date at the end of the turn, which is too late to be shown.
 fn refresh_own(caller: &Caller<'_>, args: Args<'_>, reply: &Reply<'_>) {
-    let Caller { core, session, card, may_wait } = caller;
+    let Caller { core, session, card, may_wait, .. } = caller;
     // Scripts do not call this: what may not wait is in EXEC.
     if *may_wait {
         card.update(session)

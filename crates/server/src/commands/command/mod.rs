@@ -111,7 +111,7 @@ fn info(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Resul
     for name in args.iter().skip(2) {
         match named(&caller.core.shared.registry, name) {
             Some(entry) => describe::entry(entry, reply),
-            None => reply.null_array(),
+            None => reply.null(),
         }
     }
     Ok(())

@@ -201,7 +201,7 @@ pub fn keyspace(source: &Source<'_>, out: &mut Text) {
     for (db, &keys) in shards.keys.iter().enumerate().filter(|(_, keys)| **keys > 0) {
         let [expires, in_part] =
             [&shards.expiring, &shards.expiring_in_part].map(|counts| counts.get(db).copied().unwrap_or(0));
-        let ttl_ms = if expires > 0 { source.shared.average_ttl_ms(db, source.now_ms) } else { 0 };
+        let ttl_ms = source.ttls_ms.get(db).copied().unwrap_or(0);
         let parts = format_args!("subexpiry={in_part},keys_with_volatile_items={in_part}");
         out.field(&format!("db{db}"), format_args!("keys={keys},expires={expires},avg_ttl={ttl_ms},{parts}"));
     }

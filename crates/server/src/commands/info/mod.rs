@@ -15,6 +15,7 @@ use darter_wire::{Args, Reply};
 use super::{ServerCommand, row};
 use crate::config::Live;
 use crate::dispatch::Caller;
+use crate::job::Shards;
 use crate::report::Report;
 use crate::shared::Shared;
 
@@ -35,6 +36,29 @@ struct Source<'a> {
     live: &'a Live,
     report: Report,
     now_ms: u64,
+    /// The mean time to live of each database, unless it is not asked for.
+    ttls_ms: Vec<u64>,
+}
+
+impl<'a> Source<'a> {
+    fn new(
+        shared: &'a Shared,
+        live: &'a Live,
+        report: Report,
+        asked: &[&[u8]],
+        mut held: Option<&mut Shards>,
+    ) -> Self {
+        let now_ms = crate::core::unix_ms();
+        let mut ttls_ms = Vec::new();
+        if is_asked(&KEYSPACE, asked) {
+            let mean = |(db, &expiring): (usize, &usize)| match expiring {
+                0 => 0,
+                _ => shared.average_ttl_ms(db, now_ms, held.as_deref_mut()),
+            };
+            ttls_ms = report.shards.expiring.iter().enumerate().map(mean).collect();
+        }
+        Source { shared, live, report, now_ms, ttls_ms }
+    }
 }
 
 /// When a section is shown without being named.
@@ -56,6 +80,8 @@ const fn section(name: &'static str, shown: Shown, write: fn(&Source<'_>, &mut T
     Section { name, shown, write }
 }
 
+const KEYSPACE: Section = section("Keyspace", Shown::Default, activity::keyspace);
+
 /// Every section, in the order they are written.
 const SECTIONS: &[Section] = &[
     section("Server", Shown::Default, system::server),
@@ -70,7 +96,7 @@ const SECTIONS: &[Section] = &[
     section("Errorstats", Shown::Default, commands::errorstats),
     section("Latencystats", Shown::All, commands::latencystats),
     section("Cluster", Shown::Default, activity::cluster),
-    section("Keyspace", Shown::Default, activity::keyspace),
+    KEYSPACE,
     section("Transaction", Shown::All, activity::transaction),
     section("Tiered", Shown::All, activity::tiered),
     section("Search", Shown::All, activity::search),
@@ -80,12 +106,8 @@ const SECTIONS: &[Section] = &[
 fn info(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let asked: Vec<&[u8]> = args.iter().skip(1).collect();
     let core = &caller.core;
-    let source = Source {
-        shared: core.shared,
-        live: &core.live,
-        report: Report::gather(core.shared),
-        now_ms: crate::core::unix_ms(),
-    };
+    let report = Report::gather(core.shared, caller.held.as_deref_mut());
+    let source = Source::new(core.shared, &core.live, report, &asked, caller.held.as_deref_mut());
     let text = render(&source, &asked);
     if asked.iter().any(|word| word.eq_ignore_ascii_case(keysizes::NAME.as_bytes())) {
         return keysizes::answer_later(caller, text);
@@ -101,8 +123,7 @@ pub(crate) fn fields(
     report: &Report,
     sections: &[&[u8]],
 ) -> HashMap<String, String> {
-    let source = Source { shared, live, report: report.clone(), now_ms: crate::core::unix_ms() };
-    let text = render(&source, sections);
+    let text = render(&Source::new(shared, live, report.clone(), sections, None), sections);
     let pairs = text.lines().filter_map(|line| line.split_once(':'));
     pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
 }

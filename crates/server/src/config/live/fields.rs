@@ -322,7 +322,7 @@ impl Persistence {
             egress_bytes_per_s_max: v.u64("snapshot_egress_limit_bytes"),
             stop_writes_on_bgsave_error: v.bool("stop-writes-on-bgsave-error"),
             key_save_delay_us: v.i64("rdb-key-save-delay"),
-            native_compression: v.u64("compression_mode") > 0,
+            native_compression: !matches!(v.choice("compression_mode"), "0" | "NONE"),
             rdbcompression: v.bool("rdbcompression"),
             rdbchecksum: v.bool("rdbchecksum"),
             restored_versions: match v.choice("rdb-version-check") {

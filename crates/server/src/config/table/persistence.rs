@@ -67,10 +67,10 @@ pub(super) const ROWS: &[Setting] = &[
         .help(Persistence, "write Bloom filters in chunks"),
     Setting::choice("rdb-version-check", &["strict", "relaxed"], "strict")
         .help(Persistence, "whether RESTORE refuses versions that are not known; of files they always are"),
-    Setting::int("compression_mode", 0, 3, "3")
-        .dragonfly()
-        .fixed()
-        .help(Persistence, "of native snapshots: 0 none, 1 to 3 by block"),
+    Setting::choice("compression_mode", COMPRESSION_MODES, "3").dragonfly().fixed().help(
+        Persistence,
+        "of native snapshots: 0 none, 1 to 3 by block; Dragonfly's names of these say the same",
+    ),
     Setting::int("compression_level", 0, 22, "2")
         .dragonfly()
         .fixed()
@@ -146,3 +146,7 @@ pub(super) const ROWS: &[Setting] = &[
         .not_yet(NO_CLOUD)
         .help(Persistence, "upload nothing in the end"),
 ];
+
+/// How Dragonfly compresses what it saves, by number and by name. It has LZF, ZSTD and LZ4; here it is LZ4 or nothing.
+const COMPRESSION_MODES: &[&str] =
+    &["0", "1", "2", "3", "NONE", "SINGLE_ENTRY", "MULTI_ENTRY_ZSTD", "MULTI_ENTRY_LZ4"];

@@ -54,6 +54,8 @@ fn every_form_of_a_flag_is_read() {
         (&["--undefok=nothing_known,other", "--nothing_known=3", "--port=1"], &[("port", "1")]),
         (&["--other", "3", "--port=1", "--undefok", "other"], &[("port", "1")]),
         (&["--notify-keyspace-events", "KEA"], &[("notify-keyspace-events", "AKE")]),
+        (&["--compression_mode=0"], &[("compression_mode", "0")]),
+        (&["--compression_mode=MULTI_ENTRY_ZSTD"], &[("compression_mode", "MULTI_ENTRY_ZSTD")]),
     ];
     for (arguments, expected) in cases {
         let settings = serve(arguments);
