@@ -309,7 +309,7 @@ impl Build for Picking {
         else {
             return Ok(true);
         };
-        let mut piece = Vec::with_capacity(TOLD_BYTES);
+        let mut piece = Vec::new();
         for _ in 0..DRAWS_PER_SLICE {
             let from = piece.len();
             see_one(object, arena, &mut self.rng, &mut |seen| (self.draws.tell)(seen, &mut piece));

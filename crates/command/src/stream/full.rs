@@ -248,7 +248,7 @@ impl Build for Slices {
         let place = self.place.find(shard);
         let stream = place.view::<Stream>().ok().flatten();
         let Some(stream) = stream.filter(|stream| self.is_same(stream.root)) else { return Ok(true) };
-        let mut piece = Vec::with_capacity(2 * BYTES_PER_SLICE);
+        let mut piece = Vec::with_capacity(BYTES_PER_SLICE + BYTES_PER_SLICE / 4);
         let mut reply = Reply::new(&mut piece, self.resp3);
         while !self.full.is_over() && reply.len() < BYTES_PER_SLICE {
             self.full.go_on(stream.root, stream.arena, &mut reply);
