@@ -79,7 +79,7 @@ pub fn begins_batch(at: usize, len: usize) -> bool {
 }
 
 /// A command that found nothing and wants to wait for one of its keys; it is answered a null array when the time is up.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Debug)]
 pub struct Wait {
     /// Milliseconds to wait at most; `None` is for ever.
     pub timeout_ms: Option<u64>,
@@ -87,12 +87,14 @@ pub struct Wait {
     pub dest: usize,
     /// When time alone will have something for it, Unix milliseconds.
     pub ripe_ms: Option<u64>,
+    /// The arguments to wait with, where they must not mean later what they mean now (XREAD's `$`).
+    pub args: Option<OwnedArgs>,
 }
 
 impl Wait {
     /// One that a change of a key ends; `dest` as above.
     pub fn for_a_key(timeout_ms: Option<u64>, dest: usize) -> Wait {
-        Wait { timeout_ms, dest, ripe_ms: None }
+        Wait { timeout_ms, dest, ripe_ms: None, args: None }
     }
 }
 
@@ -117,9 +119,7 @@ pub struct Ctx<'a> {
     /// What the body is to store: the result that it has left to slices, complete now.
     pub kept: Option<Kept>,
     /// Set by a body that wants to wait for its keys; what it wrote is taken back then.
-    pub wait: Option<Wait>,
-    /// The arguments to wait with, where they must not mean later what they mean now (XREAD's `$`).
-    pub wait_args: Option<Box<OwnedArgs>>,
+    pub wait: Option<Box<Wait>>,
     /// The key that became ready, while a waiting command is looked at again: only its shard (and the
     /// destination's) is held then.
     pub only_key: Option<&'a [u8]>,
@@ -149,7 +149,6 @@ impl<'a> Ctx<'a> {
             rest: None,
             kept: None,
             wait: None,
-            wait_args: None,
             only_key: None,
             shards,
             first,
@@ -366,7 +365,7 @@ impl<'a> Ctx<'a> {
     /// Ends a body that found nothing: it waits where that is allowed, else it is answered at once.
     pub fn wait_or_reply(&mut self, wait: Wait, reply: &mut Reply<'_>) {
         if self.may_wait {
-            self.wait = Some(wait);
+            self.wait = Some(Box::new(wait));
         } else {
             reply.null_array();
         }

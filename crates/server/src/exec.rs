@@ -12,7 +12,7 @@ use darter_store::Key;
 use darter_store::change::{Change, Class, Listeners};
 use darter_txn::waiters::Parked;
 use darter_txn::{LockSet, Part, Router, ShardSet};
-use darter_wire::{Args, OwnedArgs, Reply};
+use darter_wire::{Args, Reply};
 
 use crate::acl::guard;
 use crate::core::Core;
@@ -422,9 +422,9 @@ fn run_with(
     if shared.tracking.is_in_use() && flushes(entry) {
         tracking::invalidate_all(core, grant);
     }
-    let parking = left.wait.map(|(wait, rewritten)| {
-        let args = rewritten.map_or_else(|| args.to_owned(), |rewritten| *rewritten);
-        waiting::park(core, grant, whose, entry, args, wait)
+    let parking = left.wait.map(|mut wait| {
+        let args = wait.args.take().unwrap_or_else(|| args.to_owned());
+        waiting::park(core, grant, whose, entry, args, *wait)
     });
     After { parking, rest: left.rest }
 }
@@ -462,7 +462,7 @@ pub fn set_of<'a>(router: &'a Router, grant: &'a mut Shards) -> ShardSet<'a> {
 /// What a body has left to do.
 #[derive(Default)]
 struct Left {
-    wait: Option<(Wait, Option<Box<OwnedArgs>>)>,
+    wait: Option<Box<Wait>>,
     rest: Option<Rest>,
 }
 
@@ -498,7 +498,7 @@ fn run_body<'a>(
     if ctx.wait.is_some() {
         reply.truncate_to(mark);
     }
-    Left { wait: ctx.wait.map(|wait| (wait, ctx.wait_args)), rest: ctx.rest }
+    Left { wait: ctx.wait, rest: ctx.rest }
 }
 
 /// Replaces what a failed command has written since `mark` by its error.

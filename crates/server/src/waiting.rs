@@ -250,7 +250,7 @@ fn run<'a>(
     let mut reply = Reply::new(out, waiting.whose.resp3);
     match body(&mut ctx, args, &mut reply) {
         Ok(()) => {
-            if let Some(Wait { ripe_ms: Some(ripe_ms), .. }) = ctx.wait {
+            if let Some(ripe_ms) = ctx.wait.as_ref().and_then(|wait| wait.ripe_ms) {
                 waiting.ripen(core, ripe_ms);
             }
             ctx.wait.is_none()

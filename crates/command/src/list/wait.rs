@@ -110,7 +110,7 @@ fn transfer(
     let timeout_ms = timeout_ms(timeout)?;
     if !moves::transfer(ctx, args.at(1), args.at(2), ends, reply)? {
         if ctx.may_wait {
-            ctx.wait = Some(Wait::for_a_key(timeout_ms, 2));
+            ctx.wait = Some(Box::new(Wait::for_a_key(timeout_ms, 2)));
         } else {
             // No array, as it is when the time is up.
             reply.null();

@@ -171,8 +171,8 @@ fn xread(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(),
     }
     if !streams.end(reply) {
         nothing(ctx, &reading, None, reply);
-        if ctx.wait.is_some() {
-            ctx.wait_args = with_ids(args, &reading, &after);
+        if let Some(wait) = &mut ctx.wait {
+            wait.args = with_ids(args, &reading, &after);
         }
     }
     Ok(())
@@ -191,14 +191,14 @@ fn start_of(arg: &[u8], (last_id, last_entry): (StreamId, Option<StreamId>)) -> 
 }
 
 /// The arguments with ids in the place of `$`, which means something else when they are looked at again.
-fn with_ids(args: Args<'_>, reading: &Reading<'_>, after: &[StreamId]) -> Option<Box<OwnedArgs>> {
+fn with_ids(args: Args<'_>, reading: &Reading<'_>, after: &[StreamId]) -> Option<OwnedArgs> {
     let first = reading.id_at(0);
     args.tail(first).iter().any(|arg| arg == b"$").then(|| {
         let mut owned = args.head(first).to_owned();
         for (arg, &id) in args.tail(first).iter().zip(after) {
             if arg == b"$" { owned.push(&id::text(id)) } else { owned.push(arg) }
         }
-        Box::new(owned)
+        owned
     })
 }
 
