@@ -57,12 +57,6 @@ pub struct CommandStats {
     pub withdrawn: Count,
     /// Times it ended in an error.
     pub failed: Count,
-    /// Times SLOWLOG kept it.
-    pub slow: Count,
-    /// Microseconds these took.
-    pub slow_us: Count,
-    /// The most that one of them took.
-    pub slow_us_max: Count,
     /// How long timed calls took each; made by the first.
     pub histogram: OnceLock<Box<Histogram>>,
 }
@@ -77,13 +71,6 @@ impl CommandStats {
         }
     }
 
-    /// Notes that SLOWLOG kept a call of `us` microseconds; only the owning thread may.
-    pub fn note_slow(&self, us: u64) {
-        self.slow.add(1);
-        self.slow_us.add(us);
-        self.slow_us_max.set(self.slow_us_max.get().max(us));
-    }
-
     /// Nanoseconds all calls took, from those that were timed.
     pub fn estimated_nanos(&self) -> u64 {
         match u128::from(self.timed.get()) {
@@ -93,17 +80,7 @@ impl CommandStats {
     }
 
     fn reset(&self) {
-        for count in [
-            &self.calls,
-            &self.timed,
-            &self.nanos,
-            &self.rejected,
-            &self.withdrawn,
-            &self.failed,
-            &self.slow,
-            &self.slow_us,
-            &self.slow_us_max,
-        ] {
+        for count in [&self.calls, &self.timed, &self.nanos, &self.rejected, &self.withdrawn, &self.failed] {
             count.reset();
         }
         if let Some(histogram) = self.histogram.get() {
@@ -112,11 +89,40 @@ impl CommandStats {
     }
 }
 
+// Found by a shift, for each command that runs.
+const _: () = assert!(size_of::<CommandStats>() == 64);
+
+/// The calls of a command that SLOWLOG kept.
+#[derive(Debug, Default)]
+pub struct SlowStats {
+    /// How many.
+    pub calls: Count,
+    /// Microseconds these took.
+    pub us: Count,
+    /// The most that one of them took.
+    pub us_max: Count,
+}
+
+impl SlowStats {
+    /// Notes a call of `us` microseconds; only the owning thread may.
+    pub fn note(&self, us: u64) {
+        self.calls.add(1);
+        self.us.add(us);
+        self.us_max.set(self.us_max.get().max(us));
+    }
+
+    fn reset(&self) {
+        [&self.calls, &self.us, &self.us_max].into_iter().for_each(Count::reset);
+    }
+}
+
 /// One thread's counters.
 #[derive(Debug, Default)]
 pub struct ThreadStats {
     /// By command id.
     pub commands: Vec<CommandStats>,
+    /// By command id.
+    pub slow: Vec<SlowStats>,
     /// Connections accepted.
     pub connections: Count,
     /// Connections refused.
@@ -176,8 +182,9 @@ pub struct ThreadStats {
 impl ThreadStats {
     /// Counters for `commands` commands.
     pub fn new(commands: usize) -> ThreadStats {
+        let slow = (0..commands).map(|_| SlowStats::default()).collect();
         let commands = (0..commands).map(|_| CommandStats::default()).collect();
-        ThreadStats { commands, ..ThreadStats::default() }
+        ThreadStats { commands, slow, ..ThreadStats::default() }
     }
 
     /// Commands run, of all kinds.
@@ -188,6 +195,7 @@ impl ThreadStats {
     /// Sets what CONFIG RESETSTAT resets to zero.
     pub fn reset(&self) {
         self.commands.iter().for_each(CommandStats::reset);
+        self.slow.iter().for_each(SlowStats::reset);
         self.memcached.reset();
         for count in [
             &self.connections,

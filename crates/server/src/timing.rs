@@ -17,7 +17,7 @@ pub fn note(core: &Core, card: &ClientCard, entry: &Entry, args: Args<'_>, took:
     core.stats().commands[entry.id].time(took.as_nanos() as u64, live.latency_tracking);
     let us = took.as_micros() as u64;
     if us >= live.slowlog.slower_us && command_log::keep(core, card, entry, args, Measure::Time, us) {
-        core.stats().commands[entry.id].note_slow(us);
+        core.stats().slow[entry.id].note(us);
     }
     note_event(core, if entry.spec.flags.any(Flags::FAST) { "fast-command" } else { "command" }, took);
 }

@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use crate::clients::ClientCard;
 use crate::shared::{ShardCard, Shared};
-use crate::stats::{CommandStats, ThreadStats};
+use crate::stats::{SlowStats, ThreadStats};
 use crate::worker::lock;
 
 /// Counters of all threads added up.
@@ -74,10 +74,10 @@ pub struct Slow {
 }
 
 impl Slow {
-    fn add(&mut self, stats: &CommandStats) {
-        self.calls += stats.slow.get();
-        self.us += stats.slow_us.get();
-        self.us_max = self.us_max.max(stats.slow_us_max.get());
+    fn add(&mut self, stats: &SlowStats) {
+        self.calls += stats.calls.get();
+        self.us += stats.us.get();
+        self.us_max = self.us_max.max(stats.us_max.get());
     }
 }
 
@@ -110,7 +110,7 @@ impl Totals {
         self.lively_turns += stats.lively_turns.get();
         self.busy_us += stats.busy_nanos.get() / 1000;
         self.swept_keys += stats.swept_keys.get();
-        stats.commands.iter().for_each(|command| self.slow.add(command));
+        stats.slow.iter().for_each(|command| self.slow.add(command));
     }
 }
 
@@ -140,8 +140,8 @@ impl CommandTotals {
             sum.us += stats.estimated_nanos();
             sum.rejected += stats.rejected.get();
             sum.failed += stats.failed.get();
-            sum.slow.add(stats);
         }
+        shared.stats.iter().filter_map(|stats| stats.slow.get(id)).for_each(|slow| sum.slow.add(slow));
         // Counted by the thread that refused, not by the one that had counted the call.
         sum.calls = sum.calls.saturating_sub(withdrawn);
         sum.us /= 1000;
