@@ -189,8 +189,8 @@ fn run_held(
         let mut reply = Reply::new(call.out, call.session.resp3);
         if let Err(fault) = run(&mut ctx, args, &mut reply) {
             refuse(core, entry, &fault, &mut reply, mark);
-        } else {
-            rest = ctx.rest;
+        } else if ctx.rest.is_some() {
+            rest = ctx.rest.take();
         }
     }
     if held.shard.changes.has_pending() || held.shard.is_pressed() {
