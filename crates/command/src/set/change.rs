@@ -65,37 +65,8 @@ pub const SMOVE: DataCommand = DataCommand {
 };
 
 fn sadd(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    if args.len() > AHEAD {
-        return add_many(ctx, args, reply);
-    }
-    let now_ms = ctx.now_ms;
-    let add = |set: &mut SetValue, arena: &mut Arena, hasher: KeyHasher| {
-        let mut added = 0;
-        for member in args.tail(2).iter() {
-            added += i64::from(set.insert_alive(arena, hasher, Item::of(member), Expiry::Keep, now_ms)?);
-        }
-        Ok(added)
-    };
-    let added = ctx.add_to(args.at(1), SetValue::new, add, |&added| (added > 0).then_some(SADD_EVENT))?;
-    reply.int(added);
-    Ok(())
-}
-
-/// Adds members that are worth being asked for ahead; leaves it to slices where they are thousands, or answers when those
-/// are there.
-#[cold]
-fn add_many(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    if args.len() > MANY {
-        let filled = ctx.fill((args.at(1), Form::Set), args, Words::plain(2))?;
-        if let Filled::Done { added, .. } = filled {
-            if added > 0 {
-                ctx.changed(args.at(1), SADD_EVENT);
-            }
-            reply.int(added as i64);
-        }
-        if filled != Filled::AtOnce {
-            return Ok(());
-        }
+    if args.len() > MANY && add_many(ctx, args, reply)? {
+        return Ok(());
     }
     let now_ms = ctx.now_ms;
     let add = |set: &mut SetValue, arena: &mut Arena, hasher: KeyHasher| {
@@ -111,6 +82,19 @@ fn add_many(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<
     let added = ctx.add_to(args.at(1), SetValue::new, add, |&added| (added > 0).then_some(SADD_EVENT))?;
     reply.int(added);
     Ok(())
+}
+
+/// Leaves it to slices to add many members, or answers when they are there; false when they are to be added now.
+#[cold]
+fn add_many(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<bool, Fault> {
+    let filled = ctx.fill((args.at(1), Form::Set), args, Words::plain(2))?;
+    if let Filled::Done { added, .. } = filled {
+        if added > 0 {
+            ctx.changed(args.at(1), SADD_EVENT);
+        }
+        reply.int(added as i64);
+    }
+    Ok(filled != Filled::AtOnce)
 }
 
 fn saddex(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
