@@ -568,7 +568,10 @@ fn note_deadline(deadlines: &mut BTreeMap<(u64, u64), Token>, conn: &mut Conn) {
     let ripe_ms = parking.ripens_ms();
     let noted = std::mem::replace(&mut parking.ripe_ms, ripe_ms);
     if noted != ripe_ms {
-        noted.and_then(|ms| deadlines.remove(&(ms, conn.session.id)));
+        // Its deadline may be at the same moment, and stays.
+        noted
+            .filter(|_| noted != parking.deadline_ms)
+            .and_then(|ms| deadlines.remove(&(ms, conn.session.id)));
         ripe_ms.and_then(|ms| deadlines.insert((ms, conn.session.id), conn.token));
     }
     if let Some(deadline_ms) = parking.deadline_ms
