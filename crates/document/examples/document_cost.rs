@@ -1,0 +1,94 @@
+//! What documents cost: bytes for a byte of text, and time to parse, print, find and change.
+//!
+//! `cargo run --release -p darter-document --example document_cost [file.json ...]`; without files, rows made up here.
+
+use std::hint::black_box;
+use std::time::Instant;
+
+use darter_document::number::{Number, Operation};
+use darter_document::{Change, Doc, Path, edit, form, parse, print, rewrite};
+
+fn main() {
+    let files: Vec<Vec<u8>> = std::env::args().skip(1).filter_map(|name| std::fs::read(name).ok()).collect();
+    let texts = if files.is_empty() { (0..200).map(row).collect() } else { files };
+    let mut plain: Vec<Kept> = Vec::new();
+    for text in &texts {
+        let Ok(bytes) = parse(text) else { continue };
+        let mut shown = Vec::new();
+        print::print(Doc::new(&bytes).root(), &mut shown);
+        plain.push((shown, bytes));
+    }
+    let raw: usize = plain.iter().map(|(text, _)| text.len()).sum();
+    let kept: usize = plain.iter().map(|(_, bytes)| bytes.len()).sum();
+    println!(
+        "{} documents, {raw} bytes of text without blanks, {kept} kept: {:.3}",
+        plain.len(),
+        kept as f64 / raw as f64
+    );
+    let rounds = (20_000_000 / raw.max(1)).max(1);
+    let per_doc = |name: &str, run: &dyn Fn(&Kept)| {
+        let started = Instant::now();
+        for _ in 0..rounds {
+            plain.iter().for_each(run);
+        }
+        let nanos = started.elapsed().as_nanos() as f64 / (rounds * plain.len()) as f64;
+        println!("{name}: {nanos:.0} ns a document");
+    };
+    per_doc("parse", &|(text, _)| _ = black_box(parse(text)));
+    per_doc("print", &|(_, bytes)| {
+        let mut out = Vec::new();
+        print::print(Doc::new(bytes).root(), &mut out);
+        black_box(out);
+    });
+    let path = Path::parse(b"$.stock.count").expect("a path");
+    per_doc("path understood", &|_| _ = black_box(Path::parse(b"$.stock.count")));
+    per_doc("path found", &|(_, bytes)| _ = black_box(path.find(Doc::new(bytes))));
+    per_doc("number changed", &|(_, bytes)| {
+        let doc = Doc::new(bytes);
+        let done = rewrite(doc, &path.find(doc), |_, out, start| {
+            let old = Number::of(form::view_at(out, start)).unwrap_or(Number::Int(0));
+            let mut node = Vec::new();
+            old.combine(Operation::Add, Number::Int(1)).map_err(|_| ())?.write(&mut node);
+            edit::replace(out, start, &node);
+            Ok::<_, ()>(Change::Keep)
+        });
+        _ = black_box(done);
+    });
+}
+
+/// A text without blanks, and its document.
+type Kept = (Vec<u8>, Vec<u8>);
+
+/// A row of a catalogue, about 1 KiB.
+fn row(n: usize) -> Vec<u8> {
+    let reviews: Vec<String> = (0..4)
+        .map(|m| {
+            format!(
+                r#"{{"user":"user{}","stars":{},"text":"{}","helpful":{}}}"#,
+                n * 7 + m,
+                1 + (n + m) % 5,
+                "Works as described, arrived in two days.".get(..20 + (n + m) % 20).unwrap_or_default(),
+                (n + m).is_multiple_of(2)
+            )
+        })
+        .collect();
+    format!(
+        r#"{{"id":{},"sku":"SKU-{:08}","name":"Product number {n}","brand":"Brand {}","price":{}.{:02},"currency":"EUR","tags":["kitchen","steel","sale{}"],"stock":{{"count":{},"warehouse":"W{}","reserved":{}}},"dimensions":{{"width":{}.5,"height":{}.25,"depth":12.0}},"created":"2024-0{}-17T12:00:00Z","active":true,"discount":null,"location":{{"lat":52.{},"lon":13.{}}},"reviews":[{}]}}"#,
+        100_000 + n,
+        n * 31,
+        n % 17,
+        n % 90 + 10,
+        n % 100,
+        n % 9,
+        n % 500,
+        n % 7,
+        n % 3,
+        n % 40,
+        n % 60,
+        n % 9 + 1,
+        100_000 + n * 13 % 900_000,
+        200_000 + n * 17 % 800_000,
+        reviews.join(",")
+    )
+    .into_bytes()
+}

@@ -1,0 +1,76 @@
+//! Names that occur more than once in a document, kept once in its table.
+
+use std::collections::HashMap;
+
+use darter_base::varint;
+
+use crate::doc::{Doc, NAMES_MAX, Node};
+use crate::form::{self, Name, View};
+
+/// A table is made only if it saves this part of the document.
+const WORTH_PART: usize = 64;
+
+/// The document with a table of its repeated names; `None` if that saves nothing. It must not have one.
+pub(crate) fn share(doc: Doc<'_>) -> Option<Vec<u8>> {
+    let mut counts = HashMap::new();
+    count(doc.root(), &mut counts);
+    let mut shared: Vec<(&[u8], usize)> = counts
+        .into_iter()
+        .map(|(name, count)| (name, saved(name, count)))
+        .filter(|(_, saved)| *saved > 0)
+        .collect();
+    // the best first; names decide between equals, so that equal texts make equal documents
+    shared.sort_unstable_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(b.0)));
+    shared.truncate(NAMES_MAX);
+    let saved: usize = shared.iter().map(|(_, saved)| saved).sum();
+    if saved * WORTH_PART < doc.bytes().len() {
+        return None;
+    }
+    let mut out = Vec::with_capacity(doc.bytes().len());
+    varint::write(&mut out, shared.len() as u64);
+    let mut places = HashMap::with_capacity(shared.len());
+    for (place, (name, _)) in shared.iter().enumerate() {
+        varint::write(&mut out, name.len() as u64);
+        out.extend_from_slice(name);
+        places.insert(*name, place as u8);
+    }
+    copy(doc.root(), &places, &mut out);
+    Some(out)
+}
+
+/// Returns the bytes that a table saves for a name with this many members.
+fn saved(name: &[u8], count: usize) -> usize {
+    let own = varint::len(name.len() as u64) + name.len();
+    (own * count).saturating_sub(own + count)
+}
+
+fn count<'a>(node: Node<'a>, counts: &mut HashMap<&'a [u8], usize>) {
+    match node.view() {
+        View::Array(_) => {
+            node.items().filter(|item| form::is_container(item.bytes())).for_each(|item| count(item, counts))
+        }
+        View::Object(_) => node.members().for_each(|(name, value)| {
+            *counts.entry(name).or_insert(0) += 1;
+            count(value, counts);
+        }),
+        _ => {}
+    }
+}
+
+fn copy(node: Node<'_>, places: &HashMap<&[u8], u8>, out: &mut Vec<u8>) {
+    let start = out.len();
+    match node.view() {
+        View::Array(children) => {
+            node.items().for_each(|item| copy(item, places, out));
+            form::close(out, start, form::ARRAY, children.count);
+        }
+        View::Object(children) => {
+            for (name, value) in node.members() {
+                form::write_name(out, places.get(name).map_or(Name::Own(name), |place| Name::Known(*place)));
+                copy(value, places, out);
+            }
+            form::close(out, start, form::OBJECT, children.count);
+        }
+        _ => out.extend_from_slice(node.bytes()),
+    }
+}

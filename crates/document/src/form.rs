@@ -1,0 +1,398 @@
+//! The bytes of a value: tags, numbers, texts, and the heads of containers.
+//!
+//! ```text
+//! 00 01 02        null, false, true
+//! 07+w            integer in w bytes, 1 to 8, two's complement
+//! 10              integer above 2^63 in 8 bytes
+//! 11              float in 8 bytes
+//! 20 + (e-1)*4 + (w-1)  float m / 10^e, m in w bytes: e 1 to 8, w 1 to 4
+//! 40..7f          integer -16..=47
+//! 80..9f          text of 0 to 31 bytes
+//! a0              varint length, text
+//! b0, b1          array, object: varint length of what follows; unless that is 0, varint count and the children
+//! ```
+//!
+//! All numbers of several bytes are little-endian. A member of an object is a name and a value. A name begins with its
+//! length below 0x7f, with 0x7f and a varint length, or is 0x80 plus its place in the document's table of names.
+
+use darter_base::varint;
+
+pub(crate) const NULL: u8 = 0;
+pub(crate) const FALSE: u8 = 1;
+pub(crate) const TRUE: u8 = 2;
+/// Tag of an integer, less its width in bytes.
+const INT: u8 = 0x07;
+const UINT: u8 = 0x10;
+const FLOAT: u8 = 0x11;
+const DECIMAL: u8 = 0x20;
+const DECIMAL_LAST: u8 = 0x3f;
+const SMALL: u8 = 0x40;
+const SMALL_LAST: u8 = 0x7f;
+/// The integer of tag [`SMALL`].
+const SMALL_MIN: i64 = -16;
+const SHORT: u8 = 0x80;
+const SHORT_LAST: u8 = 0x9f;
+const TEXT: u8 = 0xa0;
+pub(crate) const ARRAY: u8 = 0xb0;
+pub(crate) const OBJECT: u8 = 0xb1;
+/// Marks a name whose length is a varint.
+const NAME_LONG: u8 = 0x7f;
+/// Marks a name in the table.
+const NAME_KNOWN: u8 = 0x80;
+/// Largest exponent of a decimal float.
+const EXPONENT_MAX: u32 = 8;
+
+/// A scalar, or the children of a container.
+#[derive(Clone, Copy, Debug)]
+pub enum View<'a> {
+    /// Null.
+    Null,
+    /// A boolean.
+    Bool(bool),
+    /// An integer.
+    Int(i64),
+    /// An integer above the largest signed one.
+    Uint(u64),
+    /// A float.
+    Float(f64),
+    /// A text, UTF-8.
+    Text(&'a [u8]),
+    /// An array.
+    Array(Children<'a>),
+    /// An object.
+    Object(Children<'a>),
+}
+
+/// The children of a container.
+#[derive(Clone, Copy, Debug)]
+pub struct Children<'a> {
+    /// How many there are.
+    pub count: usize,
+    /// Their bytes; of an object's members, names and values.
+    pub bytes: &'a [u8],
+}
+
+/// A name of a member.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Name<'a> {
+    /// The name itself.
+    Own(&'a [u8]),
+    /// Its place in the table of names.
+    Known(u8),
+}
+
+fn int_of(bytes: &[u8]) -> i64 {
+    let mut wide = [if bytes.last().is_some_and(|top| *top >= 0x80) { 0xff } else { 0 }; 8];
+    for (to, from) in wide.iter_mut().zip(bytes) {
+        *to = *from;
+    }
+    i64::from_le_bytes(wide)
+}
+
+fn eight_of(bytes: &[u8]) -> [u8; 8] {
+    bytes.first_chunk::<8>().copied().unwrap_or_default()
+}
+
+fn width_of(value: i64) -> usize {
+    let bits = 65 - if value < 0 { (!value).leading_zeros() } else { value.leading_zeros() };
+    bits.div_ceil(8) as usize
+}
+
+/// Bytes of the head of the node that `bytes` starts with, and bytes that follow it.
+#[inline]
+fn extent(bytes: &[u8]) -> (usize, usize) {
+    let Some(&tag) = bytes.first() else { return (0, 0) };
+    match tag {
+        SHORT..=SHORT_LAST => (1, usize::from(tag - SHORT)),
+        SMALL..=SMALL_LAST | NULL..=TRUE => (1, 0),
+        DECIMAL..=DECIMAL_LAST => (1, usize::from(tag & 3) + 1),
+        UINT | FLOAT => (1, 8),
+        TEXT | ARRAY | OBJECT => {
+            let (len, width) = number_at(bytes, 1);
+            (1 + width, len)
+        }
+        _ => (1, usize::from(tag.saturating_sub(INT))),
+    }
+}
+
+/// The varint at `at`, and its length.
+fn number_at(bytes: &[u8], at: usize) -> (usize, usize) {
+    match bytes.get(at..) {
+        Some([small @ 0..0x80, ..]) => (usize::from(*small), 1),
+        Some(rest) => {
+            varint::read(rest).map_or((0, 0), |(value, width)| (usize::try_from(value).unwrap_or(0), width))
+        }
+        None => (0, 0),
+    }
+}
+
+/// Bytes of the node that `bytes` starts with.
+#[inline]
+pub(crate) fn node_len(bytes: &[u8]) -> usize {
+    let (head, body) = extent(bytes);
+    head.saturating_add(body).min(bytes.len())
+}
+
+/// The node that `bytes` starts with.
+#[inline]
+pub(crate) fn view(bytes: &[u8]) -> View<'_> {
+    let (head, body) = extent(bytes);
+    let rest = bytes.get(head..head + body).unwrap_or_default();
+    match bytes.first().copied().unwrap_or(NULL) {
+        NULL => View::Null,
+        FALSE => View::Bool(false),
+        TRUE => View::Bool(true),
+        UINT => View::Uint(u64::from_le_bytes(eight_of(rest))),
+        FLOAT => View::Float(f64::from_le_bytes(eight_of(rest))),
+        tag @ DECIMAL..=DECIMAL_LAST => {
+            let exponent = u32::from((tag - DECIMAL) >> 2) + 1;
+            View::Float(int_of(rest) as f64 / 10f64.powi(exponent as i32))
+        }
+        tag @ SMALL..=SMALL_LAST => View::Int(i64::from(tag - SMALL) + SMALL_MIN),
+        SHORT..=SHORT_LAST | TEXT => View::Text(rest),
+        ARRAY => View::Array(children(rest)),
+        OBJECT => View::Object(children(rest)),
+        _ => View::Int(int_of(rest)),
+    }
+}
+
+/// What the node at `start` holds.
+pub fn view_at(bytes: &[u8], start: usize) -> View<'_> {
+    view(bytes.get(start..).unwrap_or_default())
+}
+
+/// Whether the node that `bytes` starts with is an array or an object.
+#[inline]
+pub(crate) fn is_container(bytes: &[u8]) -> bool {
+    matches!(bytes.first(), Some(&(ARRAY | OBJECT)))
+}
+
+fn children(body: &[u8]) -> Children<'_> {
+    if body.is_empty() {
+        return Children { count: 0, bytes: body };
+    }
+    let (count, width) = number_at(body, 0);
+    Children { count, bytes: body.get(width..).unwrap_or_default() }
+}
+
+/// Where the children of the container that `bytes` starts with begin and end; the end of any other node.
+#[inline]
+pub(crate) fn inner(bytes: &[u8]) -> (usize, usize) {
+    let (head, body) = extent(bytes);
+    if !is_container(bytes) || body == 0 {
+        return (head + body, head + body);
+    }
+    (head + number_at(bytes, head).1, head + body)
+}
+
+/// The name that `bytes` starts with, and its length.
+#[inline]
+pub(crate) fn name(bytes: &[u8]) -> (Name<'_>, usize) {
+    match bytes.first() {
+        Some(&known @ NAME_KNOWN..) => (Name::Known(known & !NAME_KNOWN), 1),
+        Some(&NAME_LONG) => {
+            let (len, width) = number_at(bytes, 1);
+            let end = 1 + width + len;
+            (Name::Own(bytes.get(1 + width..end).unwrap_or_default()), end)
+        }
+        Some(&len) => {
+            let end = 1 + usize::from(len);
+            (Name::Own(bytes.get(1..end).unwrap_or_default()), end)
+        }
+        None => (Name::Own(&[]), 0),
+    }
+}
+
+impl<'a> Children<'a> {
+    /// The nodes of an array.
+    pub fn items(self) -> impl Iterator<Item = &'a [u8]> {
+        let mut rest = self.bytes;
+        (0..self.count).map(move |_| {
+            let (item, after) = rest.split_at(node_len(rest));
+            rest = after;
+            item
+        })
+    }
+
+    /// The names and values of an object.
+    pub fn members(self) -> impl Iterator<Item = (Name<'a>, &'a [u8])> {
+        let mut rest = self.bytes;
+        (0..self.count).map(move |_| {
+            let (name, width) = name(rest);
+            let tail = rest.get(width..).unwrap_or_default();
+            let (value, after) = tail.split_at(node_len(tail));
+            rest = after;
+            (name, value)
+        })
+    }
+}
+
+/// Appends an integer.
+pub(crate) fn write_int(out: &mut Vec<u8>, value: i64) {
+    let small = value.wrapping_sub(SMALL_MIN);
+    if (0..i64::from(SMALL_LAST - SMALL) + 1).contains(&small) {
+        out.push(SMALL + small as u8);
+        return;
+    }
+    let width = width_of(value);
+    out.push(INT + width as u8);
+    out.extend_from_slice(value.to_le_bytes().get(..width).unwrap_or_default());
+}
+
+/// Appends an integer without a sign.
+pub(crate) fn write_uint(out: &mut Vec<u8>, value: u64) {
+    match i64::try_from(value) {
+        Ok(value) => write_int(out, value),
+        Err(_) => {
+            out.push(UINT);
+            out.extend_from_slice(&value.to_le_bytes());
+        }
+    }
+}
+
+/// Appends a float: as a decimal if that reads back as the same bits.
+pub(crate) fn write_float(out: &mut Vec<u8>, value: f64) {
+    if let Some((mantissa, exponent)) = decimal_of(value) {
+        let width = width_of(mantissa);
+        out.push(DECIMAL + ((exponent - 1) << 2) as u8 + (width - 1) as u8);
+        out.extend_from_slice(mantissa.to_le_bytes().get(..width).unwrap_or_default());
+        return;
+    }
+    out.push(FLOAT);
+    out.extend_from_slice(&value.to_le_bytes());
+}
+
+fn decimal_of(value: f64) -> Option<(i64, u32)> {
+    if value.abs() >= 2_147_483_648.0 {
+        return None;
+    }
+    let mut power = 1.0;
+    for exponent in 1..=EXPONENT_MAX {
+        power *= 10.0;
+        let scaled = (value * power).round();
+        if scaled.abs() >= 2_147_483_648.0 {
+            return None;
+        }
+        let mantissa = scaled as i64;
+        if (mantissa as f64 / power).to_bits() == value.to_bits() {
+            return Some((mantissa, exponent));
+        }
+    }
+    None
+}
+
+/// Appends a text.
+pub(crate) fn write_text(out: &mut Vec<u8>, text: &[u8]) {
+    if text.len() <= usize::from(SHORT_LAST - SHORT) {
+        out.push(SHORT + text.len() as u8);
+    } else {
+        out.push(TEXT);
+        varint::write(out, text.len() as u64);
+    }
+    out.extend_from_slice(text);
+}
+
+/// Appends a name.
+pub(crate) fn write_name(out: &mut Vec<u8>, name: Name<'_>) {
+    match name {
+        Name::Known(place) => out.push(NAME_KNOWN | place),
+        Name::Own(text) => {
+            if text.len() < usize::from(NAME_LONG) {
+                out.push(text.len() as u8);
+            } else {
+                out.push(NAME_LONG);
+                varint::write(out, text.len() as u64);
+            }
+            out.extend_from_slice(text);
+        }
+    }
+}
+
+/// Puts the head of a container of `count` children before what begins at `start`.
+pub(crate) fn close(out: &mut Vec<u8>, start: usize, tag: u8, count: usize) {
+    let mut head = [0; 2 * varint::BYTES_MAX + 1];
+    let body = out.len() - start;
+    let len = head_into(&mut head, tag, count, body);
+    let head = head.get(..len).unwrap_or_default();
+    if body == 0 {
+        out.extend_from_slice(head);
+        return;
+    }
+    out.resize(start + body + len, 0);
+    out.copy_within(start..start + body, start + len);
+    if let Some(room) = out.get_mut(start..start + len) {
+        room.copy_from_slice(head);
+    }
+}
+
+fn head_into(head: &mut [u8; 2 * varint::BYTES_MAX + 1], tag: u8, count: usize, body: usize) -> usize {
+    let mut at = 0;
+    let mut put = |byte: u8| {
+        if let Some(place) = head.get_mut(at) {
+            *place = byte;
+        }
+        at += 1;
+    };
+    put(tag);
+    if body == 0 {
+        put(0);
+        return 2;
+    }
+    let mut number = |mut value: u64| {
+        while value >= 0x80 {
+            put(value as u8 | 0x80);
+            value >>= 7;
+        }
+        put(value as u8);
+    };
+    number((varint::len(count as u64) + body) as u64);
+    number(count as u64);
+    at
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_read_back_in_few_bytes() {
+        for (value, len) in [(0, 1), (-16, 1), (47, 1), (48, 2), (-17, 2), (127, 2), (128, 3), (-129, 3)] {
+            let mut out = Vec::new();
+            write_int(&mut out, value);
+            assert_eq!(out.len(), len, "{value}");
+        }
+        for shift in 0..64 {
+            for value in [1i64 << shift, (1i64 << shift).wrapping_sub(1), (1i64 << shift).wrapping_neg()] {
+                let mut out = Vec::new();
+                write_int(&mut out, value);
+                assert_eq!(node_len(&out), out.len());
+                assert!(matches!(view(&out), View::Int(back) if back == value), "{value}");
+            }
+        }
+        for (value, len) in
+            [(12.99, 3), (0.5, 2), (-73.985428, 5), (1.0, 2), (1e300, 9), (-0.0, 9), (0.1 + 0.2, 9)]
+        {
+            let mut out = Vec::new();
+            write_float(&mut out, value);
+            assert_eq!(out.len(), len, "{value}");
+            assert!(matches!(view(&out), View::Float(back) if back.to_bits() == value.to_bits()), "{value}");
+        }
+        let mut out = Vec::new();
+        write_uint(&mut out, u64::MAX);
+        assert!(matches!(view(&out), View::Uint(u64::MAX)));
+    }
+
+    #[test]
+    fn texts_and_names_of_every_length_read_back() {
+        for len in [0, 1, 31, 32, 126, 127, 128, 300, 70_000] {
+            let text = vec![b'x'; len];
+            let mut out = Vec::new();
+            write_text(&mut out, &text);
+            assert_eq!(node_len(&out), out.len());
+            assert!(matches!(view(&out), View::Text(back) if back == text));
+            out.clear();
+            write_name(&mut out, Name::Own(&text));
+            assert_eq!(name(&out), (Name::Own(&text), out.len()));
+        }
+    }
+}

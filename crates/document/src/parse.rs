@@ -1,0 +1,274 @@
+//! Text to document: serde_json reads, and a visitor writes the form directly.
+
+use std::collections::HashSet;
+use std::fmt;
+
+use serde_core::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+
+use crate::DEPTH_MAX;
+use crate::dictionary;
+use crate::doc::{Doc, Names};
+use crate::form::{self, Name};
+
+/// The text is no JSON.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Invalid {
+    /// Why, and where, as serde_json says it.
+    pub reason: String,
+}
+
+const NO_UTF8: &str = "Couldn't parse as UTF-8 string";
+const TOO_DEEP: &str = "recursion limit exceeded";
+/// Members up to which a repeated name is looked for one by one.
+const FEW_MEMBERS: usize = 16;
+
+/// The document of a JSON text. Names that several members share are kept once.
+///
+/// Errors: the text is no JSON, or deeper than [`DEPTH_MAX`] levels.
+pub fn parse(text: &[u8]) -> Result<Vec<u8>, Invalid> {
+    let mut out = Vec::with_capacity(text.len() / 8 * 7 + 16);
+    out.push(0);
+    let objects = read(text, Names::default(), &mut out)?;
+    if objects > 1
+        && let Some(shared) = dictionary::share(Doc::new(&out))
+    {
+        return Ok(shared);
+    }
+    Ok(out)
+}
+
+/// Appends the node of a JSON text, to be put into a document with `names`.
+///
+/// Errors: as [`parse`]; `out` is as before then.
+pub fn parse_into(text: &[u8], names: Names<'_>, out: &mut Vec<u8>) -> Result<(), Invalid> {
+    let before = out.len();
+    let done = read(text, names, out);
+    if done.is_err() {
+        out.truncate(before);
+    }
+    done.map(|_| ())
+}
+
+/// Appends a node; returns how many objects it has.
+fn read(text: &[u8], names: Names<'_>, out: &mut Vec<u8>) -> Result<usize, Invalid> {
+    let mut objects = 0;
+    let invalid = |error: serde_json::Error| Invalid { reason: error.to_string() };
+    let text = std::str::from_utf8(text).map_err(|_| Invalid { reason: NO_UTF8.to_owned() })?;
+    let mut source = serde_json::Deserializer::from_str(text);
+    // The visitor counts levels itself, for those of the document that a node comes into.
+    source.disable_recursion_limit();
+    Sink { out, names, objects: &mut objects, levels_left: DEPTH_MAX }
+        .deserialize(&mut source)
+        .map_err(invalid)?;
+    source.end().map_err(invalid)?;
+    Ok(objects)
+}
+
+/// Where the next node is written.
+struct Sink<'o> {
+    out: &'o mut Vec<u8>,
+    names: Names<'o>,
+    objects: &'o mut usize,
+    levels_left: usize,
+}
+
+impl Sink<'_> {
+    /// The same, one level below.
+    ///
+    /// Errors: a document has no further level.
+    fn below<E: Error>(&mut self) -> Result<Sink<'_>, E> {
+        let levels_left = self.levels_left.checked_sub(1).ok_or_else(|| E::custom(TOO_DEEP))?;
+        Ok(Sink { out: self.out, names: self.names, objects: self.objects, levels_left })
+    }
+
+    fn again(&mut self) -> Sink<'_> {
+        Sink { out: self.out, names: self.names, objects: self.objects, levels_left: self.levels_left }
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Sink<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, source: D) -> Result<(), D::Error> {
+        source.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Sink<'_> {
+    type Value = ();
+
+    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("any valid JSON value")
+    }
+
+    fn visit_unit<E>(self) -> Result<(), E> {
+        self.out.push(form::NULL);
+        Ok(())
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<(), E> {
+        self.out.push(if value { form::TRUE } else { form::FALSE });
+        Ok(())
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<(), E> {
+        form::write_int(self.out, value);
+        Ok(())
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<(), E> {
+        form::write_uint(self.out, value);
+        Ok(())
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<(), E> {
+        form::write_float(self.out, value);
+        Ok(())
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<(), E> {
+        form::write_text(self.out, text.as_bytes());
+        Ok(())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(mut self, mut items: A) -> Result<(), A::Error> {
+        let mut below = self.below::<A::Error>()?;
+        let (start, mut count) = (below.out.len(), 0);
+        while items.next_element_seed(below.again())?.is_some() {
+            count += 1;
+        }
+        form::close(below.out, start, form::ARRAY, count);
+        Ok(())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(mut self, mut members: A) -> Result<(), A::Error> {
+        *self.objects += 1;
+        let mut below = self.below::<A::Error>()?;
+        let (start, mut count) = (below.out.len(), 0);
+        let mut seen = Seen::default();
+        loop {
+            let at = below.out.len();
+            let name = NameSink { out: below.out, names: below.names };
+            if members.next_key_seed(name)?.is_none() {
+                break;
+            }
+            let known = seen.note(below.out, start, at, count);
+            members.next_value_seed(below.again())?;
+            count += 1;
+            if known
+                && replace_repeated(below.out, start, at)
+                    .ok_or_else(|| A::Error::custom("a damaged object"))?
+            {
+                count -= 1;
+                seen = Seen::of(below.out, start, count);
+            }
+        }
+        form::close(below.out, start, form::OBJECT, count);
+        Ok(())
+    }
+}
+
+/// Writes a name.
+struct NameSink<'o> {
+    out: &'o mut Vec<u8>,
+    names: Names<'o>,
+}
+
+impl<'de> DeserializeSeed<'de> for NameSink<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, source: D) -> Result<(), D::Error> {
+        source.deserialize_str(self)
+    }
+}
+
+impl Visitor<'_> for NameSink<'_> {
+    type Value = ();
+
+    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("a string key")
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<(), E> {
+        form::write_name(self.out, self.names.written(text.as_bytes()));
+        Ok(())
+    }
+}
+
+/// The names of an object that is being written.
+#[derive(Default)]
+struct Seen {
+    starts: [usize; FEW_MEMBERS],
+    many: HashSet<Box<[u8]>>,
+}
+
+impl Seen {
+    /// Notes the name at `at`, the last thing in `out`; returns whether the object, which begins at `start` and has
+    /// `count` members, has one called so.
+    fn note(&mut self, out: &[u8], start: usize, at: usize, count: usize) -> bool {
+        let name = out.get(at..).unwrap_or_default();
+        if count < FEW_MEMBERS {
+            let starts = self.starts.get(..count).unwrap_or_default();
+            let known =
+                starts.iter().any(|&other| out.get(other..at).is_some_and(|own| own.starts_with(name)));
+            if let Some(place) = self.starts.get_mut(count) {
+                *place = at;
+            }
+            return known;
+        }
+        if self.many.is_empty() {
+            let body = out.get(start..at).unwrap_or_default();
+            each_member(body, count, |own, _, _| _ = self.many.insert(own.into()));
+        }
+        !self.many.insert(name.into())
+    }
+
+    /// The names of an object of `count` members that begins at `start`.
+    fn of(out: &[u8], start: usize, count: usize) -> Seen {
+        let mut seen = Seen::default();
+        let body = out.get(start..).unwrap_or_default();
+        let mut n = 0;
+        each_member(body, count, |own, at, _| {
+            if let Some(place) = seen.starts.get_mut(n) {
+                *place = start + at;
+            }
+            if count > FEW_MEMBERS {
+                seen.many.insert(own.into());
+            }
+            n += 1;
+        });
+        seen
+    }
+}
+
+/// Shows the bytes of each name with their place and where the member ends.
+fn each_member(body: &[u8], count: usize, mut show: impl FnMut(&[u8], usize, usize)) {
+    let mut at = 0;
+    for _ in 0..count {
+        let rest = body.get(at..).unwrap_or_default();
+        let (_, width) = form::name(rest);
+        let end = at + width + form::node_len(rest.get(width..).unwrap_or_default());
+        show(rest.get(..width).unwrap_or_default(), at, end);
+        at = end;
+    }
+}
+
+/// Gives an earlier member the value of the one at `at`, which is the last in `out` and has the same name, if there is
+/// an earlier one.
+fn replace_repeated(out: &mut Vec<u8>, start: usize, at: usize) -> Option<bool> {
+    let last = out.get(at..)?.to_vec();
+    let (wanted, width) = form::name(&last);
+    let mut place = start;
+    while place < at {
+        let rest = out.get(place..)?;
+        let (name, own_width): (Name<'_>, usize) = form::name(rest);
+        let end = place + own_width + form::node_len(rest.get(own_width..)?);
+        if name == wanted {
+            out.truncate(at);
+            out.splice(place + own_width..end, last.get(width..)?.iter().copied());
+            return Some(true);
+        }
+        place = end;
+    }
+    Some(false)
+}

@@ -1,0 +1,163 @@
+//! Document to text, with the blanks that JSON.GET asks for.
+
+use darter_base::number;
+
+use crate::doc::{Names, Node};
+use crate::form::{self, Name, View};
+
+/// What is written between the parts of containers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Style<'a> {
+    /// Repeated for each level at the beginning of a line.
+    pub indent: &'a [u8],
+    /// Behind each child and each opening bracket.
+    pub newline: &'a [u8],
+    /// Behind the colon.
+    pub space: &'a [u8],
+}
+
+impl Style<'_> {
+    fn is_plain(&self) -> bool {
+        self.indent.is_empty() && self.newline.is_empty() && self.space.is_empty()
+    }
+
+    /// Begins a line at `level`.
+    pub fn line(&self, out: &mut Vec<u8>, level: usize) {
+        out.extend_from_slice(self.newline);
+        for _ in 0..level {
+            out.extend_from_slice(self.indent);
+        }
+    }
+}
+
+/// Appends the text of `node`.
+pub fn print(node: Node<'_>, out: &mut Vec<u8>) {
+    print_styled(node, Style::default(), 0, out);
+}
+
+/// Appends the text of `node`, whose container is at `level`.
+pub fn print_styled(node: Node<'_>, style: Style<'_>, level: usize, out: &mut Vec<u8>) {
+    let names = if form::is_container(node.bytes()) { node.names.all() } else { Vec::new() };
+    let printer = Printer { names: &names, table: node.names, style, is_plain: style.is_plain() };
+    printer.node(node.bytes(), level, out);
+}
+
+struct Printer<'a> {
+    names: &'a [&'a [u8]],
+    table: Names<'a>,
+    style: Style<'a>,
+    is_plain: bool,
+}
+
+impl Printer<'_> {
+    fn node(&self, bytes: &[u8], level: usize, out: &mut Vec<u8>) {
+        match form::view(bytes) {
+            View::Array(children) => {
+                out.push(b'[');
+                let mut is_first = true;
+                for item in children.items() {
+                    self.before(&mut is_first, level, out);
+                    self.node(item, level + 1, out);
+                }
+                self.after(is_first, level, out);
+                out.push(b']');
+            }
+            View::Object(children) => {
+                out.push(b'{');
+                let mut is_first = true;
+                for (name, value) in children.members() {
+                    self.before(&mut is_first, level, out);
+                    write_string(self.name(name), out);
+                    out.push(b':');
+                    out.extend_from_slice(self.style.space);
+                    self.node(value, level + 1, out);
+                }
+                self.after(is_first, level, out);
+                out.push(b'}');
+            }
+            scalar => print_scalar(scalar, out),
+        }
+    }
+
+    fn name<'n>(&'n self, name: Name<'n>) -> &'n [u8] {
+        match name {
+            Name::Known(place) => self.names.get(usize::from(place)).copied().unwrap_or_default(),
+            own => self.table.text(own),
+        }
+    }
+
+    fn before(&self, is_first: &mut bool, level: usize, out: &mut Vec<u8>) {
+        if !std::mem::replace(is_first, false) {
+            out.push(b',');
+        }
+        if !self.is_plain {
+            self.style.line(out, level + 1);
+        }
+    }
+
+    fn after(&self, is_empty: bool, level: usize, out: &mut Vec<u8>) {
+        if !is_empty && !self.is_plain {
+            self.style.line(out, level);
+        }
+    }
+}
+
+/// Appends the text of a scalar; nothing for a container.
+pub fn print_scalar(scalar: View<'_>, out: &mut Vec<u8>) {
+    match scalar {
+        View::Null => out.extend_from_slice(b"null"),
+        View::Bool(true) => out.extend_from_slice(b"true"),
+        View::Bool(false) => out.extend_from_slice(b"false"),
+        View::Int(value) => number::write_i64(out, value),
+        View::Uint(value) => number::write_u64(out, value),
+        View::Float(value) => write_float(value, out),
+        View::Text(text) => write_string(text, out),
+        View::Array(_) | View::Object(_) => {}
+    }
+}
+
+/// Appends a float with as few digits as it needs.
+pub fn write_float(value: f64, out: &mut Vec<u8>) {
+    if value.is_finite() {
+        // RedisJSON writes no sign before a positive exponent.
+        let mut digits = zmij::Buffer::new();
+        let digits = digits.format_finite(value).bytes().filter(|byte| *byte != b'+');
+        out.extend(digits);
+    } else {
+        out.extend_from_slice(b"null");
+    }
+}
+
+/// Appends a text in quotes.
+pub fn write_string(text: &[u8], out: &mut Vec<u8>) {
+    const HEX: &[u8; 16] = b"0123456789abcdef";
+    out.reserve(text.len() + 2);
+    out.push(b'"');
+    let mut rest = text;
+    while let Some(plain) = rest.iter().position(|&byte| byte < 0x20 || byte == b'"' || byte == b'\\') {
+        let (before, from) = rest.split_at(plain);
+        out.extend_from_slice(before);
+        let Some((&byte, after)) = from.split_first() else { break };
+        let short = match byte {
+            b'"' => b'"',
+            b'\\' => b'\\',
+            b'\n' => b'n',
+            b'\r' => b'r',
+            b'\t' => b't',
+            0x08 => b'b',
+            0x0c => b'f',
+            _ => 0,
+        };
+        if short != 0 {
+            out.extend_from_slice(&[b'\\', short]);
+        } else {
+            let digits =
+                [byte >> 4, byte & 15].map(|half| HEX.get(usize::from(half)).copied().unwrap_or(b'0'));
+            out.extend_from_slice(b"\\u00");
+            out.extend_from_slice(&digits);
+        }
+        rest = after;
+    }
+    out.extend_from_slice(rest);
+    out.push(b'"');
+}

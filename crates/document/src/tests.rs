@@ -1,0 +1,390 @@
+use darter_base::rng::Rng;
+use serde_json::{Map, Value, json};
+
+use crate::compare::is_equal;
+use crate::doc::Doc;
+use crate::merge::merge;
+use crate::number::{Number, Operation};
+use crate::path::Path;
+use crate::print::{Style, print, print_styled};
+use crate::{Change, Rewritten, edit, parse, parse_into, rewrite};
+
+fn text_of(bytes: &[u8]) -> String {
+    let mut out = Vec::new();
+    print(Doc::new(bytes).root(), &mut out);
+    String::from_utf8(out).expect("UTF-8")
+}
+
+fn doc(value: &Value) -> Vec<u8> {
+    parse(value.to_string().as_bytes()).expect("JSON")
+}
+
+fn random(rng: &mut Rng, depth: usize) -> Value {
+    let kinds = if depth == 0 { 6 } else { 9 };
+    match rng.next_u64() % kinds {
+        0 => Value::Null,
+        1 => Value::Bool(rng.next_u64().is_multiple_of(2)),
+        2 => json!((rng.next_u64() >> (rng.next_u64() % 64)) as i64),
+        3 => json!(rng.next_u64()),
+        4 => match rng.next_u64() % 3 {
+            0 => json!((rng.next_u64() % 100_000) as f64 / 100.0),
+            1 => json!(-((rng.next_u64() % 1000) as f64)),
+            _ => json!(f64::from_bits(rng.next_u64() & !(1 << 62))),
+        },
+        5 => Value::String(random_text(rng)),
+        6 => (0..rng.next_u64() % 5).map(|_| random(rng, depth - 1)).collect(),
+        _ => {
+            let len = if rng.next_u64().is_multiple_of(8) { 30 } else { rng.next_u64() % 5 };
+            let members =
+                (0..len).map(|n| (format!("k{}", n * (rng.next_u64() % 3 + 1)), random(rng, depth - 1)));
+            Value::Object(members.collect::<Map<_, _>>())
+        }
+    }
+}
+
+fn random_text(rng: &mut Rng) -> String {
+    let len = if rng.next_u64().is_multiple_of(10) { 200 } else { rng.next_u64() % 40 };
+    (0..len)
+        .map(|_| ['a', 'ü', '"', '\\', '\n', '\u{1}', '☃', '\u{7f}', ' '][(rng.next_u64() % 9) as usize])
+        .collect()
+}
+
+/// Each node of a value as a path and a pointer.
+fn places(value: &Value, path: &str, pointer: &str, out: &mut Vec<(String, String)>) {
+    out.push((path.to_owned(), pointer.to_owned()));
+    match value {
+        Value::Array(items) => items
+            .iter()
+            .enumerate()
+            .for_each(|(n, item)| places(item, &format!("{path}[{n}]"), &format!("{pointer}/{n}"), out)),
+        Value::Object(members) => members.iter().for_each(|(name, item)| {
+            places(item, &format!("{path}['{name}']"), &format!("{pointer}/{name}"), out)
+        }),
+        _ => {}
+    }
+}
+
+#[test]
+fn random_documents_read_back_as_serde_json_prints_them() {
+    let mut rng = Rng::new(7);
+    for _ in 0..3000 {
+        let value = random(&mut rng, 4);
+        let text = value.to_string();
+        let bytes = parse(text.as_bytes()).expect("JSON");
+        let back = serde_json::from_str::<Value>(&text_of(&bytes)).expect("JSON");
+        assert_eq!(
+            back.to_string(),
+            serde_json::from_str::<Value>(&text).expect("JSON").to_string(),
+            "{text}"
+        );
+        assert_eq!(Doc::new(&bytes).bytes().len(), bytes.len());
+    }
+}
+
+#[test]
+fn a_random_node_is_found_replaced_and_removed_as_in_a_tree() {
+    let mut rng = Rng::new(11);
+    for _ in 0..1500 {
+        let value = random(&mut rng, 4);
+        let value: Value = serde_json::from_str(&value.to_string()).expect("JSON");
+        let (bytes, mut all) = (doc(&value), Vec::new());
+        places(&value, "$", "", &mut all);
+        let (path, pointer) = &all[(rng.next_u64() % all.len() as u64) as usize];
+        let found = Path::parse(path.as_bytes()).expect("a path").find(Doc::new(&bytes));
+        assert_eq!(found.len(), 1, "{path} in {value}");
+        let mut shown = Vec::new();
+        print(Doc::new(&bytes).node(found[0]), &mut shown);
+        let wanted = value.pointer(pointer).expect("a node");
+        assert_eq!(String::from_utf8_lossy(&shown), wanted.to_string());
+        let new = random(&mut rng, 2);
+        let new: Value = serde_json::from_str(&new.to_string()).expect("JSON");
+        let mut node = Vec::new();
+        parse_into(new.to_string().as_bytes(), Doc::new(&bytes).names, &mut node).expect("JSON");
+        let done = rewrite(Doc::new(&bytes), &found, |_, out, start| {
+            edit::replace(out, start, &node);
+            Ok::<_, ()>(Change::Keep)
+        });
+        let mut expected = value.clone();
+        *expected.pointer_mut(pointer).expect("a node") = new;
+        assert_eq!(text_of(&applied(&bytes, done.expect("no fault"))), expected.to_string());
+        let removed =
+            rewrite(Doc::new(&bytes), &found, |_, _, _| Ok::<_, ()>(Change::Remove)).expect("no fault");
+        let mut expected = value.clone();
+        match pointer.rsplit_once('/') {
+            None => assert_eq!(removed, Rewritten::Gone),
+            Some((parent, last)) => {
+                match expected.pointer_mut(parent) {
+                    Some(Value::Array(items)) => _ = items.remove(last.parse().expect("an index")),
+                    Some(Value::Object(members)) => _ = members.remove(last),
+                    _ => panic!("no container"),
+                }
+                assert_eq!(text_of(&applied(&bytes, removed)), expected.to_string());
+            }
+        }
+    }
+}
+
+fn applied(bytes: &[u8], done: Rewritten) -> Vec<u8> {
+    match done {
+        Rewritten::Same => bytes.to_vec(),
+        Rewritten::Whole(new) => new,
+        Rewritten::Gone => Vec::new(),
+        Rewritten::Patch { at, bytes: new } => {
+            let mut all = bytes.to_vec();
+            all[at..at + new.len()].copy_from_slice(&new);
+            all
+        }
+    }
+}
+
+fn found(value: &Value, path: &str) -> String {
+    let bytes = doc(value);
+    let doc = Doc::new(&bytes);
+    let mut out = Vec::new();
+    for at in Path::parse(path.as_bytes()).expect("a path").find(doc) {
+        print(doc.node(at), &mut out);
+        out.push(b' ');
+    }
+    String::from_utf8(out).expect("UTF-8").trim_end().to_owned()
+}
+
+#[test]
+fn paths_lead_to_what_the_reference_finds() {
+    let store = json!({"store": {"book": [
+        {"title": "Sayings", "price": 8.95, "tags": ["a", "b"]},
+        {"title": "Sword", "price": 12.99, "isbn": "1"},
+        {"title": "Moby", "price": 8.99, "isbn": "2"},
+        {"title": "Lord", "price": 22.99},
+    ], "bicycle": {"price": 19.95, "a-b": 1, "x y": 2}}, "limit": 10});
+    for (path, wanted) in [
+        ("$.store.book[0].title", "\"Sayings\""),
+        ("$..price", "19.95 8.95 12.99 8.99 22.99"),
+        ("$.store..price", "19.95 8.95 12.99 8.99 22.99"),
+        ("$.store.book[-1].price", "22.99"),
+        ("$.store.book[9].price", ""),
+        ("$.store.book[-9].price", "8.95"),
+        ("$.store.book[0,2].price", "8.95 8.99"),
+        ("$.store.book[1:3].price", "12.99 8.99"),
+        ("$.store.book[::2].price", "8.95 8.99"),
+        ("$.store.book[:-2].price", "8.95 12.99"),
+        ("$.store.book[-2:].price", "8.99 22.99"),
+        ("$.store.book[*].isbn", "\"1\" \"2\""),
+        ("$.store.book[?(@.price<10)].title", "\"Sayings\" \"Moby\""),
+        ("$.store.book[?(@.price<10 && @.isbn)].title", "\"Moby\""),
+        ("$.store.book[?(@.price>20||@.isbn=='1')].title", "\"Sword\" \"Lord\""),
+        ("$.store.book[?(!@.isbn)].title", "\"Sayings\" \"Lord\""),
+        ("$.store.book[?(@.price<$.limit)].title", "\"Sayings\" \"Moby\""),
+        ("$.store.book[?(@.title=~'^S.*')].title", "\"Sayings\" \"Sword\""),
+        ("$.store.book[?(@.title =~ \"(?i)LORD\")].title", "\"Lord\""),
+        ("$.store.book[?@.tags==[\"a\",\"b\"]].title", "\"Sayings\""),
+        ("$.store.book[?(@.price!=8.95)].title", "\"Sword\" \"Moby\" \"Lord\""),
+        ("$.store.book[?(@['title']==\"Lord\")].price", "22.99"),
+        ("$.store.bicycle.a-b", "1"),
+        ("$.store.bicycle['x y','a-b']", "2 1"),
+        ("$['store']['bicycle'][\"price\"]", "19.95"),
+        ("$.store.bicycle[?(@>10)]", "19.95"),
+        ("$.limit[?(@>1)]", ""),
+        ("$.store.*.price", "19.95"),
+        (".store.bicycle.price", "19.95"),
+        ("store.bicycle.price", "19.95"),
+        ("limit", "10"),
+        ("$..book..tags[0]", "\"a\""),
+        ("$.store.book..[1]", "{\"isbn\":\"1\",\"price\":12.99,\"title\":\"Sword\"} \"b\""),
+    ] {
+        assert_eq!(found(&store, path), wanted, "{path}");
+    }
+    assert_eq!(found(&json!([[1], [2]]), ".[1][0]"), "2");
+    assert_eq!(found(&json!([[1], [2]]), "[1][0]"), "2");
+    assert_eq!(found(&json!({"a": {"a": 5}}), "$..a"), "{\"a\":5} 5");
+}
+
+#[test]
+fn a_wrong_path_is_refused_with_its_place() {
+    for path in [
+        "$.",
+        "$[",
+        "$.a[",
+        "$.a[1",
+        "$.a['x",
+        "$.a[?(",
+        "$.a[?(@.x==)]",
+        "$..",
+        "$.a b",
+        "a..",
+        "$[1:2:0]",
+        "",
+    ] {
+        assert!(Path::parse(path.as_bytes()).is_err(), "{path}");
+    }
+    let text = Path::parse(b"$.a[&]").expect_err("wrong").text;
+    assert!(
+        text.starts_with("Error occurred on position 4, \"$.a[ ---->>>> &]\", expected one of"),
+        "{text}"
+    );
+    assert!(Path::parse("$.a".repeat(70_000).as_bytes()).is_err());
+    assert!(Path::parse(format!("$[?{}@.a{}]", "(".repeat(5000), ")".repeat(5000)).as_bytes()).is_err());
+    assert!(Path::parse(format!("$[?{}@.a]", "!".repeat(5000)).as_bytes()).is_err());
+}
+
+#[test]
+fn a_repeated_name_keeps_its_first_place_and_its_last_value() {
+    let bytes = parse(br#"{"a":1,"b":2,"a":[3,4],"c":5,"b":{}}"#).expect("JSON");
+    assert_eq!(text_of(&bytes), r#"{"a":[3,4],"b":{},"c":5}"#);
+    let many: String = (0..100).map(|n| format!("\"k{}\":{n},", n % 60)).collect();
+    let bytes = parse(format!("{{{}\"z\":0}}", many).as_bytes()).expect("JSON");
+    assert_eq!(Doc::new(&bytes).root().len(), Some(61));
+    let k5 = Path::parse(b"$.k5").expect("a path").find(Doc::new(&bytes));
+    assert_eq!(Doc::new(&bytes).node(k5[0]).view_text(), "65");
+}
+
+impl crate::Node<'_> {
+    fn view_text(self) -> String {
+        let mut out = Vec::new();
+        print(self, &mut out);
+        String::from_utf8(out).expect("UTF-8")
+    }
+}
+
+#[test]
+fn names_that_repeat_are_kept_once() {
+    let rows: Vec<_> = (0..50).map(|n| json!({"identifier": n, "description": "x", "price": 1.5})).collect();
+    let value = json!({"rows": rows});
+    let (bytes, text) = (doc(&value), value.to_string());
+    assert!(bytes.len() * 4 < text.len(), "{} of {}", bytes.len(), text.len());
+    assert_eq!(text_of(&bytes), text);
+    assert_eq!(found(&value, "$.rows[49].identifier"), "49");
+}
+
+#[test]
+fn a_deep_text_is_refused_and_the_deepest_allowed_is_printed() {
+    let text = |depth: usize| "[".repeat(depth) + &"]".repeat(depth);
+    let refused = parse(text(128).as_bytes()).expect_err("too deep").reason;
+    assert!(refused.starts_with("recursion limit exceeded at line 1 column 1"), "{refused}");
+    assert!(parse("[".repeat(1_000_000).as_bytes()).is_err());
+    assert!(parse("{\"a\":".repeat(1_000_000).as_bytes()).is_err());
+    let deep = parse(text(127).as_bytes()).expect("JSON");
+    assert_eq!(text_of(&deep), text(127));
+    assert_eq!(Doc::new(&deep).root().depth(), 127);
+    assert_eq!(parse(b"\"\xff\"").expect_err("no UTF-8").reason, "Couldn't parse as UTF-8 string");
+    let doc = Doc::new(&deep);
+    let path = format!("$.{}", "[0]".repeat(100));
+    let found = Path::parse(path.as_bytes()).expect("a path").find(doc);
+    assert_eq!(found.iter().map(|at| doc.level(*at)).collect::<Vec<_>>(), [100]);
+}
+
+#[test]
+fn texts_are_refused_as_serde_json_refuses_them() {
+    for text in ["", "{", "[1,]", "nul", "01", "\"\\x\"", "{\"a\":}", "1 2", "{1:2}", "\u{0}", "[1e999]"] {
+        let expected = serde_json::from_str::<Value>(text).expect_err("wrong").to_string();
+        assert_eq!(parse(text.as_bytes()).expect_err("wrong").reason, expected, "{text}");
+    }
+}
+
+#[test]
+fn blanks_are_put_where_they_are_asked_for() {
+    let bytes = doc(&json!({"a": [1, {}, []], "b": {"c": "d"}}));
+    let mut out = Vec::new();
+    let style = Style { indent: b"  ", newline: b"\n", space: b" " };
+    print_styled(Doc::new(&bytes).root(), style, 0, &mut out);
+    let wanted = "{\n  \"a\": [\n    1,\n    {},\n    []\n  ],\n  \"b\": {\n    \"c\": \"d\"\n  }\n}";
+    assert_eq!(String::from_utf8(out).expect("UTF-8"), wanted);
+}
+
+/// The rule of RFC 7396, over a tree.
+fn merged(target: &mut Value, patch: &Value) {
+    let Value::Object(changes) = patch else {
+        *target = patch.clone();
+        return;
+    };
+    if !target.is_object() {
+        *target = json!({});
+    }
+    let Value::Object(members) = target else { return };
+    for (name, change) in changes {
+        if change.is_null() {
+            members.remove(name);
+        } else {
+            merged(members.entry(name.clone()).or_insert(Value::Null), change);
+        }
+    }
+}
+
+#[test]
+fn merging_follows_the_rfc() {
+    let mut rng = Rng::new(3);
+    for _ in 0..2000 {
+        let (target, patch) = (random(&mut rng, 3), random(&mut rng, 3));
+        let bytes = doc(&target);
+        let names = Doc::new(&bytes).names;
+        let mut node = Vec::new();
+        parse_into(patch.to_string().as_bytes(), names, &mut node).expect("JSON");
+        let mut out = Vec::new();
+        merge(Some(Doc::new(&bytes).root()), crate::Node::new(names, &node), &mut out);
+        let mut expected: Value = serde_json::from_str(&target.to_string()).expect("JSON");
+        merged(&mut expected, &serde_json::from_str(&patch.to_string()).expect("JSON"));
+        let back: Value = serde_json::from_str(&crate::Node::new(names, &out).view_text()).expect("JSON");
+        assert_eq!(back, expected, "{target} with {patch}");
+    }
+}
+
+#[test]
+fn arrays_are_edited_by_places_from_both_ends() {
+    let start = || {
+        let mut node = Vec::new();
+        parse_into(b"[0,1,2,3]", Default::default(), &mut node).expect("JSON");
+        node
+    };
+    let shown = |node: &[u8]| crate::Node::new(Default::default(), node).view_text();
+    let one = {
+        let mut node = Vec::new();
+        parse_into(b"\"x\"", Default::default(), &mut node).expect("JSON");
+        vec![node]
+    };
+    let mut node = start();
+    assert_eq!(edit::insert(&mut node, 0, -1, &one), Some(Ok(5)));
+    assert_eq!(shown(&node), "[0,1,2,\"x\",3]");
+    assert_eq!(edit::insert(&mut node, 0, 6, &one), Some(Err(edit::OutOfBounds)));
+    assert_eq!(edit::insert(&mut node, 0, -6, &one), Some(Err(edit::OutOfBounds)));
+    assert_eq!(edit::append(&mut node, 0, &one), Some(6));
+    assert_eq!(edit::pop(&mut node, 0, -100).flatten().map(|node| shown(&node)), Some("0".to_owned()));
+    assert_eq!(edit::pop(&mut node, 0, 100).flatten().map(|node| shown(&node)), Some("\"x\"".to_owned()));
+    for (first, last, wanted) in [
+        (1, 2, "[1,2]"),
+        (-1, 3, "[3]"),
+        (3, 99, "[3]"),
+        (9, 1, "[]"),
+        (2, 1, "[]"),
+        (0, -2, "[0,1,2]"),
+        (-9, -9, "[0]"),
+    ] {
+        let mut node = start();
+        edit::trim(&mut node, 0, first, last);
+        assert_eq!(shown(&node), wanted, "{first} {last}");
+    }
+    let mut empty = Vec::new();
+    parse_into(b"[]", Default::default(), &mut empty).expect("JSON");
+    assert_eq!(edit::pop(&mut empty, 0, 0), Some(None));
+    assert_eq!(edit::append(&mut empty, 0, &one), Some(1));
+    assert_eq!(shown(&empty), "[\"x\"]");
+}
+
+#[test]
+fn numbers_stay_integers_while_they_fit() {
+    let int = Number::Int;
+    assert_eq!(int(2).combine(Operation::Add, int(3)), Ok(int(5)));
+    assert_eq!(int(i64::MAX).combine(Operation::Add, int(1)), Err(crate::number::NoResult::Overflow));
+    assert_eq!(int(2).combine(Operation::Multiply, Number::Float(2.5)), Ok(Number::Float(5.0)));
+    assert!(Number::Float(1e308).combine(Operation::Multiply, int(10)).is_err());
+    assert_eq!(int(2).combine(Operation::Power, int(10)), Ok(int(1024)));
+}
+
+#[test]
+fn values_are_equal_whatever_the_order_of_members() {
+    let (a, b) = (
+        doc(&json!({"a": [1, 2.5, "x"], "b": null})),
+        parse(br#"{"b":null,"a":[1,2.5,"x"]}"#).expect("JSON"),
+    );
+    assert!(is_equal(Doc::new(&a).root(), Doc::new(&b).root()));
+    let c = parse(br#"{"b":null,"a":[1.0,2.5,"x"]}"#).expect("JSON");
+    assert!(!is_equal(Doc::new(&a).root(), Doc::new(&c).root()));
+}

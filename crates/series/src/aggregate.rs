@@ -1,0 +1,345 @@
+//! What becomes of the samples of a bucket: fifteen kinds of one number.
+
+use crate::sample::Sample;
+
+/// How a bucket becomes a number.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Kind {
+    /// The smallest value.
+    Min = 1,
+    /// The largest value.
+    Max,
+    /// The sum.
+    Sum,
+    /// The mean.
+    Avg,
+    /// How many values are not NaN.
+    Count,
+    /// The oldest value.
+    First,
+    /// The newest value.
+    Last,
+    /// The largest less the smallest.
+    Range,
+    /// Standard deviation of all values.
+    StdP,
+    /// Standard deviation, estimated from a part of the values.
+    StdS,
+    /// Variance of all values.
+    VarP,
+    /// Variance, estimated from a part of the values.
+    VarS,
+    /// The mean weighted by time, values between samples interpolated.
+    Twa,
+    /// How many values are NaN.
+    CountNan,
+    /// How many values there are.
+    CountAll,
+}
+
+impl Kind {
+    /// All kinds, in the order of their numbers.
+    pub const ALL: [Kind; 15] = [
+        Kind::Min,
+        Kind::Max,
+        Kind::Sum,
+        Kind::Avg,
+        Kind::Count,
+        Kind::First,
+        Kind::Last,
+        Kind::Range,
+        Kind::StdP,
+        Kind::StdS,
+        Kind::VarP,
+        Kind::VarS,
+        Kind::Twa,
+        Kind::CountNan,
+        Kind::CountAll,
+    ];
+
+    /// The name, in lower case.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Kind::Min => "min",
+            Kind::Max => "max",
+            Kind::Sum => "sum",
+            Kind::Avg => "avg",
+            Kind::Count => "count",
+            Kind::First => "first",
+            Kind::Last => "last",
+            Kind::Range => "range",
+            Kind::StdP => "std.p",
+            Kind::StdS => "std.s",
+            Kind::VarP => "var.p",
+            Kind::VarS => "var.s",
+            Kind::Twa => "twa",
+            Kind::CountNan => "countnan",
+            Kind::CountAll => "countall",
+        }
+    }
+
+    /// The kind of a name in any case.
+    pub fn of_name(name: &[u8]) -> Option<Kind> {
+        Kind::ALL.into_iter().find(|kind| name.eq_ignore_ascii_case(kind.name().as_bytes()))
+    }
+
+    /// The kind of its number in a file.
+    pub fn of_number(number: u64) -> Option<Kind> {
+        Kind::ALL.into_iter().find(|&kind| kind as u64 == number)
+    }
+
+    /// Whether a value counts for this kind.
+    pub fn takes(self, value: f64) -> bool {
+        match self {
+            Kind::CountNan => value.is_nan(),
+            Kind::CountAll => true,
+            _ => !value.is_nan(),
+        }
+    }
+}
+
+/// The samples of a bucket so far. Values that are NaN count only as such.
+#[derive(Clone, Debug)]
+pub struct Bucket {
+    count: u64,
+    nans: u64,
+    sum: f64,
+    squares: f64,
+    // The mean, once the sum is larger than a float can be.
+    mean: Option<f64>,
+    min: f64,
+    max: f64,
+    first: f64,
+    last: Option<Sample>,
+    area: f64,
+    // Where the area begins.
+    start: u64,
+}
+
+impl Default for Bucket {
+    fn default() -> Bucket {
+        Bucket {
+            count: 0,
+            nans: 0,
+            sum: 0.0,
+            squares: 0.0,
+            mean: None,
+            min: f64::MAX,
+            max: -f64::MAX,
+            first: 0.0,
+            last: None,
+            area: 0.0,
+            start: 0,
+        }
+    }
+}
+
+/// The value at `time` on the line through two samples.
+pub(crate) fn interpolate(a: Sample, b: Sample, time: u64) -> f64 {
+    let span = b.time as f64 - a.time as f64;
+    a.value + (time as f64 - a.time as f64) * (b.value - a.value) / span
+}
+
+impl Bucket {
+    /// Takes a sample; samples come in the order of time.
+    #[inline]
+    pub fn add(&mut self, sample: Sample) {
+        self.add_after(sample, None, 0);
+    }
+
+    /// Takes a sample. `before` is the newest sample before the bucket, which begins at `start`, for [`Kind::Twa`].
+    #[inline]
+    pub fn add_after(&mut self, sample: Sample, before: Option<Sample>, start: u64) {
+        let value = sample.value;
+        if value.is_nan() {
+            self.nans += 1;
+            return;
+        }
+        self.add_area(sample, before, start);
+        self.count += 1;
+        self.add_sum(value);
+        self.squares += value * value;
+        self.min = self.min.min(value);
+        self.max = self.max.max(value);
+        if self.count == 1 {
+            self.first = value;
+        }
+        self.last = Some(sample);
+    }
+
+    #[inline]
+    fn add_area(&mut self, sample: Sample, before: Option<Sample>, start: u64) {
+        match (self.last, before) {
+            (Some(last), _) => {
+                self.area += (last.value + sample.value) * (sample.time - last.time) as f64 / 2.0;
+            }
+            (None, Some(before)) => {
+                self.start = start;
+                let at_start = interpolate(before, sample, start);
+                self.area += (at_start + sample.value) * (sample.time - start) as f64 / 2.0;
+            }
+            (None, None) => self.start = sample.time,
+        }
+    }
+
+    #[inline]
+    fn add_sum(&mut self, value: f64) {
+        let sum = self.sum + value;
+        if (sum.is_infinite() && self.sum.is_finite() && value.is_finite()) || self.mean.is_some() {
+            let count = self.count as f64;
+            let mean = self.mean.unwrap_or(self.sum / (count - 1.0));
+            self.mean = Some(mean * ((count - 1.0) / count) + value / count);
+        }
+        self.sum = sum;
+    }
+
+    /// Whether a value was taken that counts for `kind`.
+    pub fn has(&self, kind: Kind) -> bool {
+        match kind {
+            Kind::CountNan => self.nans > 0,
+            Kind::CountAll => self.nans + self.count > 0,
+            _ => self.count > 0,
+        }
+    }
+
+    /// The newest value that is not NaN.
+    pub fn last(&self) -> Option<Sample> {
+        self.last
+    }
+
+    fn variance(&self) -> f64 {
+        let count = self.count as f64;
+        let mean = self.sum / count;
+        (self.squares - 2.0 * self.sum * mean + mean * mean * count) / count
+    }
+
+    /// Variance estimated from a part of the values.
+    fn sample_variance(&self) -> f64 {
+        match self.count {
+            0 | 1 => 0.0,
+            count => self.variance() * count as f64 / (count - 1) as f64,
+        }
+    }
+
+    /// The number of a bucket that ends at `end`. `after` is the oldest sample behind the bucket, for [`Kind::Twa`].
+    /// [`Bucket::has`] must be true.
+    pub fn number(&self, kind: Kind, after: Option<Sample>, end: u64) -> f64 {
+        match kind {
+            Kind::Min => self.min,
+            Kind::Max => self.max,
+            Kind::Sum => self.sum,
+            Kind::Avg => self.mean.unwrap_or(self.sum / self.count as f64),
+            Kind::Count => self.count as f64,
+            Kind::First => self.first,
+            Kind::Last => self.last.map_or(f64::NAN, |last| last.value),
+            Kind::Range => self.max - self.min,
+            Kind::StdP => self.variance().sqrt(),
+            Kind::StdS => self.sample_variance().sqrt(),
+            Kind::VarP => self.variance(),
+            Kind::VarS => self.sample_variance(),
+            Kind::Twa => self.weighted(after, end),
+            Kind::CountNan => self.nans as f64,
+            Kind::CountAll => (self.nans + self.count) as f64,
+        }
+    }
+
+    fn weighted(&self, after: Option<Sample>, end: u64) -> f64 {
+        let Some(last) = self.last else { return f64::NAN };
+        let (mut area, mut stop) = (self.area, last.time);
+        if let Some(after) = after {
+            let at_end = interpolate(last, after, end);
+            area += (last.value + at_end) * (end as f64 - last.time as f64) / 2.0;
+            stop = end;
+        }
+        if stop == self.start { last.value } else { area / (stop as f64 - self.start as f64) }
+    }
+
+    /// The number of a bucket in which no value counts for `kind`; `before` is the newest value before it.
+    pub fn empty_number(kind: Kind, before: Option<Sample>) -> f64 {
+        match kind {
+            Kind::Sum | Kind::Count | Kind::CountNan | Kind::CountAll => 0.0,
+            Kind::Last => before.map_or(f64::NAN, |before| before.value),
+            _ => f64::NAN,
+        }
+    }
+
+    /// The numbers of the bucket as a file keeps them for `kind`.
+    pub(crate) fn save(&self, kind: Kind, out: &mut dyn darter_base::fields::FieldSink) {
+        match kind {
+            Kind::Min | Kind::Max | Kind::Range => {
+                out.double(self.max);
+                out.double(self.min);
+            }
+            Kind::Sum | Kind::Count | Kind::CountNan | Kind::CountAll => {
+                out.double(self.number(kind, None, 0));
+            }
+            Kind::Last => out.double(self.last.map_or(f64::NAN, |last| last.value)),
+            Kind::First => {
+                out.double(self.first);
+                out.unsigned(u64::from(self.count == 0));
+            }
+            Kind::Avg => {
+                out.double(self.mean.unwrap_or(self.sum));
+                out.double(self.count as f64);
+                out.unsigned(u64::from(self.mean.is_some()));
+            }
+            Kind::StdP | Kind::StdS | Kind::VarP | Kind::VarS => {
+                out.double(self.sum);
+                out.double(self.squares);
+                out.unsigned(self.count);
+            }
+            Kind::Twa => {
+                let last = self.last.unwrap_or(Sample { time: 0, value: 0.0 });
+                out.double(self.area);
+                out.unsigned(last.time);
+                out.double(last.value);
+                out.unsigned(self.start);
+                out.unsigned(last.time);
+                out.unsigned(self.start);
+                out.unsigned(last.time);
+                out.unsigned(u64::from(self.count == 0));
+                out.unsigned(self.count);
+                out.unsigned(0);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_a_bucket() {
+        let mut bucket = Bucket::default();
+        for (time, value) in [(10, 1.0), (20, 5.0), (25, f64::NAN), (30, 3.0)] {
+            bucket.add(Sample::new(time, value));
+        }
+        let numbers: Vec<f64> = Kind::ALL.map(|kind| bucket.number(kind, None, 40)).to_vec();
+        let variance = 8.0 / 3.0;
+        let expected =
+            [1.0, 5.0, 9.0, 3.0, 3.0, 1.0, 3.0, 4.0, f64::sqrt(variance), 2.0, variance, 4.0, 3.5, 1.0, 4.0];
+        for (number, expected) in numbers.iter().zip(expected) {
+            assert!((number - expected).abs() < 1e-12, "{numbers:?}");
+        }
+    }
+
+    #[test]
+    fn means_of_huge_values_do_not_overflow() {
+        let mut bucket = Bucket::default();
+        for time in 0..10 {
+            bucket.add(Sample::new(time, f64::MAX));
+        }
+        let mean = bucket.number(Kind::Avg, None, 0);
+        assert!(mean.is_finite() && (mean / f64::MAX - 1.0).abs() < 1e-12, "{mean}");
+    }
+
+    #[test]
+    fn names_and_numbers_name_kinds() {
+        for (n, kind) in Kind::ALL.into_iter().enumerate() {
+            assert_eq!(Kind::of_number(n as u64 + 1), Some(kind));
+            assert_eq!(Kind::of_name(kind.name().to_uppercase().as_bytes()), Some(kind));
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! Time series: samples in compressed blocks of the shard's arena, queries by buckets, and compaction rules.
+//!
+//! Answers and file forms are those of RedisTimeSeries; the blocks in memory are our own. No type here knows keys of
+//! other series, clocks or clients.
+#![forbid(unsafe_code)]
+
+pub mod aggregate;
+mod bits;
+mod codec;
+mod file;
+mod gorilla;
+pub mod query;
+pub mod sample;
+pub mod series;
+
+pub use aggregate::Kind;
+pub use file::{CrossReferences, VERSION};
+pub use sample::{Policy, Sample};
+pub use series::{Added, Rule, Series, Settings};
+
+/// The arena has no room.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Full;
+
+/// Why a series could not be built from a file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LoadFault {
+    /// The bytes do not describe a series.
+    Corrupt,
+    /// There is no room for it.
+    Full,
+}
+
+impl From<Full> for LoadFault {
+    fn from(_: Full) -> LoadFault {
+        LoadFault::Full
+    }
+}
+
+impl From<darter_base::fields::Malformed> for LoadFault {
+    fn from(_: darter_base::fields::Malformed) -> LoadFault {
+        LoadFault::Corrupt
+    }
+}

@@ -1,0 +1,401 @@
+//! What a query answers: the samples of a span, filtered, or numbers of its buckets.
+
+use darter_slab::Arena;
+
+use crate::aggregate::{Bucket, Kind, interpolate};
+use crate::sample::Sample;
+use crate::series::Series;
+
+/// Rows of an answer at most.
+const ROWS_MAX: usize = 1 << 26;
+
+/// Which time of a bucket its row has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Stamp {
+    /// Its start.
+    Start,
+    /// The middle.
+    Mid,
+    /// Its end.
+    End,
+}
+
+/// Whether buckets without samples have rows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Gaps {
+    /// They have none.
+    Skipped,
+    /// They have, between samples.
+    Filled,
+}
+
+/// The order of rows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Order {
+    /// Oldest first.
+    Up,
+    /// Newest first.
+    Down,
+}
+
+/// How samples become buckets.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Buckets {
+    /// The numbers of a row.
+    pub kinds: Vec<Kind>,
+    /// Milliseconds of a bucket, above 0.
+    pub ms: u64,
+    /// A time at which a bucket begins.
+    pub align_ms: u64,
+    /// The time of a row.
+    pub stamp: Stamp,
+    /// Rows for buckets without samples.
+    pub gaps: Gaps,
+}
+
+/// A query.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Query {
+    /// The oldest time.
+    pub from: u64,
+    /// The newest time.
+    pub to: u64,
+    /// Only these times, sorted; `None` takes all.
+    pub times: Option<Vec<u64>>,
+    /// Only values of this span; `None` takes all.
+    pub values: Option<(f64, f64)>,
+    /// Rows at most; `None` takes all.
+    pub count: Option<usize>,
+    /// Buckets; `None` answers samples.
+    pub buckets: Option<Buckets>,
+    /// The order.
+    pub order: Order,
+    /// A sample newer than those of the series, which counts as one of them.
+    pub latest: Option<Sample>,
+}
+
+/// Times, each with one number or one for each kind.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Rows {
+    /// The times.
+    pub times: Vec<u64>,
+    /// The numbers, row after row.
+    pub numbers: Vec<f64>,
+    /// Numbers of a row.
+    pub width: usize,
+}
+
+impl Rows {
+    /// Rows of `width` numbers.
+    pub fn new(width: usize) -> Rows {
+        Rows { width, ..Rows::default() }
+    }
+
+    /// Each row.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (u64, &[f64])> {
+        self.times.iter().copied().zip(self.numbers.chunks(self.width.max(1)))
+    }
+
+    /// The number of rows.
+    pub fn len(&self) -> usize {
+        self.times.len()
+    }
+
+    /// Whether there is no row.
+    pub fn is_empty(&self) -> bool {
+        self.times.is_empty()
+    }
+
+    /// Adds a row of one number.
+    pub fn push(&mut self, time: u64, number: f64) {
+        self.times.push(time);
+        self.numbers.push(number);
+    }
+
+    fn reverse(&mut self) {
+        self.times.reverse();
+        let rows: Vec<f64> = self.numbers.chunks(self.width.max(1)).rev().flatten().copied().collect();
+        self.numbers = rows;
+    }
+
+    fn truncate(&mut self, count: usize) {
+        self.times.truncate(count);
+        self.numbers.truncate(count.saturating_mul(self.width));
+    }
+}
+
+/// There would be too many rows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TooMany;
+
+/// The start of the bucket of `time`; below 0 if `align_ms` makes the first bucket begin before time 0.
+fn raw_start(time: u64, ms: u64, align_ms: u64) -> i128 {
+    let past = (i128::from(time) - i128::from(align_ms)).rem_euclid(i128::from(ms));
+    i128::from(time) - past
+}
+
+fn clamp(time: i128) -> u64 {
+    u64::try_from(time.max(0)).unwrap_or(u64::MAX)
+}
+
+/// The start of the bucket of `time`, 0 for the first.
+pub fn bucket_start(time: u64, ms: u64, align_ms: u64) -> u64 {
+    clamp(raw_start(time, ms, align_ms))
+}
+
+/// The end of the bucket of `time`.
+pub fn bucket_end(time: u64, ms: u64, align_ms: u64) -> u64 {
+    clamp(raw_start(time, ms, align_ms) + i128::from(ms))
+}
+
+impl Query {
+    /// All samples of a span, oldest first.
+    pub fn new(from: u64, to: u64) -> Query {
+        let (times, values, count, buckets, latest) = (None, None, None, None, None);
+        Query { from, to, times, values, count, buckets, order: Order::Up, latest }
+    }
+
+    fn takes(&self, sample: Sample) -> bool {
+        let is_time = self.times.as_ref().is_none_or(|times| times.binary_search(&sample.time).is_ok());
+        is_time && self.values.is_none_or(|(min, max)| sample.value >= min && sample.value <= max)
+    }
+
+    /// Visits the samples of `from..=to` that the filters take, oldest first, until `visit` says no.
+    fn each(
+        &self,
+        series: &Series,
+        arena: &Arena,
+        from: u64,
+        to: u64,
+        visit: &mut dyn FnMut(Sample) -> bool,
+    ) {
+        let mut goes_on = true;
+        series.each(arena, from, to, &mut |sample| {
+            goes_on = !self.takes(sample) || visit(sample);
+            goes_on
+        });
+        if let Some(latest) = self.latest
+            && goes_on
+            && (from..=to).contains(&latest.time)
+            && self.takes(latest)
+        {
+            visit(latest);
+        }
+    }
+
+    /// The oldest number after `time` that the filters take.
+    fn after(&self, series: &Series, arena: &Arena, time: u64) -> Option<Sample> {
+        let mut found = None;
+        let from = time.checked_add(1)?;
+        self.each(series, arena, from, u64::MAX, &mut |sample| {
+            found = (!sample.value.is_nan()).then_some(sample);
+            found.is_none()
+        });
+        found
+    }
+
+    /// The newest number before `time` that the filters take.
+    fn before(&self, series: &Series, arena: &Arena, time: u64) -> Option<Sample> {
+        let mut found = None;
+        series.each_reversed(arena, 0, time.checked_sub(1)?, &mut |sample| {
+            found = (!sample.value.is_nan() && self.takes(sample)).then_some(sample);
+            found.is_none()
+        });
+        found
+    }
+
+    /// The rows of `series`. Fails if there would be too many.
+    pub fn run(&self, series: &Series, arena: &Arena) -> Result<Rows, TooMany> {
+        let count = self.count.unwrap_or(usize::MAX);
+        let Some(buckets) = &self.buckets else { return Ok(self.samples(series, arena, count)) };
+        let enough = if self.order == Order::Up { count } else { usize::MAX };
+        let mut rows = Walk::new(self, buckets, series, arena).rows(enough)?;
+        if self.order == Order::Down {
+            rows.reverse();
+        }
+        rows.truncate(count);
+        Ok(rows)
+    }
+
+    fn samples(&self, series: &Series, arena: &Arena, count: usize) -> Rows {
+        let mut rows = Rows::new(1);
+        if count == 0 {
+            return rows;
+        }
+        let mut push = |sample: Sample| {
+            rows.push(sample.time, sample.value);
+            rows.len() < count
+        };
+        match self.order {
+            Order::Up => self.each(series, arena, self.from, self.to, &mut push),
+            Order::Down => {
+                let latest = self.latest.filter(|latest| (self.from..=self.to).contains(&latest.time));
+                let goes_on = latest.is_none_or(|latest| !self.takes(latest) || push(latest));
+                if goes_on {
+                    series.each_reversed(arena, self.from, self.to, &mut |sample| {
+                        !self.takes(sample) || push(sample)
+                    });
+                }
+            }
+        }
+        rows
+    }
+}
+
+/// The walk over the samples of a query from bucket to bucket.
+struct Walk<'a> {
+    query: &'a Query,
+    buckets: &'a Buckets,
+    series: &'a Series,
+    arena: &'a Arena,
+    // The newest number before the open bucket.
+    before: Option<Sample>,
+    rows: Rows,
+}
+
+/// A bucket that is being filled.
+struct Open {
+    start: i128,
+    bucket: Bucket,
+}
+
+impl<'a> Walk<'a> {
+    fn new(query: &'a Query, buckets: &'a Buckets, series: &'a Series, arena: &'a Arena) -> Walk<'a> {
+        let before = query.before(series, arena, query.from);
+        Walk { query, buckets, series, arena, before, rows: Rows::new(buckets.kinds.len()) }
+    }
+
+    fn start_of(&self, time: u64) -> i128 {
+        raw_start(time, self.buckets.ms, self.buckets.align_ms)
+    }
+
+    /// The part of the bucket from `start` on that the query asks for.
+    fn span(&self, start: i128) -> (u64, u64) {
+        let end = clamp(start + i128::from(self.buckets.ms));
+        (clamp(start).max(self.query.from), end.min(self.query.to))
+    }
+
+    fn rows(mut self, enough: usize) -> Result<Rows, TooMany> {
+        let mut open: Option<Open> = None;
+        let mut fault = None;
+        let (query, series, arena) = (self.query, self.series, self.arena);
+        query.each(series, arena, query.from, query.to, &mut |sample| {
+            let start = self.start_of(sample.time);
+            if open.as_ref().is_none_or(|open| open.start != start) {
+                let done = self.pass(open.take(), sample, start);
+                fault = done.err();
+                open = Some(Open { start, bucket: Bucket::default() });
+            }
+            if let Some(open) = &mut open {
+                let (low, _) = self.span(start);
+                open.bucket.add_after(sample, self.before, low);
+            }
+            fault.is_none() && self.rows.len() < enough
+        });
+        if let Some(fault) = fault {
+            return Err(fault);
+        }
+        if self.rows.len() < enough {
+            self.end(open)?;
+        }
+        Ok(self.rows)
+    }
+
+    /// Ends a bucket, as `sample` belongs to the one that begins at `start`, and fills the gap between them.
+    fn pass(&mut self, open: Option<Open>, sample: Sample, start: i128) -> Result<(), TooMany> {
+        let ms = i128::from(self.buckets.ms);
+        let next = match open {
+            Some(open) => {
+                let after = if sample.value.is_nan() {
+                    self.query.after(self.series, self.arena, sample.time)
+                } else {
+                    Some(sample)
+                };
+                self.close(&open, after);
+                open.start + ms
+            }
+            // Before the first sample of the span there are buckets only if there is an older sample.
+            None if self.before.is_some() => self.start_of(self.query.from),
+            None => return Ok(()),
+        };
+        self.fill(next, start - ms)
+    }
+
+    /// Ends the last bucket and fills the span behind it, if there is a newer sample.
+    fn end(&mut self, open: Option<Open>) -> Result<(), TooMany> {
+        let after = self.query.after(self.series, self.arena, self.query.to);
+        let next = match open {
+            Some(open) => {
+                self.close(&open, after);
+                open.start + i128::from(self.buckets.ms)
+            }
+            None if self.before.is_some() => self.start_of(self.query.from),
+            None => return Ok(()),
+        };
+        if after.is_some() { self.fill(next, self.start_of(self.query.to)) } else { Ok(()) }
+    }
+
+    /// Writes the row of a bucket.
+    fn close(&mut self, open: &Open, after: Option<Sample>) {
+        let buckets = self.buckets;
+        let (_, high) = self.span(open.start);
+        let has_any = buckets.kinds.iter().any(|&kind| open.bucket.has(kind));
+        if has_any || buckets.gaps == Gaps::Filled {
+            for &kind in &buckets.kinds {
+                let number = if open.bucket.has(kind) {
+                    open.bucket.number(kind, after, high)
+                } else {
+                    self.empty_number(kind, open.start, after)
+                };
+                self.rows.numbers.push(number);
+            }
+            self.stamp(open.start);
+        }
+        self.before = open.bucket.last().or(self.before);
+    }
+
+    fn empty_number(&self, kind: Kind, start: i128, after: Option<Sample>) -> f64 {
+        match (kind, self.before, after) {
+            (Kind::Twa, Some(before), Some(after)) => {
+                let (low, high) = self.span(start);
+                f64::midpoint(interpolate(before, after, low), interpolate(before, after, high))
+            }
+            _ => Bucket::empty_number(kind, self.before),
+        }
+    }
+
+    /// Writes rows for the empty buckets that start at `from..=to`.
+    fn fill(&mut self, from: i128, to: i128) -> Result<(), TooMany> {
+        if self.buckets.gaps == Gaps::Skipped || to < from {
+            return Ok(());
+        }
+        let buckets = self.buckets;
+        let after = self.query.after(self.series, self.arena, clamp(from).saturating_sub(1));
+        let mut start = from;
+        while start <= to {
+            for &kind in &buckets.kinds {
+                let number = self.empty_number(kind, start, after);
+                self.rows.numbers.push(number);
+            }
+            self.stamp(start);
+            if self.rows.len() > ROWS_MAX {
+                return Err(TooMany);
+            }
+            start += i128::from(buckets.ms);
+        }
+        Ok(())
+    }
+
+    fn stamp(&mut self, start: i128) {
+        let start_ms = clamp(start);
+        let time = match self.buckets.stamp {
+            Stamp::Start => start_ms,
+            Stamp::Mid => start_ms.saturating_add(self.buckets.ms / 2),
+            Stamp::End => start_ms.saturating_add(self.buckets.ms),
+        };
+        self.rows.times.push(time);
+    }
+}
+
+#[cfg(test)]
+mod tests;

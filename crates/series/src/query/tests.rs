@@ -1,0 +1,127 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::sample::Policy;
+use crate::series::Settings;
+
+fn series(samples: &[(u64, f64)]) -> (Series, Arena) {
+    let mut arena = Arena::with_reserve(16 << 20).expect("address space");
+    let mut series = Series::new(Settings::default());
+    for &(time, value) in samples {
+        series.add(&mut arena, Sample::new(time, value), Policy::Last).expect("room");
+    }
+    (series, arena)
+}
+
+fn buckets(kinds: &[Kind], ms: u64) -> Buckets {
+    Buckets { kinds: kinds.to_vec(), ms, align_ms: 0, stamp: Stamp::Start, gaps: Gaps::Skipped }
+}
+
+fn run(query: &Query, samples: &[(u64, f64)]) -> Vec<(u64, f64)> {
+    let (series, arena) = series(samples);
+    let rows = query.run(&series, &arena).expect("few");
+    rows.iter().map(|(time, numbers)| (time, numbers[0])).collect()
+}
+
+const STOCK: [(u64, f64); 9] = [
+    (1000, 100.0),
+    (1010, 110.0),
+    (1020, 120.0),
+    (2000, 200.0),
+    (2010, 210.0),
+    (2020, 220.0),
+    (3000, 300.0),
+    (3010, 310.0),
+    (3020, 320.0),
+];
+
+/// The example of the docs of TS.RANGE.
+#[test]
+fn buckets_begin_where_they_are_aligned() {
+    let mut query = Query { buckets: Some(buckets(&[Kind::Min], 20)), ..Query::new(0, u64::MAX) };
+    let expected = [(1000, 100.0), (1020, 120.0), (2000, 200.0), (2020, 220.0), (3000, 300.0), (3020, 320.0)];
+    assert_eq!(run(&query, &STOCK), expected);
+    query.buckets.as_mut().expect("set").align_ms = 10;
+    let expected = [(990, 100.0), (1010, 110.0), (1990, 200.0), (2010, 210.0), (2990, 300.0), (3010, 310.0)];
+    assert_eq!(run(&query, &STOCK), expected);
+    query.order = Order::Down;
+    query.count = Some(2);
+    assert_eq!(run(&query, &STOCK), [(3010, 310.0), (2990, 300.0)]);
+    query.buckets.as_mut().expect("set").stamp = Stamp::Mid;
+    assert_eq!(run(&query, &STOCK), [(3020, 310.0), (3000, 300.0)]);
+}
+
+#[test]
+fn filters_take_times_and_values() {
+    let mut query = Query { values: Some((110.0, 300.0)), ..Query::new(0, 2999) };
+    let expected = [(1010, 110.0), (1020, 120.0), (2000, 200.0), (2010, 210.0), (2020, 220.0)];
+    assert_eq!(run(&query, &STOCK), expected);
+    query.times = Some(vec![1000, 1020, 2010, 2015]);
+    assert_eq!(run(&query, &STOCK), [(1020, 120.0), (2010, 210.0)]);
+    query.order = Order::Down;
+    query.latest = Some(Sample::new(2015, 222.0));
+    assert_eq!(run(&query, &STOCK), [(2015, 222.0), (2010, 210.0), (1020, 120.0)]);
+}
+
+#[test]
+fn empty_buckets_are_filled_between_samples() {
+    let samples = [(100, 1.0), (150, 3.0), (400, 8.0)];
+    let with = |kind, from, to| {
+        let mut all = buckets(&[kind], 100);
+        all.gaps = Gaps::Filled;
+        run(&Query { buckets: Some(all), ..Query::new(from, to) }, &samples)
+    };
+    assert_eq!(with(Kind::Sum, 0, 1000), [(100, 4.0), (200, 0.0), (300, 0.0), (400, 8.0)]);
+    assert_eq!(with(Kind::Last, 0, 1000), [(100, 3.0), (200, 3.0), (300, 3.0), (400, 8.0)]);
+    assert_eq!(with(Kind::Last, 200, 399), [(200, 3.0), (300, 3.0)]);
+    assert!(with(Kind::Avg, 0, 350).iter().skip(1).all(|(_, number)| number.is_nan()));
+    // The line from 3 at 150 to 8 at 400.
+    let twa = with(Kind::Twa, 0, 1000);
+    assert_eq!(twa[1], (200, 5.0));
+    assert_eq!(twa[2], (300, 7.0));
+}
+
+#[test]
+fn means_by_time_use_neighbours() {
+    let samples = [(0, 0.0), (100, 10.0), (200, 20.0)];
+    let query = Query { buckets: Some(buckets(&[Kind::Twa], 100)), ..Query::new(0, 1000) };
+    assert_eq!(run(&query, &samples), [(0, 5.0), (100, 15.0), (200, 20.0)]);
+    let query = Query { buckets: Some(buckets(&[Kind::Twa], 100)), ..Query::new(50, 150) };
+    assert_eq!(run(&query, &samples), [(100, 12.5)]);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(100))]
+
+    #[test]
+    fn rows_are_those_of_a_naive_walk(
+        samples in prop::collection::btree_map(0..3_000_u64, -50..50_i32, 1..300),
+        ms in 1..500_u64,
+        align_ms in 0..600_u64,
+        from in 0..2_000_u64,
+        len in 0..3_000_u64,
+    ) {
+        let samples: Vec<(u64, f64)> = samples.into_iter().map(|(time, value)| (time, f64::from(value))).collect();
+        let kinds = [Kind::Sum, Kind::Min, Kind::Last, Kind::CountAll];
+        let all = Buckets { align_ms, ..buckets(&kinds, ms) };
+        let query = Query { buckets: Some(all), ..Query::new(from, from + len) };
+        let (series, arena) = series(&samples);
+        let rows = query.run(&series, &arena).expect("few");
+        let mut expected: Vec<(u64, Vec<f64>)> = Vec::new();
+        let mut last_start = i128::MIN;
+        for (time, value) in samples.into_iter().filter(|(time, _)| (from..=from + len).contains(time)) {
+            let start = raw_start(time, ms, align_ms);
+            if start != last_start {
+                expected.push((clamp(start), vec![0.0, f64::MAX, 0.0, 0.0]));
+                last_start = start;
+            }
+            let row = &mut expected.last_mut().expect("pushed").1;
+            row[0] += value;
+            row[1] = row[1].min(value);
+            row[2] = value;
+            row[3] += 1.0;
+        }
+        let rows: Vec<(u64, Vec<f64>)> = rows.iter().map(|(time, numbers)| (time, numbers.to_vec())).collect();
+        prop_assert_eq!(rows, expected);
+    }
+}

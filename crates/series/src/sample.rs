@@ -1,0 +1,86 @@
+//! A sample, and what happens when two have the same time.
+
+/// A value at a time.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Sample {
+    /// Unix time in milliseconds.
+    pub time: u64,
+    /// The value; NaN is a value.
+    pub value: f64,
+}
+
+/// The one NaN that is kept, whatever NaN was written.
+const NAN: f64 = f64::from_bits(0x7ff8_0000_0000_0000);
+
+impl Sample {
+    /// A sample; every NaN is the same.
+    pub fn new(time: u64, value: f64) -> Sample {
+        Sample { time, value: if value.is_nan() { NAN } else { value } }
+    }
+}
+
+/// What a second sample of the same time does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Policy {
+    /// The second is refused.
+    Block = 1,
+    /// The second replaces the first.
+    Last = 2,
+    /// The first stays.
+    First = 3,
+    /// The smaller stays.
+    Min = 4,
+    /// The larger stays.
+    Max = 5,
+    /// Their sum stays.
+    Sum = 6,
+}
+
+/// A second sample of the same time is refused by the policy.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Blocked;
+
+impl Policy {
+    /// All policies.
+    pub const ALL: [Policy; 6] =
+        [Policy::Block, Policy::Last, Policy::First, Policy::Min, Policy::Max, Policy::Sum];
+
+    /// The name, in lower case.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Policy::Block => "block",
+            Policy::Last => "last",
+            Policy::First => "first",
+            Policy::Min => "min",
+            Policy::Max => "max",
+            Policy::Sum => "sum",
+        }
+    }
+
+    /// The policy of a name in any case.
+    pub fn of_name(name: &[u8]) -> Option<Policy> {
+        Policy::ALL.into_iter().find(|policy| name.eq_ignore_ascii_case(policy.name().as_bytes()))
+    }
+
+    /// The policy of its number in a file; 0 is none.
+    pub fn of_number(number: u64) -> Option<Policy> {
+        Policy::ALL.into_iter().find(|&policy| policy as u64 == number)
+    }
+
+    /// The value that stays. Fails if the policy refuses the second.
+    pub fn combine(self, first: f64, second: f64) -> Result<f64, Blocked> {
+        let one_is_nan = first.is_nan() != second.is_nan();
+        match self {
+            Policy::Block => Err(Blocked),
+            Policy::Min | Policy::Max | Policy::Sum if one_is_nan => Err(Blocked),
+            _ if second.is_nan() => Ok(first),
+            _ if first.is_nan() => Ok(second),
+            Policy::Last => Ok(second),
+            Policy::First => Ok(first),
+            Policy::Min => Ok(if first < second { first } else { second }),
+            Policy::Max => Ok(if first > second { first } else { second }),
+            Policy::Sum => Ok(first + second),
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! A sealed block: the span of its samples, and the place of their bytes.
+
+use darter_slab::{Arena, Handle};
+
+use crate::Full;
+use crate::codec;
+use crate::sample::Sample;
+
+/// Sealed samples.
+#[derive(Clone, Debug)]
+pub(super) struct Block {
+    first: u64,
+    last: u64,
+    count: u32,
+    handle: Handle,
+}
+
+impl Block {
+    /// Seals `samples`, which are sorted and not empty. Fails if there is no room.
+    pub fn new(arena: &mut Arena, samples: &[Sample]) -> Result<Block, Full> {
+        let (Some(first), Some(last)) = (samples.first(), samples.last()) else { return Err(Full) };
+        let bytes = codec::encode(samples);
+        let handle = arena.alloc(bytes.len()).ok_or(Full)?;
+        arena.keep_none(handle);
+        if let Some(place) = arena.block_mut(handle).get_mut(..bytes.len()) {
+            place.copy_from_slice(&bytes);
+        }
+        Ok(Block { first: first.time, last: last.time, count: samples.len() as u32, handle })
+    }
+
+    /// Time of its first sample.
+    pub fn first(&self) -> u64 {
+        self.first
+    }
+
+    /// Time of its last sample.
+    pub fn last(&self) -> u64 {
+        self.last
+    }
+
+    /// Its samples.
+    pub fn len(&self) -> usize {
+        self.count as usize
+    }
+
+    /// Bytes in the arena.
+    pub fn bytes(&self, arena: &Arena) -> usize {
+        arena.size(self.handle)
+    }
+
+    /// Puts its samples in place of those in `out`.
+    pub fn decode(&self, arena: &Arena, out: &mut Vec<Sample>) {
+        codec::decode(arena.seen(self.handle), self.first, self.len(), out);
+    }
+
+    /// Gives its bytes back; returns how many they were.
+    pub fn free(&mut self, arena: &mut Arena) -> usize {
+        let bytes = arena.size(self.handle);
+        arena.keep_first(self.handle);
+        arena.free(self.handle);
+        bytes
+    }
+}

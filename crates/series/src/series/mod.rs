@@ -1,0 +1,455 @@
+//! A series: settings, sealed blocks by time, and the newest samples as they came.
+
+mod blocks;
+#[cfg(test)]
+mod tests;
+
+use darter_slab::Arena;
+
+use crate::Full;
+use crate::aggregate::Kind;
+use crate::codec::SAMPLES_MAX;
+use crate::sample::{Blocked, Policy, Sample};
+use blocks::Block;
+
+/// Newest samples that are kept as they came.
+const OPEN_MAX: usize = 128;
+
+/// A label and its value.
+pub type Label = (Box<[u8]>, Box<[u8]>);
+
+/// How a series is kept.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Samples older than the newest by more than this go; 0 keeps all. Milliseconds.
+    pub retention_ms: u64,
+    /// Bytes of a chunk; answered and saved, blocks here do not depend on it.
+    pub chunk_bytes: u64,
+    /// Whether the client asked for chunks without compression; answered and saved only.
+    pub is_uncompressed: bool,
+    /// What a second sample of the same time does; `None` takes the server's setting.
+    pub policy: Option<Policy>,
+    /// With [`Policy::Last`], a sample that is so near to the newest in time ...
+    pub ignore_ms: u64,
+    /// ... and in value is not added.
+    pub ignore_value: f64,
+    /// Labels in the order given.
+    pub labels: Vec<Label>,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            retention_ms: 0,
+            chunk_bytes: 4096,
+            is_uncompressed: false,
+            policy: None,
+            ignore_ms: 0,
+            ignore_value: 0.0,
+            labels: Vec::new(),
+        }
+    }
+}
+
+/// A rule: buckets of this series become samples of another one.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Rule {
+    /// The key of the other series.
+    pub target: Box<[u8]>,
+    /// How a bucket becomes a sample.
+    pub kind: Kind,
+    /// Milliseconds of a bucket.
+    pub bucket_ms: u64,
+    /// A time at which a bucket begins.
+    pub align_ms: u64,
+    /// The start of the bucket that is open; `None` before the first sample.
+    pub current: Option<u64>,
+    /// Samples before this time came before the rule and do not count in its first bucket.
+    pub since: u64,
+}
+
+/// What became of a sample.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Added {
+    /// It is the newest now.
+    Appended,
+    /// It is among older ones, or changed one.
+    Upserted,
+    /// It was so near to the newest that it was not added.
+    Ignored,
+}
+
+/// Why a sample was not added.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum AddFault {
+    /// It is older than the retention allows.
+    TooOld,
+    /// There is one of the same time, and the policy keeps it.
+    Blocked,
+    /// There is no room.
+    Full,
+}
+
+impl From<Full> for AddFault {
+    fn from(_: Full) -> AddFault {
+        AddFault::Full
+    }
+}
+
+impl From<Blocked> for AddFault {
+    fn from(_: Blocked) -> AddFault {
+        AddFault::Blocked
+    }
+}
+
+/// A series of samples, each time at most once.
+#[derive(Debug, Default)]
+pub struct Series {
+    /// The key it was made at, as files say.
+    pub name: Box<[u8]>,
+    /// How it is kept.
+    pub settings: Settings,
+    /// The key of the series whose rule feeds this one.
+    pub source: Option<Box<[u8]>>,
+    /// Rules that this series feeds.
+    pub rules: Vec<Rule>,
+    blocks: Vec<Block>,
+    // Newer than all blocks, sorted, at most OPEN_MAX.
+    open: Vec<Sample>,
+    len: u64,
+    newest: Option<Sample>,
+    block_bytes: usize,
+}
+
+impl Series {
+    /// A series without samples.
+    pub fn new(settings: Settings) -> Series {
+        Series { settings, ..Series::default() }
+    }
+
+    /// Samples.
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Whether there is no sample.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The newest sample, as far as one was ever added.
+    pub fn newest(&self) -> Option<Sample> {
+        self.newest
+    }
+
+    /// Samples before this time are beyond the retention.
+    pub fn oldest_kept(&self) -> u64 {
+        match (self.settings.retention_ms, self.newest) {
+            (0, _) | (_, None) => 0,
+            (retention, Some(newest)) => newest.time.saturating_sub(retention),
+        }
+    }
+
+    /// Adds a sample; `policy` decides about one of the same time. Fails, with the series as it was, if it is too old,
+    /// refused or there is no room.
+    #[inline]
+    pub fn add(&mut self, arena: &mut Arena, sample: Sample, policy: Policy) -> Result<Added, AddFault> {
+        let Some(newest) = self.newest else {
+            return self.append(arena, sample);
+        };
+        if sample.time < self.oldest_kept() {
+            return Err(AddFault::TooOld);
+        }
+        if policy == Policy::Last && self.is_near(newest, sample) {
+            return Ok(Added::Ignored);
+        }
+        if sample.time > newest.time || self.len == 0 {
+            return self.append(arena, sample);
+        }
+        self.upsert(arena, sample, policy)?;
+        Ok(Added::Upserted)
+    }
+
+    /// Whether a sample is as near to the newest as the settings ignore.
+    fn is_near(&self, newest: Sample, sample: Sample) -> bool {
+        self.source.is_none()
+            && self.len > 0
+            && sample.time >= newest.time
+            && sample.time - newest.time <= self.settings.ignore_ms
+            && (sample.value - newest.value).abs() <= self.settings.ignore_value
+            && (self.settings.ignore_ms > 0 || self.settings.ignore_value > 0.0)
+    }
+
+    fn append(&mut self, arena: &mut Arena, sample: Sample) -> Result<Added, AddFault> {
+        if self.open.len() >= OPEN_MAX {
+            self.seal(arena)?;
+        }
+        self.open.push(sample);
+        self.len += 1;
+        self.newest = Some(sample);
+        if self.settings.retention_ms > 0 {
+            self.trim(arena);
+        }
+        Ok(Added::Appended)
+    }
+
+    /// Moves the open samples into the last block, or into a new one.
+    fn seal(&mut self, arena: &mut Arena) -> Result<(), Full> {
+        let mut samples = Vec::with_capacity(SAMPLES_MAX);
+        let joins = self.blocks.last().filter(|block| block.len() + self.open.len() <= SAMPLES_MAX);
+        let at = self.blocks.len() - usize::from(joins.is_some());
+        if let Some(block) = joins {
+            block.decode(arena, &mut samples);
+        }
+        samples.extend_from_slice(&self.open);
+        self.put_block(arena, at, &samples)?;
+        self.open.clear();
+        Ok(())
+    }
+
+    /// Drops blocks that are beyond the retention as a whole.
+    fn trim(&mut self, arena: &mut Arena) {
+        let oldest = self.oldest_kept();
+        let gone = self.blocks.iter().take_while(|block| block.last() < oldest).count();
+        for mut block in self.blocks.drain(..gone) {
+            self.len -= block.len() as u64;
+            self.block_bytes -= block.free(arena);
+        }
+    }
+
+    /// Puts `samples` in place of block `at`, or behind the last. Fails, with the blocks as they were, if there is no
+    /// room. `samples` is not empty and at most twice as long as a block.
+    fn put_block(&mut self, arena: &mut Arena, at: usize, samples: &[Sample]) -> Result<(), Full> {
+        let half = if samples.len() > SAMPLES_MAX { samples.len() / 2 } else { samples.len() };
+        let (low, high) = samples.split_at(half);
+        let first = Block::new(arena, low)?;
+        let second = if high.is_empty() { None } else { Some(Block::new(arena, high)) };
+        let second = match second {
+            Some(Err(full)) => {
+                let mut first = first;
+                first.free(arena);
+                return Err(full);
+            }
+            Some(Ok(block)) => Some(block),
+            None => None,
+        };
+        self.block_bytes += first.bytes(arena) + second.as_ref().map_or(0, |block| block.bytes(arena));
+        let end = (at + 1).min(self.blocks.len());
+        for mut old in self.blocks.splice(at..end, std::iter::once(first).chain(second)) {
+            self.block_bytes -= old.free(arena);
+        }
+        Ok(())
+    }
+
+    /// Adds or changes a sample that is not newer than the newest.
+    fn upsert(&mut self, arena: &mut Arena, sample: Sample, policy: Policy) -> Result<(), AddFault> {
+        let at = self.blocks.partition_point(|block| block.last() < sample.time);
+        let added = if at == self.blocks.len() {
+            if self.open.len() >= OPEN_MAX && !self.open.iter().any(|open| open.time == sample.time) {
+                self.seal(arena)?;
+                return self.upsert(arena, sample, policy);
+            }
+            insert(&mut self.open, sample, policy)?
+        } else {
+            let mut samples = Vec::with_capacity(SAMPLES_MAX + 1);
+            if let Some(block) = self.blocks.get(at) {
+                block.decode(arena, &mut samples);
+            }
+            let added = insert(&mut samples, sample, policy)?;
+            self.put_block(arena, at, &samples)?;
+            added
+        };
+        self.len += added;
+        if let Some(newest) = self.newest
+            && newest.time == sample.time
+        {
+            self.newest = self.open.last().copied().or_else(|| self.last_of_blocks(arena));
+        }
+        Ok(())
+    }
+
+    fn last_of_blocks(&self, arena: &Arena) -> Option<Sample> {
+        let mut samples = Vec::new();
+        self.blocks.last()?.decode(arena, &mut samples);
+        samples.last().copied()
+    }
+
+    /// Removes the samples of `from..=to`; returns how many. Fails, with the series as it was or with some of them
+    /// removed, if there is no room for what stays of a block.
+    pub fn remove(&mut self, arena: &mut Arena, from: u64, to: u64) -> Result<u64, Full> {
+        let before = self.len;
+        let mut at = self.blocks.partition_point(|block| block.last() < from);
+        while let Some(block) = self.blocks.get(at).filter(|block| block.first() <= to) {
+            let mut samples = Vec::new();
+            let count = block.len();
+            block.decode(arena, &mut samples);
+            samples.retain(|sample| sample.time < from || sample.time > to);
+            if samples.is_empty() {
+                let mut block = self.blocks.remove(at);
+                self.block_bytes -= block.free(arena);
+            } else {
+                if samples.len() < count {
+                    self.put_block(arena, at, &samples)?;
+                }
+                at += 1;
+            }
+            self.len -= (count - samples.len()) as u64;
+        }
+        let open = self.open.len();
+        self.open.retain(|sample| sample.time < from || sample.time > to);
+        self.len -= (open - self.open.len()) as u64;
+        if self.len < before {
+            let last = self.open.last().copied().or_else(|| self.last_of_blocks(arena));
+            // An emptied series forgets its newest sample, so that older ones can be added.
+            self.newest = last;
+        }
+        Ok(before - self.len)
+    }
+
+    /// Visits the samples of `from..=to` that the retention keeps, oldest first, until `visit` says no.
+    pub fn each(&self, arena: &Arena, from: u64, to: u64, visit: &mut dyn FnMut(Sample) -> bool) {
+        let from = from.max(self.oldest_kept());
+        let mut samples = Vec::new();
+        let start = self.blocks.partition_point(|block| block.last() < from);
+        for block in self.blocks.iter().skip(start).take_while(|block| block.first() <= to) {
+            block.decode(arena, &mut samples);
+            if !visit_within(samples.iter(), from, to, visit) {
+                return;
+            }
+        }
+        visit_within(self.open.iter(), from, to, visit);
+    }
+
+    /// [`Series::each`], newest first.
+    pub fn each_reversed(&self, arena: &Arena, from: u64, to: u64, visit: &mut dyn FnMut(Sample) -> bool) {
+        let from = from.max(self.oldest_kept());
+        if !visit_within(self.open.iter().rev(), from, to, visit) {
+            return;
+        }
+        let mut samples = Vec::new();
+        let end = self.blocks.partition_point(|block| block.first() <= to);
+        for block in self.blocks.iter().take(end).rev().take_while(|block| block.last() >= from) {
+            block.decode(arena, &mut samples);
+            if !visit_within(samples.iter().rev(), from, to, visit) {
+                return;
+            }
+        }
+    }
+
+    /// The time of the oldest sample that is held; `None` if there is none.
+    pub fn first_time(&self) -> Option<u64> {
+        self.blocks.first().map(Block::first).or_else(|| self.open.first().map(|sample| sample.time))
+    }
+
+    /// Chunks of the size asked for that the samples would fill, about; at least one.
+    pub fn chunks_len(&self) -> u64 {
+        let bytes = if self.settings.is_uncompressed {
+            self.len * 16
+        } else {
+            (self.block_bytes + self.open.len() * 4) as u64
+        };
+        bytes.div_ceil(self.settings.chunk_bytes.max(1)).max(1)
+    }
+
+    /// The value of label `name`.
+    pub fn label(&self, name: &[u8]) -> Option<&[u8]> {
+        self.settings.labels.iter().find(|(own, _)| &**own == name).map(|(_, value)| &**value)
+    }
+
+    /// Bytes in the arena and on the heap, without the root.
+    pub fn memory_bytes(&self) -> usize {
+        let labels: usize =
+            self.settings.labels.iter().map(|(name, value)| name.len() + value.len() + 32).sum();
+        let rules: usize = self.rules.iter().map(|rule| rule.target.len() + size_of::<Rule>()).sum();
+        self.block_bytes
+            + self.blocks.capacity() * size_of::<Block>()
+            + self.open.capacity() * size_of::<Sample>()
+            + labels
+            + rules
+    }
+
+    /// The root for a reader of the past; whoever has it never frees its blocks.
+    pub fn frozen(&self) -> Series {
+        Series {
+            name: self.name.clone(),
+            settings: self.settings.clone(),
+            source: self.source.clone(),
+            rules: self.rules.clone(),
+            blocks: self.blocks.clone(),
+            open: self.open.clone(),
+            ..*self
+        }
+    }
+
+    /// Gives back up to `blocks_max` blocks; true when all are.
+    pub fn free_step(&mut self, arena: &mut Arena, blocks_max: usize) -> bool {
+        for _ in 0..blocks_max {
+            let Some(mut block) = self.blocks.pop() else { break };
+            self.block_bytes -= block.free(arena);
+        }
+        self.blocks.is_empty()
+    }
+
+    /// Adds samples that are sorted and newer than all; for files.
+    pub(crate) fn extend(&mut self, arena: &mut Arena, samples: &[Sample]) -> Result<(), Full> {
+        for chunk in samples.chunks(SAMPLES_MAX) {
+            self.put_block(arena, self.blocks.len(), chunk)?;
+            self.len += chunk.len() as u64;
+            self.newest = chunk.last().copied();
+        }
+        Ok(())
+    }
+
+    /// Visits all samples in pieces of a block; for files.
+    pub(crate) fn each_piece(&self, arena: &Arena, visit: &mut dyn FnMut(&[Sample])) {
+        let mut samples = Vec::new();
+        for block in &self.blocks {
+            block.decode(arena, &mut samples);
+            visit(&samples);
+        }
+        if !self.open.is_empty() {
+            visit(&self.open);
+        }
+    }
+
+    /// The samples of piece `number`.
+    pub(crate) fn piece(&self, number: u64, arena: &Arena) -> Vec<Sample> {
+        let mut samples = Vec::new();
+        match self.blocks.get(number as usize) {
+            Some(block) => block.decode(arena, &mut samples),
+            None => samples.extend_from_slice(&self.open),
+        }
+        samples
+    }
+
+    /// Pieces in which the samples are written.
+    pub fn pieces_len(&self) -> usize {
+        self.blocks.len() + usize::from(!self.open.is_empty())
+    }
+}
+
+/// Visits the samples of `from..=to`; false if `visit` said no.
+fn visit_within<'a>(
+    samples: impl Iterator<Item = &'a Sample>,
+    from: u64,
+    to: u64,
+    visit: &mut dyn FnMut(Sample) -> bool,
+) -> bool {
+    samples.filter(|sample| (from..=to).contains(&sample.time)).all(|sample| visit(*sample))
+}
+
+/// Puts a sample where its time says; returns how many more there are.
+fn insert(samples: &mut Vec<Sample>, sample: Sample, policy: Policy) -> Result<u64, Blocked> {
+    match samples.binary_search_by_key(&sample.time, |own| own.time) {
+        Ok(at) => {
+            if let Some(own) = samples.get_mut(at) {
+                own.value = policy.combine(own.value, sample.value)?;
+            }
+            Ok(0)
+        }
+        Err(at) => {
+            samples.insert(at, sample);
+            Ok(1)
+        }
+    }
+}

@@ -1,0 +1,264 @@
+//! A count-min sketch: rows of 32-bit counters, of which an item's smallest is its estimated count.
+
+use darter_base::fields::{FieldSink, FieldSource};
+use darter_slab::Arena;
+
+use crate::blocks::Blocks;
+use crate::murmur::murmur2;
+use crate::{Full, LoadFault};
+
+/// The version of the RDB form.
+pub const VERSION: u16 = 0;
+
+/// A sketch of `width` counters in each of `depth` rows.
+#[derive(Debug)]
+pub struct Cms {
+    width: u64,
+    depth: u64,
+    count: u64,
+    cells: Blocks,
+}
+
+/// The sums of a merge do not fit their cells.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MergeFault {
+    /// A cell or the total would be negative or too large.
+    Overflow,
+    /// There is no room.
+    Full,
+}
+
+/// Width and depth for an error rate and the probability of exceeding it, both inside (0, 1).
+pub fn dimensions(error: f64, probability: f64) -> (u64, u64) {
+    let width = (2.0 / error).ceil();
+    let depth = ((probability as f32).log10() / 0.5_f32.log10()).ceil();
+    (width as u64, depth as u64)
+}
+
+/// Bytes of the cells; the largest number if that has no more bits.
+pub fn bytes_of(width: u64, depth: u64) -> u64 {
+    width.checked_mul(depth).and_then(|cells| cells.checked_mul(4)).unwrap_or(u64::MAX)
+}
+
+impl Cms {
+    /// A sketch of zeros. Fails if it would fit no arena.
+    pub fn new(width: u64, depth: u64) -> Result<Cms, Full> {
+        Ok(Cms { width, depth, count: 0, cells: Blocks::zeroed(bytes_of(width, depth))? })
+    }
+
+    /// Counters in a row.
+    pub fn width(&self) -> u64 {
+        self.width
+    }
+
+    /// Rows.
+    pub fn depth(&self) -> u64 {
+        self.depth
+    }
+
+    /// The sum of all increments.
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    #[inline]
+    fn place(&self, item: &[u8], row: u64) -> u64 {
+        u64::from(murmur2(item, row as u32)) % self.width + row * self.width
+    }
+
+    #[inline]
+    fn cell(&self, arena: &Arena, at: u64) -> u32 {
+        u32::from_le_bytes(self.cells.cell(arena, at))
+    }
+
+    /// Adds `value` to an item's counters, which stop at their largest value; returns the new estimate. Fails if there
+    /// is no room for the counters.
+    pub fn add(&mut self, arena: &mut Arena, item: &[u8], value: u64) -> Result<u32, Full> {
+        let step = u32::try_from(value).unwrap_or(u32::MAX);
+        let mut least = u32::MAX;
+        for row in 0..self.depth {
+            let at = self.place(item, row);
+            let sum = self.cell(arena, at).saturating_add(step);
+            if step > 0 {
+                self.cells.set_cell(arena, at, sum.to_le_bytes())?;
+            }
+            least = least.min(sum);
+        }
+        self.count = self.count.wrapping_add(value);
+        Ok(least)
+    }
+
+    /// The estimated count of an item, never below the true one.
+    pub fn estimate(&self, arena: &Arena, item: &[u8]) -> u32 {
+        (0..self.depth).map(|row| self.cell(arena, self.place(item, row))).min().unwrap_or(u32::MAX)
+    }
+
+    /// All counters of the sketch, row after row, and the count.
+    pub fn contents(&self, arena: &Arena) -> (Vec<u32>, u64) {
+        let bytes = self.cells.all(arena).concat();
+        (bytes.as_chunks().0.iter().map(|cell| u32::from_le_bytes(*cell)).collect(), self.count)
+    }
+
+    /// Puts the sum of `sources` (contents of sketches of the same dimensions, each with its weight) in place of the own
+    /// contents. Fails, with the contents as they were, if a sum does not fit.
+    pub fn assign_sum(
+        &mut self,
+        arena: &mut Arena,
+        sources: &[((Vec<u32>, u64), i64)],
+    ) -> Result<(), MergeFault> {
+        let cells = usize::try_from(self.width * self.depth).map_err(|_| MergeFault::Full)?;
+        let mut sums = Vec::with_capacity(cells * 4);
+        for at in 0..cells {
+            let mut sum = 0_i64;
+            for ((source, _), weight) in sources {
+                let cell = i64::from(source.get(at).copied().unwrap_or(0));
+                let product = cell.checked_mul(*weight).ok_or(MergeFault::Overflow)?;
+                sum = sum.checked_add(product).ok_or(MergeFault::Overflow)?;
+            }
+            let sum = u32::try_from(sum).map_err(|_| MergeFault::Overflow)?;
+            sums.extend(sum.to_le_bytes());
+        }
+        let mut count = 0_i64;
+        for ((_, of_source), weight) in sources {
+            let product = of_source.cast_signed().checked_mul(*weight).ok_or(MergeFault::Overflow)?;
+            count = count.checked_add(product).ok_or(MergeFault::Overflow)?;
+        }
+        self.count = u64::try_from(count).map_err(|_| MergeFault::Overflow)?;
+        self.cells.write(arena, 0, &sums).map_err(|_| MergeFault::Full)
+    }
+
+    /// Writes the fields of an RDB file.
+    pub fn save(&self, arena: &Arena, out: &mut dyn FieldSink) {
+        self.save_root(out);
+        out.string(&self.cells.all(arena));
+    }
+
+    /// Writes what there is besides the cells.
+    pub fn save_root(&self, out: &mut dyn FieldSink) {
+        out.unsigned(self.width);
+        out.unsigned(self.depth);
+        out.unsigned(self.count);
+    }
+
+    /// Reads what [`Cms::save_root`] wrote; cells are zero. Fails if these are not the fields of a sketch.
+    pub fn load_root(source: &mut dyn FieldSource) -> Result<Cms, LoadFault> {
+        let (width, depth, count) = (source.unsigned()?, source.unsigned()?, source.unsigned()?);
+        if width == 0 || depth == 0 {
+            return Err(LoadFault::Corrupt);
+        }
+        Ok(Cms { count, ..Cms::new(width, depth)? })
+    }
+
+    /// Reads the fields of an RDB file. Fails if they are not those of a sketch.
+    pub fn load(source: &mut dyn FieldSource, version: u16, arena: &mut Arena) -> Result<Cms, LoadFault> {
+        let mut cms = Cms::load_root(source)?;
+        let bytes = source.string()?;
+        if version > VERSION || bytes.len() as u64 != cms.bytes() {
+            return Err(LoadFault::Corrupt);
+        }
+        if let Err(full) = cms.cells.write(arena, 0, &bytes) {
+            while !cms.free_step(arena, usize::MAX) {}
+            return Err(full.into());
+        }
+        Ok(cms)
+    }
+
+    /// A value that is nothing until its root is read.
+    pub fn empty() -> Cms {
+        Cms { width: 1, depth: 0, count: 0, cells: Blocks::default() }
+    }
+
+    /// Bytes in the arena and on the heap, without the root.
+    pub fn memory_bytes(&self) -> usize {
+        self.cells.memory_bytes()
+    }
+
+    /// The root for a reader of the past; whoever has it never frees its blocks.
+    pub fn frozen(&self) -> Cms {
+        Cms { width: self.width, depth: self.depth, count: self.count, cells: self.cells.frozen() }
+    }
+
+    /// Bytes of the cells.
+    pub fn bytes(&self) -> u64 {
+        self.cells.bytes()
+    }
+
+    /// Cells from byte `from` on, `len` bytes of them as far as they exist.
+    pub fn read(&self, arena: &Arena, from: u64, len: u64) -> Vec<u8> {
+        self.cells.parts(arena, from, len).concat()
+    }
+
+    /// Writes what [`Cms::read`] gave. Fails if there are not as many or there is no room.
+    pub fn write(&mut self, arena: &mut Arena, from: u64, bytes: &[u8]) -> Result<(), Full> {
+        self.cells.write(arena, from, bytes)
+    }
+
+    /// Gives back up to `blocks_max` blocks; true when all are.
+    pub fn free_step(&mut self, arena: &mut Arena, blocks_max: usize) -> bool {
+        self.cells.free_step(arena, blocks_max)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use darter_base::fields::Field;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn arena() -> Arena {
+        Arena::with_reserve(16 << 20).expect("address space")
+    }
+
+    #[test]
+    fn dimensions_are_those_of_redisbloom() {
+        assert_eq!(dimensions(0.001, 0.01), (2000, 7));
+        assert_eq!(dimensions(0.01, 0.5), (200, 1));
+        assert!(Cms::new(u64::MAX, 2).is_err());
+        assert!(Cms::new(1 << 40, 1).is_err());
+    }
+
+    #[test]
+    fn counters_stop_at_their_end() {
+        let mut arena = arena();
+        let mut cms = Cms::new(10, 2).expect("small");
+        assert_eq!(cms.add(&mut arena, b"a", u64::MAX / 4), Ok(u32::MAX));
+        assert_eq!(cms.add(&mut arena, b"a", 5), Ok(u32::MAX));
+        let contents = cms.contents(&arena);
+        assert_eq!(cms.assign_sum(&mut arena, &[(contents, 2)]), Err(MergeFault::Overflow));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(60))]
+
+        #[test]
+        fn estimates_are_never_too_low_and_merges_add(
+            adds in prop::collection::vec((0..50_u8, 0..1000_u64), 0..100),
+            width in 1..500_u64,
+            depth in 1..8_u64,
+            weight in 0..5_i64,
+        ) {
+            let mut arena = arena();
+            let mut cms = Cms::new(width, depth).expect("small");
+            let mut exact: HashMap<u8, u64> = HashMap::new();
+            for (item, value) in &adds {
+                cms.add(&mut arena, &[*item], *value).expect("room");
+                *exact.entry(*item).or_default() += value;
+            }
+            let mut fields: Vec<Field> = Vec::new();
+            cms.save(&arena, &mut fields);
+            let loaded = Cms::load(&mut fields.iter(), 0, &mut arena).expect("its own fields");
+            let mut merged = Cms::new(width, depth).expect("small");
+            let sources = [(cms.contents(&arena), weight), (loaded.contents(&arena), 1)];
+            merged.assign_sum(&mut arena, &sources).expect("small sums");
+            prop_assert_eq!(merged.count(), cms.count() * (weight as u64 + 1));
+            for (item, value) in &exact {
+                prop_assert!(u64::from(loaded.estimate(&arena, &[*item])) >= *value);
+                let twice = u64::from(cms.estimate(&arena, &[*item])) * (weight as u64 + 1);
+                prop_assert_eq!(u64::from(merged.estimate(&arena, &[*item])), twice);
+            }
+        }
+    }
+}
