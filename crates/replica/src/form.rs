@@ -1,0 +1,179 @@
+//! The RESP form of a journal record: a function of the record alone.
+//!
+//! Its length is what offsets count, so it must come out the same on every node, whatever is there besides the record.
+//! The stream stands in database 0 before and after each record.
+
+use std::borrow::Cow;
+
+use darter_persist::entry::{Entries, Entry};
+use darter_persist::journal::Damage;
+use darter_persist::journal::part::{Part, Parts};
+use darter_persist::rdb::Rewriter;
+
+use crate::rewording::{Reworded, Word, reword};
+use crate::stream;
+
+/// Makes the RESP form of records.
+#[derive(Debug, Default)]
+pub struct Former {
+    rewriter: Rewriter,
+    commands: Vec<u8>,
+}
+
+/// The commands of one record.
+struct Sheet<'a> {
+    out: &'a mut Vec<u8>,
+    db: u64,
+    count: usize,
+}
+
+impl Sheet<'_> {
+    fn select(&mut self, db: u64) {
+        if self.db != db {
+            self.db = db;
+            stream::write(self.out, &[b"SELECT", db.to_string().as_bytes()]);
+        }
+    }
+
+    fn add(&mut self, db: u64, words: &[&[u8]]) {
+        self.select(db);
+        self.count += 1;
+        stream::write(self.out, words);
+    }
+
+    fn add_words(&mut self, db: u64, words: &[Word<'_>]) {
+        let words: Vec<&[u8]> = words.iter().map(|word| &**word).collect();
+        self.add(db, &words);
+    }
+}
+
+impl Former {
+    /// Appends the commands of the record with this body, which ran at `clock_ms`; those of several are one transaction.
+    ///
+    /// Errors: the body does not hold what it says; nothing is appended then.
+    pub fn write(&mut self, body: &[u8], clock_ms: u64, out: &mut Vec<u8>) -> Result<(), Damage> {
+        let mut commands = std::mem::take(&mut self.commands);
+        commands.clear();
+        let mut sheet = Sheet { out: &mut commands, db: 0, count: 0 };
+        let mut parts = Parts::new(body);
+        while let Some(part) = parts.try_next()? {
+            self.add(&mut sheet, part, clock_ms)?;
+        }
+        sheet.select(0);
+        let count = sheet.count;
+        if count > 1 {
+            stream::write(out, &[b"MULTI"]);
+        }
+        out.extend_from_slice(&commands);
+        if count > 1 {
+            stream::write(out, &[b"EXEC"]);
+        }
+        self.commands = commands;
+        Ok(())
+    }
+
+    fn add(&mut self, sheet: &mut Sheet<'_>, part: Part<'_>, clock_ms: u64) -> Result<(), Damage> {
+        match part {
+            Part::Command { db, only_key, args } => {
+                let words: Vec<&[u8]> = args.iter().collect();
+                match reword(&words, only_key, clock_ms) {
+                    Reworded::AsItIs => sheet.add(db, &words),
+                    Reworded::As(words) => sheet.add_words(db, &words),
+                    Reworded::Nothing => {}
+                }
+            }
+            Part::Gone { db, key } => sheet.add(db, &[b"DEL", key]),
+            Part::Value { db, entry } => {
+                let damage = Damage { offset: 0, what: "a value in a record is damaged" };
+                let entry = Entries::new(entry).next().and_then(Result::ok).ok_or(damage.clone())?;
+                self.value(sheet, db, &entry).ok_or(damage)?;
+            }
+            // While somebody follows, the whole value is noted in its place.
+            Part::Members { .. } => {}
+        }
+        Ok(())
+    }
+
+    fn value(&mut self, sheet: &mut Sheet<'_>, db: u64, entry: &Entry<'_>) -> Option<()> {
+        let deadline = entry.deadline_ms.unwrap_or(0).to_string();
+        if let Some(text) = entry.text() {
+            let mut words: Vec<Word<'_>> = vec![b"SET".into(), Cow::Borrowed(&*entry.key), text];
+            if entry.deadline_ms.is_some() {
+                words.push(b"PXAT".into());
+                words.push(deadline.as_bytes().into());
+            }
+            sheet.add_words(db, &words);
+            return Some(());
+        }
+        let mut payload = Vec::new();
+        self.rewriter.append_payload(entry, &mut payload).ok()?;
+        sheet.add(db, &[b"RESTORE", &entry.key, deadline.as_bytes(), &payload, b"REPLACE", b"ABSTTL"]);
+        Some(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use darter_persist::journal::part;
+
+    fn form(write: impl FnOnce(&mut Vec<u8>)) -> String {
+        let (mut body, mut out) = (Vec::new(), Vec::new());
+        write(&mut body);
+        let mut former = Former::default();
+        former.write(&body, 1_000, &mut out).expect("a whole body");
+        let again = out.clone();
+        out.clear();
+        former.write(&body, 1_000, &mut out).expect("a whole body");
+        assert_eq!(out, again, "it depends on the record alone");
+        let (mut command, mut at, mut lines) = (stream::Command::default(), 0, Vec::new());
+        while stream::read(&out[at..], &mut command).expect("commands") {
+            let words = command.words.iter().map(|word| out[at..][word.clone()].escape_ascii().to_string());
+            lines.push(words.collect::<Vec<_>>().join(" "));
+            at += command.len;
+        }
+        assert_eq!(at, out.len());
+        lines.join("; ")
+    }
+
+    fn command(out: &mut Vec<u8>, db: usize, words: &[&[u8]]) {
+        part::write_command(out, db, words.len(), words.iter().copied());
+    }
+
+    #[test]
+    fn a_record_of_one_command_is_one() {
+        assert_eq!(form(|out| part::write_set(out, 0, b"k", b"v")), "set k v");
+        assert_eq!(form(|out| command(out, 3, &[b"incr", b"n"])), "SELECT 3; incr n; SELECT 0");
+        assert_eq!(form(|out| part::write_gone(out, 0, b"k")), "DEL k");
+        assert_eq!(form(|out| command(out, 0, &[b"pexpire", b"k", b"5"])), "PEXPIREAT k 1005");
+        assert_eq!(form(|out| part::write_members(out, 0, b"k")), "");
+    }
+
+    #[test]
+    fn a_record_of_several_commands_is_a_transaction() {
+        let said = form(|out| {
+            part::write_set(out, 1, b"k", b"v");
+            part::write_gone(out, 0, b"x");
+        });
+        assert_eq!(said, "MULTI; SELECT 1; set k v; SELECT 0; DEL x; EXEC");
+    }
+
+    #[test]
+    fn a_text_as_value_is_set_and_others_are_restored() {
+        // A deadline, the type of a text, the key, the text.
+        let text = [&[0xfc][..], &5000_u64.to_le_bytes(), b"\0\x01k\x03abc"].concat();
+        assert_eq!(form(|out| part::write_value(out, 0, &text)), "SET k abc PXAT 5000");
+        let list = b"\x02\x01s\x01\x01a";
+        let said = form(|out| part::write_value(out, 2, list));
+        assert!(said.starts_with("SELECT 2; RESTORE s 0 \\x02\\x01\\x01a\\n\\x00"), "{said}");
+        assert!(said.ends_with("REPLACE ABSTTL; SELECT 0"), "{said}");
+    }
+
+    #[test]
+    fn damage_appends_nothing() {
+        let mut out = Vec::new();
+        assert!(Former::default().write(&[1, 0, 9], 0, &mut out).is_err());
+        assert!(Former::default().write(&[5, 0, 3, 1, 2, 3], 0, &mut out).is_err());
+        assert!(out.is_empty());
+    }
+}

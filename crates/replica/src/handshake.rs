@@ -1,0 +1,229 @@
+//! The handshake of a replica with its master, line by line.
+
+use darter_base::number;
+
+use crate::history::Id;
+use crate::stream;
+
+/// What a replica tells its master.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Card {
+    /// User and password, or the password alone, or nothing.
+    pub login: Vec<Vec<u8>>,
+    /// The port it listens on.
+    pub port: u16,
+    /// The address it is to be found by, if that is not where it calls from.
+    pub address: Option<String>,
+    /// The version of Redis it is like.
+    pub version: String,
+    /// The history it has, and the number of the first byte it lacks.
+    pub has: Option<(Id, u64)>,
+    /// The master is a replica of this server still, and is to take over.
+    pub takes_over: bool,
+}
+
+/// What was said last.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Said {
+    Ping,
+    Login,
+    Port,
+    Address,
+    Capabilities,
+    Version,
+    Sync,
+}
+
+/// A handshake under way.
+#[derive(Clone, Debug)]
+pub struct Handshake {
+    card: Card,
+    said: Said,
+}
+
+/// What is to be done next.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Next {
+    /// These bytes are to be sent.
+    Send(Vec<u8>),
+    /// Another line is to come.
+    Wait,
+    /// A snapshot follows; the stream goes on behind it at this offset of this history.
+    Full {
+        /// Which history.
+        id: Id,
+        /// Bytes of the stream before it.
+        offset: u64,
+    },
+    /// The stream goes on where it ended, perhaps under a new id.
+    Continue {
+        /// The new id.
+        id: Option<Id>,
+    },
+}
+
+/// Why the master does not serve this replica, in its words.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Refusal(pub String);
+
+impl Handshake {
+    /// Begins a handshake; returns the first bytes to send.
+    pub fn begin(card: Card) -> (Handshake, Vec<u8>) {
+        (Handshake { card, said: Said::Ping }, command(&[b"PING"]))
+    }
+
+    /// Takes a line that the master has sent, without its end.
+    ///
+    /// Errors: the master refuses, for now or for ever.
+    pub fn take(&mut self, line: &[u8]) -> Result<Next, Refusal> {
+        let refusal =
+            || Err(Refusal(String::from_utf8_lossy(line.strip_prefix(b"-").unwrap_or(line)).into_owned()));
+        if line.is_empty() {
+            // A sign of life.
+            return Ok(Next::Wait);
+        }
+        let is_error = line.starts_with(b"-");
+        match self.said {
+            Said::Ping => {
+                let needs_login = [b"-NOAUTH".as_slice(), b"-NOPERM", b"-ERR operation not permitted"];
+                let is_fine = line.starts_with(b"+") || needs_login.iter().any(|text| line.starts_with(text));
+                if is_fine { Ok(self.say_from(Said::Login)) } else { refusal() }
+            }
+            Said::Login if is_error => refusal(),
+            Said::Login => Ok(self.say_from(Said::Port)),
+            // What it does not know it need not know.
+            Said::Port => Ok(self.say_from(Said::Address)),
+            Said::Address => Ok(self.say_from(Said::Capabilities)),
+            Said::Capabilities => Ok(self.say_from(Said::Version)),
+            Said::Version => Ok(self.say_from(Said::Sync)),
+            Said::Sync => match answer(line) {
+                Some(next) => Ok(next),
+                None => refusal(),
+            },
+        }
+    }
+
+    /// Says the first of what is left that is to be said.
+    fn say_from(&mut self, said: Said) -> Next {
+        let card = &self.card;
+        let port = card.port.to_string();
+        let (said, bytes) = match said {
+            Said::Ping | Said::Login if !card.login.is_empty() => {
+                let mut words: Vec<&[u8]> = vec![b"AUTH"];
+                words.extend(card.login.iter().map(Vec::as_slice));
+                (Said::Login, command(&words))
+            }
+            Said::Ping | Said::Login | Said::Port => {
+                (Said::Port, command(&[b"REPLCONF", b"listening-port", port.as_bytes()]))
+            }
+            Said::Address | Said::Capabilities => match &card.address {
+                Some(address) if said == Said::Address => {
+                    (Said::Address, command(&[b"REPLCONF", b"ip-address", address.as_bytes()]))
+                }
+                _ => (Said::Capabilities, command(&[b"REPLCONF", b"capa", b"eof", b"capa", b"psync2"])),
+            },
+            Said::Version => (Said::Version, command(&[b"REPLCONF", b"version", card.version.as_bytes()])),
+            Said::Sync => (Said::Sync, self.ask()),
+        };
+        self.said = said;
+        Next::Send(bytes)
+    }
+
+    fn ask(&self) -> Vec<u8> {
+        match &self.card.has {
+            Some((id, next)) if self.card.takes_over => {
+                command(&[b"PSYNC", id.as_str().as_bytes(), next.to_string().as_bytes(), b"FAILOVER"])
+            }
+            Some((id, next)) => command(&[b"PSYNC", id.as_str().as_bytes(), next.to_string().as_bytes()]),
+            None => command(&[b"PSYNC", b"?", b"-1"]),
+        }
+    }
+}
+
+/// What the answer to PSYNC says; `None`: a refusal, or no such answer.
+fn answer(line: &[u8]) -> Option<Next> {
+    let mut words = line.split(|byte| *byte == b' ').filter(|word| !word.is_empty());
+    match words.next()? {
+        b"+FULLRESYNC" => {
+            let id = Id::parse(words.next()?)?;
+            let offset = u64::try_from(number::parse_i64(words.next()?)?).ok()?;
+            Some(Next::Full { id, offset })
+        }
+        b"+CONTINUE" => Some(Next::Continue { id: words.next().and_then(Id::parse) }),
+        _ => None,
+    }
+}
+
+fn command(words: &[&[u8]]) -> Vec<u8> {
+    let mut out = Vec::new();
+    stream::write(&mut out, words);
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(next: Next) -> String {
+        match next {
+            Next::Send(bytes) => String::from_utf8(bytes).expect("text").replace("\r\n", " "),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_master_that_asks_for_a_login_gets_one() {
+        let card = Card {
+            login: vec![b"sync".to_vec(), b"secret".to_vec()],
+            port: 7000,
+            address: Some("replica.example".to_owned()),
+            version: "8.1.0".to_owned(),
+            has: None,
+            takes_over: false,
+        };
+        let (mut handshake, first) = Handshake::begin(card);
+        assert_eq!(first, b"*1\r\n$4\r\nPING\r\n");
+        let mut take = |line: &[u8]| handshake.take(line);
+        assert!(said(take(b"-NOAUTH Authentication required.").unwrap()).contains("AUTH $4 sync $6 secret"));
+        assert!(said(take(b"+OK").unwrap()).contains("listening-port $4 7000"));
+        assert!(said(take(b"+OK").unwrap()).contains("ip-address $15 replica.example"));
+        assert!(said(take(b"-ERR unknown").unwrap()).contains("psync2"));
+        assert!(said(take(b"+OK").unwrap()).contains("version"));
+        assert!(
+            said(take(b"-ERR Unrecognized REPLCONF option: version").unwrap()).contains("PSYNC $1 ? $2 -1")
+        );
+        assert_eq!(take(b""), Ok(Next::Wait));
+        let id = "b".repeat(40);
+        let full = format!("+FULLRESYNC {id} 42");
+        let id = Id::parse(id.as_bytes()).unwrap();
+        assert_eq!(take(full.as_bytes()), Ok(Next::Full { id, offset: 42 }));
+    }
+
+    #[test]
+    fn a_replica_that_has_a_history_asks_for_what_follows() {
+        let id = Id::parse(&[b'c'; 40]).unwrap();
+        let (mut handshake, _) = Handshake::begin(Card { has: Some((id, 101)), ..Card::default() });
+        for _ in 0..3 {
+            handshake.take(b"+OK").unwrap();
+        }
+        assert!(said(handshake.take(b"+OK").unwrap()).contains(&format!("PSYNC $40 {id} $3 101")));
+        assert_eq!(handshake.take(b"+CONTINUE"), Ok(Next::Continue { id: None }));
+        let mut again = handshake.clone();
+        assert_eq!(again.take(format!("+CONTINUE {id}").as_bytes()), Ok(Next::Continue { id: Some(id) }));
+        for line in
+            [b"-NOMASTERLINK Can't SYNC while not connected".as_slice(), b"-LOADING", b"+FULLRESYNC x", b"x"]
+        {
+            assert!(handshake.take(line).is_err(), "{}", line.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn a_wrong_password_ends_it() {
+        let (mut handshake, _) = Handshake::begin(Card { login: vec![b"x".to_vec()], ..Card::default() });
+        handshake.take(b"-NOAUTH").unwrap();
+        let refusal = handshake.take(b"-WRONGPASS invalid username-password pair");
+        assert_eq!(refusal, Err(Refusal("WRONGPASS invalid username-password pair".to_owned())));
+        let (mut handshake, _) = Handshake::begin(Card::default());
+        assert!(handshake.take(b"-MASTERDOWN Link with MASTER is down").is_err());
+    }
+}

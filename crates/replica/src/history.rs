@@ -1,0 +1,114 @@
+//! Replication ids: which history of changes a node has, and where the one before it ended.
+
+use std::fmt;
+
+/// Forty hexadecimal digits that name a history of changes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Id([u8; Id::LEN]);
+
+impl Id {
+    /// Bytes of an id.
+    pub const LEN: usize = 40;
+    /// The id of no history.
+    pub const NONE: Id = Id([b'0'; Id::LEN]);
+
+    /// Reads an id; `None` unless it is forty letters and digits.
+    pub fn parse(text: &[u8]) -> Option<Id> {
+        let bytes: [u8; Id::LEN] = text.try_into().ok()?;
+        bytes.iter().all(u8::is_ascii_alphanumeric).then_some(Id(bytes))
+    }
+
+    /// Makes an id of random numbers.
+    pub fn from_random(mut next: impl FnMut() -> u64) -> Id {
+        let mut bytes = [0; Id::LEN];
+        for chunk in bytes.chunks_mut(8) {
+            let mut word = next();
+            for byte in chunk {
+                *byte = b"0123456789abcdef".get((word & 15) as usize).copied().unwrap_or(b'0');
+                word >>= 4;
+            }
+        }
+        Id(bytes)
+    }
+
+    /// The digits.
+    pub fn as_str(&self) -> &str {
+        std::str::from_utf8(&self.0).unwrap_or_default()
+    }
+}
+
+impl fmt::Debug for Id {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl fmt::Display for Id {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// The histories that a node can continue: its own, and the one before it up to some offset.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct History {
+    /// The current id.
+    pub id: Id,
+    /// The id before it, and the first offset that is not part of it.
+    pub before: Option<(Id, u64)>,
+}
+
+impl History {
+    /// A history that nothing precedes.
+    pub fn new(id: Id) -> History {
+        History { id, before: None }
+    }
+
+    /// Takes a new id at `offset`, the number of bytes so far; the current one stays known up to there.
+    pub fn turn(&mut self, id: Id, offset: u64) {
+        self.before = Some((self.id, offset.saturating_add(1)));
+        self.id = id;
+    }
+
+    /// Whether a replica that has `id` and asks for byte number `next` (from 1) has only bytes of these histories.
+    pub fn covers(&self, id: &[u8], next: u64) -> bool {
+        let is = |own: &Id| own.as_str().as_bytes() == id;
+        is(&self.id) || self.before.is_some_and(|(before, end)| is(&before) && next <= end)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(digit: char) -> Id {
+        Id::parse(digit.to_string().repeat(40).as_bytes()).expect("forty digits")
+    }
+
+    #[test]
+    fn an_id_is_forty_letters_and_digits() {
+        assert!(
+            Id::parse(b"").is_none() && Id::parse(&[b'a'; 39]).is_none() && Id::parse(&[b'a'; 41]).is_none()
+        );
+        assert!(Id::parse(&[b'-'; 40]).is_none());
+        let mut n = 7_u64;
+        let made = Id::from_random(|| {
+            n = n.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            n
+        });
+        assert_eq!(Id::parse(made.as_str().as_bytes()), Some(made));
+    }
+
+    #[test]
+    fn the_history_before_is_continued_up_to_its_end_only() {
+        let mut history = History::new(id('a'));
+        assert!(history.covers(id('a').as_str().as_bytes(), 1_000_000));
+        history.turn(id('b'), 100);
+        assert!(history.covers(id('b').as_str().as_bytes(), 500));
+        assert!(history.covers(id('a').as_str().as_bytes(), 101));
+        assert!(!history.covers(id('a').as_str().as_bytes(), 102));
+        history.turn(id('c'), 200);
+        assert!(!history.covers(id('a').as_str().as_bytes(), 1));
+        assert!(!history.covers(b"?", 1));
+    }
+}

@@ -1,0 +1,15 @@
+//! Replication without sockets: ids and offsets, the backlog, the RESP form of journal records, and both handshakes.
+//!
+//! `server` brings connections, threads and shards. Everything here is data in, data out, and trusts nothing that a
+//! partner has sent.
+
+#![forbid(unsafe_code)]
+
+pub mod backlog;
+pub mod form;
+pub mod handshake;
+pub mod history;
+pub mod merge;
+mod rewording;
+pub mod stream;
+pub mod transfer;

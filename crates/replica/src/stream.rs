@@ -1,0 +1,112 @@
+//! The stream of commands that a master sends.
+
+use std::ops::Range;
+
+use darter_base::number;
+
+/// Bytes that are no command of a master.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Garbled(pub &'static str);
+
+/// A command at the beginning of some bytes.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Command {
+    /// Where its words are.
+    pub words: Vec<Range<usize>>,
+    /// Bytes it takes in all.
+    pub len: usize,
+}
+
+/// The longest line that says a number.
+const LINE_BYTES_MAX: usize = 32;
+/// No master sends longer words.
+const WORD_BYTES_MAX: usize = 1 << 30;
+/// No master sends more words at once.
+const WORDS_MAX: usize = 64 << 20;
+
+/// Reads the command that `bytes` begin with into `command`; false when more is needed. Empty lines are passed over.
+///
+/// Errors: the bytes are no command.
+pub fn read(bytes: &[u8], command: &mut Command) -> Result<bool, Garbled> {
+    command.words.clear();
+    let mut at = bytes.iter().take_while(|byte| matches!(byte, b'\n' | b'\r')).count();
+    let Some(count) = number_at(bytes, &mut at, b'*')? else { return Ok(false) };
+    if count == 0 || count > WORDS_MAX {
+        return Err(Garbled("a command has no words, or too many"));
+    }
+    for _ in 0..count {
+        let Some(len) = number_at(bytes, &mut at, b'$')? else { return Ok(false) };
+        if len > WORD_BYTES_MAX {
+            return Err(Garbled("a word is too long"));
+        }
+        let Some(end) = bytes.get(at + len..at + len + 2) else { return Ok(false) };
+        if end != b"\r\n" {
+            return Err(Garbled("a word does not end where it should"));
+        }
+        command.words.push(at..at + len);
+        at += len + 2;
+    }
+    command.len = at;
+    Ok(true)
+}
+
+/// The number of a line that begins with `mark`; moves behind it.
+fn number_at(bytes: &[u8], at: &mut usize, mark: u8) -> Result<Option<usize>, Garbled> {
+    let rest = bytes.get(*at..).unwrap_or_default();
+    let Some(first) = rest.first() else { return Ok(None) };
+    if *first != mark {
+        return Err(Garbled("the stream holds something else than commands"));
+    }
+    let window = rest.get(..LINE_BYTES_MAX).unwrap_or(rest);
+    let Some(end) = window.iter().position(|byte| *byte == b'\n') else {
+        return if rest.len() < LINE_BYTES_MAX { Ok(None) } else { Err(Garbled("a number is too long")) };
+    };
+    let digits = window.get(1..end).and_then(|line| line.strip_suffix(b"\r"));
+    let number = digits.and_then(number::parse_i64).and_then(|number| usize::try_from(number).ok());
+    *at += end + 1;
+    number.map(Some).ok_or(Garbled("a length is no number"))
+}
+
+/// Appends a command.
+pub fn write(out: &mut Vec<u8>, words: &[&[u8]]) {
+    out.extend_from_slice(format!("*{}\r\n", words.len()).as_bytes());
+    for word in words {
+        out.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
+        out.extend_from_slice(word);
+        out.extend_from_slice(b"\r\n");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_comes_back_however_it_is_cut() {
+        let mut bytes = Vec::new();
+        write(&mut bytes, &[b"SET", b"a\r\nb", b""]);
+        let whole = bytes.len();
+        write(&mut bytes, &[b"PING"]);
+        let mut command = Command::default();
+        for len in 0..whole {
+            assert_eq!(read(&bytes[..len], &mut command), Ok(false), "{len} bytes");
+        }
+        assert_eq!(read(&bytes, &mut command), Ok(true));
+        let words: Vec<&[u8]> = command.words.iter().map(|word| &bytes[word.clone()]).collect();
+        assert_eq!((words, command.len), (vec![b"SET".as_slice(), b"a\r\nb", b""], whole));
+        assert_eq!(read(&bytes[whole..], &mut command), Ok(true));
+    }
+
+    #[test]
+    fn what_is_no_command_is_refused() {
+        let mut command = Command::default();
+        for bytes in
+            [b"+OK\r\n".as_slice(), b"*0\r\n", b"*-1\r\n", b"*1\r\n:1\r\n", b"*1\r\n$1\r\nabc", b"*x\r\n"]
+        {
+            assert!(read(bytes, &mut command).is_err(), "{}", bytes.escape_ascii());
+        }
+        assert!(read(&[b'*'; 40], &mut command).is_err());
+        assert!(read(format!("*1\r\n${}\r\n", u64::MAX).as_bytes(), &mut command).is_err());
+        assert!(read(format!("*1\r\n${}\r\n", usize::MAX / 2 + 1).as_bytes(), &mut command).is_err());
+    }
+}
