@@ -190,7 +190,8 @@ mod tests {
         assert!(matches(&b"*?".repeat(STARS_MAX), &text, false));
         assert!(!matches(&b"*?".repeat(STARS_MAX + 1), &text, false), "as in Redis");
         assert!(matches(&b"a*".repeat(STARS_MAX + 1), &text, false), "the last one is followed by nothing");
-        assert!(start.elapsed().as_secs() < 5);
+        // Work that grows with a power of the stars would take hours.
+        assert!(start.elapsed().as_secs() < 30);
     }
 
     #[test]

@@ -5,6 +5,7 @@
 
 pub mod ascii;
 pub mod crc;
+pub mod fields;
 pub mod glob;
 pub mod hash;
 pub mod long;

@@ -3,10 +3,14 @@
 use crate::number;
 
 /// Bytes that `text` names, by the rules of Redis' configuration: digits and `b k kb m mb g gb` in any case, where
-/// `k` is 1000 and `kb` 1024; also `t tb p pb`, and a fraction before a unit (`12.5G`), which then counts in 1024s.
+/// `k` is 1000 and `kb` and `kib` 1024; also `t tb p pb`, powers of ten (`1e9`), and a fraction before a unit (`12.5G`),
+/// which then counts in 1024s.
 ///
 /// Errors: `None` for a sign, an unknown unit, no digits or more than 64 bits.
 pub fn parse_bytes(text: &[u8]) -> Option<u64> {
+    if let Some(bytes) = parse_power(text) {
+        return Some(bytes);
+    }
     let (number, unit) = split_unit(text);
     if memchr::memchr(b'.', number).is_some() {
         return scale_fraction(number, Unit::parse(unit)?.binary());
@@ -17,10 +21,13 @@ pub fn parse_bytes(text: &[u8]) -> Option<u64> {
 }
 
 /// Bytes that `text` names by the rules of Dragonfly's flags: a number, whole or not, and `b k m g t p e` with or
-/// without a closing `b`, in any case, always in 1024s.
+/// without a closing `b` or `ib`, in any case, always in 1024s; also powers of ten (`1e9`).
 ///
 /// Errors: `None` for a sign, an unknown unit, no digits or more than 64 bits.
 pub fn parse_bytes_binary(text: &[u8]) -> Option<u64> {
+    if let Some(bytes) = parse_power(text) {
+        return Some(bytes);
+    }
     let (number, unit) = split_unit(text);
     let factor = Unit::parse(unit)?.binary();
     match number::parse_u64_digits(number) {
@@ -55,7 +62,11 @@ impl Unit {
         let (letter, bytes) = match unit {
             [] => return Some(Unit { power: 0, bytes: false }),
             [letter] => (letter, false),
-            [letter, b'b' | b'B'] if !letter.eq_ignore_ascii_case(&b'b') => (letter, true),
+            [letter, b'b' | b'B'] | [letter, b'i' | b'I', b'b' | b'B']
+                if !letter.eq_ignore_ascii_case(&b'b') =>
+            {
+                (letter, true)
+            }
             _ => return None,
         };
         let power = b"bkmgtpe".iter().position(|known| known.eq_ignore_ascii_case(letter))?;
@@ -65,6 +76,14 @@ impl Unit {
     fn binary(&self) -> u64 {
         1 << (10 * self.power)
     }
+}
+
+/// A whole number before `e` and a power of ten.
+fn parse_power(text: &[u8]) -> Option<u64> {
+    let at = text.iter().position(|byte| matches!(byte, b'e' | b'E'))?;
+    let (number, power) = (text.get(..at)?, text.get(at + 1..)?);
+    let power = u32::try_from(number::parse_u64_digits(power)?).ok()?;
+    number::parse_u64_digits(number)?.checked_mul(10u64.checked_pow(power)?)
 }
 
 fn split_unit(text: &[u8]) -> (&[u8], &[u8]) {
@@ -94,6 +113,13 @@ mod tests {
             ("3mB", Some(3 << 20)),
             ("2G", Some(2_000_000_000)),
             ("2gb", Some(2 << 30)),
+            ("100GiB", Some(100 << 30)),
+            ("1kib", Some(1024)),
+            ("1bib", None),
+            ("1e9", Some(1_000_000_000)),
+            ("25E2", Some(2500)),
+            ("1e20", None),
+            ("e9", None),
             ("12.5G", Some(12_800 << 20)),
             ("1tb", Some(1 << 40)),
             ("18446744073709551615", Some(u64::MAX)),

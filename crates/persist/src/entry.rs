@@ -172,7 +172,12 @@ impl PartHead {
         let (mut front, mut name) = (Vec::new(), vec![kind]);
         write_front(record, &mut front);
         rdb::write_text(&mut name, record.key());
-        PartHead { front, name, total, is_ordered: matches!(kind, rdb::TYPE_LIST | rdb::TYPE_STREAM_5) }
+        PartHead {
+            front,
+            name,
+            total,
+            is_ordered: matches!(kind, rdb::TYPE_LIST | rdb::TYPE_STREAM_5 | layout::MODULE_2),
+        }
     }
 
     /// Appends all of a part but its value. `before` elements are in the parts written earlier.
@@ -289,6 +294,11 @@ impl<'a> Entry<'a> {
         write_marks(self.extras, self.is_sticky, out);
     }
 
+    /// The value, if it is a text.
+    pub fn text(&self) -> Option<Cow<'a, [u8]>> {
+        if self.kind == rdb::TYPE_STRING { Source::new(self.value).text().ok() } else { None }
+    }
+
     /// Number of elements that the value claims, where a number stands in front.
     pub fn elements(&self) -> Option<u64> {
         let at = match self.kind {
@@ -357,6 +367,7 @@ impl<'a> Entry<'a> {
             4 | layout::HASH_WITH_TTL => read_into::<Table>(place, self.kind, &mut source),
             5 | layout::ZSET_WITH_TTL => read_into::<Zset>(place, self.kind, &mut source),
             rdb::TYPE_STREAM_5 => read_into::<Stream>(place, self.kind, &mut source),
+            layout::MODULE_2 => Ok(place.read_piece(&mut source)),
             _ => return Err(Refused::OutOfPlace),
         };
         done?.map_err(|_| Refused::Damaged)

@@ -4,6 +4,7 @@
 //! here (see [`foreign`]), given while a file is read. Called by the readers and by what rewrites entries.
 
 use crate::cursor::{Cursor, Stop};
+use crate::rdb::module;
 
 /// A set whose members have deadlines: ours (and DUMP's) alone.
 pub const SET_WITH_TTL: u8 = 32;
@@ -11,8 +12,8 @@ pub const SET_WITH_TTL: u8 = 32;
 pub const ZSET_WITH_TTL: u8 = darter_store::rdb::TYPE_ZSET_WITH_TTL;
 /// A hash whose fields have deadlines, as Redis 7.4 writes it.
 pub const HASH_WITH_TTL: u8 = 24;
-/// A value of a module; its end can be found, its meaning not.
-pub const MODULE_2: u8 = 7;
+/// A value of a module: a number that names the module, and fields.
+pub const MODULE_2: u8 = darter_store::module::TYPE_MODULE;
 
 /// Numbers for what a file numbers otherwise than we do.
 pub mod foreign {
@@ -48,9 +49,11 @@ pub enum Piece {
     Row(&'static [Piece]),
     /// A number, and so many times these.
     Many(&'static [Piece]),
+    /// Fields of a module up to their end.
+    Fields,
 }
 
-use Piece::{Bytes, Many, Number, OldScore, Row, Text};
+use Piece::{Bytes, Fields, Many, Number, OldScore, Row, Text};
 
 /// One type of value.
 #[derive(Debug)]
@@ -90,6 +93,7 @@ const LAYOUTS: &[Layout] = &[
     layout(3, "zset", &[Many(&[Text, OldScore])]),
     layout(4, "hash", &[Many(&[Text, Text])]),
     layout(5, "zset", &[Many(&[Text, Bytes(8)])]),
+    layout(MODULE_2, "module", &[Number, Fields]),
     layout(9, "hash", &[Text]),
     layout(10, "list", &[Text]),
     layout(11, "set", &[Text]),
@@ -167,6 +171,7 @@ pub fn walk<'a>(
                 visit(Token::Plain(cursor.since(start)));
             }
             Row(inner) => walk(inner, cursor, visit)?,
+            Fields => module::fields(cursor, visit)?,
             Many(inner) => {
                 let count = cursor.number()?;
                 visit(Token::Plain(cursor.since(start)));

@@ -88,6 +88,19 @@ pub fn raise_open_files(wanted: u64) -> io::Result<u64> {
     Ok(limit.rlim_cur)
 }
 
+/// Bytes of address space that the process may still map; `None` where there is no limit.
+pub fn address_space_left() -> Option<u64> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the kernel writes one rlimit into `limit`.
+    sys::check(unsafe { libc::getrlimit(libc::RLIMIT_AS, &raw mut limit) }).ok()?;
+    if limit.rlim_cur == libc::RLIM_INFINITY {
+        return None;
+    }
+    let mapped = std::fs::read_to_string("/proc/self/statm").ok()?;
+    let pages: u64 = mapped.split(' ').next()?.parse().ok()?;
+    Some(limit.rlim_cur.saturating_sub(pages * page_bytes()))
+}
+
 fn page_bytes() -> u64 {
     // SAFETY: sysconf takes no pointers.
     u64::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)

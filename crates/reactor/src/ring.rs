@@ -20,6 +20,8 @@ pub struct Layout {
     pub end_at: usize,
     /// Another: what of it was taken.
     pub taken_at: usize,
+    /// Another: what the pushing side has announced last.
+    pub begun_at: usize,
     /// The bytes begin here; byte `n` of all lies at `n % capacity` behind it.
     pub data_at: usize,
     /// How many of them there is room for.
@@ -29,6 +31,22 @@ pub struct Layout {
 /// The side that pushes.
 pub struct Pusher {
     map: Arc<Map>,
+    // All that was ever pushed, and its place in the ring.
+    end: u64,
+    at: usize,
+    // Bytes up to this number have room, lie in one piece with the next, and end before the next quarter of the ring does.
+    quick_end: u64,
+}
+
+/// How bytes were pushed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Pushed {
+    /// All of them.
+    All,
+    /// All of them, and a quarter of the ring ended with them.
+    Quarter,
+    /// None: there is no room.
+    Nothing,
 }
 
 /// The side that takes.
@@ -51,26 +69,31 @@ unsafe impl Send for Map {}
 // SAFETY: as above; the counters are atomic.
 unsafe impl Sync for Map {}
 
-/// Makes `file` a ring that begins with `head`, with all its blocks and pages: to write to it never needs more room. Cost:
-/// writes all of it, about a millisecond for 4 MiB.
+/// Makes `file` a ring that begins with `head`, with all its blocks and pages: to write to it never needs more room. The
+/// head is on disk when this returns. Cost: a sync, and a write of all of it, about a millisecond for 4 MiB.
 ///
 /// Shape: `data_at` and `capacity` in pages of 4 KiB, the words aligned, behind the head and before `data_at`.
 /// Errors: another shape; the system has no room or cannot map files.
 pub fn create(file: &File, head: &[u8], layout: Layout) -> io::Result<(Pusher, Taker)> {
-    let Layout { end_at, taken_at, data_at, capacity } = layout;
+    let Layout { end_at, taken_at, begun_at, data_at, capacity } = layout;
     let has_room = |at: usize| at.is_multiple_of(8) && at >= head.len() && at + 8 <= data_at;
     let is_paged = data_at.is_multiple_of(PAGE) && capacity.is_multiple_of(PAGE) && capacity > 0;
-    if !is_paged || !has_room(end_at) || !has_room(taken_at) || end_at == taken_at {
+    let words = [end_at, taken_at, begun_at];
+    let are_apart = end_at != taken_at && end_at != begun_at && taken_at != begun_at;
+    if !is_paged || !words.into_iter().all(has_room) || !are_apart {
         return Err(io::ErrorKind::InvalidInput.into());
     }
     let bytes = data_at + capacity;
     reserve(file, 0, bytes as u64)?;
+    file.set_len(bytes as u64)?;
+    file.write_all_at(head, 0)?;
+    // Before the zeros are written: after a loss of power the file has its head and its length, and nothing else is needed.
+    file.sync_all()?;
     // Pages that come by long writes lie together in memory: to write them to a disk takes the kernel a quarter of the time.
     let zeros = vec![0; bytes.min(FILL_BYTES)];
-    for at in (0..bytes).step_by(FILL_BYTES) {
+    for at in (data_at..bytes).step_by(FILL_BYTES) {
         file.write_all_at(&zeros[..zeros.len().min(bytes - at)], at as u64)?;
     }
-    file.write_all_at(head, 0)?;
     // SAFETY: a new mapping at a place of the kernel's choice; the file is open and as long as the mapping.
     let base = unsafe {
         libc::mmap(
@@ -90,7 +113,7 @@ pub fn create(file: &File, head: &[u8], layout: Layout) -> io::Result<(Pusher, T
     // SAFETY: all of a mapping that was just made, whose contents this does not change.
     unsafe { libc::madvise(base.as_ptr().cast(), bytes, libc::MADV_POPULATE_WRITE) };
     let map = Arc::new(Map { base, bytes, layout, end: AtomicU64::new(0), taken: AtomicU64::new(0) });
-    Ok((Pusher { map: map.clone() }, Taker { map }))
+    Ok((Pusher { map: map.clone(), end: 0, at: 0, quick_end: 0 }, Taker { map }))
 }
 
 const PAGE: usize = 4096;
@@ -177,17 +200,38 @@ unsafe fn copy_away(bytes: &[u8], to: *mut u8) {
 }
 
 impl Pusher {
-    /// Appends all of `bytes`, or nothing where they are more than there is room for. Who is killed has done all or
-    /// nothing, too.
-    pub fn push(&mut self, bytes: &[u8]) -> bool {
-        let map = &*self.map;
-        let (end, taken) = (map.end.load(Ordering::Relaxed), map.taken.load(Ordering::Acquire));
-        let free = map.layout.capacity as u64 - (end - taken);
-        if bytes.len() as u64 > free {
-            return false;
+    /// Appends all of `bytes`, or nothing. A process that is killed has done all or nothing, too.
+    #[inline]
+    pub fn push(&mut self, bytes: &[u8]) -> Pushed {
+        let end = self.end + bytes.len() as u64;
+        if end > self.quick_end || bytes.len() >= LONG_BYTES {
+            return self.push_over(bytes);
         }
-        let at = (end % map.layout.capacity as u64) as usize;
-        let (first, second) = bytes.split_at(bytes.len().min(map.layout.capacity - at));
+        let map = &*self.map;
+        // SAFETY: `at + bytes.len()` is no more than `capacity`, and there is room for that many: `push_over` has seen to both
+        // up to `quick_end`. Between `end` and `taken + capacity` nobody reads, and only this side writes.
+        unsafe {
+            let to = map.base.as_ptr().add(map.layout.data_at + self.at);
+            std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len());
+        }
+        self.at += bytes.len();
+        self.end = end;
+        map.note(map.layout.end_at, &map.end, end);
+        Pushed::All
+    }
+
+    /// The same at any place.
+    #[cold]
+    fn push_over(&mut self, bytes: &[u8]) -> Pushed {
+        let map = &*self.map;
+        let (begin, end) = (self.end, self.end + bytes.len() as u64);
+        let capacity = map.layout.capacity;
+        let room_end = map.taken.load(Ordering::Acquire) + capacity as u64;
+        if end > room_end {
+            return Pushed::Nothing;
+        }
+        let at = (begin % capacity as u64) as usize;
+        let (first, second) = bytes.split_at(bytes.len().min(capacity - at));
         // SAFETY: `at < capacity` and neither part passes the end of the mapping. Between `end` and `taken + capacity`
         // nobody reads, and only this side writes.
         unsafe {
@@ -195,15 +239,32 @@ impl Pusher {
             copy_away(first, data.add(at));
             copy_away(second, data);
         }
-        map.note(map.layout.end_at, &map.end, end + bytes.len() as u64);
-        true
+        self.end = end;
+        map.note(map.layout.end_at, &map.end, end);
+        self.at = (end % capacity as u64) as usize;
+        let quarter = (capacity / 4) as u64;
+        // A quarter ends no later than a lap of the ring.
+        self.quick_end = room_end.min((end / quarter + 1) * quarter - 1);
+        if begin / quarter == end / quarter { Pushed::All } else { Pushed::Quarter }
+    }
+
+    /// Stores a word in the file, before whatever this thread does next that others can see.
+    #[inline]
+    pub fn announce(&self, word: u64) {
+        let at = self.map.layout.begun_at;
+        // SAFETY: `create` has seen to it that an aligned word of the mapping is there, which nothing but this writes.
+        let place = unsafe { AtomicU64::from_ptr(self.map.base.as_ptr().add(at).cast()) };
+        place.store(word.to_le(), Ordering::Release);
     }
 
     /// All that was ever pushed, in bytes.
     pub fn end(&self) -> u64 {
-        self.map.end.load(Ordering::Relaxed)
+        self.end
     }
 }
+
+/// Bytes from this number on are copied past the processor's cache.
+const LONG_BYTES: usize = 1024;
 
 impl Taker {
     /// All that was ever pushed, in bytes.
@@ -234,6 +295,22 @@ impl Taker {
         }
     }
 
+    /// Counts `bytes` as pushed and taken that were put elsewhere; false unless all before them is taken, and `pusher` is
+    /// this ring's.
+    pub fn skip(&mut self, pusher: &mut Pusher, bytes: u64) -> bool {
+        let map = &*self.map;
+        if !Arc::ptr_eq(&self.map, &pusher.map) || self.taken() != pusher.end {
+            return false;
+        }
+        let to = pusher.end + bytes;
+        map.note(map.layout.end_at, &map.end, to);
+        map.note(map.layout.taken_at, &map.taken, to);
+        pusher.end = to;
+        // The next push finds its place.
+        pusher.quick_end = 0;
+        true
+    }
+
     /// Gives the room of all bytes before number `to` back.
     pub fn take(&mut self, to: u64) {
         let (taken, end) = (self.taken(), self.end());
@@ -262,13 +339,33 @@ impl Drop for Map {
 mod tests {
     use super::*;
 
-    const LAYOUT: Layout = Layout { end_at: 64, taken_at: 128, data_at: PAGE, capacity: 2 * PAGE };
+    const LAYOUT: Layout =
+        Layout { end_at: 64, taken_at: 128, begun_at: 72, data_at: PAGE, capacity: 2 * PAGE };
 
     fn file(name: &str) -> File {
         let path = std::env::temp_dir().join(format!("darter-ring-{name}-{}", std::process::id()));
         let file = File::options().read(true).write(true).create_new(true).open(&path).expect("a file");
         std::fs::remove_file(&path).expect("it is there");
         file
+    }
+
+    fn is_pushed(pusher: &mut Pusher, bytes: &[u8]) -> bool {
+        pusher.push(bytes) != Pushed::Nothing
+    }
+
+    #[test]
+    fn the_end_of_each_quarter_is_told_once() {
+        let (mut pusher, mut taker) = create(&file("quarters"), b"", LAYOUT).expect("a ring");
+        let (mut told, quarter) = (0, LAYOUT.capacity as u64 / 4);
+        for _ in 0..10_000 {
+            match pusher.push(&[1; 37]) {
+                Pushed::Quarter => told += 1,
+                Pushed::All => {}
+                Pushed::Nothing => panic!("there is room"),
+            }
+            assert_eq!(told, pusher.end() / quarter);
+            taker.take(pusher.end());
+        }
     }
 
     fn word(file: &File, at: usize) -> u64 {
@@ -285,7 +382,7 @@ mod tests {
         let (mut pushed, mut seen) = (0, Vec::new());
         for step in (1..).map(|n: usize| n * 37 % 5000 + 1) {
             let piece = &all[pushed..all.len().min(pushed + step)];
-            if pusher.push(piece) {
+            if pusher.push(piece) != Pushed::Nothing {
                 pushed += piece.len();
             }
             assert_eq!((word(&file, 64), word(&file, 128)), (pushed as u64, seen.len() as u64));
@@ -324,16 +421,35 @@ mod tests {
     #[test]
     fn nothing_is_pushed_over_what_was_not_taken() {
         let (mut pusher, mut taker) = create(&file("over"), b"", LAYOUT).expect("a ring");
-        assert!(pusher.push(&[1; 2 * PAGE]) && !pusher.push(&[2]));
+        assert!(is_pushed(&mut pusher, &[1; 2 * PAGE]) && !is_pushed(&mut pusher, &[2]));
         assert_eq!(taker.look(0, usize::MAX), [1; 2 * PAGE]);
         taker.take(1);
-        assert!(!pusher.push(&[2, 2]) && pusher.push(&[2]));
+        assert!(!is_pushed(&mut pusher, &[2, 2]) && is_pushed(&mut pusher, &[2]));
         assert!(taker.look(0, 1).is_empty(), "it was taken");
         assert_eq!((taker.look(2 * PAGE as u64, 9), taker.look(2 * PAGE as u64 + 1, 9)), (&[2][..], &[][..]));
         // Not more than there is, and never back.
         taker.take(u64::MAX);
         taker.take(0);
         assert_eq!(taker.taken(), 2 * PAGE as u64 + 1);
+    }
+
+    #[test]
+    fn what_is_put_elsewhere_is_skipped() {
+        let file = file("skipped");
+        let (mut pusher, mut taker) = create(&file, b"", LAYOUT).expect("a ring");
+        assert!(is_pushed(&mut pusher, b"before") && !taker.skip(&mut pusher, 100_001), "it was not taken");
+        taker.take(6);
+        assert!(taker.skip(&mut pusher, 100_001));
+        assert_eq!((word(&file, 64), word(&file, 128)), (100_007, 100_007));
+        assert!(is_pushed(&mut pusher, &[7; 2 * PAGE]) && !is_pushed(&mut pusher, b"x"));
+        let first = taker.look(100_007, usize::MAX).len();
+        assert_eq!(first, 2 * PAGE - 100_007 % (2 * PAGE));
+        assert!(taker.look(100_007, usize::MAX).iter().all(|byte| *byte == 7));
+        assert!(taker.look(100_007 + first as u64, usize::MAX).iter().all(|byte| *byte == 7));
+        pusher.announce(99);
+        assert_eq!(word(&file, 72), 99);
+        let (mut other, _) = create(&self::file("skipped-other"), b"", LAYOUT).expect("a ring");
+        assert!(!taker.skip(&mut other, 1), "another ring's");
     }
 
     #[test]
@@ -344,7 +460,7 @@ mod tests {
             scope.spawn(move || {
                 let mut next = 0u64;
                 while next < ALL {
-                    if pusher.push(&next.to_le_bytes()) {
+                    if is_pushed(&mut pusher, &next.to_le_bytes()) {
                         next += 1;
                     } else {
                         std::thread::yield_now();
@@ -373,8 +489,9 @@ mod tests {
             (0, 64, PAGE, PAGE),
             (8, 8, PAGE, PAGE),
             (8, 4092, PAGE, PAGE),
+            (8, 512, PAGE, PAGE),
         ] {
-            let layout = Layout { end_at, taken_at, data_at, capacity };
+            let layout = Layout { end_at, taken_at, begun_at: 512, data_at, capacity };
             assert!(create(&file("shapes"), b"head", layout).is_err(), "{layout:?}");
         }
     }

@@ -20,6 +20,17 @@ pub enum Signal {
     HangUp,
 }
 
+impl Signal {
+    /// Its name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Signal::Terminate => "SIGTERM",
+            Signal::Interrupt => "SIGINT",
+            Signal::HangUp => "SIGHUP",
+        }
+    }
+}
+
 /// The receiving end; the counts are the process's own, so keep one.
 #[derive(Debug)]
 pub struct Signals {

@@ -8,6 +8,7 @@ pub mod part;
 pub mod readers;
 pub mod route;
 pub mod set;
+mod sync;
 pub mod waiters;
 pub mod watch;
 

@@ -6,7 +6,8 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+
+use crate::sync::{AtomicU8, Ordering};
 
 /// One client's place in the queues. `W` is what the server needs to answer it.
 #[derive(Debug)]
@@ -24,6 +25,8 @@ const TRYING: u8 = 1;
 const TRYING_AGAIN: u8 = 2;
 /// It has been answered or given up.
 const DONE: u8 = 3;
+/// Its client closed while somebody tried to serve it: the try may still succeed, and nothing follows it.
+const ABANDONED: u8 = 4;
 
 /// What came of a try to serve that found nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -65,15 +68,27 @@ impl<W: ?Sized> Ticket<W> {
 
     /// Ends a try that found nothing to serve.
     pub fn give_back(&self) -> Missed {
-        match self.state.swap(WAITING, Ordering::AcqRel) {
-            TRYING_AGAIN => Missed::Something,
+        let end = |state| Some(if state == ABANDONED { DONE } else { WAITING });
+        match self.state.fetch_update(Ordering::AcqRel, Ordering::Acquire, end) {
+            Ok(TRYING_AGAIN) => Missed::Something,
             _ => Missed::Nothing,
         }
     }
 
-    /// Ends the wait from outside (timeout, UNBLOCK, disconnect); false when it is being served or done.
+    /// Ends the wait from outside (timeout, UNBLOCK); false when it is being served or done.
     pub fn cancel(&self) -> bool {
         self.state.compare_exchange(WAITING, DONE, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+
+    /// Ends the wait of a client that has closed. A try to serve it that is under way is the last one.
+    pub fn abandon(&self) {
+        let end = |state| match state {
+            WAITING => Some(DONE),
+            TRYING | TRYING_AGAIN => Some(ABANDONED),
+            _ => None,
+        };
+        // An error is a state that has ended already.
+        let _ = self.state.fetch_update(Ordering::AcqRel, Ordering::Acquire, end);
     }
 
     /// Whether it has been answered or given up.
@@ -186,56 +201,112 @@ impl Waiters {
 mod tests {
     use super::*;
 
+    /// Runs a test of one thread: the atomics of unit tests work under the scheduler only.
+    fn alone(test: impl Fn() + Send + Sync + 'static) {
+        shuttle::check_random(test, 1);
+    }
+
     #[test]
     fn a_ticket_is_answered_once() {
-        let ticket = Ticket::new(());
-        assert!(ticket.begin());
-        assert!(!ticket.cancel() && !ticket.begin());
-        assert_eq!(ticket.give_back(), Missed::Something);
-        assert!(ticket.begin());
-        assert_eq!(ticket.give_back(), Missed::Nothing);
-        assert!(ticket.begin());
-        ticket.finish();
-        assert!(!ticket.begin() && !ticket.cancel() && ticket.is_done());
+        alone(|| {
+            let ticket = Ticket::new(());
+            assert!(ticket.begin());
+            assert!(!ticket.cancel() && !ticket.begin());
+            assert_eq!(ticket.give_back(), Missed::Something);
+            assert!(ticket.begin());
+            assert_eq!(ticket.give_back(), Missed::Nothing);
+            assert!(ticket.begin());
+            ticket.finish();
+            assert!(!ticket.begin() && !ticket.cancel() && ticket.is_done());
+        });
+    }
+
+    /// Two threads that make keys ready, a timeout, and a client that closes, in every order of their steps.
+    #[test]
+    fn a_ticket_has_one_end_whoever_comes_first() {
+        use shuttle::thread;
+        use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+        shuttle::check_random(
+            || {
+                let ticket = Ticket::new(());
+                let (served, timed_out) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+                let element = Arc::new(AtomicUsize::new(1));
+                let server = || {
+                    let (ticket, served, element) = (ticket.clone(), served.clone(), element.clone());
+                    thread::spawn(move || {
+                        let mut looks = 2;
+                        while looks > 0 && ticket.begin() {
+                            looks -= 1;
+                            thread::yield_now();
+                            if element.compare_exchange(1, 0, Relaxed, Relaxed).is_ok() {
+                                served.fetch_add(1, Relaxed);
+                                ticket.finish();
+                                return;
+                            }
+                            if ticket.give_back() == Missed::Nothing {
+                                return;
+                            }
+                        }
+                    })
+                };
+                let servers = [server(), server()];
+                let timeout = {
+                    let (ticket, timed_out) = (ticket.clone(), timed_out.clone());
+                    thread::spawn(move || timed_out.fetch_add(usize::from(ticket.cancel()), Relaxed))
+                };
+                ticket.abandon();
+                servers.into_iter().for_each(|server| server.join().expect("a server ends"));
+                timeout.join().expect("the timeout ends");
+                assert!(ticket.is_done(), "nothing of a closed client is left");
+                assert!(served.load(Relaxed) + timed_out.load(Relaxed) <= 1, "one end");
+                assert_eq!(served.load(Relaxed) + element.load(Relaxed), 1, "no element is lost");
+                assert!(!ticket.begin() && !ticket.cancel());
+            },
+            20_000,
+        );
     }
 
     #[test]
     fn queues_are_first_in_first_out_and_forget_the_done() {
-        let mut waiters = Waiters::default();
-        let tickets: Vec<Parked> = (0..3).map(|n| Ticket::new(n) as Parked).collect();
-        for ticket in &tickets {
-            waiters.add(0, b"k", ticket.clone());
-        }
-        assert!(tickets[0].cancel());
-        let waiting = waiters.waiting(0, b"k");
-        assert_eq!(waiting.len(), 2);
-        assert!(Arc::ptr_eq(&waiting[0], &tickets[1]));
-        assert!(waiters.waiting(1, b"k").is_empty());
-        waiters.add(0, b"gone", tickets[0].clone());
-        assert!(waiters.waited_keys(0).eq([Box::from(&b"k"[..])]));
-        waiters.leave(0, b"gone");
-        for ticket in &tickets[1..] {
-            assert!(!waiters.is_empty() && ticket.cancel());
-            waiters.leave(0, b"k");
-        }
-        assert!(waiters.is_empty());
+        alone(|| {
+            let mut waiters = Waiters::default();
+            let tickets: Vec<Parked> = (0..3).map(|n| Ticket::new(n) as Parked).collect();
+            for ticket in &tickets {
+                waiters.add(0, b"k", ticket.clone());
+            }
+            assert!(tickets[0].cancel());
+            let waiting = waiters.waiting(0, b"k");
+            assert_eq!(waiting.len(), 2);
+            assert!(Arc::ptr_eq(&waiting[0], &tickets[1]));
+            assert!(waiters.waiting(1, b"k").is_empty());
+            waiters.add(0, b"gone", tickets[0].clone());
+            assert!(waiters.waited_keys(0).eq([Box::from(&b"k"[..])]));
+            waiters.leave(0, b"gone");
+            for ticket in &tickets[1..] {
+                assert!(!waiters.is_empty() && ticket.cancel());
+                waiters.leave(0, b"k");
+            }
+            assert!(waiters.is_empty());
+        });
     }
 
     #[test]
     fn thousands_come_and_go_without_looking_at_each_other() {
-        let mut waiters = Waiters::default();
-        let tickets: Vec<Parked> = (0..100_000).map(|n| Ticket::new(n) as Parked).collect();
-        let began = std::time::Instant::now();
-        tickets.iter().for_each(|ticket| waiters.add(0, b"k", ticket.clone()));
-        for (gone, ticket) in tickets.iter().enumerate().skip(1) {
-            assert!(ticket.cancel());
-            waiters.leave(0, b"k");
-            let kept = waiters.keys.values().map(|queue| queue.tickets.len()).sum::<usize>();
-            assert!(kept <= 2 * (tickets.len() - gone), "{kept} are kept when {gone} have gone");
-        }
-        let waiting = waiters.waiting(0, b"k");
-        assert!(waiting.len() == 1 && Arc::ptr_eq(&waiting[0], &tickets[0]));
-        // A look at all for each takes minutes.
-        assert!(began.elapsed().as_secs() < 10);
+        alone(|| {
+            let mut waiters = Waiters::default();
+            let tickets: Vec<Parked> = (0..20_000).map(|n| Ticket::new(n) as Parked).collect();
+            let began = std::time::Instant::now();
+            tickets.iter().for_each(|ticket| waiters.add(0, b"k", ticket.clone()));
+            for (gone, ticket) in tickets.iter().enumerate().skip(1) {
+                assert!(ticket.cancel());
+                waiters.leave(0, b"k");
+                let kept = waiters.keys.values().map(|queue| queue.tickets.len()).sum::<usize>();
+                assert!(kept <= 2 * (tickets.len() - gone), "{kept} are kept when {gone} have gone");
+            }
+            let waiting = waiters.waiting(0, b"k");
+            assert!(waiting.len() == 1 && Arc::ptr_eq(&waiting[0], &tickets[0]));
+            // A look at all for each takes minutes.
+            assert!(began.elapsed().as_secs() < 30);
+        });
     }
 }

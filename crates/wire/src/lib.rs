@@ -14,6 +14,8 @@ pub mod short;
 pub mod stage;
 pub mod value;
 
+#[cfg(test)]
+mod cpu_time;
 mod inline;
 
 pub use args::{Args, OwnedArgs, Span};

@@ -6,6 +6,7 @@
 use darter_slab::Arena;
 
 use super::{BEND, DEPTH_MAX, EntryRef, Table, place_of};
+use crate::decimal::Digits;
 use crate::pack::Pack;
 
 /// All entries of a table, a single pack in the order of insertion, larger ones in no particular order.
@@ -53,17 +54,19 @@ impl Table {
         Iter { table: self, arena, pack: None, left: 0, at: 0, next }
     }
 
-    /// Gives `emit` the entries from `cursor` on, whole packs until at least `count` were given; returns
-    /// the cursor to go on from, 0 at the end.
+    /// Gives `emit` the entries from `cursor` on until `count` were given; returns the cursor to go on from, 0 at
+    /// the end. `hasher` gives the hash of any key.
     ///
     /// Shape: a cursor is below 2^48; any other number is taken modulo that.
     /// An entry present from the first call (cursor 0) to the last is given at least once, whatever was
     /// inserted or removed in between; others once, more often, or not at all.
+    /// Cost: O(count), and the hash of each entry of the pack in which the last one lies.
     pub fn scan<'a>(
         &'a self,
         arena: &'a Arena,
         cursor: u64,
         count: usize,
+        hasher: &impl Fn(&[u8]) -> u64,
         mut emit: impl FnMut(EntryRef<'a>),
     ) -> u64 {
         if self.is_empty() {
@@ -73,18 +76,62 @@ impl Table {
         let mut given = 0;
         loop {
             let pack = Pack::open(arena, self.directory.find(arena, x));
-            let mut at = pack.first_at();
-            for _ in 0..pack.head().len() {
-                emit(pack.entry(at, self.kind, arena, &self.spill));
-                at += pack.entry_len(at, self.kind);
+            let depth = pack.head().depth();
+            let is_at_start = x & u64::MAX.checked_shr(depth).unwrap_or(0) == 0;
+            if is_at_start && given + pack.head().len() <= count {
+                self.each_of(arena, pack, |_, entry| emit(entry));
+                given += pack.head().len();
+            } else {
+                let (part, next) = self.part_of(arena, pack, x, count.saturating_sub(given).max(1), hasher);
+                given += part.len();
+                part.into_iter().for_each(|(_, at)| emit(pack.entry(at, self.kind, arena, &self.spill)));
+                if let Some(next) = next {
+                    return next;
+                }
             }
-            given += pack.head().len();
-            match place_after(x, pack.head().depth()) {
+            match place_after(x, depth) {
                 None => return 0,
                 Some(next) if given >= count => return next >> (64 - DEPTH_MAX),
                 Some(next) => x = next,
             }
         }
+    }
+
+    /// Gives `see` each entry of a pack and where it lies.
+    fn each_of<'a>(&'a self, arena: &'a Arena, pack: Pack<'a>, mut see: impl FnMut(usize, EntryRef<'a>)) {
+        let mut at = pack.first_at();
+        for _ in 0..pack.head().len() {
+            see(at, pack.entry(at, self.kind, arena, &self.spill));
+            at += pack.entry_len(at, self.kind);
+        }
+    }
+
+    /// The first `count` entries of a pack by their places from `x` on, as places that cursors can name and where the
+    /// entries lie; and the cursor of the next one, if there is one. Entries of one cursor stay together.
+    fn part_of<'a>(
+        &'a self,
+        arena: &'a Arena,
+        pack: Pack<'a>,
+        x: u64,
+        count: usize,
+        hasher: &impl Fn(&[u8]) -> u64,
+    ) -> (Vec<(u64, usize)>, Option<u64>) {
+        let first = x >> (64 - DEPTH_MAX);
+        let mut found = Vec::with_capacity(pack.head().len());
+        self.each_of(arena, pack, |at, entry| {
+            let place = place_of(hasher(entry.key().text(&mut Digits::new()))) >> (64 - DEPTH_MAX);
+            if place >= first {
+                found.push((place, at));
+            }
+        });
+        found.sort_unstable();
+        let Some(&(last, _)) = count.checked_sub(1).and_then(|at| found.get(at)) else {
+            return (found, None);
+        };
+        let end = found.partition_point(|&(place, _)| place <= last);
+        let next = found.get(end).map(|&(place, _)| place);
+        found.truncate(end);
+        (found, next)
     }
 
     /// An entry chosen by the random number `r`, each as likely as any other to within a few percent;

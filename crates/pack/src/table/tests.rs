@@ -276,7 +276,7 @@ fn scan_under(seed: u64, start: u64, end: u64) {
     let mut current = start.max(1000);
     loop {
         let count = 1 + rng.below(50) as usize;
-        cursor = pair.table.scan(&pair.arena, cursor, count, |e| {
+        cursor = pair.table.scan(&pair.arena, cursor, count, &hash, |e| {
             seen.insert(e.key().to_vec());
         });
         calls += 1;
@@ -310,9 +310,32 @@ fn a_scan_gives_every_entry_that_stays() {
     }
     // A cursor nobody was given is harmless.
     let mut pair = Pair::new(Kind::Keys);
-    assert_eq!(pair.table.scan(&pair.arena, u64::MAX, 10, |_| ()), 0);
+    assert_eq!(pair.table.scan(&pair.arena, u64::MAX, 10, &hash, |_| ()), 0);
     pair.insert(b"a", b"", Expiry::Keep);
-    assert_eq!(pair.table.scan(&pair.arena, u64::MAX, 10, |_| ()), 0);
+    assert_eq!(pair.table.scan(&pair.arena, u64::MAX, 10, &hash, |_| ()), 0);
+}
+
+#[test]
+fn a_scan_gives_as_many_as_asked_for_and_each_once() {
+    for (len, count) in [(5u64, 2usize), (72, 50), (100, 10), (100, 1), (1000, 7), (20_000, 100)] {
+        let mut pair = Pair::new(Kind::Keys);
+        for n in 0..len {
+            pair.insert(&key(n), b"", Expiry::Keep);
+        }
+        let (mut cursor, mut seen) = (0, HashSet::new());
+        loop {
+            let mut given = 0;
+            cursor = pair.table.scan(&pair.arena, cursor, count, &hash, |e| {
+                assert!(seen.insert(e.key().to_vec()), "twice");
+                given += 1;
+            });
+            assert!(given == count || cursor == 0 && given < count, "{given} of {count}, {len} entries");
+            if cursor == 0 {
+                break;
+            }
+        }
+        assert_eq!(seen.len() as u64, len);
+    }
 }
 
 #[test]

@@ -5,7 +5,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::Damage;
-use super::folder::{self, Fault, Torn};
+use super::ending::{Ending, Torn};
+use super::folder::{self, Broken, Fault};
 use super::manifest::Manifest;
 use super::part::{Part, Parts};
 use super::segment::{FileHead, Next};
@@ -36,6 +37,8 @@ pub struct Checked {
     pub counts: Counts,
     /// What cannot.
     pub torn: Vec<Torn>,
+    /// Files that are missing or damaged beside these.
+    pub broken: Vec<Broken>,
     /// Records whose body makes no sense, by sequence.
     pub senseless: Vec<(u64, Damage)>,
     /// Old segments that nothing refers to.
@@ -47,7 +50,7 @@ pub struct Checked {
 impl Checked {
     /// Whether everything can be replayed.
     pub fn is_sound(&self) -> bool {
-        self.torn.is_empty() && self.senseless.is_empty()
+        self.torn.is_empty() && self.broken.is_empty() && self.senseless.is_empty()
     }
 }
 
@@ -59,6 +62,12 @@ impl fmt::Display for Checked {
         writeln!(f, "{}", self.counts)?;
         for torn in &self.torn {
             writeln!(f, "left out: {torn}")?;
+        }
+        for broken in &self.broken {
+            writeln!(f, "damaged: {broken}")?;
+        }
+        for (first, len) in &self.manifest.gaps {
+            writeln!(f, "never finished by a killed process: {len} records from {first} on")?;
         }
         for (sequence, damage) in &self.senseless {
             writeln!(f, "record {sequence}: {damage}")?;
@@ -110,7 +119,12 @@ impl Counts {
 /// Errors: the manifest or a file cannot be read.
 pub fn check_dir(dir: &Path) -> Result<Option<Checked>, Fault> {
     let at_dir = |error: io::Error| Fault::Io(dir.to_owned(), error);
-    let Some(mut journal) = folder::open(dir)? else { return Ok(None) };
+    let Some(mut journal) = folder::open(dir)? else {
+        if let Some(base) = folder::orphaned_bases(dir).map_err(at_dir)?.pop() {
+            return Err(Fault::Damaged(base, Damage { offset: 0, what: "no manifest names this base" }));
+        }
+        return Ok(None);
+    };
     let (mut counts, mut senseless) = (Counts::default(), Vec::new());
     while let Some((head, body)) = journal.next_record().map_err(at_dir)? {
         if let Err(damage) = counts.add(head.sequence, body)
@@ -119,16 +133,15 @@ pub fn check_dir(dir: &Path) -> Result<Option<Checked>, Fault> {
             senseless.push((head.sequence, damage));
         }
     }
-    let manifest = journal.manifest.clone();
     let baseless = std::mem::take(&mut journal.baseless);
-    let torn = journal.torn().map_err(at_dir)?;
+    let Ending { manifest, torn, broken, .. } = journal.end().map_err(at_dir)?;
     let old = folder::segments(dir).map_err(at_dir)?;
     let left_over = old
         .into_iter()
         .filter(|found| found.generation < manifest.generation)
         .map(|found| found.path)
         .collect();
-    Ok(Some(Checked { manifest, counts, torn, senseless, left_over, baseless }))
+    Ok(Some(Checked { manifest, counts, torn, broken, senseless, left_over, baseless }))
 }
 
 /// Reads one segment to its end.
@@ -139,6 +152,10 @@ pub fn check_segment(path: &Path) -> Result<(FileHead, Counts), Fault> {
     let damaged = |damage: Damage| Fault::Damaged(path.to_owned(), damage);
     let (_, opened) = folder::open_segment(path).map_err(at_path)?;
     let mut segment = opened.map_err(damaged)?;
+    if let Some(broken) = folder::broken_tail(path, &segment.head).map_err(at_path)? {
+        let missing = Damage { offset: 0, what: "the tail is missing" };
+        return Err(Fault::Damaged(broken.path, broken.damage.unwrap_or(missing)));
+    }
     let mut counts = Counts::default();
     loop {
         match segment.next() {

@@ -1,17 +1,19 @@
-//! A journal's folder: the names of its files, opening it to be read, setting torn ends aside.
+//! A journal's folder: the names of its files, opening it to be read, and what is missing or damaged in it.
 
 use std::ffi::OsStr;
 use std::fmt;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};
+use std::fs::{self, File};
+use std::io::{self, BufReader, Read};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use super::Damage;
-use super::manifest::Manifest;
-use super::merge::Merge;
+use super::ending::{Ending, Unsettled};
+use super::manifest::{self, Manifest};
+use super::merge::{Gaps, Merge};
 use super::record::Head;
-use super::segment::{Next, Segment};
-use super::tail;
+use super::segment::{FileHead, Kind, Next, Segment};
+use super::tail::{self, Mark, Reading};
 
 /// Bytes of a segment that are read at once.
 const READ_BYTES: usize = 256 << 10;
@@ -108,74 +110,194 @@ pub struct Journal {
     pub bytes: u64,
     /// Segments of no base: the journal was switched on while the server ran, and none was complete. They are not read.
     pub baseless: Vec<PathBuf>,
+    /// Files that are missing, or damaged tails.
+    pub broken: Vec<Broken>,
     merge: Merge<Source>,
-    // each with its length
-    paths: Vec<(PathBuf, u64)>,
+    // as the segments of `merge`
+    unsettled: Vec<Unsettled>,
     headless: Vec<(PathBuf, Damage)>,
 }
 
-/// The end of a segment that does not belong to the row of records.
+/// A file of a journal that is missing, or that has not what it should.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Torn {
-    /// The segment.
+pub struct Broken {
+    /// The file.
     pub path: PathBuf,
-    /// Where the part begins that is left out.
-    pub offset: u64,
-    /// Bytes left out.
-    pub bytes: u64,
-    /// Whole records among them.
-    pub records: u64,
-    /// The last clock of these, Unix milliseconds; 0 without any.
-    pub clock_max_ms: u64,
-    /// What is wrong where whole records end, if anything is.
+    /// What is wrong with it; `None` if it is missing.
     pub damage: Option<Damage>,
 }
 
-impl fmt::Display for Torn {
+impl fmt::Display for Broken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Torn { path, offset, bytes, records, .. } = self;
-        write!(f, "{}: {bytes} bytes from offset {offset} on ({records} whole records)", path.display())?;
         match &self.damage {
-            Some(damage) => write!(f, "; {damage}"),
-            None => Ok(()),
+            Some(damage) => write!(f, "{}: {damage}", self.path.display()),
+            None => write!(f, "{} is missing", self.path.display()),
         }
     }
 }
 
 /// Opens the journal in `dir`; `None` when there is none.
 ///
-/// Errors: the manifest or a file cannot be read. A segment that is damaged is no error: the row of records ends there.
+/// Errors: the manifest or a file cannot be read; segments hold records and the manifest is missing. A segment that is
+/// damaged is no error: the row of records ends there.
 pub fn open(dir: &Path) -> Result<Option<Journal>, Fault> {
     let in_dir = |error| Fault::Io(dir.to_owned(), error);
-    let manifest = match Manifest::load(dir).map_err(in_dir)? {
-        None => return Ok(None),
-        Some(manifest) => {
-            manifest.map_err(|damage| Fault::Damaged(dir.join(super::manifest::NAME), damage))?
-        }
-    };
+    let manifest_path = dir.join(manifest::NAME);
     let found = segments(dir).map_err(in_dir)?;
+    let manifest = match Manifest::load(dir).map_err(in_dir)? {
+        None if has_records(&found)? => {
+            let what = "the manifest is missing, and there are segments with records";
+            return Err(Fault::Damaged(manifest_path, Damage { offset: 0, what }));
+        }
+        None => return Ok(None),
+        Some(manifest) => manifest.map_err(|damage| Fault::Damaged(manifest_path, damage))?,
+    };
     let generation_max = found.iter().map(|found| found.generation).fold(manifest.generation, u64::max);
-    let (mut opened, mut paths, mut headless, mut bytes) = (Vec::new(), Vec::new(), Vec::new(), 0);
-    let mut baseless = Vec::new();
-    for Found { path, .. } in found.into_iter().filter(|found| found.generation >= manifest.generation) {
-        match open_segment(&path).map_err(|error| Fault::Io(path.clone(), error))? {
-            (_, Ok(segment)) if !segment.head.continues(manifest.generation) => baseless.push(path),
-            (len, Ok(segment)) => {
-                bytes += len;
-                opened.push(segment);
-                paths.push((path, len));
+    let mut opening = Opening { boot: tail::boot_id(), ..Opening::default() };
+    for (generation, thread) in manifest.listed() {
+        let path = dir.join(segment_name(generation, thread));
+        if !found.iter().any(|found| found.path == path) {
+            let tail = tail::path_of(&path);
+            opening.broken.push(Broken { path, damage: None });
+            if tail.exists() {
+                let damage = Damage { offset: 0, what: "the segment of this tail is missing" };
+                opening.broken.push(Broken { path: tail, damage: Some(damage) });
             }
-            // One that was made and never written to, when the power went.
-            (0, Err(_)) => {}
-            (_, Err(damage)) => headless.push((path, damage)),
         }
     }
-    let merge = Merge::new(opened, manifest.sequence).map_err(in_dir)?;
-    Ok(Some(Journal { manifest, generation_max, bytes, baseless, merge, paths, headless }))
+    for found in found.into_iter().filter(|found| found.generation >= manifest.generation) {
+        let path = found.path.clone();
+        opening.add(&manifest, found).map_err(|error| Fault::Io(path, error))?;
+    }
+    let gaps = Gaps { known: manifest.gaps.clone(), begun: opening.begun() };
+    let Opening { segments, unsettled, headless, baseless, broken, .. } = opening;
+    let bytes = unsettled.iter().map(|file| file.len).sum();
+    let merge = Merge::new(segments, manifest.sequence).map_err(in_dir)?.with_gaps(gaps);
+    Ok(Some(Journal { manifest, generation_max, bytes, baseless, broken, merge, unsettled, headless }))
+}
+
+/// Whether a segment that continues any base has a record, or is damaged.
+fn has_records(found: &[Found]) -> Result<bool, Fault> {
+    for Found { path, .. } in found {
+        let (len, opened) = open_segment(path).map_err(|error| Fault::Io(path.clone(), error))?;
+        match opened {
+            Ok(segment) if segment.head.since.is_none() && *segment.next() != Next::End => return Ok(true),
+            // One that was being made when the process ended may have no head.
+            Err(_) if len > 0 => return Ok(true),
+            _ => {}
+        }
+    }
+    Ok(false)
+}
+
+/// Bases in `dir` when no manifest names one. Either the manifest was lost, or the process ended in the moment in which a
+/// first base was complete and had no manifest yet.
+///
+/// Errors: of the folder.
+pub fn orphaned_bases(dir: &Path) -> io::Result<Vec<PathBuf>> {
+    if Manifest::load(dir)?.is_some() || !dir.is_dir() {
+        return Ok(Vec::new());
+    }
+    let entries = fs::read_dir(dir)?.collect::<io::Result<Vec<_>>>()?;
+    let paths = entries.into_iter().map(|entry| entry.path()).filter(|path| path.is_file());
+    let is_base = |path: &PathBuf| {
+        let name = path.file_name().and_then(OsStr::to_str);
+        name.is_some_and(|name| generation_of_base(name).is_some() && name.ends_with(".darter"))
+    };
+    Ok(paths.filter(is_base).collect())
+}
+
+/// The segments of a journal that is being opened.
+#[derive(Default)]
+struct Opening {
+    boot: Option<[u8; 16]>,
+    segments: Vec<SegmentFile>,
+    // as the segments
+    unsettled: Vec<Unsettled>,
+    headless: Vec<(PathBuf, Damage)>,
+    baseless: Vec<PathBuf>,
+    broken: Vec<Broken>,
+    // how far threads were that were killed
+    marks: Vec<(u16, Mark)>,
+}
+
+impl Opening {
+    fn add(&mut self, manifest: &Manifest, found: Found) -> io::Result<()> {
+        let Found { generation, thread, path } = found;
+        let head = head_of(&path)?;
+        let reading = tail::read(&path, head.as_ref().ok(), self.boot)?;
+        let (len, opened) = open_with(&path, &reading)?;
+        let is_listed = manifest.segments.is_none() || manifest.lists(generation, thread);
+        let segment = match opened {
+            Ok(segment) if !segment.head.continues(manifest.generation) => {
+                self.baseless.push(path);
+                return Ok(());
+            }
+            Ok(segment) if (segment.head.generation, segment.head.thread) != (generation, thread) => {
+                let what = "the segment was made for another name";
+                self.headless.push((path, Damage { offset: 0, what }));
+                return Ok(());
+            }
+            // It was made ahead, and the process ended before the manifest named it.
+            Ok(segment) if !is_listed && *segment.next() == Next::End => return Ok(()),
+            Err(_) if !is_listed => return Ok(()),
+            Ok(segment) => segment,
+            // One that was made and never written to, when the power went.
+            Err(_) if len == 0 && manifest.segments.is_none() => return Ok(()),
+            Err(damage) => {
+                self.headless.push((path, damage));
+                return Ok(());
+            }
+        };
+        if !is_listed {
+            let what = "the manifest does not name this segment, which has records";
+            self.broken.push(Broken { path: path.clone(), damage: Some(Damage { offset: 0, what }) });
+        }
+        self.broken.extend(what_is_broken(&path, &segment.head, &reading));
+        self.marks.extend(reading.mark.map(|mark| (thread, mark)));
+        self.unsettled.push(Unsettled { path, len, head: segment.head, rest: reading.rest });
+        self.segments.push(segment);
+        Ok(())
+    }
+
+    /// The smallest sequence that each thread may have taken for a record which it had not finished; no thread if
+    /// anything is broken, for then it may have been finished.
+    fn begun(&self) -> Vec<u64> {
+        if !self.broken.is_empty() || !self.headless.is_empty() {
+            return Vec::new();
+        }
+        let mut threads: Vec<(u16, Mark)> = Vec::new();
+        for (thread, mark) in &self.marks {
+            match threads.iter_mut().find(|(of, _)| of == thread) {
+                Some((_, all)) => {
+                    *all = Mark { begun: all.begun.max(mark.begun), last: all.last.max(mark.last) };
+                }
+                None => threads.push((*thread, *mark)),
+            }
+        }
+        threads
+            .into_iter()
+            .filter(|(_, mark)| mark.begun > 0)
+            .map(|(_, mark)| mark.begun.max(mark.last + 1))
+            .collect()
+    }
+}
+
+/// The tail of a segment if it is missing or damaged.
+///
+/// Errors: a file cannot be read.
+pub fn broken_tail(path: &Path, head: &FileHead) -> io::Result<Option<Broken>> {
+    Ok(what_is_broken(path, head, &tail::read(path, Some(head), tail::boot_id())?))
+}
+
+fn what_is_broken(path: &Path, head: &FileHead, reading: &Reading) -> Option<Broken> {
+    let is_missing = head.kind == Kind::Ringed && head.closed.is_none() && !reading.is_there;
+    let broken = |damage| Broken { path: tail::path_of(path), damage };
+    reading.damage.clone().map(|damage| broken(Some(damage))).or(is_missing.then(|| broken(None)))
 }
 
 /// What a segment is read from: its file, and what of its tail continues that.
-type Source = io::Chain<io::Take<BufReader<File>>, io::Cursor<Vec<u8>>>;
+type Source = io::Chain<io::Take<BufReader<File>>, io::Cursor<Arc<[u8]>>>;
 
 /// A segment of a folder.
 pub type SegmentFile = Segment<Source>;
@@ -184,21 +306,29 @@ pub type SegmentFile = Segment<Source>;
 ///
 /// Errors: of the files; a damaged head is an `Err` inside.
 pub fn open_segment(path: &Path) -> io::Result<(u64, Result<SegmentFile, Damage>)> {
-    open_with(path, tail::rest_of(path)?)
+    let head = head_of(path)?;
+    open_with(path, &tail::read(path, head.as_ref().ok(), tail::boot_id())?)
 }
 
 /// The same without its tail.
 ///
 /// Errors: as [`open_segment`].
 pub(super) fn open_alone(path: &Path) -> io::Result<(u64, Result<SegmentFile, Damage>)> {
-    open_with(path, None)
+    open_with(path, &Reading::default())
 }
 
-fn open_with(path: &Path, rest: Option<tail::Rest>) -> io::Result<(u64, Result<SegmentFile, Damage>)> {
+/// The head of a segment by itself.
+pub(super) fn head_of(path: &Path) -> io::Result<Result<FileHead, Damage>> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(super::segment::FILE_HEAD_BYTES as u64).read_to_end(&mut bytes)?;
+    Ok(FileHead::read(&bytes).map(|(head, _)| head))
+}
+
+fn open_with(path: &Path, reading: &Reading) -> io::Result<(u64, Result<SegmentFile, Damage>)> {
     let file = File::open(path)?;
-    let (own, rest) = match rest {
-        Some(tail::Rest { offset, bytes }) => (offset, bytes),
-        None => (file.metadata()?.len(), Vec::new()),
+    let (own, rest) = match &reading.rest {
+        Some(tail::Rest { offset, bytes }) => (*offset, bytes.clone()),
+        None => (file.metadata()?.len(), Arc::default()),
     };
     let len = own + rest.len() as u64;
     let source = BufReader::with_capacity(READ_BYTES, file).take(own).chain(io::Cursor::new(rest));
@@ -223,68 +353,22 @@ impl Journal {
         self.merge.segments().iter().map(Segment::offset).sum()
     }
 
-    /// What the row of records leaves out; nothing after a clean stop. Reads the rest of the segments.
+    /// What the row of records leaves out, and what is to be done before a server may go on from here. Reads the rest of
+    /// the segments.
     ///
     /// Errors: a file cannot be read.
-    pub fn torn(self) -> io::Result<Vec<Torn>> {
-        let mut torn = Vec::new();
-        for (mut segment, (path, len)) in self.merge.into_segments().into_iter().zip(self.paths) {
-            let offset = segment.offset();
-            let (mut records, mut clock_max_ms) = (0, 0);
-            while let Next::Record(head) = *segment.next() {
-                records += 1;
-                clock_max_ms = clock_max_ms.max(head.clock_ms);
-                segment.advance()?;
-            }
-            let damage = match segment.next() {
-                Next::Damaged(damage) => Some(damage.clone()),
-                _ => None,
-            };
-            let bytes = len.saturating_sub(offset);
-            // Zeros behind the last record are nothing.
-            if records > 0 || damage.is_some() {
-                torn.push(Torn { path, offset, bytes, records, clock_max_ms, damage });
-            }
+    pub fn end(self) -> io::Result<Ending> {
+        let Journal { manifest, mut broken, merge, unsettled, headless, .. } = self;
+        let (gaps, sequence) = (merge.gaps().to_vec(), merge.expected());
+        let mut ending = Ending { manifest, sequence, ..Ending::default() };
+        ending.manifest.gaps = gaps;
+        ending.broken.append(&mut broken);
+        for (segment, file) in merge.into_segments().into_iter().zip(unsettled) {
+            ending.add(segment, file)?;
         }
-        for (path, damage) in self.headless {
-            let bytes = fs::metadata(&path)?.len();
-            torn.push(Torn { path, offset: 0, bytes, records: 0, clock_max_ms: 0, damage: Some(damage) });
+        for (path, damage) in headless {
+            ending.add_headless(path, damage)?;
         }
-        Ok(torn)
-    }
-}
-
-impl Torn {
-    /// Copies the part that is left out to a file beside the segment, then cuts it off; returns the copy's path.
-    ///
-    /// Errors: of the files; the segment is cut only after the copy is safe.
-    pub fn set_aside(&self) -> io::Result<PathBuf> {
-        let mut source = File::open(&self.path)?;
-        source.seek(SeekFrom::Start(self.offset))?;
-        let (aside, mut copy) = (0..)
-            .find_map(|n: u32| {
-                let mut name = self.path.clone().into_os_string();
-                name.push(if n == 0 { ".torn".to_owned() } else { format!(".torn{n}") });
-                let made = OpenOptions::new().write(true).create_new(true).open(&name);
-                match made {
-                    Err(error) if error.kind() == io::ErrorKind::AlreadyExists && n < u32::MAX => None,
-                    made => Some(made.map(|file| (PathBuf::from(name), file))),
-                }
-            })
-            .ok_or(io::ErrorKind::AlreadyExists)??;
-        io::copy(&mut source.take(self.bytes), &mut copy)?;
-        copy.flush()?;
-        copy.sync_all()?;
-        if let Some(dir) = self.path.parent() {
-            sync_dir(dir)?;
-        }
-        if self.offset == 0 {
-            fs::remove_file(&self.path)?;
-        } else {
-            let segment = OpenOptions::new().write(true).open(&self.path)?;
-            segment.set_len(self.offset)?;
-            segment.sync_all()?;
-        }
-        Ok(aside)
+        Ok(ending)
     }
 }

@@ -6,6 +6,7 @@
 //! here runs a command.
 
 pub mod check;
+pub mod ending;
 pub mod folder;
 pub mod manifest;
 pub mod merge;

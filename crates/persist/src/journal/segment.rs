@@ -1,8 +1,9 @@
 //! A segment: the file one thread appends its records to during one generation.
 //!
 //! Head, little-endian: magic (8), version (2), thread (2), generations since the journal was switched on, one more than
-//! that, or 0 (4), generation (8), time it was made as Unix milliseconds (8), CRC32C of all that (4). Records follow without gaps, each with a larger sequence than the one
-//! before; zeros may be all there is from the last one to the end.
+//! that, or 0 (4), generation (8), time it was made as Unix milliseconds (8), kind (4), zeros (4), length when it was
+//! closed, or 0 (8), zeros (12), CRC32C of all that (4). Version 1 ends behind the time, with its CRC32C. Records follow
+//! without gaps, each with a larger sequence than the one before; zeros may be all there is from the last one to the end.
 
 use std::io::{self, Read};
 
@@ -12,13 +13,50 @@ use super::Damage;
 use super::record::{HEAD_BYTES, Head};
 
 /// Bytes of a segment's head.
-pub const FILE_HEAD_BYTES: usize = 36;
+pub const FILE_HEAD_BYTES: usize = 64;
+/// The same of version 1.
+const FILE_HEAD_BYTES_1: usize = 36;
 
 const MAGIC: &[u8; 8] = b"DARTJRNL";
-const VERSION: u16 = 1;
+const VERSION: u16 = 2;
+
+/// How records come into a segment, as its head says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Kind {
+    /// Written by a version that did not say.
+    #[default]
+    Unknown,
+    /// By plain writes.
+    Plain,
+    /// Through a tail beside it, which is there until the segment is closed.
+    Ringed,
+    /// In groups of whole pages, with zeros behind the last.
+    Direct,
+}
+
+impl Kind {
+    fn code(self) -> u32 {
+        match self {
+            Kind::Unknown => 0,
+            Kind::Plain => 1,
+            Kind::Ringed => 2,
+            Kind::Direct => 3,
+        }
+    }
+
+    fn of(code: u64) -> Option<Kind> {
+        Some(match code {
+            0 => Kind::Unknown,
+            1 => Kind::Plain,
+            2 => Kind::Ringed,
+            3 => Kind::Direct,
+            _ => return None,
+        })
+    }
+}
 
 /// What a segment says about itself.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct FileHead {
     /// The thread that wrote it.
     pub thread: u16,
@@ -29,6 +67,10 @@ pub struct FileHead {
     pub since: Option<u64>,
     /// When it was made, Unix milliseconds.
     pub made_ms: u64,
+    /// How records come into it.
+    pub kind: Kind,
+    /// Its length when it was closed; `None` while records may follow.
+    pub closed: Option<u64>,
 }
 
 impl FileHead {
@@ -42,42 +84,63 @@ impl FileHead {
         bytes.extend_from_slice(&u32::try_from(back).unwrap_or(u32::MAX).to_le_bytes());
         bytes.extend_from_slice(&self.generation.to_le_bytes());
         bytes.extend_from_slice(&self.made_ms.to_le_bytes());
+        bytes.extend_from_slice(&u64::from(self.kind.code()).to_le_bytes());
+        bytes.extend_from_slice(&self.closed.unwrap_or(0).to_le_bytes());
+        bytes.resize(FILE_HEAD_BYTES - 4, 0);
         bytes.extend_from_slice(&crc32c(&bytes).to_le_bytes());
         let mut head = [0; FILE_HEAD_BYTES];
         head.iter_mut().zip(bytes).for_each(|(place, byte)| *place = byte);
         head
     }
 
-    /// Reads a head.
+    /// Reads the head that `bytes` begin with; returns its length, too.
     ///
-    /// Errors: not a segment, damaged, or of a later version.
-    pub fn read(bytes: &[u8; FILE_HEAD_BYTES]) -> Result<FileHead, Damage> {
+    /// Errors: not a segment, cut off, damaged, or of a later version.
+    pub fn read(bytes: &[u8]) -> Result<(FileHead, usize), Damage> {
         let damage = |offset, what| Err(Damage { offset, what });
-        if !bytes.starts_with(MAGIC) {
+        let Some(first) = bytes.get(..FILE_HEAD_BYTES_1) else {
+            return damage(0, "the head of the segment is cut off");
+        };
+        if !first.starts_with(MAGIC) {
             return damage(0, "this is no segment of a journal");
         }
-        let (fields, crc) = bytes.split_at(FILE_HEAD_BYTES - 4);
-        if crc32c(fields).to_le_bytes() != crc {
+        let version = word_at(first, 8) & 0xffff;
+        let len = if version == 1 { FILE_HEAD_BYTES_1 } else { FILE_HEAD_BYTES };
+        let Some((fields, crc)) = bytes.get(..len).and_then(|head| head.split_last_chunk::<4>()) else {
+            return damage(0, "the head of the segment is cut off");
+        };
+        if crc32c(fields).to_le_bytes() != *crc {
             return damage(0, "the head of the segment is damaged");
         }
-        let word = |at: usize| {
-            let mut word = [0; 8];
-            word.iter_mut().zip(fields.iter().skip(at)).for_each(|(place, byte)| *place = *byte);
-            u64::from_le_bytes(word)
-        };
-        if word(8) & 0xffff != u64::from(VERSION) {
+        if version != 1 && version != u64::from(VERSION) {
             return damage(8, "the segment was written by a later version");
         }
-        let thread = (word(8) >> 16 & 0xffff) as u16;
-        let generation = word(16);
-        let since = (word(8) >> 32).checked_sub(1).map(|back| generation.saturating_sub(back));
-        Ok(FileHead { thread, generation, since, made_ms: word(24) })
+        let thread = (word_at(fields, 8) >> 16 & 0xffff) as u16;
+        let generation = word_at(fields, 16);
+        let since = (word_at(fields, 8) >> 32).checked_sub(1).map(|back| generation.saturating_sub(back));
+        let mut head =
+            FileHead { thread, generation, since, made_ms: word_at(fields, 24), ..FileHead::default() };
+        if version != 1 {
+            head.closed = Some(word_at(fields, 40)).filter(|len| *len != 0);
+            let Some(kind) = Kind::of(word_at(fields, 32)) else {
+                return damage(32, "the segment was written by a later version");
+            };
+            head.kind = kind;
+        }
+        Ok((head, len))
     }
 
     /// Whether it continues the base with which `generation` begins.
     pub fn continues(&self, generation: u64) -> bool {
         self.since.is_none_or(|since| generation > since)
     }
+}
+
+/// The number of eight bytes at `at`; bytes that are missing count as zeros.
+fn word_at(bytes: &[u8], at: usize) -> u64 {
+    let mut word = [0; 8];
+    word.iter_mut().zip(bytes.iter().skip(at)).for_each(|(place, byte)| *place = *byte);
+    u64::from_le_bytes(word)
 }
 
 /// What stands next in a segment.
@@ -110,14 +173,23 @@ impl<R: Read> Segment<R> {
     /// Errors: of `input` only; a head that is cut off or damaged is an `Err` inside.
     pub fn open(mut input: R, len: u64) -> io::Result<Result<Segment<R>, Damage>> {
         let mut bytes = [0; FILE_HEAD_BYTES];
-        if len < FILE_HEAD_BYTES as u64 || !fill(&mut input, &mut bytes)? {
-            return Ok(Err(Damage { offset: 0, what: "the head of the segment is cut off" }));
+        let cut_off = || Ok(Err(Damage { offset: 0, what: "the head of the segment is cut off" }));
+        let (first, more) = bytes.split_at_mut(FILE_HEAD_BYTES_1);
+        if len < FILE_HEAD_BYTES_1 as u64 || !fill(&mut input, first)? {
+            return cut_off();
         }
-        let head = match FileHead::read(&bytes) {
-            Ok(head) => head,
+        let is_first_version = first.starts_with(MAGIC) && word_at(first, 8) & 0xffff == 1;
+        if !is_first_version && (len < FILE_HEAD_BYTES as u64 || !fill(&mut input, more)?) {
+            return match FileHead::read(&bytes) {
+                Err(damage) if !bytes.starts_with(MAGIC) => Ok(Err(damage)),
+                _ => cut_off(),
+            };
+        }
+        let (head, at) = match FileHead::read(&bytes) {
+            Ok(read) => read,
             Err(damage) => return Ok(Err(damage)),
         };
-        let at = FILE_HEAD_BYTES as u64;
+        let at = at as u64;
         let mut segment =
             Segment { input, left: len - at, at, after: at, body: Vec::new(), next: Next::End, head };
         segment.advance()?;
@@ -152,6 +224,9 @@ impl<R: Read> Segment<R> {
         self.next = match self.read_record()? {
             Next::Record(head) if before.is_some_and(|before| head.sequence <= before) => {
                 self.damaged("records are out of order")
+            }
+            Next::End if self.head.closed.is_some_and(|closed| self.at < closed) => {
+                self.damaged("the segment ends before the length it was closed with")
             }
             next => next,
         };

@@ -1,28 +1,32 @@
 //! The tail of a segment: the last bytes of its stream, in a ring that the server has mapped into memory.
 //!
-//! What a thread notes is in the ring before its reply goes out, and in the segment some hundred kilobytes later. A clean
-//! stop leaves no tail. After a kill [`settle`] moves what only the tail has into the segment; until then
-//! [`super::folder::open_segment`] reads the two as one. After a loss of power the ring may be older or newer than the
-//! segment, or half of either: so whatever is taken from it continues the last whole record of the segment, checksum by
-//! checksum and in order.
+//! What a thread notes is in the ring before its shards are released, and in the segment some hundred kilobytes later. A
+//! clean stop leaves no tail. After a kill [`read`] finds what only the tail has; the two are one stream. After a loss of
+//! power the ring may be older or newer than the segment, or half of either: so whatever is taken from it continues the
+//! last whole record of the segment, checksum by checksum and in order.
 //!
-//! Layout, little-endian: magic (8), version (4), capacity (4), generation (8), thread (2), six zeros, CRC32C of that (4);
-//! bytes ever appended at [`END_AT`] (8), bytes of these that are in the segment at [`TAKEN_AT`] (8); the ring at
-//! [`DATA_AT`], byte `n` of the segment at `n % capacity`.
+//! Layout, little-endian: magic (8), version (4), capacity (4), generation (8), thread (2), six zeros, id of the boot of
+//! the machine (16), CRC32C of that (4); bytes ever appended at [`END_AT`] (8), the smallest sequence that the thread may
+//! be about to take, or 0, at [`BEGUN_AT`] (8), bytes that are in the segment at [`TAKEN_AT`] (8); the ring at [`DATA_AT`],
+//! byte `n` of the segment at `n % capacity`. Version 1 has no id and no such sequence.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use darter_base::crc::crc32c;
 
+use super::Damage;
 use super::folder;
 use super::record::{HEAD_BYTES, Head};
-use super::segment::Next;
+use super::segment::{FileHead, Next};
 
 /// Where the number of bytes ever appended stands.
 pub const END_AT: usize = 1024;
+/// Where the smallest sequence stands that the thread may be about to take; 0 while it takes none.
+pub const BEGUN_AT: usize = 1032;
 /// Where the number of bytes stands that are in the segment, whatever happens.
 pub const TAKEN_AT: usize = 2048;
 /// Where the ring begins.
@@ -31,23 +35,46 @@ pub const DATA_AT: usize = 4096;
 pub const CAPACITY_MAX: usize = 64 << 20;
 
 const MAGIC: &[u8; 8] = b"DARTTAIL";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
+const VERSION_AT: usize = 8;
 const CAPACITY_AT: usize = 12;
-const FIELDS_BYTES: usize = 32;
+const FIELDS_BYTES_1: usize = 32;
 
 /// The tail of a segment, by its path.
 pub fn path_of(segment: &Path) -> PathBuf {
     segment.with_extension("tail")
 }
 
-/// How the file of a tail begins.
-pub fn head(generation: u64, thread: u16, capacity: u32) -> Vec<u8> {
+/// The id of the machine's boot: with the same one, what a killed process left in memory is in its files. `None` if the
+/// system does not say.
+pub fn boot_id() -> Option<[u8; 16]> {
+    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+    let digits = text.trim().bytes().filter(|byte| *byte != b'-').map(|byte| char::from(byte).to_digit(16));
+    let digits: Vec<u8> =
+        digits.map(|digit| digit.and_then(|digit| u8::try_from(digit).ok())).collect::<Option<_>>()?;
+    let bytes: Vec<u8> =
+        digits.chunks_exact(2).map(|pair| pair.iter().fold(0, |byte, digit| byte << 4 | digit)).collect();
+    bytes.try_into().ok()
+}
+
+/// How the file of a tail begins; no `boot` counts as another one at each start.
+pub fn head(generation: u64, thread: u16, capacity: u32, boot: Option<[u8; 16]>) -> Vec<u8> {
+    let mut bytes = fields(VERSION, generation, thread, capacity);
+    bytes.extend_from_slice(&boot.unwrap_or_default());
+    with_crc(bytes)
+}
+
+fn fields(version: u32, generation: u64, thread: u16, capacity: u32) -> Vec<u8> {
     let mut bytes = MAGIC.to_vec();
-    bytes.extend_from_slice(&VERSION.to_le_bytes());
+    bytes.extend_from_slice(&version.to_le_bytes());
     bytes.extend_from_slice(&capacity.to_le_bytes());
     bytes.extend_from_slice(&generation.to_le_bytes());
     bytes.extend_from_slice(&thread.to_le_bytes());
-    bytes.resize(FIELDS_BYTES, 0);
+    bytes.resize(FIELDS_BYTES_1, 0);
+    bytes
+}
+
+fn with_crc(mut bytes: Vec<u8>) -> Vec<u8> {
     let crc = crc32c(&bytes);
     bytes.extend_from_slice(&crc.to_le_bytes());
     bytes
@@ -59,58 +86,75 @@ pub struct Rest {
     /// Bytes of the segment that stay as they are.
     pub offset: u64,
     /// What comes after these.
-    pub bytes: Vec<u8>,
+    pub bytes: Arc<[u8]>,
 }
 
-/// What the tail of `segment` has beyond its last whole record; `None`: nothing. Cost: reads the segment when there is a
-/// tail.
+/// How far a thread was when its process ended, as its tail says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Mark {
+    /// The smallest sequence that the thread may have been about to take; 0 if it took none.
+    pub begun: u64,
+    /// The last sequence in the segment and its tail; 0 without any.
+    pub last: u64,
+}
+
+/// What is found beside a segment.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Reading {
+    /// There is a tail.
+    pub is_there: bool,
+    /// What continues the segment's whole records, if that is known.
+    pub rest: Option<Rest>,
+    /// How far the thread was; `None` after a loss of power, or without a tail.
+    pub mark: Option<Mark>,
+    /// What is wrong with the tail.
+    pub damage: Option<Damage>,
+}
+
+/// Reads the tail of `segment`, whose head is `head` unless that is damaged. `boot` is the machine's. Cost: reads the
+/// segment if there is a tail.
 ///
-/// Errors: a file cannot be read. A damaged tail is no error: it has nothing.
-pub fn rest_of(segment: &Path) -> io::Result<Option<Rest>> {
+/// Errors: a file cannot be read. A damaged tail is no error.
+pub fn read(segment: &Path, head: Option<&FileHead>, boot: Option<[u8; 16]>) -> io::Result<Reading> {
     let file = match File::open(path_of(segment)) {
         Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Reading::default()),
         Err(error) => return Err(error),
     };
-    let Some(name) = segment.file_name().and_then(folder::parse_name) else { return Ok(None) };
-    let Some(ring) = Ring::read(&file, name)? else { return Ok(None) };
+    let mut reading = Reading { is_there: true, ..Reading::default() };
+    // It was removed when the segment was closed, or is about to be.
+    if head.is_some_and(|head| head.closed.is_some()) {
+        return Ok(reading);
+    }
+    let Some(name) = segment.file_name().and_then(folder::parse_name) else { return Ok(reading) };
     let (offset, last) = whole_of(segment)?;
-    // A record that reaches into the ring was pushed into it whole.
-    if offset >= ring.end || ring.taken.saturating_sub(offset) > ring.data.len() as u64 {
-        return Ok(None);
-    }
-    let mut bytes = Vec::new();
-    if offset < ring.taken {
-        bytes.resize((ring.taken - offset) as usize, 0);
-        match File::open(segment)?.read_exact_at(&mut bytes, offset) {
-            Ok(()) => {}
-            // The power went before the disk had it: no ring holds what comes next.
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
-            Err(error) => return Err(error),
+    let ring = match Ring::read(&file, name)? {
+        Ok(ring) => ring,
+        Err(damage) => {
+            // A version before this one made the file first and its head last.
+            let is_unborn =
+                last.is_none() && head.is_none_or(|head| head.kind == super::segment::Kind::Unknown);
+            reading.damage = (!is_unborn).then_some(damage);
+            return Ok(reading);
         }
+    };
+    let is_same_boot = boot.is_some() && ring.boot == boot;
+    let mut bytes = ring.stream(segment, offset)?;
+    let (whole, last) = whole_records(&bytes, offset, last);
+    bytes.truncate(whole);
+    let reached = offset + whole as u64;
+    if reached < ring.end {
+        let at = if ring.data.is_empty() { 0 } else { reached % ring.data.len() as u64 };
+        let damage =
+            Damage { offset: DATA_AT as u64 + at, what: "the tail does not hold the records it should" };
+        reading.damage = Some(damage);
+    } else if is_same_boot {
+        reading.mark = Some(Mark { begun: ring.begun, last: last.unwrap_or(0) });
     }
-    ring.copy(offset.max(ring.taken), &mut bytes);
-    bytes.truncate(whole_records(&bytes, offset, last));
-    Ok((!bytes.is_empty()).then_some(Rest { offset, bytes }))
-}
-
-/// Moves what only tails have into the segments of `dir`, and removes the tails; to be called when no server writes there.
-///
-/// Errors: of the files.
-pub fn settle(dir: &Path) -> io::Result<()> {
-    for found in folder::segments(dir)? {
-        if let Some(Rest { offset, bytes }) = rest_of(&found.path)? {
-            let segment = OpenOptions::new().write(true).open(&found.path)?;
-            segment.write_all_at(&bytes, offset)?;
-            segment.set_len(offset + bytes.len() as u64)?;
-            segment.sync_all()?;
-        }
-        match fs::remove_file(path_of(&found.path)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-    }
-    Ok(())
+    // What is behind the end, by a process that was killed before it had counted it, is nothing.
+    let is_all = is_same_boot && reading.damage.is_none();
+    reading.rest = (!bytes.is_empty() || is_all).then(|| Rest { offset, bytes: bytes.into() });
+    Ok(reading)
 }
 
 /// Where the whole records of a segment end, by itself, and the sequence of the last.
@@ -125,15 +169,13 @@ fn whole_of(segment: &Path) -> io::Result<(u64, Option<u64>)> {
     Ok((opened.offset(), last))
 }
 
-/// Bytes of the whole records at the start of `bytes`, which continue a segment at `offset` behind sequence `last`.
-fn whole_records(bytes: &[u8], offset: u64, mut last: Option<u64>) -> usize {
+/// Bytes of the whole records at the start of `bytes`, which continue a segment at `offset` behind sequence `last`, and
+/// the last of their sequences.
+fn whole_records(bytes: &[u8], offset: u64, mut last: Option<u64>) -> (usize, Option<u64>) {
     let mut at = 0;
     if offset == 0 {
-        let Some(head) = bytes.first_chunk() else { return 0 };
-        if super::segment::FileHead::read(head).is_err() {
-            return 0;
-        }
-        at = head.len();
+        let Ok((_, len)) = FileHead::read(bytes) else { return (0, last) };
+        at = len;
     }
     while let Some(head) = bytes.get(at..).and_then(|rest| rest.first_chunk::<HEAD_BYTES>()) {
         let head = Head::read(head);
@@ -145,59 +187,88 @@ fn whole_records(bytes: &[u8], offset: u64, mut last: Option<u64>) -> usize {
         }
         (at, last) = (end, Some(head.sequence));
     }
-    at
+    (at, last)
 }
 
 /// A ring as its file has it.
 struct Ring {
     end: u64,
-    // taken <= end <= taken + data.len()
     taken: u64,
+    begun: u64,
+    boot: Option<[u8; 16]>,
     data: Vec<u8>,
 }
 
 impl Ring {
-    /// Reads it; `None` when it is damaged, of a later version, or another segment's.
-    fn read(file: &File, (generation, thread): (u64, u16)) -> io::Result<Option<Ring>> {
+    /// Reads it.
+    ///
+    /// Errors: of the file; one that is damaged, of a later version, or another segment's is an `Err` inside.
+    fn read(file: &File, (generation, thread): (u64, u16)) -> io::Result<Result<Ring, Damage>> {
+        let damage = |offset, what| Ok(Err(Damage { offset, what }));
         let mut page = [0; DATA_AT];
         match file.read_exact_at(&mut page, 0) {
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                return damage(0, "the tail is cut off");
+            }
             read => read?,
         }
+        if !page.starts_with(MAGIC) {
+            return damage(0, "this is no tail of a segment");
+        }
+        let half = |at: usize| {
+            page.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |half| u32::from_le_bytes(*half))
+        };
         let word = |at: usize| {
-            page.get(at..).and_then(|rest| rest.first_chunk()).map(|word| u64::from_le_bytes(*word))
+            page.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |word| u64::from_le_bytes(*word))
         };
-        let capacity =
-            page.get(CAPACITY_AT..).and_then(|rest| rest.first_chunk()).map(|half| u32::from_le_bytes(*half));
-        let (Some(capacity), Some(end), Some(taken)) = (capacity, word(END_AT), word(TAKEN_AT)) else {
-            return Ok(None);
+        let (capacity, is_first) = (half(CAPACITY_AT), half(VERSION_AT) == 1);
+        let boot: Option<[u8; 16]> = page.get(FIELDS_BYTES_1..).and_then(|rest| rest.first_chunk()).copied();
+        let boot = boot.filter(|_| !is_first);
+        let expected = match is_first {
+            true => with_crc(fields(1, generation, thread, capacity)),
+            false => head(generation, thread, capacity, boot),
         };
-        let is_its_own = page.starts_with(&head(generation, thread, capacity));
-        let capacity = capacity as usize;
-        let holds = end.checked_sub(taken);
-        if !is_its_own || capacity > CAPACITY_MAX || holds.is_none_or(|held| held > capacity as u64) {
-            return Ok(None);
+        if !page.starts_with(&expected) || capacity as usize > CAPACITY_MAX {
+            return damage(0, "the head of the tail is damaged, or another segment's");
         }
-        let mut data = vec![0; capacity];
+        let mut data = vec![0; capacity as usize];
         match file.read_exact_at(&mut data, DATA_AT as u64) {
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(None),
-            read => read.map(|()| Some(Ring { end, taken, data })),
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                return damage(DATA_AT as u64, "the tail is cut off");
+            }
+            read => read?,
         }
+        let boot = boot.filter(|boot| *boot != [0; 16]);
+        let begun = if is_first { 0 } else { word(BEGUN_AT) };
+        Ok(Ok(Ring { end: word(END_AT), taken: word(TAKEN_AT), begun, boot, data }))
     }
 
-    /// Appends the bytes from number `from` to the end, all of which it holds.
-    fn copy(&self, from: u64, out: &mut Vec<u8>) {
+    /// Bytes of the stream from `offset` on, where whole records of the segment end: what of a record is in the segment,
+    /// then what may be in the ring. What is older there has smaller sequences.
+    fn stream(&self, segment: &Path, offset: u64) -> io::Result<Vec<u8>> {
         let capacity = self.data.len() as u64;
-        if from >= self.end || capacity == 0 {
-            return;
+        let mut bytes = Vec::new();
+        if capacity == 0 {
+            return Ok(bytes);
         }
-        let (begin, end) = ((from % capacity) as usize, (self.end % capacity) as usize);
-        if begin < end {
-            out.extend_from_slice(self.data.get(begin..end).unwrap_or_default());
-        } else {
-            out.extend_from_slice(self.data.get(begin..).unwrap_or_default());
-            out.extend_from_slice(self.data.get(..end).unwrap_or_default());
+        let mut from = offset;
+        // A record that reaches into the ring was pushed into it whole.
+        if offset < self.taken && self.taken - offset <= capacity {
+            bytes.resize(usize::try_from(self.taken - offset).unwrap_or(0), 0);
+            match File::open(segment)?.read_exact_at(&mut bytes, offset) {
+                Ok(()) => from = self.taken,
+                // The power went before the disk had it, or the counter is damaged.
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => bytes.clear(),
+                Err(error) => return Err(error),
+            }
         }
+        // The ring has these bytes, and not later ones in their place.
+        if from.saturating_add(capacity) >= self.end {
+            let (second, first) = self.data.split_at(usize::try_from(from % capacity).unwrap_or(0));
+            bytes.extend_from_slice(first);
+            bytes.extend_from_slice(second);
+        }
+        Ok(bytes)
     }
 }
 

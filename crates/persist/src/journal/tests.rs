@@ -12,7 +12,7 @@ use super::merge::Merge;
 use super::part::{self, Part, Parts};
 use super::record::{self, Draft};
 use super::redis::{Commands, Role, parse_manifest};
-use super::segment::{FileHead, Next, Segment};
+use super::segment::{FILE_HEAD_BYTES, FileHead, Next, Segment};
 
 struct Dir(PathBuf);
 
@@ -54,7 +54,7 @@ impl Drop for Dir {
 }
 
 fn head(generation: u64, thread: u16) -> Vec<u8> {
-    FileHead { thread, generation, since: None, made_ms: 7 }.to_bytes().to_vec()
+    FileHead { thread, generation, since: None, made_ms: 7, ..FileHead::default() }.to_bytes().to_vec()
 }
 
 fn push(out: &mut Vec<u8>, sequence: u64, word: &[u8]) {
@@ -73,15 +73,15 @@ fn deal(dir: &Dir, records: u64, threads: u16, rng: &mut Rng) -> Vec<Vec<u8>> {
         push(&mut files[rng.below(u64::from(threads)) as usize], sequence, word);
     }
     files.iter().zip(0..).for_each(|(bytes, thread)| dir.write(1, thread, bytes));
-    dir.store(&Manifest { base: None, generation: 1, sequence: 1, clock_ms: 5 });
+    dir.store(&Manifest { base: None, generation: 1, sequence: 1, clock_ms: 5, ..Manifest::default() });
     words
 }
 
 #[test]
 fn segments_that_were_begun_before_there_was_a_base_continue_no_older_one() {
     for (generation, since) in [(7, None), (7, Some(7)), (9, Some(7)), (7, Some(0))] {
-        let head = FileHead { thread: 3, generation, since, made_ms: 7 };
-        assert_eq!(FileHead::read(&head.to_bytes()), Ok(head));
+        let head = FileHead { thread: 3, generation, since, made_ms: 7, ..FileHead::default() };
+        assert_eq!(FileHead::read(&head.to_bytes()), Ok((head, FILE_HEAD_BYTES)));
     }
     let dir = Dir::new("baseless");
     let mut first = head(1, 0);
@@ -89,12 +89,18 @@ fn segments_that_were_begun_before_there_was_a_base_continue_no_older_one() {
     dir.write(1, 0, &first);
     // Switched on with generation 3; the first base, of which generation 4 is, was not complete.
     for generation in [3, 4] {
-        let since = FileHead { thread: 0, generation, since: Some(3), made_ms: 7 };
+        let since = FileHead { thread: 0, generation, since: Some(3), made_ms: 7, ..FileHead::default() };
         let mut bytes = since.to_bytes().to_vec();
         push(&mut bytes, 1000 + generation, b"b");
         dir.write(generation, 0, &bytes);
     }
-    let manifest = |generation, sequence| Manifest { base: None, generation, sequence, clock_ms: 5 };
+    let manifest = |generation, sequence| Manifest {
+        base: None,
+        generation,
+        sequence,
+        clock_ms: 5,
+        ..Manifest::default()
+    };
     dir.store(&manifest(1, 1));
     assert_eq!(dir.replay(), (vec![b"a".to_vec()], 2));
     let checked = check_dir(&dir.0).expect("readable").expect("a journal");
@@ -149,7 +155,7 @@ fn what_a_segment_has_from_before_the_base_is_not_read() {
     [5, 6].into_iter().for_each(|n| push(&mut other, n, format!("{n}").as_bytes()));
     dir.write(2, 0, &early);
     dir.write(2, 1, &other);
-    dir.store(&Manifest { base: None, generation: 2, sequence: 5, clock_ms: 5 });
+    dir.store(&Manifest { base: None, generation: 2, sequence: 5, clock_ms: 5, ..Manifest::default() });
     assert_eq!(dir.replay(), (["5", "6", "7"].map(|word| word.as_bytes().to_vec()).to_vec(), 8));
     let checked = check_dir(&dir.0).expect("readable").expect("a journal");
     assert!(checked.is_sound() && checked.counts.records == 3, "{checked}");
@@ -163,7 +169,13 @@ fn generations_before_the_base_are_not_read() {
     (10..15).for_each(|n| push(&mut new, n, b"new"));
     dir.write(1, 0, &old);
     dir.write(2, 0, &new);
-    dir.store(&Manifest { base: Some("base.2.rdb".to_owned()), generation: 2, sequence: 10, clock_ms: 5 });
+    dir.store(&Manifest {
+        base: Some("base.2.rdb".to_owned()),
+        generation: 2,
+        sequence: 10,
+        clock_ms: 5,
+        ..Manifest::default()
+    });
     assert_eq!(dir.replay(), (vec![b"new".to_vec(); 5], 15));
     let checked = check_dir(&dir.0).expect("readable").expect("a journal");
     assert_eq!(checked.left_over.len(), 1);
@@ -180,11 +192,14 @@ fn a_torn_end_is_set_aside_and_the_rest_goes_on() {
     assert!(read.len() < 300 && words.starts_with(&read));
     let mut journal = folder::open(&dir.0).expect("readable").expect("a journal");
     while journal.next_record().expect("readable").is_some() {}
-    let torn = journal.torn().expect("readable");
+    let ending = journal.end().expect("readable");
+    let torn = &ending.torn;
     assert!(!torn.is_empty() && torn.iter().any(|torn| torn.damage.is_some()));
-    for torn in &torn {
-        let aside = torn.set_aside().expect("room");
-        assert_eq!(fs::metadata(aside).expect("a copy").len(), torn.bytes);
+    let aside = ending.settle().expect("room");
+    assert_eq!(aside.len(), torn.len());
+    for (torn, (what, place)) in torn.iter().zip(aside) {
+        assert_eq!(what, torn.path);
+        assert_eq!(fs::metadata(place).expect("a copy").len(), torn.bytes);
     }
     assert_eq!(dir.replay(), (read, sequence));
     assert!(check_dir(&dir.0).expect("readable").expect("a journal").is_sound());
@@ -279,8 +294,13 @@ fn merged(files: &[Vec<u8>]) -> (Vec<Vec<u8>>, bool) {
 
 #[test]
 fn a_manifest_is_whole_or_refused() {
-    let manifest =
-        Manifest { base: Some("base.3.darter".to_owned()), generation: 3, sequence: u64::MAX, clock_ms: 5 };
+    let manifest = Manifest {
+        base: Some("base.3.darter".to_owned()),
+        generation: 3,
+        sequence: u64::MAX,
+        clock_ms: 5,
+        ..Manifest::default()
+    };
     let text = manifest.to_text();
     assert_eq!(Manifest::parse(text.as_bytes()), Ok(manifest));
     for len in 0..text.len() {
@@ -294,7 +314,13 @@ fn a_manifest_is_whole_or_refused() {
         }
     }
     for name in ["../x", "a/b", "", "a b", ".x"] {
-        let manifest = Manifest { base: Some(name.to_owned()), generation: 1, sequence: 1, clock_ms: 5 };
+        let manifest = Manifest {
+            base: Some(name.to_owned()),
+            generation: 1,
+            sequence: 1,
+            clock_ms: 5,
+            ..Manifest::default()
+        };
         assert!(Manifest::parse(manifest.to_text().as_bytes()).is_err(), "{name:?}");
     }
 }

@@ -21,8 +21,9 @@ const ZSET: u8 = 5;
 #[derive(Default)]
 pub struct Gatherer {
     begun: BTreeMap<(u32, Vec<u8>), Gathered>,
-    streams: BTreeMap<(u32, Vec<u8>), Object>,
-    // where streams are built
+    // streams, and values of modules
+    built: BTreeMap<(u32, Vec<u8>), Object>,
+    // where they are built
     arena: Option<Box<Arena>>,
 }
 
@@ -57,15 +58,15 @@ pub struct Whole {
 impl Gatherer {
     /// The keys of which parts are missing.
     pub fn incomplete(&self) -> impl Iterator<Item = &(u32, Vec<u8>)> {
-        self.begun.keys().chain(self.streams.keys())
+        self.begun.keys().chain(self.built.keys())
     }
 
     /// Takes in a part; the whole value with the last one.
     ///
     /// Errors: damaged, more elements than the value has, or a list's part out of order.
     pub fn add(&mut self, db: u32, entry: &Entry<'_>, part: Part) -> Result<Option<Whole>, Stop> {
-        if entry.kind == TYPE_STREAM_5 {
-            return self.add_to_stream(db, entry, part);
+        if matches!(entry.kind, TYPE_STREAM_5 | layout::MODULE_2) {
+            return self.add_to_built(db, entry, part);
         }
         let bad = |what| Cursor::new(&[]).bad(what);
         let place = (db, entry.key.to_vec());
@@ -103,29 +104,30 @@ impl Gatherer {
         Ok(self.begun.remove(&place).map(|done| done.finish(kind)))
     }
 
-    fn add_to_stream(&mut self, db: u32, entry: &Entry<'_>, part: Part) -> Result<Option<Whole>, Stop> {
+    fn add_to_built(&mut self, db: u32, entry: &Entry<'_>, part: Part) -> Result<Option<Whole>, Stop> {
         let bad = |what| Cursor::new(&[]).bad(what);
         if self.arena.is_none() {
-            self.arena = Some(Box::new(Arena::new().map_err(|_| bad("no room to build a stream in"))?));
+            self.arena = Some(Box::new(Arena::new().map_err(|_| bad("no room to build a value in"))?));
         }
-        let arena = self.arena.as_mut().ok_or_else(|| bad("no room to build a stream in"))?;
+        let arena = self.arena.as_mut().ok_or_else(|| bad("no room to build a value in"))?;
         let (place, hasher) = ((db, entry.key.to_vec()), KeyHasher::new(0));
         let mut source = Source::new(entry.value);
-        let read = match self.streams.get_mut(&place) {
+        let read = match self.built.get_mut(&place) {
             Some(Object::Stream(stream)) => stream.read_more(entry.kind, &mut source, arena, hasher),
+            Some(object) => object.read_piece(&mut source, arena),
             _ if part.start > 0 => Err(values::Corrupt),
-            _ => values::read_object(entry.kind, &mut source, arena, hasher).map(|stream| {
-                self.streams.insert(place.clone(), stream);
+            _ => values::read_object(entry.kind, &mut source, arena, hasher).map(|object| {
+                self.built.insert(place.clone(), object);
             }),
         };
-        read.map_err(|_| bad("a part of a stream that does not fit what came before"))?;
+        read.map_err(|_| bad("a part of a value that does not fit what came before"))?;
         if part.start.checked_add(1) != Some(part.total) {
             return Ok(None);
         }
-        let Some(mut stream) = self.streams.remove(&place) else { return Ok(None) };
-        let (kind, mut value) = (values::type_of(&stream), Vec::new());
-        values::write_object(&stream, arena, &mut value);
-        stream.clear(arena);
+        let Some(mut object) = self.built.remove(&place) else { return Ok(None) };
+        let (kind, mut value) = (values::type_of(&object), Vec::new());
+        values::write_object(&object, arena, &mut value);
+        object.clear(arena);
         Ok(Some(Whole { kind, value, deadlines: Vec::new() }))
     }
 }

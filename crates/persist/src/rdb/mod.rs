@@ -13,7 +13,7 @@
 
 mod gather;
 pub mod lzf;
-mod module;
+pub(crate) mod module;
 mod reader;
 mod rewrite;
 mod scan;
@@ -23,6 +23,7 @@ mod writer;
 
 pub use reader::Reader;
 pub(crate) use reader::shown;
+pub use rewrite::Rewriter;
 pub use writer::{Options, Writer};
 
 /// The version that is written.

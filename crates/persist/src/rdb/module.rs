@@ -1,25 +1,48 @@
-//! Values of modules: they can be passed over, and the module named.
+//! Values of modules: they can be passed over, and the module named; those of modules that we know are read by `store`.
 
 use crate::cursor::{Cursor, Stop};
+use crate::layout::Token;
 
 const END: u64 = 0;
+const TEXT: u64 = 5;
 
 /// Passes over what a module wrote, up to and with its end.
 ///
 /// Errors: not all there, or damaged.
 pub fn pass(cursor: &mut Cursor<'_>) -> Result<(), Stop> {
+    fields(cursor, &mut |_| {})
+}
+
+/// As [`pass`], with each field shown to `visit`.
+///
+/// Errors: not all there, or damaged.
+pub fn fields<'a>(cursor: &mut Cursor<'a>, visit: &mut impl FnMut(Token<'a>)) -> Result<(), Stop> {
     loop {
+        let start = cursor.at();
         match cursor.number()? {
-            END => return Ok(()),
+            END => {
+                visit(Token::Plain(cursor.since(start)));
+                return Ok(());
+            }
             // integers
             1 | 2 => drop(cursor.number()?),
             // binary numbers
             3 => drop(cursor.array::<4>()?),
             4 => drop(cursor.array::<8>()?),
-            5 => drop(cursor.pass_text()?),
+            TEXT => {
+                visit(Token::Plain(cursor.since(start)));
+                visit(Token::Text(cursor.pass_text()?));
+                continue;
+            }
             _ => return Err(cursor.bad("a piece of a module's value that is of no known sort")),
         }
+        visit(Token::Plain(cursor.since(start)));
     }
+}
+
+/// The number that names the module whose value begins at `cursor`.
+pub fn next(mut cursor: Cursor<'_>) -> Result<u64, Stop> {
+    cursor.number()
 }
 
 /// The name in a module's number: nine letters of six bits above ten bits of version.

@@ -65,6 +65,30 @@ impl Rewriter {
         self.append_mapped(entry, entry.kind, entry.value, out)
     }
 
+    /// Appends the type byte, the value and the footer of `entry`, as RESTORE of Redis 7.0 takes them. Deadlines of members
+    /// have no place there.
+    ///
+    /// Errors: the value is damaged, or of no type that Redis knows.
+    pub fn append_payload(&mut self, entry: &Entry<'_>, out: &mut Vec<u8>) -> Result<(), Stop> {
+        let nameless = Entry { kind: entry.kind, value: entry.value, ..Entry::none() };
+        let mut whole = Vec::new();
+        self.deadlines.clear();
+        self.append(&nameless, &mut whole)?;
+        // Deadlines of members stand in a fact before the entry.
+        let mut cursor = Cursor::new(&whole);
+        if whole.first() == Some(&AUX) {
+            cursor.byte()?;
+            cursor.pass_text()?;
+            cursor.pass_text()?;
+        }
+        let mut payload = vec![cursor.byte()?];
+        cursor.pass_text()?;
+        payload.extend_from_slice(cursor.rest());
+        values::seal(&mut payload);
+        out.extend_from_slice(&payload);
+        Ok(())
+    }
+
     fn append_mapped(
         &mut self,
         entry: &Entry<'_>,

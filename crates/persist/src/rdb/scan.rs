@@ -79,15 +79,19 @@ pub fn next(origin: Origin, cursor: &mut Cursor<'_>) -> Result<Scanned, Stop> {
 
 fn entry(origin: Origin, deadline_ms: Option<u64>, cursor: &mut Cursor<'_>) -> Result<Scanned, Stop> {
     let kind = our_kind(origin, cursor.peek()?);
-    if layout::of(kind).is_none() && ![layout::MODULE_2, foreign::ARRAY].contains(&kind) {
+    if layout::of(kind).is_none() && kind != foreign::ARRAY {
         return Err(cursor.bad("a type byte that is not known"));
     }
     cursor.byte()?;
     let start = cursor.at();
     cursor.pass_text()?;
     let key = start..cursor.at();
-    if kind == layout::MODULE_2 {
-        let module = module::name(cursor.number()?);
+    if kind == layout::MODULE_2
+        && let module = module::next(*cursor)?
+        && !darter_store::module::is_known(module)
+    {
+        let module = module::name(module);
+        cursor.number()?;
         module::pass(cursor)?;
         return Ok(Scanned::Strange { key, what: format!("a value of module {module}") });
     }

@@ -370,3 +370,27 @@ fn give_back(shard: &mut Shard) {
     });
     edited.expect("a stream");
 }
+
+#[test]
+fn a_document_is_kept_as_redis_8_writes_it() {
+    let mut shard = testing::shard();
+    let long = format!("[\"{}\",1.5]", "ab".repeat(200));
+    for (key, text) in [("short", "{\"a\":[1,null]}"), ("long", &long)] {
+        // the number of module type ReJSON-RL, version 3
+        let mut value = vec![0x81];
+        value.extend_from_slice(&0x45e25238df912c03_u64.to_be_bytes());
+        value.push(5);
+        values::write_text(&mut value, text.as_bytes());
+        value.push(0);
+        let mut entry = Entry::none();
+        (entry.kind, entry.key, entry.value) = (7, key.as_bytes().into(), &value);
+        assert_eq!(testing::load(&mut shard, 0, &entry), crate::entry::Loaded::Key);
+        assert!(entries_of(&shard, 0).windows(value.len()).any(|bytes| bytes == value));
+    }
+    for packs in [true, false] {
+        let file = file_of(&shard, Options { packs, has_checksum: true });
+        let (others, again, _) = read_all(&file).expect("a good file");
+        assert_eq!(contents(&again), contents(&shard));
+        assert!(!others.iter().any(|item| matches!(item, Item::Skipped { .. })));
+    }
+}

@@ -66,10 +66,11 @@ on_both_drivers! {
         let start = Instant::now();
         assert_eq!(rig.turn(Duration::from_millis(40)), 0);
         let slept = start.elapsed();
-        assert!(slept >= Duration::from_millis(39) && slept < Duration::from_secs(2), "{slept:?}");
+        // The kernel counts the timeout in whole milliseconds; a busy machine wakes the thread later.
+        assert!(slept >= Duration::from_millis(38) && slept < STALL, "{slept:?}");
         let start = Instant::now();
         rig.reactor.turn(None, || false, |_| {}).unwrap();
-        assert!(start.elapsed() < Duration::from_secs(2));
+        assert!(start.elapsed() < STALL);
     }
 
     fn a_caller_that_never_sleeps_is_served(choice) {

@@ -45,14 +45,13 @@ pub fn brief<'a>(buf: &'a [u8], limits: &Limits) -> Option<Brief<'a>> {
             let (flags, rest) = number(rest, b' ')?;
             let (exptime, rest) = number(rest, b' ')?;
             let (value_len, rest) = number(rest, b'\r')?;
-            if value_len > u64::from(limits.value_bytes_max) {
+            let (flags, value_len) = (u32::try_from(flags).ok()?, usize::try_from(value_len).ok()?);
+            if !limits.allow(key, flags, value_len) {
                 return None;
             }
-            let (value, rest) =
-                rest.strip_prefix(b"\n")?.split_at_checked(usize::try_from(value_len).ok()?)?;
+            let (value, rest) = rest.strip_prefix(b"\n")?.split_at_checked(value_len)?;
             let rest = rest.strip_prefix(b"\r\n")?;
-            let item =
-                BriefItem { flags: u32::try_from(flags).ok()?, exptime: i64::try_from(exptime).ok()?, value };
+            let item = BriefItem { flags, exptime: i64::try_from(exptime).ok()?, value };
             Some(Brief { key, item: Some(item), consumed: buf.len() - rest.len() })
         }
         _ => None,
@@ -102,7 +101,7 @@ mod tests {
 
     /// Whatever is read here is what the decoder reads.
     fn check(buf: &[u8]) -> bool {
-        let limits = Limits { value_bytes_max: 1000, ..Limits::default() };
+        let limits = Limits { item_bytes_max: 1000, ..Limits::default() };
         let Some(found) = brief(buf, &limits) else { return false };
         let step = Decoder::new().next(buf, &limits);
         let Step::Command { command, consumed } = step else { panic!("{step:?} of {buf:?}") };

@@ -295,7 +295,7 @@ fn storage<'a>(
         Some(cas) => Store::Cas(parse_u64(cas).ok_or_else(|| refused(Error::BadFormat))?),
         None => store,
     };
-    if value_len > limits.value_bytes_max as usize {
+    if !limits.allow(key, flags, value_len) {
         let remove = (store == Store::Set).then_some(Cow::Borrowed(key));
         return Err(Stop::Refused { error: Error::TooLarge, noreply, remove, skip: value_len as u64 + 2 });
     }

@@ -36,7 +36,7 @@ pub enum Error {
     InvalidCountMode,
     /// A mode of more or less than one letter.
     ModeLength,
-    /// A value past `value_bytes_max`.
+    /// A value past `item_bytes_max`.
     TooLarge,
     /// No memory for a value.
     OutOfMemory,

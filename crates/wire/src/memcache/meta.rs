@@ -181,7 +181,7 @@ pub(super) fn parse_store<'a>(
     }
     let mut meta = Meta::of_key(MetaVerb::Set, key, words);
     meta.read_flags().map_err(refused)?;
-    if value_len > limits.value_bytes_max as usize {
+    if !limits.allow(&meta.key, meta.client_flags.unwrap_or(0), value_len) {
         let remove = Some(meta.key);
         return Err(Stop::Refused {
             error: Error::TooLarge,

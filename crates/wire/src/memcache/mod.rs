@@ -23,17 +23,29 @@ pub use reply::{write_key, write_stat, write_value, write_value_line};
 /// What a memcached client may send.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Longest value, in bytes (`-I`); at most 2 GiB is used.
-    pub value_bytes_max: u32,
+    /// Largest item, in bytes (`-I`), with its key and what memcached puts before them; at most 2 GiB is used.
+    pub item_bytes_max: u32,
     /// Longest line, in bytes, of any command but `get` and `gets`.
     pub line_bytes_max: usize,
     /// Longest line of `get` and `gets`, which may name many keys.
     pub get_line_bytes_max: usize,
 }
 
+impl Limits {
+    /// Whether a value of so many bytes may be stored under `key`, counted as memcached does.
+    #[inline]
+    pub fn allow(&self, key: &[u8], flags: u32, value_len: usize) -> bool {
+        let flags_len = if flags == 0 { 0 } else { 4 };
+        (ITEM_HEAD_BYTES + key.len() + flags_len) as u64 + value_len as u64 <= u64::from(self.item_bytes_max)
+    }
+}
+
+/// What memcached adds to a key and a value: the item's head, its token, a zero behind the key, a line end behind the value.
+pub const ITEM_HEAD_BYTES: usize = 48 + 8 + 1 + 2;
+
 impl Default for Limits {
     fn default() -> Self {
-        Self { value_bytes_max: 1 << 20, line_bytes_max: 2048, get_line_bytes_max: 1 << 20 }
+        Self { item_bytes_max: 1 << 20, line_bytes_max: 2048, get_line_bytes_max: 1 << 20 }
     }
 }
 
@@ -65,7 +77,7 @@ pub enum Step<'a> {
     },
     /// Not a whole command yet.
     More {
-        /// Bytes that are needed at least; at most `value_bytes_max` plus 2.
+        /// Bytes that are needed at least; at most `item_bytes_max` plus 2.
         want: usize,
     },
     /// A line without an end, or a browser; the connection is closed without an answer.

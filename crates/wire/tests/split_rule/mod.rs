@@ -43,7 +43,7 @@ pub fn decoder(bytes: &[u8]) {
 
 /// The memcached decoder on `bytes`, whole and in pieces whose length `piece` gives.
 pub fn memcache(bytes: &[u8], piece: u8) {
-    let limits = memcache::Limits { value_bytes_max: 100, line_bytes_max: 300, get_line_bytes_max: 1000 };
+    let limits = memcache::Limits { item_bytes_max: 160, line_bytes_max: 300, get_line_bytes_max: 1000 };
     let whole = lines(bytes, bytes.len(), &limits);
     assert_eq!(lines(bytes, usize::from(piece) + 1, &limits), whole);
 }

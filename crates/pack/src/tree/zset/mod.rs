@@ -166,8 +166,8 @@ impl Zset {
     /// Shows members to `emit` in an order that survives any change in between; `cursor` is 0 at first, and the answer
     /// is the next one, 0 at the end. At least one member in each call but the last; about `count` of them.
     ///
-    /// Every member that is present from the first call to the last is shown at least once.
-    /// Cost: a look through one leaf for each member.
+    /// Every member that is present from the first call to the last is shown at least once. Members of one hash stay
+    /// together. Cost: a look through one leaf for each member.
     pub fn scan(
         &self,
         arena: &Arena,
@@ -176,19 +176,55 @@ impl Zset {
         count: usize,
         mut emit: impl FnMut(Item<'_>, f64),
     ) -> u64 {
+        // A cursor that never came from here must not pass the end.
+        let mut next = cursor.min(u64::from(u32::MAX));
         if self.index.is_empty() {
+            return self.scan_few(arena, hasher, next as u32, count, &mut emit);
+        }
+        let (mut shown, mut bucket) = (0, Vec::new());
+        while next >> 32 == 0 && shown < count.max(1) {
+            bucket.clear();
+            next = self.index.scan(arena, next as u32, |hash, id| bucket.push((hash, id)));
+            bucket.sort_unstable();
+            let mut last = None;
+            for &(hash, id) in &bucket {
+                if shown >= count.max(1) && last != Some(hash) {
+                    return u64::from(hash);
+                }
+                last = Some(hash);
+                shown += self.show_hash(arena, hasher, hash, self.ids.get(arena, id), &mut emit);
+            }
+        }
+        if next >> 32 == 0 { next } else { 0 }
+    }
+
+    /// As [`Zset::scan`] for a set so small that it has no index. Cost: the hash of each member.
+    fn scan_few(
+        &self,
+        arena: &Arena,
+        hasher: &KeyHasher,
+        from: u32,
+        count: usize,
+        emit: &mut impl FnMut(Item<'_>, f64),
+    ) -> u64 {
+        if from == 0 && self.len() <= count as u64 {
             self.iter(arena, 0, Direction::Up).for_each(|(member, score)| emit(member, score));
             return 0;
         }
-        // A cursor that never came from here must not pass the end.
-        let mut next = cursor.min(u64::from(u32::MAX));
-        let mut shown = 0;
-        while next >> 32 == 0 && shown < count.max(1) {
-            next = self.index.scan(arena, next as u32, |hash, id| {
-                shown += self.show_hash(arena, hasher, hash, self.ids.get(arena, id), &mut emit);
-            });
+        let members = self.iter(arena, 0, Direction::Up);
+        let mut found: Vec<_> =
+            members.map(|(member, score)| (member::hash(hasher, member), member, score)).collect();
+        found.retain(|&(hash, ..)| hash >= from);
+        found.sort_unstable_by_key(|&(hash, ..)| hash);
+        let mut last = None;
+        for (shown, (hash, member, score)) in found.into_iter().enumerate() {
+            if shown >= count.max(1) && last != Some(hash) {
+                return u64::from(hash);
+            }
+            last = Some(hash);
+            emit(member, score);
         }
-        if next >> 32 == 0 { next } else { 0 }
+        0
     }
 
     /// Shows the members of a leaf whose hash is `hash`; returns how many.

@@ -1,0 +1,239 @@
+//! How a journal ended: what its row of records leaves out, and making its files whole before a server goes on from there.
+//!
+//! Nothing is changed before [`Ending::settle`], so that a start which is refused or killed finds the same again.
+
+use std::fmt;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use super::Damage;
+use super::folder::{Broken, SegmentFile, sync_dir};
+use super::manifest::Manifest;
+use super::segment::{FileHead, Kind, Next};
+use super::tail::{self, Rest};
+
+/// How a journal ended.
+#[derive(Debug, Default)]
+pub struct Ending {
+    /// The manifest, with all gaps that are known now and without the segments that are missing.
+    pub manifest: Manifest,
+    /// The sequence that the next record would have.
+    pub sequence: u64,
+    /// Ends of segments that do not belong to the row of records; none after a clean stop.
+    pub torn: Vec<Torn>,
+    /// Files that are missing or damaged beside these.
+    pub broken: Vec<Broken>,
+    pub(super) files: Vec<(Unsettled, u64)>,
+}
+
+/// A segment that may have more beside it.
+#[derive(Debug)]
+pub(super) struct Unsettled {
+    pub path: PathBuf,
+    /// Bytes, with what its tail adds.
+    pub len: u64,
+    pub head: FileHead,
+    pub rest: Option<Rest>,
+}
+
+/// The end of a segment that does not belong to the row of records.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Torn {
+    /// The segment.
+    pub path: PathBuf,
+    /// Where the part begins that is left out.
+    pub offset: u64,
+    /// Bytes left out.
+    pub bytes: u64,
+    /// Whole records among them.
+    pub records: u64,
+    /// The last clock of these, Unix milliseconds; 0 without any.
+    pub clock_max_ms: u64,
+    /// What is wrong where whole records end, if anything is.
+    pub damage: Option<Damage>,
+}
+
+impl fmt::Display for Torn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Torn { path, offset, bytes, records, .. } = self;
+        write!(f, "{}: {bytes} bytes from offset {offset} on ({records} whole records)", path.display())?;
+        match &self.damage {
+            Some(damage) => write!(f, "; {damage}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Ending {
+    /// Whether nothing is missing, damaged or left out.
+    pub fn is_sound(&self) -> bool {
+        self.torn.is_empty() && self.broken.is_empty()
+    }
+
+    /// Adds a segment as the row of records left it.
+    pub(super) fn add(&mut self, mut segment: SegmentFile, file: Unsettled) -> io::Result<()> {
+        let offset = segment.offset();
+        let (mut records, mut clock_max_ms) = (0, 0);
+        while let Next::Record(head) = *segment.next() {
+            records += 1;
+            clock_max_ms = clock_max_ms.max(head.clock_ms);
+            segment.advance()?;
+        }
+        let damage = match segment.next() {
+            Next::Damaged(damage) => Some(damage.clone()),
+            _ => None,
+        };
+        let (path, bytes) = (file.path.clone(), file.len.saturating_sub(offset));
+        // Zeros behind the last record are nothing.
+        let is_torn = records > 0 || damage.is_some();
+        self.files.push((file, if is_torn { offset } else { segment.offset() }));
+        if is_torn {
+            self.torn.push(Torn { path, offset, bytes, records, clock_max_ms, damage });
+        }
+        Ok(())
+    }
+
+    /// Adds a segment whose head is damaged.
+    pub(super) fn add_headless(&mut self, path: PathBuf, damage: Damage) -> io::Result<()> {
+        let bytes = fs::metadata(&path)?.len();
+        self.torn.push(Torn { path, offset: 0, bytes, records: 0, clock_max_ms: 0, damage: Some(damage) });
+        Ok(())
+    }
+
+    /// The manifest without segments that are missing or have no head: what a server that goes on from here stores first.
+    pub fn manifest_after(&self) -> Manifest {
+        let mut manifest = self.manifest.clone();
+        let is_kept = |generation: u64, thread: u16| {
+            let name = super::folder::segment_name(generation, thread);
+            self.files.iter().any(|(file, _)| file.path.file_name().is_some_and(|own| *own == *name))
+        };
+        // A manifest of the first version names none: those that are there are all there ever will be.
+        let found = self.files.iter().map(|(file, _)| (file.head.generation, file.head.thread));
+        found.for_each(|(generation, thread)| manifest.list(generation, thread));
+        for (generation, threads) in manifest.segments.iter_mut().flatten() {
+            threads.retain(|thread| is_kept(*generation, *thread));
+        }
+        manifest.segments.iter_mut().for_each(|listed| {
+            listed.retain(|(_, threads)| !threads.is_empty());
+            listed.sort();
+        });
+        manifest
+    }
+
+    /// Moves what only tails have into the segments, sets aside what is left out or damaged, and closes the segments;
+    /// returns what was set aside as what it was and where it is now. To be called when no server writes there, and
+    /// after the manifest with the gaps is stored.
+    ///
+    /// Errors: of the files; what was done stays done, and a further call finds the rest.
+    pub fn settle(&self) -> io::Result<Vec<(PathBuf, PathBuf)>> {
+        let mut aside = Vec::new();
+        for (file, _) in &self.files {
+            file.unite()?;
+        }
+        for torn in &self.torn {
+            aside.push((torn.path.clone(), torn.set_aside()?));
+        }
+        for broken in self.broken.iter().filter(|broken| broken.damage.is_some()) {
+            if tail::path_of(&broken.path) == broken.path {
+                aside.push((broken.path.clone(), rename_aside(&broken.path, "damaged")?));
+            }
+        }
+        for (file, len) in &self.files {
+            file.close(*len)?;
+        }
+        // Without its segment a tail is of no use to anybody but who looks for what was lost.
+        for torn in self.torn.iter().filter(|torn| torn.offset == 0) {
+            let tail = tail::path_of(&torn.path);
+            if tail.exists() {
+                aside.push((tail.clone(), rename_aside(&tail, "damaged")?));
+            }
+        }
+        if let Some(dir) = self.files.first().and_then(|(file, _)| file.path.parent()) {
+            sync_dir(dir)?;
+        }
+        Ok(aside)
+    }
+}
+
+impl Unsettled {
+    /// Moves what only the tail has into the segment.
+    fn unite(&self) -> io::Result<()> {
+        let Some(Rest { offset, bytes }) = &self.rest else { return Ok(()) };
+        let segment = OpenOptions::new().write(true).open(&self.path)?;
+        segment.write_all_at(bytes, *offset)?;
+        segment.set_len(offset + bytes.len() as u64)?;
+        segment.sync_all()
+    }
+
+    /// Says in the segment that it has `len` bytes and no tail.
+    fn close(&self, len: u64) -> io::Result<()> {
+        if self.head.kind != Kind::Unknown && self.head.closed != Some(len) && self.path.exists() {
+            let segment = OpenOptions::new().write(true).open(&self.path)?;
+            close_segment(&segment, self.head, len)?;
+        }
+        match fs::remove_file(tail::path_of(&self.path)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Makes `len` bytes all there is of a segment, and says so in its head.
+///
+/// Errors: of the file.  Cost: two syncs.
+pub fn close_segment(segment: &File, head: FileHead, len: u64) -> io::Result<()> {
+    segment.set_len(len)?;
+    // The head may not be on disk before what it says is there.
+    segment.sync_all()?;
+    segment.write_all_at(&FileHead { closed: Some(len), ..head }.to_bytes(), 0)?;
+    segment.sync_all()
+}
+
+/// A file that is not there yet: `path` with an ending.
+fn beside(path: &Path, ending: &str) -> io::Result<(PathBuf, File)> {
+    for n in 0..u32::MAX {
+        let mut name = path.to_owned().into_os_string();
+        name.push(if n == 0 { format!(".{ending}") } else { format!(".{ending}{n}") });
+        match OpenOptions::new().write(true).create_new(true).open(&name) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            made => return Ok((PathBuf::from(name), made?)),
+        }
+    }
+    Err(io::ErrorKind::AlreadyExists.into())
+}
+
+/// Gives a file another name with this ending; returns the name.
+///
+/// Errors: of the files.
+pub fn rename_aside(path: &Path, ending: &str) -> io::Result<PathBuf> {
+    let (aside, _) = beside(path, ending)?;
+    fs::rename(path, &aside)?;
+    Ok(aside)
+}
+
+impl Torn {
+    /// Copies the part that is left out to a file beside the segment, then cuts it off; returns the copy's path.
+    ///
+    /// Errors: of the files; the segment is cut only after the copy is safe.
+    fn set_aside(&self) -> io::Result<PathBuf> {
+        let mut source = File::open(&self.path)?;
+        source.seek(SeekFrom::Start(self.offset))?;
+        let (aside, mut copy) = beside(&self.path, "torn")?;
+        io::copy(&mut source.take(self.bytes), &mut copy)?;
+        copy.flush()?;
+        copy.sync_all()?;
+        if let Some(dir) = self.path.parent() {
+            sync_dir(dir)?;
+        }
+        if self.offset == 0 {
+            fs::remove_file(&self.path)?;
+        } else {
+            let segment = OpenOptions::new().write(true).open(&self.path)?;
+            segment.set_len(self.offset)?;
+            segment.sync_all()?;
+        }
+        Ok(aside)
+    }
+}
