@@ -44,6 +44,11 @@ categories! {
     FT_SEARCH = 22, "ft_search";
     THROTTLE = 23, "throttle";
     JSON = 24, "json";
+    CUCKOO = 25, "cuckoo";
+    CMS = 26, "cms";
+    TOPK = 27, "topk";
+    TDIGEST = 28, "tdigest";
+    TIMESERIES = 29, "timeseries";
 }
 
 impl Categories {
@@ -116,6 +121,13 @@ impl Spec {
             Group::Connection => Categories::CONNECTION,
             Group::Transactions => Categories::TRANSACTION,
             Group::Scripting => Categories::SCRIPTING,
+            Group::Json => Categories::JSON,
+            Group::Bloom => Categories::BLOOM,
+            Group::Cuckoo => Categories::CUCKOO,
+            Group::CountMin => Categories::CMS,
+            Group::TopK => Categories::TOPK,
+            Group::Digest => Categories::TDIGEST,
+            Group::Series => Categories::TIMESERIES,
             Group::Server if self.name.starts_with("command") => Categories::CONNECTION,
             Group::Server | Group::Pubsub | Group::Cluster => Categories::default(),
         }
@@ -250,6 +262,6 @@ mod tests {
     fn a_category_is_found_by_name_in_any_case() {
         assert_eq!(Categories::named(b"SortedSet"), Some(Categories::SORTEDSET));
         assert_eq!(Categories::named(b"nothing"), None);
-        assert_eq!(Categories::NAMES.len(), 25);
+        assert_eq!(Categories::NAMES.len(), 30);
     }
 }

@@ -46,7 +46,7 @@ impl Default for Env {
     fn default() -> Env {
         Env {
             proto_max_bulk_len: 512 << 20,
-            keys_output_limit: 8192,
+            keys_output_limit: 0,
             list_max_listpack_size: -2,
             hash_max_listpack_entries: 512,
             hash_max_listpack_value: 64,

@@ -6,12 +6,13 @@ use darter_store::rdb::{self, Source};
 use darter_store::{Shard, Type};
 use darter_wire::{Args, Reply};
 
-use crate::spec::{Flags, Group, Keys, Reach, Spec};
+use crate::spec::{Flags, Group, Keys, Marks, Reach, Spec};
 use crate::{Ctx, DataCommand, Fault};
 
 /// DEBUG DIGEST.
 pub const DIGEST: DataCommand = DataCommand {
     spec: Spec::other("debug|digest", 2)
+        .mark(Marks::DEBUG)
         .flag(FLAGS)
         .reach(Reach::All)
         .doc(Group::Server, "1.0.0", "", "Outputs a signature of all data.")
@@ -22,6 +23,7 @@ pub const DIGEST: DataCommand = DataCommand {
 /// DEBUG DIGEST-VALUE.
 pub const DIGEST_VALUE: DataCommand = DataCommand {
     spec: Spec { keys: Keys::Range { first: 2, last: -1, step: 1 }, ..Spec::other("debug|digest-value", -2) }
+        .mark(Marks::DEBUG)
         .flag(FLAGS)
         .doc(Group::Server, "5.0.0", "[key ...]", "Outputs a signature of each value.")
         .cost("O(N) over the size of the values"),
@@ -174,7 +176,7 @@ fn add_value(digest: &mut Digest, value: &Value) -> Option<()> {
                 digest.add(&one.0);
             }
         }
-        Type::Stream => digest.mix(&value.bytes),
+        _ => digest.mix(&value.bytes),
     }
     if value.has_deadline {
         digest.add(b"!!expire!!");

@@ -5,7 +5,7 @@ use darter_wire::{Args, Reply};
 
 use crate::keys::object::encoding_of;
 use crate::reader::Reader;
-use crate::spec::{Flags, Group, Keys, Reach, Spec};
+use crate::spec::{Flags, Group, Keys, Marks, Reach, Spec};
 use crate::{Ctx, DataCommand, Fault};
 
 /// The family's commands.
@@ -38,7 +38,12 @@ const SECOND: Keys = Keys::Range { first: 2, last: 2, step: 1 };
 
 const fn debug(name: &'static str, syntax: &'static str, summary: &'static str) -> Spec {
     let flags = Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE);
-    Spec { keys: SECOND, ..Spec::other(name, 3) }.flag(flags).doc(Group::Server, "1.0.0", syntax, summary)
+    Spec { keys: SECOND, ..Spec::other(name, 3).mark(Marks::DEBUG) }.flag(flags).doc(
+        Group::Server,
+        "1.0.0",
+        syntax,
+        summary,
+    )
 }
 
 fn usage(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {

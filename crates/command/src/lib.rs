@@ -5,8 +5,11 @@
 #![forbid(unsafe_code)]
 
 pub mod bitmap;
+pub mod bloom;
 pub mod category;
+pub mod cms;
 pub mod ctx;
+pub mod cuckoo;
 pub mod deadline;
 pub mod digest;
 pub mod fault;
@@ -16,12 +19,15 @@ pub mod hash;
 pub mod hll;
 pub mod inspect;
 pub mod item;
+pub mod json;
 pub mod keys;
 pub mod keyspec;
 pub mod list;
 mod member_scan;
+mod probabilistic;
 mod random;
 pub mod reader;
+pub mod series;
 pub mod set;
 pub mod slices;
 pub mod spec;
@@ -29,14 +35,16 @@ pub mod stream;
 pub mod string;
 pub mod syntax;
 mod taking;
+pub mod tdigest;
 #[cfg(test)]
 pub(crate) mod testing;
+pub mod topk;
 pub mod zset;
 
 pub use ctx::{Ctx, Env, Wait};
 pub use fault::Fault;
 pub use reader::Reader;
-pub use spec::{Command, Flags, Group, Keys, Reach, Spec};
+pub use spec::{Command, Flags, Group, Keys, Marks, Reach, Spec};
 
 /// A data command's body. It runs with its shards held, at one point in time.
 pub type Run = fn(&mut Ctx<'_>, darter_wire::Args<'_>, &mut darter_wire::Reply<'_>) -> Result<(), Fault>;
@@ -57,4 +65,11 @@ pub const FAMILIES: &[&[DataCommand]] = &[
     geo::FAMILY,
     stream::FAMILY,
     inspect::FAMILY,
+    json::FAMILY,
+    bloom::FAMILY,
+    cuckoo::FAMILY,
+    cms::FAMILY,
+    topk::FAMILY,
+    tdigest::FAMILY,
+    series::FAMILY,
 ];

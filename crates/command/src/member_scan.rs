@@ -74,11 +74,6 @@ impl<'a> Options<'a> {
     }
 }
 
-/// Whether Redis would hold so many members in one piece, which it shows whole whatever the count.
-pub(crate) fn is_shown_whole(len: u64, entries_max: u64) -> bool {
-    len <= entries_max
-}
-
 /// Fails a reply that counts from a client have made larger than any string may be.
 pub(crate) fn check_budget(reply: &Reply<'_>, mark: usize, env: &Env) -> Result<(), Fault> {
     let bytes = reply.len().saturating_sub(mark) as u64;
@@ -88,4 +83,64 @@ pub(crate) fn check_budget(reply: &Reply<'_>, mark: usize, env: &Env) -> Result<
 /// As [`check_budget`], before anything is written: no element takes fewer than five bytes.
 pub(crate) fn check_count(count: u64, env: &Env) -> Result<(), Fault> {
     if count > env.proto_max_bulk_len / 5 { Err(Fault::OutOfRange) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use crate::testing::Bed;
+
+    /// Scans a key whole, `count` at a time; returns how many elements each answer had, and all of them.
+    fn scan(bed: &mut Bed, command: &str, key: &str, count: usize) -> (Vec<usize>, HashSet<String>) {
+        let (mut cursor, mut lens, mut seen) = ("0".to_owned(), Vec::new(), HashSet::new());
+        loop {
+            let said = bed.run(&format!("{command} {key} {cursor} COUNT {count}"));
+            let parts: Vec<&str> = said.split('|').collect();
+            lens.push(parts[3][1..].parse().expect("a length"));
+            seen.extend(parts[4..].iter().skip(1).step_by(2).map(|part| (*part).to_owned()));
+            parts[2].clone_into(&mut cursor);
+            if cursor == "0" {
+                return (lens, seen);
+            }
+        }
+    }
+
+    #[test]
+    fn a_count_is_kept_where_the_encoding_is_no_listpack() {
+        let mut bed = Bed::new();
+        let long = "v".repeat(100);
+        for n in 0..72 {
+            bed.run(&format!("HSET h f{n} {long}"));
+            bed.run(&format!("SADD s m{n}{long}"));
+            bed.run(&format!("ZADD z {n} m{n}{long}"));
+            bed.run(&format!("HSET small f{n} v"));
+            bed.run(&format!("SADD few m{n}"));
+            bed.run(&format!("ZADD flat {n} m{n}"));
+        }
+        for (command, key, of_one) in [("HSCAN", "h", 2), ("SSCAN", "s", 1), ("ZSCAN", "z", 2)] {
+            let (lens, seen) = scan(&mut bed, command, key, 50);
+            assert_eq!(lens, [50 * of_one, 22 * of_one], "{command}");
+            let (lens, all) = scan(&mut bed, command, key, 1);
+            assert_eq!(lens.len(), 72, "{command}: {lens:?}");
+            assert_eq!(seen, all, "{command}");
+        }
+        for (command, key, of_one) in [("HSCAN", "small", 2), ("SSCAN", "few", 1), ("ZSCAN", "flat", 2)] {
+            assert_eq!(
+                scan(&mut bed, command, key, 10).0,
+                [72 * of_one],
+                "{command}: a listpack is shown whole"
+            );
+        }
+        for n in 72..5000 {
+            bed.run(&format!("ZADD z {n} m{n}"));
+            bed.run(&format!("SADD s m{n} {n}"));
+        }
+        for (command, key, of_one, len) in [("SSCAN", "s", 1, 5000 + 4928), ("ZSCAN", "z", 2, 5000)] {
+            let (lens, _) = scan(&mut bed, command, key, 100);
+            let all: usize = lens.iter().sum();
+            assert_eq!(all, len * of_one, "{command}: each once");
+            assert!(lens.iter().all(|&len| len <= 102 * of_one), "{command}: {lens:?}");
+        }
+    }
 }

@@ -70,7 +70,7 @@ pub fn whole_of(object: &Object) -> Option<Whole> {
         Object::Hash(table) => (Form::Hash, Stretch::All, table.len() as u64, table.min_expiry_ms()),
         Object::List(list) => (Form::List, ranks(list.len()), list.len(), None),
         Object::Zset(zset) => (Form::Zset, ranks(zset.len()), zset.len(), zset.next_expiry()),
-        Object::Stream(_) => return None,
+        Object::Stream(_) | Object::Module(_) => return None,
     };
     Some(Whole { form, stretch, len, due_ms })
 }

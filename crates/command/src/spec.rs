@@ -86,6 +86,126 @@ impl Flags {
     }
 }
 
+/// Properties of a command that the server acts on and no client sees.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Marks(u32);
+
+impl Marks {
+    /// No property.
+    pub const NONE: Marks = Marks(0);
+    /// May change every key at once, without a change of each key being reported.
+    pub const FLUSHES: Marks = Marks(1 << 0);
+    /// Leaves the request of CLIENT CACHING to the next command.
+    pub const KEEPS_CACHING: Marks = Marks(1 << 1);
+    /// Counts as a use of its keys whatever CLIENT NO-TOUCH says.
+    pub const COUNTS_USE: Marks = Marks(1 << 2);
+    /// Empties every database: snapshots of the data before are void.
+    pub const EMPTIES: Marks = Marks(1 << 3);
+    /// Runs the commands that MULTI has queued.
+    pub const RUNS_QUEUE: Marks = Marks(1 << 4);
+    /// Runs inside MULTI instead of being queued.
+    pub const NOT_QUEUED: Marks = Marks(1 << 5);
+    /// Allowed to a RESP2 client that is subscribed.
+    pub const ALLOWED_SUBSCRIBED: Marks = Marks(1 << 6);
+    /// Answers with messages, which CLIENT REPLY OFF lets through.
+    pub const ANSWERS_BY_PUSH: Marks = Marks(1 << 7);
+    /// Refused like a write while snapshots fail.
+    pub const FAILS_WITH_SNAPSHOTS: Marks = Marks(1 << 8);
+    /// Selects the database that its first argument names.
+    pub const SELECTS: Marks = Marks(1 << 9);
+    /// A client that waits with it is answered when its key is removed.
+    pub const ENDS_WITH_KEY: Marks = Marks(1 << 10);
+    /// So cheap with one key, or with none, that only a sample of its calls is timed; FAST commands with one key are too.
+    pub const CHEAP: Marks = Marks(1 << 11);
+    /// Never left to slices because of the number of its words.
+    pub const WORDS_ARE_FEW: Marks = Marks(1 << 12);
+    /// Completed from the connection's fieldsets before it takes a shard.
+    pub const IMPORTS: Marks = Marks(1 << 13);
+    /// Has more subcommands than the registry knows, and refuses unknown ones itself; a setting keeps it from clients.
+    pub const DEBUG: Marks = Marks(1 << 14);
+    /// A command about the server that the journal runs again.
+    pub const REPLAYED: Marks = Marks(1 << 15);
+    /// Changes a connection, waits for messages or belongs to a protocol: it has no meaning over HTTP.
+    pub const NOT_OVER_HTTP: Marks = Marks(1 << 16);
+    /// Reads keys that its arguments make of other values.
+    pub const READS_BY_PATTERN: Marks = Marks(1 << 17);
+
+    /// Both sets together.
+    pub const fn with(self, other: Marks) -> Marks {
+        Marks(self.0 | other.0)
+    }
+
+    /// Whether any of `other` is set.
+    #[inline]
+    pub const fn any(self, other: Marks) -> bool {
+        self.0 & other.0 != 0
+    }
+}
+
+/// What the journal writes of a command that changed something.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Effect {
+    /// The command itself if it is a write, else nothing: run again with the same clock it does the same.
+    ByFlags,
+    /// The command itself.
+    Itself,
+    /// Nothing: its body notes what is to be noted.
+    Nothing,
+    /// The removal of the members in its reply.
+    Removal,
+    /// Itself, with the exact number of entries to keep in place of an approximate one.
+    Trim,
+    /// The value at its first key as it is afterwards.
+    FirstValue,
+    /// The value at its last key as it is afterwards.
+    LastValue,
+}
+
+/// A command whose body the server inlines into its loop over a pipeline, for calls without options.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Inlined {
+    /// None.
+    No,
+    /// GET.
+    Get,
+    /// SET with three words.
+    Set,
+    /// MGET, each key as GET.
+    GetMany,
+    /// MSET, each pair as SET.
+    SetMany,
+}
+
+/// Which arguments of a command are channels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChannelArgs {
+    /// None.
+    None,
+    /// The first.
+    First,
+    /// All.
+    Names,
+    /// All, and they are patterns.
+    Patterns,
+}
+
+/// Which databases a command reaches beside or in place of the selected one.
+#[derive(Clone, Copy, Debug)]
+pub enum DatabaseReach {
+    /// The selected one.
+    Selected,
+    /// The one that the first argument names, in place of the selected one.
+    First,
+    /// The two that its arguments name, and so the clients of other users.
+    Exchanged,
+    /// The selected one and the one that the second argument names, and so the clients of other users.
+    Moved,
+    /// The selected one and the one behind the word DB.
+    Copied,
+    /// All.
+    All,
+}
+
 /// The documentation group of a command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[allow(missing_docs, reason = "the names are the field's own")]
@@ -106,6 +226,13 @@ pub enum Group {
     Scripting,
     Pubsub,
     Cluster,
+    Json,
+    Bloom,
+    Cuckoo,
+    CountMin,
+    TopK,
+    Digest,
+    Series,
 }
 
 impl Group {
@@ -128,6 +255,14 @@ impl Group {
             Group::Scripting => "scripting",
             Group::Pubsub => "pubsub",
             Group::Cluster => "cluster",
+            // What Redis keeps in modules is one group there.
+            Group::Json
+            | Group::Bloom
+            | Group::Cuckoo
+            | Group::CountMin
+            | Group::TopK
+            | Group::Digest
+            | Group::Series => "module",
         }
     }
 }
@@ -177,8 +312,22 @@ pub struct Spec {
     pub name: &'static str,
     /// Number of arguments with the name; negative: at least so many.
     pub arity: i16,
-    /// Properties.
+    /// Properties that COMMAND INFO shows.
     pub flags: Flags,
+    /// Properties that it does not show.
+    pub marks: Marks,
+    /// What the journal writes of it.
+    pub effect: Effect,
+    /// Which inlined body it has.
+    pub inlined: Inlined,
+    /// Which of its arguments are channels.
+    pub channels: ChannelArgs,
+    /// Which databases it reaches.
+    pub databases: DatabaseReach,
+    /// What a call does to its key at an argument, in Redis' words, when the arguments decide.
+    pub access: Option<fn(Args<'_>) -> &'static str>,
+    /// Which arguments of a call are secrets, which MONITOR and the slow log hide.
+    pub secret: Option<fn(Args<'_>, usize) -> bool>,
     /// Where the keys are.
     pub keys: Keys,
     /// What is held while it runs.
@@ -201,6 +350,13 @@ impl Spec {
             name,
             arity,
             flags,
+            marks: Marks::NONE,
+            effect: Effect::ByFlags,
+            inlined: Inlined::No,
+            channels: ChannelArgs::None,
+            databases: DatabaseReach::Selected,
+            access: None,
+            secret: None,
             keys,
             reach: Reach::Keys,
             group: Group::Generic,
@@ -235,6 +391,54 @@ impl Spec {
     pub const fn flag(mut self, flags: Flags) -> Spec {
         self.flags = self.flags.with(flags);
         self
+    }
+
+    /// Adds properties that no client sees.
+    pub const fn mark(mut self, marks: Marks) -> Spec {
+        self.marks = self.marks.with(marks);
+        self
+    }
+
+    /// The journal writes this of it.
+    pub const fn effect(mut self, effect: Effect) -> Spec {
+        self.effect = effect;
+        self
+    }
+
+    /// It has this inlined body.
+    pub const fn inlined(mut self, inlined: Inlined) -> Spec {
+        self.inlined = inlined;
+        self
+    }
+
+    /// These arguments are channels.
+    pub const fn channels(mut self, channels: ChannelArgs) -> Spec {
+        self.channels = channels;
+        self
+    }
+
+    /// It reaches these databases.
+    pub const fn databases(mut self, databases: DatabaseReach) -> Spec {
+        self.databases = databases;
+        self
+    }
+
+    /// Its arguments decide what a call does to its key.
+    pub const fn access_by(mut self, access: fn(Args<'_>) -> &'static str) -> Spec {
+        self.access = Some(access);
+        self
+    }
+
+    /// Some arguments of a call are secrets.
+    pub const fn secret(mut self, secret: fn(Args<'_>, usize) -> bool) -> Spec {
+        self.secret = Some(secret);
+        self
+    }
+
+    /// Whether any of `marks` is set.
+    #[inline]
+    pub const fn has(&self, marks: Marks) -> bool {
+        self.marks.any(marks)
     }
 
     /// Constant or logarithmic time.

@@ -8,6 +8,7 @@ use std::cell::{Cell, OnceCell};
 use darter_pack::table::{Kind, Table};
 use darter_slab::{Arena, Handle};
 
+use crate::module;
 use crate::object::{Collection, Object, Type};
 use crate::record::Payload;
 use crate::set_value::SetValue;
@@ -19,6 +20,7 @@ impl Object {
         let block = match self {
             Object::Hash(table) => Collection::fold(table, arena),
             Object::Set(set) => Collection::fold(set, arena),
+            Object::Module(value) => value.fold(arena),
             _ => None,
         };
         block.map(|block| Payload::Folded(self.kind(), block.raw()))
@@ -30,7 +32,11 @@ impl Object {
         let block = Handle::from_raw(block);
         match kind {
             Type::Set => Object::Set(SetValue::unfold(block, arena)),
-            _ => Object::Hash(Table::unfold(Kind::KeysAndValues, block, arena)),
+            Type::Hash => Object::Hash(Table::unfold(Kind::KeysAndValues, block, arena)),
+            kind => match module::unfold(kind, block, arena) {
+                Some(object) => object,
+                None => unreachable!("a type whose values always have a root"),
+            },
         }
     }
 }

@@ -119,6 +119,14 @@ impl<'a> Keyed<'a> {
         keyed
     }
 
+    /// Makes a use of what was a [`Keyed::glance`].
+    pub fn use_glanced(&mut self) {
+        if self.exists() {
+            self.shard.uses.glances -= 1;
+            self.touch();
+        }
+    }
+
     fn miss(&mut self) {
         const MISS: Event = Event::new(Class::KEY_MISS, "keymiss");
         self.shard.counters.misses += 1;

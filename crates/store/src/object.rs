@@ -8,6 +8,7 @@ use darter_pack::table::{Kind, Table};
 use darter_pack::tree::{List, Zset};
 use darter_slab::{Arena, Handle};
 
+use crate::module::ModuleValue;
 use crate::set_value::SetValue;
 use crate::stream_value::Stream;
 
@@ -27,11 +28,39 @@ pub enum Type {
     Hash = 4,
     /// A stream.
     Stream = 5,
+    /// A JSON document.
+    Json = 6,
+    /// A Bloom filter.
+    Bloom = 7,
+    /// A cuckoo filter.
+    Cuckoo = 8,
+    /// A count-min sketch.
+    CountMin = 9,
+    /// The items that occur most often.
+    TopK = 10,
+    /// A t-digest.
+    Digest = 11,
+    /// A time series.
+    Series = 12,
 }
 
 impl Type {
     /// All types, in the order of their numbers.
-    pub const ALL: [Type; 6] = [Type::String, Type::List, Type::Set, Type::Zset, Type::Hash, Type::Stream];
+    pub const ALL: [Type; 13] = [
+        Type::String,
+        Type::List,
+        Type::Set,
+        Type::Zset,
+        Type::Hash,
+        Type::Stream,
+        Type::Json,
+        Type::Bloom,
+        Type::Cuckoo,
+        Type::CountMin,
+        Type::TopK,
+        Type::Digest,
+        Type::Series,
+    ];
 
     /// The name `TYPE` answers.
     pub const fn name(self) -> &'static str {
@@ -42,6 +71,13 @@ impl Type {
             Type::Zset => "zset",
             Type::Hash => "hash",
             Type::Stream => "stream",
+            Type::Json => "ReJSON-RL",
+            Type::Bloom => "MBbloom--",
+            Type::Cuckoo => "MBbloomCF",
+            Type::CountMin => "CMSk-TYPE",
+            Type::TopK => "TopK-TYPE",
+            Type::Digest => "TDIS-TYPE",
+            Type::Series => "TSDB-TYPE",
         }
     }
 
@@ -107,27 +143,41 @@ macro_rules! objects {
         #[derive(Debug)]
         pub enum Object {
             $($(#[doc = $doc])* $name($kind),)*
+            /// A value of a family that Redis keeps in a module.
+            Module(Box<dyn ModuleValue>),
         }
 
         impl Object {
             /// The type of the value.
             pub fn kind(&self) -> Type {
-                match self { $(Object::$name(_) => Type::$name,)* }
+                match self {
+                    $(Object::$name(_) => Type::$name,)*
+                    Object::Module(value) => value.kind(),
+                }
             }
 
             /// Bytes in the arena and on the heap, without the root.
             pub fn memory_bytes(&self) -> usize {
-                match self { $(Object::$name(value) => value.memory_bytes(),)* }
+                match self {
+                    $(Object::$name(value) => value.memory_bytes(),)*
+                    Object::Module(value) => value.memory_bytes(),
+                }
             }
 
             /// Gives back up to about `blocks_max` blocks; true when all are, and the rest may be dropped.
             pub fn free_step(&mut self, arena: &mut Arena, blocks_max: usize) -> bool {
-                match self { $(Object::$name(value) => value.free_step(arena, blocks_max),)* }
+                match self {
+                    $(Object::$name(value) => value.free_step(arena, blocks_max),)*
+                    Object::Module(value) => value.free_step(arena, blocks_max),
+                }
             }
 
             /// No member expires before this, Unix milliseconds; `None` when none expires.
             pub fn next_expiry_ms(&self) -> Option<u64> {
-                match self { $(Object::$name(value) => value.next_expiry_ms(),)* }
+                match self {
+                    $(Object::$name(value) => value.next_expiry_ms(),)*
+                    Object::Module(_) => None,
+                }
             }
 
             /// Removes members whose time is up at `now_ms`, going through at most `packs_max` packs;
@@ -139,18 +189,27 @@ macro_rules! objects {
                 now_ms: u64,
                 packs_max: usize,
             ) -> usize {
-                match self { $(Object::$name(value) => value.expire_step(arena, hasher, now_ms, packs_max),)* }
+                match self {
+                    $(Object::$name(value) => value.expire_step(arena, hasher, now_ms, packs_max),)*
+                    Object::Module(_) => 0,
+                }
             }
 
             /// Moves blocks of up to about `packs_max` packs out of pages that the arena wants to empty, from `cursor`
             /// on; returns where to go on, 0 at the end.
             pub fn compact_step(&mut self, arena: &mut Arena, cursor: u64, packs_max: usize) -> u64 {
-                match self { $(Object::$name(value) => value.compact_step(arena, cursor, packs_max),)* }
+                match self {
+                    $(Object::$name(value) => value.compact_step(arena, cursor, packs_max),)*
+                    Object::Module(value) => value.compact_step(arena, cursor, packs_max),
+                }
             }
 
             /// Whether there is no member left.
             pub fn has_no_member(&self) -> bool {
-                match self { $(Object::$name(value) => value.has_no_member(),)* }
+                match self {
+                    $(Object::$name(value) => value.has_no_member(),)*
+                    Object::Module(_) => false,
+                }
             }
 
             /// Gives every block back to `arena`.

@@ -221,12 +221,13 @@ impl Object {
             Object::List(list) => list.read_step(arena, number, out, bytes_max),
             Object::Zset(zset) => zset.read_step(arena, number, out, bytes_max),
             Object::Stream(stream) => stream.log_mut().read_step(arena, number, out, bytes_max),
+            Object::Module(_) => true,
         }
     }
 
     fn read_aside(&mut self, number: u32) -> Aside {
         match self {
-            Object::Hash(_) => Aside::default(),
+            Object::Hash(_) | Object::Module(_) => Aside::default(),
             Object::Set(set) => set.read_ints_mut().map_or(Aside::default(), |ints| ints.read_aside(number)),
             Object::List(list) => list.read_aside(number),
             Object::Zset(zset) => zset.read_aside(number),
@@ -248,6 +249,7 @@ impl Object {
             Object::List(list) => list.end_read(number),
             Object::Zset(zset) => zset.end_read(number),
             Object::Stream(stream) => stream.log_mut().end_read(number),
+            Object::Module(_) => {}
         }
     }
 }

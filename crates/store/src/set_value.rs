@@ -251,6 +251,7 @@ impl SetValue {
         arena: &'a Arena,
         cursor: u64,
         count: usize,
+        hasher: KeyHasher,
         now_ms: u64,
         mut emit: impl FnMut(Item<'a>),
     ) -> u64 {
@@ -272,7 +273,7 @@ impl SetValue {
         if given >= count {
             return TABLE_START;
         }
-        texts.scan(arena, from, count - given, |entry| {
+        texts.scan(arena, from, count - given, &|key: &[u8]| hasher.hash(key), |entry| {
             if is_alive(&entry, now_ms) {
                 emit(entry.key());
             }

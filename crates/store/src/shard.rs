@@ -72,6 +72,8 @@ pub struct Shard {
     pub changes: ChangeLog,
     // Past these no database has had a key yet.
     pub(crate) dbs_filled: usize,
+    // Dead keys are hidden, but stay until somebody else says that they are gone.
+    keeps_dead: bool,
     // Number of `objects` with members that expire.
     pub(crate) timed: usize,
     pub(crate) arena: Arena,
@@ -98,6 +100,8 @@ pub struct Shard {
     // The last token given, and how far the next one is from it.
     cas: u64,
     cas_step: u64,
+    /// Answers of KEYS that were cut at `keys_output_limit`; one that is about several shards is counted by one of them.
+    pub answers_cut: u64,
 }
 
 /// What two cache lines leave beside the ownership word and its queue.
@@ -112,13 +116,26 @@ impl Shard {
     ///
     /// Errors: the kernel refuses the address range.
     pub fn new(dbs: usize, seed: u64, hasher: KeyHasher) -> io::Result<Shard> {
+        Shard::within(None, dbs, seed, hasher)
+    }
+
+    /// The same with at most so many bytes of address space for its data; `None` is as many as there may be.
+    ///
+    /// Errors: the kernel refuses the address range.
+    pub fn within(
+        reserve_bytes: Option<usize>,
+        dbs: usize,
+        seed: u64,
+        hasher: KeyHasher,
+    ) -> io::Result<Shard> {
         Ok(Shard {
             dbs: (0..dbs).map(|_| Db::new()).collect(),
             dbs_filled: 0,
-            arena: Arena::new()?,
+            arena: reserve_bytes.map_or_else(Arena::new, Arena::with_reserve)?,
             objects: Slots::default(),
             hasher,
             scratch: Scratch::default(),
+            keeps_dead: false,
             timed: 0,
             changes: ChangeLog::default(),
             counters: Counters::default(),
@@ -140,6 +157,7 @@ impl Shard {
             drafts: Vec::new(),
             cas: 0,
             cas_step: 1,
+            answers_cut: 0,
         })
     }
 
@@ -249,8 +267,21 @@ impl Shard {
         (!record.is_expired(now_ms)).then_some(record)
     }
 
+    /// Has dead keys stay, though hidden, or removes them again when they are met: on a replica the master removes them.
+    pub fn keep_dead(&mut self, on: bool) {
+        self.keeps_dead = on;
+    }
+
+    /// Whether dead keys stay.
+    pub fn keeps_dead(&self) -> bool {
+        self.keeps_dead
+    }
+
     #[cold]
     pub(crate) fn expire(&mut self, db: usize, key: Key<'_>, slot: Slot) {
+        if self.keeps_dead {
+            return;
+        }
         self.remove_at(db, key, slot);
         self.counters.expired += 1;
         self.changes.push(db, key.bytes, Event::EXPIRED);

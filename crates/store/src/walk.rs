@@ -6,6 +6,9 @@ use crate::object::Object;
 use crate::record::{Record, Value};
 use crate::shard::{Key, Shard};
 
+/// Dead keys that stay and are met before one of them is shown.
+const DEAD_TRIES_MAX: u32 = 100;
+
 impl Shard {
     /// Emits the records of the index line at `at`, dead ones too; returns where to go on, `None` at the end.
     ///
@@ -44,12 +47,13 @@ impl Shard {
 
     /// How long the value of a record is: bytes of a string, members of a collection, those included whose time is up.
     pub fn value_len(&self, record: Record<'_>) -> u64 {
-        let len = self.with_object(record, |object, _| match object {
+        let len = self.with_object(record, |object, arena| match object {
             Object::List(list) => list.len(),
             Object::Set(set) => set.len(),
             Object::Zset(zset) => zset.len(),
             Object::Hash(table) => table.len() as u64,
             Object::Stream(stream) => stream.len(),
+            Object::Module(value) => value.len(arena),
         });
         len.or_else(|| record.text().map(|text| text.len() as u64)).unwrap_or_default()
     }
@@ -79,11 +83,14 @@ impl Shard {
 
     /// A random key that is alive at `now_ms`; dead ones met on the way are removed.
     pub fn random_key(&mut self, db: usize, now_ms: u64) -> Option<Vec<u8>> {
+        let mut tries = 0;
         loop {
             let slot = self.dbs[db].index.sample(self.rng.next_u64())?;
             let record = self.record_at(db, slot);
             let name = record.key().to_vec();
-            if !record.is_expired(now_ms) {
+            tries += 1;
+            // Where dead keys stay, all may be dead: one of them is shown then, as by Redis.
+            if !record.is_expired(now_ms) || self.keeps_dead() && tries > DEAD_TRIES_MAX {
                 return Some(name);
             }
             let key = Key { bytes: &name, hash: self.hasher.hash(&name) };

@@ -11,7 +11,7 @@ use crate::{Ctx, DataCommand, Env, Fault};
 
 /// BITFIELD.
 pub const BITFIELD: DataCommand = DataCommand {
-    spec: Spec::write("bitfield", -2, Keys::ONE).doc(
+    spec: Spec::write("bitfield", -2, Keys::ONE).access_by(access).doc(
         Group::Bitmap,
         "3.2.0",
         "key [GET encoding offset | [OVERFLOW <WRAP | SAT | FAIL>] <SET encoding offset value | INCRBY encoding offset increment> [GET encoding offset | [OVERFLOW <WRAP | SAT | FAIL>] <SET encoding offset value | INCRBY encoding offset increment> ...]]",
@@ -19,6 +19,23 @@ pub const BITFIELD: DataCommand = DataCommand {
     ),
     run: |ctx, args, reply| bitfield(ctx, args, reply, true),
 };
+fn access(call: Args<'_>) -> &'static str {
+    if changes_bits(call) { "RW access update" } else { "RO access" }
+}
+
+/// Whether a BITFIELD has a part that changes the value.
+fn changes_bits(call: Args<'_>) -> bool {
+    let mut at = 2;
+    while let Some(word) = call.get(at) {
+        let is = |known: &str| word.eq_ignore_ascii_case(known.as_bytes());
+        if is("set") || is("incrby") {
+            return true;
+        }
+        at += if is("get") { 3 } else { 1 };
+    }
+    false
+}
+
 /// BITFIELD_RO.
 pub const BITFIELD_RO: DataCommand = DataCommand {
     spec: Spec::read("bitfield_ro", -2, Keys::ONE).fast().doc(

@@ -356,7 +356,9 @@ fn see_all(object: &Object, arena: &Arena, see: &mut dyn FnMut(Seen<'_>)) {
         Object::Zset(zset) => {
             zset.iter(arena, 0, Direction::Up).for_each(|(member, score)| see(Seen::Scored(member, score)));
         }
-        Object::List(_) | Object::Stream(_) => debug_assert!(false, "nobody draws from these"),
+        Object::List(_) | Object::Stream(_) | Object::Module(_) => {
+            debug_assert!(false, "nobody draws from these")
+        }
     }
 }
 
@@ -374,7 +376,9 @@ fn see_one(object: &Object, arena: &Arena, rng: &mut Rng, see: &mut dyn FnMut(Se
             let member = zset.nth(arena, rng.below(zset.len()));
             member.into_iter().for_each(|(member, score)| see(Seen::Scored(member, score)));
         }
-        Object::List(_) | Object::Stream(_) => debug_assert!(false, "nobody draws from these"),
+        Object::List(_) | Object::Stream(_) | Object::Module(_) => {
+            debug_assert!(false, "nobody draws from these")
+        }
     }
 }
 

@@ -185,7 +185,7 @@ fn insert(
             let expiry = MemberExpiry::Keep;
             table.insert(arena, hash, member.text, value, expiry, &of_key).map_err(|_| FULL)?;
         }
-        Object::Stream(_) => debug_assert!(false, "a stream is built by its command"),
+        Object::Stream(_) | Object::Module(_) => debug_assert!(false, "such a value is built by its command"),
     }
     Ok(false)
 }
@@ -289,6 +289,7 @@ fn len_of(object: &Object) -> u64 {
         Object::List(list) => list.len(),
         Object::Hash(table) => table.len() as u64,
         Object::Stream(stream) => stream.len(),
+        Object::Module(_) => 1,
     }
 }
 

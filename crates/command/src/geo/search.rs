@@ -16,7 +16,7 @@ use crate::gather::{Form, Maker};
 use crate::item::reply_item;
 use crate::reader::is;
 use crate::slices;
-use crate::spec::{Flags, Group, Keys, Spec};
+use crate::spec::{Effect, Flags, Group, Keys, Spec};
 use crate::zset::{Members, event, store};
 use crate::{Ctx, DataCommand, Fault};
 
@@ -38,6 +38,7 @@ pub const GEOSEARCH: DataCommand = DataCommand {
 /// GEOSEARCHSTORE.
 pub const GEOSEARCHSTORE: DataCommand = DataCommand {
     spec: Spec::write("geosearchstore", -8, Keys::TWO)
+        .effect(Effect::FirstValue)
         .doc(
             Group::Geo,
             "6.2.0",
@@ -50,6 +51,7 @@ pub const GEOSEARCHSTORE: DataCommand = DataCommand {
 /// GEORADIUS.
 pub const GEORADIUS: DataCommand = DataCommand {
     spec: Spec::write("georadius", -6, Keys::Find(radius_keys))
+        .effect(Effect::LastValue)
         .flag(Flags::MOVABLEKEYS)
         .doc(
             Group::Geo,
@@ -75,6 +77,7 @@ pub const GEORADIUS_RO: DataCommand = DataCommand {
 /// GEORADIUSBYMEMBER.
 pub const GEORADIUSBYMEMBER: DataCommand = DataCommand {
     spec: Spec::write("georadiusbymember", -5, Keys::Find(radius_by_member_keys))
+        .effect(Effect::LastValue)
         .flag(Flags::MOVABLEKEYS)
         .doc(
             Group::Geo,

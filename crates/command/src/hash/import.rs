@@ -9,12 +9,15 @@ use darter_store::Object;
 use darter_wire::{Args, Reply};
 
 use super::{Edit, HSET_EVENT, at, new_hash};
-use crate::spec::{Flags, Group, Keys, Spec};
+use crate::spec::{Effect, Flags, Group, Keys, Marks, Spec};
 use crate::{Ctx, DataCommand, Fault};
 
 /// HIMPORT SET.
 pub const SET: DataCommand = DataCommand {
     spec: Spec::write("himport|set", -5, Keys::Range { first: 2, last: 2, step: 1 })
+        // The connection alone knows the names of its fields.
+        .effect(Effect::LastValue)
+        .mark(Marks::IMPORTS)
         .flag(Flags::NOSCRIPT)
         .doc(
             Group::Hash,

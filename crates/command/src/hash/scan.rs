@@ -3,7 +3,7 @@
 use darter_pack::table::{EntryRef, Table};
 use darter_wire::{Args, Reply};
 
-use super::{is_alive, read};
+use super::{encoding, is_alive, read};
 use crate::item::reply_item;
 use crate::member_scan::{self, Options};
 use crate::spec::{Group, Keys, Spec};
@@ -31,10 +31,11 @@ fn hscan(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(),
         return Ok(());
     };
     let options = Options::parse(args, true)?;
-    let whole = member_scan::is_shown_whole(hash.root.len() as u64, env.hash_max_listpack_entries);
-    let count = if whole { usize::MAX } else { options.count };
+    // In Redis a listpack is shown whole, whatever the count.
+    let count = if encoding(hash, env) == "hashtable" { options.count } else { usize::MAX };
     let mut shown: Vec<EntryRef<'_>> = Vec::new();
-    let next = hash.root.scan(hash.arena, cursor, count, |entry| {
+    let hasher = |key: &[u8]| hash.hasher.hash(key);
+    let next = hash.root.scan(hash.arena, cursor, count, &hasher, |entry| {
         if is_alive(&entry, now_ms) && options.accepts(entry.key()) {
             shown.push(entry);
         }

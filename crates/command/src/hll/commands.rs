@@ -7,7 +7,7 @@ use darter_wire::{Args, Reply};
 use super::estimate::{REGISTERS, count, place_of};
 use super::format::{self, Broken, Form, Registers};
 use crate::reader::is;
-use crate::spec::{Flags, Group, Keys, Spec};
+use crate::spec::{Effect, Flags, Group, Keys, Spec};
 use crate::string::put_raw;
 use crate::{Ctx, DataCommand, Fault};
 
@@ -24,6 +24,8 @@ pub const PFADD: DataCommand = DataCommand {
 /// PFCOUNT.
 pub const PFCOUNT: DataCommand = DataCommand {
     spec: Spec::read("pfcount", -2, Keys::REST)
+        // It keeps what it has counted in the value.
+        .effect(Effect::Itself)
         .flag(Flags::MAY_REPLICATE)
         .doc(
             Group::Hyperloglog,

@@ -6,12 +6,13 @@ use super::{database_index, event};
 use crate::gather::Maker;
 use crate::reader::Reader;
 use crate::slices::{LEN_MAX, Whole};
-use crate::spec::{Group, Keys, Spec};
+use crate::spec::{DatabaseReach, Group, Keys, Spec};
 use crate::{Ctx, DataCommand, Fault, slices};
 
 /// COPY.
 pub const COPY: DataCommand = DataCommand {
     spec: Spec::write("copy", -3, Keys::TWO)
+        .databases(DatabaseReach::Copied)
         .doc(
             Group::Generic,
             "6.2.0",
@@ -24,7 +25,7 @@ pub const COPY: DataCommand = DataCommand {
 
 /// MOVE.
 pub const MOVE: DataCommand = DataCommand {
-    spec: Spec::shrink("move", 3, Keys::ONE).fast().doc(
+    spec: Spec::shrink("move", 3, Keys::ONE).databases(DatabaseReach::Moved).fast().doc(
         Group::Generic,
         "1.0.0",
         "key db",

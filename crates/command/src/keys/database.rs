@@ -6,7 +6,7 @@ use darter_txn::Part;
 use darter_wire::{Args, Reply};
 
 use crate::reader;
-use crate::spec::{Flags, Group, Keys, Reach, Spec};
+use crate::spec::{DatabaseReach, Flags, Group, Keys, Marks, Reach, Spec};
 use crate::{Ctx, DataCommand, Fault};
 
 /// DBSIZE.
@@ -23,6 +23,7 @@ pub const DBSIZE: DataCommand = DataCommand {
 /// FLUSHDB.
 pub const FLUSHDB: DataCommand = DataCommand {
     spec: Spec::shrink("flushdb", -1, Keys::None)
+        .mark(Marks::FLUSHES)
         .reach(Reach::All)
         .doc(Group::Server, "1.0.0", "[ASYNC | SYNC]", "Deletes every key of the selected database.")
         .cost("O(N) over the number of keys, O(1) when no other database has keys"),
@@ -31,23 +32,22 @@ pub const FLUSHDB: DataCommand = DataCommand {
 
 /// FLUSHALL.
 pub const FLUSHALL: DataCommand = DataCommand {
-    spec: Spec::shrink("flushall", -1, Keys::None).reach(Reach::All).doc(
-        Group::Server,
-        "1.0.0",
-        "[ASYNC | SYNC]",
-        "Deletes every key of every database.",
-    ),
+    spec: Spec::shrink("flushall", -1, Keys::None)
+        .mark(Marks::FLUSHES.with(Marks::EMPTIES))
+        .databases(DatabaseReach::All)
+        .reach(Reach::All)
+        .doc(Group::Server, "1.0.0", "[ASYNC | SYNC]", "Deletes every key of every database."),
     run: flushall,
 };
 
 /// SWAPDB.
 pub const SWAPDB: DataCommand = DataCommand {
-    spec: Spec::shrink("swapdb", 3, Keys::None).flag(Flags::FAST).reach(Reach::All).doc(
-        Group::Server,
-        "4.0.0",
-        "index1 index2",
-        "Exchanges the keys of two databases.",
-    ),
+    spec: Spec::shrink("swapdb", 3, Keys::None)
+        .flag(Flags::FAST)
+        .mark(Marks::FLUSHES)
+        .databases(DatabaseReach::Exchanged)
+        .reach(Reach::All)
+        .doc(Group::Server, "4.0.0", "index1 index2", "Exchanges the keys of two databases."),
     run: swapdb,
 };
 

@@ -216,7 +216,11 @@ fn restore(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(
     let deadline_ms = match ttl {
         0 => None,
         at if options.is_absolute => Some(at),
-        after => Some(now_ms.saturating_add(after)),
+        // The largest time that Redis can note is that of a signed number.
+        after => match now_ms.checked_add(after).filter(|&at| i64::try_from(at).is_ok()) {
+            Some(at) => Some(at),
+            None => return Err(Fault::text("ERR Invalid TTL value, must be >= 0")),
+        },
     };
     let kind = payload.kind().map_err(|_| BAD_FORMAT)?;
     let mut source = payload.source;

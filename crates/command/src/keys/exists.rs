@@ -6,7 +6,7 @@ use darter_wire::{Args, Reply};
 use crate::ctx::AHEAD;
 use crate::gather::survey::What;
 use crate::hash::PACKS_AT_ONCE;
-use crate::spec::{Group, Keys, Spec};
+use crate::spec::{Group, Keys, Marks, Spec};
 use crate::{Ctx, DataCommand, Fault};
 
 const PER_KEY: &str = "O(N) over the number of keys";
@@ -14,6 +14,7 @@ const PER_KEY: &str = "O(N) over the number of keys";
 /// DEL.
 pub const DEL: DataCommand = DataCommand {
     spec: Spec::shrink("del", -2, Keys::REST)
+        .mark(Marks::CHEAP)
         .doc(Group::Generic, "1.0.0", "key [key ...]", "Deletes keys; large values are freed piece by piece.")
         .cost(PER_KEY),
     run: del,
@@ -40,6 +41,7 @@ pub const EXISTS: DataCommand = DataCommand {
 /// TOUCH.
 pub const TOUCH: DataCommand = DataCommand {
     spec: Spec::read("touch", -2, Keys::REST)
+        .mark(Marks::COUNTS_USE)
         .fast()
         .doc(Group::Generic, "3.2.1", "key [key ...]", "Counts existing keys and marks them as used.")
         .cost(PER_KEY),

@@ -32,7 +32,7 @@ pub const KEYS: DataCommand = DataCommand {
             Group::Generic,
             "1.0.0",
             "pattern",
-            "Returns the keys that match a pattern, up to keys_output_limit.",
+            "Returns the keys that match a pattern, up to keys_output_limit where that is set.",
         )
         .cost("O(N) over the keys of the database"),
     run: keys,
@@ -306,17 +306,21 @@ fn keys(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), 
     }
     let takes_all = pattern == b"*";
     let begun = reply.begin_array();
-    let mut count = 0;
+    let (mut count, mut is_cut) = (0, false);
     ctx.each_part(|_, part| {
+        let before = is_cut;
         part.shard.each(db, |record| {
-            let is_match = (count as u64) < limit
+            let is_match = !is_cut
                 && !record.is_expired(now_ms)
                 && (takes_all || glob::matches(pattern, record.key(), false));
-            if is_match {
+            if is_match && (count as u64) < limit {
                 reply.bulk(record.key());
                 count += 1;
+            } else {
+                is_cut |= is_match;
             }
         });
+        part.shard.answers_cut += u64::from(is_cut && !before);
     });
     reply.end_array(begun, count);
     Ok(())

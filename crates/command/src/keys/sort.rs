@@ -16,12 +16,14 @@ use crate::gather::pointing::Asked;
 use crate::gather::{Form, Maker, ScoreOf, Sorting};
 use crate::reader::Reader;
 use crate::slices;
-use crate::spec::{Flags, Group, Keys, Reach, Spec};
+use crate::spec::{Effect, Flags, Group, Keys, Marks, Reach, Spec};
 use crate::{Ctx, DataCommand, Fault, zset};
 
 /// SORT.
 pub const SORT: DataCommand = DataCommand {
     spec: Spec::write("sort", -2, Keys::Find(sort_keys))
+        .effect(Effect::LastValue)
+        .mark(Marks::READS_BY_PATTERN)
         .flag(Flags::MOVABLEKEYS)
         .reach(Reach::AllIf(reads_other_keys))
         .doc(
@@ -38,6 +40,7 @@ pub const SORT: DataCommand = DataCommand {
 /// SORT_RO.
 pub const SORT_RO: DataCommand = DataCommand {
     spec: Spec::read("sort_ro", -2, Keys::ONE)
+        .mark(Marks::READS_BY_PATTERN)
         .flag(Flags::MOVABLEKEYS)
         .reach(Reach::AllIf(reads_other_keys_ro))
         .doc(

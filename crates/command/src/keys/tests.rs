@@ -499,3 +499,25 @@ fn sort_orders_sets_and_follows_hashes() {
         ],
     );
 }
+
+#[test]
+fn a_time_to_live_that_overflows_is_refused() {
+    let mut bed = Bed::new();
+    bed.run("SET k v");
+    let payload = bed.run_words(&[b"DUMP", b"k"]);
+    let at = payload.iter().position(|&byte| byte == b'\n').expect("a head") + 1;
+    let payload = payload[at..payload.len() - 2].to_vec();
+    for (ttl, options, wanted) in [
+        (&b"9223372036854775807"[..], None, "-ERR Invalid TTL value, must be >= 0\r\n"),
+        (b"9223372000000000000", None, "-ERR Invalid TTL value, must be >= 0\r\n"),
+        (b"-1", None, "-ERR Invalid TTL value, must be >= 0\r\n"),
+        (b"9223372036854775807", Some(&b"ABSTTL"[..]), "+OK\r\n"),
+        (b"100", None, "+OK\r\n"),
+    ] {
+        let mut words = vec![&b"RESTORE"[..], b"new", ttl, &payload];
+        words.extend(options);
+        let said = bed.run_words(&words);
+        assert_eq!(String::from_utf8_lossy(&said), wanted, "{ttl:?}");
+        assert_eq!(bed.run("DEL new"), if wanted == "+OK\r\n" { ":1" } else { ":0" });
+    }
+}

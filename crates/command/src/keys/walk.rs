@@ -24,6 +24,8 @@ pub struct Walk {
     at: Position,
     found: Vec<u8>,
     count: u64,
+    // A key was found that the limit leaves no room for.
+    is_cut: bool,
 }
 
 impl Walk {
@@ -31,12 +33,17 @@ impl Walk {
     pub fn new(pattern: &[u8], db: usize, limit: u64, shards_len: u16) -> Walk {
         let limit = if limit == 0 { u64::MAX } else { limit };
         let (pattern, at) = (pattern.into(), Position::START);
-        Walk { pattern, db, limit, shards_len, shard: 0, at, found: Vec::new(), count: 0 }
+        Walk { pattern, db, limit, shards_len, shard: 0, at, found: Vec::new(), count: 0, is_cut: false }
     }
 
     /// The shard that the next slice is about; `None` at the end.
     pub fn shard(&self) -> Option<u16> {
-        (self.shard < self.shards_len && self.count < self.limit).then_some(self.shard)
+        (self.shard < self.shards_len && !self.is_cut).then_some(self.shard)
+    }
+
+    /// Whether the limit has left a key out.
+    pub fn is_cut(&self) -> bool {
+        self.is_cut
     }
 
     /// Bytes of the keys found so far.
@@ -48,19 +55,21 @@ impl Walk {
     pub fn step(&mut self, shard: &Shard, now_ms: u64) {
         let takes_all = &*self.pattern == b"*";
         for _ in 0..LINES_PER_SLICE {
-            let (pattern, limit, found, count) =
-                (&self.pattern, self.limit, &mut self.found, &mut self.count);
+            let (pattern, limit, found, count, is_cut) =
+                (&self.pattern, self.limit, &mut self.found, &mut self.count, &mut self.is_cut);
             let next = shard.scan(self.db, self.at, |record| {
-                let is_match = *count < limit
+                let is_match = !*is_cut
                     && !record.is_expired(now_ms)
                     && (takes_all || glob::matches(pattern, record.key(), false));
-                if is_match {
+                if is_match && *count < limit {
                     Reply::new(found, false).bulk(record.key());
                     *count += 1;
+                } else {
+                    *is_cut |= is_match;
                 }
             });
             match next {
-                Some(next) if self.count < self.limit => self.at = next,
+                Some(next) if !self.is_cut => self.at = next,
                 _ => {
                     (self.shard, self.at) = (self.shard + 1, Position::START);
                     return;

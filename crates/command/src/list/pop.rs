@@ -9,12 +9,16 @@ use super::{end, pop_event};
 use crate::gather::Form;
 use crate::item::reply_item;
 use crate::reader::Reader;
-use crate::spec::{Flags, Group, Keys, Spec};
+use crate::spec::{Flags, Group, Keys, Marks, Spec};
 use crate::taking::{Taken, Taking};
 use crate::{Ctx, DataCommand, Fault, slices};
 
 const fn spec(name: &'static str, summary: &'static str) -> Spec {
-    Spec::shrink(name, -2, Keys::ONE).fast().doc(Group::List, "1.0.0", "key [count]", summary).cost("O(N)")
+    Spec::shrink(name, -2, Keys::ONE)
+        .fast()
+        .mark(Marks::WORDS_ARE_FEW)
+        .doc(Group::List, "1.0.0", "key [count]", summary)
+        .cost("O(N)")
 }
 
 /// LPOP.

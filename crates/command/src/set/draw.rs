@@ -13,12 +13,14 @@ use crate::item::reply_item;
 use crate::member_scan::{check_budget, check_count};
 use crate::random::{self, Choice};
 use crate::reader::Reader;
-use crate::spec::{Group, Keys, Spec};
+use crate::spec::{Effect, Group, Keys, Marks, Spec};
 use crate::{Ctx, DataCommand, Env, Fault, slices};
 
 /// SPOP.
 pub const SPOP: DataCommand = DataCommand {
     spec: Spec::shrink("spop", -2, Keys::ONE)
+        .effect(Effect::Removal)
+        .mark(Marks::WORDS_ARE_FEW)
         .fast()
         .doc(
             Group::Set,

@@ -4,7 +4,7 @@ use darter_pack::entry::Item;
 use darter_store::SetValue;
 use darter_wire::{Args, Reply};
 
-use super::read;
+use super::{encoding, read};
 use crate::item::reply_item;
 use crate::member_scan::{self, Options};
 use crate::spec::{Group, Keys, Spec};
@@ -32,14 +32,10 @@ fn sscan(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(),
         return Ok(());
     };
     let options = Options::parse(args, false)?;
-    let entries_max = match set.root.texts() {
-        None => env.set_max_intset_entries,
-        Some(_) => env.set_max_listpack_entries,
-    };
-    let whole = member_scan::is_shown_whole(set.root.len(), entries_max);
-    let count = if whole { usize::MAX } else { options.count };
+    // In Redis an array or a listpack is shown whole, whatever the count.
+    let count = if encoding(set, env) == "hashtable" { options.count } else { usize::MAX };
     let mut shown: Vec<Item<'_>> = Vec::new();
-    let next = set.root.scan(set.arena, cursor, count, now_ms, |member| {
+    let next = set.root.scan(set.arena, cursor, count, set.hasher, now_ms, |member| {
         if options.accepts(member) {
             shown.push(member);
         }

@@ -11,12 +11,13 @@ use super::once::{self, Once};
 use super::trim::Trim;
 use super::{event, reply_id};
 use crate::reader::Reader;
-use crate::spec::{Group, Keys, Spec};
+use crate::spec::{Effect, Group, Keys, Spec};
 use crate::{Ctx, DataCommand, Fault};
 
 /// XADD.
 pub const XADD: DataCommand = DataCommand {
     spec: Spec::write("xadd", -5, Keys::ONE)
+        .effect(Effect::Trim)
         .fast()
         .doc(
             Group::Stream,

@@ -11,7 +11,7 @@ use super::regrouping::{Plan, Who};
 use super::{event, id, no_group, reply_entry, reply_id, shown};
 use crate::gather::filling::MANY;
 use crate::reader::{Reader, int};
-use crate::spec::{Group, Keys, Spec};
+use crate::spec::{Group, Keys, Marks, Spec};
 use crate::{Ctx, DataCommand, Fault};
 
 /// XCLAIM.
@@ -31,6 +31,7 @@ pub const XCLAIM: DataCommand = DataCommand {
 /// XAUTOCLAIM.
 pub const XAUTOCLAIM: DataCommand = DataCommand {
     spec: Spec::shrink("xautoclaim", -6, Keys::ONE)
+        .mark(Marks::WORDS_ARE_FEW)
         .fast()
         .doc(
             Group::Stream,

@@ -11,7 +11,7 @@ use super::range::{answer_long, ranks};
 use super::reading::{Reading, keys_of_read, keys_of_read_group};
 use super::{event, id, reply_entry, reply_id, shown};
 use crate::ctx::Wait;
-use crate::spec::{Flags, Group, Keys, Spec};
+use crate::spec::{Flags, Group, Keys, Marks, Spec};
 use crate::{Ctx, DataCommand, Fault, slices};
 
 /// XREAD.
@@ -32,6 +32,7 @@ pub const XREAD: DataCommand = DataCommand {
 pub const XREADGROUP: DataCommand = DataCommand {
     spec: Spec::shrink("xreadgroup", -7, Keys::Find(keys_of_read_group))
         .flag(Flags::BLOCKING.with(Flags::MOVABLEKEYS))
+        .mark(Marks::ENDS_WITH_KEY)
         .doc(
             Group::Stream,
             "5.0.0",

@@ -71,6 +71,31 @@ fn ranges_go_both_ways_and_leave_ends_out() {
 }
 
 #[test]
+fn rough_trims_go_by_the_bytes_of_a_node_too() {
+    let mut b = Bed::new();
+    let value = "v".repeat(1000);
+    for n in 1..=300 {
+        b.run(&format!("XADD s MAXLEN ~ 10 {n}-1 f {value}"));
+    }
+    // Four fill a node of 4,096 bytes.
+    let len: u64 = b.run("XLEN s")[1..].parse().expect("a number");
+    assert!((10..=14).contains(&len), "{len}");
+    b.env.stream_node_max_bytes = 0;
+    for n in 301..=400 {
+        b.run(&format!("XADD s MAXLEN ~ 10 {n}-1 f {value}"));
+    }
+    let len: u64 = b.run("XLEN s")[1..].parse().expect("a number");
+    assert!((10..=110).contains(&len), "{len}");
+    // A hundred of these do not fill a node.
+    b.env.stream_node_max_bytes = 4096;
+    for n in 1..=300 {
+        b.run(&format!("XADD t MAXLEN ~ 10 {n}-1 f {n}"));
+    }
+    let len: u64 = b.run("XLEN t")[1..].parse().expect("a number");
+    assert_eq!(len, 100);
+}
+
+#[test]
 fn rough_trims_take_whole_nodes() {
     let mut b = bed();
     for n in 1..=1000 {

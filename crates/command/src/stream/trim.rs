@@ -1,6 +1,6 @@
 //! XTRIM key MAXLEN | MINID [= | ~] threshold [LIMIT count] [KEEPREF | DELREF | ACKED], and that part of XADD
 
-use darter_pack::tree::StreamId;
+use darter_pack::tree::{Direction, StreamId};
 use darter_store::{Arena, Stream};
 use darter_wire::{Args, Reply};
 
@@ -8,12 +8,13 @@ use super::refs::{self, Refs};
 use super::{event, id};
 use crate::ctx::Env;
 use crate::reader::Reader;
-use crate::spec::{Group, Keys, Spec};
+use crate::spec::{Effect, Group, Keys, Spec};
 use crate::{Ctx, DataCommand, Fault};
 
 /// XTRIM.
 pub const XTRIM: DataCommand = DataCommand {
     spec: Spec::shrink("xtrim", -4, Keys::ONE)
+        .effect(Effect::Trim)
         .doc(
             Group::Stream,
             "5.0.0",
@@ -108,11 +109,7 @@ impl Trim {
             return 0;
         }
         let count = if self.is_rough {
-            let node = match env.stream_node_max_entries {
-                0 => stream.log().first_leaf_len(arena),
-                max => max,
-            };
-            self.rough(excess, len, Nodes::of(stream, node.max(1)), env)
+            self.rough(excess, len, Nodes::of(stream, node_len(stream, arena, env)), env)
         } else {
             excess
         };
@@ -129,6 +126,32 @@ impl Trim {
         if limit == 0 { count } else { count.min(nodes.within(limit, len)) }
     }
 }
+
+/// Returns the number of entries in a full node of Redis: the limit of entries, or fewer if the limit of bytes is reached.
+fn node_len(stream: &Stream, arena: &Arena, env: &Env) -> u64 {
+    let by_bytes = match env.stream_node_max_bytes {
+        0 => u64::MAX,
+        max => (max / first_entry_bytes(stream, arena)).max(1),
+    };
+    match env.stream_node_max_entries.min(by_bytes) {
+        0 if by_bytes == u64::MAX => stream.log().first_leaf_len(arena).max(1),
+        0 => by_bytes,
+        len => len,
+    }
+}
+
+/// Bytes that the first entry would take in a node of Redis, whose entries share their names; the others are taken to be
+/// like it.
+fn first_entry_bytes(stream: &Stream, arena: &Arena) -> u64 {
+    let first = stream.log().iter(arena, 0, Direction::Up).next();
+    let fields = first.into_iter().flat_map(|entry| entry.fields);
+    ENTRY_HEAD_BYTES + fields.map(|(_, value)| value.len() as u64 + VALUE_HEAD_BYTES).sum::<u64>()
+}
+
+/// Flags, the distance of the id, the number of elements, with their lengths.
+const ENTRY_HEAD_BYTES: u64 = 10;
+/// The lengths before and behind a value.
+const VALUE_HEAD_BYTES: u64 = 3;
 
 /// The nodes that Redis would have: their size, and how much of the first is left.
 #[derive(Clone, Copy)]

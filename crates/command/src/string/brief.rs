@@ -11,46 +11,6 @@ use super::get::reply_text;
 use crate::Fault;
 use crate::gather::folding::AT_ONCE_BYTES;
 
-/// Which body there is a short form of.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Brief {
-    /// None.
-    No,
-    /// [`get`].
-    Get,
-    /// [`set`].
-    Set,
-}
-
-/// Which command over several keys the server runs without its body, each key by the forms below.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Many {
-    /// None.
-    No,
-    /// MGET.
-    Get,
-    /// MSET.
-    Set,
-}
-
-/// What the command called `name` is over several keys.
-pub fn many_of(name: &str) -> Many {
-    match name {
-        "mget" => Many::Get,
-        "mset" => Many::Set,
-        _ => Many::No,
-    }
-}
-
-/// The short form of the command called `name`, and with how many arguments it is that command.
-pub fn of(name: &str) -> (Brief, usize) {
-    match name {
-        "get" => (Brief::Get, 2),
-        "set" => (Brief::Set, 3),
-        _ => (Brief::No, 0),
-    }
-}
-
 /// Where and when: database and Unix milliseconds.
 #[derive(Clone, Copy, Debug)]
 pub struct Place {

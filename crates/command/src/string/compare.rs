@@ -11,6 +11,7 @@ use crate::{Ctx, DataCommand, Fault};
 /// DELEX.
 pub const DELEX: DataCommand = DataCommand {
     spec: Spec::shrink("delex", -2, Keys::ONE)
+        .access_by(access)
         .fast()
         .doc(
             Group::String,
@@ -21,6 +22,16 @@ pub const DELEX: DataCommand = DataCommand {
         .cost("O(1), with digests O(N) over the length of the value"),
     run: delex,
 };
+
+fn access(call: Args<'_>) -> &'static str {
+    if compares(call.tail(2)) { "RW delete" } else { "RM delete" }
+}
+
+/// Whether what a SET or DELEX with these options does depends on the value there.
+pub(super) fn compares(options: Args<'_>) -> bool {
+    let words: [&[u8]; 4] = [b"ifeq", b"ifne", b"ifdeq", b"ifdne"];
+    options.iter().any(|arg| words.iter().any(|word| arg.eq_ignore_ascii_case(word)))
+}
 
 /// DELIFEQ, as Valkey 9 has it.
 pub const DELIFEQ: DataCommand = DataCommand {

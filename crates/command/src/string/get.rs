@@ -9,12 +9,12 @@ use crate::deadline::{self, Deadline};
 use crate::gather::folding::AT_ONCE_BYTES;
 use crate::gather::survey::What;
 use crate::reader::Reader;
-use crate::spec::{Group, Keys, Spec};
+use crate::spec::{Group, Inlined, Keys, Marks, Spec};
 use crate::{Ctx, DataCommand, Fault};
 
 /// GET.
 pub const GET: DataCommand = DataCommand {
-    spec: Spec::read("get", 2, Keys::ONE).fast().doc(
+    spec: Spec::read("get", 2, Keys::ONE).inlined(Inlined::Get).mark(Marks::WORDS_ARE_FEW).fast().doc(
         Group::String,
         "1.0.0",
         "key",

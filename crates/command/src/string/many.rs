@@ -9,12 +9,13 @@ use super::{EXPIRE_EVENT, SET_EVENT};
 use crate::deadline::{self, Deadline};
 use crate::gather::survey::What;
 use crate::reader::Reader;
-use crate::spec::{Group, Keys, Spec};
+use crate::spec::{Group, Inlined, Keys, Marks, Spec};
 use crate::{Ctx, DataCommand, Fault};
 
 /// MGET.
 pub const MGET: DataCommand = DataCommand {
     spec: Spec::read("mget", -2, Keys::REST)
+        .inlined(Inlined::GetMany)
         .fast()
         .doc(Group::String, "1.0.0", "key [key ...]", "Returns the string values of several keys.")
         .cost("O(N) over the number of keys"),
@@ -24,6 +25,8 @@ pub const MGET: DataCommand = DataCommand {
 /// MSET.
 pub const MSET: DataCommand = DataCommand {
     spec: Spec::write("mset", -3, Keys::PAIRS)
+        .inlined(Inlined::SetMany)
+        .mark(Marks::CHEAP)
         .doc(Group::String, "1.0.1", "key value [key value ...]", "Sets the string values of several keys.")
         .cost("O(N) over the number of keys"),
     run: mset,

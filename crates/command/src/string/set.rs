@@ -3,17 +3,17 @@
 use darter_store::Expiry;
 use darter_wire::{Args, Reply};
 
-use super::compare::Condition;
+use super::compare::{Condition, compares};
 use super::get::reply_text;
 use super::{EXPIRE_EVENT, SET_EVENT};
 use crate::deadline::{self, Deadline, Unit};
 use crate::reader::Reader;
-use crate::spec::{Group, Keys, Spec};
+use crate::spec::{Group, Inlined, Keys, Marks, Spec};
 use crate::{Ctx, DataCommand, Fault};
 
 /// SET.
 pub const SET: DataCommand = DataCommand {
-    spec: Spec::write("set", -3, Keys::ONE).doc(
+    spec: Spec::write("set", -3, Keys::ONE).inlined(Inlined::Set).mark(Marks::CHEAP).access_by(access).doc(
         Group::String,
         "1.0.0",
         "key value [NX | XX | IFEQ value | IFNE value | IFDEQ digest | IFDNE digest] [GET] \
@@ -22,6 +22,14 @@ pub const SET: DataCommand = DataCommand {
     ),
     run: set,
 };
+
+fn access(call: Args<'_>) -> &'static str {
+    match () {
+        () if call.iter().skip(3).any(|arg| arg.eq_ignore_ascii_case(b"get")) => "RW access update",
+        () if compares(call.tail(3)) => "RW update",
+        () => "OW update",
+    }
+}
 
 /// SETNX.
 pub const SETNX: DataCommand = DataCommand {

@@ -12,12 +12,12 @@ use super::event;
 use crate::ctx::Wait;
 use crate::item::reply_item;
 use crate::reader::{Reader, is, timeout_ms};
-use crate::spec::{Flags, Group, Keys, Spec};
+use crate::spec::{Flags, Group, Keys, Marks, Spec};
 use crate::taking::{Taken, Taking};
 use crate::{Ctx, DataCommand, Fault, gather, slices};
 
 const fn pop_spec(name: &'static str, summary: &'static str) -> Spec {
-    Spec::shrink(name, -2, Keys::ONE).fast().doc(Group::SortedSet, "5.0.0", "key [count]", summary).cost(
+    Spec::shrink(name, -2, Keys::ONE).fast().mark(Marks::WORDS_ARE_FEW).doc(Group::SortedSet, "5.0.0", "key [count]", summary).cost(
         "O(log(N)*M) with N being the number of elements in the sorted set, and M being the number of elements popped.",
     )
 }

@@ -63,6 +63,7 @@ fn cursor(arg: &[u8]) -> Option<u64> {
 
 fn zscan(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let cursor = cursor(args.at(2)).ok_or(Fault::text("ERR invalid cursor"))?;
+    let env = ctx.env;
     let place = super::read(ctx, args.at(1));
     // A missing key is answered before the options are looked at.
     let Some(zset) = place.view::<Zset>()? else {
@@ -76,7 +77,9 @@ fn zscan(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(),
     let mut found = Vec::new();
     let mut members = Reply::new(&mut found, false);
     let mut len = 0;
-    let next = zset.root.scan(zset.arena, &zset.hasher, cursor, options.count, |member, score| {
+    // In Redis a listpack is shown whole, whatever the count.
+    let count = if super::encoding(zset, env) == "listpack" { usize::MAX } else { options.count };
+    let next = zset.root.scan(zset.arena, &zset.hasher, cursor, count, |member, score| {
         let mut digits = Digits::new();
         if options.pattern.is_some_and(|pattern| !glob::matches(pattern, member.text(&mut digits), false)) {
             return;

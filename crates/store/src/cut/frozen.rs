@@ -9,6 +9,7 @@ use darter_pack::tree::{Direction, IntSet, List, Zset};
 use darter_slab::{Arena, Past};
 
 use super::pieces::Scribe;
+use crate::module::{self, ModuleValue};
 use crate::object::Object;
 use crate::rdb::StreamPieces;
 use crate::stream_value::Stream;
@@ -30,6 +31,7 @@ enum Root {
     Zset(Box<Zset>, IsTimed),
     Ints(IntSet),
     Stream(Stream, StreamPieces),
+    Module(Box<dyn ModuleValue>),
 }
 
 /// Whether some members of a sorted set expired then.
@@ -48,6 +50,7 @@ pub(super) fn is_large(object: &Object, bytes: usize) -> bool {
         Object::Zset(zset) => zset.bytes() + zset.spilled_bytes() > bytes,
         Object::Set(set) => set.ints().is_some_and(|ints| ints.bytes() > bytes),
         Object::Stream(stream) => stream.is_larger_than(bytes),
+        Object::Module(value) => value.memory_bytes() > bytes && value.frozen().is_some(),
         Object::Hash(_) => false,
     }
 }
@@ -63,6 +66,7 @@ impl Root {
             }
             Object::Set(set) => set.ints().map(|ints| Root::Ints(ints.frozen())),
             Object::Stream(stream) => Some(Root::Stream(stream.frozen(), StreamPieces::new())),
+            Object::Module(value) => value.frozen().map(Root::Module),
             Object::Hash(_) => None,
         }
     }
@@ -99,6 +103,13 @@ impl Root {
             Root::Stream(stream, pieces) => {
                 written = scribe.write_whole(|out| pieces.write(stream, arena, BYTES_PER_STEP, out));
                 pieces.is_done()
+            }
+            Root::Module(value) => {
+                written = scribe.write_whole(|out| {
+                    module::write_piece(&**value, at, arena, out);
+                    1
+                });
+                at + 1 >= value.pieces()
             }
         };
         (written, is_last)

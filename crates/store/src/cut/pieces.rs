@@ -109,6 +109,7 @@ impl Object {
             Object::List(list) => list.len(),
             Object::Zset(zset) => zset.len(),
             Object::Stream(stream) => StreamPieces::elements(stream),
+            Object::Module(value) => value.pieces(),
         }
     }
 }

@@ -25,7 +25,8 @@ fn check(set: &SetValue, arena: &Arena, model: &BTreeMap<Vec<u8>, Option<u64>>) 
     for count in [1, 7, 1000] {
         let (mut scanned, mut cursor) = (Vec::new(), 0);
         loop {
-            cursor = set.scan(arena, cursor, count, NOW, |item| scanned.push(item.to_vec()));
+            cursor =
+                set.scan(arena, cursor, count, KeyHasher::new(7), NOW, |item| scanned.push(item.to_vec()));
             if cursor == 0 {
                 break;
             }
@@ -98,12 +99,12 @@ fn a_scan_survives_the_loss_of_all_integers() {
         set.insert(&mut arena, hasher, Item::of(text.as_bytes()), Expiry::Keep).expect("room");
     }
     let mut seen = Vec::new();
-    let mut cursor = set.scan(&arena, 0, 1, NOW, |item| seen.push(item.to_vec()));
+    let mut cursor = set.scan(&arena, 0, 1, hasher, NOW, |item| seen.push(item.to_vec()));
     for value in ints {
         assert!(set.remove(&mut arena, hasher, Item::Int(value)));
     }
     while cursor != 0 {
-        cursor = set.scan(&arena, cursor, 10, NOW, |item| seen.push(item.to_vec()));
+        cursor = set.scan(&arena, cursor, 10, hasher, NOW, |item| seen.push(item.to_vec()));
     }
     assert!(texts.iter().all(|text| seen.contains(&text.as_bytes().to_vec())));
     while !set.free_step(&mut arena, 100) {}

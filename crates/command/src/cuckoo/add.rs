@@ -1,0 +1,176 @@
+//! CF.ADD key item, CF.ADDNX key item, CF.INSERT key [CAPACITY capacity] [NOCREATE] ITEMS item [item ...], CF.INSERTNX
+
+use darter_sketch::Cuckoo;
+use darter_sketch::cuckoo::{Fault as CuckooFault, hash};
+use darter_store::{Collection, Expiry, Type};
+use darter_wire::{Args, Reply};
+
+use super::{CAPACITY, CAPACITY_MAX, NO_MEMORY, NOT_FOUND, SETTINGS, TABLES_MAX, doc};
+use crate::probabilistic::{SILENT, arity, int};
+use crate::spec::{Keys, Spec};
+use crate::{Ctx, DataCommand, Fault, Reader};
+
+const COST: &str =
+    "O(n * (k + i)), where n is the number of items, k is the number of sub-filters and i is maxIterations";
+const INSERT_SYNTAX: &str = "key [CAPACITY capacity] [NOCREATE] ITEMS item [item ...]";
+
+/// CF.ADD.
+pub const ADD: DataCommand = DataCommand {
+    spec: doc(
+        Spec::write("cf.add", 3, Keys::ONE),
+        "key item",
+        "Adds an item; creates the filter if there is none.",
+    )
+    .cost(COST),
+    run: |ctx, args, reply| add_all(ctx, args.at(1), args.tail(2), Call::ONE, reply),
+};
+/// CF.ADDNX.
+pub const ADDNX: DataCommand = DataCommand {
+    spec: doc(Spec::write("cf.addnx", 3, Keys::ONE), "key item", "Adds an item unless it seems to be there.")
+        .cost(COST),
+    run: |ctx, args, reply| {
+        add_all(ctx, args.at(1), args.tail(2), Call { only_new: Only::New, ..Call::ONE }, reply)
+    },
+};
+/// CF.INSERT.
+pub const INSERT: DataCommand = DataCommand {
+    spec: doc(
+        Spec::write("cf.insert", -4, Keys::ONE),
+        INSERT_SYNTAX,
+        "Adds items; creates the filter if there is none.",
+    )
+    .cost(COST),
+    run: |ctx, args, reply| insert(ctx, args, "cf.insert", Only::Any, reply),
+};
+/// CF.INSERTNX.
+pub const INSERTNX: DataCommand = DataCommand {
+    spec: doc(
+        Spec::write("cf.insertnx", -4, Keys::ONE),
+        INSERT_SYNTAX,
+        "Adds items that do not seem to be there.",
+    )
+    .cost(COST),
+    run: |ctx, args, reply| insert(ctx, args, "cf.insertnx", Only::New, reply),
+};
+
+/// Which items are added.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Only {
+    Any,
+    New,
+}
+
+/// How many answers there are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Shape {
+    Single,
+    Array,
+}
+
+/// What a call asks for.
+#[derive(Clone, Copy)]
+struct Call {
+    capacity: i64,
+    only_new: Only,
+    shape: Shape,
+    // Whether a missing filter is made.
+    makes: bool,
+}
+
+impl Call {
+    const ONE: Call = Call { capacity: CAPACITY, only_new: Only::Any, shape: Shape::Single, makes: true };
+}
+
+fn insert(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    name: &'static str,
+    only_new: Only,
+    reply: &mut Reply<'_>,
+) -> Result<(), Fault> {
+    let mut call = Call { only_new, shape: Shape::Array, ..Call::ONE };
+    let mut reader = Reader::new(args, 2);
+    let items = loop {
+        let Some(word) = reader.peek() else { return Err(arity(name)) };
+        reader.skip(1);
+        match word.first().map_or(0, u8::to_ascii_lowercase) {
+            b'i' => break reader.position(),
+            b'c' => {
+                call.capacity = int(reader.bytes().map_err(|_| arity(name))?, "Bad capacity")?;
+                if !(4..=CAPACITY_MAX).contains(&call.capacity) {
+                    let text = format!("Capacity must be in the range [cf-bucket-size * 2, {CAPACITY_MAX}]");
+                    return Err(Fault::Text(text.into()));
+                }
+            }
+            b'n' => call.makes = false,
+            _ => return Err(Fault::text("Unknown argument received")),
+        }
+    };
+    if items >= args.len() {
+        return Err(arity(name));
+    }
+    add_all(ctx, args.at(1), args.tail(items), call, reply)
+}
+
+/// What became of an item.
+#[derive(Clone, Copy)]
+enum Answer {
+    Added,
+    Known,
+    Failed(CuckooFault),
+}
+
+fn add_all(
+    ctx: &mut Ctx<'_>,
+    key: &[u8],
+    items: Args<'_>,
+    call: Call,
+    reply: &mut Reply<'_>,
+) -> Result<(), Fault> {
+    let mut place = ctx.at(key);
+    match place.kind() {
+        Some(Type::Cuckoo) => {}
+        Some(_) => return Err(Fault::WrongType),
+        None if call.makes => {
+            let filter = Cuckoo::new(call.capacity.unsigned_abs(), SETTINGS).map_err(|_| NO_MEMORY)?;
+            place.put_object(filter.wrap(), Expiry::None)?;
+        }
+        None => return Err(NOT_FOUND),
+    }
+    let edited = place.edit(|filter: &mut Cuckoo, arena, _| {
+        if filter.tables_len() >= TABLES_MAX {
+            return None;
+        }
+        let mut add = |item: &[u8]| {
+            let hash = hash(item);
+            if call.only_new == Only::New && filter.contains(arena, hash) {
+                return Answer::Known;
+            }
+            filter.add(arena, hash).map_or_else(Answer::Failed, |()| Answer::Added)
+        };
+        Some(items.iter().map(&mut add).collect::<Vec<_>>())
+    })?;
+    let answers = edited.and_then(|edited| edited.result);
+    let answers = answers.ok_or(Fault::text("Maximum expansions reached"))?;
+    place.changed(SILENT);
+    if call.shape == Shape::Array {
+        reply.array(answers.len());
+    }
+    answers.into_iter().for_each(|answer| write(answer, call, reply));
+    Ok(())
+}
+
+fn write(answer: Answer, call: Call, reply: &mut Reply<'_>) {
+    // CF.INSERTNX has three answers, so integers in both protocols.
+    let is_integer = call.only_new == Only::New && call.shape == Shape::Array;
+    match (answer, call.shape) {
+        (Answer::Failed(CuckooFault::FilterFull), Shape::Single) => reply.error("Filter is full"),
+        (Answer::Failed(CuckooFault::NoRoom), Shape::Single) => reply.error("ERR Insufficient memory"),
+        (Answer::Failed(_), Shape::Array) if !is_integer && reply.is_resp3() => reply.boolean(false),
+        (Answer::Failed(_), Shape::Array) => reply.int(-1),
+        (Answer::Added, _) if is_integer => reply.int(1),
+        (Answer::Known, _) if is_integer => reply.int(0),
+        (Answer::Added, _) => reply.boolean(true),
+        (Answer::Known, _) => reply.boolean(false),
+    }
+}

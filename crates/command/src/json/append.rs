@@ -1,0 +1,36 @@
+//! JSON.ARRAPPEND key path value [value ...]
+
+use darter_document::edit;
+use darter_store::Event;
+use darter_wire::{Args, Reply};
+
+use super::arrays::is_array;
+use super::change::change_each;
+use super::{event, nodes_of, path_at, present};
+use crate::spec::{Group, Keys, Spec};
+use crate::{Ctx, DataCommand, Fault};
+
+/// JSON.ARRAPPEND.
+pub const ARRAPPEND: DataCommand = DataCommand {
+    spec: Spec::write("json.arrappend", -4, Keys::ONE)
+        .doc(
+            Group::Json,
+            "1.0.0",
+            "key path value [value ...]",
+            "Adds values at the end of the arrays that a path names.",
+        )
+        .cost("O(N) over the size of the document"),
+    run: append,
+};
+
+const APPEND_EVENT: Event = event("json.arrappend");
+
+fn append(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let path = path_at(args, 2)?;
+    let mut place = ctx.at(args.at(1));
+    let nodes = nodes_of(args, 3, present(&place)?)?;
+    let outcome = change_each(&mut place, &path, APPEND_EVENT, is_array, |_, out, start| {
+        Ok(edit::append(out, start, &nodes).unwrap_or_default())
+    })?;
+    outcome.reply(&path, "not an array", reply, |len, reply| reply.int_len(len))
+}

@@ -1,0 +1,80 @@
+//! JSON.MERGE key path value
+
+use darter_document::merge::merge as merge_into;
+use darter_document::{Change, Node, Path, parse, rewrite};
+use darter_store::Event;
+use darter_wire::{Args, Reply};
+
+use super::change::apply;
+use super::fault::{NOT_ROOT, bad_path, invalid};
+use super::set::{Update, When, is_too_deep, put_root};
+use super::{document, event, node_of};
+use crate::reader::Reader;
+use crate::spec::{Group, Keys, Spec};
+use crate::{Ctx, DataCommand, Fault};
+
+/// JSON.MERGE.
+pub const MERGE: DataCommand = DataCommand {
+    spec: Spec::write("json.merge", -4, Keys::ONE)
+        .doc(
+            Group::Json,
+            "2.6.0",
+            "key path value",
+            "Merges a value into a document by the rules of RFC 7396.",
+        )
+        .cost("O(N) over the size of the document"),
+    run: merge,
+};
+
+const MERGE_EVENT: Event = event("json.merge");
+
+fn merge(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let mut reader = Reader::new(args, 4);
+    while !reader.is_done() {
+        if !reader.take("format") {
+            return Err(Fault::Syntax);
+        }
+        if !matches!(reader.bytes()?, b"STRING" | b"JSON") {
+            return Err(Fault::text("ERR wrong format"));
+        }
+    }
+    let path = Path::parse(args.at(2)).map_err(bad_path)?;
+    let mut place = ctx.at(args.at(1));
+    let Some(doc) = document(&place)? else {
+        let bytes = parse(args.at(3)).map_err(invalid)?;
+        if !path.is_root() {
+            return Err(NOT_ROOT);
+        }
+        put_root(&mut place, &bytes)?;
+        place.changed(MERGE_EVENT);
+        reply.ok();
+        return Ok(());
+    };
+    let patch = node_of(args.at(3), doc)?;
+    let done = match Update::find(doc, &path, When::Always)? {
+        Update::Over(hits) => {
+            let (names, depth) = (doc.names, Node::new(doc.names, &patch).depth());
+            let mut is_any = false;
+            let done = rewrite(doc, &hits, |number, out, start| {
+                if !hits.get(number).is_some_and(|at| is_too_deep(doc, *at, depth)) {
+                    let target = out.split_off(start);
+                    merge_into(Some(Node::new(names, &target)), Node::new(names, &patch), out);
+                    is_any = true;
+                }
+                Ok::<_, Fault>(Change::Keep)
+            })?;
+            is_any.then_some(done)
+        }
+        update => {
+            Some(update.write(doc, args.at(3))?).filter(|done| done.updated > 0).map(|done| done.rewritten)
+        }
+    };
+    let Some(done) = done else {
+        reply.null();
+        return Ok(());
+    };
+    apply(&mut place, &done)?;
+    place.changed(MERGE_EVENT);
+    reply.ok();
+    Ok(())
+}

@@ -1,0 +1,111 @@
+//! JSON documents: values found by paths, each of which may lead to many.
+//!
+//! A path that begins with `$` is answered an array with an element for each value that it leads to; a legacy path stands
+//! for one value, and what does not fit is an error.
+
+pub mod append;
+pub mod arrays;
+pub mod change;
+pub mod clear;
+pub mod debug;
+pub mod del;
+pub mod fault;
+pub mod get;
+pub mod index;
+pub mod insert;
+pub mod kind;
+pub mod merge;
+pub mod mset;
+pub mod numbers;
+pub mod objects;
+pub mod pop;
+pub mod read;
+pub mod resp;
+pub mod set;
+pub mod shape;
+pub mod strings;
+#[cfg(test)]
+mod tests;
+pub mod toggle;
+pub mod trim;
+
+use darter_document::{Doc, Path, parse_into};
+use darter_store::change::Class;
+use darter_store::{Event, Json, Keyed};
+use darter_wire::Args;
+
+use crate::{DataCommand, Fault};
+use fault::{BAD_KEY, MISSING_KEY, bad_path, invalid};
+
+/// The family's commands.
+pub const FAMILY: &[DataCommand] = &[
+    set::SET,
+    get::GET,
+    get::MGET,
+    mset::MSET,
+    merge::MERGE,
+    del::DEL,
+    del::FORGET,
+    kind::TYPE,
+    numbers::NUMINCRBY,
+    numbers::NUMMULTBY,
+    numbers::NUMPOWBY,
+    toggle::TOGGLE,
+    strings::STRAPPEND,
+    strings::STRLEN,
+    append::ARRAPPEND,
+    index::ARRINDEX,
+    insert::ARRINSERT,
+    arrays::ARRLEN,
+    pop::ARRPOP,
+    trim::ARRTRIM,
+    objects::OBJKEYS,
+    objects::OBJLEN,
+    clear::CLEAR,
+    resp::RESP,
+    debug::MEMORY,
+    debug::HELP,
+    debug::DEBUG,
+];
+
+const fn event(name: &'static str) -> Event {
+    Event::new(Class::MODULE, name)
+}
+
+/// The document at a key.
+///
+/// Errors: the value is no document.
+fn document<'a>(place: &'a Keyed<'_>) -> Result<Option<Doc<'a>>, Fault> {
+    let view = place.view::<Json>().map_err(|_| BAD_KEY)?;
+    Ok(view.map(|view| view.root.doc(view.arena)))
+}
+
+/// The document at a key that must be there.
+///
+/// Errors: it is not, or is no document.
+fn present<'a>(place: &'a Keyed<'_>) -> Result<Doc<'a>, Fault> {
+    document(place)?.ok_or(MISSING_KEY)
+}
+
+/// Returns the path at argument `at`, or the root if that argument is missing.
+///
+/// Errors: it is wrong.
+fn path_at(args: Args<'_>, at: usize) -> Result<Path, Fault> {
+    args.get(at).map_or(Ok(Path::root()), |text| Path::parse(text).map_err(bad_path))
+}
+
+/// The node of a JSON text, with the names of `doc`.
+///
+/// Errors: it is no JSON.
+fn node_of(text: &[u8], doc: Doc<'_>) -> Result<Vec<u8>, Fault> {
+    let mut node = Vec::new();
+    parse_into(text, doc.names, &mut node).map_err(invalid)?;
+    Ok(node)
+}
+
+/// The nodes of the JSON texts from argument `first` on.
+///
+/// Errors: one is no JSON.
+fn nodes_of(args: Args<'_>, first: usize, doc: Doc<'_>) -> Result<Vec<Vec<u8>>, Fault> {
+    args.tail(first).iter().map(|text| node_of(text, doc)).collect()
+}

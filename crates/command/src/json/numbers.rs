@@ -1,0 +1,81 @@
+//! JSON.NUMINCRBY key path value, JSON.NUMMULTBY, JSON.NUMPOWBY
+
+use darter_document::number::{Number, Operation};
+use darter_document::{View, form, parse};
+use darter_store::Event;
+use darter_wire::{Args, Reply};
+
+use super::change::change_each;
+use super::event;
+use super::fault::{bad_path, invalid, no_path_or, no_result};
+use crate::spec::{Group, Keys, Spec};
+use crate::{Ctx, DataCommand, Fault};
+
+/// JSON.NUMINCRBY.
+pub const NUMINCRBY: DataCommand = DataCommand {
+    spec: Spec::write("json.numincrby", 4, Keys::ONE)
+        .doc(Group::Json, "1.0.0", "key path value", "Adds to numbers.")
+        .cost("O(N) over the size of the document"),
+    run: |ctx, args, reply| change(ctx, args, (Operation::Add, event("json.numincrby")), reply),
+};
+/// JSON.NUMMULTBY.
+pub const NUMMULTBY: DataCommand = DataCommand {
+    spec: Spec::write("json.nummultby", 4, Keys::ONE)
+        .doc(Group::Json, "1.0.0", "key path value", "Multiplies numbers.")
+        .cost("O(N) over the size of the document"),
+    run: |ctx, args, reply| change(ctx, args, (Operation::Multiply, event("json.nummultby")), reply),
+};
+/// JSON.NUMPOWBY.
+pub const NUMPOWBY: DataCommand = DataCommand {
+    spec: Spec::write("json.numpowby", 4, Keys::ONE)
+        .doc(Group::Json, "2.0.0", "key path value", "Raises numbers to a power.")
+        .cost("O(N) over the size of the document"),
+    run: |ctx, args, reply| change(ctx, args, (Operation::Power, event("json.numpowby")), reply),
+};
+
+fn change(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    (operation, event): (Operation, Event),
+    reply: &mut Reply<'_>,
+) -> Result<(), Fault> {
+    let path = darter_document::Path::parse(args.at(2)).map_err(bad_path)?;
+    let bytes = parse(args.at(3)).map_err(invalid)?;
+    let by = Number::of(darter_document::Doc::new(&bytes).root().view());
+    let by = by.ok_or(Fault::text("ERR result is not a number"))?;
+    let mut place = ctx.at(args.at(1));
+    let is_number = |view: View<'_>| Number::of(view).is_some();
+    let outcome = change_each(&mut place, &path, event, is_number, |_, out, start| {
+        let old = Number::of(form::view_at(out, start)).unwrap_or(Number::Int(0));
+        let new = old.combine(operation, by).map_err(no_result)?;
+        out.truncate(start);
+        new.write(out);
+        Ok(new)
+    })?;
+    if reply.is_resp3() {
+        outcome.reply_all(reply, |number, reply| match number {
+            Number::Int(value) => reply.int(value),
+            other => reply.double(other.as_float()),
+        });
+        return Ok(());
+    }
+    let mut text = Vec::new();
+    if path.is_legacy() {
+        let last = outcome.into_each().into_iter().flatten().next_back();
+        last.ok_or_else(|| no_path_or("does not contains a number"))?.print(&mut text);
+    } else {
+        text.push(b'[');
+        for (at, number) in outcome.into_each().into_iter().enumerate() {
+            if at > 0 {
+                text.push(b',');
+            }
+            match number {
+                Some(number) => number.print(&mut text),
+                None => text.extend_from_slice(b"null"),
+            }
+        }
+        text.push(b']');
+    }
+    reply.bulk(&text);
+    Ok(())
+}

@@ -1,0 +1,54 @@
+//! JSON.RESP key [path]
+
+use darter_document::{Node, View};
+use darter_wire::{Args, Reply};
+
+use super::change::first_of;
+use super::read::reply_each;
+use super::{document, path_at};
+use crate::spec::{Group, Keys, Spec};
+use crate::{Ctx, DataCommand, Fault};
+
+/// JSON.RESP.
+pub const RESP: DataCommand = DataCommand {
+    spec: Spec::read("json.resp", -2, Keys::ONE)
+        .doc(Group::Json, "1.0.0", "key [path]", "Returns a value as nested replies of the protocol.")
+        .cost("O(N) over the part of the document that the path visits"),
+    run: resp,
+};
+
+fn resp(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let path = path_at(args, 2)?;
+    let place = ctx.read(args.at(1));
+    match document(&place)? {
+        None => reply.null(),
+        Some(doc) if path.is_legacy() => show(first_of(doc, &path)?, reply),
+        Some(doc) => reply_each(doc, &path, reply, show),
+    }
+    Ok(())
+}
+
+fn show(node: Node<'_>, reply: &mut Reply<'_>) {
+    match node.view() {
+        View::Null => reply.null(),
+        View::Bool(true) => reply.status("true"),
+        View::Bool(false) => reply.status("false"),
+        View::Int(value) => reply.int(value),
+        View::Uint(value) => reply.double(value as f64),
+        View::Float(value) => reply.double(value),
+        View::Text(text) => reply.bulk(text),
+        View::Array(children) => {
+            reply.array(children.count + 1);
+            reply.status("[");
+            node.items().for_each(|item| show(item, reply));
+        }
+        View::Object(children) => {
+            reply.array(2 * children.count + 1);
+            reply.status("{");
+            for (name, value) in node.members() {
+                reply.bulk(name);
+                show(value, reply);
+            }
+        }
+    }
+}

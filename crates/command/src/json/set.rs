@@ -1,0 +1,214 @@
+//! JSON.SET key path value [NX | XX] [FPHA <FP16 | BF16 | FP32 | FP64>] [FORMAT <STRING | JSON>]
+
+use darter_document::path::Step;
+use darter_document::precision::{Precision, rounded};
+use darter_document::{Change, DEPTH_MAX, Doc, Node, Path, Rewritten, edit, parse, rewrite};
+use darter_store::{Collection, Event, Expiry, Json, Keyed};
+use darter_wire::{Args, Reply};
+
+use super::change::apply;
+use super::fault::{NOT_ROOT, bad_path, invalid, unfit};
+use super::{document, event, node_of};
+use crate::reader::Reader;
+use crate::spec::{Group, Keys, Spec};
+use crate::{Ctx, DataCommand, Fault};
+
+/// JSON.SET.
+pub const SET: DataCommand = DataCommand {
+    spec: Spec::write("json.set", -4, Keys::ONE)
+        .doc(
+            Group::Json,
+            "1.0.0",
+            "key path value [NX | XX] [FPHA <FP16 | BF16 | FP32 | FP64>]",
+            "Sets the values that a path names, or creates a document.",
+        )
+        .cost("O(N) over the size of the document"),
+    run: set,
+};
+
+const SET_EVENT: Event = event("json.set");
+
+/// When a value is set.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum When {
+    Always,
+    Missing,
+    There,
+}
+
+struct Wanted {
+    when: When,
+    float: Option<Precision>,
+}
+
+fn options(args: Args<'_>) -> Result<Wanted, Fault> {
+    let mut wanted = Wanted { when: When::Always, float: None };
+    let mut reader = Reader::new(args, 4);
+    while !reader.is_done() {
+        if wanted.when == When::Always && reader.take("nx") {
+            wanted.when = When::Missing;
+        } else if wanted.when == When::Always && reader.take("xx") {
+            wanted.when = When::There;
+        } else if reader.take("format") {
+            if !matches!(reader.bytes()?, b"STRING" | b"JSON") {
+                return Err(Fault::text("ERR wrong format"));
+            }
+        } else if reader.take("fpha") {
+            let name = reader.bytes().map_err(|_| Fault::Arity("json.set".into()))?.to_ascii_uppercase();
+            let float = Precision::named(&name);
+            wanted.float = Some(float.ok_or(Fault::text("ERR invalid FPHA type"))?);
+        } else {
+            return Err(Fault::Syntax);
+        }
+    }
+    Ok(wanted)
+}
+
+fn set(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let wanted = options(args)?;
+    let path = Path::parse(args.at(2)).map_err(bad_path)?;
+    let short;
+    let text = match wanted.float {
+        Some(precision) => {
+            short = rounded(args.at(3), precision).map_err(unfit)?;
+            &short[..]
+        }
+        None => args.at(3),
+    };
+    let mut place = ctx.at(args.at(1));
+    if path.is_root() {
+        let is_there = document(&place)?.is_some();
+        let bytes = parse(text).map_err(invalid)?;
+        if (is_there && wanted.when == When::Missing) || (!is_there && wanted.when == When::There) {
+            reply.null();
+            return Ok(());
+        }
+        put_root(&mut place, &bytes)?;
+        place.changed(SET_EVENT);
+        reply.ok();
+        return Ok(());
+    }
+    let Some(doc) = document(&place)? else {
+        parse(text).map_err(invalid)?;
+        if wanted.when == When::There {
+            reply.null();
+            return Ok(());
+        }
+        return Err(NOT_ROOT);
+    };
+    let update = Update::find(doc, &path, wanted.when)?;
+    let done = update.write(doc, text)?;
+    apply(&mut place, &done.rewritten)?;
+    if done.updated > 0 {
+        place.changed(SET_EVENT);
+    }
+    if done.updated > 0 && done.updated == done.wanted {
+        reply.ok()
+    } else {
+        reply.null()
+    }
+    Ok(())
+}
+
+/// Puts a whole document at the key; its deadline stays.
+///
+/// Errors: no room.
+pub(super) fn put_root(place: &mut Keyed<'_>, bytes: &[u8]) -> Result<(), Fault> {
+    let replaced = if place.exists() {
+        place.edit(|json: &mut Json, arena, _| json.replace(bytes, arena)).ok().flatten()
+    } else {
+        None
+    };
+    match replaced {
+        Some(edited) => Ok(edited.result?),
+        None => {
+            let json = Json::new(bytes, place.arena_mut())?;
+            Ok(place.put_object(json.wrap(), Expiry::Keep)?)
+        }
+    }
+}
+
+/// Where a value is written: over values that are there, or as a new member of objects.
+#[derive(Debug)]
+pub(super) enum Update {
+    Over(Vec<usize>),
+    Under(Vec<usize>, Box<[u8]>),
+    Nowhere,
+}
+
+/// Whether a value of `depth` levels is too deep for the place at `at`.
+pub(super) fn is_too_deep(doc: Doc<'_>, at: usize, depth: usize) -> bool {
+    depth > 0 && doc.level(at) + depth > DEPTH_MAX
+}
+
+/// What writing came to.
+#[derive(Debug)]
+pub(super) struct Written {
+    pub rewritten: Rewritten,
+    /// Places that were found.
+    pub wanted: usize,
+    /// Places that were written.
+    pub updated: usize,
+}
+
+impl Update {
+    /// Finds where `path` leads to.
+    ///
+    /// Errors: nothing is there and the path says not what to create.
+    pub(super) fn find(doc: Doc<'_>, path: &Path, when: When) -> Result<Update, Fault> {
+        let mut found = path.find(doc);
+        found.sort_unstable();
+        found.dedup();
+        match when {
+            When::Always | When::There if !found.is_empty() => return Ok(Update::Over(found)),
+            When::There => return Ok(Update::Nowhere),
+            _ => {}
+        }
+        if !path.is_static() {
+            return Err(Fault::text("Err wrong static path"));
+        }
+        let (last, parent) =
+            path.split_last().ok_or(Fault::text("Err path must end with object key to set"))?;
+        match last {
+            Step::Names(names) => {
+                let name = names.first().cloned().unwrap_or_default();
+                Ok(Update::Under(parent.find(doc), name))
+            }
+            _ if found.is_empty() => Err(Fault::text("ERR array index out of range")),
+            _ => Ok(Update::Nowhere),
+        }
+    }
+
+    /// Writes the value of a JSON text there.
+    ///
+    /// Errors: it is no JSON. Places where the value would be too deep are left as they are.
+    pub(super) fn write(&self, doc: Doc<'_>, text: &[u8]) -> Result<Written, Fault> {
+        let node = node_of(text, doc)?;
+        let (hits, name) = match self {
+            Update::Nowhere => {
+                return Ok(Written { rewritten: Rewritten::Same, wanted: 0, updated: 0 });
+            }
+            Update::Over(hits) => (hits, None),
+            Update::Under(hits, name) => (hits, Some(name)),
+        };
+        let depth = Node::new(doc.names, &node).depth() + usize::from(name.is_some());
+        let mut updated = 0;
+        let rewritten = rewrite(doc, hits, |number, out, start| {
+            let at = hits.get(number).copied().unwrap_or_default();
+            let is_written = match name {
+                _ if is_too_deep(doc, at, depth) => false,
+                None => {
+                    edit::replace(out, start, &node);
+                    true
+                }
+                Some(name) => {
+                    doc.node(at).member(name).is_none()
+                        && edit::add_member(out, start, doc.names.written(name), &node)
+                }
+            };
+            updated += usize::from(is_written);
+            Ok::<_, Fault>(Change::Keep)
+        })?;
+        Ok(Written { rewritten, wanted: hits.len(), updated })
+    }
+}

@@ -1,0 +1,94 @@
+//! How documents are shown: as text, or with RESP3's own types.
+
+use darter_document::print::{Style, print_scalar, print_styled, write_string};
+use darter_document::{Doc, Node, Path, View};
+use darter_wire::Reply;
+
+use super::fault::BAD_FORMAT;
+use crate::{Fault, reader};
+
+/// The form of an answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Format {
+    /// A text.
+    Text,
+    /// Containers as text, scalars as RESP3 has them.
+    Scalars,
+    /// All as RESP3 has it.
+    Types,
+}
+
+impl Format {
+    /// The format of that name; `text` is the name of [`Format::Text`].
+    ///
+    /// Errors: none is called so.
+    pub fn named(name: &[u8], text: &str) -> Result<Format, Fault> {
+        match name {
+            name if reader::is(name, "expand") => Ok(Format::Types),
+            name if reader::is(name, "expand1") => Ok(Format::Scalars),
+            name if reader::is(name, text) => Ok(Format::Text),
+            _ => Err(BAD_FORMAT),
+        }
+    }
+}
+
+/// The text of a node.
+pub(super) fn text_of(node: Node<'_>) -> Vec<u8> {
+    let mut text = Vec::new();
+    print_styled(node, Style::default(), 0, &mut text);
+    text
+}
+
+/// Appends the values that a path leads to, as an array at `level`.
+pub(super) fn print_found(doc: Doc<'_>, path: &Path, style: Style<'_>, level: usize, out: &mut Vec<u8>) {
+    let found = path.find(doc);
+    out.push(b'[');
+    for (number, at) in found.iter().enumerate() {
+        if number > 0 {
+            out.push(b',');
+        }
+        style.line(out, level + 1);
+        print_styled(doc.node(*at), style, level + 1, out);
+    }
+    if !found.is_empty() {
+        style.line(out, level);
+    }
+    out.push(b']');
+}
+
+/// Appends the name of a member at `level` and its colon.
+pub(super) fn print_name(name: &[u8], style: Style<'_>, level: usize, out: &mut Vec<u8>) {
+    style.line(out, level);
+    write_string(name, out);
+    out.push(b':');
+    out.extend_from_slice(style.space);
+}
+
+/// Answers a node in RESP3's types.
+pub(super) fn reply_node(node: Node<'_>, format: Format, reply: &mut Reply<'_>) {
+    match node.view() {
+        View::Null => reply.null(),
+        View::Bool(value) => reply.boolean(value),
+        View::Int(value) => reply.int(value),
+        View::Uint(value) => reply.double(value as f64),
+        View::Float(value) => reply.double(value),
+        View::Array(children) if format == Format::Types => {
+            reply.array(children.count);
+            node.items().for_each(|item| reply_node(item, format, reply));
+        }
+        View::Object(children) if format == Format::Types => {
+            reply.map(children.count);
+            for (name, value) in node.members() {
+                reply.bulk(name);
+                reply_node(value, format, reply);
+            }
+        }
+        View::Text(text) if format == Format::Types => reply.bulk(text),
+        scalar @ View::Text(_) => {
+            let mut text = Vec::new();
+            print_scalar(scalar, &mut text);
+            reply.bulk(&text);
+        }
+        View::Array(_) | View::Object(_) => reply.bulk(&text_of(node)),
+    }
+}

@@ -1,0 +1,74 @@
+//! TS.ADD key timestamp value [RETENTION retentionPeriod] [ENCODING <UNCOMPRESSED | COMPRESSED>] [CHUNK_SIZE size]
+//! [DUPLICATE_POLICY policy] [ON_DUPLICATE policy] [IGNORE time value] [LABELS label value [label value ...]]
+
+use darter_base::number;
+use darter_series::{Added, Policy, Sample, Series};
+use darter_store::Keyed;
+use darter_wire::{Args, Reply};
+
+use super::options::{self, Options};
+use super::{NO_KEY, POLICY, create, doc, event, not_added};
+use crate::spec::{Keys, Spec};
+use crate::{Ctx, DataCommand, Fault};
+
+/// TS.ADD.
+pub const ADD: DataCommand = DataCommand {
+    spec: doc(
+        Spec::write("ts.add", -4, Keys::ONE),
+        "1.0.0",
+        "key timestamp value [RETENTION retentionPeriod] [ENCODING <UNCOMPRESSED | COMPRESSED>] [CHUNK_SIZE size] \
+         [DUPLICATE_POLICY <BLOCK | FIRST | LAST | MIN | MAX | SUM>] [ON_DUPLICATE <BLOCK | FIRST | LAST | MIN | MAX | \
+         SUM>] [IGNORE ignoreMaxTimediff ignoreMaxValDiff] [LABELS label value [label value ...]]",
+        "Adds a sample; creates the series if there is none.",
+    )
+    .cost("O(M) when M is the amount of compaction rules or O(1) with no compaction"),
+    run: add,
+};
+
+/// A time as clients give it; `*` is `now_ms`.
+pub(super) fn time(arg: &[u8], now_ms: u64) -> Result<u64, Fault> {
+    if arg == b"*" {
+        return Ok(now_ms);
+    }
+    let time = number::parse_i64(arg).ok_or(Fault::text("ERR TSDB: invalid timestamp"))?;
+    let negative = "ERR TSDB: invalid timestamp, must be a nonnegative integer";
+    u64::try_from(time).map_err(|_| Fault::text(negative))
+}
+
+/// A value as clients give it; NaN is one.
+pub(super) fn value(arg: &[u8]) -> Result<f64, Fault> {
+    if arg.eq_ignore_ascii_case(b"nan") {
+        return Ok(f64::NAN);
+    }
+    number::parse_f64(arg).ok_or(Fault::text("ERR TSDB: invalid value"))
+}
+
+/// Adds a sample to the series at `place`; returns the time to answer.
+pub(super) fn add_at(place: &mut Keyed<'_>, sample: Sample, policy: Option<Policy>) -> Result<u64, Fault> {
+    let edited = place.edit(|series: &mut Series, arena, _| {
+        let policy = policy.or(series.settings.policy).unwrap_or(POLICY);
+        let newest = series.newest().map_or(0, |newest| newest.time);
+        series.add(arena, sample, policy).map(|added| (added, newest))
+    })?;
+    let (added, newest) = edited.ok_or(NO_KEY)?.result.map_err(not_added)?;
+    Ok(if added == Added::Ignored { newest } else { sample.time })
+}
+
+fn add(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let now_ms = ctx.now_ms;
+    let value = value(args.at(3))?;
+    let sample = Sample::new(time(args.at(2), now_ms)?, value);
+    let mut place = ctx.at(args.at(1));
+    let mut policy = None;
+    if place.view::<Series>()?.is_some() {
+        if args.len() > 4 {
+            policy = options::policy(args, 4, "ON_DUPLICATE")?;
+        }
+    } else {
+        create::put(&mut place, Options::read(args, 4)?)?;
+    }
+    let time = add_at(&mut place, sample, policy)?;
+    place.changed(event("ts.add"));
+    reply.int(time.cast_signed());
+    Ok(())
+}

@@ -1,0 +1,80 @@
+//! Time series: samples added, changed, removed and asked for by time.
+
+mod add;
+mod create;
+mod info;
+mod madd;
+mod options;
+mod query;
+mod range;
+mod step;
+#[cfg(test)]
+mod tests;
+
+use darter_series::series::AddFault;
+use darter_series::{Policy, Sample};
+use darter_store::Event;
+use darter_store::change::Class;
+use darter_wire::Reply;
+
+use crate::spec::{Group, Spec};
+use crate::{DataCommand, Fault};
+
+/// The family's commands.
+pub const FAMILY: &[DataCommand] = &[
+    create::CREATE,
+    create::ALTER,
+    add::ADD,
+    madd::MADD,
+    step::INCRBY,
+    step::DECRBY,
+    range::DEL,
+    range::GET,
+    range::RANGE,
+    range::REVRANGE,
+    info::INFO,
+];
+
+/// What a second sample of the same time does where neither series nor command says.
+const POLICY: Policy = Policy::Block;
+
+const NO_KEY: Fault = Fault::text("ERR TSDB: the key does not exist");
+
+const fn doc(spec: Spec, since: &'static str, syntax: &'static str, summary: &'static str) -> Spec {
+    spec.doc(Group::Series, since, syntax, summary)
+}
+
+const fn event(name: &'static str) -> Event {
+    Event::new(Class::MODULE, name)
+}
+
+/// The error of a sample that was not added.
+fn not_added(fault: AddFault) -> Fault {
+    match fault {
+        AddFault::TooOld => Fault::text("ERR TSDB: Timestamp is older than retention"),
+        AddFault::Blocked => Fault::text(
+            "ERR TSDB: Error at upsert, update is not supported when DUPLICATE_POLICY is set to BLOCK mode, or either \
+             current or new value is NaN and DUPLICATE_POLICY is MAX/MIN/SUM",
+        ),
+        AddFault::Full => Fault::OutOfMemory,
+    }
+}
+
+/// Writes a number of a sample: a float in RESP3, a line of text in RESP2.
+fn write_number(reply: &mut Reply<'_>, number: f64) {
+    if reply.is_resp3() {
+        return reply.double(number);
+    }
+    let mut text = Vec::new();
+    match number {
+        _ if number.is_nan() => text.extend_from_slice(b"NaN"),
+        _ => darter_base::number::write_f64(&mut text, number),
+    }
+    reply.status(&text);
+}
+
+fn write_sample(reply: &mut Reply<'_>, sample: Sample) {
+    reply.array(2);
+    reply.int(sample.time.cast_signed());
+    write_number(reply, sample.value);
+}

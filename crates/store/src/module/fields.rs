@@ -1,0 +1,113 @@
+//! The fields of a module's value in an RDB file: each with a number in front that says of what sort it is.
+
+use std::borrow::Cow;
+
+use crate::rdb::{Corrupt, Source, write_length, write_text};
+
+const END: u64 = 0;
+const SIGNED: u64 = 1;
+const UNSIGNED: u64 = 2;
+const FLOAT: u64 = 3;
+const DOUBLE: u64 = 4;
+const TEXT: u64 = 5;
+
+/// Writes fields.
+#[derive(Debug)]
+pub struct Fields<'o> {
+    out: &'o mut Vec<u8>,
+}
+
+impl<'o> Fields<'o> {
+    pub(super) fn new(out: &'o mut Vec<u8>) -> Fields<'o> {
+        Fields { out }
+    }
+
+    /// A signed integer.
+    pub fn signed(&mut self, value: i64) {
+        write_length(self.out, SIGNED);
+        write_length(self.out, value as u64);
+    }
+
+    /// An unsigned integer.
+    pub fn unsigned(&mut self, value: u64) {
+        write_length(self.out, UNSIGNED);
+        write_length(self.out, value);
+    }
+
+    /// A float of four bytes.
+    pub fn float(&mut self, value: f32) {
+        write_length(self.out, FLOAT);
+        self.out.extend_from_slice(&value.to_le_bytes());
+    }
+
+    /// A float of eight bytes.
+    pub fn double(&mut self, value: f64) {
+        write_length(self.out, DOUBLE);
+        self.out.extend_from_slice(&value.to_le_bytes());
+    }
+
+    /// A text.
+    pub fn text(&mut self, text: &[u8]) {
+        write_length(self.out, TEXT);
+        write_text(self.out, text);
+    }
+
+    pub(super) fn end(self) {
+        write_length(self.out, END);
+    }
+}
+
+/// Reads fields, which are not trusted.
+#[derive(Debug)]
+pub struct FieldSource<'s, 'a> {
+    source: &'s mut Source<'a>,
+}
+
+impl<'s, 'a> FieldSource<'s, 'a> {
+    pub(super) fn new(source: &'s mut Source<'a>) -> FieldSource<'s, 'a> {
+        FieldSource { source }
+    }
+
+    /// Bytes not yet read: no text in them is longer.
+    pub fn left(&self) -> usize {
+        self.source.left()
+    }
+
+    fn expect(&mut self, sort: u64) -> Result<(), Corrupt> {
+        if self.source.count()? == sort { Ok(()) } else { Err(Corrupt) }
+    }
+
+    /// The next field, a signed integer.
+    pub fn signed(&mut self) -> Result<i64, Corrupt> {
+        self.expect(SIGNED)?;
+        Ok(self.source.count()? as i64)
+    }
+
+    /// The next field, an unsigned integer.
+    pub fn unsigned(&mut self) -> Result<u64, Corrupt> {
+        self.expect(UNSIGNED)?;
+        self.source.count()
+    }
+
+    /// The next field, a float of four bytes.
+    pub fn float(&mut self) -> Result<f32, Corrupt> {
+        self.expect(FLOAT)?;
+        Ok(f32::from_le_bytes(self.source.array()?))
+    }
+
+    /// The next field, a float of eight bytes.
+    pub fn double(&mut self) -> Result<f64, Corrupt> {
+        self.expect(DOUBLE)?;
+        self.source.double()
+    }
+
+    /// The next field, a text.
+    pub fn text(&mut self) -> Result<Cow<'a, [u8]>, Corrupt> {
+        self.expect(TEXT)?;
+        self.source.text()
+    }
+
+    pub(super) fn end(self) -> Result<(), Corrupt> {
+        if self.source.count()? == END { Ok(()) } else { Err(Corrupt) }
+    }
+}

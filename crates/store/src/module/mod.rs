@@ -1,0 +1,318 @@
+//! Values of the families that Redis keeps in modules: JSON, filters, sketches, time series.
+//!
+//! All of them are one arm of [`Object`], so a new type is one file here: its [`ModuleValue`] and [`ModuleType`], and its
+//! row in [`KINDS`]. Everything else (TYPE, DUMP, files, COPY, eviction, MEMORY USAGE) asks the trait.
+
+mod fields;
+mod json;
+mod sketches;
+
+use std::any::Any;
+use std::fmt::Debug;
+
+use darter_slab::{Arena, Handle};
+
+use crate::keyed::Keyed;
+use crate::object::{Collection, Object, Type};
+use crate::rdb::{Corrupt, Source, write_length};
+use crate::record::Value;
+use crate::shard::Shard;
+
+pub use fields::{FieldSource, Fields};
+pub use json::Json;
+
+/// A value of a module's type: a small root whose blocks are in the shard's arena.
+pub trait ModuleValue: Any + Debug + Send {
+    /// Its type.
+    fn kind(&self) -> Type;
+    /// How long it is, for statistics: children, items, samples.
+    fn len(&self, arena: &Arena) -> u64;
+    /// Bytes in the arena and on the heap, without the root.
+    fn memory_bytes(&self) -> usize;
+    /// Gives back up to about `blocks_max` blocks; true when all are.
+    fn free_step(&mut self, arena: &mut Arena, blocks_max: usize) -> bool;
+    /// Appends the value as the module's fields in an RDB file.
+    fn write(&self, arena: &Arena, out: &mut Fields<'_>);
+
+    /// Whether there is nothing in it.
+    fn is_empty(&self, arena: &Arena) -> bool {
+        self.len(arena) == 0
+    }
+    /// Moves up to about `packs_max` blocks out of pages that the arena wants to empty, from `cursor` on; returns where
+    /// to go on, 0 at the end.
+    fn compact_step(&mut self, _arena: &mut Arena, _cursor: u64, _packs_max: usize) -> u64 {
+        0
+    }
+    /// The block that says all about this value, if its record may keep that in place of a root.
+    fn fold(&self, _arena: &Arena) -> Option<Handle> {
+        None
+    }
+    /// The root as it is now, to be read while the value changes; `None`: the value is written to files in one go. Every
+    /// change of a value that returns one calls [`Arena::keep_first`] before it writes a block, and every reader uses
+    /// [`Arena::seen`].
+    fn frozen(&self) -> Option<Box<dyn ModuleValue>> {
+        None
+    }
+    /// Pieces in which a value with [`ModuleValue::frozen`] is written to a snapshot, at least 1.
+    fn pieces(&self) -> u64 {
+        1
+    }
+    /// Appends piece `number` of a frozen value.
+    fn write_piece(&self, _number: u64, arena: &Arena, out: &mut Fields<'_>) {
+        self.write(arena, out);
+    }
+    /// Adds the next piece to a value that [`Kind::begin`] made.
+    ///
+    /// Errors: damaged, or no room.
+    fn read_piece(
+        &mut self,
+        _number: u64,
+        _fields: &mut FieldSource<'_, '_>,
+        _arena: &mut Arena,
+    ) -> Result<(), Corrupt> {
+        Err(Corrupt)
+    }
+}
+
+/// The type of a module's value at compile time: makes it a [`Collection`].
+pub trait ModuleType: ModuleValue + Sized {
+    /// Its type.
+    const KIND: Type;
+    /// The value that [`ModuleValue::fold`] gave `block` for.
+    fn unfold(_block: Handle, _arena: &Arena) -> Option<Self> {
+        None
+    }
+}
+
+/// Builds a value from the fields of a version.
+pub type Read = fn(u16, &mut FieldSource<'_, '_>, &mut Arena) -> Result<Box<dyn ModuleValue>, Corrupt>;
+/// Makes the root of a value that is all in one block.
+pub type Unfold = fn(Handle, &Arena) -> Box<dyn ModuleValue>;
+
+/// How values of one type are read.
+#[derive(Debug)]
+pub struct Kind {
+    /// The type.
+    pub kind: Type,
+    /// The module type's name in RDB files: nine letters.
+    pub letters: &'static [u8; 9],
+    /// The version that is written.
+    pub version: u16,
+    /// Builds a value from the fields of a version.
+    ///
+    /// Errors: damaged, of a version that is not known, or no room; nothing is left in the arena.
+    pub read: Read,
+    /// An empty value for [`ModuleValue::read_piece`]; `None`: never written in pieces.
+    pub begin: Option<fn() -> Box<dyn ModuleValue>>,
+    /// The value without a root of its own.
+    pub unfold: Option<Unfold>,
+}
+
+/// Every type of a module.
+pub const KINDS: &[Kind] = &[
+    json::KIND,
+    sketches::BLOOM,
+    sketches::CUCKOO,
+    sketches::CMS,
+    sketches::TOPK,
+    sketches::DIGEST,
+    sketches::SERIES,
+];
+
+/// The type byte of modules' values.
+pub const TYPE_MODULE: u8 = 7;
+/// In place of a version: a piece of a value in our own files.
+const PIECE: u16 = VERSION_MASK;
+const VERSION_BITS: u32 = 10;
+const VERSION_MASK: u16 = (1 << VERSION_BITS) - 1;
+
+/// The number of a module type in RDB files: nine letters of six bits above ten bits of version.
+const fn number_of(letters: &[u8; 9], version: u16) -> u64 {
+    let mut number = 0;
+    let mut at = 0;
+    while at < letters.len() {
+        let value = match letters[at] {
+            letter @ b'A'..=b'Z' => letter - b'A',
+            letter @ b'a'..=b'z' => letter - b'a' + 26,
+            letter @ b'0'..=b'9' => letter - b'0' + 52,
+            b'-' => 62,
+            _ => 63,
+        };
+        number = number << 6 | value as u64;
+        at += 1;
+    }
+    number << VERSION_BITS | version as u64
+}
+
+fn kind_of(number: u64) -> Option<(&'static Kind, u16)> {
+    let version = number as u16 & VERSION_MASK;
+    let kind = KINDS.iter().find(|kind| number_of(kind.letters, version) == number)?;
+    Some((kind, version))
+}
+
+/// Whether values of this number, which is their first in an RDB file, are read.
+pub fn is_known(number: u64) -> bool {
+    kind_of(number).is_some()
+}
+
+fn kind_named(kind: Type) -> Option<&'static Kind> {
+    KINDS.iter().find(|known| known.kind == kind)
+}
+
+/// Appends a value as it follows type byte [`TYPE_MODULE`].
+pub(crate) fn write(value: &dyn ModuleValue, arena: &Arena, out: &mut Vec<u8>) {
+    let Some(kind) = kind_named(value.kind()) else { return };
+    write_length(out, number_of(kind.letters, kind.version));
+    let mut fields = Fields::new(out);
+    value.write(arena, &mut fields);
+    fields.end();
+}
+
+/// Appends a piece of a value as [`read`] and [`read_more`] take it.
+pub(crate) fn write_piece(value: &dyn ModuleValue, number: u64, arena: &Arena, out: &mut Vec<u8>) {
+    let Some(kind) = kind_named(value.kind()) else { return };
+    write_length(out, number_of(kind.letters, PIECE));
+    let mut fields = Fields::new(out);
+    fields.unsigned(number);
+    value.write_piece(number, arena, &mut fields);
+    fields.end();
+}
+
+/// The value, or the first piece of one, that follows type byte [`TYPE_MODULE`].
+///
+/// Errors: an unknown type, damaged, or no room; nothing is left in the arena.
+pub(crate) fn read(source: &mut Source<'_>, arena: &mut Arena) -> Result<Object, Corrupt> {
+    let (kind, version) = kind_of(source.count()?).ok_or(Corrupt)?;
+    let mut fields = FieldSource::new(source);
+    let mut value = if version == PIECE {
+        let mut value = kind.begin.ok_or(Corrupt)?();
+        match read_piece(&mut *value, &mut fields, arena) {
+            Ok(()) => value,
+            Err(corrupt) => {
+                clear(&mut *value, arena);
+                return Err(corrupt);
+            }
+        }
+    } else {
+        (kind.read)(version, &mut fields, arena)?
+    };
+    if fields.end().is_err() {
+        clear(&mut *value, arena);
+        return Err(Corrupt);
+    }
+    Ok(Object::Module(value))
+}
+
+/// Adds a piece to a value.
+///
+/// Errors: of another type, damaged, or no room.
+pub(crate) fn read_more(
+    value: &mut dyn ModuleValue,
+    source: &mut Source<'_>,
+    arena: &mut Arena,
+) -> Result<(), Corrupt> {
+    let (kind, version) = kind_of(source.count()?).ok_or(Corrupt)?;
+    if kind.kind != value.kind() || version != PIECE {
+        return Err(Corrupt);
+    }
+    let mut fields = FieldSource::new(source);
+    read_piece(value, &mut fields, arena)?;
+    fields.end()
+}
+
+fn read_piece(
+    value: &mut dyn ModuleValue,
+    fields: &mut FieldSource<'_, '_>,
+    arena: &mut Arena,
+) -> Result<(), Corrupt> {
+    let number = fields.unsigned()?;
+    value.read_piece(number, fields, arena)
+}
+
+fn clear(value: &mut dyn ModuleValue, arena: &mut Arena) {
+    while !value.free_step(arena, usize::MAX) {}
+}
+
+/// The value of `kind` without a root of its own.
+pub(crate) fn unfold(kind: Type, block: Handle, arena: &Arena) -> Option<Object> {
+    Some(Object::Module(kind_named(kind)?.unfold?(block, arena)))
+}
+
+impl<T: ModuleType> Collection for T {
+    const TYPE: Type = T::KIND;
+
+    fn wrap(self) -> Object {
+        Object::Module(Box::new(self))
+    }
+
+    fn of(object: &Object) -> Option<&T> {
+        let Object::Module(value) = object else { return None };
+        let value: &dyn Any = &**value;
+        value.downcast_ref()
+    }
+
+    fn of_mut(object: &mut Object) -> Option<&mut T> {
+        let Object::Module(value) = object else { return None };
+        let value: &mut dyn Any = &mut **value;
+        value.downcast_mut()
+    }
+
+    /// Never: an empty value keeps its key.
+    fn has_no_member(&self) -> bool {
+        false
+    }
+
+    fn memory_bytes(&self) -> usize {
+        ModuleValue::memory_bytes(self)
+    }
+
+    fn free_step(&mut self, arena: &mut Arena, blocks_max: usize) -> bool {
+        ModuleValue::free_step(self, arena, blocks_max)
+    }
+
+    fn fold(&self, arena: &Arena) -> Option<Handle> {
+        ModuleValue::fold(self, arena)
+    }
+
+    fn unfold(block: Handle, arena: &Arena) -> Option<T> {
+        ModuleType::unfold(block, arena)
+    }
+
+    fn compact_step(&mut self, arena: &mut Arena, cursor: u64, packs_max: usize) -> u64 {
+        ModuleValue::compact_step(self, arena, cursor, packs_max)
+    }
+}
+
+impl Keyed<'_> {
+    /// Adds a piece, as a snapshot has it, to the module's value at the key.
+    ///
+    /// Errors: there is no such value, or the piece is damaged.
+    pub fn read_piece(&mut self, source: &mut Source<'_>) -> Result<(), Corrupt> {
+        let id = match self.record().map(crate::record::Record::value) {
+            Some(Value::Object(_, id)) => id,
+            _ => return Err(Corrupt),
+        };
+        let Shard { objects, arena, .. } = &mut *self.shard;
+        match objects.get_mut(id) {
+            Object::Module(value) => read_more(&mut **value, source, arena),
+            _ => Err(Corrupt),
+        }
+    }
+}
+
+impl Object {
+    /// Adds a piece, as a snapshot has it, to a module's value.
+    ///
+    /// Errors: the value is another, or the piece is damaged.
+    pub fn read_piece(&mut self, source: &mut Source<'_>, arena: &mut Arena) -> Result<(), Corrupt> {
+        match self {
+            Object::Module(value) => read_more(&mut **value, source, arena),
+            _ => Err(Corrupt),
+        }
+    }
+}
+
+#[cfg(test)]
+mod pieces_tests;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,99 @@
+//! Values of `sketches` in the pieces of a snapshot, changed while they are written.
+
+use darter_series::{Policy, Sample, Series, Settings as SeriesSettings};
+use darter_sketch::bloom::Scaling;
+use darter_sketch::cuckoo::{Settings, hash};
+use darter_sketch::{Bloom, Cms, Cuckoo, TopK};
+use darter_slab::Past;
+
+use super::*;
+
+/// Writes `value` in pieces while `change` changes it, and reads the pieces back: they are the value as it was.
+fn check<T: ModuleType>(
+    name: &str,
+    mut value: T,
+    arena: &mut Arena,
+    change: impl FnOnce(&mut T, &mut Arena),
+) {
+    let mut before = Vec::new();
+    write(&value, arena, &mut before);
+    let frozen = ModuleValue::frozen(&value).expect("written in pieces");
+    arena.keep_into(Box::new(Past::new()));
+    change(&mut value, arena);
+    let past = arena.end_past().expect("kept");
+    assert!(past.bytes() < 100 << 10, "{name}: {} bytes were kept", past.bytes());
+    arena.look_back(past);
+    let mut pieces = Vec::new();
+    for number in 0..frozen.pieces() {
+        let mut piece = Vec::new();
+        write_piece(&*frozen, number, arena, &mut piece);
+        pieces.push(piece);
+    }
+    arena.end_past();
+    let mut other = Arena::with_reserve(64 << 20).expect("address space");
+    let mut pieces = pieces.iter();
+    let first = pieces.next().expect("a root");
+    let mut object = read(&mut Source::new(first), &mut other).expect("a root");
+    for piece in pieces {
+        object.read_piece(&mut Source::new(piece), &mut other).expect("a piece");
+    }
+    let Object::Module(loaded) = &object else { panic!("{name} is a module's value") };
+    let mut after = Vec::new();
+    write(&**loaded, &other, &mut after);
+    assert!(before == after, "{name}: {} and {} bytes", before.len(), after.len());
+    object.clear(&mut other);
+    assert_eq!(other.used_bytes(), 0, "{name}");
+    while !ModuleValue::free_step(&mut value, arena, 10) {}
+    assert_eq!(arena.used_bytes(), 0, "{name}");
+}
+
+fn arena() -> Arena {
+    Arena::with_reserve(64 << 20).expect("address space")
+}
+
+#[test]
+fn filters_are_written_as_they_were() {
+    let mut arena = arena();
+    let mut bloom = Bloom::new(50_000, 0.01, Scaling::By(2)).expect("valid");
+    for n in 0..70_000_u32 {
+        let hash = bloom.hash(&n.to_le_bytes());
+        bloom.add(&mut arena, hash).expect("room");
+    }
+    check("Bloom filter", bloom, &mut arena, |bloom, arena| {
+        let hash = bloom.hash(b"another");
+        bloom.add(arena, hash).expect("room");
+    });
+    let settings = Settings { bucket_size: 2, iterations_max: 20, expansion: 1 };
+    let mut cuckoo = Cuckoo::new(100_000, settings).expect("small");
+    (0..90_000_u32).for_each(|n| cuckoo.add(&mut arena, hash(&n.to_le_bytes())).expect("room"));
+    check("cuckoo filter", cuckoo, &mut arena, |cuckoo, arena| {
+        assert_eq!(cuckoo.remove(arena, hash(&5_u32.to_le_bytes())), Ok(true));
+    });
+}
+
+#[test]
+fn sketches_and_series_are_written_as_they_were() {
+    let mut arena = arena();
+    let mut cms = Cms::new(50_000, 5).expect("small");
+    for n in 0..5_000_u32 {
+        cms.add(&mut arena, &n.to_le_bytes(), 3).expect("room");
+    }
+    check("count-min sketch", cms, &mut arena, |cms, arena| {
+        cms.add(arena, b"another", 5).expect("room");
+    });
+    let mut list = TopK::new(100, 5_000, 5, 0.9).expect("small");
+    for n in 0..20_000_u32 {
+        list.add(&mut arena, &(n % 500).to_le_bytes(), 1).expect("room");
+    }
+    check("top-k list", list, &mut arena, |list, arena| {
+        list.add(arena, b"another", 1000).expect("room");
+    });
+    let mut series = Series::new(SeriesSettings::default());
+    for n in 0..20_000 {
+        series.add(&mut arena, Sample::new(n * 10, (n * 7 % 100) as f64), Policy::Block).expect("newer");
+    }
+    check("series", series, &mut arena, |series, arena| {
+        series.add(arena, Sample::new(55, 1.0), Policy::Last).expect("room");
+        series.add(arena, Sample::new(1 << 40, 1.0), Policy::Last).expect("room");
+    });
+}
