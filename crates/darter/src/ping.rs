@@ -1,4 +1,5 @@
-//! `darter --ping [HOST:]PORT`: asks a server whether it serves, for health checks where there is no client.
+//! `darter --ping [[HOST:]PORT | settings]`: asks a server whether it serves, for health checks where there is no client.
+//! Without an address it is the server that the same settings would start: file, environment and flags.
 //!
 //! Called by `main` before flags are read. Exit code 0 when it serves, 1 when not, 2 for a wrong call. A server that
 //! wants a password or TLS first does serve.
@@ -9,23 +10,55 @@ use std::net::{TcpStream, ToSocketAddrs};
 use std::process::ExitCode;
 use std::time::Duration;
 
+use darter_server::config::{Settings, Startup};
+
 const USAGE: u8 = 2;
 /// For each step: connecting, asking, waiting for the answer.
 const TIME_MAX: Duration = Duration::from_secs(3);
 const ANSWER_BYTES_MAX: u64 = 256;
-const PORT: &str = "6379";
 
 /// Does what the arguments ask for if they ask for that; `None` when they do not.
 pub fn run(args: &[OsString]) -> Option<ExitCode> {
-    let words: Vec<&str> = args.iter().skip(1).map_while(|word| word.to_str()).collect();
+    let at = args.iter().position(|word| word == "--ping")?;
+    let words: Vec<&str> = args.iter().skip(1).filter_map(|word| word.to_str()).collect();
     match words.as_slice() {
-        ["--ping"] => Some(ping(PORT)),
-        ["--ping", place] => Some(ping(place)),
-        ["--ping", ..] => {
-            eprintln!("usage: darter --ping [[HOST:]PORT]");
-            Some(ExitCode::from(USAGE))
+        ["--ping", place] if is_address(place) => Some(ping(place)),
+        _ => {
+            let mut others = args.to_vec();
+            others.remove(at);
+            Some(ping_by_settings(others))
         }
-        _ => None,
+    }
+}
+
+/// Whether a word is `[HOST:]PORT` and no file and no flag.
+fn is_address(word: &str) -> bool {
+    let port = word.rsplit_once(':').map_or(word, |(_, port)| port);
+    !word.starts_with('-') && port.parse::<u16>().is_ok()
+}
+
+/// Asks the server that these settings would start.
+fn ping_by_settings(args: Vec<OsString>) -> ExitCode {
+    match Settings::parse(args, std::env::vars_os()) {
+        Ok(Startup::Serve { settings, .. }) => {
+            let live = settings.live();
+            let Some(port) = live.port.or(live.tls.port).filter(|&port| port != 0) else {
+                eprintln!("darter: these settings name no port: darter --ping [HOST:]PORT");
+                return ExitCode::from(USAGE);
+            };
+            // One that listens on all addresses listens on this one.
+            let host = live.bind.iter().map(|word| word.trim_start_matches('-'));
+            let host = host.into_iter().find(|word| !matches!(*word, "*" | "::*" | "0.0.0.0" | "::"));
+            match host.unwrap_or("127.0.0.1") {
+                host if host.contains(':') => ping(&format!("[{host}]:{port}")),
+                host => ping(&format!("{host}:{port}")),
+            }
+        }
+        Ok(Startup::Print(_)) => ExitCode::from(USAGE),
+        Err(usage) => {
+            eprintln!("darter: {usage}");
+            ExitCode::from(USAGE)
+        }
     }
 }
 

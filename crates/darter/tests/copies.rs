@@ -35,8 +35,9 @@ fn fill(client: &mut Client, keys: usize) {
     assert_eq!(client.call(&["FUNCTION", "LOAD", LIBRARY]), Value::Text("lib".to_owned()));
 }
 
-/// The file that a SYNC on this connection sends; the server closes behind it.
+/// The file that a SYNC on this connection sends, which asks for a copy only; the server closes behind it.
 fn receive(client: &mut Client) -> Vec<u8> {
+    assert_eq!(client.call(&["REPLCONF", "rdb-only", "1"]), Value::ok());
     client.stream().write_all(b"SYNC\r\n").expect("sent");
     let mut all = Vec::new();
     client.stream().try_clone().expect("a socket").read_to_end(&mut all).expect("all of it");
@@ -88,6 +89,7 @@ fn a_copy_is_of_one_moment_and_a_slow_reader_stops_nobody() {
     // Texts that do not compress, more than sockets hold.
     assert_eq!(client.call(&["DEBUG", "POPULATE", "60000", "fill", "1000"]), Value::ok());
     let mut slow = server.client();
+    assert_eq!(slow.call(&["REPLCONF", "rdb-only", "1"]), Value::ok());
     slow.stream().write_all(b"SYNC\r\n").expect("sent");
     let ends = Arc::new(AtomicBool::new(false));
     let (mut writer, is_over) = (server.client(), ends.clone());
@@ -118,23 +120,20 @@ fn a_copy_is_of_one_moment_and_a_slow_reader_stops_nobody() {
 }
 
 #[test]
-fn replicas_are_told_that_there_is_no_replication() {
+fn options_of_replicas_and_copies_are_checked() {
     let server = Server::start(&[]);
     let mut client = server.client();
     let error = |text: &str| Value::Error(text.to_owned());
     assert_eq!(client.call(&["REPLCONF", "capa", "eof", "capa", "psync2"]), Value::ok());
     assert_eq!(
-        client.call(&["SYNC"]),
-        error("ERR there is no replication: SYNC sends one copy, for backups")
-    );
-    assert_eq!(
         client.call(&["REPLCONF", "rdb-only", "x"]),
         error("ERR value is not an integer or out of range")
     );
     assert_eq!(client.call(&["REPLCONF", "rdb-only"]), error("ERR syntax error"));
+    assert_eq!(client.call(&["REPLCONF", "listening-port", "1"]), Value::ok());
     assert_eq!(
-        client.call(&["REPLCONF", "listening-port", "1"]),
-        error("ERR Unrecognized REPLCONF option: listening-port")
+        client.call(&["REPLCONF", "listening-post", "1"]),
+        error("ERR Unrecognized REPLCONF option: listening-post")
     );
     assert_eq!(
         client.call(&["REPLCONF", "rdb-filter-only", "keys"]),

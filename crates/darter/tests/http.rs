@@ -154,12 +154,35 @@ fn a_server_that_loads_lives_but_is_not_ready() {
     let _ = std::fs::remove_dir_all(&folder);
 }
 
+/// The text of the console's script and of every script that it imports.
+fn scripts(browser: &mut Browser) -> String {
+    let mut paths = vec!["/console.js".to_owned()];
+    let mut text = String::new();
+    let mut at = 0;
+    while let Some(path) = paths.get(at).cloned() {
+        let answer = browser.get(&path, "");
+        assert_eq!(answer.status, 200, "{path}");
+        assert_eq!(answer.headers["content-type"], "text/javascript; charset=utf-8");
+        for line in answer.body.lines().filter(|line| line.starts_with("import ")) {
+            let name = line.rsplit('/').next().expect("a path").trim_end_matches(['"', ';']);
+            let found = format!("/console/{name}");
+            if !paths.contains(&found) {
+                paths.push(found);
+            }
+        }
+        text.push_str(&answer.body);
+        at += 1;
+    }
+    assert!(paths.len() > 10, "{paths:?}");
+    text
+}
+
 #[test]
 fn the_page_loads_nothing_from_elsewhere() {
     let server = Server::start(&[]);
     let mut browser = Browser::to(server.port());
-    let parts: String =
-        ["/", "/console.js", "/console.css", "/icon.svg"].map(|path| browser.get(path, "").body).concat();
+    let parts: String = ["/", "/console.css", "/icon.svg"].map(|path| browser.get(path, "").body).concat()
+        + &scripts(&mut browser);
     let urls: Vec<&str> =
         parts.match_indices("http").map(|(at, _)| &parts[at..(at + 40).min(parts.len())]).collect();
     let foreign: Vec<_> =
@@ -246,10 +269,11 @@ fn commands_that_wait_are_answered_when_their_time_comes() {
     assert!(answer.body.starts_with(r#"{"replies":[{"status":"PONG"},["l","a"],0]"#), "{answer:?}");
     assert_eq!(browser.read().body, "OK\n", "the request behind it");
     // The pause of clients holds the console too.
-    assert_eq!(client.call(&["CLIENT", "PAUSE", "150", "WRITE"]), Value::ok());
     let began = Instant::now();
+    assert_eq!(client.call(&["CLIENT", "PAUSE", "150", "WRITE"]), Value::ok());
     assert_eq!(browser.run(r#"[["SET","p","1"],["GET","p"]]"#), r#"[{"status":"OK"},"1"]"#);
-    assert!(began.elapsed() >= Duration::from_millis(100));
+    // Half of it: the deadline counts from the millisecond in which the server's turn began.
+    assert!(began.elapsed() >= Duration::from_millis(75));
 }
 
 #[test]
@@ -418,8 +442,8 @@ fn half_requests_are_closed_after_a_while() {
     );
     // A trickle is no excuse.
     let mut trickle = halves.pop().expect("the third");
-    trickle.send(b"GET /healthz HTTP/1.1\r\nHost: a\r\n");
     let began = Instant::now();
+    trickle.send(b"GET /healthz HTTP/1.1\r\nHost: a\r\n");
     trickle.reader.get_ref().set_read_timeout(Some(Duration::from_millis(500))).expect("a timeout");
     let mut byte = [0];
     loop {
@@ -433,7 +457,8 @@ fn half_requests_are_closed_after_a_while() {
     for half in &mut halves {
         assert!(half.is_closed());
     }
-    assert!(began.elapsed() >= Duration::from_secs(9));
+    // Ten, in whole seconds of the server's clock.
+    assert!(began.elapsed() >= Duration::from_secs(8));
 }
 
 #[test]
@@ -517,6 +542,59 @@ fn restricted_commands_run_on_the_admin_port_only() {
     let mut line = String::new();
     administrator.reader.read_line(&mut line).expect("a reply");
     assert_eq!(line, "+OK\r\n");
+}
+
+#[test]
+fn an_admin_port_without_an_address_is_where_bind_says() {
+    let admin = free_port();
+    let server = Server::start(&["--admin_port", &admin.to_string(), "--requirepass", "x", "--admin_nopass"]);
+    assert_eq!(harness::Client::connect(admin).call(&["PING"]), Value::Status("PONG".to_owned()));
+    assert_eq!(listening_at(admin), ["0100007F"]);
+    let mut client = server.client();
+    assert_eq!(client.call(&["AUTH", "x"]), Value::ok());
+    let refused = client.call(&["CONFIG", "SET", "bind", "0.0.0.0"]);
+    assert!(matches!(&refused, Value::Error(line) if line.contains("admin_nopass")), "{refused:?}");
+    assert_eq!(client.call(&["CONFIG", "SET", "protected-mode", "no"]), Value::ok());
+    assert_eq!(client.call(&["CONFIG", "SET", "bind", "127.0.0.1 127.0.0.2"]), Value::ok());
+    assert_eq!(listening_at(admin), ["0100007F", "0200007F"], "it follows");
+}
+
+/// The IPv4 addresses on which somebody listens to `port`, as the kernel writes them.
+fn listening_at(port: u16) -> Vec<String> {
+    let table = std::fs::read_to_string("/proc/net/tcp").expect("the kernel's table");
+    let end = format!(":{port:04X}");
+    let mut found: Vec<String> = table
+        .lines()
+        .map(|line| line.split_whitespace().collect::<Vec<_>>())
+        .filter(|words| words.get(3) == Some(&"0A"))
+        .filter_map(|words| words.get(1)?.strip_suffix(&end).map(str::to_owned))
+        .collect();
+    found.sort();
+    found
+}
+
+#[test]
+fn an_admin_port_without_a_password_is_on_loopback() {
+    let run = |flags: &[&str]| {
+        // A server that starts is ended after a while.
+        let out = std::process::Command::new("timeout")
+            .args(["20", env!("CARGO_BIN_EXE_darter")])
+            .args(["--port", "0", "--dbfilename", "", "--admin_port", "6390", "--admin_nopass"])
+            .args(flags)
+            .output()
+            .expect("it runs");
+        (out.status.code(), String::from_utf8_lossy(&out.stderr).into_owned())
+    };
+    for flags in [
+        &[][..],
+        &["--bind", "127.0.0.1 0.0.0.0"],
+        &["--bind", "127.0.0.1", "--admin_bind", "0.0.0.0"],
+        &["--bind", "127.0.0.1", "--admin_bind", "an.example"],
+    ] {
+        let (code, said) = run(flags);
+        assert_eq!(code, Some(1), "{flags:?}: {said}");
+        assert!(said.contains("admin_nopass") && said.contains("protected-mode"), "{said}");
+    }
 }
 
 #[test]
@@ -605,6 +683,7 @@ fn metrics_are_well_formed_and_tell_what_happened() {
         assert!(began.elapsed() < harness::PATIENCE, "housekeeping has not looked:\n{text}");
         std::thread::sleep(Duration::from_millis(20));
     };
+    let maxclients = client.info::<f64>("clients", "maxclients");
     check_format(&text);
     for (name, value) in [
         (r#"dragonfly_db_keys_expiring{db="db0"}"#, 100.0),
@@ -614,7 +693,8 @@ fn metrics_are_well_formed_and_tell_what_happened() {
         (r#"darter_commands_failed_total{cmd="incr"}"#, 1.0),
         (r#"darter_error_replies_total{error="ERR"}"#, 1.0),
         (r#"dragonfly_version{version="0.1.0"}"#, 1.0),
-        ("dragonfly_max_clients", 64_000.0),
+        // Lowered where the limit of open files is.
+        ("dragonfly_max_clients", maxclients),
         ("dragonfly_master", 1.0),
     ] {
         assert_eq!(sample(&text, name), value, "{name}");
@@ -662,6 +742,43 @@ fn check_format(text: &str) {
     assert!(families.len() > 80 && samples.len() > families.len());
 }
 
+/// The sum of a command's times, in seconds, as four places tell it.
+#[test]
+fn times_of_commands_agree_wherever_they_are_told() {
+    let server = Server::start(&["--proactor_threads", "2", "--latency-tracking-info-percentiles", "99 100"]);
+    let mut client = server.client();
+    for n in 0..12_000u32 {
+        client.send_all(&[&["ZADD", "z", &n.to_string(), &format!("m{}", n % 100)]]);
+    }
+    (0..12_000).for_each(|_| drop(client.read()));
+    let many: Vec<String> = (0..100_000).flat_map(|n| [n.to_string(), format!("many:{n}")]).collect();
+    let words: Vec<&str> = ["ZADD", "z"].into_iter().chain(many.iter().map(String::as_str)).collect();
+    assert_eq!(client.call(&words), Value::Int(100_000));
+    let line = |client: &mut harness::Client, section: &str, start: &str| {
+        let Value::Text(text) = client.call(&["INFO", section]) else { panic!("no text") };
+        text.lines().find_map(|line| line.strip_prefix(start).map(str::to_owned)).expect(start)
+    };
+    let field = |line: &str, name: &str| -> f64 {
+        line.split(',').find_map(|part| part.strip_prefix(name)?.parse().ok()).expect(name)
+    };
+    let stats = line(&mut client, "commandstats", "cmdstat_zadd:");
+    let (calls, us) = (field(&stats, "calls="), field(&stats, "usec="));
+    assert_eq!(calls, 12_001.0);
+    let latency = line(&mut client, "latencystats", "latency_percentiles_usec_zadd:");
+    let (p99, max) = (field(&latency, "p99="), field(&latency, "p100="));
+    // One call of 12,001 is beyond the ninety-ninth percentile.
+    assert!(p99 * 4.0 < max && us >= max * 0.8, "{stats} {latency}");
+    let mut browser = Browser::to(server.port());
+    let metrics = browser.get("/metrics", "").body;
+    let near = |seconds: f64| (seconds * 1e6 - us).abs() <= us * 0.01;
+    assert!(near(sample(&metrics, r#"darter_command_duration_seconds_sum{cmd="zadd"}"#)), "{us}");
+    assert!(near(sample(&metrics, r#"dragonfly_commands_duration_seconds{cmd="zadd"}"#)), "{us}");
+    let count = sample(&metrics, r#"darter_command_duration_seconds_count{cmd="zadd"}"#);
+    assert!((count - calls).abs() <= calls * 0.01, "{count}");
+    let page = browser.get("/api/stats", CONSOLE).body;
+    assert!(page.contains(&format!(r#""us":{us}"#)), "{us} is not in {page}");
+}
+
 #[test]
 fn stats_are_json_with_everything_the_page_draws() {
     let server = Server::start(&[]);
@@ -688,8 +805,11 @@ fn stats_are_json_with_everything_the_page_draws() {
         assert!(answer.body.contains(&format!("\"{field}\":")), "{field}");
     }
     let began = Instant::now();
-    while browser.get("/api/history", CONSOLE).body == r#"{"seconds":[]}"# {
+    let none =
+        r#"{"tiers":[{"points":[],"seconds":1},{"points":[],"seconds":10},{"points":[],"seconds":60}]}"#;
+    while browser.get("/api/history", CONSOLE).body.trim_end() == none {
         assert!(began.elapsed() < harness::PATIENCE, "no second was noted");
         std::thread::sleep(Duration::from_millis(100));
     }
+    assert!(browser.get("/api/history", CONSOLE).body.contains(r#"{"points":[[1"#), "a time comes first");
 }

@@ -170,7 +170,7 @@ fn a_deadline_past_ends_the_key_everywhere() {
     client.call(&["SET", "k", "v", "PX", "30"]);
     let began = std::time::Instant::now();
     while int(&mut client, &["DBSIZE"]) == 1 {
-        assert!(began.elapsed().as_secs() < 10, "nobody asked for it, and it still went");
+        assert!(began.elapsed() < harness::PATIENCE, "nobody asked for it, and it still went");
         std::thread::sleep(std::time::Duration::from_millis(5));
     }
     client.call(&["SET", "k", "v"]);
@@ -219,7 +219,7 @@ fn several_strings_at_once_are_alike_in_a_transaction_and_outside() {
         both(&["SET", &names[next(40)], "lives", "EX", "1000"]);
         both(&["APPEND", &names[round % 40], "more"]);
         let pick: Vec<&str> = (0..len).map(|_| names[next(40)].as_str()).collect();
-        std::thread::sleep(std::time::Duration::from_millis(3));
+        std::thread::sleep(std::time::Duration::from_millis(10));
         both(&[&["MGET", "dies", pick[0], "dies"][..], &pick].concat());
         both(&["DEL", pick[0]]);
     }

@@ -115,7 +115,7 @@ fn wrong_calls_are_refused_and_change_nothing() {
     client.call(&["SET", "k", "v"]);
     let closed = TcpListener::bind("127.0.0.1:0").and_then(|one| one.local_addr()).expect("a port").port();
     for (rest, wanted) in [
-        (&["k", "0", "1000"] as &[&str], "IOERR error or timeout connecting to the client"),
+        (&["k", "0", "1000"] as &[&str], "IOERR error or timeout writing to target instance"),
         (&["k", "0", "1000", "SOON"], "ERR syntax error"),
         (&["k", "0", "1000", "AUTH"], "ERR syntax error"),
         (&["k", "0", "1000", "AUTH2", "user"], "ERR syntax error"),
@@ -129,10 +129,13 @@ fn wrong_calls_are_refused_and_change_nothing() {
     ] {
         assert_eq!(migrate(&mut client, closed, rest), error(wanted), "{rest:?}");
     }
-    assert_eq!(
-        client.call(&["MIGRATE", "127.0.0.1", "99999", "k", "0", "1000"]),
-        error("IOERR error or timeout connecting to the client")
-    );
+    for (host, port, wanted) in [
+        ("127.0.0.1", "99999", "IOERR error or timeout writing to target instance"),
+        ("127.0.0.1", "none", "IOERR error or timeout writing to target instance"),
+        ("no-such-host.invalid", "6379", "IOERR error or timeout connecting to the client"),
+    ] {
+        assert_eq!(client.call(&["MIGRATE", host, port, "k", "0", "1000"]), error(wanted), "{host}:{port}");
+    }
     client.call(&["MULTI"]);
     assert!(matches!(migrate(&mut client, closed, &["k", "0", "1000"]), Value::Error(_)));
     client.call(&["DISCARD"]);

@@ -209,8 +209,12 @@ fn messages_come_behind_the_answer_and_transactions_see_all_at_once() {
     client.call(&["HELLO", "3"]);
     client.call(&["SUBSCRIBE", "news"]);
     client.call(&["CLIENT", "TRACKING", "ON"]);
+    let before = other.info::<u64>("transaction", "slices_total");
     client.send_all(&[&["SMEMBERS", "set"], &["PING"]]);
-    std::thread::sleep(Duration::from_millis(100));
+    let ends = std::time::Instant::now() + harness::PATIENCE;
+    while other.info::<u64>("transaction", "slices_total") == before {
+        assert!(std::time::Instant::now() < ends, "the answer does not begin");
+    }
     assert_eq!(other.call(&["PUBLISH", "news", "hello"]), Value::Int(1));
     other.call(&["SADD", "set", "another"]);
     std::thread::sleep(Duration::from_millis(100));
@@ -263,7 +267,7 @@ fn all_databases_are_emptied_while_one_is_read() {
 #[test]
 fn keys_that_stay_are_all_answered_while_others_come_and_go() {
     for threads in ["1", "4"] {
-        let server = Server::start(&["--proactor_threads", threads, "--keys_output_limit", "0"]);
+        let server = Server::start(&["--proactor_threads", threads]);
         let mut client = server.client();
         client.call_for_each(&["MSET"], 20_000, |n, words| words.extend([format!("key:{n}"), n.to_string()]));
         let is_over = AtomicBool::new(false);
@@ -297,7 +301,19 @@ fn keys_that_stay_are_all_answered_while_others_come_and_go() {
     let server = Server::start(&["--proactor_threads", "2"]);
     let mut client = server.client();
     client.call_for_each(&["MSET"], 20_000, |n, words| words.extend([format!("key:{n}"), n.to_string()]));
-    assert_eq!(texts(client.call(&["KEYS", "*"])).len(), 8192, "keys_output_limit");
+    assert_eq!(texts(client.call(&["KEYS", "*"])).len(), 20_000, "all, where no limit is set");
+    assert_eq!(client.info::<u64>("stats", "keys_answers_cut"), 0);
+    assert_eq!(client.call(&["CONFIG", "SET", "keys_output_limit", "8192"]), Value::ok());
+    assert_eq!(texts(client.call(&["KEYS", "*"])).len(), 8192);
+    assert_eq!(client.info::<u64>("stats", "keys_answers_cut"), 1);
+    // Inside EXEC too; an answer of as many keys as the limit is whole.
+    client.send_all(&[&["MULTI"], &["KEYS", "key:*"], &["EXEC"]]);
+    (0..2).for_each(|_| drop(client.read()));
+    assert_eq!(texts(client.read()).len(), 8192);
+    assert_eq!(client.info::<u64>("stats", "keys_answers_cut"), 2);
+    assert_eq!(client.call(&["CONFIG", "SET", "keys_output_limit", "10"]), Value::ok());
+    assert_eq!(texts(client.call(&["KEYS", "key:1999?"])).len(), 10);
+    assert_eq!(client.info::<u64>("stats", "keys_answers_cut"), 2);
 }
 
 #[test]

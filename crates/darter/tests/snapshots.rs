@@ -514,11 +514,11 @@ fn what_is_there_stays_or_gives_way_when_a_snapshot_is_loaded_onto_it() {
         client.call(&["SET", "mine", "1"]);
         client.call(&["FUNCTION", "LOAD", &library("two", "two")]);
         let changed = digest(&mut client);
-        let before = client.call(&["DBSIZE"]);
 
         let refused = client.call(&["DEBUG", "RELOAD", "NOSAVE", "NOFLUSH"]);
         assert_eq!(refused, Value::Error(FAILED.into()), "{file}");
-        assert_eq!((digest(&mut client), client.call(&["DBSIZE"])), (changed, before), "{file}");
+        // Not the number of keys: one that has died counts until it is swept.
+        assert_eq!(digest(&mut client), changed, "{file}");
         // Functions alone are enough to refuse it, keys too.
         client.call(&["FLUSHALL"]);
         assert_eq!(client.call(&["DEBUG", "RELOAD", "NOSAVE", "NOFLUSH"]), Value::Error(FAILED.into()));

@@ -113,7 +113,7 @@ fn scan_removes_the_dead_and_knows_the_types() {
     client.call(&["SET", "dead", "1", "PX", "1"]);
     client.call(&["HSET", "deadtoo", "f", "v"]);
     client.call(&["PEXPIRE", "deadtoo", "1"]);
-    std::thread::sleep(Duration::from_millis(5));
+    std::thread::sleep(Duration::from_millis(50));
     assert_eq!(keys_in(&mut client, 0), 4);
     let wrong = client.call(&["SCAN", "0", "TYPE", "string1"]);
     assert!(matches!(&wrong, Value::Error(line) if line.contains("unknown type name")), "{wrong:?}");
@@ -311,7 +311,7 @@ fn swapdb_takes_the_dead_for_nothing() {
     other.call(&["SELECT", "1"]);
     let mut watched = |commands: &[&[&str]], other: &mut Client| {
         commands.iter().for_each(|command| drop(client.call(command)));
-        std::thread::sleep(Duration::from_millis(5));
+        std::thread::sleep(Duration::from_millis(50));
         other.call(&["WATCH", "x"]);
         client.call(&["SWAPDB", "0", "1"]);
         other.call(&["MULTI"]);
@@ -510,7 +510,7 @@ fn what_slowlog_kept_and_housekeeping_removed_is_counted() {
     for key in ["met", "swept", "swept too"] {
         client.call(&["SET", key, "v", "PX", "1"]);
     }
-    std::thread::sleep(Duration::from_millis(5));
+    std::thread::sleep(Duration::from_millis(50));
     assert_eq!(client.call(&["GET", "met"]), Value::Null);
     client.call(&["DEBUG", "SET-ACTIVE-EXPIRE", "1"]);
     let ends = std::time::Instant::now() + harness::PATIENCE;
@@ -519,8 +519,10 @@ fn what_slowlog_kept_and_housekeeping_removed_is_counted() {
         std::thread::sleep(Duration::from_millis(2));
     }
     // The thread that swept counts after it has let go of the shard's counters.
-    std::thread::sleep(Duration::from_millis(20));
-    assert_eq!(client.info::<u64>("stats", "expired_keys_active"), 2);
+    while client.info::<u64>("stats", "expired_keys_active") != 2 {
+        assert!(std::time::Instant::now() < ends, "two were swept");
+        std::thread::sleep(Duration::from_millis(2));
+    }
 }
 
 /// Waits until `count` clients wait for keys.
@@ -556,6 +558,21 @@ fn a_client_that_was_killed_runs_nothing_more() {
     }
 }
 
+/// When the one pending entry of group `g` was last delivered, in milliseconds of the server's clock.
+fn delivered_ms(client: &mut Client) -> u64 {
+    let Value::Array(full) = client.call(&["XINFO", "STREAM", "s", "FULL"]) else { panic!("no stream") };
+    let after = |fields: &[Value], name: &str| {
+        let at = fields.iter().position(|field| *field == Value::Text(name.to_owned())).expect("the field");
+        fields[at + 1].clone()
+    };
+    let Value::Array(groups) = after(&full, "groups") else { panic!("no groups") };
+    let Value::Array(group) = &groups[0] else { panic!("no group") };
+    let Value::Array(pending) = after(group, "pending") else { panic!("nothing is pending") };
+    let Value::Array(entry) = &pending[0] else { panic!("no entry") };
+    let Value::Int(ms) = entry[2] else { panic!("no time") };
+    ms.unsigned_abs()
+}
+
 #[test]
 fn what_becomes_claimable_ends_a_wait() {
     let server = Server::start(&["--threads=2"]);
@@ -570,25 +587,28 @@ fn what_becomes_claimable_ends_a_wait() {
     await_blocked(&mut admin, 1);
     wait(&mut second, "b", "100");
     await_blocked(&mut admin, 2);
-    let began = std::time::Instant::now();
-    admin.call(&["XADD", "s", "1-0", "f", "v"]);
+    let id = text(admin.call(&["XADD", "s", "*", "f", "v"]));
+    let added_ms: u64 = id.split('-').next().and_then(|ms| ms.parse().ok()).expect("milliseconds");
     let shown = |value: Value| format!("{value:?}");
-    assert!(shown(first.read()).contains("1-0"));
-    assert!(shown(second.read()).contains("1-0"));
-    assert!(began.elapsed() >= Duration::from_millis(100));
+    assert!(shown(first.read()).contains(&id));
+    assert!(shown(second.read()).contains(&id));
+    // Times are the server's own. Each thread reads its clock once a turn, hence half of the wait as the bound.
+    let claimed_ms = delivered_ms(&mut admin);
+    assert!(claimed_ms >= added_ms + 50, "{added_ms} {claimed_ms}");
     // One that is pending already when the wait begins.
-    let began = std::time::Instant::now();
     wait(&mut first, "a", "150");
-    assert!(shown(first.read()).contains("1-0"));
-    assert!(began.elapsed() >= Duration::from_millis(140));
-    // What is acknowledged meanwhile is not waited for, and what is new ends the wait as ever.
-    wait(&mut first, "a", "150");
+    assert!(shown(first.read()).contains(&id));
+    let again_ms = delivered_ms(&mut admin);
+    assert!(again_ms >= claimed_ms + 75, "{claimed_ms} {again_ms}");
+    // What is acknowledged meanwhile is not waited for, and what is new ends the wait as ever. A second is enough for
+    // the XACK to come first.
+    wait(&mut first, "a", "1000");
     await_blocked(&mut admin, 1);
-    assert_eq!(admin.call(&["XACK", "s", "g", "1-0"]), Value::Int(1));
-    std::thread::sleep(Duration::from_millis(200));
+    assert_eq!(admin.call(&["XACK", "s", "g", &id]), Value::Int(1));
+    std::thread::sleep(Duration::from_millis(1200));
     assert_eq!(admin.info::<u64>("clients", "blocked_clients"), 1);
-    admin.call(&["XADD", "s", "2-0", "f", "v"]);
-    assert!(shown(first.read()).contains("2-0"));
+    let id = text(admin.call(&["XADD", "s", "*", "f", "v"]));
+    assert!(shown(first.read()).contains(&id));
     // The time to wait may end before.
     let read = ["XREADGROUP", "GROUP", "g", "b", "BLOCK", "50", "CLAIM", "100000", "STREAMS", "s", ">"];
     assert_eq!(second.call(&read), Value::Null);

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use darter_lua::{Entry, Host, enter, with_host};
 use darter_wire::{Args, Reply};
@@ -19,8 +19,6 @@ use crate::random::Random;
 use crate::script::Script;
 use crate::watch::{Kind, Watch};
 
-/// Bytes one thread's scripts may hold together.
-const MEMORY_MAX: usize = 256 << 20;
 /// A state that holds more than this after a run is tidied at once.
 const MEMORY_KEPT: usize = 4 << 20;
 /// What errors call the text of a script, and that of a library.
@@ -70,6 +68,7 @@ pub struct Engine {
     pub(crate) loaded: HashMap<[u8; 40], Loaded>,
     compiled: HashMap<[u8; 40], Function>,
     watch: Arc<Watch>,
+    memory_max: usize,
     // The compiler does not keep alive the name of what it reads; these do (CVE-2025-49844).
     _names: [LuaString; 2],
 }
@@ -91,11 +90,30 @@ impl Engine {
         let (globals, base, run, explain, library_globals, meta, loading): Made = prelude.call(native)?;
         let library = LibraryWorld { globals: library_globals, meta, loading };
         lua.set_globals(globals)?;
-        set_hook(&lua, &watch, &shared.deadline, RARELY)?;
-        lua.set_memory_limit(MEMORY_MAX)?;
+        set_hook(&lua, &watch, &shared.deadline, (INSTRUCTIONS_FIRST, 0))?;
         let (compiled, loaded) = (HashMap::new(), HashMap::new());
         let _names = [lua.create_string(SCRIPT_NAME)?, lua.create_string(FUNCTION_NAME)?];
-        Ok(Engine { lua, shared, base, library, run, explain, loaded, compiled, watch, _names })
+        Ok(Engine {
+            lua,
+            shared,
+            base,
+            library,
+            run,
+            explain,
+            loaded,
+            compiled,
+            watch,
+            memory_max: 0,
+            _names,
+        })
+    }
+
+    /// Lets one thread's scripts hold at most so many bytes together; 0 is no limit. Cost: a comparison where nothing
+    /// changes.
+    pub fn limit_memory(&mut self, bytes_max: usize) {
+        if self.memory_max != bytes_max && self.lua.set_memory_limit(bytes_max).is_ok() {
+            self.memory_max = bytes_max;
+        }
     }
 
     /// Compiles a script, if this thread has not yet. Errors: the error line for the client.
@@ -173,32 +191,71 @@ impl Engine {
 
     /// Puts the hook back that a killed run has made to fire at every line.
     pub(crate) fn hook_rarely(&self) {
-        let _ = set_hook(&self.lua, &self.watch, &self.shared.deadline, RARELY);
+        let _ = set_hook(&self.lua, &self.watch, &self.shared.deadline, (INSTRUCTIONS_MAX, 0));
     }
 }
 
-/// A look at whether the script is to end every so many instructions.
-const RARELY: HookTriggers = HookTriggers::new().every_nth_instruction(100_000);
+/// Instructions between two looks at whether the script is to end: at first, and at most.
+const INSTRUCTIONS_FIRST: u32 = 1_000;
+const INSTRUCTIONS_MAX: u32 = 10_000;
+/// With more time between two looks they come sooner, about this often: an instruction may call a C function that takes
+/// milliseconds (`string.rep`).
+const LOOK_MAX: Duration = Duration::from_millis(4);
+/// With less time between them they come later.
+const LOOK_MIN: Duration = Duration::from_micros(500);
 
+/// How many instructions are to pass before the next look, when `count` have taken `took`.
+fn paced(count: u32, took: Duration) -> u32 {
+    if took > LOOK_MAX {
+        let share = LOOK_MAX.as_nanos() * u128::from(count) / took.as_nanos();
+        return u32::try_from(share).unwrap_or(count).clamp(1, count);
+    }
+    if took < LOOK_MIN { count.saturating_mul(2).min(INSTRUCTIONS_MAX) } else { count }
+}
+
+/// Looks at whether the script is to end every `count` instructions. The script that began at `run` is looked at now.
 fn set_hook(
     lua: &Lua,
     watch: &Arc<Watch>,
     deadline: &Rc<Cell<Option<Instant>>>,
-    triggers: HookTriggers,
+    (count, run): (u32, u64),
 ) -> Result<()> {
     let (held, until) = (watch.clone(), deadline.clone());
+    // The run that was looked at last, and when: time between two runs is not the script's.
+    let last = Cell::new((run, Instant::now()));
+    let triggers = HookTriggers::new().every_nth_instruction(count);
     lua.set_global_hook(triggers, move |lua, _| {
+        let (run, at) = last.get();
+        let next = if run == held.since_ms() { paced(count, at.elapsed()) } else { count };
         if !held.is_killed() {
             darter_lua::breathe();
         }
         let line = match until.get() {
             Some(deadline) if Instant::now() >= deadline => "ERR FUNCTION LOAD timeout",
             _ if held.is_killed() => killed(held.kind()),
-            _ => return Ok(VmState::Continue),
+            _ => {
+                last.set((held.since_ms(), Instant::now()));
+                if next != count {
+                    set_hook(lua, &held, &until, (next, held.since_ms()))?;
+                }
+                return Ok(VmState::Continue);
+            }
         };
         // A script may catch the error; with each further line failing it gets nowhere.
-        set_hook(lua, &held, &until, HookTriggers::EVERY_LINE)?;
+        set_failing_hook(lua, &held, &until)?;
         Err(Error::external(Raised(line.into())))
+    })
+}
+
+/// Has every further line of a script fail that is killed, or whose library has taken too long to load.
+fn set_failing_hook(lua: &Lua, watch: &Arc<Watch>, deadline: &Rc<Cell<Option<Instant>>>) -> Result<()> {
+    let (held, until) = (watch.clone(), deadline.clone());
+    lua.set_global_hook(HookTriggers::EVERY_LINE, move |_, _| match until.get() {
+        Some(deadline) if Instant::now() >= deadline => {
+            Err(Error::external(Raised("ERR FUNCTION LOAD timeout".into())))
+        }
+        _ if held.is_killed() => Err(Error::external(Raised(killed(held.kind()).into()))),
+        _ => Ok(VmState::Continue),
     })
 }
 

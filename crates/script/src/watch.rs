@@ -103,6 +103,11 @@ impl Watch {
         self.state.load(Acquire) == FORCED
     }
 
+    /// When the script that runs, or ran last, began, Unix milliseconds.
+    pub fn since_ms(&self) -> u64 {
+        self.since_ms.load(Acquire)
+    }
+
     /// What runs, or ran last.
     pub fn kind(&self) -> Kind {
         if self.kind.load(Acquire) == Kind::Script as u8 { Kind::Script } else { Kind::Function }

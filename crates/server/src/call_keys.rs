@@ -24,45 +24,13 @@ impl Access {
     }
 }
 
-/// Whether the arguments of a call decide what happens to its keys.
-pub fn varies(spec: &Spec) -> bool {
-    matches!(spec.name, "set" | "delex" | "bitfield")
-}
-
 /// What a call does to its key at argument `at`, in Redis' words.
 pub fn access_at(groups: &[KeySpec], spec: &Spec, call: Args<'_>, at: usize) -> &'static str {
-    match spec.name {
-        "set" if call.iter().skip(3).any(|arg| arg.eq_ignore_ascii_case(b"get")) => "RW access update",
-        "set" if compares(call.tail(3)) => "RW update",
-        "set" => "OW update",
-        "delex" if compares(call.tail(2)) => "RW delete",
-        "delex" => "RM delete",
-        "bitfield" if changes_bits(call) => "RW access update",
-        "bitfield" => "RO access",
-        _ => {
-            let group = groups.iter().find(|group| covers(group, at, call)).or(groups.last());
-            group.map_or("RW access update", |group| group.access)
-        }
+    if let Some(access) = spec.access {
+        return access(call);
     }
-}
-
-/// Whether what a SET or DELEX with these options does depends on the value there.
-fn compares(options: Args<'_>) -> bool {
-    let words: [&[u8]; 4] = [b"ifeq", b"ifne", b"ifdeq", b"ifdne"];
-    options.iter().any(|arg| words.iter().any(|word| arg.eq_ignore_ascii_case(word)))
-}
-
-/// Whether a BITFIELD has a part that changes the value.
-fn changes_bits(call: Args<'_>) -> bool {
-    let mut at = 2;
-    while let Some(word) = call.get(at) {
-        let is = |known: &str| word.eq_ignore_ascii_case(known.as_bytes());
-        if is("set") || is("incrby") {
-            return true;
-        }
-        at += if is("get") { 3 } else { 1 };
-    }
-    false
+    let group = groups.iter().find(|group| covers(group, at, call)).or(groups.last());
+    group.map_or("RW access update", |group| group.access)
 }
 
 /// Whether the key at `at` belongs to `group`.

@@ -83,8 +83,12 @@ pub struct ClientCard {
     pub is_blocked: AtomicBool,
     /// Waits for the end of CLIENT PAUSE.
     pub is_postponed: AtomicBool,
+    /// Another client's invalidations have been redirected to it: it reads its messages before its next request.
+    pub is_redirected_to: AtomicBool,
     /// Sees every command.
     pub is_monitor: AtomicBool,
+    /// Follows this server.
+    pub is_replica: AtomicBool,
     /// CLIENT NO-EVICT.
     pub no_evict: AtomicBool,
     /// CLIENT NO-TOUCH.
@@ -162,7 +166,9 @@ impl ClientCard {
             is_killed: AtomicBool::new(false),
             is_blocked: AtomicBool::new(false),
             is_postponed: AtomicBool::new(false),
+            is_redirected_to: AtomicBool::new(false),
             is_monitor: AtomicBool::new(false),
+            is_replica: AtomicBool::new(false),
             no_evict: AtomicBool::new(false),
             no_touch: AtomicBool::new(false),
             redirect: AtomicI64::new(-1),

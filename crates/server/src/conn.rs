@@ -178,7 +178,9 @@ impl Conn {
     /// the reply to what it sends next.
     #[inline]
     pub fn hears_others(&self) -> bool {
-        self.session.tracking.is_some() || self.session.subscriptions.is_some()
+        self.session.tracking.is_some()
+            || self.session.subscriptions.is_some()
+            || self.card.is_redirected_to.load(Relaxed)
     }
 
     /// The request is longer than `client-query-buffer-limit`: the client is closed without a word.

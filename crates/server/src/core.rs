@@ -53,8 +53,6 @@ pub struct Core {
     pub is_gated: bool,
     /// The data is more than the processor's own cache holds: asking for it ahead of time pays.
     pub looks_ahead: bool,
-    /// The client whose command runs, for those who must not hear of their own changes; 0 is the server.
-    pub writer: u64,
     /// The first word of the last error of a command that the script which runs has called: it was counted then.
     pub script_error: Vec<u8>,
     /// Changes with a smaller number have been told to clients' caches already, in the middle of an EXEC or a script.
@@ -115,7 +113,6 @@ impl Core {
             times_all: false,
             is_gated: false,
             looks_ahead: false,
-            writer: 0,
             script_error: Vec::new(),
             told_before: 0,
             has_postponed: false,
@@ -187,12 +184,8 @@ impl Core {
             || self.shared.snapshots.loading.is_on()
             || self.shared.snapshots.holds_writers()
             || self.refuses_writes()
-            || self.lacks_replicas();
-    }
-
-    /// Whether replicas are asked for without which nothing may be written: there are none.
-    pub fn lacks_replicas(&self) -> bool {
-        self.live.min_replicas_to_write > 0
+            || self.lacks_replicas()
+            || self.shared.replication.is_replica();
     }
 
     /// Whether a snapshot has failed, and nothing may be written until one does not.

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use darter_command::{Fault, Reach};
-use darter_latch::{Grant, acquire, drive};
 use darter_store::Key;
 use darter_wire::{Args, Reply, Short};
 
@@ -11,11 +10,11 @@ use crate::acl::guard;
 use crate::clients::ClientCard;
 use crate::commands;
 use crate::core::Core;
+use crate::engine::hold::Hold;
+use crate::engine::{admit, lease};
 use crate::exec::{self, Call, Ran};
 use crate::fieldsets;
-use crate::gated;
-use crate::holds::Hold;
-use crate::job::{BUDGET, Body, Shards};
+use crate::job::{Body, Shards};
 use crate::large;
 use crate::many;
 use crate::registry::{Entry, Run};
@@ -101,7 +100,7 @@ pub fn execute(core: &mut Core, mut call: Call<'_>, card: &ClientCard, ready: Re
     let is_shut = gate.0 != 0 || core.is_gated;
     let only_rights = gate == Gate::ACL && !core.is_gated;
     if is_shut && !(only_rights && guard::lets_through(core, call.session, entry, args)) {
-        return gated::execute(core, call, card, entry, ready, args);
+        return admit::execute(core, call, card, entry, ready, args);
     }
     run_checked(core, call, card, entry, ready, args)
 }
@@ -117,12 +116,13 @@ pub(crate) fn run_checked(
     args: Args<'_>,
 ) -> Ran {
     if !entry.spec.accepts(args.len()) || entry.lacks_sub(args.len()) {
-        gated::refuse(core, &mut call, entry, &misuse(entry, args));
+        admit::refuse(core, &mut call, entry, args, &misuse(entry, args));
         return Ran::Done;
     }
     let calls = core.stats().commands[entry.id].calls.bump();
     let (client, before) = (call.session.id, call.out.len());
-    if !entry.is_timed(calls, core.times_all, ready.cell.is_some() || entry.is_brief_many(args.len())) {
+    let has_one_key = ready.cell.is_some() || entry.is_brief_many(args.len());
+    if !entry.is_timed(calls, core.times_all, has_one_key) {
         let ran = run(core, call.again(), card, entry, ready, args);
         large::note_reply(core, client, entry, args, call.out.len().saturating_sub(before));
         return ran;
@@ -136,7 +136,8 @@ pub(crate) fn run_checked(
     large::note_reply(core, client, entry, args, call.out.len().saturating_sub(before));
     // What waits is timed where it runs in the end.
     if ran == Ran::Done {
-        crate::timing::note(core, card, entry, args, took);
+        let weight = entry.weight(core.times_all, has_one_key);
+        crate::timing::note(core, card, entry, args, took, weight);
         if took >= CLOCK_STEP {
             // What follows in the same turn finds dead what has died meanwhile.
             core.now_ms = crate::core::unix_ms();
@@ -162,7 +163,7 @@ fn run(
         return exec::run_single(core, call, entry, args, cell, key);
     }
     if entry.is_debug && !commands::debug::is_allowed(core, card) {
-        reject(core, &mut call, entry, commands::debug::NOT_ALLOWED.as_bytes());
+        reject(core, &mut call, entry, args, commands::debug::NOT_ALLOWED.as_bytes());
         return Ran::Done;
     }
     match entry.run {
@@ -219,13 +220,15 @@ fn run_holding(
     args: Args<'_>,
 ) -> Ran {
     let wanted = exec::lock_set(&entry.spec, args, &core.shared.router);
-    let mut grant = Grant::empty();
-    if acquire(core.shared.cells, wanted.ids(), &mut grant, exec::SPINS).is_err() {
-        let body = Body::Script { entry, args: args.to_owned() };
-        return exec::post(core, call, body, wanted, grant);
-    }
+    let grant = match lease::take(core, &wanted) {
+        Ok(grant) => grant,
+        Err(grant) => {
+            let body = Body::Script { entry, args: args.to_owned() };
+            return exec::post(core, call, body, wanted, grant);
+        }
+    };
     let ran = run_server(core, call, card, entry, body, args);
-    drive(core.shared.cells, grant, core, BUDGET);
+    lease::release(core, grant);
     ran
 }
 
@@ -271,7 +274,7 @@ fn unknown_command(core: &mut Core, call: &mut Call<'_>, args: Args<'_>) {
     }
     Reply::new(call.out, call.session.resp3).error(&line);
     core.count_error("ERR");
-    gated::mute(call.session, call.out, mark);
+    admit::mute(call.session, call.out, mark);
 }
 
 /// A command that took as long moves the turn's clock on.
@@ -288,8 +291,17 @@ fn cut(text: &[u8], len_max: usize) -> &[u8] {
 
 /// Answers a command that is not run.
 #[cold]
-pub(crate) fn reject(core: &mut Core, call: &mut Call<'_>, entry: &'static Entry, line: &[u8]) {
-    core.stats().commands[entry.id].rejected.add(1);
+pub(crate) fn reject(
+    core: &mut Core,
+    call: &mut Call<'_>,
+    entry: &'static Entry,
+    args: Args<'_>,
+    line: &[u8],
+) {
+    // A subcommand that does not exist is no command, and nothing is counted for its container.
+    if !(entry.spec.accepts(args.len()) && entry.lacks_sub(args.len())) {
+        core.stats().commands[entry.id].rejected.add(1);
+    }
     Reply::new(call.out, call.session.resp3).error(line);
     let code = line.split(|&byte| byte == b' ').next().unwrap_or_default();
     core.count_error(std::str::from_utf8(code).unwrap_or("ERR"));

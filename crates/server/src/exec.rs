@@ -5,22 +5,22 @@
 
 use darter_command::gather::{Gather, Kept, TRIES_MAX};
 use darter_command::slices::Rest;
-use darter_command::{Ctx, Fault, Reach, Spec, Wait};
-use darter_latch::{Grant, Held, acquire, drive, drive_waiting};
+use darter_command::{Ctx, Fault, Marks, Reach, Spec, Wait};
+use darter_latch::{Grant, Held};
 use darter_reactor::Token;
 use darter_store::Key;
-use darter_store::change::{Change, Class, Listeners};
 use darter_txn::waiters::Parked;
 use darter_txn::{LockSet, Part, Router, ShardSet};
 use darter_wire::{Args, Reply};
 
 use crate::acl::guard;
 use crate::core::Core;
-use crate::holds::Hold;
-use crate::job::{BUDGET, Body, Job, Shards};
+use crate::engine::hold::Hold;
+use crate::engine::origin::{ChangedBy, Origin};
+use crate::engine::{commit, lease};
+use crate::job::{Body, Job, Shards};
 use crate::journal::note as journal;
 use crate::large;
-use crate::limit::relief;
 use crate::pubsub;
 use crate::reading::{Reading, Slice, Source};
 use crate::registry::{Entry, Run};
@@ -30,10 +30,6 @@ use crate::snapshot;
 use crate::tracking;
 use crate::turned_away::{self, Waiting};
 use crate::waiting::{self, Parking};
-use crate::whose::Whose;
-
-/// Looks at a busy shard this many times before the command is queued there.
-pub const SPINS: u32 = 200;
 
 /// Whether a command has been answered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -116,23 +112,15 @@ pub fn warm(
 
 #[inline(always)]
 fn visit(core: &mut Core, cell: &'static ShardCell, look: impl FnOnce(&Part)) {
-    if let Some(held) = cell.try_take() {
+    if let Some(held) = lease::try_one(cell) {
         look(&held);
-        let_go(core, held);
+        lease::release_one(core, held);
     }
 }
 
 /// The shard of a hash, for [`warm`].
 pub fn cell_of(shared: &'static Shared, hash: u64) -> (&'static ShardCell, u64) {
     (&shared.cells[usize::from(shared.router.shard_of(hash))], hash)
-}
-
-/// Lets a shard go; whoever waits for it is served now.
-#[inline(always)]
-pub fn let_go(core: &mut Core, held: Held<Part, Job>) {
-    if let Some((held, job)) = held.release() {
-        drive_waiting(core.shared.cells, held, job, core, BUDGET);
-    }
 }
 
 /// Runs a data command with one key, whose shard and hash are known.
@@ -145,7 +133,7 @@ pub fn run_single(
     cell: &'static ShardCell,
     key: Key<'_>,
 ) -> Ran {
-    let Some(held) = cell.take_spinning(SPINS) else {
+    let Some(held) = lease::take_one(cell) else {
         let body = one(entry, args);
         return post(core, call, body, LockSet::one(cell.id()), Grant::empty());
     };
@@ -161,7 +149,7 @@ pub fn run_tracked(
     cell: &'static ShardCell,
     key: Key<'_>,
 ) -> Ran {
-    let Some(mut held) = cell.take_spinning(SPINS) else {
+    let Some(mut held) = lease::take_one(cell) else {
         let body = one(entry, args);
         return post(core, call, body, LockSet::one(cell.id()), Grant::empty());
     };
@@ -196,9 +184,9 @@ fn run_held(
     if held.shard.changes.has_pending() || held.shard.is_pressed() {
         let reply = call.out.get(mark..).unwrap_or_default();
         let ran = journal::Ran { entry, args, db: call.session.db, served: None, reply };
-        pass_single(core, held, call.session.id, ran);
+        commit::single(core, held, ChangedBy(call.session.id), ran);
     } else {
-        let_go(core, held);
+        lease::release_one(core, held);
     }
     match rest {
         None => Ran::Done,
@@ -214,48 +202,17 @@ fn read_on(core: &Core, session: &mut Session, rest: Rest, entry: &'static Entry
     Ran::Stalled
 }
 
-/// Tells the journal of a change of `client`, makes room if need be, tells everybody else who listens, and lets the
-/// shard go.
-#[inline(never)]
-pub fn pass_single(core: &mut Core, mut held: Held<Part, Job>, client: u64, ran: journal::Ran<'_>) {
-    core.writer = client;
-    if held.shard.changes.is_journalled() {
-        let id = held.id();
-        journal::note(core, ShardSet::one(&core.shared.router, id, &mut held), Some(ran));
-    }
-    if held.shard.is_pressed() {
-        let id = held.id();
-        relief::settle(core, &mut held, id);
-    }
-    if !held.shard.changes.has_pending() {
-        let_go(core, held);
-        return;
-    }
-    let mut grant = Shards::from(held);
-    pass_changes(core, &mut grant);
-    drive(core.shared.cells, grant, core, BUDGET);
-}
-
-/// Makes room for what a slice has built aside, and tells of what had to go for it.
-pub fn settle_growth(core: &mut Core, grant: &mut Shards) {
-    relief::settle_all(core, grant);
-    if grant.iter_mut().any(|held| held.shard.changes.has_pending()) {
-        pass_changes(core, grant);
-    }
-}
-
 /// Runs a data command over whatever shards it needs.
 pub fn run_multi(core: &mut Core, call: Call<'_>, entry: &'static Entry, args: Args<'_>) -> Ran {
     let wanted = lock_set(&entry.spec, args, &core.shared.router);
-    let mut grant = Grant::empty();
-    if acquire(core.shared.cells, wanted.ids(), &mut grant, SPINS).is_err() {
-        let body = one(entry, args);
-        return post(core, call, body, wanted, grant);
-    }
-    let whose = Whose::of(core, call.session, call.token, Some(entry));
-    let after = run_granted(core, &mut grant, whose, entry, args, call.out);
+    let mut grant = match lease::take(core, &wanted) {
+        Ok(grant) => grant,
+        Err(grant) => return post(core, call, one(entry, args), wanted, grant),
+    };
+    let origin = Origin::of(core, call.session, call.token, Some(entry));
+    let after = run_granted(core, &mut grant, origin, entry, args, call.out);
     call.session.parking = after.parking;
-    drive(core.shared.cells, grant, core, BUDGET);
+    lease::release(core, grant);
     if let Some(rest) = after.rest {
         return read_on(core, call.session, rest, entry, args);
     }
@@ -274,16 +231,16 @@ pub fn post(core: &mut Core, call: Call<'_>, body: Body, wanted: LockSet, grant:
         Body::One { entry, .. } => Some(*entry),
         _ => None,
     };
-    let whose = Whose::of(core, call.session, call.token, entry);
+    let origin = Origin::of(core, call.session, call.token, entry);
     let (number, claim) = Waiting::begin(core, call.session, &body);
-    let job = Job { number, claim, ..Job::new(whose, body, wanted, grant) };
+    let job = Job { number, claim, ..Job::new(origin, body, wanted, grant) };
     job.enqueue(core);
     Ran::Stalled
 }
 
 /// Sends a waiting command through the inboxes of its shards, to be looked at with all of them held.
-pub fn post_ticket(core: &mut Core, whose: Whose, ticket: Parked, wanted: LockSet) {
-    Job::new(whose, Body::Serve(ticket), wanted, Grant::empty()).enqueue(core);
+pub fn post_ticket(core: &mut Core, origin: Origin, ticket: Parked, wanted: LockSet) {
+    Job::new(origin, Body::Serve(ticket), wanted, Grant::empty()).enqueue(core);
 }
 
 /// Runs a job with its shards held, wherever this thread is.
@@ -291,28 +248,30 @@ pub fn run_job(core: &mut Core, grant: &mut Shards, job: &mut Job) {
     if turned_away::is_over(core, job) {
         return;
     }
-    let whose = job.whose;
+    let origin = job.origin;
     match &mut job.body {
         Body::One { entry, args } => {
             let hold = Hold::begin();
-            let after = run_granted(core, grant, whose, entry, args.args(), &mut job.reply);
+            let after = run_granted(core, grant, origin, entry, args.args(), &mut job.reply);
             let took = hold.end(core);
             job.parking = after.parking;
             if let Some(rest) = after.rest {
-                let source = Source::new(core, rest, args.args(), whose.db);
+                let source = Source::new(core, rest, args.args(), origin.db);
                 job.body = Body::Left { source, entry, args: args.args().to_owned() };
             } else if job.parking.is_none() {
-                crate::timing::note_job(core, whose.client, entry, args.args(), took);
-                large::note_reply(core, whose.client, entry, args.args(), job.reply.len());
+                crate::timing::note_job(core, origin.client, entry, args.args(), took);
+                large::note_reply(core, origin.client, entry, args.args(), job.reply.len());
             }
         }
         Body::Serve(ticket) => {
             let ticket = ticket.clone();
             waiting::serve_ticket(core, grant, &ticket);
-            pass_changes(core, grant);
+            commit::changes(core, grant, ChangedBy::SERVER);
         }
         Body::Memcached(raw) => {
-            crate::memcached::run_job(core, grant, whose, raw, &mut job.reply);
+            let hold = Hold::begin();
+            crate::memcached::run_job(core, grant, origin, raw, &mut job.reply);
+            hold.end(core);
         }
         Body::Listen => grant.iter_mut().for_each(|part| pubsub::settle(core, part)),
         Body::Cut(run) => snapshot::cut(core, grant, run),
@@ -320,14 +279,14 @@ pub fn run_job(core: &mut Core, grant: &mut Shards, job: &mut Job) {
             if let Some(part) = grant.iter_mut().next() {
                 *slice = Some(Slice::take(core, part, source, &mut job.reply));
             }
-            settle_growth(core, grant);
+            commit::growth(core, grant, origin.changed_by());
         }
         Body::Keep { gather, entry, args } => {
             let hold = Hold::begin();
-            let left = keep(core, grant, whose, gather, (entry, args.args()), &mut job.reply);
+            let left = keep(core, grant, origin, gather, (entry, args.args()), &mut job.reply);
             hold.end(core);
             if let Some(rest) = left {
-                let source = Source::new(core, rest, args.args(), whose.db);
+                let source = Source::new(core, rest, args.args(), origin.db);
                 job.body = Body::Left { source, entry, args: args.args().to_owned() };
             }
         }
@@ -356,29 +315,29 @@ pub struct After {
 pub fn keep(
     core: &mut Core,
     grant: &mut Shards,
-    whose: Whose,
+    origin: Origin,
     gather: &mut Gather,
     (entry, args): (&'static Entry, Args<'_>),
     out: &mut Vec<u8>,
 ) -> Option<Rest> {
     let shared = core.shared;
     let tries = gather.tries() + 1;
-    gather.look(&mut context(core, set_of(&shared.router, grant), whose));
-    pass_changes(core, grant);
-    let kept = gather.end(&mut context(core, set_of(&shared.router, grant), whose));
-    if whose.acl_version != shared.acl.version()
-        && let Err(line) = guard::check_after_wait(core, whose.client, entry, args, whose.db)
+    gather.look(&mut context(core, set_of(&shared.router, grant), origin));
+    commit::changes(core, grant, origin.changed_by());
+    let kept = gather.end(&mut context(core, set_of(&shared.router, grant), origin));
+    if origin.acl_version != shared.acl.version()
+        && let Err(line) = guard::check_after_wait(core, origin.client, entry, args, origin.db)
     {
         if let Some(kept) = kept {
-            kept.give_up(&mut context(core, set_of(&shared.router, grant), whose));
+            kept.give_up(&mut context(core, set_of(&shared.router, grant), origin));
         }
-        Reply::new(out, whose.resp3).error(&line);
+        Reply::new(out, origin.resp3).error(&line);
         core.stats().commands[entry.id].rejected.add(1);
         core.count_error("NOPERM");
         return None;
     }
-    let whose = Whose { may_slice: whose.may_slice && tries < TRIES_MAX, ..whose };
-    let mut rest = run_with(core, grant, whose, (entry, args), kept, out).rest;
+    let origin = Origin { may_slice: origin.may_slice && tries < TRIES_MAX, ..origin };
+    let mut rest = run_with(core, grant, origin, (entry, args), kept, out).rest;
     if let Some(Rest::Gather(gather)) = &mut rest {
         gather.tried(tries);
     }
@@ -390,53 +349,40 @@ pub fn keep(
 pub fn run_granted(
     core: &mut Core,
     grant: &mut Shards,
-    whose: Whose,
+    origin: Origin,
     entry: &'static Entry,
     args: Args<'_>,
     out: &mut Vec<u8>,
 ) -> After {
-    run_with(core, grant, whose, (entry, args), None, out)
+    run_with(core, grant, origin, (entry, args), None, out)
 }
 
 fn run_with(
     core: &mut Core,
     grant: &mut Shards,
-    whose: Whose,
+    origin: Origin,
     (entry, args): (&'static Entry, Args<'_>),
     kept: Option<Kept>,
     out: &mut Vec<u8>,
 ) -> After {
     let shared = core.shared;
-    core.writer = whose.client;
-    if let Some(reader) = whose.tracks {
+    if let Some(reader) = origin.tracks {
         tracking::remember(core, grant, reader, entry, args);
     }
     let mark = out.len();
-    pause_uses(grant, whose.no_touch);
+    pause_uses(grant, origin.no_touch);
     let set = set_of(&shared.router, grant);
-    let left = run_body(core, set, (entry, args), whose, kept, out);
+    let left = run_body(core, set, (entry, args), origin, kept, out);
     pause_uses(grant, false);
     let reply = out.get(mark..).unwrap_or_default();
-    tell_granted(core, grant, journal::Ran { entry, args, db: whose.db, served: None, reply });
-    snapshot::note_run(shared, entry);
-    if shared.tracking.is_in_use() && flushes(entry) {
-        tracking::invalidate_all(core, grant);
-    }
+    let ran = journal::Ran { entry, args, db: origin.db, served: None, reply };
+    commit::command(core, grant, origin.changed_by(), ran);
+    commit::body(core, grant, entry);
     let parking = left.wait.map(|mut wait| {
         let args = wait.args.take().unwrap_or_else(|| args.to_owned());
-        waiting::park(core, grant, whose, entry, args, *wait)
+        waiting::park(core, grant, origin, entry, args, *wait)
     });
     After { parking, rest: left.rest }
-}
-
-/// Tells the journal of a command of `core.writer` that has run over granted shards, makes room if need be, and tells
-/// everybody else who listens.
-pub fn tell_granted(core: &mut Core, grant: &mut Shards, ran: journal::Ran<'_>) {
-    journal::note_grant(core, grant, Some(ran));
-    relief::settle_all(core, grant);
-    if grant.iter_mut().any(|held| held.shard.changes.has_pending()) {
-        pass_changes(core, grant);
-    }
 }
 
 /// Has shards count no uses while they are held for a client that asked for that, or count them again.
@@ -446,7 +392,7 @@ pub fn pause_uses(grant: &mut Shards, on: bool) {
 
 /// Whether a command may change every key at once, which no key's change tells.
 pub fn flushes(entry: &Entry) -> bool {
-    matches!(entry.spec.name, "flushall" | "flushdb" | "swapdb")
+    entry.spec.has(Marks::FLUSHES)
 }
 
 /// The shards of a grant as commands see them.
@@ -467,9 +413,9 @@ struct Left {
 }
 
 /// What a command's body works on that runs over `set`.
-fn context<'a>(core: &'a Core, set: ShardSet<'a>, whose: Whose) -> Ctx<'a> {
-    let mut ctx = Ctx::new(set, &core.env, whose.db, core.live.dbnum as usize, core.now_ms, None);
-    ctx.may_slice = whose.may_slice;
+fn context<'a>(core: &'a Core, set: ShardSet<'a>, origin: Origin) -> Ctx<'a> {
+    let mut ctx = Ctx::new(set, &core.env, origin.db, core.live.dbnum as usize, core.now_ms, None);
+    ctx.may_slice = origin.may_slice;
     ctx
 }
 
@@ -478,14 +424,14 @@ fn run_body<'a>(
     core: &'a Core,
     set: ShardSet<'a>,
     (entry, args): (&'static Entry, Args<'_>),
-    whose: Whose,
+    origin: Origin,
     kept: Option<Kept>,
     out: &mut Vec<u8>,
 ) -> Left {
     let Run::Data(run) = entry.run else { return Left::default() };
-    let mut ctx = context(core, set, whose);
+    let mut ctx = context(core, set, origin);
     ctx.kept = kept;
-    let mut reply = Reply::new(out, whose.resp3);
+    let mut reply = Reply::new(out, origin.resp3);
     let mark = reply.len();
     let ran = run(&mut ctx, args, &mut reply);
     if let Some(kept) = ctx.kept.take() {
@@ -510,60 +456,4 @@ pub fn refuse(core: &Core, entry: &'static Entry, fault: &Fault, reply: &mut Rep
     let stats = core.stats();
     stats.commands[entry.id].failed.add(1);
     core.count_error(&line);
-}
-
-/// Tells everybody who listens what just changed in shards that are still held. Serving a waiting client
-/// may change more, so this goes on until nothing is left to tell.
-#[cold]
-pub fn pass_changes(core: &mut Core, grant: &mut Shards) {
-    loop {
-        journal::note_grant(core, grant, None);
-        let mut changes: Vec<Change> = Vec::new();
-        for part in grant.iter_mut() {
-            if part.shard.changes.has_pending() {
-                changes.extend(touch_watches(part));
-            }
-        }
-        if changes.is_empty() {
-            core.told_before = 0;
-            return;
-        }
-        // Shards come in the order of their numbers, changes in the order they happened.
-        changes.sort_unstable_by_key(|change| change.order);
-        pubsub::notify(core, &changes);
-        let told = changes.partition_point(|change| change.order < core.told_before);
-        tracking::invalidate(core, grant, changes.get(told..).unwrap_or_default());
-        // Nobody waits for a read that misses, and looking again could miss again without end.
-        for change in changes.iter().filter(|change| change.event.class != Class::KEY_MISS) {
-            waiting::serve(core, grant, change.db, &change.key);
-        }
-    }
-}
-
-/// Tells clients' caches of what an EXEC or a script has changed so far. Called before a read of a client that tracks:
-/// what it reads is what it has from then on, and is not to be taken from it by what came before.
-#[cold]
-pub fn tell_caches(core: &mut Core, grant: &mut Shards) {
-    let mut changes: Vec<Change> = Vec::new();
-    for part in grant.iter_mut() {
-        let new = part.shard.changes.pending().iter().filter(|change| change.order >= core.told_before);
-        changes.extend(new.cloned());
-    }
-    changes.sort_unstable_by_key(|change| change.order);
-    if let Some(last) = changes.last() {
-        tracking::invalidate(core, grant, &changes);
-        core.told_before = last.order + 1;
-    }
-}
-
-fn touch_watches(part: &mut Part) -> Vec<Change> {
-    let changes = part.shard.changes.take();
-    // a read that misses is told about, but it changes nothing
-    for change in changes.iter().filter(|change| change.event.class != Class::KEY_MISS) {
-        part.watches.touch(change.db, &change.key);
-    }
-    if part.watches.is_empty() {
-        part.shard.changes.listen(Listeners::WATCH, false);
-    }
-    changes
 }

@@ -157,7 +157,7 @@ impl Floor {
 
     /// Serves others for a moment while a script of this thread is overdue, or ends because it was killed.
     pub fn turn_inside(&mut self, core: &mut Core, kind: Kind) {
-        let (now_ms, writer) = (core.now_ms, core.writer);
+        let now_ms = core.now_ms;
         core.is_inside = true;
         core.refresh();
         (core.busy, core.is_gated) = (core.busy.or(Some(kind)), true);
@@ -184,7 +184,7 @@ impl Floor {
         journal::log::commit(core);
         self.send_inside(core);
         core.is_inside = false;
-        (core.now_ms, core.writer) = (now_ms, writer);
+        core.now_ms = now_ms;
     }
 
     /// Sends what connections have to say; what goes on from there is left to the turn around this one.

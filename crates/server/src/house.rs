@@ -3,14 +3,15 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use darter_latch::drive;
 use darter_store::expiry::Sweep;
 
 use crate::conn::Conn;
 use crate::core::Core;
+use crate::engine::origin::ChangedBy;
+use crate::engine::{commit, lease};
 use crate::http;
 use crate::idling::{self, Idling};
-use crate::job::{BUDGET, Shards};
+use crate::job::Shards;
 use crate::limit::relief;
 use crate::memcached::{self, Counter};
 use crate::output;
@@ -47,6 +48,7 @@ pub struct House {
     served_ms: u64,
     walker: Walker,
     schedule: Schedule,
+    cut_keys: CutKeys,
 }
 
 struct Room {
@@ -73,6 +75,7 @@ impl House {
             served_ms: 0,
             walker: Walker::default(),
             schedule: Schedule::default(),
+            cut_keys: CutKeys::default(),
         }
     }
 
@@ -99,6 +102,7 @@ impl House {
         self.walker.step(core, self.rooms.iter().map(|room| room.id));
         if core.thread == 0 {
             ending::step(core);
+            crate::journal::rewrite::go_on(core);
         }
         if now < self.next_tick {
             return;
@@ -116,6 +120,7 @@ impl House {
                 core.shared.tidying.note(is_tidying, core.now_ms);
                 keep_journal(core);
                 core.shared.migrations.keep();
+                self.cut_keys.look(core);
             }
         }
         if core.thread == 0 {
@@ -147,9 +152,11 @@ impl Room {
     /// One visit; returns whether the next one will find something to do though nothing arrives.
     fn visit(&mut self, core: &mut Core) -> bool {
         let shared = core.shared;
-        let Some(mut part) = shared.cells[usize::from(self.id)].try_take() else { return true };
+        let Some(mut part) = lease::try_one(&shared.cells[usize::from(self.id)]) else { return true };
         let is_replay = shared.snapshots.loading.is_replay();
         let may_sweep = shared.is_sweeping.load(Relaxed) && !shared.pause.is_on(core.now_ms) && !is_replay;
+        // The master says what is gone.
+        let may_sweep = may_sweep && !shared.replication.keeps_dead();
         let is_sweeping = part.shard.may_expire() && may_sweep;
         if is_sweeping {
             let began = Instant::now();
@@ -179,10 +186,33 @@ impl Room {
         let is_forgetting = tracking::keep(core, &mut part.readers, &mut self.readers_swept);
         *lock(&shared.cards[usize::from(self.id)]) = ShardCard::of(&part);
         let mut grant = Shards::from(part);
-        core.writer = 0;
-        crate::exec::pass_changes(core, &mut grant);
-        drive(shared.cells, grant, core, BUDGET);
+        commit::changes(core, &mut grant, ChangedBy::SERVER);
+        lease::release(core, grant);
         is_sweeping || is_cut_short || is_over || is_forgetting
+    }
+}
+
+/// The log's side of answers of KEYS that `keys_output_limit` has cut, kept by thread 0.
+#[derive(Default)]
+struct CutKeys {
+    seen: u64,
+    told_ms: u64,
+}
+
+impl CutKeys {
+    /// Says how many there were since the last line; once a minute at most. Called once a second.
+    fn look(&mut self, core: &Core) {
+        let all = core.shared.glance().answers_cut;
+        let new = all.saturating_sub(self.seen);
+        // CONFIG RESETSTAT begins anew.
+        self.seen = self.seen.min(all);
+        if new > 0 && core.now_ms >= self.told_ms + 60_000 {
+            let limit = core.live.keys_output_limit;
+            tracing::warn!(
+                "{new} answers of KEYS were cut at keys_output_limit ({limit}); 0 lifts the limit"
+            );
+            (self.seen, self.told_ms) = (all, core.now_ms);
+        }
     }
 }
 
@@ -203,6 +233,10 @@ fn each_second(core: &mut Core, conns: &mut [Option<Box<Conn>>]) {
         if is_idle {
             core.stats().memcached.add(Counter::IdleKick);
         }
+        let is_stuck = output::is_stuck(core, conn);
+        if is_stuck {
+            core.stats().send_timeouts.add(1);
+        }
         let is_late_for_tls = tls::is_late(core, conn);
         if is_late_for_tls {
             core.stats().tls_failed.add(1);
@@ -211,7 +245,7 @@ fn each_second(core: &mut Core, conns: &mut [Option<Box<Conn>>]) {
             || http::is_late(core, conn)
             || is_late_for_tls
             || output::is_over_limit(core, conn)
-            || output::is_stuck(core, conn)
+            || is_stuck
         {
             let kill = Mail::Kill { token: conn.token, client: conn.session.id };
             core.shared.door(core.thread).send(kill);
@@ -224,6 +258,6 @@ fn each_second(core: &mut Core, conns: &mut [Option<Box<Conn>>]) {
 fn is_idle(core: &Core, conn: &Conn) -> bool {
     let timeout_ms = u64::from(core.live.timeout_s) * 1000;
     let idle_ms = core.now_ms.saturating_sub(conn.card.active_ms.load(Relaxed));
-    let only_listens = conn.is_subscriber() || conn.session.is_monitor;
+    let only_listens = conn.is_subscriber() || conn.session.is_monitor || conn.session.gets_copy();
     timeout_ms > 0 && idle_ms > timeout_ms && !conn.is_stalled && !conn.is_postponed && !only_listens
 }

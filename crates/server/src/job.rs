@@ -2,24 +2,24 @@
 //! and whoever lets the shard go runs it.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use darter_command::gather::Gather;
-use darter_latch::{Grant, Held, Runner, Waiter, drive_one, queue_for};
+use darter_latch::{Grant, Runner, Waiter};
 use darter_txn::waiters::Parked;
 use darter_txn::{LockSet, Part};
 use darter_wire::OwnedArgs;
 
 use crate::core::Core;
+use crate::engine::lease;
+use crate::engine::origin::Origin;
 use crate::exec;
 use crate::reading::{Slice, Source};
 use crate::registry::Entry;
 use crate::session::Queued;
-use crate::shared::{Mail, ShardCell, Shared};
+use crate::shared::{Mail, Shared};
 use crate::snapshot::Run;
 use crate::turned_away::Claim;
 use crate::waiting::Parking;
-use crate::whose::Whose;
 
 /// Shards held for a job or an inline command.
 pub type Shards = Grant<Part, Job>;
@@ -98,7 +98,7 @@ pub struct Job {
     /// Shards it needs, ascending.
     pub wanted: LockSet,
     /// Whose it is; it is answered on that thread.
-    pub whose: Whose,
+    pub origin: Origin,
     /// Its number among those of its thread; 0 where no connection waits for it by number.
     pub number: u32,
     /// Who begins it takes this.
@@ -113,22 +113,22 @@ pub struct Job {
 
 impl Job {
     /// A job that lacks some of the shards in `wanted`.
-    pub fn new(whose: Whose, body: Body, wanted: LockSet, grant: Shards) -> Job {
-        Job { grant, wanted, whose, number: 0, claim: None, body, reply: Vec::new(), parking: None }
+    pub fn new(origin: Origin, body: Body, wanted: LockSet, grant: Shards) -> Job {
+        Job { grant, wanted, origin, number: 0, claim: None, body, reply: Vec::new(), parking: None }
     }
 
     /// Leaves it in the inbox of the first shard it lacks; it runs as soon as it has all, on a later turn at the
     /// earliest.
     pub fn enqueue(self, core: &Core) {
-        if let Some(ready) = queue_for(core.shared.cells, Waiter::new(self), 0) {
+        if let Some(ready) = lease::queue(core.shared, self) {
             core.shared.door(core.thread).send(Mail::Run(ready));
         }
     }
 
     /// [`Job::enqueue`] for a thread that serves nobody.
-    pub fn enqueue_from_outside(self, shared: &Shared) {
-        let home = self.whose.home;
-        if let Some(ready) = queue_for(shared.cells, Waiter::new(self), 0) {
+    pub fn enqueue_from_outside(self, shared: &'static Shared) {
+        let home = self.origin.home;
+        if let Some(ready) = lease::queue(shared, self) {
             shared.door(home).send(Mail::Run(ready));
         }
     }
@@ -172,41 +172,13 @@ impl Runner<Job> for Core {
         let mut grant = std::mem::take(&mut job.grant);
         exec::run_job(self, &mut grant, &mut job);
         if !job.is_for_nobody() {
-            let home = job.whose.home;
+            let home = job.origin.home;
             self.shared.door(home).send(Mail::Done(Box::new(job.into_inner())));
         }
         grant
     }
 
     fn hand_over(&mut self, job: Box<Waiter<Job>>) {
-        self.shared.door(job.whose.home).send(Mail::Run(job));
+        self.shared.door(job.origin.home).send(Mail::Run(job));
     }
-}
-
-/// Takes a shard for a thread that serves nobody, which sleeps while others have it.
-pub fn hold_quietly(cell: &'static ShardCell) -> Held<Part, Job> {
-    let mut nap = Duration::from_micros(20);
-    loop {
-        if let Some(held) = cell.take_spinning(1000) {
-            return held;
-        }
-        std::thread::sleep(nap);
-        // A script may have it for seconds.
-        nap = (2 * nap).min(Duration::from_millis(1));
-    }
-}
-
-/// Lets one shard go on behalf of a caller that is no executor: jobs found waiting go to their homes.
-pub fn let_go_quietly(shared: &Shared, held: Held<Part, Job>) {
-    struct Postman<'a>(&'a Shared);
-    impl Runner<Job> for Postman<'_> {
-        fn run(&mut self, job: Box<Waiter<Job>>) -> Shards {
-            self.hand_over(job);
-            Grant::empty()
-        }
-        fn hand_over(&mut self, job: Box<Waiter<Job>>) {
-            self.0.door(job.whose.home).send(Mail::Run(job));
-        }
-    }
-    drive_one(shared.cells, held, &mut Postman(shared), 0);
 }

@@ -87,7 +87,7 @@ connect; set one with --requirepass, or start it with --protected-mode no\r\n";
 /// The listeners of thread 0.
 #[derive(Debug, Default)]
 pub struct Listening {
-    // The TCP listeners of `port` and `tls-port`, which CONFIG SET moves.
+    // The TCP listeners on the addresses of `bind`, which CONFIG SET moves.
     tcp: Vec<(ListenerId, ListenerKind)>,
     // Those of every other kind.
     others: Vec<(ListenerId, ListenerKind)>,
@@ -117,9 +117,8 @@ impl Listening {
         if let Some(port) = live.memcached_port {
             open_other(ListenerKind::Memcached, &live.bind, port)?;
         }
-        if let Some(port) = live.admin.port {
-            let bind: Vec<String> = live.admin.bind.split_whitespace().map(str::to_owned).collect();
-            open_other(ListenerKind::Admin, &bind, port)?;
+        if let Some(port) = live.admin.port.filter(|_| !live.admin.follows_bind()) {
+            open_other(ListenerKind::Admin, &live.admin_addresses(), port)?;
         }
         if let Some(path) = &live.unixsocket {
             let address = ListenAddr::Unix { path: path.clone(), mode: live.unixsocketperm };
@@ -149,15 +148,24 @@ impl Listening {
         shown: &mut Vec<String>,
     ) -> io::Result<()> {
         shared.port.store(0, Relaxed);
-        for (kind, port) in [(ListenerKind::Tls, live.tls.port), (ListenerKind::Main, live.port)] {
+        let admin = live.admin.port.filter(|_| live.admin.follows_bind());
+        for (kind, port) in [
+            (ListenerKind::Tls, live.tls.port),
+            (ListenerKind::Main, live.port),
+            (ListenerKind::Admin, admin),
+        ] {
             let Some(port) = port else { continue };
             for (id, at) in open_all(reactor, &live.bind, port, patience)? {
                 self.tcp.push((id, kind));
                 // Where both are there the plain one is told to clients, as by Redis.
-                shared.port.store(u32::from(at.port()), Relaxed);
-                shown.push(match tls::is_required(live, kind) {
-                    true => format!("{at} (tls)"),
-                    false => at.to_string(),
+                if kind.is_main() {
+                    shared.port.store(u32::from(at.port()), Relaxed);
+                }
+                shown.push(match (kind, tls::is_required(live, kind)) {
+                    (ListenerKind::Admin, true) => format!("{at} (admin, tls)"),
+                    (ListenerKind::Admin, false) => format!("{at} (admin)"),
+                    (_, true) => format!("{at} (tls)"),
+                    (_, false) => at.to_string(),
                 });
             }
         }

@@ -4,15 +4,18 @@
 //! `exec::run_multi` and the commands' bodies do, with each key hashed once, its memory asked for ahead, and no vector
 //! made; a call that finds a shard busy it leaves to them.
 
-use darter_command::string::brief::{self, Many, Place};
-use darter_latch::{Grant, Held, drive, drive_waiting};
+use darter_command::spec::Inlined;
+use darter_command::string::brief::{self, Place};
+use darter_latch::{Grant, Held};
 use darter_store::Key;
 use darter_txn::Part;
 use darter_wire::{Args, Reply, Stage};
 
 use crate::core::Core;
-use crate::exec::{self, Call, SPINS};
-use crate::job::{BUDGET, Job};
+use crate::engine::origin::ChangedBy;
+use crate::engine::{commit, lease};
+use crate::exec::{self, Call};
+use crate::job::Job;
 use crate::journal::note as journal;
 use crate::registry::Entry;
 use crate::session::{Gate, Session};
@@ -37,10 +40,10 @@ pub struct Scratch {
 /// Whether a call may be run here. Others' caches and uses that do not count are left to the general way.
 #[inline]
 pub fn is_for(entry: &Entry, session: &Session, args: Args<'_>) -> bool {
-    let is_whole = match entry.many {
-        Many::No => return false,
-        Many::Get => true,
-        Many::Set => args.len() % 2 == 1,
+    let is_whole = match entry.inlined {
+        Inlined::GetMany => true,
+        Inlined::SetMany => args.len() % 2 == 1,
+        _ => return false,
     };
     is_whole && args.len() <= WORDS_MAX && !session.gate.has(Gate::TRACKING) && !session.no_touch
 }
@@ -49,7 +52,7 @@ pub fn is_for(entry: &Entry, session: &Session, args: Args<'_>) -> bool {
 #[inline(never)]
 pub fn run(core: &mut Core, call: &mut Call<'_>, entry: &'static Entry, args: Args<'_>) -> bool {
     let mut scratch = core.many.take().unwrap_or_default();
-    let is_set = entry.many == Many::Set;
+    let is_set = entry.inlined == Inlined::SetMany;
     scratch.want(core, args, if is_set { 2 } else { 1 });
     let is_held = scratch.take(core);
     if is_held {
@@ -67,7 +70,7 @@ pub fn run(core: &mut Core, call: &mut Call<'_>, entry: &'static Entry, args: Ar
             scratch.pass(core, call, entry, args, mark);
         }
     }
-    scratch.let_go(core);
+    lease::release_each(core, &mut scratch.held);
     core.many = Some(scratch);
     is_held
 }
@@ -102,7 +105,7 @@ impl Scratch {
             while bits != 0 && is_held {
                 let id = word * 64 + bits.trailing_zeros() as usize;
                 bits &= bits - 1;
-                match core.shared.cells.get(id).and_then(|cell| cell.take_spinning(SPINS)) {
+                match core.shared.cells.get(id).and_then(lease::take_one) {
                     Some(held) => {
                         if let Some(place) = self.places.get_mut(id) {
                             // Below the number of shards, which is a u16.
@@ -180,23 +183,10 @@ impl Scratch {
     ) {
         let mut grant = Grant::empty();
         self.held.drain(..).for_each(|held| grant.push(held));
-        core.writer = call.session.id;
         let reply = call.out.get(mark..).unwrap_or_default();
         let ran = journal::Ran { entry, args, db: call.session.db, served: None, reply };
-        exec::tell_granted(core, &mut grant, ran);
-        drive(core.shared.cells, grant, core, BUDGET);
-    }
-
-    /// Lets go of all shards, then goes on with what waited for them.
-    #[inline]
-    fn let_go(&mut self, core: &mut Core) {
-        let mut waiting = Vec::new();
-        while let Some(held) = self.held.pop() {
-            waiting.extend(held.release());
-        }
-        for (held, job) in waiting {
-            drive_waiting(core.shared.cells, held, job, core, BUDGET);
-        }
+        commit::command(core, &mut grant, ChangedBy(call.session.id), ran);
+        lease::release(core, grant);
     }
 }
 

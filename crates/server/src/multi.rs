@@ -5,8 +5,7 @@
 use std::time::Instant;
 
 use darter_command::spec::{Group, Keys};
-use darter_command::{Ctx, Fault, Flags, Spec};
-use darter_latch::{Grant, acquire, drive};
+use darter_command::{Flags, Marks, Spec};
 use darter_store::change::Listeners;
 use darter_txn::LockSet;
 use darter_txn::watch::WatchFlag;
@@ -14,33 +13,33 @@ use darter_wire::{Args, Reply};
 
 use crate::acl::guard;
 use crate::clients::ClientCard;
-use crate::commands::debug;
 use crate::core::Core;
 use crate::dispatch::Caller;
+use crate::engine::hold::Hold;
+use crate::engine::nested::{Nested, Within};
+use crate::engine::origin::ChangedBy;
+use crate::engine::{commit, lease};
 use crate::exec::{self, Call, Ran};
-use crate::fieldsets;
-use crate::job::{BUDGET, Body, Shards};
-use crate::journal::note as journal;
+use crate::job::{Body, Shards};
 use crate::large;
-use crate::limit::relief;
-use crate::monitor;
 use crate::registry::Run;
 use crate::script_run;
 use crate::session::{Gate, Multi, Queued, Session};
-use crate::snapshot;
+use crate::stats::Weight;
 use crate::timing;
-use crate::tracking;
-use crate::wanted::Wanted;
 
 /// The body of a command that starts or ends a transaction.
 pub type TxnRun = fn(&mut Core, Call<'_>, &ClientCard, Args<'_>) -> Ran;
 
 const BASE: Flags = Flags::NOSCRIPT.with(Flags::LOADING).with(Flags::STALE).with(Flags::ALLOW_BUSY);
 
+/// Of the commands that MULTI runs instead of queueing them.
+const ALONE: Marks = Marks::NOT_QUEUED.with(Marks::NOT_OVER_HTTP);
+
 /// The family's commands.
 pub const FAMILY: &[(Spec, TxnRun)] = &[
     (
-        Spec::other("multi", 1).flag(BASE).fast().doc(
+        Spec::other("multi", 1).mark(ALONE).flag(BASE).fast().doc(
             Group::Transactions,
             "1.2.0",
             "",
@@ -50,12 +49,13 @@ pub const FAMILY: &[(Spec, TxnRun)] = &[
     ),
     (
         Spec::other("exec", 1)
+            .mark(ALONE.with(Marks::RUNS_QUEUE))
             .flag(Flags::NOSCRIPT.with(Flags::LOADING).with(Flags::STALE).with(Flags::SKIP_SLOWLOG))
             .doc(Group::Transactions, "1.2.0", "", "Executes all commands in a transaction."),
         exec,
     ),
     (
-        Spec::other("discard", 1).flag(BASE).fast().doc(
+        Spec::other("discard", 1).mark(ALONE).flag(BASE).fast().doc(
             Group::Transactions,
             "2.0.0",
             "",
@@ -64,7 +64,7 @@ pub const FAMILY: &[(Spec, TxnRun)] = &[
         discard,
     ),
     (
-        Spec { keys: Keys::REST, ..Spec::other("watch", -2) }.flag(BASE).fast().doc(
+        Spec { keys: Keys::REST, ..Spec::other("watch", -2) }.mark(ALONE).flag(BASE).fast().doc(
             Group::Transactions,
             "2.2.0",
             "key [key ...]",
@@ -73,7 +73,7 @@ pub const FAMILY: &[(Spec, TxnRun)] = &[
         watch,
     ),
     (
-        Spec::other("unwatch", 1).flag(BASE).fast().doc(
+        Spec::other("unwatch", 1).mark(Marks::NOT_OVER_HTTP).flag(BASE).fast().doc(
             Group::Transactions,
             "2.2.0",
             "",
@@ -159,12 +159,12 @@ pub fn forget(session: &mut Session) {
 
 fn run_or_post(core: &mut Core, call: Call<'_>, card: &ClientCard, mut body: Body) -> Ran {
     let wanted = locks_of(core, call.session, &body);
-    let mut grant = Grant::empty();
-    if acquire(core.shared.cells, wanted.ids(), &mut grant, exec::SPINS).is_err() {
-        return exec::post(core, call, body, wanted, grant);
-    }
+    let mut grant = match lease::take(core, &wanted) {
+        Ok(grant) => grant,
+        Err(grant) => return exec::post(core, call, body, wanted, grant),
+    };
     run_held(core, call.session, card, &mut grant, &mut body, call.out);
-    drive(core.shared.cells, grant, core, BUDGET);
+    lease::release(core, grant);
     Ran::Done
 }
 
@@ -206,6 +206,7 @@ pub fn run_held(
     body: &mut Body,
     out: &mut Vec<u8>,
 ) {
+    let hold = Hold::begin();
     exec::pause_uses(grant, session.no_touch);
     core.frozen = None;
     match body {
@@ -226,7 +227,6 @@ pub fn run_held(
             end_watches(core, session, grant);
         }
         Body::Script { entry, args } => {
-            core.writer = session.id;
             let (began, before) = (Instant::now(), out.len());
             let mut reply = Reply::new(out, session.resp3);
             if let Run::Server(run) = entry.run {
@@ -239,15 +239,15 @@ pub fn run_held(
             } else {
                 script_run::run_held(core, session, card, grant, entry, args.args(), &mut reply);
             }
-            timing::note(core, card, entry, args.args(), began.elapsed());
+            timing::note(core, card, entry, args.args(), began.elapsed(), Weight::One);
             large::note_reply(core, session.id, entry, args.args(), out.len() - before);
             session.send_own_messages(out);
         }
         _ => {}
     }
     exec::pause_uses(grant, false);
-    relief::settle_all(core, grant);
-    exec::pass_changes(core, grant);
+    commit::growth(core, grant, ChangedBy(session.id));
+    hold.end(core);
 }
 
 fn begin_watches(core: &mut Core, session: &mut Session, grant: &mut Shards, keys: Args<'_>) {
@@ -281,7 +281,7 @@ fn end_watches(core: &mut Core, session: &mut Session, grant: &mut Shards) -> bo
         let Some(part) = grant.get_mut(shared.router.shard_of(key.hash)) else { continue };
         darter_store::Keyed::find(&mut part.shard, *db, key, core.now_ms);
     }
-    exec::pass_changes(core, grant);
+    commit::changes(core, grant, ChangedBy(session.id));
     let is_clean = !session.watch_flag.is_dirty();
     for (db, name) in &watched {
         let key = shared.router.key(name);
@@ -294,22 +294,6 @@ fn end_watches(core: &mut Core, session: &mut Session, grant: &mut Shards) -> bo
     is_clean
 }
 
-fn run_data(
-    core: &Core,
-    db: usize,
-    grant: &mut Shards,
-    wanted: &Wanted<'_>,
-    run: darter_command::Run,
-    args: Args<'_>,
-    reply: &mut Reply<'_>,
-) -> Result<(), Fault> {
-    const NOT_HELD: Fault = Fault::text("ERR the transaction does not hold the keys of its command");
-    let (set, key) = wanted.set(&core.shared.router, grant).ok_or(NOT_HELD)?;
-    let mut ctx = Ctx::new(set, &core.env, db, core.live.dbnum as usize, core.now_ms, key);
-    ctx.may_wait = false;
-    run(&mut ctx, args, reply)
-}
-
 fn run_queued(
     core: &mut Core,
     session: &mut Session,
@@ -318,7 +302,6 @@ fn run_queued(
     queued: &[Queued],
     out: &mut Vec<u8>,
 ) {
-    core.writer = session.id;
     let begins = core.journal.begin_group();
     let start = out.len();
     Reply::new(out, session.resp3).array(queued.len());
@@ -341,58 +324,13 @@ fn run_one(
     queued: &Queued,
     out: &mut Vec<u8>,
 ) {
-    let (entry, args, db) = (queued.entry, queued.args.args(), session.db);
-    let calls = core.stats().commands[entry.id].calls.bump();
-    let is_single = entry.is_single_of(args.len() as u32);
-    let began = entry.is_timed(calls, core.times_all, is_single).then(Instant::now);
-    let wanted = Wanted::of(entry, args, &core.shared.router);
-    let mut reply = Reply::new(out, session.resp3);
-    let mark = reply.len();
-    if let Some(reader) = tracking::reader_of(session, entry) {
-        exec::tell_caches(core, grant);
-        tracking::remember(core, grant, reader, entry, args);
-    }
+    let (entry, args) = (queued.entry, queued.args.args());
     if let Err(line) = guard::check_in_exec(core, session, card, entry, args) {
-        reply.error(&line);
+        Reply::new(out, session.resp3).error(&line);
         core.stats().commands[entry.id].rejected.add(1);
         core.count_error("NOPERM");
         return;
     }
-    let done = match entry.run {
-        _ if entry.is_debug && !debug::is_allowed(core, card) => Err(Fault::text(debug::NOT_ALLOWED)),
-        Run::Data(run) if entry.is_import => fieldsets::expand(session, args)
-            .and_then(|whole| run_data(core, session.db, grant, &Wanted::Any, run, whole.args(), &mut reply)),
-        Run::Data(run) => run_data(core, session.db, grant, &wanted, run, args, &mut reply),
-        Run::Server(run) => {
-            let held = Some(&mut *grant);
-            run(&mut Caller { core, session, card, may_wait: false, held }, args, &mut reply)
-        }
-        Run::Script(_) => {
-            script_run::run_held(core, session, card, grant, entry, args, &mut reply);
-            Ok(())
-        }
-        // UNWATCH is the only one that can be queued; EXEC has ended the watches already.
-        Run::Txn(_) => {
-            reply.ok();
-            Ok(())
-        }
-    };
-    if let Err(fault) = done {
-        exec::refuse(core, entry, &fault, &mut reply, mark);
-    }
-    if wanted.is_journalled(grant) {
-        let reply = out.get(mark..).unwrap_or_default();
-        journal::note_grant(core, grant, Some(journal::Ran { entry, args, db, served: None, reply }));
-    }
-    if let Some(began) = began {
-        timing::note(core, card, entry, args, began.elapsed());
-    }
-    large::note_reply(core, session.id, entry, args, out.len().saturating_sub(mark));
-    snapshot::note_run(core.shared, entry);
-    if core.shared.tracking.is_in_use() && exec::flushes(entry) {
-        tracking::invalidate_all(core, grant);
-    }
-    if core.shared.monitors.is_any() {
-        monitor::show(core, card, session.db, entry, args);
-    }
+    let resp3 = session.resp3;
+    Nested { core, session, card, grant, within: Within::Exec }.run(entry, args, resp3, out);
 }

@@ -6,8 +6,6 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::Relaxed};
 
 use darter_command::Flags;
 
-use crate::registry::Entry;
-
 /// What a command may do that a pause of writes holds up: change data, or reach replicas.
 pub const WRITES: Flags = Flags::WRITE.with(Flags::MAY_REPLICATE);
 
@@ -50,11 +48,6 @@ impl Pause {
     /// Ends it.
     pub fn end(&self) {
         self.until_ms.store(0, Relaxed);
-    }
-
-    /// Whether `entry`, neither a script nor EXEC, must wait at `now_ms`.
-    pub fn holds(&self, now_ms: u64, entry: &Entry) -> bool {
-        self.is_on(now_ms) && (self.holds_reads() || entry.spec.flags.any(WRITES))
     }
 }
 

@@ -10,7 +10,7 @@ use darter_command::Flags;
 use darter_command::gather::Gather;
 use darter_command::keys::walk::Walk;
 use darter_command::slices::Rest;
-use darter_latch::{Grant, acquire, drive, drive_one};
+use darter_latch::Grant;
 use darter_reactor::Token;
 use darter_store::Shard;
 use darter_store::reads::Aside;
@@ -19,13 +19,14 @@ use darter_wire::{Args, OwnedArgs, Reply};
 
 use crate::conn::Conn;
 use crate::core::Core;
-use crate::exec::{self, SPINS};
-use crate::holds::Hold;
-use crate::job::{BUDGET, Body, Job, Shards};
+use crate::engine::hold::Hold;
+use crate::engine::origin::{ChangedBy, Origin};
+use crate::engine::{commit, lease};
+use crate::exec;
+use crate::job::{Body, Job, Shards};
 use crate::large;
 use crate::memcached::Listing;
 use crate::registry::Entry;
-use crate::whose::Whose;
 
 /// A slice ends when it has written so much: some 10 microseconds.
 const SLICE_BYTES: usize = 5 << 10;
@@ -193,17 +194,17 @@ fn give_one(core: &mut Core, conn: &mut Conn) -> Next {
     }
     let shared = core.shared;
     let slice = if let Some(shard) = source.shard() {
-        let Some(mut held) = shared.cells[usize::from(shard)].take_spinning(SPINS) else {
+        let Some(mut held) = lease::take_one(&shared.cells[usize::from(shard)]) else {
             post(core, (token, client), Body::Read { source, slice: None }, shard);
             return Next::Wait;
         };
         let slice = Slice::take(core, &mut held, &mut source, &mut conn.output);
         if held.shard.is_pressed() || held.shard.changes.has_pending() {
             let mut grant = Shards::from(held);
-            exec::settle_growth(core, &mut grant);
-            drive(shared.cells, grant, core, BUDGET);
+            commit::growth(core, &mut grant, ChangedBy(client));
+            lease::release(core, grant);
         } else {
-            drive_one(shared.cells, held, core, BUDGET);
+            lease::release_one(core, held);
         }
         slice
     } else {
@@ -234,21 +235,23 @@ fn keep(core: &mut Core, conn: &mut Conn, source: Source) -> Next {
     let entry = reading.entry;
     let args = reading.args.args().to_owned();
     let wanted = exec::lock_set(&entry.spec, args.args(), &shared.router);
-    let whose = Whose::of(core, &conn.session, conn.token, Some(entry));
-    let mut grant = Grant::empty();
-    if acquire(shared.cells, wanted.ids(), &mut grant, SPINS).is_err() {
-        core.stats().contended.add(1);
-        let body = Body::Keep { gather, entry, args };
-        Job::new(whose, body, wanted, grant).enqueue(core);
-        return Next::Wait;
-    }
+    let origin = Origin::of(core, &conn.session, conn.token, Some(entry));
+    let mut grant = match lease::take(core, &wanted) {
+        Ok(grant) => grant,
+        Err(grant) => {
+            core.stats().contended.add(1);
+            let body = Body::Keep { gather, entry, args };
+            Job::new(origin, body, wanted, grant).enqueue(core);
+            return Next::Wait;
+        }
+    };
     let hold = Hold::begin();
     let mut answer = Vec::new();
-    let left = exec::keep(core, &mut grant, whose, &mut gather, (entry, args.args()), &mut answer);
+    let left = exec::keep(core, &mut grant, origin, &mut gather, (entry, args.args()), &mut answer);
     let took = hold.end(core);
-    drive(shared.cells, grant, core, BUDGET);
+    lease::release(core, grant);
     let bytes = answer.len();
-    Reply::new(&mut conn.output, whose.resp3).take_over(answer);
+    Reply::new(&mut conn.output, origin.resp3).take_over(answer);
     conn.was_active = true;
     let Some(reading) = &mut conn.session.reading else { return Next::Done };
     reading.spent += took;
@@ -256,7 +259,7 @@ fn keep(core: &mut Core, conn: &mut Conn, source: Source) -> Next {
     match left {
         Some(rest) => {
             let args = reading.args.args();
-            reading.source = Some(Source::new(core, rest, args, whose.db));
+            reading.source = Some(Source::new(core, rest, args, origin.db));
             Next::More
         }
         None => {
@@ -286,6 +289,7 @@ impl Slice {
                 let is_done = walk.shard().is_none();
                 if is_done {
                     walk.finish(out);
+                    part.shard.answers_cut += u64::from(walk.is_cut());
                 }
                 (is_done, Aside { bytes: walk.found_bytes(), pieces: 0 })
             }
@@ -354,10 +358,10 @@ fn end_read(core: &mut Core, shard: u16, number: u32) {
 /// Ends something of a shard now, or by `later` where it is busy.
 fn end_at(core: &mut Core, shard: u16, later: Body, end: impl FnOnce(&mut Shard)) {
     let shared = core.shared;
-    match shared.cells[usize::from(shard)].take_spinning(SPINS) {
+    match lease::take_one(&shared.cells[usize::from(shard)]) {
         Some(mut held) => {
             end(&mut held.shard);
-            drive_one(shared.cells, held, core, BUDGET);
+            lease::release_one(core, held);
         }
         None => post(core, (Token::NOBODY, 0), later, shard),
     }
@@ -366,6 +370,6 @@ fn end_at(core: &mut Core, shard: u16, later: Body, end: impl FnOnce(&mut Shard)
 /// Leaves work on a read to whoever has its shard.
 fn post(core: &Core, (token, client): (Token, u64), body: Body, shard: u16) {
     core.stats().contended.add(1);
-    let whose = Whose { token, client, ..Whose::nobody(core.thread) };
-    Job::new(whose, body, LockSet::one(shard), Grant::empty()).enqueue(core);
+    let origin = Origin { token, client, ..Origin::nobody(core.thread) };
+    Job::new(origin, body, LockSet::one(shard), Grant::empty()).enqueue(core);
 }

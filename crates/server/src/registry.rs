@@ -5,16 +5,17 @@
 use std::collections::HashMap;
 
 use darter_command::gather::filling::MANY;
-use darter_command::string::brief::{self, Brief, Many};
-use darter_command::{FAMILIES, Flags, Keys, Reach, Spec};
+use darter_command::spec::{Effect, Inlined};
+use darter_command::{FAMILIES, Flags, Keys, Marks, Reach, Spec};
 use darter_wire::{Args, OwnedArgs};
 
 use crate::commands;
 use crate::dispatch::ServerRun;
-use crate::journal::note::{Effect, effect_of};
+use crate::journal::plainly::{self, Plainly};
 use crate::multi::{self, TxnRun};
 use crate::script_run::{self, Way};
 use crate::session::Session;
+use crate::stats::Weight;
 
 /// A command's body.
 #[derive(Clone, Copy)]
@@ -53,6 +54,8 @@ pub struct Entry {
     pub is_debug: bool,
     /// What the journal writes of it.
     pub effect: Effect,
+    /// What it writes instead while replicas follow.
+    pub plainly: Plainly,
     /// Only administrators' connections may run it (`restricted_commands`).
     pub is_restricted: bool,
     /// Is completed from the connection's fieldsets before it takes a shard (HIMPORT SET).
@@ -63,12 +66,10 @@ pub struct Entry {
     pub slices_from: usize,
     /// It has no key, and is as cheap.
     is_cheap_keyless: bool,
-    /// The short form of its body, for calls with `brief_len` arguments.
-    pub brief: Brief,
-    /// With how many arguments `brief` is its body.
-    pub brief_len: usize,
-    /// What it is over several keys.
-    pub many: Many,
+    /// The body that is inlined, for calls with `inlined_len` arguments or for several keys.
+    pub inlined: Inlined,
+    /// With how many arguments `inlined` is the body of GET or SET.
+    pub inlined_len: usize,
 }
 
 impl Entry {
@@ -95,17 +96,19 @@ impl Entry {
             _ => 0,
         };
         let is_single = one_key_len == usize::MAX;
-        let is_cheap_keyless = matches!(spec.name, "publish" | "spublish");
-        let is_cheap = one_key_len > 0
-            && (spec.flags.any(Flags::FAST) || matches!(spec.name, "set" | "del" | "mset"))
-            || is_cheap_keyless;
+        let is_marked_cheap = spec.has(Marks::CHEAP);
+        let is_cheap_keyless = is_marked_cheap && one_key_len == 0;
+        let is_cheap = one_key_len > 0 && spec.flags.any(Flags::FAST) || is_marked_cheap;
         let args_min = usize::from(spec.arity.unsigned_abs());
         let args_len = (args_min, if spec.arity < 0 { usize::MAX } else { args_min });
         let is_letters = spec.name.bytes().all(|byte| byte.is_ascii_lowercase());
-        let is_open = spec.name == "debug";
-        let effect = effect_of(spec.name, spec.flags);
-        let (spec_name, (brief, brief_len)) = (spec.name, brief::of(spec.name));
-        let is_debug = is_open || spec.name.starts_with("debug|");
+        let is_debug = spec.has(Marks::DEBUG);
+        let effect = match spec.effect {
+            Effect::ByFlags if spec.flags.any(Flags::WRITE) => Effect::Itself,
+            Effect::ByFlags => Effect::Nothing,
+            other => other,
+        };
+        let plainly = plainly::of(spec.name, spec.flags);
         Entry {
             spec,
             called: spec.name.into(),
@@ -118,23 +121,23 @@ impl Entry {
                 .map(|n| 1 << n)
                 .sum::<u32>()
                 | u32::from(is_single && args_len.1 >= 32),
-            is_open,
+            is_open: is_debug && !spec.name.contains('|'),
             is_debug,
             is_restricted: false,
-            is_import: spec.name == "himport|set",
+            is_import: spec.has(Marks::IMPORTS),
             is_letters,
             effect,
+            plainly,
             is_cheap,
-            slices_from: match spec_name {
-                _ if !is_cheap => 0,
-                "get" | "lpop" | "rpop" | "spop" | "zpopmin" | "zpopmax" | "xautoclaim" => 0,
-                // They change as much as they name.
-                _ => MANY,
-            },
+            // Commands change as much as they name.
+            slices_from: if is_cheap && !spec.has(Marks::WORDS_ARE_FEW) { MANY } else { 0 },
             is_cheap_keyless,
-            brief,
-            brief_len,
-            many: brief::many_of(spec_name),
+            inlined: spec.inlined,
+            inlined_len: match spec.inlined {
+                Inlined::Get => 2,
+                Inlined::Set => 3,
+                _ => 0,
+            },
         }
     }
 
@@ -157,16 +160,33 @@ impl Entry {
         !is_cheap || all || calls.is_multiple_of(SAMPLE)
     }
 
+    /// What a timed call stands for, of those that [`Entry::is_timed`] chooses by the same facts.
+    pub fn weight(&self, all: bool, has_one_key: bool) -> Weight {
+        let is_cheap = if has_one_key { self.is_cheap } else { self.is_cheap_keyless };
+        if is_cheap && !all { Weight::Sample } else { Weight::One }
+    }
+
     /// Whether a call with so many arguments is short work though it is about several keys.
     #[inline]
     pub fn is_brief_many(&self, args_len: usize) -> bool {
-        self.many != Many::No && args_len <= BRIEF_WORDS_MAX
+        self.is_inlined_many() && args_len <= BRIEF_WORDS_MAX
+    }
+
+    /// Whether it is MGET or MSET, whose keys are run by inlined bodies.
+    #[inline]
+    pub fn is_inlined_many(&self) -> bool {
+        matches!(self.inlined, Inlined::GetMany | Inlined::SetMany)
     }
 
     /// Whether a call with so many arguments (with the name) should have named a subcommand.
     #[inline]
     pub fn lacks_sub(&self, args_len: usize) -> bool {
         !self.subs.is_empty() && !self.is_open && args_len > 1
+    }
+
+    /// Whether it is a subcommand.
+    pub fn is_sub(&self) -> bool {
+        self.spec.name.contains('|')
     }
 
     /// The name after the `|`, or the whole name.
@@ -193,8 +213,9 @@ struct Word {
     len: usize,
 }
 
-/// The first of so many calls of a cheap command is timed.
-pub const SAMPLE: u64 = 128;
+/// The first of so many calls of a cheap command is timed. A prime number, so that clients whose calls are of two or ten
+/// sizes in turn have all of them in the sample.
+pub const SAMPLE: u64 = 127;
 
 /// An MGET or MSET of more words is timed each time.
 const BRIEF_WORDS_MAX: usize = 40;
@@ -388,6 +409,11 @@ impl Registry {
     #[cold]
     fn find_long(&self, name: &[u8]) -> Option<&'static Entry> {
         self.long_names.get(&name.to_ascii_lowercase()).copied()
+    }
+
+    /// The command or subcommand whose row is called `name`, whatever clients call it.
+    pub fn row(&self, name: &str) -> Option<&'static Entry> {
+        self.entries.iter().copied().find(|entry| entry.spec.name == name)
     }
 
     /// Every command and subcommand, by id.

@@ -9,20 +9,22 @@ use std::sync::Arc;
 use darter_base::number;
 use darter_command::spec::{Group, Keys};
 use darter_command::{Fault, Flags, Spec};
-use darter_latch::{Grant, acquire, drive};
 use darter_script::script::ScriptFlags;
 use darter_script::{Engine, Library, Script};
 use darter_txn::LockSet;
 use darter_wire::{Args, Reply};
 
 use crate::clients::ClientCard;
+use crate::config::Live;
 use crate::contained::is_contained;
 use crate::core::Core;
+use crate::engine::admit::NO_REPLICAS;
+use crate::engine::hold::Hold;
+use crate::engine::origin::ChangedBy;
+use crate::engine::{commit, lease};
 use crate::exec::{self, Call, Ran};
-use crate::gated::NO_REPLICAS;
-use crate::job::{BUDGET, Body, Shards};
+use crate::job::{Body, Shards};
 use crate::libraries::Libraries;
-use crate::limit::relief;
 use crate::monitor;
 use crate::registry::{Entry, Run};
 use crate::script_host::{Bridge, serve_others};
@@ -109,17 +111,19 @@ impl Interpreter {
         self.texts.insert(hash, cached.clone());
     }
 
-    fn ready(&mut self, scripts: &Scripts, thread: u16) -> Result<&mut Engine, Fault> {
+    fn ready(&mut self, scripts: &Scripts, thread: u16, live: &Live) -> Result<&mut Engine, Fault> {
         self.settle(scripts);
-        match &mut self.engine {
-            Some(engine) => Ok(engine),
+        let engine = match &mut self.engine {
+            Some(engine) => engine,
             none => {
                 let watch = scripts.watches[usize::from(thread)].clone();
                 let engine =
                     Engine::new(watch).map_err(|cause| Fault::Text(format!("ERR {cause}").into()))?;
-                Ok(none.insert(Box::new(engine)))
+                none.insert(Box::new(engine))
             }
-        }
+        };
+        engine.limit_memory(live.script_memory_max());
+        Ok(engine)
     }
 }
 
@@ -135,7 +139,7 @@ pub fn learn(core: &mut Core, source: &[u8], by_eval: bool) -> Result<Arc<Cached
     let cached = match scripts.find(&script.sha).filter(|_| by_eval) {
         Some(cached) => cached,
         None => {
-            core.lua.ready(scripts, core.thread)?.compile(&script).map_err(as_fault)?;
+            core.lua.ready(scripts, core.thread, &core.live)?.compile(&script).map_err(as_fault)?;
             let is_contained = is_contained(&core.shared.registry, script.code());
             scripts.add(Cached { script, is_contained }, by_eval)
         }
@@ -148,7 +152,7 @@ pub fn learn(core: &mut Core, source: &[u8], by_eval: bool) -> Result<Arc<Cached
 
 /// Knows a library by its text. Errors: it cannot be loaded.
 pub fn load_library(core: &mut Core, source: &[u8]) -> Result<Library, Fault> {
-    let engine = core.lua.ready(&core.shared.scripts, core.thread)?;
+    let engine = core.lua.ready(&core.shared.scripts, core.thread, &core.live)?;
     engine.load_library(source).map_err(|line| Fault::Text(line.into()))
 }
 
@@ -225,6 +229,9 @@ fn plan(core: &mut Core, way: Way, args: Args<'_>) -> Result<Plan, Fault> {
             "OOM allow-oom flag is not set on the script, can not run it when used memory > 'maxmemory'",
         ));
     }
+    if flags.is_declared && !flags.no_writes && core.follows() {
+        return Err(Fault::text("READONLY You can not run script with write flag on readonly replica."));
+    }
     if flags.is_declared && !flags.no_writes && core.lacks_replicas() {
         return Err(Fault::text(NO_REPLICAS));
     }
@@ -269,19 +276,21 @@ pub fn start(
         add_planned(core, entry, Some(plan), args, &mut wanted);
     }
     wanted.seal();
-    let mut grant = Grant::empty();
-    if acquire(core.shared.cells, wanted.ids(), &mut grant, exec::SPINS).is_err() {
-        let body = Body::Script { entry, args: args.to_owned() };
-        return exec::post(core, call, body, wanted, grant);
-    }
-    core.writer = call.session.id;
+    let mut grant = match lease::take(core, &wanted) {
+        Ok(grant) => grant,
+        Err(grant) => {
+            let body = Body::Script { entry, args: args.to_owned() };
+            return exec::post(core, call, body, wanted, grant);
+        }
+    };
+    let hold = Hold::begin();
     core.frozen = None;
     let mut reply = Reply::new(call.out, call.session.resp3);
     run_planned(core, call.session, card, &mut grant, entry, plan, args, &mut reply);
     exec::pause_uses(&mut grant, false);
-    relief::settle_all(core, &mut grant);
-    exec::pass_changes(core, &mut grant);
-    drive(core.shared.cells, grant, core, BUDGET);
+    commit::growth(core, &mut grant, ChangedBy(call.session.id));
+    hold.end(core);
+    lease::release(core, grant);
     call.session.send_own_messages(call.out);
     Ran::Done
 }
@@ -355,7 +364,7 @@ fn run_script(
     let mut lua = std::mem::take(&mut core.lua);
     let shared = core.shared;
     let watch = &*shared.scripts.watches[usize::from(core.thread)];
-    let ended = match lua.ready(&shared.scripts, core.thread) {
+    let ended = match lua.ready(&shared.scripts, core.thread, &core.live) {
         Ok(engine) => {
             let allows_oom = flags.allow_oom;
             let now_ms = crate::core::unix_ms();

@@ -15,6 +15,7 @@ use crate::acl::Acl;
 use crate::clients::ClientCard;
 use crate::command_log::CommandLogs;
 use crate::config::Settings;
+use crate::engine::lease;
 use crate::idling::Idling;
 use crate::job::{Job, Shards};
 use crate::journal::Journal;
@@ -93,6 +94,8 @@ pub enum Mail {
         /// The keys as an array, or a null.
         keys: Arc<[u8]>,
     },
+    /// This server follows another now: clients that wait to write wait no more.
+    Demoted,
     /// Close a connection.
     Kill {
         /// Which connection.
@@ -207,6 +210,8 @@ pub struct ShardCard {
     pub counters: darter_store::shard::Counters,
     /// What moving values together has come to.
     pub tidied: darter_store::tidy::TidyCounters,
+    /// Answers of KEYS that were cut.
+    pub answers_cut: u64,
     /// Shards in which values are being moved together.
     pub tidying: usize,
     /// Deleted collections that still hold memory.
@@ -301,6 +306,8 @@ pub struct Shared {
     pub memcached_detail: memcached::Detail,
     /// What is known about snapshots.
     pub snapshots: Snapshots,
+    /// Masters and replicas.
+    pub replication: crate::replication::Replication,
     /// Connections to other servers that MIGRATE has used.
     pub migrations: Migrations,
     /// The certificate of encrypted listeners.
@@ -334,9 +341,9 @@ impl Shared {
             let id = cell.id();
             if let Some(part) = held.as_deref_mut().and_then(|held| held.get_mut(id)) {
                 look(id, part);
-            } else if let Some(mut held) = cell.take_spinning(2000) {
+            } else if let Some(mut held) = lease::take_one_patiently(cell, 2000) {
                 look(id, &mut held);
-                crate::job::let_go_quietly(self, held);
+                lease::release_as_stranger(self, held);
             }
         }
     }
@@ -346,6 +353,7 @@ impl Shared {
         self.each_part(held, |_, part| {
             part.shard.counters = Default::default();
             part.shard.tidied = Default::default();
+            part.shard.answers_cut = 0;
         });
     }
 
@@ -358,6 +366,17 @@ impl Shared {
             count += keys;
         });
         sum / count.max(1)
+    }
+
+    /// Sums what all shards hold. `None` if one of them is not free right now. The caller must hold no shard.
+    pub fn survey_all(&self) -> Option<ShardCard> {
+        for cell in self.cells {
+            let held = lease::try_one(cell)?;
+            *crate::worker::lock(&self.cards[usize::from(cell.id())]) = ShardCard::of(&held);
+            self.limit.tell(cell.id(), &held.shard);
+            lease::release_as_stranger(self, held);
+        }
+        Some(self.glance())
     }
 
     /// Sums what is known of all shards, looking into those that are `held` and those that are free right now.
@@ -394,6 +413,7 @@ impl ShardCard {
             index_bytes: shard.index_bytes(),
             counters: shard.counters,
             tidied: shard.tidied,
+            answers_cut: shard.answers_cut,
             tidying: usize::from(shard.is_tidying()),
             graves: shard.graves_len(),
             changes: shard.changes.total(),
@@ -421,6 +441,7 @@ impl ShardCard {
         self.counters.expired_members += other.counters.expired_members;
         self.counters.evicted += other.counters.evicted;
         self.tidied.add(&other.tidied);
+        self.answers_cut += other.answers_cut;
         self.tidying += other.tidying;
         self.graves += other.graves;
         self.changes += other.changes;

@@ -10,8 +10,8 @@ use crate::snapshot::ending;
 pub fn look(core: &mut Core) {
     while let Some(signal) = core.signals.as_mut().and_then(Signals::take) {
         match signal {
-            Signal::Terminate => ending::on_signal(core, core.live.shutdown.on_sigterm, false),
-            Signal::Interrupt => ending::on_signal(core, core.live.shutdown.on_sigint, true),
+            Signal::Terminate => ending::on_signal(core, core.live.shutdown.on_sigterm, signal),
+            Signal::Interrupt => ending::on_signal(core, core.live.shutdown.on_sigint, signal),
             Signal::HangUp => logging::reopen(),
         }
     }

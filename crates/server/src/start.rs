@@ -11,7 +11,7 @@ use darter_base::hash::KeyHasher;
 use darter_base::rng::Rng;
 use darter_latch::Cell;
 use darter_reactor::signal::Signals;
-use darter_reactor::{DriverChoice, Reactor, cpu, process};
+use darter_reactor::{DriverChoice, Reactor, cpu};
 use darter_store::Shard;
 use darter_txn::readers::Totals;
 use darter_txn::{Part, Router};
@@ -28,10 +28,13 @@ use crate::monitor::Monitors;
 use crate::pause::Pause;
 use crate::pubsub::Directory;
 use crate::registry::Registry;
+use crate::replication::{self, Replication};
+use crate::rlimits;
 use crate::scripts::Scripts;
 use crate::shared::{Mail, ShardCard, ShardCell, Shared};
 use crate::snapshot::Snapshots;
 use crate::snapshot::beginning::{self, Beginning};
+use crate::snapshot::folder;
 use crate::spell::Spell;
 use crate::stats::ThreadStats;
 use crate::tls::Entrance;
@@ -49,12 +52,12 @@ const SHARD_BYTES_MIN: u64 = 16 << 20;
 ///
 /// Errors: an address is taken, or the kernel refuses memory or descriptors.
 pub fn serve(settings: Arc<Settings>) -> io::Result<()> {
-    let live = settings.live();
-    let _ = process::raise_open_files(u64::from(live.maxclients) + 128);
-    let threads = match live.threads {
+    let threads = match settings.live().threads {
         0 => cpu::usable_cores(),
         n => n as usize,
     };
+    rlimits::fit_clients(&settings, threads).map_err(io::Error::other)?;
+    let live = settings.live();
     let shared = build(settings, &live, threads)?;
     let beginning = beginning::find(shared, &live)?;
     let cores = cpu::allowed_cores();
@@ -83,7 +86,7 @@ pub fn serve(settings: Arc<Settings>) -> io::Result<()> {
     for other in others {
         let _ = other.join();
     }
-    shared.journal.sync_all();
+    shared.journal.end_last();
     ended
 }
 
@@ -113,11 +116,16 @@ fn serve_first(shared: &'static Shared, live: &Live, beginning: Beginning) -> io
     }
     let pidfile = PidFile::write(live);
     banner(shared, live, &addresses);
+    for line in folder::check(live).map_err(io::Error::other)? {
+        tracing::warn!("{line}");
+    }
+    tracing::info!("{}", folder::promise(live));
     beginning::load(shared, beginning)?;
+    replication::roles::start_after_load(shared)?;
     worker.heed(signals);
     worker.run();
     drop(pidfile);
-    if let Some(why) = shared.snapshots.loading.failure() {
+    if let Some(why) = shared.snapshots.loading.failure().or_else(|| shared.snapshots.ending.failure()) {
         return Err(io::Error::other(why));
     }
     tracing::info!("darter is now ready to exit, bye bye");
@@ -228,6 +236,7 @@ pub fn build_hashed(
         memcached_flush: Default::default(),
         memcached_detail: Default::default(),
         snapshots: Snapshots::new(),
+        replication: Replication::new(|| seeds.next_u64()),
         migrations: Migrations::default(),
         tls,
     })))
@@ -241,8 +250,13 @@ fn make_cells(
     seeds: &mut Rng,
 ) -> io::Result<(Vec<ShardCell>, Vec<Arc<Totals>>)> {
     let (mut cells, mut totals) = (Vec::with_capacity(shards), Vec::with_capacity(shards));
+    let reserve_bytes = rlimits::shard_bytes(shards).map_err(io::Error::other)?;
+    if let Some(bytes) = reserve_bytes {
+        let all = darter_base::units::format_bytes_human((bytes * shards) as u64);
+        tracing::warn!("address space is limited (ulimit -v): the data may take {all} of it");
+    }
     for id in 0..shards {
-        let mut shard = Shard::new(live.dbnum as usize, seeds.next_u64(), hasher)?;
+        let mut shard = Shard::within(reserve_bytes, live.dbnum as usize, seeds.next_u64(), hasher)?;
         // Four million tokens a second, no two alike, none of an earlier process again, all exact in a double.
         shard.start_cas(((crate::core::unix_ms() / 1000) << 22) + id as u64, shards as u64);
         let part = Part::new(shard, hasher);
@@ -273,9 +287,9 @@ fn banner(shared: &Shared, live: &Live, addresses: &[String]) {
         bytes => darter_base::units::format_bytes_human(bytes),
     };
     tracing::info!(
-        "Ready to accept connections: darter {} after {} ms, {} threads, {} shards, {}, memory limit {limit}, listening on {}",
+        "darter {}, process {}: {} threads, {} shards, {}, memory limit {limit}, listening on {}",
         env!("CARGO_PKG_VERSION"),
-        shared.started.elapsed().as_millis(),
+        std::process::id(),
         shared.doors.len(),
         shared.router.shards_len(),
         shared.driver_name.get().unwrap_or(&"?"),

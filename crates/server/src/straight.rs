@@ -4,7 +4,8 @@
 //! and keeps their counters in registers for as long as one command follows another of its kind. It never runs a
 //! command that is to be timed, or one that the gates concern: those end the run.
 
-use darter_command::string::brief::{self, Brief, Place};
+use darter_command::spec::Inlined;
+use darter_command::string::brief::{self, Place};
 use darter_latch::Held;
 use darter_reactor::Token;
 use darter_store::{Key, Look, Shard};
@@ -13,6 +14,8 @@ use darter_wire::{Reply, Span, Stage};
 
 use crate::acl::guard;
 use crate::core::Core;
+use crate::engine::origin::ChangedBy;
+use crate::engine::{commit, lease};
 use crate::exec::{self, Call, Ran};
 use crate::job::Job;
 use crate::journal::note as journal;
@@ -100,10 +103,10 @@ pub fn run(core: &mut Core, way: &mut Way<'_>, commands: &[Planned]) -> (usize, 
         // As far as the next one that is to be timed.
         let most = ((SAMPLE - tally.calls % SAMPLE) as usize).min(allowed - done);
         let rest = rest.get(..most).unwrap_or(rest);
-        let is_brief = planned.args_len() == entry.brief_len;
-        let mut len = match entry.brief {
-            Brief::Set if is_brief => run_alike::<true, false>(core, way, entry, rest, 0),
-            Brief::Get if is_brief => match way.reader(entry) {
+        let is_brief = planned.args_len() == entry.inlined_len;
+        let mut len = match entry.inlined {
+            Inlined::Set if is_brief => run_alike::<true, false>(core, way, entry, rest, 0),
+            Inlined::Get if is_brief => match way.reader(entry) {
                 None => run_alike::<false, false>(core, way, entry, rest, 0),
                 Some(reader) => run_alike::<false, true>(core, way, entry, rest, reader),
             },
@@ -111,7 +114,7 @@ pub fn run(core: &mut Core, way: &mut Way<'_>, commands: &[Planned]) -> (usize, 
         };
         if len == 0 {
             // Of GET and SET one with options, or whose shard is busy.
-            let rest = if entry.brief == Brief::No { rest } else { rest.get(..1).unwrap_or(rest) };
+            let rest = if entry.inlined_len == 0 { rest } else { rest.get(..1).unwrap_or(rest) };
             (len, ran) = run_each(core, way, entry, rest);
         }
         tally.calls += len as u64;
@@ -143,7 +146,7 @@ fn run_alike<const IS_SET: bool, const IS_TRACKED: bool>(
         if !is_alike || IS_SET && planned.args_len() != 3 {
             break;
         }
-        let Some(mut held) = planned.ready.cell.and_then(|cell| cell.take_spinning(exec::SPINS)) else {
+        let Some(mut held) = planned.ready.cell.and_then(lease::take_one) else {
             break;
         };
         let key = Key { bytes: planned.own_arg::<1>(buf), hash: planned.ready.hash };
@@ -159,7 +162,7 @@ fn run_alike<const IS_SET: bool, const IS_TRACKED: bool>(
         // A plain read changes nothing: nobody waits to hear of it.
         let is_told = !IS_SET || look.is_none() && tell(core, &mut held.shard, db, key.bytes, planned, buf);
         if look.is_none() && is_told {
-            exec::let_go(core, held);
+            lease::release_one(core, held);
             continue;
         }
         match finish::<IS_SET>(core, way, planned, held, look) {
@@ -207,7 +210,7 @@ fn finish<const IS_SET: bool>(
     way.stage.flush(way.out);
     let Some(entry) = planned.ready.entry else { return After::Stop };
     if !IS_SET && look.is_some_and(|look| brief::is_long(&held.shard, look)) {
-        exec::let_go(core, held);
+        lease::release_one(core, held);
         return After::NotRun;
     }
     if let Some(look) = look {
@@ -226,9 +229,9 @@ fn finish<const IS_SET: bool>(
         let args = planned.args(way.buf, &[]);
         // The journal asks the replies of other commands than these what they did.
         let ran = journal::Ran { entry, args, db: way.session.db, served: None, reply: &[] };
-        exec::pass_single(core, held, way.session.id, ran);
+        commit::single(core, held, ChangedBy(way.session.id), ran);
     } else {
-        exec::let_go(core, held);
+        lease::release_one(core, held);
     }
     // Making room may have shut the gate.
     if way.has_room() && !core.is_gated { After::Next } else { After::Stop }

@@ -9,12 +9,13 @@ use crate::clients::ClientCard;
 use crate::command_log::{self, Measure};
 use crate::core::Core;
 use crate::registry::Entry;
+use crate::stats::{Histograms, Weight};
 use crate::worker::lock;
 
-/// Notes how long a call took, where such times are kept.
-pub fn note(core: &Core, card: &ClientCard, entry: &Entry, args: Args<'_>, took: Duration) {
+/// Notes how long a call took that stands for as many calls as `weight` says, where such times are kept.
+pub fn note(core: &Core, card: &ClientCard, entry: &Entry, args: Args<'_>, took: Duration, weight: Weight) {
     let live = &core.live;
-    core.stats().commands[entry.id].time(took.as_nanos() as u64, live.latency_tracking);
+    count(core, entry, took, weight);
     let us = took.as_micros() as u64;
     if us >= live.slowlog.slower_us && command_log::keep(core, card, entry, args, Measure::Time, us) {
         core.stats().slow[entry.id].note(us);
@@ -22,14 +23,19 @@ pub fn note(core: &Core, card: &ClientCard, entry: &Entry, args: Args<'_>, took:
     note_event(core, if entry.spec.flags.any(Flags::FAST) { "fast-command" } else { "command" }, took);
 }
 
-/// The same for a command that another thread may have run, long after its client sent it.
+fn count(core: &Core, entry: &Entry, took: Duration, weight: Weight) {
+    let histograms = if core.live.latency_tracking { Histograms::Kept } else { Histograms::Off };
+    core.stats().commands[entry.id].time(took.as_nanos() as u64, weight, histograms);
+}
+
+/// The same for a command that another thread may have run, long after its client sent it. Such calls are always timed.
 pub fn note_job(core: &Core, client: u64, entry: &Entry, args: Args<'_>, took: Duration) {
     let live = &core.live;
     let is_slow = took.as_micros() >= u128::from(live.slowlog.slower_us);
     let card = if is_slow { lock(&core.shared.clients).get(&client).cloned() } else { None };
     match card {
-        Some(card) => note(core, &card, entry, args, took),
-        None => core.stats().commands[entry.id].time(took.as_nanos() as u64, live.latency_tracking),
+        Some(card) => note(core, &card, entry, args, took, Weight::One),
+        None => count(core, entry, took, Weight::One),
     }
 }
 

@@ -11,9 +11,9 @@ use std::sync::atomic::Ordering::AcqRel;
 
 use crate::conn::Conn;
 use crate::core::Core;
+use crate::engine::admit;
 use crate::exec::Call;
 use crate::floor::Floor;
-use crate::gated;
 use crate::job::{Body, Job};
 use crate::scripts::busy_line;
 use crate::session::Session;
@@ -22,7 +22,7 @@ use crate::worker::{find, mark_dirty};
 
 use darter_reactor::Token;
 use darter_script::Kind;
-use darter_wire::Reply;
+use darter_wire::{Args, Reply};
 
 /// What a connection waits for: a job, or the end of its thread's turn.
 #[derive(Clone, Debug)]
@@ -58,13 +58,13 @@ pub fn is_over(core: &Core, job: &mut Job) -> bool {
     let Some(claim) = job.claim.take() else { return false };
     if !claim.take() {
         // Nobody waits for it any longer.
-        job.whose.client = 0;
+        job.origin.client = 0;
         return true;
     }
     let Some(kind) = core.shared.scripts.killed_since(claim.kills) else { return false };
     if let Body::One { entry, .. } = &job.body {
         core.stats().commands[entry.id].rejected.add(1);
-        Reply::new(&mut job.reply, job.whose.resp3).error(busy_line(kind).as_bytes());
+        Reply::new(&mut job.reply, job.origin.resp3).error(busy_line(kind).as_bytes());
         core.count_error("BUSY");
     }
     true
@@ -104,7 +104,7 @@ fn may_end(body: &Body) -> bool {
 
 /// Whether the connection of a job that has come home has been answered already.
 pub fn is_answered(floor: &mut Floor, job: &Job) -> bool {
-    let conn = find(&mut floor.conns, job.whose.token).filter(|conn| conn.session.id == job.whose.client);
+    let conn = find(&mut floor.conns, job.origin.token).filter(|conn| conn.session.id == job.origin.client);
     may_end(&job.body)
         && conn.is_some_and(|conn| {
             conn.session.waiting.as_ref().is_none_or(|waiting| waiting.number != job.number)
@@ -127,7 +127,8 @@ pub fn refuse_late(core: &mut Core, session: &mut Session, token: Token, job: (&
 fn refuse(core: &mut Core, session: &mut Session, token: Token, out: &mut Vec<u8>, kind: Kind) {
     let entries = core.shared.registry.entries();
     if let Some(&entry) = entries.get(session.usage.last_command as usize) {
-        gated::refuse(core, &mut Call { session, out, token }, entry, busy_line(kind).as_bytes());
+        let args = Args::new(&[], &[]);
+        admit::refuse(core, &mut Call { session, out, token }, entry, args, busy_line(kind).as_bytes());
     }
 }
 

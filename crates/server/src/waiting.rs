@@ -6,10 +6,8 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
-use std::time::Instant;
 
-use darter_command::{Ctx, Fault, Wait};
-use darter_latch::drive_one;
+use darter_command::{Ctx, Fault, Flags, Marks, Wait};
 use darter_store::change::Listeners;
 use darter_txn::waiters::{Missed, Parked, Ticket};
 use darter_txn::{Part, ShardSet};
@@ -17,18 +15,21 @@ use darter_wire::{Args, OwnedArgs, Reply};
 
 use crate::acl::guard;
 use crate::core::Core;
+use crate::engine::hold::Hold;
+use crate::engine::origin::Origin;
+use crate::engine::{commit, lease};
 use crate::exec;
-use crate::job::{BUDGET, Shards};
+use crate::job::Shards;
 use crate::journal::note as journal;
 use crate::large;
 use crate::registry::{Entry, Run};
 use crate::shared::Mail;
-use crate::whose::Whose;
+use crate::tracking;
 use crate::worker::lock;
 
 /// A command that waits, as its ticket carries it.
 pub struct Waiting {
-    whose: Whose,
+    origin: Origin,
     entry: &'static Entry,
     args: OwnedArgs,
     keys: Vec<usize>,
@@ -42,7 +43,7 @@ const NEVER: u64 = u64::MAX;
 impl Waiting {
     /// Notes that time alone will have something for it, and tells its thread.
     fn ripen(&self, core: &Core, ripe_ms: u64) {
-        let Whose { home, token, client, .. } = self.whose;
+        let Origin { home, token, client, .. } = self.origin;
         if self.ripe_ms.fetch_min(ripe_ms, AcqRel) > ripe_ms {
             core.shared.door(home).send(Mail::Ripening { token, client });
         }
@@ -50,7 +51,7 @@ impl Waiting {
 
     /// Whether it is answered when its key goes: a group goes with it.
     fn hears_of_end(&self) -> bool {
-        self.entry.spec.name == "xreadgroup"
+        self.entry.spec.has(Marks::ENDS_WITH_KEY)
     }
 
     /// The keys it waits for.
@@ -84,7 +85,7 @@ pub enum TimeUp {
 pub fn park(
     core: &Core,
     grant: &mut Shards,
-    whose: Whose,
+    origin: Origin,
     entry: &'static Entry,
     args: OwnedArgs,
     wait: Wait,
@@ -96,11 +97,11 @@ pub fn park(
         }
     });
     let ripe_ms = AtomicU64::new(wait.ripe_ms.unwrap_or(NEVER));
-    let ticket: Parked = Ticket::new(Waiting { whose, entry, args, keys, dest: wait.dest, ripe_ms });
+    let ticket: Parked = Ticket::new(Waiting { origin, entry, args, keys, dest: wait.dest, ripe_ms });
     let router = &core.shared.router;
     for name in waiting_of(&ticket).into_iter().flat_map(Waiting::names) {
         if let Some(part) = grant.get_mut(router.shard_of(router.key(name).hash)) {
-            part.waiters.add(whose.db, name, ticket.clone());
+            part.waiters.add(origin.db, name, ticket.clone());
             part.shard.changes.listen(Listeners::WAITERS, true);
         }
     }
@@ -185,34 +186,39 @@ fn attempt(
 ) -> Attempt {
     let shared = core.shared;
     let args = waiting.args.args();
-    if waiting.whose.acl_version != shared.acl.version() && refuse(core, ticket, waiting, args) {
+    if waiting.origin.acl_version != shared.acl.version() && refuse(core, ticket, waiting, args) {
         return Attempt::Served;
     }
     if waiting.dest != 0 {
         let id = shared.router.shard_of(shared.router.key(args.at(waiting.dest)).hash);
         if grant.get(id).is_none() {
             // It stays held with the others: what happens in all of them is told in the order it happened.
-            match shared.cells[usize::from(id)].try_take() {
+            match lease::try_one(&shared.cells[usize::from(id)]) {
                 Some(held) => grant.insert(held),
                 None => return Attempt::Busy,
             }
         }
     }
     let mut reply = Vec::new();
-    let began = Instant::now();
+    let hold = Hold::begin();
     let set = exec::set_of(&shared.router, grant);
     if !run(core, set, waiting, args, only_key, &mut reply) {
         return Attempt::Nothing;
     }
-    let (entry, Whose { home, token, client, db, .. }) = (waiting.entry, waiting.whose);
+    let (entry, Origin { home, token, client, db, .. }) = (waiting.entry, waiting.origin);
     let set = exec::set_of(&shared.router, grant);
     let ran = journal::Ran { entry, args, db, served: Some(only_key), reply: &reply };
     journal::note(core, set, Some(ran));
-    crate::timing::note_job(core, client, entry, args, began.elapsed());
+    crate::timing::note_job(core, client, entry, args, hold.end(core));
     large::note_reply(core, client, entry, args, reply.len());
     // Before the changes are passed on, so that the client hears of its own ones after its reply.
     ticket.finish();
     shared.door(home).send(Mail::Served { token, client, reply });
+    if let Some(reader) = waiting.origin.tracks {
+        tracking::remember(core, grant, reader, entry, args);
+    }
+    // They are the served client's changes, whoever made its key ready.
+    commit::caches(core, grant, waiting.origin.changed_by());
     Attempt::Served
 }
 
@@ -220,7 +226,7 @@ fn attempt(
 /// has been closed.
 #[cold]
 fn refuse(core: &Core, ticket: &Parked, waiting: &Waiting, args: Args<'_>) -> bool {
-    let (entry, Whose { home, token, client, db, resp3, .. }) = (waiting.entry, waiting.whose);
+    let (entry, Origin { home, token, client, db, resp3, .. }) = (waiting.entry, waiting.origin);
     if !lock(&core.shared.clients).contains_key(&client) {
         ticket.finish();
         return true;
@@ -245,9 +251,9 @@ fn run<'a>(
     out: &mut Vec<u8>,
 ) -> bool {
     let Run::Data(body) = waiting.entry.run else { return false };
-    let mut ctx = Ctx::new(set, &core.env, waiting.whose.db, core.live.dbnum as usize, core.now_ms, None);
+    let mut ctx = Ctx::new(set, &core.env, waiting.origin.db, core.live.dbnum as usize, core.now_ms, None);
     ctx.only_key = only_key;
-    let mut reply = Reply::new(out, waiting.whose.resp3);
+    let mut reply = Reply::new(out, waiting.origin.resp3);
     match body(&mut ctx, args, &mut reply) {
         Ok(()) => {
             if let Some(ripe_ms) = ctx.wait.as_ref().and_then(|wait| wait.ripe_ms) {
@@ -268,7 +274,7 @@ fn run<'a>(
 fn look_again_later(core: &mut Core, waiting: &Waiting, ticket: &Parked) {
     let router = &core.shared.router;
     let wanted = exec::lock_set(&waiting.entry.spec, waiting.args.args(), router);
-    exec::post_ticket(core, waiting.whose, ticket.clone(), wanted);
+    exec::post_ticket(core, waiting.origin, ticket.clone(), wanted);
 }
 
 /// The same for one that time alone has something for now.
@@ -286,12 +292,20 @@ pub fn leave_queues(core: &mut Core, ticket: &Parked) {
     let shared = core.shared;
     for name in waiting.names() {
         let id = shared.router.shard_of(shared.router.key(name).hash);
-        if let Some(mut held) = shared.cells[usize::from(id)].take_spinning(LEAVE_SPINS) {
-            held.waiters.leave(waiting.whose.db, name);
+        if let Some(mut held) = lease::take_one_patiently(&shared.cells[usize::from(id)], LEAVE_SPINS) {
+            held.waiters.leave(waiting.origin.db, name);
             let is_waited = !held.waiters.is_empty();
             held.shard.changes.listen(Listeners::WAITERS, is_waited);
-            drive_one(shared.cells, held, core, BUDGET);
+            lease::release_one(core, held);
         }
+    }
+}
+
+/// Ends the wait of a client that has closed.
+pub fn abandon(core: &mut Core, parking: &Parking) {
+    if let Some(ticket) = &parking.ticket {
+        ticket.abandon();
+        leave_queues(core, ticket);
     }
 }
 
@@ -303,10 +317,21 @@ impl Parking {
         self.ticket.as_ref().is_none_or(|ticket| ticket.cancel())
     }
 
+    /// Whether somebody tries to serve it this moment.
+    pub fn is_tried(&self) -> bool {
+        self.ticket.as_ref().is_some_and(|ticket| !ticket.is_done())
+    }
+
     /// When time alone will have something for it, Unix ms.
     pub fn ripens_ms(&self) -> Option<u64> {
         let ripe_ms = self.ticket.as_ref().and_then(waiting_of)?.ripe_ms.load(Acquire);
         (ripe_ms != NEVER).then_some(ripe_ms)
+    }
+
+    /// Whether a command waits that changes data, or for replicas.
+    pub fn would_write(&self) -> bool {
+        let Some(ticket) = &self.ticket else { return false };
+        waiting_of(ticket).is_none_or(|waiting| waiting.entry.spec.flags.any(Flags::WRITE))
     }
 
     /// The command that waits, if it waits for keys.

@@ -5,7 +5,7 @@ use std::iter::Peekable;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use darter_latch::{Waiter, drive};
+use darter_latch::Waiter;
 use darter_reactor::signal::Signals;
 use darter_reactor::{Reactor, Token};
 use darter_txn::waiters::Parked;
@@ -13,9 +13,10 @@ use darter_txn::waiters::Parked;
 use crate::config::Live;
 use crate::conn::Conn;
 use crate::core::Core;
+use crate::engine::lease;
 use crate::floor::Floor;
 use crate::house::House;
-use crate::job::{BUDGET, Body, Job};
+use crate::job::{Body, Job};
 use crate::journal;
 use crate::limit;
 use crate::listening::{Listening, Patience};
@@ -228,6 +229,7 @@ impl Worker {
                     note_deadline(deadlines, conn);
                 }
             }
+            Mail::Demoted => self.unblock_writers(),
             Mail::Unpaused | Mail::Durable | Mail::Snapshot => {}
             Mail::Invalidate(message) => {
                 let to = &message.to;
@@ -246,9 +248,13 @@ impl Worker {
             }
             Mail::Served { token, client, reply } => self.end_wait(token, client, |_| Some(reply)),
             Mail::Unblock { token, client, with_error } => {
-                let mut unblocked = None;
+                let (mut unblocked, mut is_tried) = (None, false);
                 self.end_wait(token, client, |conn| {
-                    let parking = conn.session.parking.as_ref().filter(|parking| parking.cancel())?;
+                    let parking = conn.session.parking.as_ref()?;
+                    if !parking.cancel() {
+                        is_tried = parking.is_tried();
+                        return None;
+                    }
                     let mut reply = Vec::new();
                     if with_error {
                         reply.extend_from_slice(b"-UNBLOCKED client unblocked via CLIENT UNBLOCK\r\n");
@@ -258,6 +264,11 @@ impl Worker {
                     }
                     Some(reply)
                 });
+                if is_tried {
+                    // A try to serve it may find nothing, and then the wait must end all the same.
+                    let shared = self.core.shared;
+                    shared.door(self.core.thread).send(Mail::Unblock { token, client, with_error });
+                }
                 if let Some(id) = unblocked {
                     self.core.stats().commands[id].failed.add(1);
                     self.core.count_error("UNBLOCKED");
@@ -305,11 +316,20 @@ impl Worker {
         let Worker { core, floor: Some(floor), window, .. } = self else { return };
         let Floor { conns, dirty, .. } = &mut **floor;
         core.journal.has_news = true;
-        let Some(conn) = find(conns, job.whose.token).filter(|conn| conn.session.id == job.whose.client)
+        let Some(conn) = find(conns, job.origin.token).filter(|conn| conn.session.id == job.origin.client)
         else {
             reading::end_of_nobody(core, &job.body);
+            if let Some(parking) = &job.parking {
+                waiting::abandon(core, parking);
+            }
             return;
         };
+        if job.parking.is_some() && conn.session.is_closing {
+            // The client closed before its command was found to wait: no reply would ever close the connection.
+            conn.session.parking = job.parking;
+            self.drop_conn(job.origin.token);
+            return;
+        }
         if job.parking.is_some() || !std::mem::take(&mut conn.session.drops_reply) {
             conn.answer(&job.reply);
         }
@@ -368,6 +388,22 @@ impl Worker {
         mark_dirty(conn, dirty);
     }
 
+    /// Ends the waits of clients that would write: this server follows another now.
+    fn unblock_writers(&mut self) {
+        self.core.refresh_gate();
+        let Some(floor) = &self.floor else { return };
+        let waits = |conn: &Conn| conn.session.parking.as_ref().is_some_and(Parking::would_write);
+        let found = floor.conns.iter().filter_map(|conn| conn.as_deref()).filter(|conn| waits(conn));
+        let clients: Vec<(Token, u64)> = found.map(|conn| (conn.token, conn.session.id)).collect();
+        for (token, client) in clients {
+            self.end_wait(token, client, |conn| {
+                conn.session.parking.as_ref().filter(|parking| parking.cancel())?;
+                let line = "-UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)";
+                Some(format!("{line}\r\n").into_bytes())
+            });
+        }
+    }
+
     /// Ends the waits whose time is up.
     fn end_late_waits(&mut self) {
         while let Some((&(deadline_ms, client), &token)) = self.deadlines.first_key_value() {
@@ -410,21 +446,21 @@ impl Worker {
         if !job.is_home_only() {
             crate::exec::run_job(&mut self.core, &mut grant, &mut job);
         } else if self.floor.as_mut().is_some_and(|floor| turned_away::is_answered(floor, &job)) {
-            drive(self.core.shared.cells, grant, &mut self.core, BUDGET);
+            lease::release(&mut self.core, grant);
             return;
-        } else if let Some(mut conn) = self.floor.as_mut().and_then(|floor| floor.lift(job.whose.token)) {
-            if conn.session.id == job.whose.client {
-                let Job { body, reply, whose, .. } = &mut **job;
+        } else if let Some(mut conn) = self.floor.as_mut().and_then(|floor| floor.lift(job.origin.token)) {
+            if conn.session.id == job.origin.client {
+                let Job { body, reply, origin, .. } = &mut **job;
                 let Conn { session, card, .. } = &mut *conn;
                 self.core.floor = self.floor.take();
-                if !turned_away::refuse_late(&mut self.core, session, whose.token, (body, reply)) {
+                if !turned_away::refuse_late(&mut self.core, session, origin.token, (body, reply)) {
                     multi::run_held(&mut self.core, session, card, &mut grant, body, reply);
                 }
             }
             self.settle_floor(conn);
         }
         let is_for_nobody = job.is_for_nobody();
-        drive(self.core.shared.cells, grant, &mut self.core, BUDGET);
+        lease::release(&mut self.core, grant);
         if !is_for_nobody {
             self.finish(job.into_inner());
         }
@@ -535,11 +571,7 @@ impl Worker {
         conn.session.watched.clear();
         if let Some(parking) = conn.session.parking.take() {
             forget_deadline(&mut self.deadlines, &mut conn, &parking);
-            if parking.cancel()
-                && let Some(ticket) = &parking.ticket
-            {
-                waiting::leave_queues(&mut self.core, ticket);
-            }
+            waiting::abandon(&mut self.core, &parking);
         }
     }
 

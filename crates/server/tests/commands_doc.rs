@@ -27,8 +27,8 @@ fn reference(registry: &Registry) -> String {
     }
     let count: usize = registry.entries().len();
     let mut out = format!(
-        "# Commands\n\nGenerated from the command tables ({count} commands and subcommands). \
-         What is not listed answers `ERR unknown command`.\n"
+        "# Commands\n\nThis page is generated from the command tables: {count} commands and subcommands. \
+         Any other command is answered `ERR unknown command`.\n"
     );
     for (group, mut entries) in groups {
         entries.sort_by_key(|entry| entry.spec.name);

@@ -52,14 +52,27 @@ impl Dir {
         found
     }
 
-    /// The same after what was not synced is lost: the tails beside them are gone.
+    /// The same after a loss of power: what only the tails had is lost, which are as they were made.
     pub fn lose_tails(&self) -> Vec<PathBuf> {
         let found = self.segments();
         for segment in &found {
-            let _ = std::fs::remove_file(segment.with_extension("tail"));
+            let path = segment.with_extension("tail");
+            let Ok(mut tail) = std::fs::read(&path) else { continue };
+            // Of a boot before this one; no counter was written back.
+            tail[32..48].fill(7);
+            let crc = crc32c(&tail[..48]);
+            tail[48..52].copy_from_slice(&crc.to_le_bytes());
+            tail[52..].fill(0);
+            std::fs::write(&path, tail).expect("a tail");
         }
         found
     }
+}
+
+/// The checksum of the journal's heads, bit by bit.
+fn crc32c(bytes: &[u8]) -> u32 {
+    let step = |crc: u32, _| if crc & 1 == 1 { crc >> 1 ^ 0x82f6_3b78 } else { crc >> 1 };
+    !bytes.iter().fold(!0, |crc, byte| (0..8).fold(crc ^ u32::from(*byte), step))
 }
 
 /// Waits until the journal says that no base is being written or due.

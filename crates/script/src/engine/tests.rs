@@ -51,7 +51,9 @@ fn run_on(engine: &mut Engine, source: &str, resp3: bool) -> String {
 }
 
 fn run(source: &str) -> String {
-    run_on(&mut Engine::new(Arc::default()).expect("a state"), source, false)
+    let mut engine = Engine::new(Arc::default()).expect("a state");
+    engine.limit_memory(256 << 20);
+    run_on(&mut engine, source, false)
 }
 
 #[test]
@@ -192,6 +194,7 @@ fn nothing_is_left_for_the_next_run() {
 #[test]
 fn memory_and_depth_have_limits() {
     let mut engine = Engine::new(Arc::default()).expect("a state");
+    engine.limit_memory(256 << 20);
     let line = run_on(&mut engine, "local t = {} for i=1,1e9 do t[i] = string.rep('x', 1e6) .. i end", false);
     assert!(line.contains("not enough memory"), "{line}");
     assert_eq!(run_on(&mut engine, "return 1", false), ":1|");
@@ -462,4 +465,23 @@ fn globals_are_the_same_with_and_without_a_view_and_cannot_be_set() {
         let said = run(change);
         assert!(said.contains("Attempt to modify a readonly table"), "{change}: {said}");
     }
+}
+
+#[test]
+fn a_loop_of_long_calls_is_ended_soon() {
+    let watch = Arc::<Watch>::default();
+    let mut engine = Engine::new(watch.clone()).expect("a state");
+    watch.begin(1);
+    let killer = watch.clone();
+    let thread = std::thread::spawn(move || {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        killer.kill();
+        std::time::Instant::now()
+    });
+    let said = run_on(&mut engine, "while true do string.rep('x', 16 * 1024 * 1024) end", false);
+    assert!(said.contains("Script killed by user with SCRIPT KILL."), "{said}");
+    // A thousand instructions are some 150 calls of 3 ms; with 100,000 of them between two looks it took a minute.
+    let took = thread.join().expect("no panic").elapsed();
+    assert!(took.as_secs() < 20, "{took:?}");
+    assert!(watch.end());
 }

@@ -6,6 +6,7 @@ use std::collections::HashMap;
 
 use darter_command::category::Categories;
 use darter_command::keyspec::KeySpec;
+use darter_command::spec::ChannelArgs;
 use darter_command::{Keys, Spec};
 use darter_wire::Args;
 
@@ -25,7 +26,7 @@ pub struct Catalog {
 /// What is checked for calls of one command.
 pub(super) struct Row {
     pub needs: Needs,
-    pub channels: Channels,
+    pub channels: ChannelArgs,
     /// Touches the selected database.
     pub is_data: bool,
 }
@@ -41,18 +42,6 @@ pub(super) enum Needs {
     ByCall(Vec<KeySpec>),
 }
 
-/// Which arguments are channels.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Channels {
-    None,
-    /// The first.
-    First,
-    /// All.
-    Names,
-    /// All, and they are patterns.
-    Patterns,
-}
-
 impl Catalog {
     /// The commands of `registry`, on a server of so many databases.
     pub fn new(registry: &Registry, dbs_len: usize) -> Catalog {
@@ -60,7 +49,7 @@ impl Catalog {
         let is_named = |entry: &&&'static Entry| !is_part_of_debug(entry);
         let by_name = registry.entries().iter().filter(is_named).map(|entry| (entry.spec.name, *entry));
         let top = registry.entries().iter().filter(|entry| !entry.spec.name.contains('|'));
-        let debug_id = registry.entries().iter().find(|entry| entry.spec.name == "debug").map_or(0, |e| e.id);
+        let debug_id = registry.entries().iter().find(|entry| entry.is_open).map_or(0, |e| e.id);
         Catalog { rows, by_name: by_name.collect(), commands: top.copied().collect(), debug_id, dbs_len }
     }
 
@@ -125,12 +114,7 @@ impl Row {
     fn of(spec: &Spec) -> Row {
         Row {
             needs: Needs::of(spec),
-            channels: match spec.name {
-                "publish" | "spublish" => Channels::First,
-                "subscribe" | "ssubscribe" => Channels::Names,
-                "psubscribe" => Channels::Patterns,
-                _ => Channels::None,
-            },
+            channels: spec.channels,
             is_data: spec.flags.any(darter_command::Flags::WRITE.with(darter_command::Flags::READONLY))
                 || !matches!(spec.keys, Keys::None),
         }
@@ -143,7 +127,7 @@ impl Needs {
         match &specs[..] {
             _ if matches!(spec.keys, Keys::None) => Needs::Nothing,
             [only] if only.access == "not_key" => Needs::Nothing,
-            [only] if !call_keys::varies(spec) && !matches!(spec.keys, Keys::Count { .. }) => {
+            [only] if spec.access.is_none() && !matches!(spec.keys, Keys::Count { .. }) => {
                 Needs::Same(Access::of(only.access))
             }
             _ => Needs::ByCall(specs),

@@ -1,8 +1,9 @@
 //! Whether a user may make a call. Read-only and without locks: the user is held by the connection.
 
+use darter_command::spec::{ChannelArgs, DatabaseReach};
 use darter_wire::Args;
 
-use super::catalog::{Catalog, Channels};
+use super::catalog::Catalog;
 use super::selector::Selector;
 use super::user::User;
 use crate::registry::Entry;
@@ -161,9 +162,9 @@ impl Selector {
                 return Err(Denied::Key(at));
             }
         }
-        if row.channels != Channels::None && !self.has_all_channels() {
-            let end = if row.channels == Channels::First { 2.min(args.len()) } else { args.len() };
-            let is_pattern = row.channels == Channels::Patterns;
+        if row.channels != ChannelArgs::None && !self.has_all_channels() {
+            let end = if row.channels == ChannelArgs::First { 2.min(args.len()) } else { args.len() };
+            let is_pattern = row.channels == ChannelArgs::Patterns;
             let refused = (1..end).find(|&at| !self.allows_channel(args.at(at), is_pattern));
             return refused.map_or(Ok(()), |at| Err(Denied::Channel(at)));
         }
@@ -180,23 +181,25 @@ impl Selector {
         args: Args<'_>,
         db: usize,
     ) -> Option<usize> {
-        let (dbs, name) = (self.databases(), entry.spec.name);
+        let dbs = self.databases();
         let is_refused = |at: &usize| {
             let number = args.get(*at).and_then(|arg| std::str::from_utf8(arg).ok()?.parse().ok());
             // What is no database is the command's to refuse.
             number.is_some_and(|db| db < dbs_len && !dbs.allows(db))
         };
         let after_db = |at: &usize| args.at(*at - 1).eq_ignore_ascii_case(b"db");
-        let named = match name {
-            "move" | "swapdb" | "flushall" if !dbs.lets_across() => return Some(0),
-            "flushall" => return (0..dbs_len).any(|db| !dbs.allows(db)).then_some(0),
-            "select" => (1..2).find(is_refused),
-            "move" => (2..3).find(is_refused),
-            "swapdb" => (1..3).find(is_refused),
-            "copy" => (4..args.len()).filter(after_db).find(is_refused),
-            _ => None,
+        let reached = entry.spec.databases;
+        let (named, is_elsewhere) = match reached {
+            DatabaseReach::Moved | DatabaseReach::Exchanged | DatabaseReach::All if !dbs.lets_across() => {
+                return Some(0);
+            }
+            DatabaseReach::All => return (0..dbs_len).any(|db| !dbs.allows(db)).then_some(0),
+            DatabaseReach::First => ((1..2).find(is_refused), true),
+            DatabaseReach::Exchanged => ((1..3).find(is_refused), true),
+            DatabaseReach::Moved => ((2..3).find(is_refused), false),
+            DatabaseReach::Copied => ((4..args.len()).filter(after_db).find(is_refused), false),
+            DatabaseReach::Selected => (None, false),
         };
-        let is_elsewhere = matches!(name, "select" | "swapdb");
         named.or((is_data && !is_elsewhere && !dbs.allows(db)).then_some(0))
     }
 }

@@ -60,12 +60,11 @@ pub const FAMILY: &[ServerCommand] = &[
     admin("acl|load", 2, "", "Reads the access file again.", BY_USERS, load),
     admin("acl|log", -2, "[count | RESET]", "Lists what was refused lately.", LOG_COST, log),
     admin("acl|save", 2, "", "Writes the users to the access file.", BY_USERS, save),
-    admin(
-        "acl|setuser",
-        -3,
-        "username [rule [rule ...]]",
-        "Makes a user, or changes one.",
-        "O(N). Where N is the number of rules provided.",
+    row(
+        spec("acl|setuser", -3, "username [rule [rule ...]]", "Makes a user, or changes one.")
+            .flag(Flags::ADMIN)
+            .secret(|_, at| at >= 2)
+            .cost("O(N). Where N is the number of rules provided."),
         setuser,
     ),
     admin("acl|users", 2, "", "Lists the names of the users.", BY_USERS, users),

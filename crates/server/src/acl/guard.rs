@@ -1,6 +1,7 @@
 //! The checks on a command's way: when it comes, when EXEC runs it, from a script, and when its wait ends. Each refusal
 //! is counted and logged here.
 
+use darter_command::Marks;
 use darter_wire::{Args, Span};
 
 use super::{CheckedCall, Context, Denied, Refusal, User};
@@ -153,7 +154,7 @@ pub fn note_failed_login(core: &Core, session: &Session, card: &ClientCard, word
 
 /// SORT's own part: what its patterns reach.
 fn check_sort(core: &Core, user: &User, call: CheckedCall<'_>) -> Result<(), Vec<u8>> {
-    if !matches!(call.entry.spec.name, "sort" | "sort_ro") {
+    if !call.entry.spec.has(Marks::READS_BY_PATTERN) {
         return Ok(());
     }
     user.check_sort(core.shared.acl.catalog(), call).map_err(|line| line.as_bytes().to_vec())

@@ -3,6 +3,7 @@
 //!
 //! It says yes only where `check` would; what it does not cover is asked about call by call.
 
+use darter_command::spec::Inlined;
 use darter_wire::Span;
 
 use super::catalog::{Catalog, Needs};
@@ -43,8 +44,8 @@ impl User {
         let (access, args_len) = match catalog.row(entry).needs {
             Needs::Same(access) => (access, None),
             // SET without options reads nothing.
-            Needs::ByCall(_) if entry.spec.name == "set" => {
-                (Access { reads: false, writes: true }, Some(entry.brief_len))
+            Needs::ByCall(_) if entry.inlined == Inlined::Set => {
+                (Access { reads: false, writes: true }, Some(entry.inlined_len))
             }
             Needs::ByCall(_) | Needs::Nothing => return None,
         };
@@ -86,7 +87,7 @@ impl Permit<'_> {
         };
         // Nearly all users have one prefix and nearly all keys eight bytes: then the loop holds nothing but a comparison.
         let is_plain = |planned: &Planned| {
-            planned.args_len() == entry.brief_len
+            planned.args_len() == entry.inlined_len
                 && is_alike(planned)
                 && (planned.own_arg::<1>(buf).first_chunk())
                     .is_some_and(|head| (u64::from_le_bytes(*head) ^ word) & mask == 0)

@@ -1,4 +1,4 @@
-//! TIME, ROLE, REPLICAOF, WAIT, MODULE: the server as an administrator sees it.
+//! TIME, ROLE, WAIT, MODULE: the server as an administrator sees it.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -9,7 +9,8 @@ use darter_wire::{Args, Reply};
 
 use super::{ServerCommand, row};
 use crate::dispatch::Caller;
-use crate::waiting::{Parking, TimeUp};
+use crate::replication::acks::{self, Goal};
+use crate::replication::show;
 
 /// The family's commands.
 pub const FAMILY: &[ServerCommand] = &[
@@ -31,8 +32,6 @@ pub const FAMILY: &[ServerCommand] = &[
         ),
         role,
     ),
-    row(replica_spec("replicaof", "5.0.0"), replicaof),
-    row(replica_spec("slaveof", "1.0.0"), replicaof),
     row(
         Spec::other("wait", 3).doc(
             Group::Generic,
@@ -60,19 +59,9 @@ pub const FAMILY: &[ServerCommand] = &[
         module_spec("module|loadex", -3, "path [CONFIG name value [CONFIG name value ...]] [ARGS args ...]", "Loads a module using extended parameters."),
         module_load,
     ),
-    row(module_spec("module|unload", 3, "name", "Unloads a module."), module_load),
+    row(module_spec("module|unload", 3, "name", "Unloads a module."), module_unload),
     row(super::help_row("module|help", "5.0.0"), module_help),
 ];
-
-const fn replica_spec(name: &'static str, since: &'static str) -> Spec {
-    let flags = Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::STALE).with(Flags::NO_ASYNC_LOADING);
-    Spec::other(name, 3).flag(flags).doc(
-        Group::Server,
-        since,
-        "<host port | NO ONE>",
-        "Configures a server as replica of another, or promotes it to a master.",
-    )
-}
 
 const fn module_spec(name: &'static str, arity: i16, syntax: &'static str, summary: &'static str) -> Spec {
     let flags = Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::NO_ASYNC_LOADING);
@@ -89,23 +78,9 @@ fn time(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(
     Ok(())
 }
 
-fn role(_: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    reply.array(3);
-    reply.bulk(b"master");
-    reply.int(0);
-    reply.array(0);
+fn role(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    show::role(caller.core.shared, reply);
     Ok(())
-}
-
-fn replicaof(_: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    if reader::is(args.at(1), "no") && reader::is(args.at(2), "one") {
-        reply.ok();
-        return Ok(());
-    }
-    match number::parse_i64(args.at(2)) {
-        Some(0..=65_535) => Err(Fault::text("ERR replication is not in this version of Darter yet")),
-        _ => Err(Fault::text("ERR Invalid master port")),
-    }
 }
 
 fn wait(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
@@ -113,30 +88,50 @@ fn wait(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Resul
     let timeout_ms =
         number::parse_i64(args.at(2)).ok_or(Fault::text("ERR timeout is not an integer or out of range"))?;
     let timeout_ms = u64::try_from(timeout_ms).map_err(|_| Fault::text("ERR timeout is negative"))?;
-    if replicas <= 0 || !caller.may_wait {
-        reply.int(0);
+    let replication = &caller.core.shared.replication;
+    if replication.is_replica() {
+        return Err(Fault::text(
+            "ERR WAIT cannot be used with replica instances. Please also note that since Redis 4.0 if a replica is \
+             configured to be writable (which is not the default) writes to replicas are just local and are not \
+             propagated.",
+        ));
+    }
+    let replicas = usize::try_from(replicas).unwrap_or(0);
+    if replicas == 0 || !caller.may_wait {
+        reply.int_len(replication.applied_all());
         return Ok(());
     }
-    let deadline_ms = (timeout_ms > 0).then(|| caller.core.now_ms.saturating_add(timeout_ms));
-    let on_timeout = TimeUp::Reply(b":0\r\n".to_vec());
-    caller.session.parking = Some(Parking { ticket: None, deadline_ms, ripe_ms: None, on_timeout });
+    acks::wait_for(caller, Goal::Applied(replicas), timeout_ms);
     Ok(())
 }
 
 fn module_list(_: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    reply.array(0);
+    super::modules::reply_all(reply);
     Ok(())
 }
 
-fn module_load(caller: &mut Caller<'_>, _: Args<'_>, _: &mut Reply<'_>) -> Result<(), Fault> {
-    if !caller.core.live.enable_module_command.lets(super::place_of(caller)) {
-        return Err(Fault::text(
-            "ERR MODULE command not allowed. If the enable-module-command option is set to \"local\", you can run it from \
-             a local connection, otherwise you need to set this option in the configuration file, and then restart the \
-             server.",
-        ));
+fn module_load(caller: &mut Caller<'_>, args: Args<'_>, _: &mut Reply<'_>) -> Result<(), Fault> {
+    refuse_modules(caller)?;
+    let path = args.at(2).escape_ascii();
+    tracing::warn!("Module {path} failed to load: Darter has no loadable modules");
+    Err(Fault::text("ERR Error loading the extension. Please check the server logs."))
+}
+
+fn module_unload(caller: &mut Caller<'_>, _: Args<'_>, _: &mut Reply<'_>) -> Result<(), Fault> {
+    refuse_modules(caller)?;
+    Err(Fault::text("ERR Error unloading module: no such module with that name"))
+}
+
+/// Fails unless `enable-module-command` lets the caller in.
+fn refuse_modules(caller: &Caller<'_>) -> Result<(), Fault> {
+    if caller.core.live.enable_module_command.lets(super::place_of(caller)) {
+        return Ok(());
     }
-    Err(Fault::text("ERR Darter has no loadable modules; what common modules offer is built in"))
+    Err(Fault::text(
+        "ERR MODULE command not allowed. If the enable-module-command option is set to \"local\", you can run it from \
+         a local connection, otherwise you need to set this option in the configuration file, and then restart the \
+         server.",
+    ))
 }
 
 fn module_help(_: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {

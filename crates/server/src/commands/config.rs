@@ -9,6 +9,7 @@ use crate::command_log::Measure;
 use crate::config::{Change, Changes, Refusal, Setting, Wanted, find};
 use crate::dispatch::Caller;
 use crate::listening;
+use crate::rlimits;
 use crate::shared::Shared;
 use crate::tls;
 
@@ -42,6 +43,7 @@ pub const FAMILY: &[ServerCommand] = &[
             "parameter value [parameter value ...]",
             "Sets configuration parameters in-flight.",
         )
+        .secret(|args, at| at >= 3 && at % 2 == 1 && is_secret_setting(args.at(at - 1)))
         .cost("O(N) when N is the number of configuration parameters provided"),
         set,
     ),
@@ -88,8 +90,9 @@ fn set(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result
         .config_set(&pairs, place, |changes| carry_out(shared, changes, renews))
         .map_err(|e| Fault::Text(e.into()))?;
     if renews && changes.names.is_empty() {
+        let set = pairs.iter().filter_map(|(name, _)| find_by(name)).find(|setting| is_of_tls(setting.name));
         shared.tls.reload(&changes.after).map_err(|fault| {
-            let (name, text) = (fault.setting, fault.text);
+            let (name, text) = (set.map_or(fault.setting, |setting| setting.name), fault.text);
             Fault::Text(
                 format!("ERR CONFIG SET failed (possibly related to argument '{name}') - {text}").into(),
             )
@@ -150,15 +153,24 @@ fn carry_out(shared: &Shared, changes: &Changes, renews_tls: bool) -> Result<(),
         }
         Some(name) => Err(Refusal { name, text: "can't be changed while the server runs".to_owned() }),
         None => {
+            let open_admin = |text| Refusal { name: changes.names.first().copied().unwrap_or("bind"), text };
+            changes.after.check_admin().map_err(open_admin)?;
             if listening::is_moved(changes) {
                 listening::probe(changes)?;
+            }
+            if changes.before.maxclients < changes.after.maxclients {
+                let refused = |text| Refusal { name: "maxclients", text };
+                rlimits::try_clients(&changes.after, shared.doors.len()).map_err(refused)?;
             }
             if changes.before.oom_score != changes.after.oom_score {
                 let refused = |text| Refusal { name: "oom-score-adj", text };
                 crate::oom_score::apply(&changes.after).map_err(refused)?;
             }
             if renews_tls {
-                let refusal = |fault: tls::Fault| Refusal { name: fault.setting, text: fault.text };
+                // The argument that was set, as Redis names it, and not the file that is found wrong.
+                let set = changes.names.iter().find(|name| is_of_tls(name)).copied();
+                let refusal =
+                    |fault: tls::Fault| Refusal { name: set.unwrap_or(fault.setting), text: fault.text };
                 shared.tls.reload(&changes.after).map_err(refusal)?;
             }
             Ok(())
@@ -219,4 +231,9 @@ fn help(_: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fa
         ],
     );
     Ok(())
+}
+
+fn is_secret_setting(name: &[u8]) -> bool {
+    let setting = std::str::from_utf8(name).ok().and_then(crate::config::find);
+    setting.is_some_and(|setting| matches!(setting.secrecy, crate::config::Secrecy::Secret))
 }

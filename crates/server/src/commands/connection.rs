@@ -1,7 +1,7 @@
 //! PING, ECHO, SELECT, QUIT, RESET: the connection itself.
 
-use darter_command::spec::Group;
-use darter_command::{Fault, Flags, Spec};
+use darter_command::spec::{DatabaseReach, Group};
+use darter_command::{Fault, Flags, Marks, Spec};
 use darter_wire::{Args, Reply};
 
 use super::ServerCommand;
@@ -10,10 +10,13 @@ use crate::session::{Gate, ReplyMode};
 use crate::worker::lock;
 use crate::{multi, pubsub, tracking};
 
+/// PING is how monitors learn that writes fail, and how subscribers keep their connection.
+const ANSWERS_IN_TROUBLE: Marks = Marks::FAILS_WITH_SNAPSHOTS.with(Marks::ALLOWED_SUBSCRIBED);
+
 /// The family's commands.
 pub const FAMILY: &[ServerCommand] = &[
     ServerCommand {
-        spec: Spec::other("ping", -1).fast().doc(
+        spec: Spec::other("ping", -1).fast().mark(ANSWERS_IN_TROUBLE).doc(
             Group::Connection,
             "1.0.0",
             "[message]",
@@ -31,16 +34,17 @@ pub const FAMILY: &[ServerCommand] = &[
         run: echo,
     },
     ServerCommand {
-        spec: Spec::other("select", 2).flag(Flags::LOADING.with(Flags::STALE)).fast().doc(
-            Group::Connection,
-            "1.0.0",
-            "index",
-            "Changes the selected database.",
-        ),
+        spec: Spec::other("select", 2)
+            .mark(Marks::SELECTS)
+            .databases(DatabaseReach::First)
+            .flag(Flags::LOADING.with(Flags::STALE))
+            .fast()
+            .doc(Group::Connection, "1.0.0", "index", "Changes the selected database."),
         run: select,
     },
     ServerCommand {
         spec: Spec::other("quit", -1)
+            .mark(Marks::NOT_QUEUED.with(Marks::ALLOWED_SUBSCRIBED).with(Marks::NOT_OVER_HTTP))
             .flag(
                 Flags::NOSCRIPT
                     .with(Flags::LOADING)
@@ -54,6 +58,7 @@ pub const FAMILY: &[ServerCommand] = &[
     },
     ServerCommand {
         spec: Spec::other("reset", 1)
+            .mark(Marks::NOT_QUEUED.with(Marks::ALLOWED_SUBSCRIBED).with(Marks::NOT_OVER_HTTP))
             .flag(
                 Flags::NOSCRIPT
                     .with(Flags::LOADING)

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use darter_base::{glob, number};
 use darter_command::spec::Group;
-use darter_command::{Fault, Flags, Spec, reader};
+use darter_command::{Fault, Flags, Marks, Spec, reader};
 use darter_wire::{Args, Reply};
 
 use super::{ServerCommand, row};
@@ -17,6 +17,7 @@ use crate::dispatch::Caller;
 /// The family's commands.
 pub const FAMILY: &[ServerCommand] = &[row(
     Spec::other("debug", -2)
+        .mark(Marks::DEBUG)
         .flag(Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE))
         .cost("Depends on subcommand.")
         .doc(Group::Server, "1.0.0", "", "A container for debugging commands."),

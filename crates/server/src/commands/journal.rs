@@ -8,6 +8,7 @@ use super::{ServerCommand, row};
 use crate::dispatch::Caller;
 use crate::journal::rewrite::{self, Begun};
 use crate::journal::waitaof::write_reply;
+use crate::replication::acks::{self, Goal};
 use crate::waiting::{Parking, TimeUp};
 
 /// The family's commands.
@@ -41,6 +42,12 @@ fn waitaof(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Re
     let timeout_ms =
         reader::int(args.at(3)).map_err(|_| Fault::text("ERR timeout is not an integer or out of range"))?;
     let timeout_ms = u64::try_from(timeout_ms).map_err(|_| Fault::text("ERR timeout is negative"))?;
+    if caller.core.shared.replication.is_replica() {
+        return Err(Fault::text(
+            "ERR WAITAOF cannot be used with replica instances. Please also note that writes to replicas are just local \
+             and are not propagated.",
+        ));
+    }
     let journal = &caller.core.shared.journal;
     if local > 0 && !journal.is_on() {
         return Err(Fault::text(
@@ -54,14 +61,17 @@ fn waitaof(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Re
         write_reply(reply, is_synced);
         return Ok(());
     }
+    if let Ok(replicas @ 1..) = usize::try_from(replicas) {
+        acks::wait_for(caller, Goal::Synced { replicas, here: local > 0 }, timeout_ms);
+        return Ok(());
+    }
     let (token, client, resp3) = (caller.card.token, caller.card.id, caller.session.resp3);
     let deadline_ms = (timeout_ms > 0).then(|| caller.core.now_ms.saturating_add(timeout_ms));
     let mut late = Vec::new();
     write_reply(&mut Reply::new(&mut late, resp3), is_synced);
-    // There are no replicas: to wait for one is to wait for the timeout.
-    let ticket = (replicas == 0).then(|| journal.wait_for_sync(caller.core, token, client, resp3, before));
+    let ticket = journal.wait_for_sync(caller.core, token, client, resp3, before);
     caller.session.parking =
-        Some(Parking { ticket, deadline_ms, ripe_ms: None, on_timeout: TimeUp::Reply(late) });
+        Some(Parking { ticket: Some(ticket), deadline_ms, ripe_ms: None, on_timeout: TimeUp::Reply(late) });
     Ok(())
 }
 

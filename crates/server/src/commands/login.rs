@@ -2,7 +2,7 @@
 
 use darter_base::number;
 use darter_command::spec::Group;
-use darter_command::{Fault, Flags, Reader, Spec};
+use darter_command::{Fault, Flags, Marks, Reader, Spec};
 use darter_wire::{Args, Reply};
 
 use super::{ServerCommand, row};
@@ -12,6 +12,7 @@ use crate::conn::Conn;
 use crate::core::{COMPAT_VERSION, Core};
 use crate::dispatch::Caller;
 use crate::listening::ListenerKind;
+use crate::redact::follows;
 use crate::session::Gate;
 use crate::worker::lock;
 
@@ -21,21 +22,26 @@ const BEFORE_LOGIN: Flags =
 /// The family's commands.
 pub const FAMILY: &[ServerCommand] = &[
     row(
-        Spec::other("auth", -2).flag(BEFORE_LOGIN).fast().doc(
-            Group::Connection,
-            "1.0.0",
-            "[username] password",
-            "Logs the connection in.",
-        ),
+        Spec::other("auth", -2)
+            .mark(Marks::NOT_OVER_HTTP)
+            .secret(|_, at| at >= 1)
+            .flag(BEFORE_LOGIN)
+            .fast()
+            .doc(Group::Connection, "1.0.0", "[username] password", "Logs the connection in."),
         auth,
     ),
     row(
-        Spec::other("hello", -1).flag(BEFORE_LOGIN).fast().doc(
-            Group::Connection,
-            "6.0.0",
-            "[protover [AUTH username password] [SETNAME clientname]]",
-            "Chooses the protocol, and may log in and name the connection.",
-        ),
+        Spec::other("hello", -1)
+            .mark(Marks::NOT_OVER_HTTP)
+            .secret(|args, at| follows(args, at, "AUTH", 2))
+            .flag(BEFORE_LOGIN)
+            .fast()
+            .doc(
+                Group::Connection,
+                "6.0.0",
+                "[protover [AUTH username password] [SETNAME clientname]]",
+                "Chooses the protocol, and may log in and name the connection.",
+            ),
         hello,
     ),
 ];
@@ -112,7 +118,7 @@ fn describe(caller: &Caller<'_>, reply: &mut Reply<'_>) {
     reply.bulk(b"role");
     reply.bulk(b"master");
     reply.bulk(b"modules");
-    reply.array(0);
+    super::modules::reply_all(reply);
     if !zone.is_empty() {
         reply.bulk(b"availability_zone");
         reply.bulk(zone.as_bytes());

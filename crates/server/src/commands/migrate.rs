@@ -10,10 +10,12 @@ use super::persistence::{asking, wait};
 use super::{ServerCommand, row};
 use crate::dispatch::Caller;
 use crate::migrate::{self, Order};
+use crate::redact::follows;
 
 /// The family's commands.
 pub const FAMILY: &[ServerCommand] = &[row(
     Spec::shrink("migrate", -6, Keys::Find(each_key))
+        .secret(|args, at| follows(args, at, "AUTH", 1) || follows(args, at, "AUTH2", 2))
         .flag(Flags::MOVABLEKEYS.with(Flags::NO_MULTI).with(Flags::NOSCRIPT))
         .doc(
             Group::Generic,

@@ -16,6 +16,7 @@ pub mod login;
 pub mod lolwut;
 pub mod memory;
 pub mod migrate;
+pub mod modules;
 pub mod monitor;
 pub mod persistence;
 pub mod populate;

@@ -1,7 +1,7 @@
 //! MONITOR
 
 use darter_command::spec::Group;
-use darter_command::{Fault, Flags, Spec};
+use darter_command::{Fault, Flags, Marks, Spec};
 use darter_wire::{Args, Reply};
 
 use super::{ServerCommand, row};
@@ -10,6 +10,7 @@ use crate::dispatch::Caller;
 /// The family's commands.
 pub const FAMILY: &[ServerCommand] = &[row(
     Spec::other("monitor", 1)
+        .mark(Marks::NOT_OVER_HTTP)
         .flag(Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE))
         .doc(Group::Server, "1.0.0", "", "Shows every command the server runs, as it runs them."),
     monitor,

@@ -10,7 +10,7 @@ use crate::config::Live;
 use crate::dispatch::Caller;
 use crate::scripts::busy_line;
 use crate::shared::{Mail, Shared};
-use crate::snapshot::ending::{self, Asking};
+use crate::snapshot::ending::{self, Asking, Failing, Saving};
 use crate::snapshot::load::Onto;
 use crate::snapshot::{self, Order, Purpose, Refused, load, naming, schedule};
 use crate::waiting::{Parking, TimeUp};
@@ -241,7 +241,9 @@ fn shutdown(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> R
     let is_loading = shared.snapshots.loading.is_on();
     if !nosave && has_name && !is_loading && (saves || schedule::saves_at_end(live)) {
         let to = asking(caller);
-        ending::save_and_stop(caller.core, force, Some(to));
+        let saving = if saves { Saving::Always } else { Saving::Changes };
+        let failing = if force { Failing::Ignored } else { Failing::Stays };
+        ending::save_and_stop(caller.core, saving, failing, Some(to));
         wait(caller);
     } else if !nosave && !force && ending::may_not_end(shared) {
         return Err(Fault::text("ERR Errors trying to SHUTDOWN. Check logs."));
@@ -302,9 +304,10 @@ fn reload_newest(shared: &'static Shared, live: &Live, onto: Onto, to: Asking) {
     let loading = &shared.snapshots.loading;
     loading.begin(source.1.len);
     let then: load::Then = Box::new(move |shared, outcome| {
-        shared.snapshots.note_loaded(shared);
+        shared.snapshots.note_loaded(shared, None);
         // What was loaded is in no record.
         shared.journal.ask_for_base();
+        shared.replication.begin_anew(shared);
         if let Err(why) = outcome {
             tracing::error!("{why}");
         }

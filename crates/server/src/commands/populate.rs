@@ -8,6 +8,7 @@ use darter_txn::ShardSet;
 use darter_wire::{Args, OwnedArgs, Reply};
 
 use crate::dispatch::Caller;
+use crate::engine::lease;
 use crate::registry::Run;
 use crate::shared::{Mail, Shared};
 use crate::waiting::{Parking, TimeUp};
@@ -172,7 +173,7 @@ fn make(
     let id = shared.router.shard_of(key.hash);
     let cell = &shared.cells[usize::from(id)];
     let mut held = loop {
-        match cell.take_spinning(1000) {
+        match lease::take_one_patiently(cell, 1000) {
             Some(held) => break held,
             // Whoever has it may need this core to go on.
             None => std::thread::yield_now(),
@@ -191,7 +192,7 @@ fn make(
     for change in held.shard.changes.take() {
         held.watches.touch(change.db, &change.key);
     }
-    crate::job::let_go_quietly(shared, held);
+    lease::release_as_stranger(shared, held);
     done
 }
 

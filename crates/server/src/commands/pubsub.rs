@@ -1,7 +1,7 @@
 //! SUBSCRIBE, UNSUBSCRIBE, PSUBSCRIBE, PUNSUBSCRIBE, SSUBSCRIBE, SUNSUBSCRIBE, PUBLISH, SPUBLISH, PUBSUB
 
-use darter_command::spec::{Group, Keys};
-use darter_command::{Fault, Flags, Spec};
+use darter_command::spec::{ChannelArgs, Group, Keys};
+use darter_command::{Fault, Flags, Marks, Spec};
 use darter_wire::{Args, Reply};
 
 use super::{ServerCommand, help, row};
@@ -13,10 +13,15 @@ const LISTEN: Flags = Flags::PUBSUB.with(Flags::NOSCRIPT).with(Flags::LOADING).w
 const SPEAK: Flags = Flags::PUBSUB.with(Flags::LOADING).with(Flags::STALE).with(Flags::MAY_REPLICATE);
 const ASK: Flags = Flags::PUBSUB.with(Flags::LOADING).with(Flags::STALE);
 
+/// Of the commands that change subscriptions.
+const SUBSCRIPTION: Marks = Marks::ANSWERS_BY_PUSH.with(Marks::ALLOWED_SUBSCRIBED).with(Marks::NOT_OVER_HTTP);
+
 /// The family's commands.
 pub const FAMILY: &[ServerCommand] = &[
     row(
         spec("subscribe", -2, LISTEN, "2.0.0", "channel [channel ...]", "Subscribes to channels.")
+            .channels(ChannelArgs::Names)
+            .mark(SUBSCRIPTION)
             .cost(BY_NAMES),
         |caller, args, reply| begin(caller, Kind::Channel, args, reply),
     ),
@@ -29,6 +34,7 @@ pub const FAMILY: &[ServerCommand] = &[
             "[channel [channel ...]]",
             "Ends subscriptions to channels.",
         )
+        .mark(SUBSCRIPTION)
         .cost(BY_NAMES),
         |caller, args, reply| end(caller, Kind::Channel, args, reply),
     ),
@@ -41,6 +47,8 @@ pub const FAMILY: &[ServerCommand] = &[
             "pattern [pattern ...]",
             "Subscribes to patterns of channels.",
         )
+        .channels(ChannelArgs::Patterns)
+        .mark(SUBSCRIPTION)
         .cost(BY_NAMES),
         |caller, args, reply| begin(caller, Kind::Pattern, args, reply),
     ),
@@ -53,6 +61,7 @@ pub const FAMILY: &[ServerCommand] = &[
             "[pattern [pattern ...]]",
             "Ends subscriptions to patterns.",
         )
+        .mark(SUBSCRIPTION)
         .cost(BY_NAMES),
         |caller, args, reply| end(caller, Kind::Pattern, args, reply),
     ),
@@ -68,6 +77,8 @@ pub const FAMILY: &[ServerCommand] = &[
                 "Subscribes to shard channels.",
             )
         }
+        .channels(ChannelArgs::Names)
+        .mark(SUBSCRIPTION)
         .cost(BY_NAMES),
         |caller, args, reply| {
             if !caller.may_wait {
@@ -88,11 +99,14 @@ pub const FAMILY: &[ServerCommand] = &[
                 "Ends subscriptions to shard channels.",
             )
         }
+        .mark(SUBSCRIPTION)
         .cost(BY_NAMES),
         |caller, args, reply| end(caller, Kind::Shard, args, reply),
     ),
     row(
         spec("publish", 3, SPEAK, "2.0.0", "channel message", "Sends a message to a channel's subscribers.")
+            .channels(ChannelArgs::First)
+            .mark(Marks::CHEAP)
             .fast()
             .cost("O(N+M) for N subscribers of the channel and M patterns that begin as it does"),
         |caller, args, reply| publish(caller, Kind::Channel, args, reply),
@@ -109,6 +123,8 @@ pub const FAMILY: &[ServerCommand] = &[
                 "Sends a message to a shard channel's subscribers.",
             )
         }
+        .channels(ChannelArgs::First)
+        .mark(Marks::CHEAP)
         .fast()
         .cost("O(N) for N subscribers of the channel"),
         |caller, args, reply| publish(caller, Kind::Shard, args, reply),

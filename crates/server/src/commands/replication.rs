@@ -1,44 +1,109 @@
-//! SYNC and REPLCONF, as far as `redis-cli --rdb` and `--functions-rdb` use them: a copy of everything, once.
+//! SYNC, PSYNC and REPLCONF, with which replicas and backups come; REPLICAOF, with which this server becomes one.
 
+use darter_base::number;
 use darter_command::spec::Group;
-use darter_command::{Fault, Flags, Spec};
+use darter_command::{Fault, Flags, Marks, Reader, Spec, reader};
 use darter_wire::{Args, Reply};
 
 use super::{ServerCommand, row};
 use crate::dispatch::Caller;
+use crate::replication::failover::{self, Wish as Wishes};
+use crate::replication::roles::{self, Followed};
+use crate::replication::sync::{self, Asks};
 use crate::snapshot::copy::{self, Contents, Wish};
 use crate::waiting::{Parking, TimeUp};
+
+const SYNC: Flags = Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::NO_ASYNC_LOADING).with(Flags::NO_MULTI);
 
 /// The family's commands.
 pub const FAMILY: &[ServerCommand] = &[
     row(
         Spec::other("sync", 1)
-            .flag(Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::NO_ASYNC_LOADING).with(Flags::NO_MULTI))
+            .mark(Marks::NOT_OVER_HTTP)
+            .flag(SYNC)
             .cost("O(N) where N is the total number of keys in all databases")
-            .doc(Group::Server, "1.0.0", "", "Sends a snapshot as an RDB file and closes the connection."),
+            .doc(
+                Group::Server,
+                "1.0.0",
+                "",
+                "Sends a snapshot as an RDB file, and to replicas what changes after it.",
+            ),
         sync,
     ),
     row(
+        Spec::other("psync", -3)
+            .mark(Marks::NOT_OVER_HTTP)
+            .flag(SYNC)
+            .cost("O(N) where N is the total number of keys in all databases, or what the replica lacks")
+            .doc(
+                Group::Server,
+                "2.8.0",
+                "replicationid offset",
+                "Sends a replica what it lacks, or a snapshot, and what changes after it.",
+            ),
+        psync,
+    ),
+    row(
         Spec::other("replconf", -1)
+            .mark(Marks::NOT_OVER_HTTP)
             .flag(Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE))
             .flag(Flags::ALLOW_BUSY)
             .doc(
                 Group::Server,
                 "3.0.0",
                 "[option value [option value ...]]",
-                "Says what SYNC is to send: rdb-only, rdb-filter-only.",
+                "Says what a replica is like, and how far it is.",
             ),
         replconf,
     ),
+    row(replica_spec("replicaof", "5.0.0"), replicaof),
+    row(replica_spec("slaveof", "1.0.0"), replicaof),
+    row(
+        Spec::other("failover", -1).flag(Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::STALE)).doc(
+            Group::Server,
+            "6.2.0",
+            "[TO host port [FORCE]] [ABORT] [TIMEOUT milliseconds]",
+            "Starts a coordinated failover from a server to one of its replicas.",
+        ),
+        fail_over,
+    ),
 ];
 
-fn sync(caller: &mut Caller<'_>, _: Args<'_>, _: &mut Reply<'_>) -> Result<(), Fault> {
+const fn replica_spec(name: &'static str, since: &'static str) -> Spec {
+    let flags = Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::STALE).with(Flags::NO_ASYNC_LOADING);
+    Spec::other(name, 3).flag(flags).doc(
+        Group::Server,
+        since,
+        "<host port | NO ONE>",
+        "Configures a server as replica of another, or promotes it to a master.",
+    )
+}
+
+fn sync(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let wish = caller.session.copy.as_deref().cloned().unwrap_or_default();
+    if wish.is_backup || wish.contents != Contents::All {
+        return back_up(caller, wish);
+    }
+    follow(caller, wish, Asks::All, reply)
+}
+
+fn psync(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let wish = caller.session.copy.as_deref().cloned().unwrap_or_default();
+    let next = reader::int(args.at(2))?;
+    let replication = &caller.core.shared.replication;
+    if args.get(3).is_some_and(|word| reader::is(word, "failover")) && replication.is_replica() {
+        if args.at(1) != replication.state().history.id.as_str().as_bytes() {
+            return Err(Fault::text("ERR PSYNC FAILOVER replid must match my replid."));
+        }
+        roles::stand_alone(caller.core);
+    }
+    follow(caller, wish, Asks::After(args.at(1), next), reply)
+}
+
+/// Sends one copy and closes the connection.
+fn back_up(caller: &mut Caller<'_>, mut wish: Wish) -> Result<(), Fault> {
     if !caller.may_wait {
         return Err(Fault::text("ERR SYNC isn't allowed for DENY BLOCKING client"));
-    }
-    let mut wish = caller.session.copy.as_deref().copied().unwrap_or_default();
-    if wish.is_replica {
-        return Err(Fault::text("ERR there is no replication: SYNC sends one copy, for backups"));
     }
     wish.is_begun = true;
     copy::begin(caller.core, caller.session.id, wish.contents)?;
@@ -54,22 +119,59 @@ fn sync(caller: &mut Caller<'_>, _: Args<'_>, _: &mut Reply<'_>) -> Result<(), F
     Ok(())
 }
 
+/// Has the client as a replica.
+fn follow(
+    caller: &mut Caller<'_>,
+    mut wish: Wish,
+    asks: Asks<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Fault> {
+    if !caller.may_wait {
+        return Err(Fault::text("ERR SYNC isn't allowed for DENY BLOCKING client"));
+    }
+    if wish.is_begun {
+        return Ok(());
+    }
+    let answer = sync::serve(caller.core, caller.session.id, &wish, asks)?;
+    reply.raw(&answer);
+    wish.is_begun = true;
+    caller.session.copy = Some(Box::new(wish));
+    Ok(())
+}
+
 fn replconf(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     if args.len().is_multiple_of(2) {
         return Err(Fault::Syntax);
     }
-    let mut wish = caller.session.copy.as_deref().copied().unwrap_or_default();
+    let mut wish = caller.session.copy.as_deref().cloned().unwrap_or_default();
     for at in (1..args.len()).step_by(2) {
         let (name, value) = (args.at(at), args.at(at + 1));
         match name.to_ascii_lowercase().as_slice() {
+            // Never answered.
+            b"ack" => {
+                note_ack(caller, args);
+                return Ok(());
+            }
+            b"getack" => return Ok(()),
             b"rdb-only" => match value {
-                b"0" => wish.is_replica = true,
-                b"1" => wish.is_replica = false,
+                b"0" => wish.is_backup = false,
+                b"1" => wish.is_backup = true,
                 _ => return Err(Fault::NotInteger),
             },
             b"rdb-filter-only" => wish.contents = filtered(value)?,
-            // What a replica is able to do matters to nobody here; that it is one does.
-            b"capa" => wish.is_replica |= value.eq_ignore_ascii_case(b"psync2"),
+            b"listening-port" => {
+                let port = number::parse_i64(value).and_then(|port| u16::try_from(port).ok());
+                wish.port = port.ok_or(Fault::NotInteger)?;
+            }
+            b"ip-address" => {
+                let text = std::str::from_utf8(value).ok().filter(|text| text.len() < ADDRESS_BYTES_MAX);
+                let text = text
+                    .ok_or(Fault::text("ERR REPLCONF ip-address provided by replica instance is too long"))?;
+                wish.address = (!text.is_empty()).then(|| text.into());
+            }
+            // Snapshots are sent by length, which all understand.
+            b"capa" => wish.knows_ids |= value.eq_ignore_ascii_case(b"psync2"),
+            b"version" => {}
             _ => {
                 let shown = name.escape_ascii();
                 return Err(Fault::Text(format!("ERR Unrecognized REPLCONF option: {shown}").into()));
@@ -79,6 +181,20 @@ fn replconf(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> R
     caller.session.copy = (wish != Wish::default()).then(|| Box::new(wish));
     reply.ok();
     Ok(())
+}
+
+/// The longest address that a replica may have.
+const ADDRESS_BYTES_MAX: usize = 256;
+
+fn note_ack(caller: &Caller<'_>, args: Args<'_>) {
+    let value_of = |name: &str| {
+        let at = (1..args.len()).step_by(2).find(|at| reader::is(args.at(*at), name))?;
+        u64::try_from(number::parse_i64(args.at(at + 1))?).ok()
+    };
+    if let Some(offset) = value_of("ack") {
+        let shared = caller.core.shared;
+        shared.replication.note_ack(shared, caller.session.id, offset, value_of("fack"));
+    }
 }
 
 /// What is left of a copy by words that name what it shall hold.
@@ -92,4 +208,66 @@ fn filtered(words: &[u8]) -> Result<Contents, Fault> {
         contents = Contents::Functions;
     }
     Ok(contents)
+}
+
+fn replicaof(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    if caller.core.live.cluster.mode != crate::config::ClusterMode::Off {
+        return Err(Fault::text("ERR REPLICAOF not allowed in cluster mode."));
+    }
+    if reader::is(args.at(1), "no") && reader::is(args.at(2), "one") {
+        roles::stand_alone(caller.core);
+        reply.ok();
+        return Ok(());
+    }
+    let invalid = Fault::text("ERR Invalid master port");
+    let port = number::parse_i64(args.at(2)).and_then(|port| u16::try_from(port).ok()).ok_or(invalid)?;
+    let host = std::str::from_utf8(args.at(1)).map_err(|_| Fault::Syntax)?;
+    if host.is_empty() || host.contains(|byte: char| byte.is_control() || byte.is_whitespace()) {
+        return Err(Fault::Syntax);
+    }
+    match roles::follow(caller.core.shared, host, port) {
+        Ok(Followed::Now) => reply.ok(),
+        Ok(Followed::Already) => reply.status("OK Already connected to specified master"),
+        Err(error) => return Err(Fault::Text(format!("ERR {error}").into())),
+    }
+    caller.core.refresh_gate();
+    Ok(())
+}
+
+fn fail_over(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let shared = caller.core.shared;
+    if caller.core.live.cluster.mode != crate::config::ClusterMode::Off {
+        return Err(Fault::text("ERR FAILOVER not allowed in cluster mode."));
+    }
+    let mut wish = Wishes::default();
+    let mut words = Reader::new(args, 1);
+    while !words.is_done() {
+        if words.take("abort") && args.len() == 2 {
+            if !shared.replication.abort_failover() {
+                return Err(Fault::text("ERR No failover in progress."));
+            }
+            reply.ok();
+            return Ok(());
+        } else if wish.timeout_ms.is_none() && words.take("timeout") {
+            let timeout =
+                number::parse_i64(words.bytes()?).and_then(|ms| u64::try_from(ms).ok()).filter(|ms| *ms > 0);
+            wish.timeout_ms =
+                Some(timeout.ok_or(Fault::text("ERR FAILOVER timeout must be greater than 0"))?);
+        } else if wish.to.is_none() && words.take("to") {
+            let host = String::from_utf8_lossy(words.bytes()?).into_owned();
+            let port = number::parse_i64(words.bytes()?).and_then(|port| u16::try_from(port).ok());
+            wish.to = Some((host, port.ok_or(Fault::NotInteger)?));
+            wish.is_forced = words.take("force");
+        } else {
+            return Err(Fault::Syntax);
+        }
+    }
+    if wish.is_forced && wish.timeout_ms.is_none() {
+        return Err(Fault::text(
+            "ERR FAILOVER with force option requires both a timeout and target HOST and IP.",
+        ));
+    }
+    failover::begin(shared, wish).map_err(|line| Fault::Text(line.into()))?;
+    reply.ok();
+    Ok(())
 }

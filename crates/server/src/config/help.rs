@@ -155,18 +155,23 @@ fn kind(kind: Kind) -> String {
 
 const REFERENCE_INTRODUCTION: &str = "# Settings
 
-Made from the settings table (`crates/server/src/config/table`); `DARTER_BLESS=1 cargo test -p darter-server reference`
-writes it anew.
+This page is generated from the settings table (`crates/server/src/config/table`). `DARTER_BLESS=1 cargo test -p
+darter-server reference` writes it.
 
-A setting is given on the command line (`--name=value`, `--name value`, `-name value`, `--name` and `--noname` for
-booleans), in the environment (`DFLY_name`), in a file as redis.conf (the first argument), or in a flag file
-(`--flagfile`, one `name=value` per line). Dashes, underscores and dots in names are the same. Order: configuration file,
-environment, command line; what comes later wins. CONFIG GET and SET know every name, and aliases stand for the same value.
+A setting can be given in four places:
 
-*no effect* marks names of Redis and Dragonfly that are taken so that existing configurations start, and change nothing;
-a start with one that is not at its default logs a line. *not yet* marks features to come: their default is taken, any
-other value is refused with a clear line.
+* on the command line: `--name=value`, `--name value`, `-name value`; `--name` and `--noname` for booleans
+* in the environment: `DFLY_name`
+* in a file in the format of redis.conf, which is the first argument
+* in a flag file: `--flagfile`, with one `name=value` per line
 
-Memory is written as in `100mb` or `12gb`. Settings in Redis' spelling (dashes) count `1k` as 1000 bytes and `1kb` as 1024,
-those in Dragonfly's (underscores) count both as 1024.
+Dashes, underscores and dots in names are equal. The configuration file is read first, then the environment, then the command
+line; the last value wins. CONFIG GET and CONFIG SET accept every name and alias.
+
+*no effect* marks names of Redis and Dragonfly that are accepted so that existing configurations start. They change nothing, and
+the log names those that are not at their default. *not yet* marks missing features: their default is accepted, and any other
+value is refused with a clear line.
+
+Memory is written as `100mb` or `12gb`. Settings with dashes (Redis) count `1k` as 1000 bytes and `1kb` as 1024. Settings with
+underscores (Dragonfly) count both as 1024.
 ";

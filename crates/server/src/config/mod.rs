@@ -21,7 +21,7 @@ pub use compound::{Events, OutputLimit, OutputLimits, SavePoint};
 pub use help::reference;
 pub use live::{
     Admin, Allowed, Caller, Cluster, ClusterMode, Encoding, Endpoint, Fsync, Http, Live, Log, LogLevel,
-    OnSignal, OomScore, Persistence, Policy, Share, Shutdown, Slowlog, Tcp, Tls,
+    OnSignal, OomScore, Persistence, Policy, Replication, Share, Shutdown, Slowlog, Tcp, Tls,
 };
 pub use load::{Startup, Usage};
 pub use rewrite::Wanted;
@@ -197,6 +197,22 @@ impl Settings {
         let file = state.file.as_ref().ok_or("ERR The server is running without a config file")?;
         file.rewrite(&state.values, users, wanted)
             .map_err(|error| format!("ERR Rewriting config file: {error}"))
+    }
+
+    /// Changes a setting that CONFIG SET may not change, on behalf of the command that changes it.
+    ///
+    /// Errors: there is no such setting, or the text is no value of it.
+    pub fn note(&self, name: &str, text: &str) -> Result<(), String> {
+        let mut state = self.state();
+        let id = table::find_id(name).ok_or_else(|| format!("there is no setting {name}"))?;
+        let value = table::setting(id).parse_text(text, Some(state.values.get(id)))?;
+        state.values.set(id, value);
+        let before = self.live();
+        let after = Arc::new(Live::new(&state.values, before.version + 1));
+        let version = after.version;
+        *self.live.write().unwrap_or_else(PoisonError::into_inner) = after;
+        self.version.store(version, Ordering::Release);
+        Ok(())
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

@@ -1,5 +1,6 @@
 //! Commands that came by HTTP: read from JSON, run one after the other as any client's, answered as JSON.
 
+use darter_command::Marks;
 use std::time::Instant;
 
 use darter_wire::value::{DecodeLimits, decode};
@@ -126,7 +127,7 @@ pub(super) fn run(conn: &mut Conn, core: &mut Core, task: &mut Task) -> bool {
     while let Some(args) = task.commands.get(task.next) {
         let args = args.args();
         let ready = dispatch::prepare(core, args);
-        if let Some(entry) = ready.entry.filter(|entry| REFUSED.contains(&entry.spec.name)) {
+        if let Some(entry) = ready.entry.filter(|entry| entry.spec.has(Marks::NOT_OVER_HTTP)) {
             let line =
                 format!("ERR {} has no meaning over HTTP, where each request stands alone", entry.spec.name);
             Reply::new(&mut task.reply, true).error(line.as_bytes());
@@ -158,32 +159,6 @@ pub(super) fn run(conn: &mut Conn, core: &mut Core, task: &mut Task) -> bool {
     }
     true
 }
-
-/// Commands that change a connection, wait for messages or belong to a protocol.
-const REFUSED: &[&str] = &[
-    "auth",
-    "hello",
-    "reset",
-    "quit",
-    "multi",
-    "exec",
-    "discard",
-    "watch",
-    "unwatch",
-    "monitor",
-    "subscribe",
-    "unsubscribe",
-    "psubscribe",
-    "punsubscribe",
-    "ssubscribe",
-    "sunsubscribe",
-    "sync",
-    "psync",
-    "replconf",
-    "client|reply",
-    "client|tracking",
-    "client|caching",
-];
 
 #[cfg(test)]
 mod tests;

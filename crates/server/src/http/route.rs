@@ -61,6 +61,13 @@ const fn post(path: &'static str, access: Access, serve: fn(&mut Call<'_>)) -> R
     Route { path, is_post: true, access, serve }
 }
 
+/// A script of the console at a path.
+macro_rules! script {
+    ($path:literal, $file:literal) => {
+        get($path, Access::Page, |call| call.answer(Status::Ok, Kind::Script, include_bytes!($file)))
+    };
+}
+
 /// Every path.
 const ROUTES: &[Route] = &[
     get("/metrics", Access::Open, |call| {
@@ -71,7 +78,20 @@ const ROUTES: &[Route] = &[
     get("/readyz", Access::Open, ready),
     get("/", Access::Page, |call| call.answer(Status::Ok, Kind::Html, PAGE)),
     get("/console.css", Access::Page, |call| call.answer(Status::Ok, Kind::Css, STYLE)),
-    get("/console.js", Access::Page, |call| call.answer(Status::Ok, Kind::Script, SCRIPT)),
+    script!("/console.js", "console/console.js"),
+    script!("/console/chart.js", "console/chart.js"),
+    script!("/console/clients.js", "console/clients.js"),
+    script!("/console/diagnose.js", "console/diagnose.js"),
+    script!("/console/format.js", "console/format.js"),
+    script!("/console/keys.js", "console/keys.js"),
+    script!("/console/overview.js", "console/overview.js"),
+    script!("/console/page.js", "console/page.js"),
+    script!("/console/server.js", "console/server.js"),
+    script!("/console/shell.js", "console/shell.js"),
+    script!("/console/table.js", "console/table.js"),
+    script!("/console/timeline.js", "console/timeline.js"),
+    script!("/console/types.js", "console/types.js"),
+    script!("/console/values.js", "console/values.js"),
     get("/icon.svg", Access::Page, |call| call.answer(Status::Ok, Kind::Svg, ICON)),
     get("/favicon.ico", Access::Page, |call| call.answer(Status::Ok, Kind::Svg, ICON)),
     get("/api/stats", Access::Console, |call| {
@@ -91,7 +111,6 @@ const ROUTES: &[Route] = &[
 
 const PAGE: &[u8] = include_bytes!("console/index.html");
 const STYLE: &[u8] = include_bytes!("console/console.css");
-const SCRIPT: &[u8] = include_bytes!("console/console.js");
 const ICON: &[u8] = include_bytes!("console/icon.svg");
 
 /// The route of a request.

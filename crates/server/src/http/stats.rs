@@ -12,24 +12,26 @@ use crate::command_log::Measure;
 use crate::commands::info;
 use crate::config::Live;
 use crate::report::histogram::Sum;
-use crate::report::rates::Second;
+use crate::report::trend::Point;
 use crate::report::{CommandTotals, Report};
 use crate::shared::Shared;
 use crate::worker::lock;
 
-/// Commands listed, those called most.
-const COMMANDS_SHOWN: usize = 40;
-
-/// The last minutes second by second: commands, bytes in, bytes out, bytes used.
+/// Load of the last 24 hours: for each distance of points its seconds, and the time in Unix ms, commands, bytes in and
+/// bytes out per second, and bytes used of each point.
 pub fn history(shared: &Shared) -> Value {
     let startup = shared.startup_bytes.load(Relaxed);
     let history = lock(&shared.history);
-    let row = |second: &Second| {
-        let rates = [second.commands, second.input_bytes, second.output_bytes];
+    let row = |point: &Point| {
+        let rates = [point.commands, point.input_bytes, point.output_bytes];
         let [commands, input, output] = rates.map(|rate| rate.round() as u64);
-        [commands, input, output, startup + second.data_bytes]
+        [point.at_ms, commands, input, output, startup + point.data_bytes]
     };
-    json!({ "seconds": history.seconds().map(row).collect::<Vec<_>>() })
+    let tiers =
+        history.trend().tiers().iter().map(
+            |tier| json!({ "seconds": tier.seconds, "points": tier.points().map(row).collect::<Vec<_>>() }),
+        );
+    json!({ "tiers": tiers.collect::<Vec<_>>() })
 }
 
 /// Everything. Cost: as `/metrics`.
@@ -103,11 +105,11 @@ fn memory(shared: &Shared, live: &Live, report: &Report) -> Value {
         "rss": memory.rss,
         "max": if max_bytes == u64::MAX { 0 } else { max_bytes },
         "classes": [
-            ["keys and values", memory.records],
-            ["room in pages", memory.keyspace.saturating_sub(memory.records + memory.index)],
-            ["index", memory.index],
-            ["clients", memory.clients],
-            ["tables and stacks", memory.startup],
+            ["Keys and values", memory.records],
+            ["Free space in pages", memory.keyspace.saturating_sub(memory.records + memory.index)],
+            ["Index", memory.index],
+            ["Client buffers", memory.clients],
+            ["Tables and stacks", memory.startup],
         ],
     })
 }
@@ -155,7 +157,6 @@ fn commands(shared: &Shared) -> Vec<Value> {
         shared.registry.entries().iter().map(|entry| (entry.spec.name, CommandTotals::of(shared, entry.id)));
     let mut called: Vec<_> = totals.filter(|(_, totals)| totals.calls > 0).collect();
     called.sort_by_key(|(_, totals)| std::cmp::Reverse(totals.calls));
-    called.truncate(COMMANDS_SHOWN);
     let row = |(name, totals): (&str, CommandTotals)| json!({ "name": name, "calls": totals.calls, "us": totals.us, "failed": totals.failed + totals.rejected });
     called.into_iter().map(row).collect()
 }

@@ -1,11 +1,14 @@
-//! Segments made ahead of a base: the files, their blocks and the pages of their rings, for which no turn has to wait then.
+//! Segments made ahead: the files, their blocks and the pages of their rings, for which no turn has to wait then, and which
+//! the manifest names before there is a record in them.
 //!
-//! `rewrite` asks for them a second before a base that follows growth, the journal's thread makes them, and each thread
-//! takes its own with its first record behind the cut. What nobody takes goes when a later base is there, or at a clean stop.
+//! Those of the first generation are made at start. `rewrite` asks for those behind a base a second before one that follows
+//! growth, the journal's thread makes them, and each thread takes its own with its first record behind the cut. What nobody
+//! takes is closed at a clean stop, and removed when a later base is there.
 
+use std::io;
 use std::sync::atomic::Ordering::SeqCst;
 
-use darter_persist::journal::tail;
+use darter_persist::journal::folder;
 
 use super::segment::{Segment, Way};
 use super::{Journal, Slot};
@@ -13,32 +16,76 @@ use crate::config::Fsync;
 use crate::worker::lock;
 
 impl Journal {
-    /// Makes those of `generation` for all threads that write. What cannot be made is made when it is needed.
-    pub(super) fn make_ahead(&self, generation: u64, fsync: Fsync) {
+    /// Makes those of `generation`, which a base is about to begin.
+    pub(super) fn make_next(&self, generation: u64, fsync: Fsync) {
         // Not while it is switched to another folder.
         let _switch = lock(&self.switch);
+        if self.is_on()
+            && self.generation.load(SeqCst) < generation
+            && let Err(error) = self.make_ahead(generation, fsync)
+        {
+            tracing::error!("the journal's next segments cannot be made: {error}");
+        }
+        self.has_made.store(true, SeqCst);
+    }
+
+    /// Whether those of `generation` are there, of all threads that serve.
+    pub(super) fn is_made(&self, generation: u64) -> bool {
+        let serving = self.slots.split_last().map_or(&[][..], |(_, serving)| serving);
+        serving.iter().all(|slot| lock(&slot.ahead).iter().any(|ahead| ahead.generation == generation))
+    }
+
+    /// Makes those of `generation` for all threads, if they are not there; nobody else does so meanwhile.
+    ///
+    /// Errors: of the files. What was not made is made when it is needed.
+    pub(super) fn make_ahead(&self, generation: u64, fsync: Fsync) -> io::Result<()> {
+        let mut made = Vec::new();
+        let done = self.make_missing(generation, Way::of(fsync), &mut made);
+        if done.is_err() {
+            // So that the next attempt can make them.
+            made.iter().for_each(|(_, segment)| segment.remove());
+            return done;
+        }
+        for (slot, segment) in made {
+            lock(&self.slots[usize::from(slot)].ahead).push(segment);
+        }
+        Ok(())
+    }
+
+    fn make_missing(&self, generation: u64, way: Way, made: &mut Vec<(u16, Segment)>) -> io::Result<()> {
+        let dir = self.dir().ok_or(io::ErrorKind::NotFound)?;
+        let foreign = self.slots.len() - 1;
         for (slot, place) in (0..).zip(&self.slots) {
-            let writes = self.is_on() && !lock(&place.files).is_empty();
-            let mut ahead = lock(&place.ahead);
-            if writes && self.generation.load(SeqCst) < generation {
-                *ahead = Segment::make(self, slot, generation, Way::of(fsync)).ok();
+            // Work on threads that serve nobody is rare.
+            let is_wanted = usize::from(slot) < foreign || !lock(&place.files).is_empty();
+            let is_there = || lock(&place.ahead).iter().any(|ahead| ahead.generation == generation);
+            if is_wanted && !is_there() {
+                made.push((slot, Segment::make(self, slot, generation, way)?));
             }
         }
+        if made.is_empty() {
+            return Ok(());
+        }
+        folder::sync_dir(&dir)?;
+        let names: Vec<(u64, u16)> = made.iter().map(|(slot, _)| (generation, *slot)).collect();
+        self.list(&names)
     }
 
     /// Those that nobody has taken are not wanted any more.
-    pub(super) fn drop_ahead(&self) {
-        self.slots.iter().for_each(Slot::drop_ahead);
+    pub(super) fn close_ahead(&self) {
+        self.slots.iter().for_each(Slot::close_ahead);
     }
 }
 
 impl Slot {
-    /// The same for one thread.
-    pub(super) fn drop_ahead(&self) {
-        if let Some(unused) = lock(&self.ahead).take() {
-            let path = unused.path();
-            let _ = std::fs::remove_file(tail::path_of(path));
-            let _ = std::fs::remove_file(path);
+    /// The same for one thread. The files stay, for the manifest names them.
+    pub(super) fn close_ahead(&self) {
+        for mut unused in std::mem::take(&mut *lock(&self.ahead)) {
+            if let Err(error) = unused.close() {
+                tracing::warn!(
+                    "a segment of the journal that nobody has written to cannot be closed: {error}"
+                );
+            }
         }
     }
 }

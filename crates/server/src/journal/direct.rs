@@ -94,6 +94,11 @@ impl Direct {
         }
     }
 
+    /// Where the records end that were appended so far.
+    pub fn end(&self) -> u64 {
+        lock(&self.gathered).end()
+    }
+
     /// Whether a write has failed.
     pub fn is_broken(&self) -> bool {
         lock(&self.writer).is_broken

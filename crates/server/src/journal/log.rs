@@ -1,16 +1,21 @@
-//! A thread's side of the journal: records gathered in a buffer, written to its segment once a turn.
+//! A thread's side of the journal: each record gets its place in the order, and then goes into the ring of the thread's
+//! segment, with the shards of the command still held: nothing that was answered is lost with the process.
+//!
+//! Where there is no ring, records are gathered in a buffer that is written once a turn. With `always` replies wait for its
+//! sync; else for the write, if other threads have older records in theirs.
 
 use std::collections::VecDeque;
 use std::io;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::time::{Duration, Instant};
 
-use darter_persist::journal::record::{self, Draft};
+use darter_persist::journal::record::Draft;
 
 use super::segment::{Segment, Way};
 use super::{Journal, NONE};
 use crate::config::Fsync;
 use crate::core::Core;
+use crate::worker::lock;
 
 /// A thread's records that are not in its file yet, and that file.
 pub struct ThreadLog {
@@ -20,6 +25,12 @@ pub struct ThreadLog {
     buffer: Vec<u8>,
     /// Records of earlier generations, oldest first.
     older: VecDeque<(u64, Vec<u8>)>,
+    /// The slot says that there may be records which are not written; none is where it does not.
+    is_open: bool,
+    /// Nothing is gathered, and the segment is a ring of this generation.
+    is_quick: bool,
+    /// Bytes copied since the journal's were last counted.
+    copied: u64,
     /// Sequence of the last record.
     last: u64,
     segment: Option<Segment>,
@@ -41,11 +52,13 @@ pub struct ThreadLog {
     /// How records are to come into new segments.
     way: Way,
     retry_at: Option<Instant>,
+    /// Records that replication has not been given yet.
+    fed: Vec<u8>,
 }
 
 /// Buffers up to this size are kept for reuse.
 const BUFFER_KEEP_BYTES: usize = 1 << 20;
-/// A turn that has noted so much writes it before it goes on: a call into the kernel for each is dear,
+/// A turn that has gathered so much writes it before it goes on: a call into the kernel for each is dear,
 const EARLY_BYTES: usize = 64 << 10;
 /// a copy is not, while what is copied is in the processor's cache.
 const EARLY_BYTES_COPIED: usize = 12 << 10;
@@ -60,6 +73,9 @@ impl ThreadLog {
             generation: 0,
             buffer: Vec::new(),
             older: VecDeque::new(),
+            is_open: false,
+            is_quick: false,
+            copied: 0,
             last: 0,
             segment: None,
             group: None,
@@ -70,11 +86,14 @@ impl ThreadLog {
             frees: false,
             has_news: false,
             has_written: false,
-            way: Way::Plain,
+            // Until a turn has told.
+            way: Way::Direct,
             retry_at: None,
+            fed: Vec::new(),
         }
     }
 
+    /// Whether no record is in memory of the process alone.
     fn is_empty(&self) -> bool {
         self.buffer.is_empty() && self.older.is_empty()
     }
@@ -121,18 +140,25 @@ impl ThreadLog {
         }
         // Shards stop telling of changes one after the other when it is switched off: what some of them still tell of
         // is perhaps half of a transaction.
-        if !journal.is_on() {
+        if !journal.is_noting() {
             return;
         }
-        if self.is_empty() {
-            let unwritten = &journal.slots[usize::from(self.slot)].unwritten;
-            unwritten.store(journal.next.load(SeqCst), SeqCst);
+        let has_files = journal.is_on();
+        if has_files && !self.is_open {
+            self.open(journal);
         }
         let begin = self.buffer.len();
         let draft = Draft::begin(&mut self.buffer);
         write(&mut self.buffer);
         let sequence = journal.next.fetch_add(1, SeqCst);
-        draft.end(&mut self.buffer, sequence, clock_ms);
+        draft.finish(&mut self.buffer, sequence, clock_ms);
+        if journal.intake.is_on() {
+            self.fed.extend_from_slice(self.buffer.get(begin..).unwrap_or_default());
+        }
+        if !has_files {
+            self.buffer.truncate(begin);
+            return;
+        }
         // Asked for last, so that whatever has its place behind the cut of a base is in no segment that goes when the base
         // is there, should its caller hold no shard. What has it before the cut does no harm behind it.
         let generation = journal.generation.load(SeqCst);
@@ -141,11 +167,71 @@ impl ThreadLog {
         }
         self.last = sequence;
         self.has_news = true;
+        self.hand_over(journal);
+    }
+
+    /// Copies what is in the buffer into the ring, if there is one.
+    #[inline]
+    fn hand_over(&mut self, journal: &Journal) {
+        if self.is_quick
+            && let Some(segment) = &mut self.segment
+            && segment.push(journal, &self.buffer)
+        {
+            self.copied += self.buffer.len() as u64;
+            self.buffer.clear();
+        } else {
+            self.hand_over_slowly(journal);
+        }
+    }
+
+    /// Writes what is in the buffer, unless it is gathered until the turn ends.
+    #[cold]
+    fn hand_over_slowly(&mut self, journal: &Journal) {
+        self.is_quick = false;
+        if self.segment.as_ref().is_some_and(Segment::is_ringed) {
+            self.try_write(journal);
+            if !self.is_open {
+                self.open(journal);
+            }
+        }
+    }
+
+    /// Says that records will be there which are not written, and has the segment for them.
+    #[cold]
+    fn open(&mut self, journal: &Journal) {
+        debug_assert!(self.is_empty());
+        self.is_open = true;
+        let generation = journal.generation.load(SeqCst);
+        if self.segment.as_ref().is_none_or(|segment| segment.generation != generation)
+            && self.retry_at.is_none()
+        {
+            // What cannot be made now is tried again when the turn ends, which says why.
+            let _ = self.segment_of(journal, generation);
+        }
+        if self.way != Way::Direct {
+            self.give_to_kernel(journal);
+        }
+        let unwritten = &journal.slots[usize::from(self.slot)].unwritten;
+        unwritten.store(journal.next.load(SeqCst), SeqCst);
+        if let Some(segment) = &self.segment {
+            segment.announce(self.last + 1);
+            self.is_quick = segment.is_ringed() && segment.generation == generation;
+            self.generation = generation;
+        }
+    }
+
+    /// Gives replication what was noted for it.
+    #[inline]
+    fn feed(&mut self, journal: &Journal) {
+        if !self.fed.is_empty() {
+            journal.intake.give(self.slot, std::mem::take(&mut self.fed));
+        }
     }
 
     /// What is in the buffer from `begin` on is of this generation.
     #[cold]
     fn turn_over(&mut self, generation: u64, begin: usize) {
+        self.is_quick = false;
         let newer = self.buffer.split_off(begin);
         let older = std::mem::replace(&mut self.buffer, newer);
         if !older.is_empty() {
@@ -157,8 +243,7 @@ impl ThreadLog {
     /// Writes all records to their files.
     fn write_out(&mut self, journal: &Journal) -> io::Result<()> {
         let slot = &journal.slots[usize::from(self.slot)];
-        while let Some((generation, mut records)) = self.older.pop_front() {
-            record::seal(&mut records);
+        while let Some((generation, records)) = self.older.pop_front() {
             // What a complete base holds need not be written any more.
             let is_needed = generation >= journal.base_generation.load(SeqCst);
             if is_needed && let Err(error) = self.write(journal, generation, &records) {
@@ -168,50 +253,78 @@ impl ThreadLog {
         }
         if !self.buffer.is_empty() {
             let mut records = std::mem::take(&mut self.buffer);
-            record::seal(&mut records);
             let written = self.write(journal, self.generation, &records);
             if written.is_ok() {
                 records.clear();
-                records.shrink_to(BUFFER_KEEP_BYTES);
             }
             self.buffer = records;
             written?;
         }
+        self.buffer.shrink_to(BUFFER_KEEP_BYTES);
+        journal.bytes.fetch_add(std::mem::take(&mut self.copied), Relaxed);
         slot.written.store(self.last, SeqCst);
         slot.unwritten.store(NONE, SeqCst);
+        (self.is_open, self.is_quick) = (false, false);
+        if let Some(segment) = &self.segment {
+            segment.announce(0);
+        }
         Ok(())
     }
 
     /// Appends to the segment of a generation, which is made if need be.
     fn write(&mut self, journal: &Journal, generation: u64, records: &[u8]) -> io::Result<()> {
-        let segment = match &mut self.segment {
-            Some(segment) if segment.generation == generation => segment,
-            other => {
-                // What is in a ring moves to its file with the next sync.
-                if let Some(old) = other.as_mut().filter(|old| old.gathers()) {
-                    old.finish(journal)?;
-                }
-                let new = Segment::open(journal, self.slot, generation, self.way)?;
-                other.insert(new)
-            }
-        };
-        segment.append(journal, records)?;
+        let written = self.segment_of(journal, generation)?.append(journal, records);
+        self.note_way(journal);
+        written?;
         journal.bytes.fetch_add(records.len() as u64, Relaxed);
         Ok(())
     }
 
-    /// Replies wait for no sync any more: what was gathered for one is to survive a kill.
-    #[cold]
-    fn give_to_kernel(&mut self, journal: &Journal) {
-        if self.segment.as_ref().is_some_and(Segment::gathers) {
-            self.finish(journal);
+    /// The segment of a generation, which takes the place of the one before.
+    fn segment_of(&mut self, journal: &Journal, generation: u64) -> io::Result<&mut Segment> {
+        if self.segment.as_ref().is_none_or(|segment| segment.generation != generation) {
+            // What is in a ring moves to its file with the next sync.
+            if let Some(old) = self.segment.as_mut().filter(|old| old.gathers()) {
+                old.finish(journal)?;
+            }
+            let new = Segment::open(journal, self.slot, generation, self.way)?;
+            if self.is_open {
+                new.announce(self.last + 1);
+            }
+            if let Some(old) = self.segment.replace(new) {
+                old.announce(0);
+            }
+            self.note_way(journal);
+        }
+        self.segment.as_mut().ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    /// Says whether records are in memory of the process alone until a turn ends.
+    fn note_way(&self, journal: &Journal) {
+        let is_plain = self.segment.as_ref().is_some_and(|segment| !segment.is_copied());
+        // Work on threads that serve nobody writes each record before its shard is released.
+        let serves = usize::from(self.slot) + 1 < journal.slots.len();
+        let slot = &journal.slots[usize::from(self.slot)];
+        match slot.is_plain.swap(is_plain && serves, SeqCst) {
+            was if was == (is_plain && serves) => {}
+            true => drop(journal.plain_threads.fetch_sub(1, SeqCst)),
+            false => drop(journal.plain_threads.fetch_add(1, SeqCst)),
         }
     }
 
+    /// Replies wait for no sync any more: what was gathered for one is to survive a kill.
+    fn give_to_kernel(&mut self, journal: &Journal) {
+        let Some(segment) = self.segment.as_mut().filter(|segment| segment.gathers()) else { return };
+        if let Err(error) = segment.finish(journal) {
+            tracing::error!("the journal cannot be written: {error}");
+        }
+        self.note_way(journal);
+    }
+
     /// Leaves the segment as a file that is all there is of it.
-    fn finish(&mut self, journal: &Journal) {
+    fn close(&mut self) {
         if let Some(segment) = &mut self.segment
-            && let Err(error) = segment.finish(journal)
+            && let Err(error) = segment.close()
         {
             tracing::error!("the end of the journal stays in a file of its own: {error}");
         }
@@ -220,7 +333,8 @@ impl ThreadLog {
 
 /// Writes what was noted after the replies had gone out, so that no other thread waits for it while this one sleeps.
 pub fn settle(core: &mut Core) {
-    if !core.journal.is_empty() {
+    core.journal.feed(&core.shared.journal);
+    if core.journal.is_open {
         commit(core);
     }
 }
@@ -230,45 +344,97 @@ pub fn commit(core: &mut Core) {
     let journal = &core.shared.journal;
     let fsync = core.live.persistence.appendfsync;
     let log = &mut core.journal;
-    let holds = fsync == Fsync::Always && journal.is_on();
-    if std::mem::replace(&mut log.holds, holds) && !holds {
+    log.feed(journal);
+    let wait = Wait::of(journal, fsync);
+    log.way = Way::of(fsync);
+    if (log.holds || log.is_open) && wait != Wait::Sync {
         log.give_to_kernel(journal);
     }
-    log.way = Way::of(fsync);
+    log.holds = wait != Wait::Nothing;
     log.frees |= !log.holds;
-    if log.is_empty() && !log.holds {
+    if !log.is_open && !log.holds {
         log.has_written = false;
         return;
     }
     log.mark = journal.next.load(SeqCst);
     log.try_write(journal);
-    if std::mem::take(&mut log.has_written) && log.holds {
-        journal.sync_for_replies(core.shared, &journal.slots[usize::from(log.slot)]);
+    let slot = &journal.slots[usize::from(log.slot)];
+    if std::mem::take(&mut log.has_written) {
+        match wait {
+            Wait::Sync => journal.sync_for_replies(core.shared, slot),
+            Wait::Write if slot.is_plain.load(SeqCst) => journal.announce(core.shared),
+            Wait::Write | Wait::Nothing => {}
+        }
     }
     if log.holds {
-        let before = std::mem::replace(&mut log.durable, journal.durable_before());
+        let before = std::mem::replace(&mut log.durable, wait.is_over_before(journal));
         if log.durable < log.mark {
-            journal.slots[usize::from(log.slot)].is_holding.store(true, SeqCst);
-            log.durable = journal.durable_before();
+            slot.is_holding.store(true, SeqCst);
+            log.durable = wait.is_over_before(journal);
         }
         log.frees |= log.durable > before;
+    }
+}
+
+/// What replies wait for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Wait {
+    Nothing,
+    /// Until all older records are with the kernel: some thread gathers its own.
+    Write,
+    /// Until all older records are on disk.
+    Sync,
+}
+
+impl Wait {
+    #[inline]
+    fn of(journal: &Journal, fsync: Fsync) -> Wait {
+        match fsync {
+            _ if !journal.is_on() => Wait::Nothing,
+            Fsync::Always => Wait::Sync,
+            // One thread, and the slot of those that serve nobody, have nobody to wait for.
+            _ if journal.plain_threads.load(Relaxed) > 0 && journal.slots.len() > 2 => Wait::Write,
+            _ => Wait::Nothing,
+        }
+    }
+
+    /// For records with smaller sequences nobody waits any more.
+    fn is_over_before(self, journal: &Journal) -> u64 {
+        if self == Wait::Sync { journal.durable_before() } else { journal.written_before() }
     }
 }
 
 /// Ends the last turn: as [`commit`], but what replies wait for is synced before it returns.
 pub fn commit_last(core: &mut Core) {
     commit(core);
+    let journal = &core.shared.journal;
     if core.journal.holds {
-        core.shared.journal.sync_all();
-        core.journal.durable = core.shared.journal.durable_before();
+        journal.sync_all();
+        core.journal.durable = journal.durable_before();
     }
-    core.journal.finish(&core.shared.journal);
-    core.shared.journal.slots[usize::from(core.journal.slot)].drop_ahead();
+    core.journal.close();
+    journal.slots[usize::from(core.journal.slot)].close_ahead();
+}
+
+impl Journal {
+    /// Ends the work of threads that serve nobody, when all others have ended.
+    pub fn end_last(&self) {
+        self.sync_all();
+        lock(&self.foreign).close();
+    }
 }
 
 impl ThreadLog {
-    /// Writes what was noted on a thread that has no turns.
-    pub fn write_now(&mut self, journal: &Journal, fsync: Fsync) {
+    /// Notes a change on a thread that has no turns, and writes it.
+    pub fn append_now(
+        &mut self,
+        journal: &Journal,
+        (clock_ms, fsync): (u64, Fsync),
+        write: impl FnOnce(&mut Vec<u8>),
+    ) {
+        self.way = Way::of(fsync);
+        self.append(journal, clock_ms, write);
+        self.feed(journal);
         self.try_write(journal);
         if fsync == Fsync::Always {
             journal.sync_slot(&journal.slots[usize::from(self.slot)]);
@@ -278,6 +444,9 @@ impl ThreadLog {
     /// Writes what a turn has noted so far if that is much, while it is in the processor's cache.
     #[inline]
     pub fn write_early(&mut self, journal: &Journal) {
+        if self.fed.len() >= EARLY_BYTES {
+            self.feed(journal);
+        }
         let is_copied = self.segment.as_ref().is_some_and(Segment::is_copied);
         if self.buffer.len() >= if is_copied { EARLY_BYTES_COPIED } else { EARLY_BYTES } {
             self.try_write(journal);
@@ -285,7 +454,7 @@ impl ThreadLog {
     }
 
     fn try_write(&mut self, journal: &Journal) {
-        if self.is_empty() {
+        if !self.is_open {
             return;
         }
         let now = Instant::now();
@@ -354,10 +523,26 @@ pub(super) fn cause_of(error: &io::Error) -> String {
 }
 
 #[cfg(test)]
+impl ThreadLog {
+    /// Ends a turn, but for replies.
+    pub(super) fn end_turn(&mut self, journal: &Journal) {
+        self.try_write(journal);
+    }
+
+    /// Does what [`ThreadLog::append`] does up to the moment in which the record has its sequence, and no more.
+    pub(super) fn die_in_append(&mut self, journal: &Journal) {
+        if !self.is_open {
+            self.open(journal);
+        }
+        journal.next.fetch_add(1, SeqCst);
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
 
-    const RECORD_BYTES: usize = record::HEAD_BYTES + 1;
+    const RECORD_BYTES: usize = darter_persist::journal::record::HEAD_BYTES + 1;
 
     fn switched_on() -> Journal {
         let journal = Journal::new(1);

@@ -2,26 +2,37 @@
 //!
 //! A command that changed something is noted by the executor while its shards are still held: that is when it gets
 //! its place in the order of all changes. Each thread gathers records in a buffer and writes them to a segment of its
-//! own once a turn, before replies go out. `log` holds a thread's side, `segment` and `direct` the files, `note` says what of a command is written,
+//! own once a turn, before replies go out; where that is a ring in a mapped file, each record is in it before the shards are
+//! released. `log` holds a thread's side, `segment` and `direct` the files, `note` says what of a command is written,
 //! `sync` is the thread that syncs once a second, `replay` reads it all back at start.
 
 mod ahead;
+#[cfg(test)]
+mod crashes;
 mod direct;
+pub mod intake;
 pub mod log;
+#[cfg(test)]
+mod mutations;
 pub mod note;
+pub mod plainly;
 pub mod redis;
 pub mod reload;
 pub mod replay;
 pub mod report;
 pub mod rewrite;
+#[cfg(test)]
+mod scenario;
 pub mod segment;
 pub mod sync;
 pub mod waitaof;
 
 use std::io;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, Once};
+
+use darter_persist::journal::manifest::Manifest;
 
 use crate::shared::Shared;
 use crate::worker::lock;
@@ -47,15 +58,22 @@ pub struct Journal {
     foreign: Mutex<ThreadLog>,
     /// Its folder; another one only from one time it is switched on to the next.
     dir: Mutex<Option<Arc<PathBuf>>>,
+    listed: Mutex<Listed>,
+    /// Threads whose records are in memory of the process until their turns end, though replies wait for no sync.
+    plain_threads: AtomicUsize,
     trouble: Mutex<Trouble>,
     /// Something could not be written or synced: writes are refused.
     is_failing: AtomicBool,
     wishes: Mutex<sync::Wishes>,
     wake: Condvar,
     rewrite: Mutex<Rewrite>,
+    /// Segments that were asked for have been made, or cannot be.
+    has_made: AtomicBool,
     /// Held by the thread that switches it on or off, or begins a base.
     switch: Mutex<()>,
     waiting: Mutex<Vec<waitaof::Waiting>>,
+    /// Records for replicas.
+    pub intake: intake::Intake,
     bytes: AtomicU64,
     base_bytes: AtomicU64,
     /// The log says why segments are written as records come.
@@ -82,8 +100,25 @@ struct Slot {
     is_holding: AtomicBool,
     /// Its files with records that are perhaps not synced; the last is the one it appends to.
     files: Mutex<Vec<Arc<SegmentFile>>>,
-    /// Its segment for the next generation, which nobody has written to. Held while one is made.
-    ahead: Mutex<Option<Segment>>,
+    /// Its segments that nobody has written to: of the next generation, or of this one until its first record.
+    ahead: Mutex<Vec<Segment>>,
+    /// One of `plain_threads`.
+    is_plain: AtomicBool,
+}
+
+/// The manifest, as it is on disk if it is there.
+#[derive(Default)]
+struct Listed {
+    manifest: Manifest,
+    is_on_disk: bool,
+}
+
+/// Whether a manifest is on disk.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum IsOnDisk {
+    Yes,
+    /// A first base has to be complete before there is one.
+    No,
 }
 
 /// No record waits, or no base is waited for.
@@ -111,13 +146,17 @@ impl Journal {
             slots: (0..=threads).map(slot).collect(),
             foreign: Mutex::new(ThreadLog::new(threads as u16)),
             dir: Mutex::default(),
+            listed: Mutex::default(),
+            plain_threads: AtomicUsize::new(0),
             trouble: Mutex::default(),
             is_failing: AtomicBool::new(false),
             wishes: Mutex::default(),
             wake: Condvar::new(),
             rewrite: Mutex::default(),
+            has_made: AtomicBool::new(false),
             switch: Mutex::default(),
             waiting: Mutex::default(),
+            intake: intake::Intake::default(),
             bytes: AtomicU64::new(0),
             base_bytes: AtomicU64::new(0),
             told_plain: Once::new(),
@@ -142,6 +181,19 @@ impl Journal {
         self.is_on.load(Ordering::Acquire)
     }
 
+    /// Whether changes are noted: for files, for replicas, or for both.
+    pub fn is_noting(&self) -> bool {
+        self.is_on() || self.intake.is_on()
+    }
+
+    /// Has sequences begin at `to` or later: nobody is given those before it any more.
+    fn jump_to(&self, to: u64) {
+        let from = self.next.fetch_max(to, Ordering::SeqCst);
+        if from < to && self.intake.is_on() {
+            self.intake.jump(from, to);
+        }
+    }
+
     /// Whether writes are to be refused because they could not be written down.
     #[inline]
     pub fn is_failing(&self) -> bool {
@@ -163,6 +215,36 @@ impl Journal {
     pub fn durable_before(&self) -> u64 {
         let end = self.next.load(Ordering::SeqCst);
         self.slots.iter().map(Slot::unsynced_from).fold(end, u64::min)
+    }
+
+    /// Every record with a smaller sequence than this survives a kill of the process. While writes fail they are refused,
+    /// and nobody waits.
+    fn written_before(&self) -> u64 {
+        if self.is_failing() {
+            return NONE;
+        }
+        let end = self.next.load(Ordering::SeqCst);
+        let plain = self.slots.iter().filter(|slot| slot.is_plain.load(Ordering::SeqCst));
+        plain.map(|slot| slot.unwritten.load(Ordering::SeqCst)).fold(end, u64::min)
+    }
+
+    /// What the manifest says from now on, and whether it is on disk.
+    fn set_listed(&self, manifest: Manifest, is_on_disk: IsOnDisk) {
+        *lock(&self.listed) = Listed { manifest, is_on_disk: is_on_disk == IsOnDisk::Yes };
+    }
+
+    /// Has the manifest name segments that are on disk.
+    ///
+    /// Errors: of the files; the manifest stays as it was.
+    fn list(&self, made: &[(u64, u16)]) -> io::Result<()> {
+        let mut listed = lock(&self.listed);
+        let mut manifest = listed.manifest.clone();
+        made.iter().for_each(|(generation, thread)| manifest.list(*generation, *thread));
+        if listed.is_on_disk {
+            manifest.store(&self.dir().ok_or(io::ErrorKind::NotFound)?)?;
+        }
+        listed.manifest = manifest;
+        Ok(())
     }
 
     /// Tells threads that hold replies back that more is durable.

@@ -2,7 +2,7 @@
 //!
 //! Called by the executor with the shards of the command still held.
 
-use darter_command::Flags;
+use darter_command::spec::Effect;
 use darter_persist::entry;
 use darter_persist::journal::part;
 use darter_store::Shard;
@@ -15,53 +15,10 @@ use darter_wire::{Args, OwnedArgs};
 use crate::core::Core;
 use crate::exec;
 use crate::job::Shards;
+use crate::journal::plainly;
 use crate::registry::Entry;
 use crate::shared::Shared;
 use crate::worker::lock;
-
-/// What is written of a command that changed something.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Effect {
-    /// Itself: run again with the same clock it does the same.
-    Itself,
-    /// Nothing: what it changes is no data.
-    Nothing,
-    /// The removal of the members it answered (SPOP).
-    Removal,
-    /// Itself with an exact number of entries to keep: an approximate one depends on how they lie (XADD, XTRIM).
-    Trim,
-    /// The value it stored, as it is afterwards: the order of what it reads, or which part, is nobody's choice (SORT).
-    Value,
-}
-
-/// The commands of which something else than themselves is written.
-const EFFECTS: &[(&str, Effect)] = &[
-    ("spop", Effect::Removal),
-    ("xadd", Effect::Trim),
-    ("xtrim", Effect::Trim),
-    // It keeps what it has counted in the value.
-    ("pfcount", Effect::Itself),
-    ("sort", Effect::Value),
-    // `note_functions` has noted them.
-    ("function|load", Effect::Nothing),
-    ("function|delete", Effect::Nothing),
-    ("function|flush", Effect::Nothing),
-    ("function|restore", Effect::Nothing),
-    // What its fields are called is known to the connection alone.
-    ("himport|set", Effect::Value),
-    ("geosearchstore", Effect::Value),
-    ("georadius", Effect::Value),
-    ("georadiusbymember", Effect::Value),
-];
-
-/// What is written of the command with these flags and this name.
-pub fn effect_of(name: &str, flags: Flags) -> Effect {
-    match EFFECTS.iter().find(|(own, _)| *own == name) {
-        Some((_, effect)) => *effect,
-        None if flags.any(Flags::WRITE) => Effect::Itself,
-        None => Effect::Nothing,
-    }
-}
 
 /// A command that has just run.
 #[derive(Clone, Copy)]
@@ -116,16 +73,24 @@ pub fn note(core: &mut Core, mut set: ShardSet<'_>, ran: Option<Ran<'_>>) {
         return;
     }
     let (clock_ms, journal) = (core.now_ms, &core.shared.journal);
+    let is_fed = journal.intake.is_on();
     core.journal.append(journal, clock_ms, |out| {
         // What was dead was dead before the command began.
         for loss in &losses {
-            if loss.is_members {
+            if loss.is_members && is_fed {
+                // Which members have gone, a replica cannot know.
+                write_value(out, &set, loss.db, &loss.key, clock_ms);
+            } else if loss.is_members {
                 part::write_members(out, loss.db, &loss.key);
             } else {
                 part::write_gone(out, loss.db, &loss.key);
             }
         }
-        if let Some(ran) = ran {
+        if let Some(ran) = ran
+            && !(is_fed
+                && matches!(ran.entry.effect, Effect::Itself | Effect::Trim)
+                && plainly::write(out, &mut set, ran, clock_ms))
+        {
             write_effect(out, &mut set, ran, clock_ms);
         }
     });
@@ -134,7 +99,7 @@ pub fn note(core: &mut Core, mut set: ShardSet<'_>, ran: Option<Ran<'_>>) {
 fn write_effect(out: &mut Vec<u8>, set: &mut ShardSet<'_>, ran: Ran<'_>, now_ms: u64) {
     let Ran { args, db, .. } = ran;
     match ran.entry.effect {
-        Effect::Nothing => {}
+        Effect::Nothing | Effect::ByFlags => {}
         Effect::Itself => write_itself(out, ran),
         // All members of a large set are answered later, bit by bit.
         Effect::Removal if is_gone(set, db, args.at(1), now_ms) => part::write_gone(out, db, args.at(1)),
@@ -150,13 +115,14 @@ fn write_effect(out: &mut Vec<u8>, set: &mut ShardSet<'_>, ran: Ran<'_>, now_ms:
             Some(owned) => part::write_command(out, db, owned.args().len(), owned.args().iter()),
             None => write_itself(out, ran),
         },
-        Effect::Value => {
-            let mut dest = 1;
-            ran.entry.spec.each_key(args, &mut |at| dest = at);
-            if ran.entry.spec.name == "geosearchstore" {
-                dest = 1;
-            }
-            write_value(out, set, db, args.at(dest), now_ms);
+        Effect::FirstValue | Effect::LastValue => {
+            let mut dest = None;
+            ran.entry.spec.each_key(args, &mut |at| {
+                if dest.is_none() || ran.entry.effect == Effect::LastValue {
+                    dest = Some(at);
+                }
+            });
+            write_value(out, set, db, args.at(dest.unwrap_or(1)), now_ms);
         }
     }
 }
@@ -180,17 +146,28 @@ fn is_gone(set: &mut ShardSet<'_>, db: usize, name: &[u8], now_ms: u64) -> bool 
 
 /// The members in a reply of SPOP.
 fn popped(reply: &[u8]) -> Option<Vec<Value>> {
-    let limits = DecodeLimits { bulk_bytes_max: u64::MAX, ..DecodeLimits::default() };
-    match value::decode(reply, &limits).ok().flatten()?.0 {
+    match decoded(reply)? {
         Value::Array(members) | Value::Set(members) => Some(members),
         member => Some(vec![member]),
     }
 }
 
+/// A reply, if all of it is there.
+pub(super) fn decoded(reply: &[u8]) -> Option<Value> {
+    let limits = DecodeLimits { bulk_bytes_max: u64::MAX, ..DecodeLimits::default() };
+    Some(value::decode(reply, &limits).ok().flatten()?.0)
+}
+
+/// Whether an XTRIM has words that came after Redis 7.0.
+pub(super) fn trim_is_new(args: Args<'_>) -> bool {
+    let new = ["keepref", "delref", "acked"];
+    args.iter().skip(2).any(|word| new.iter().any(|name| word.eq_ignore_ascii_case(name.as_bytes())))
+}
+
 /// The arguments with `MAXLEN = n` in place of an approximate limit, `n` being what was left.
-fn exact_trim(set: &mut ShardSet<'_>, ran: Ran<'_>, now_ms: u64) -> Option<OwnedArgs> {
+pub(super) fn exact_trim(set: &mut ShardSet<'_>, ran: Ran<'_>, now_ms: u64) -> Option<OwnedArgs> {
     let args = ran.args;
-    let at = approximate_at(ran.entry.spec.name, args)?;
+    let at = approximate_at(args)?;
     let key = set.router().key(args.at(1));
     let left = {
         let shard = &set.part(key).shard;
@@ -213,20 +190,20 @@ fn exact_trim(set: &mut ShardSet<'_>, ran: Ran<'_>, now_ms: u64) -> Option<Owned
 }
 
 /// Where the `~` of an approximate limit stands.
-fn approximate_at(name: &str, args: Args<'_>) -> Option<usize> {
+fn approximate_at(args: Args<'_>) -> Option<usize> {
     let is = |at: usize, words: &[&str]| {
         words.iter().any(|word| args.at(at).eq_ignore_ascii_case(word.as_bytes()))
     };
     let mut at = 2;
-    // Of XADD's words behind the id none is an option.
-    while name == "xadd" && is(at, &["nomkstream", "keepref", "delref", "acked"]) {
+    // These stand before the limit in XADD; in XTRIM they follow it.
+    while is(at, &["nomkstream", "keepref", "delref", "acked"]) {
         at += 1;
     }
     (is(at, &["maxlen", "minid"]) && args.at(at + 1) == b"~").then_some(at + 1)
 }
 
 /// Writes what is at a key now.
-fn write_value(out: &mut Vec<u8>, set: &ShardSet<'_>, db: usize, name: &[u8], now_ms: u64) {
+pub(super) fn write_value(out: &mut Vec<u8>, set: &ShardSet<'_>, db: usize, name: &[u8], now_ms: u64) {
     let key = set.router().key(name);
     let shard = &set.part(key).shard;
     match shard.peek(db, key, now_ms) {
@@ -262,15 +239,15 @@ pub fn note_values<'k>(
 pub fn note_foreign(shared: &Shared, mut set: ShardSet<'_>, db: usize, name: &[u8]) {
     let now_ms = crate::core::unix_ms();
     set.each_mut(|_, part| drop(part.shard.changes.take_losses()));
-    let mut log = lock(&shared.journal.foreign);
-    log.append(&shared.journal, now_ms, |out| write_value(out, &set, db, name, now_ms));
-    log.write_now(&shared.journal, shared.settings.live().persistence.appendfsync);
+    let when = (now_ms, shared.settings.live().persistence.appendfsync);
+    lock(&shared.journal.foreign)
+        .append_now(&shared.journal, when, |out| write_value(out, &set, db, name, now_ms));
 }
 
 /// Notes a change of the libraries of functions; the caller holds their shard.
 pub fn note_functions(core: &mut Core, args: &[&[u8]]) {
     let journal = &core.shared.journal;
-    if journal.is_on() {
+    if journal.is_noting() {
         let clock_ms = core.now_ms;
         core.journal.append(journal, clock_ms, |out| {
             part::write_command(out, 0, args.len(), args.iter().copied());

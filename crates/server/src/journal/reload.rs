@@ -55,8 +55,12 @@ fn run(shared: &'static Shared, turns: &[u64]) -> Result<(), String> {
     know_libraries(&mut Core::new(shared, 0), &[]);
     let loaded = replay::load(shared, &dir);
     journal.is_on.store(is_on, Ordering::Release);
-    loaded?.map(drop).ok_or_else(|| format!("there is no journal in {}", dir.display()))?;
-    shared.snapshots.note_loaded(shared);
+    let loaded = loaded?.ok_or_else(|| format!("there is no journal in {}", dir.display()))?;
+    if !loaded.ending.is_sound() {
+        return Err("the journal is damaged; the log says where".to_owned());
+    }
+    shared.snapshots.note_loaded(shared, None);
+    shared.replication.begin_anew(shared);
     Ok(())
 }
 

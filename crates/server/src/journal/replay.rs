@@ -8,19 +8,20 @@ use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use darter_command::{Ctx, Fault};
-use darter_latch::{Grant, acquire, drive};
+use darter_command::{Ctx, Fault, Marks};
 use darter_persist::entry::Entries;
-use darter_persist::journal::folder::{self, Journal as Files, Torn};
+use darter_persist::journal::ending::{Ending, Torn};
+use darter_persist::journal::folder::{self, Broken, Journal as Files};
 use darter_persist::journal::manifest::TAKEN_OVER;
 use darter_persist::journal::part::{ArgList, Part, Parts};
 use darter_store::Keyed;
-use darter_txn::ShardSet;
+use darter_txn::{LockSet, ShardSet};
 use darter_wire::{Args, OwnedArgs, Reply};
 
 use crate::core::Core;
+use crate::engine::lease;
 use crate::exec;
-use crate::job::{BUDGET, Shards};
+use crate::job::Shards;
 use crate::journal::{redis, rewrite};
 use crate::registry::{Entry, Run};
 use crate::shared::Shared;
@@ -57,9 +58,8 @@ impl Player {
     /// Takes all shards, which must be free.
     pub fn new(core: Core) -> Option<Player> {
         let shared = core.shared;
-        let all: Vec<u16> = (0..shared.router.shards_len()).collect();
-        let mut grant = Grant::empty();
-        acquire(shared.cells, &all, &mut grant, u32::MAX).ok()?;
+        let all = LockSet::all(shared.router.shards_len());
+        let grant = lease::take_patiently(shared, &all, u32::MAX).ok()?;
         let by_name = shared.registry.entries().iter().map(|entry| (entry.spec.name, *entry)).collect();
         Some(Player { core, grant, by_name, reply: Vec::new(), done: Done::default() })
     }
@@ -71,7 +71,7 @@ impl Player {
             // While the server runs shards tell the journal of changes, and these are in it.
             part.shard.changes.take_losses();
         }
-        drive(self.core.shared.cells, self.grant, &mut self.core, BUDGET);
+        lease::release(&mut self.core, self.grant);
         self.core
     }
 
@@ -172,7 +172,7 @@ impl Player {
                 ctx.only_key = only_key;
                 run(&mut ctx, args, &mut reply)
             }
-            Run::Server(_) if entry.spec.name.starts_with("function|") => {
+            Run::Server(_) if entry.spec.has(Marks::REPLAYED) => {
                 crate::commands::function::change(&mut self.core, args, &mut reply)
             }
             _ => Err(Fault::text("ERR this is no command of a journal")),
@@ -228,12 +228,14 @@ pub struct Loaded {
     pub base_bytes: u64,
     /// The base is what Redis left, and needs one of ours in its place.
     pub is_taken_over: bool,
+    /// How its files ended. They are as they were.
+    pub ending: Ending,
 }
 
 /// Reads the journal in `dir` back, its base first; `None` when there is none.
 ///
-/// Errors: what an operator has to know; nothing is to be served then. A torn end is no error unless
-/// `aof-load-truncated` says so: it is set aside and told of.
+/// Errors: what an operator has to know; nothing is to be served then. A torn end, or a file that is missing or damaged,
+/// is no error unless `aof-load-truncated` says so: the log names it.
 pub fn load(shared: &'static Shared, dir: &Path) -> Result<Option<Loaded>, String> {
     let Some(mut files) = folder::open(dir).map_err(|fault| fault.to_string())? else { return Ok(None) };
     let began = Instant::now();
@@ -273,11 +275,10 @@ pub fn load(shared: &'static Shared, dir: &Path) -> Result<Option<Loaded>, Strin
             progress(&files, &player.done, began);
         }
     }
-    let sequence = files.sequence();
     let base_generation = files.manifest.generation;
     let done = player.done;
     player.finish();
-    let torn = files.torn().map_err(at_dir)?;
+    let ending = files.end().map_err(at_dir)?;
     tracing::info!(
         "journal: {} commands of {} records in {:.3} s",
         done.commands,
@@ -287,15 +288,16 @@ pub fn load(shared: &'static Shared, dir: &Path) -> Result<Option<Loaded>, Strin
     if done.refused > 0 {
         tracing::error!("journal: {} commands were refused that were not when they first ran", done.refused);
     }
-    set_aside(shared, &torn, sequence)?;
-    let kept = bytes.saturating_sub(torn.iter().map(|torn| torn.bytes).sum());
+    report(shared, &ending)?;
+    let kept = bytes.saturating_sub(ending.torn.iter().map(|torn| torn.bytes).sum());
     Ok(Some(Loaded {
-        sequence,
+        sequence: ending.sequence,
         generation: generation_max + 1,
         base_generation,
         bytes: kept + base_bytes,
         base_bytes,
         is_taken_over,
+        ending,
     }))
 }
 
@@ -306,23 +308,29 @@ fn progress(files: &Files, done: &Done, began: Instant) {
     tracing::info!("journal: {:.0} % read, {} commands, {left_s:.0} s left", share * 100.0, done.commands);
 }
 
-/// Puts what comes after the first gap beside the segments.
-fn set_aside(shared: &Shared, torn: &[Torn], sequence: u64) -> Result<(), String> {
-    if torn.is_empty() {
+/// Names what is missing, damaged or left out.
+///
+/// Errors: there is such a thing, and the settings have the server refuse it.
+fn report(shared: &Shared, ending: &Ending) -> Result<(), String> {
+    if ending.is_sound() {
         return Ok(());
     }
-    let records: u64 = torn.iter().map(|torn| torn.records).sum();
-    let bytes: u64 = torn.iter().map(|torn| torn.bytes).sum();
-    tracing::warn!(
-        "journal: record {sequence} is missing or damaged; {bytes} bytes after it ({records} whole records) are left out"
-    );
+    let Ending { torn, broken, sequence, .. } = ending;
+    let places = broken.iter().map(Broken::to_string).chain(torn.iter().map(Torn::to_string));
     if !shared.settings.live().persistence.aof_load_truncated {
-        let places: Vec<String> = torn.iter().map(Torn::to_string).collect();
+        let places: Vec<String> = places.collect();
         return Err(format!("the journal is damaged and aof-load-truncated is no: {}", places.join("; ")));
     }
-    for torn in torn {
-        let aside = torn.set_aside().map_err(|error| format!("{}: {error}", torn.path.display()))?;
-        tracing::warn!("journal: left out {torn}; kept in {}", aside.display());
+    for broken in broken {
+        tracing::warn!("journal: {broken}; records from {sequence} on that were there alone are lost");
     }
+    if !torn.is_empty() {
+        let records: u64 = torn.iter().map(|torn| torn.records).sum();
+        let bytes: u64 = torn.iter().map(|torn| torn.bytes).sum();
+        tracing::warn!(
+            "journal: record {sequence} is missing or damaged; {bytes} bytes after it ({records} whole records) are left out"
+        );
+    }
+    torn.iter().for_each(|torn| tracing::warn!("journal: left out {torn}"));
     Ok(())
 }

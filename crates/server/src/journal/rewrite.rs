@@ -10,15 +10,17 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use darter_persist::journal::ending::rename_aside;
 use darter_persist::journal::manifest::{Manifest, TAKEN_OVER};
 use darter_persist::journal::{folder, tail};
 use darter_persist::storage::name::Format;
 use darter_persist::storage::{self, CloudOptions};
 use darter_store::change::Listeners;
 
-use super::{Journal, NONE, redis, replay, sync};
-use crate::config::Live;
+use super::{IsOnDisk, Journal, Listed, NONE, redis, replay, sync};
+use crate::config::{Fsync, Live};
 use crate::core::{Core, unix_ms};
+use crate::engine::lease;
 use crate::shared::Shared;
 use crate::snapshot::run::Saved;
 use crate::snapshot::{self, Order, Purpose, Refused, load, naming};
@@ -40,6 +42,8 @@ pub struct Rewrite {
     retry_at: Option<Instant>,
     /// Segments of this generation were asked for.
     ahead: u64,
+    /// The base under way begins when these are there.
+    awaits: Option<u64>,
     /// Growth alone is no reason for another before this.
     rests_until: Option<Instant>,
 }
@@ -82,17 +86,21 @@ pub fn start(shared: &'static Shared) -> Result<(), String> {
     }
     let dir = dir_of(&live)?;
     let journal = &shared.journal;
-    if dir.is_dir() {
-        tail::settle(&dir).map_err(|error| at_dir(&dir, &error))?;
-    }
+    let fsync = live.persistence.appendfsync;
     if let Some(loaded) = replay::load(shared, &dir)? {
         journal.next.store(loaded.sequence, SeqCst);
-        journal.generation.store(loaded.generation, SeqCst);
         journal.base_generation.store(loaded.base_generation, SeqCst);
         journal.bytes.store(loaded.bytes, SeqCst);
         journal.base_bytes.store(loaded.base_bytes, SeqCst);
-        lock(&journal.rewrite).is_due |= loaded.is_taken_over;
+        // What is missing from the files is no part of a new base.
+        lock(&journal.rewrite).is_due |= loaded.is_taken_over || !loaded.ending.is_sound();
+        begin_first(journal, &dir, loaded.generation, fsync, loaded.ending.manifest_after())?;
+        let aside = loaded.ending.settle().map_err(|error| at_dir(&dir, &error))?;
+        for (what, place) in aside {
+            tracing::warn!("journal: what is left out of {} is kept in {}", what.display(), place.display());
+        }
     } else {
+        set_orphans_aside(&live, &dir)?;
         let clock_ms = unix_ms();
         let is_taken_over = redis::load(shared, &live, clock_ms)?;
         if !is_taken_over && naming::newest(&live).map_err(|fault| fault.to_string())?.is_some() {
@@ -102,21 +110,57 @@ pub fn start(shared: &'static Shared) -> Result<(), String> {
         // Until there is a base of ours the journal goes on from the files that were taken over.
         let (base, clock_ms) =
             if is_taken_over { (Some(TAKEN_OVER.to_owned()), clock_ms) } else { (None, 0) };
-        let manifest = Manifest { base, generation, sequence: 1, clock_ms };
-        manifest.store(&dir).map_err(|error| at_dir(&dir, &error))?;
+        let manifest = Manifest { base, generation, sequence: 1, clock_ms, ..Manifest::default() };
         lock(&journal.rewrite).is_due |= is_taken_over;
-        journal.generation.store(generation, SeqCst);
         journal.base_generation.store(generation, SeqCst);
+        begin_first(journal, &dir, generation, fsync, manifest)?;
     }
-    journal.set_dir(dir);
     journal.is_on.store(true, Release);
     for cell in shared.cells {
-        if let Some(mut held) = cell.take_spinning(u32::MAX) {
+        if let Some(mut held) = lease::take_one_patiently(cell, u32::MAX) {
             held.shard.changes.listen(Listeners::JOURNAL, true);
-            crate::job::let_go_quietly(shared, held);
+            lease::release_as_stranger(shared, held);
         }
     }
     sync::start(shared).map_err(|error| format!("cannot start the journal's thread: {error}"))
+}
+
+/// Makes the segments of the generation that this process begins with, and has `manifest` name them.
+///
+/// Errors: the manifest cannot be stored. Segments that cannot be made are made when they are needed.
+fn begin_first(
+    journal: &Journal,
+    dir: &Path,
+    generation: u64,
+    fsync: Fsync,
+    manifest: Manifest,
+) -> Result<(), String> {
+    journal.set_dir(dir.to_owned());
+    journal.generation.store(generation, SeqCst);
+    let segments = Some(manifest.segments.unwrap_or_default());
+    let manifest = Manifest { segments, ..manifest };
+    journal.set_listed(manifest.clone(), IsOnDisk::Yes);
+    if let Err(error) = journal.make_ahead(generation, fsync) {
+        tracing::error!("the journal's segments cannot be made: {error}");
+        manifest.store(dir).map_err(|error| at_dir(dir, &error))?;
+    }
+    Ok(())
+}
+
+/// Gives bases that no manifest names other names, under which no later base takes their place.
+///
+/// Errors: the settings have the server refuse damage, or a file cannot be renamed.
+fn set_orphans_aside(live: &Live, dir: &Path) -> Result<(), String> {
+    let found = folder::orphaned_bases(dir).map_err(|error| at_dir(dir, &error))?;
+    for base in found {
+        let what = format!("no manifest names the journal's base {}: it is not read", base.display());
+        if !live.persistence.aof_load_truncated {
+            return Err(format!("{what}, and aof-load-truncated is no"));
+        }
+        let aside = rename_aside(&base, "damaged").map_err(|error| at_dir(dir, &error))?;
+        tracing::warn!("{what}; kept in {}", aside.display());
+    }
+    Ok(())
 }
 
 fn at_dir(dir: &Path, error: &std::io::Error) -> String {
@@ -139,10 +183,12 @@ fn switch_on(core: &mut Core) -> Result<(), String> {
     let (shared, dir) = (core.shared, dir_of(&core.live)?);
     let journal = &shared.journal;
     let free = free_generation(&dir)?;
-    journal.drop_ahead();
+    journal.close_ahead();
     journal.set_dir(dir);
+    // What is on disk belongs to the time before it was switched off.
+    journal.set_listed(Manifest::default(), IsOnDisk::No);
     sync::start(shared).map_err(|error| format!("cannot start the journal's thread: {error}"))?;
-    {
+    let generation = {
         // A base that was begun before does not hold what happened since: from here on it does not count.
         let mut rewrite = lock(&journal.rewrite);
         journal.generation.fetch_max(free - 1, SeqCst);
@@ -150,9 +196,13 @@ fn switch_on(core: &mut Core) -> Result<(), String> {
         journal.base_generation.store(generation, SeqCst);
         journal.since.store(generation, SeqCst);
         rewrite.is_due = true;
+        generation
+    };
+    if let Err(error) = journal.make_ahead(generation, core.live.persistence.appendfsync) {
+        tracing::error!("the journal's segments cannot be made: {error}");
     }
     // What happened while it was off is in no file: after this gap nothing is taken for a continuation.
-    journal.next.fetch_max(core.now_ms << SEQUENCES_PER_MS, SeqCst);
+    journal.jump_to(core.now_ms << SEQUENCES_PER_MS);
     journal.is_on.store(true, Release);
     crate::pubsub::listen(core);
     tracing::info!("the journal is switched on, an AOF background was scheduled");
@@ -171,7 +221,7 @@ pub fn make_room(core: &mut Core) -> Result<(), String> {
     }
     journal.generation.fetch_max(free_generation(&dir)?, SeqCst);
     journal.set_dir(dir);
-    journal.next.fetch_max(core.now_ms << SEQUENCES_PER_MS, SeqCst);
+    journal.jump_to(core.now_ms << SEQUENCES_PER_MS);
     Ok(())
 }
 
@@ -242,10 +292,10 @@ pub fn begin(core: &mut Core) -> Begun {
     // Not while it is being switched on: all shards have to tell of changes from the cut on.
     let _switch = lock(&journal.switch);
     lock(&journal.rewrite).is_due = true;
-    let Some(dir) = journal.dir() else { return Begun::Later };
-    let Ok(folder) = storage::directory(&dir.display().to_string(), &CloudOptions::default()) else {
+    if journal.dir().is_none() {
         return Begun::Later;
-    };
+    }
+    let generation = journal.generation.load(SeqCst) + 1;
     {
         // One at a time, from here to the end of its cleaning up.
         let mut rewrite = lock(&journal.rewrite);
@@ -254,7 +304,43 @@ pub fn begin(core: &mut Core) -> Begun {
         }
         rewrite.since = Some(Instant::now());
     }
-    let generation = journal.generation.load(SeqCst) + 1;
+    if journal.is_on() && !journal.is_made(generation) {
+        // No thread that serves clients waits for the disk.
+        lock(&journal.rewrite).awaits = Some(generation);
+        journal.ask_for_segments(generation);
+        return Begun::Now;
+    }
+    begin_at(core, generation)
+}
+
+/// Goes on with a base whose segments are there by now; called in each turn of thread 0. The caller holds no shard.
+pub fn go_on(core: &mut Core) {
+    let journal = &core.shared.journal;
+    if !journal.has_made.load(Relaxed) || !journal.has_made.swap(false, SeqCst) {
+        return;
+    }
+    let _switch = lock(&journal.switch);
+    let Some(generation) = lock(&journal.rewrite).awaits.take() else { return };
+    if !journal.is_on() || journal.generation.load(SeqCst) + 1 != generation {
+        // It was switched off since.
+        lock(&journal.rewrite).since = None;
+    } else if journal.is_made(generation) {
+        begin_at(core, generation);
+    } else {
+        journal.put_off();
+    }
+}
+
+/// Begins the base of a generation. The caller has `switch`, and has said that one is under way.
+fn begin_at(core: &mut Core, generation: u64) -> Begun {
+    let journal = &core.shared.journal;
+    let folder = journal.dir().ok_or_else(|| "there is no folder".to_owned()).and_then(|dir| {
+        let folder = storage::directory(&dir.display().to_string(), &CloudOptions::default());
+        folder.map_err(|fault| fault.to_string())
+    });
+    let Ok(folder) = folder.inspect_err(|why| tracing::error!("the journal gets no new base: {why}")) else {
+        return journal.put_off();
+    };
     let cut = Arc::new(Cut::default());
     let noted = cut.clone();
     let order = Order {
@@ -277,15 +363,11 @@ pub fn begin(core: &mut Core) -> Begun {
     };
     match snapshot::start(core, order) {
         Ok(_) => Begun::Now,
-        Err(refused) => {
-            let mut rewrite = lock(&journal.rewrite);
-            rewrite.since = None;
-            if !matches!(refused, Refused::Busy) {
-                rewrite.failures += 1;
-                rewrite.retry_at = Some(Instant::now() + RETRY);
-            }
+        Err(Refused::Busy) => {
+            lock(&journal.rewrite).since = None;
             Begun::Later
         }
+        Err(_) => journal.put_off(),
     }
 }
 
@@ -318,14 +400,22 @@ fn end(shared: &'static Shared, generation: u64, cut: &Cut, outcome: &Result<Sav
         return;
     }
     let stored = outcome.as_ref().map_err(String::clone).and_then(|saved| {
+        let mut listed = lock(&journal.listed);
+        // Gaps before its first record are no part of it.
+        let gaps = listed.manifest.gaps.iter().filter(|(first, _)| *first >= sequence).copied().collect();
+        let mut segments = listed.manifest.segments.clone().unwrap_or_default();
+        segments.retain(|(of, _)| *of >= generation);
         let manifest = Manifest {
             base: Some(saved.name.clone()),
             generation,
             sequence,
             clock_ms: cut.clock_ms.load(Relaxed),
+            segments: Some(segments),
+            gaps,
         };
         let dir = journal.dir().ok_or("there is no folder")?;
         manifest.store(&dir).map_err(|error| at_dir(&dir, &error))?;
+        *listed = Listed { manifest, is_on_disk: true };
         Ok((dir, saved))
     });
     // Held to the end: a base that is begun before this one has cleaned up could be deleted by it.
@@ -350,6 +440,7 @@ fn end(shared: &'static Shared, generation: u64, cut: &Cut, outcome: &Result<Sav
                 let mut files = lock(&slot.files);
                 let old = files.len().saturating_sub(1);
                 files.drain(..old);
+                lock(&slot.ahead).retain(|ahead| ahead.generation >= generation);
             }
             journal.note_trouble(|trouble| trouble.syncing = None);
             shared.snapshots.hold_until_base(false);
@@ -401,6 +492,15 @@ fn bytes_of(dir: &Path) -> u64 {
 }
 
 impl Journal {
+    /// A base cannot be begun now.
+    fn put_off(&self) -> Begun {
+        let mut rewrite = lock(&self.rewrite);
+        rewrite.since = None;
+        rewrite.failures += 1;
+        rewrite.retry_at = Some(Instant::now() + RETRY);
+        Begun::Later
+    }
+
     /// Whether a new base is being written.
     pub fn is_rewriting(&self) -> bool {
         lock(&self.rewrite).since.is_some()
@@ -460,9 +560,13 @@ pub fn load_base(
 ) -> Result<u64, String> {
     let folder = storage::directory(&dir.display().to_string(), &CloudOptions::default());
     let folder = folder.map_err(|fault| fault.to_string())?;
+    let path = dir.join(name);
+    if !path.exists() {
+        return Err(format!("the journal's base {} is missing", path.display()));
+    }
     let functions = load::base(shared, &*folder, name, as_of_ms)?;
     crate::script_run::know_libraries(core, &functions);
-    Ok(std::fs::metadata(dir.join(name)).map_or(0, |metadata| metadata.len()))
+    Ok(std::fs::metadata(path).map_or(0, |metadata| metadata.len()))
 }
 
 /// What several threads may do to a rewrite.

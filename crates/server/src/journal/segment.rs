@@ -3,8 +3,9 @@
 //! Where the file system allows it, records are copied into a mapped ring (`darter_reactor::ring`): they are the kernel's
 //! then, as if they were written, at the price of a copy. The journal's thread takes them from there to the segment, a
 //! mebibyte at a time and past the kernel's memory, and what a sync has to cover before that. When the ring is full,
-//! the thread that appends makes room itself, through the kernel's memory. Blocks are had ahead, so that what was answered
-//! always has room; where there are none left, or records are too large, the rest of a segment is written as it comes.
+//! the thread that appends makes room itself, through the kernel's memory, and writes a record there that no ring can hold.
+//! Blocks are had ahead, so that what was answered always has room; where there are none left the rest of a segment is
+//! written as it comes.
 //!
 //! With `always` they are gathered for the next sync, which writes them itself (`direct`).
 
@@ -13,12 +14,14 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::{Arc, Mutex};
 
-use darter_persist::journal::segment::FileHead;
+use darter_persist::journal::ending::close_segment;
+use darter_persist::journal::segment::{FileHead, Kind};
 use darter_persist::journal::{folder, tail};
-use darter_reactor::ring::{self, Pusher, Taker};
+use darter_reactor::ring::{self, Pushed, Pusher, Taker};
 
 use super::direct::Direct;
 use super::{Journal, NONE};
@@ -52,6 +55,9 @@ pub enum Way {
 /// The side of whoever syncs.
 pub struct SegmentFile {
     file: File,
+    // As it is in the file, but for its kind when it is written as it comes.
+    head: FileHead,
+    is_closed: AtomicBool,
     tail: Mutex<Option<Tail>>,
     direct: Mutex<Option<Arc<Direct>>>,
 }
@@ -70,12 +76,13 @@ struct Tail {
 }
 
 /// Bytes of a ring,
-const RING_BYTES: usize = 4 << 20;
+const RING_BYTES: usize = if cfg!(test) { 256 << 10 } else { 4 << 20 };
 /// of what is taken from it at once,
-const WINDOW_BYTES: usize = 1 << 20;
+const WINDOW_BYTES: usize = if cfg!(test) { 64 << 10 } else { 1 << 20 };
 /// and for which blocks are had at once.
 pub(super) const RESERVE_BYTES: u64 = 16 << 20;
-const _: () = assert!(RING_BYTES.is_multiple_of(WINDOW_BYTES) && RING_BYTES <= tail::CAPACITY_MAX);
+// Each quarter that fills is one to be taken.
+const _: () = assert!(RING_BYTES == 4 * WINDOW_BYTES && RING_BYTES <= tail::CAPACITY_MAX);
 
 impl Way {
     /// How records come into new segments with this setting.
@@ -90,63 +97,114 @@ impl Segment {
     /// Errors: of the files.
     pub fn open(journal: &Journal, slot: u16, generation: u64, way: Way) -> io::Result<Segment> {
         let place = &journal.slots[usize::from(slot)];
-        let mut ahead = lock(&place.ahead);
-        if let Some(made) = ahead.as_mut().filter(|made| made.gathers() && way != Way::Direct) {
-            made.finish(journal)?;
-        }
-        let segment = match ahead.take_if(|made| made.generation == generation) {
-            Some(made) => made,
-            None => Segment::make(journal, slot, generation, way)?,
+        let found = {
+            let mut ahead = lock(&place.ahead);
+            let at = ahead.iter().position(|made| made.generation == generation);
+            at.map(|at| ahead.swap_remove(at))
         };
-        drop(ahead);
+        let segment = match found {
+            Some(made) => made,
+            None => Segment::make_late(journal, slot, generation, way)?,
+        };
         lock(&place.files).push(segment.file.clone());
         journal.bytes.fetch_add(segment.len, Relaxed);
         Ok(segment)
     }
 
-    /// Makes the segment of a thread for a generation; where the file system does not allow the `way`, a plain one.
+    /// Makes a segment that is needed now.
+    #[cold]
+    fn make_late(journal: &Journal, slot: u16, generation: u64, way: Way) -> io::Result<Segment> {
+        let dir = journal.dir().ok_or(io::ErrorKind::NotFound)?;
+        let segment = Segment::make(journal, slot, generation, way)?;
+        let listed = folder::sync_dir(&dir).and_then(|()| journal.list(&[(generation, slot)]));
+        listed.inspect_err(|_| segment.remove())?;
+        Ok(segment)
+    }
+
+    /// Makes the segment of a thread for a generation; where the file system does not allow the `way`, a plain one. The
+    /// caller has the folder synced and the manifest name it before it is used.
     ///
     /// Errors: of the files.
     pub(super) fn make(journal: &Journal, slot: u16, generation: u64, way: Way) -> io::Result<Segment> {
         let dir = journal.dir().ok_or(io::ErrorKind::NotFound)?;
         let path = dir.join(folder::segment_name(generation, slot));
         let file = OpenOptions::new().create_new(true).write(true).open(&path)?;
-        let since = Some(journal.since.load(SeqCst)).filter(|since| *since != NONE);
-        let head = FileHead { thread: slot, generation, since, made_ms: unix_ms() }.to_bytes();
-        let made = || {
-            file.write_all_at(&head, 0)?;
-            folder::sync_dir(&dir)
-        };
-        if let Err(error) = made() {
-            // So that the next attempt can make it.
-            let _ = std::fs::remove_file(&path);
-            return Err(error);
-        }
         // Where a file's blocks are not given anew with each change.
         let suits = ring::suits(&file);
         if !suits && way == Way::Direct {
             journal.tell_plain(&"the file system is neither ext4 nor XFS");
         }
         let way = if suits { way } else { Way::Plain };
-        let mapped = (way == Way::Mapped).then(|| Tail::open(&file, &path, (generation, slot), &head));
-        let (pusher, tail) = mapped.flatten().unzip();
-        let direct = (way == Way::Direct).then(|| Direct::open(&file, &path, &head));
+        let since = Some(journal.since.load(SeqCst)).filter(|since| *since != NONE);
+        let mut head =
+            FileHead { thread: slot, generation, since, made_ms: unix_ms(), ..FileHead::default() };
+        head.kind = Kind::Ringed;
+        let mapped = (way == Way::Mapped).then(|| Tail::open(&file, &path, &head)).flatten();
+        if mapped.is_none() {
+            // Without the blocks of an attempt that ran out of room.
+            let _ = file.set_len(0);
+        }
+        let (pusher, tail) = mapped.unzip();
+        head.kind = Kind::Direct;
+        let direct = (way == Way::Direct).then(|| Direct::open(&file, &path, &head.to_bytes()));
         let direct = direct.and_then(|made| made.inspect_err(|error| journal.tell_plain(error)).ok());
+        if way == Way::Direct && direct.is_none() {
+            let _ = file.set_len(0);
+        }
         let direct = direct.map(Arc::new);
-        let len = head.len() as u64;
-        let file = SegmentFile { file, tail: Mutex::new(tail), direct: Mutex::new(direct.clone()) };
-        let file = Arc::new(file);
-        Ok(Segment { generation, file, path, pusher, direct, len })
+        head.kind = match () {
+            () if pusher.is_some() => Kind::Ringed,
+            () if direct.is_some() => Kind::Direct,
+            () => Kind::Plain,
+        };
+        let bytes = head.to_bytes();
+        let len = bytes.len() as u64;
+        let (tail, direct_side) = (Mutex::new(tail), Mutex::new(direct.clone()));
+        let file = SegmentFile { file, head, is_closed: AtomicBool::new(false), tail, direct: direct_side };
+        let segment = Segment { generation, file: Arc::new(file), path, pusher, direct, len };
+        let written = segment.file.file.write_all_at(&bytes, 0).and_then(|()| segment.file.file.sync_all());
+        // So that the next attempt can make it.
+        written.inspect_err(|_| segment.remove())?;
+        Ok(segment)
     }
 
-    /// Where it is.
-    pub(super) fn path(&self) -> &Path {
-        &self.path
+    /// Removes its files, which nobody has written to and the manifest does not name.
+    pub(super) fn remove(&self) {
+        let _ = std::fs::remove_file(tail::path_of(&self.path));
+        let _ = std::fs::remove_file(&self.path);
+    }
+
+    /// Whether records are copied into a ring: they survive a kill of the process from then on.
+    #[inline]
+    pub fn is_ringed(&self) -> bool {
+        self.pusher.is_some()
     }
 
     /// Whether to append is to copy.
     pub fn is_copied(&self) -> bool {
         self.pusher.is_some() || self.direct.is_some()
+    }
+
+    /// Says in the ring's file that the thread takes sequences from now on, none smaller than this; 0 says that it takes
+    /// none. If it is killed in between, the next start knows that a sequence without a record is nobody's loss.
+    pub fn announce(&self, sequence: u64) {
+        if let Some(pusher) = &self.pusher {
+            pusher.announce(sequence);
+        }
+    }
+
+    /// Copies whole records into the ring; false if there is none, or it is full.
+    #[inline]
+    pub fn push(&mut self, journal: &Journal, records: &[u8]) -> bool {
+        let Some(pusher) = &mut self.pusher else { return false };
+        match pusher.push(records) {
+            Pushed::All => true,
+            Pushed::Quarter => {
+                journal.ask_for_room();
+                true
+            }
+            Pushed::Nothing => false,
+        }
     }
 
     /// Whether records are with the kernel only when they are synced.
@@ -158,13 +216,12 @@ impl Segment {
     ///
     /// Errors: nothing was appended.
     pub fn append(&mut self, journal: &Journal, records: &[u8]) -> io::Result<()> {
+        if self.push(journal, records) {
+            return Ok(());
+        }
         if let Some(pusher) = &mut self.pusher {
-            let before = pusher.end();
-            let is_done = pusher.push(records) || self.file.make_room()? && pusher.push(records);
-            if is_done {
-                if before / WINDOW_BYTES as u64 != pusher.end() / WINDOW_BYTES as u64 {
-                    journal.ask_for_room();
-                }
+            let has_room = self.file.make_room()?;
+            if has_room && (pusher.push(records) != Pushed::Nothing || self.file.spill(pusher, records)?) {
                 return Ok(());
             }
             self.finish(journal)?;
@@ -202,14 +259,26 @@ impl Segment {
             if !direct.is_broken() {
                 direct.write(&self.file.file).inspect_err(|error| journal.note_failed_sync(error))?;
                 self.file.file.set_len(self.len)?;
+                self.file.say_plain()?;
             }
             lock(&self.file.direct).take();
             self.direct = None;
         }
         if let Some(pusher) = &self.pusher {
             self.len = pusher.end();
-            self.file.finish()?;
+            self.file.leave_ring()?;
             self.pusher = None;
+        }
+        Ok(())
+    }
+
+    /// Ends it: its head says how long it is, and there is no ring beside it. Nothing is appended any more.
+    ///
+    /// Errors: of the file.
+    pub(super) fn close(&mut self) -> io::Result<()> {
+        if self.file.close()? {
+            (self.pusher, self.direct) = (None, None);
+            self.len = self.file.file.metadata()?.len();
         }
         Ok(())
     }
@@ -247,34 +316,83 @@ impl SegmentFile {
         Ok(!tail.is_short)
     }
 
-    /// Has all in the file, and no ring beside it; to be called when nobody appends any more.
-    ///
-    /// Errors: of the file.
-    pub(super) fn finish(&self) -> io::Result<()> {
+    /// Writes records to the file that no ring can hold, behind what the ring has; false if there is no room for the blocks.
+    fn spill(&self, pusher: &mut Pusher, records: &[u8]) -> io::Result<bool> {
+        match &mut *lock(&self.tail) {
+            Some(tail) => tail.spill(&self.file, pusher, records),
+            None => Ok(false),
+        }
+    }
+
+    /// Has all in the file, and no ring beside it; whoever appends writes from now on.
+    fn leave_ring(&self) -> io::Result<()> {
         let mut place = lock(&self.tail);
         if let Some(tail) = place.as_mut() {
             tail.save(&self.file)?;
             // Without the blocks it had ahead.
             self.file.set_len(tail.taker.end())?;
+            // The file may not lack what the ring has when the head says that there is none.
+            self.file.sync_data()?;
+            self.say_plain()?;
             let _ = std::fs::remove_file(&tail.path);
             *place = None;
         }
         Ok(())
     }
 
+    /// Has its head say that it is written as it comes.
+    fn say_plain(&self) -> io::Result<()> {
+        self.file.write_all_at(&FileHead { kind: Kind::Plain, ..self.head }.to_bytes(), 0)?;
+        self.file.sync_data()
+    }
+
+    /// Has all in the file, and its head say so; to be called when nobody appends any more. False if a write has failed
+    /// before: a new base is on its way.
+    ///
+    /// Errors: of the file.
+    pub(super) fn close(&self) -> io::Result<bool> {
+        if self.is_closed.load(Relaxed) {
+            return Ok(true);
+        }
+        let mut place = lock(&self.tail);
+        let len = match place.as_mut() {
+            Some(tail) => {
+                tail.save(&self.file)?;
+                tail.taker.end()
+            }
+            None => match lock(&self.direct).take() {
+                Some(direct) if direct.is_broken() => return Ok(false),
+                Some(direct) => {
+                    direct.write(&self.file)?;
+                    direct.end()
+                }
+                None => self.file.metadata()?.len(),
+            },
+        };
+        close_segment(&self.file, self.head, len)?;
+        if let Some(tail) = place.take() {
+            let _ = std::fs::remove_file(&tail.path);
+        }
+        self.is_closed.store(true, Relaxed);
+        Ok(true)
+    }
+
     /// A file that is written as it comes.
     #[cfg(test)]
     pub(super) fn plain(file: File) -> SegmentFile {
-        SegmentFile { file, tail: Mutex::default(), direct: Mutex::default() }
+        SegmentFile {
+            file,
+            head: FileHead::default(),
+            is_closed: AtomicBool::new(false),
+            tail: Mutex::default(),
+            direct: Mutex::default(),
+        }
     }
 }
 
 impl Tail {
-    /// Makes a ring for a segment that has nothing but its head; `None` where there can be none.
-    fn open(file: &File, path: &Path, (generation, slot): (u64, u16), head: &[u8]) -> Option<(Pusher, Tail)> {
-        if !ring::suits(file) {
-            return None;
-        }
+    /// Makes a ring for a segment that is to have nothing but its head; `None` where there can be none.
+    fn open(file: &File, path: &Path, head: &FileHead) -> Option<(Pusher, Tail)> {
         let direct = ring::open_direct(path).ok()?;
         ring::reserve(file, 0, RESERVE_BYTES).ok()?;
         let path = tail::path_of(path);
@@ -282,16 +400,19 @@ impl Tail {
         let layout = ring::Layout {
             end_at: tail::END_AT,
             taken_at: tail::TAKEN_AT,
+            begun_at: tail::BEGUN_AT,
             data_at: tail::DATA_AT,
             capacity: RING_BYTES,
         };
-        let made = ring::create(&mapped, &tail::head(generation, slot, RING_BYTES as u32), layout);
+        let tail_head = tail::head(head.generation, head.thread, RING_BYTES as u32, tail::boot_id());
+        let made = ring::create(&mapped, &tail_head, layout);
         let Ok((mut pusher, taker)) = made else {
             let _ = std::fs::remove_file(&path);
             return None;
         };
-        pusher.push(head);
-        let saved = head.len() as u64;
+        let bytes = head.to_bytes();
+        pusher.push(&bytes);
+        let saved = bytes.len() as u64;
         Some((pusher, Tail { taker, direct, path, saved, reserved: RESERVE_BYTES, is_short: false }))
     }
 
@@ -307,23 +428,48 @@ impl Tail {
         }
     }
 
+    /// Writes records behind what the ring has, and counts them as taken from it; false if there is no room for the blocks.
+    fn spill(&mut self, file: &File, pusher: &mut Pusher, records: &[u8]) -> io::Result<bool> {
+        self.save(file)?;
+        let (begin, len) = (self.taker.end(), records.len() as u64);
+        if self.is_short || !self.reserve_to(file, begin + len + RING_BYTES as u64) {
+            return Ok(false);
+        }
+        // Until they are counted, half of them is nothing to the next start.
+        file.write_all_at(records, begin)?;
+        self.taker.take(begin);
+        self.saved = begin + len;
+        Ok(self.taker.skip(pusher, len))
+    }
+
+    /// Whether the file has blocks up to `end`, which are had now if need be.
+    fn reserve_to(&mut self, file: &File, end: u64) -> bool {
+        if self.reserved < end {
+            let more = (end - self.reserved).next_multiple_of(RESERVE_BYTES);
+            if ring::reserve(file, self.reserved, more).is_err() {
+                self.is_short = true;
+                return false;
+            }
+            self.reserved += more;
+        }
+        true
+    }
+
     /// Moves one window, past the kernel's memory or into it; false when none is full, or no more may be taken.
     fn move_window(&mut self, file: &File, is_direct: bool) -> io::Result<bool> {
         let begin = self.taker.taken();
-        let end = begin + WINDOW_BYTES as u64;
+        // Behind a record that was spilled the first window is shorter.
+        let end = begin - begin % WINDOW_BYTES as u64 + WINDOW_BYTES as u64;
         if self.taker.end() < end || self.is_short {
             return Ok(false);
         }
         // What the ring can hold after this has blocks, or this is not taken.
-        if self.reserved < end + RING_BYTES as u64 {
-            if ring::reserve(file, self.reserved, RESERVE_BYTES).is_err() {
-                self.is_short = true;
-                return Ok(false);
-            }
-            self.reserved += RESERVE_BYTES;
+        if !self.reserve_to(file, end + RING_BYTES as u64) {
+            return Ok(false);
         }
         if self.saved < end {
-            let piece = self.taker.look(begin, WINDOW_BYTES);
+            let piece = self.taker.look(begin, (end - begin) as usize);
+            let is_direct = is_direct && piece.len() == WINDOW_BYTES;
             let done = is_direct && self.direct.write_all_at(piece, begin).is_ok();
             if !done {
                 file.write_all_at(piece, begin)?;

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use super::segment::SegmentFile;
 use super::{Journal, Slot};
 use crate::config::Fsync;
-use crate::shared::Shared;
+use crate::shared::{Mail, Shared};
 use crate::worker::lock;
 
 /// What the thread is asked for.
@@ -64,7 +64,10 @@ fn run(shared: &'static Shared) {
             }
             if let Some(generation) = wishes.ahead.take() {
                 drop(wishes);
-                journal.make_ahead(generation, shared.settings.live().persistence.appendfsync);
+                journal.make_next(generation, shared.settings.live().persistence.appendfsync);
+                if let Some(first) = shared.doors.first() {
+                    first.send(Mail::Unpaused);
+                }
                 wishes = lock(&journal.wishes);
             }
             if wishes.now || wishes.replies || began.elapsed() >= period {
@@ -260,10 +263,10 @@ impl Journal {
         }
     }
 
-    /// Takes the rings away from a thread's segments that nobody appends to any more: all but the last.
+    /// Closes a thread's segments that nobody appends to any more: all but the last.
     fn finish_old(&self, files: &[Arc<SegmentFile>]) {
         let old = files.split_last().map_or(&[][..], |(_, old)| old);
-        if let Some(error) = old.iter().find_map(|old| old.finish().err()) {
+        if let Some(error) = old.iter().find_map(|old| old.close().err()) {
             self.note_failed_sync(&error);
         }
     }

@@ -21,9 +21,14 @@ pub struct Waiting {
 
 /// The reply of WAITAOF: whether this server has synced, and how many replicas have.
 pub fn write_reply(reply: &mut Reply<'_>, is_local: bool) {
+    write_reply_of(reply, is_local, 0);
+}
+
+/// The same with replicas.
+pub fn write_reply_of(reply: &mut Reply<'_>, is_local: bool, replicas: usize) {
     reply.array(2);
     reply.int(i64::from(is_local));
-    reply.int(0);
+    reply.int_len(replicas);
 }
 
 impl Journal {

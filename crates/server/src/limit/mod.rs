@@ -120,7 +120,6 @@ pub fn client_bytes(shared: &Shared) -> u64 {
 /// What may be evicted by these settings; `None`: nothing.
 pub fn rule(live: &Live) -> Option<Rule> {
     let (order, only_expiring) = match live.maxmemory_policy {
-        Policy::NoEviction if live.cache_mode => (Order::LeastUsed, false),
         Policy::NoEviction => return None,
         Policy::AllKeysLru | Policy::AllKeysLfu | Policy::AllKeysLrm => (Order::LeastUsed, false),
         Policy::AllKeysRandom => (Order::Random, false),

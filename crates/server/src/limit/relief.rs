@@ -6,14 +6,15 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use darter_latch::drive;
 use darter_store::Shard;
 use darter_store::evict::{Effort, Order, Rule};
 use darter_txn::{Part, ShardSet};
 
 use super::{GROWTH_BYTES_MAX, Limit, NEAR_PART, client_bytes, overrun, rule, used_bytes};
 use crate::core::Core;
-use crate::job::{Shards, let_go_quietly};
+use crate::engine::origin::ChangedBy;
+use crate::engine::{commit, lease};
+use crate::job::Shards;
 use crate::journal::note as journal;
 
 /// What one write does at most: some tens of microseconds.
@@ -102,6 +103,11 @@ pub fn settle(core: &mut Core, part: &mut Part, id: u16) {
     settle_with(core, part, id, WRITE_EFFORT);
 }
 
+/// What may be evicted: nothing on a replica, whose master does that.
+fn rule_of(core: &Core) -> Option<Rule> {
+    if core.shared.replication.is_replica() { None } else { rule(&core.live) }
+}
+
 /// Settles with every shard of a grant.
 pub fn settle_all(core: &mut Core, grant: &mut Shards) {
     for held in grant.iter_mut() {
@@ -126,7 +132,7 @@ pub fn keep(core: &mut Core, part: &mut Part, id: u16, ends: Instant) -> bool {
 /// As [`settle`]; returns whether there is still too much.
 fn settle_with(core: &mut Core, part: &mut Part, id: u16, effort: Effort) -> bool {
     let limit = &core.shared.limit;
-    let rule = rule(&core.live);
+    let rule = rule_of(core);
     part.shard.remember_uses(rule.is_some_and(|rule| rule.order == Order::LeastUsed));
     limit.tell(id, &part.shard);
     let stand = Stand::of(core);
@@ -226,22 +232,20 @@ fn elsewhere(core: &mut Core, but: u16, rule: Rule, effort: Effort) -> usize {
 /// Evicts in shard `id` if it is free, and tells of it. Returns the keys that went.
 fn evict_in(core: &mut Core, id: u16, rule: Rule, over_bytes: usize, effort: Effort) -> usize {
     let shared = core.shared;
-    let Some(mut held) = shared.cells[usize::from(id)].try_take() else { return 0 };
+    let Some(mut held) = lease::try_one(&shared.cells[usize::from(id)]) else { return 0 };
     // This shard is let go before a transaction that runs meanwhile ends: what happens here is no part of it.
     let group = core.journal.set_group_aside();
     let evicted = relieve(core, &mut held, id, Some(rule), over_bytes, effort);
     if !held.shard.changes.has_pending() {
         core.journal.resume_group(group);
-        let_go_quietly(shared, held);
+        lease::release_as_stranger(shared, held);
         return evicted;
     }
     let mut grant = Shards::from(held);
-    let writer = std::mem::replace(&mut core.writer, 0);
-    crate::exec::pass_changes(core, &mut grant);
-    core.writer = writer;
+    commit::changes(core, &mut grant, ChangedBy::SERVER);
     core.journal.resume_group(group);
     // Nobody's command is run in between: the caller may hold another shard.
-    drive(shared.cells, grant, core, 0);
+    lease::release_among_others(core, grant);
     evicted
 }
 
@@ -252,7 +256,7 @@ pub fn refuses(core: &mut Core) -> bool {
     if !core.is_over_memory() {
         return false;
     }
-    let Some(rule) = rule(&core.live) else {
+    let Some(rule) = rule_of(core) else {
         recount(core);
         return core.is_over_memory();
     };
@@ -279,7 +283,7 @@ pub fn begin(core: &mut Core) {
     // What shards may still grow was reckoned from the old limit.
     each_shard(core, Shard::allow_nothing);
     let over_bytes = Stand::of(core).over_bytes(&core.shared.limit) as u64;
-    if let Some(rule) = rule(&core.live).filter(|_| over_bytes > 0) {
+    if let Some(rule) = rule_of(core).filter(|_| over_bytes > 0) {
         // Clients that are told what goes take memory for it until they are sent it, which is not to be paid as well.
         let wanted = core.shared.limit.keyspace_bytes().saturating_sub(over_bytes);
         let ends = Instant::now() + BEGIN_TIME_MAX;
@@ -319,10 +323,10 @@ fn recount(core: &mut Core) {
 pub fn each_shard(core: &Core, mut visit: impl FnMut(&mut Shard)) {
     let shared = core.shared;
     for cell in shared.cells {
-        let Some(mut held) = cell.take_spinning(SPINS) else { continue };
+        let Some(mut held) = lease::take_one_patiently(cell, SPINS) else { continue };
         visit(&mut held.shard);
         shared.limit.tell(held.id(), &held.shard);
-        let_go_quietly(shared, held);
+        lease::release_as_stranger(shared, held);
     }
 }
 

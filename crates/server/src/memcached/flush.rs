@@ -2,15 +2,15 @@
 
 use std::sync::Mutex;
 
-use darter_latch::{Grant, acquire, drive};
 use darter_txn::LockSet;
 use darter_wire::OwnedArgs;
 
-use super::run::{queue, whose};
+use super::run::{origin, queue};
 use crate::core::Core;
-use crate::exec::{self, Call, Ran, SPINS};
-use crate::job::{BUDGET, Shards};
-use crate::whose::Whose;
+use crate::engine::lease;
+use crate::engine::origin::Origin;
+use crate::exec::{self, Call, Ran};
+use crate::job::Shards;
 use crate::worker::lock;
 
 /// When a flush is still to come, Unix milliseconds; a later `flush_all` takes its place.
@@ -23,7 +23,7 @@ impl Flush {
         let now_ms = core.now_ms;
         let due = lock(&core.shared.memcached_flush.0).take_if(|at_ms| *at_ms <= now_ms);
         if due.is_some() {
-            now(core, Whose::nobody(core.thread), &mut Vec::new(), true);
+            now(core, Origin::nobody(core.thread), &mut Vec::new(), true);
         }
     }
 }
@@ -41,7 +41,7 @@ pub(super) fn run(core: &mut Core, call: Call<'_>, delay: i64, is_quiet: bool) -
     let is_later = at_ms > core.now_ms;
     *lock(&core.shared.memcached_flush.0) = is_later.then_some(at_ms);
     if !is_later {
-        return now(core, whose(core, call.session.id, call.token), call.out, is_quiet);
+        return now(core, origin(core, call.session.id, call.token), call.out, is_quiet);
     }
     if !is_quiet {
         call.out.extend_from_slice(b"OK\r\n");
@@ -50,24 +50,32 @@ pub(super) fn run(core: &mut Core, call: Call<'_>, delay: i64, is_quiet: bool) -
 }
 
 /// Deletes everything with all shards held, or leaves it to a job.
-fn now(core: &mut Core, whose: Whose, out: &mut Vec<u8>, is_quiet: bool) -> Ran {
+fn now(core: &mut Core, origin: Origin, out: &mut Vec<u8>, is_quiet: bool) -> Ran {
     let wanted = LockSet::all(core.shared.router.shards_len());
-    let mut grant = Grant::empty();
     let raw: &[u8] = if is_quiet { b"flush_all noreply\r\n" } else { b"flush_all\r\n" };
-    if acquire(core.shared.cells, wanted.ids(), &mut grant, SPINS).is_err() {
-        queue(core, whose, raw.into(), wanted, grant);
-        return Ran::Stalled;
-    }
-    granted(core, &mut grant, whose, is_quiet, out);
-    drive(core.shared.cells, grant, core, BUDGET);
+    let mut grant = match lease::take(core, &wanted) {
+        Ok(grant) => grant,
+        Err(grant) => {
+            queue(core, origin, raw.into(), wanted, grant);
+            return Ran::Stalled;
+        }
+    };
+    granted(core, &mut grant, origin, is_quiet, out);
+    lease::release(core, grant);
     Ran::Done
 }
 
 /// Deletes everything, with all shards held.
-pub(super) fn granted(core: &mut Core, grant: &mut Shards, whose: Whose, is_quiet: bool, out: &mut Vec<u8>) {
+pub(super) fn granted(
+    core: &mut Core,
+    grant: &mut Shards,
+    origin: Origin,
+    is_quiet: bool,
+    out: &mut Vec<u8>,
+) {
     let entry = core.shared.verbs.flush();
     let args = OwnedArgs::from_slices(&[entry.spec.name.as_bytes()]);
-    exec::run_granted(core, grant, whose, entry, args.args(), &mut Vec::new());
+    exec::run_granted(core, grant, origin, entry, args.args(), &mut Vec::new());
     if !is_quiet {
         out.extend_from_slice(b"OK\r\n");
     }

@@ -50,7 +50,8 @@ fn get(
     meta: &Meta<'_>,
     out: &mut Vec<u8>,
 ) -> Result<Answer, Full> {
-    let mut place = read::find(scene, shard, key);
+    // What the flags tell is how it was before this read, and `u` leaves it so.
+    let mut place = read::glance(scene, shard, key);
     if meta.ttl.is_some() {
         scene.counts.add(Counter::Touch);
         scene.counts.add(if place.exists() { Counter::TouchHit } else { Counter::TouchMiss });
@@ -91,6 +92,10 @@ fn get(
             // Set by another protocol: from now on its reads are noted.
             let extras = place.extras().unwrap_or_default();
             place.set_extras(Extras { access_s: Some(scene.now_s()), ..extras })?;
+        }
+        // An item that this very command has made was not there to be looked at.
+        if !is_made {
+            place.use_glanced();
         }
         place.note_access(scene.now_s());
     }

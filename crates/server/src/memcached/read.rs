@@ -8,10 +8,22 @@ use super::life::Life;
 use super::run::Scene;
 use super::{Counter, DB, NO_ROOM};
 
-/// Finds a key for a command that reads it, and counts.
-pub(super) fn find<'k>(scene: &Scene, shard: &'k mut Shard, key: Key<'k>) -> Keyed<'k> {
+/// Finds a key for a command that reads it, and counts; that is no use of it yet.
+pub(super) fn glance<'k>(scene: &Scene, shard: &'k mut Shard, key: Key<'k>) -> Keyed<'k> {
+    let expired = shard.counters.expired;
+    let place = Keyed::glance(shard, DB, key, scene.now_ms);
+    count(scene, place, expired)
+}
+
+/// Finds a key for a command that uses it, and counts.
+fn find<'k>(scene: &Scene, shard: &'k mut Shard, key: Key<'k>) -> Keyed<'k> {
     let expired = shard.counters.expired;
     let place = Keyed::read(shard, DB, key, scene.now_ms);
+    count(scene, place, expired)
+}
+
+/// Counts a lookup; `expired` keys of the shard had expired before it.
+fn count<'k>(scene: &Scene, place: Keyed<'k>, expired: u64) -> Keyed<'k> {
     scene.counts.add(Counter::Get);
     if place.exists() {
         scene.counts.add(Counter::GetHit);

@@ -1,6 +1,6 @@
 //! From a command to its shards: taken at once where they are free, else the command waits in an inbox as a job.
 
-use darter_latch::{Grant, drive};
+use darter_latch::Grant;
 use darter_reactor::Token;
 use darter_store::{Key, Shard};
 use darter_txn::{LockSet, ShardSet};
@@ -12,11 +12,10 @@ use super::life::Life;
 use super::store::{Wanted, Way};
 use super::{Counts, DB, count, flush, meta, read, store};
 use crate::core::Core;
-use crate::exec::{self, Call, Ran, SPINS};
-use crate::job::{BUDGET, Body, Job, Shards};
-use crate::journal::note::note_values;
-use crate::limit::relief;
-use crate::whose::Whose;
+use crate::engine::origin::{ChangedBy, Origin};
+use crate::engine::{commit, lease};
+use crate::exec::{self, Call, Ran};
+use crate::job::{Body, Job, Shards};
 
 /// Keys of a `get` whose memory is asked for ahead of time together.
 const KEYS_AHEAD: usize = 32;
@@ -29,8 +28,8 @@ pub(super) struct Scene {
     pub now_ms: u64,
     /// The counters of the thread that runs it.
     pub counts: &'static Counts,
-    /// Longest value, in bytes.
-    pub value_bytes_max: u64,
+    /// Largest items.
+    pub limits: Limits,
     /// Where commands are noted by prefix, if they are.
     pub detail: Option<&'static Detail>,
 }
@@ -41,7 +40,7 @@ impl Scene {
         Scene {
             now_ms: core.now_ms,
             counts: &core.stats().memcached,
-            value_bytes_max: u64::from(core.live.memcached_item_size_max),
+            limits: Limits { item_bytes_max: core.live.memcached_item_size_max, ..Limits::default() },
             detail: core.shared.memcached_detail.is_on().then_some(&core.shared.memcached_detail),
         }
     }
@@ -109,18 +108,14 @@ pub(super) fn run(
 #[inline]
 pub(super) fn on_shard(core: &mut Core, client: u64, key: Key<'_>, work: impl FnOnce(&mut Shard)) -> bool {
     let id = core.shared.router.shard_of(key.hash);
-    let Some(mut held) = core.shared.cells[usize::from(id)].take_spinning(SPINS) else { return false };
+    let Some(mut held) = lease::take_one(&core.shared.cells[usize::from(id)]) else { return false };
     work(&mut held.shard);
     if held.shard.changes.has_pending() || held.shard.is_pressed() {
         let mut grant = Shards::from(held);
-        core.writer = client;
-        // Before room is made: what is evicted then is told to the journal on its own.
-        note_values(core, &mut grant, DB, std::iter::once(key.bytes));
-        relief::settle_all(core, &mut grant);
-        exec::pass_changes(core, &mut grant);
-        drive(core.shared.cells, grant, core, BUDGET);
+        commit::values(core, &mut grant, ChangedBy(client), DB, std::iter::once(key.bytes));
+        lease::release(core, grant);
     } else {
-        exec::let_go(core, held);
+        lease::release_one(core, held);
     }
     true
 }
@@ -239,37 +234,34 @@ fn apply(scene: &Scene, shard: &mut Shard, key: Key<'_>, command: &Command<'_>, 
 #[cold]
 fn post(core: &mut Core, call: Call<'_>, raw: Box<[u8]>, wanted: LockSet) -> Ran {
     core.stats().contended.add(1);
-    queue(core, whose(core, call.session.id, call.token), raw, wanted, Grant::empty());
+    queue(core, origin(core, call.session.id, call.token), raw, wanted, Grant::empty());
     Ran::Stalled
 }
 
 /// Leaves a command in the inbox of a shard it lacks, with those it has.
-pub(super) fn queue(core: &Core, whose: Whose, raw: Box<[u8]>, wanted: LockSet, grant: Shards) {
-    Job::new(whose, Body::Memcached(raw), wanted, grant).enqueue(core);
+pub(super) fn queue(core: &Core, origin: Origin, raw: Box<[u8]>, wanted: LockSet, grant: Shards) {
+    Job::new(origin, Body::Memcached(raw), wanted, grant).enqueue(core);
 }
 
 /// Whose a command of memcached is.
-pub(super) fn whose(core: &Core, client: u64, token: Token) -> Whose {
-    Whose { token, client, db: DB, ..Whose::nobody(core.thread) }
+pub(super) fn origin(core: &Core, client: u64, token: Token) -> Origin {
+    Origin { token, client, db: DB, ..Origin::nobody(core.thread) }
 }
 
 /// Runs a command that waited for its shards, wherever this thread is, and passes on what changed.
-pub fn run_job(core: &mut Core, grant: &mut Shards, whose: Whose, raw: &[u8], out: &mut Vec<u8>) {
+pub fn run_job(core: &mut Core, grant: &mut Shards, origin: Origin, raw: &[u8], out: &mut Vec<u8>) {
     // It was within the limits when it came.
     let limits =
-        Limits { value_bytes_max: u32::MAX, line_bytes_max: usize::MAX, get_line_bytes_max: usize::MAX };
+        Limits { item_bytes_max: u32::MAX, line_bytes_max: usize::MAX, get_line_bytes_max: usize::MAX };
     let Decoded::Command { command, .. } = Decoder::new().next(raw, &limits) else { return };
     if let Command::FlushAll { noreply, .. } = command {
-        return flush::granted(core, grant, whose, noreply, out);
+        return flush::granted(core, grant, origin, noreply, out);
     }
     apply_all(core, exec::set_of(&core.shared.router, grant), &command, out);
-    core.writer = whose.client;
     match &command {
-        Command::Get { keys, .. } => note_values(core, grant, DB, keys.clone()),
-        command => note_values(core, grant, DB, key_of(command).into_iter()),
+        Command::Get { keys, .. } => commit::values(core, grant, origin.changed_by(), DB, keys.clone()),
+        command => commit::values(core, grant, origin.changed_by(), DB, key_of(command).into_iter()),
     }
-    relief::settle_all(core, grant);
-    exec::pass_changes(core, grant);
 }
 
 /// Runs a command on its keys, whose shards are all held.

@@ -1,7 +1,6 @@
 //! A connection that speaks memcached: its bytes as commands, run in order.
 
 use std::borrow::Cow;
-use std::time::Instant;
 
 use darter_wire::memcache::{self, Command, Decoder, Error, Limits, Step};
 use darter_wire::{Args, OwnedArgs};
@@ -13,8 +12,9 @@ use super::run::{self, write_error};
 use super::{Counter, DB, admin, auth, flush, stats, straight};
 use crate::conn::Conn;
 use crate::core::Core;
+use crate::engine::admit;
+use crate::engine::hold::Hold;
 use crate::exec::{self, Call, Ran};
-use crate::gated;
 use crate::monitor;
 use crate::reading::{Reading, Source};
 use crate::registry::Entry;
@@ -121,7 +121,7 @@ fn read_ahead<'a>(
     from: usize,
     window: &mut SmallVec<[Read<'a>; WINDOW]>,
 ) -> (Next<'a>, usize) {
-    let limits = Limits { value_bytes_max: core.live.memcached_item_size_max, ..Limits::default() };
+    let limits = Limits { item_bytes_max: core.live.memcached_item_size_max, ..Limits::default() };
     let mut at = from;
     while window.len() < WINDOW {
         match conn.decoder.next(&buf[at..], &limits) {
@@ -172,11 +172,13 @@ fn execute(conn: &mut Conn, core: &mut Core, raw: &[u8], command: &Command<'_>, 
     if !entry.is_timed(calls, core.times_all, true) {
         return perform(conn, core, raw, command, hash);
     }
-    let began = Instant::now();
+    let hold = Hold::begin();
     let ran = perform(conn, core, raw, command, hash);
     if ran == Ran::Done {
         let args = args_of(entry, command);
-        crate::timing::note(core, &conn.card, entry, args.args(), began.elapsed());
+        let took = hold.end(core);
+        let weight = entry.weight(core.times_all, true);
+        crate::timing::note(core, &conn.card, entry, args.args(), took, weight);
     }
     ran
 }
@@ -271,7 +273,7 @@ enum Passed {
 #[cold]
 fn pass_gate(conn: &mut Conn, core: &mut Core, entry: &'static Entry, command: &Command<'_>) -> Passed {
     let args = args_of(entry, command);
-    if let Some(line) = gated::refusal_after_relief(core, &conn.session, &conn.card, entry, args.args()) {
+    if let Some(line) = admit::refusal_after_relief(core, &conn.session, &conn.card, entry, args.args()) {
         core.stats().commands[entry.id].rejected.add(1);
         conn.output.extend_from_slice(match line.split(|&byte| byte == b' ').next() {
             Some(b"OOM") => {
@@ -285,7 +287,7 @@ fn pass_gate(conn: &mut Conn, core: &mut Core, entry: &'static Entry, command: &
         });
         return Passed::No;
     }
-    if core.shared.pause.holds(core.now_ms, entry) {
+    if admit::must_wait(core, &conn.session, entry, args.args()) {
         return Passed::NotNow;
     }
     if core.shared.monitors.is_any() {

@@ -181,11 +181,11 @@ fn join(scene: &Scene, place: &mut Keyed<'_>, wanted: &Wanted<'_>) -> Result<Out
         return Ok(Outcome::NotStored);
     };
     let more = wanted.value;
+    let old = place.extras().unwrap_or_default();
     let len = match old_len.checked_add(more.len()) {
-        Some(len) if len as u64 <= scene.value_bytes_max => len,
+        Some(len) if scene.limits.allow(place.name(), old.flags, len) => len,
         _ => return Ok(Outcome::NotStored),
     };
-    let old = place.extras().unwrap_or_default();
     let value = place.edit_text(len)?;
     if wanted.way == Way::Prepend {
         value.copy_within(..old_len, more.len());

@@ -43,7 +43,7 @@ pub(super) fn run(conn: &mut Conn, core: &mut Core, buf: &[u8]) -> usize {
 
 /// Reads a window of commands and runs them; returns how many bytes they took, and whether more may follow.
 fn run_window(conn: &mut Conn, core: &mut Core, buf: &[u8]) -> (usize, bool) {
-    let limits = Limits { value_bytes_max: core.live.memcached_item_size_max, ..Limits::default() };
+    let limits = Limits { item_bytes_max: core.live.memcached_item_size_max, ..Limits::default() };
     let mut found_ahead: SmallVec<[(Brief<'_>, u64); WINDOW]> = SmallVec::new();
     let (mut at, mut len) = (0, 0);
     while len < WINDOW

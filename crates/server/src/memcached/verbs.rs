@@ -26,8 +26,8 @@ pub struct Verbs {
 impl Verbs {
     /// Looks them up; `rename-command` does not change what they are. Panics when one is missing from the tables.
     pub fn new(registry: &Registry) -> Verbs {
-        let named = |name: &str| match registry.entries().iter().find(|entry| entry.spec.name == name) {
-            Some(entry) => *entry,
+        let named = |name: &str| match registry.row(name) {
+            Some(entry) => entry,
             None => panic!("no command {name}"),
         };
         Verbs {

@@ -13,10 +13,11 @@ use darter_wire::OwnedArgs;
 
 use super::Order;
 use crate::core::Core;
+use crate::engine::commit;
+use crate::engine::origin::{ChangedBy, Origin};
 use crate::exec;
 use crate::job::{Body, Job, Shards};
 use crate::shared::Shared;
-use crate::whose::Whose;
 
 /// A key on its way.
 pub struct Item {
@@ -78,7 +79,7 @@ fn settle_held(core: &mut Core, grant: &mut Shards, order: &Order, items: Vec<It
             Keyed::find(&mut part.shard, order.db, key, core.now_ms);
         }
     }
-    exec::pass_changes(core, grant);
+    commit::changes(core, grant, ChangedBy::SERVER);
     let mut settled = Settled::default();
     let mut del = OwnedArgs::from_slices(&[b"DEL"]);
     for item in items {
@@ -94,17 +95,17 @@ fn settle_held(core: &mut Core, grant: &mut Shards, order: &Order, items: Vec<It
         }
     }
     if del.args().len() > 1
-        && let Some(entry) = core.shared.registry.entries().iter().find(|entry| entry.spec.name == "del")
+        && let Some(entry) = core.shared.registry.row("del")
     {
         let (to, acl_version) = (order.asking, core.shared.acl.version());
-        let whose = Whose {
+        let origin = Origin {
             token: to.token,
             client: to.client,
             db: order.db,
             acl_version,
-            ..Whose::nobody(to.thread)
+            ..Origin::nobody(to.thread)
         };
-        exec::run_granted(core, grant, whose, entry, del.args(), &mut Vec::new());
+        exec::run_granted(core, grant, origin, entry, del.args(), &mut Vec::new());
     }
     settled
 }
@@ -151,6 +152,6 @@ fn hold<T: Send + 'static>(
         let _ = tell.send(act(core, grant));
     };
     let body = Body::Call(Some(Box::new(call)));
-    Job::new(Whose::nobody(order.asking.thread), body, wanted, Grant::empty()).enqueue_from_outside(shared);
+    Job::new(Origin::nobody(order.asking.thread), body, wanted, Grant::empty()).enqueue_from_outside(shared);
     hear.recv().ok()
 }

@@ -36,6 +36,15 @@ pub struct Broken {
     pub is_late: bool,
 }
 
+/// Why there is no connection.
+#[derive(Debug)]
+pub enum Unreached {
+    /// The host has no address.
+    Unknown(io::Error),
+    /// Nobody answers there.
+    Silent(io::Error),
+}
+
 /// The longest answer that is read.
 const LINE_MAX: u64 = 64 << 10;
 
@@ -43,20 +52,25 @@ impl Peer {
     /// Connects.
     ///
     /// Errors: the name is unknown, nobody listens there, or it takes too long.
-    pub fn connect(place: &Place, patience: Duration) -> io::Result<Peer> {
-        let port: u16 =
-            place.1.parse().map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "no such port"))?;
-        let mut last = io::Error::new(io::ErrorKind::NotFound, "no such host");
-        for address in (place.0.as_str(), port).to_socket_addrs()? {
-            match TcpStream::connect_timeout(&address, patience) {
+    pub fn connect(place: &Place, patience: Duration) -> Result<Peer, Unreached> {
+        // What is no number is port 0, as in Redis.
+        let port: u16 = place.1.parse().unwrap_or(0);
+        let addresses = (place.0.as_str(), port).to_socket_addrs().map_err(Unreached::Unknown)?;
+        let mut last = None;
+        for address in addresses {
+            let open = || {
+                let stream = TcpStream::connect_timeout(&address, patience)?;
+                stream.set_nodelay(true)?;
+                Ok(stream)
+            };
+            match open() {
                 Ok(stream) => {
-                    stream.set_nodelay(true)?;
                     return Ok(Peer { stream: BufReader::new(stream), db: None, used: Instant::now() });
                 }
-                Err(error) => last = error,
+                Err(error) => last = Some(Unreached::Silent(error)),
             }
         }
-        Err(last)
+        Err(last.unwrap_or_else(|| Unreached::Unknown(io::ErrorKind::NotFound.into())))
     }
 
     /// Logs in if need be, selects the database and makes the keys there.

@@ -6,7 +6,7 @@ use std::thread;
 use darter_wire::Reply;
 
 use super::held::{self, Item};
-use super::peer::{Broken, Peer, Sent};
+use super::peer::{Broken, Peer, Sent, Unreached};
 use super::{Order, Seat};
 use crate::shared::{Mail, Shared};
 
@@ -119,9 +119,14 @@ fn send(shared: &Shared, order: &Order, items: &[Item], replaces: bool) -> Resul
             let sent = peer.send(order, items, replaces);
             Ok((peer, sent))
         }
-        Err(error) => {
+        Err(why) => {
+            // Redis connects without waiting, so a host that refuses fails the first write.
+            let (error, line) = match why {
+                Unreached::Unknown(error) => (error, "IOERR error or timeout connecting to the client"),
+                Unreached::Silent(error) => (error, "IOERR error or timeout writing to target instance"),
+            };
             tracing::info!("MIGRATE: cannot connect to {}:{}: {error}", order.place.0, order.place.1);
-            Err(Answer::Error(b"IOERR error or timeout connecting to the client".to_vec()))
+            Err(Answer::Error(line.as_bytes().to_vec()))
         }
     }
 }

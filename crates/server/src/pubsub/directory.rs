@@ -60,13 +60,13 @@ impl Spread {
     }
 }
 
-/// A pattern and who is subscribed to it.
-type Subscribed = (Arc<[u8]>, Spread);
+/// Patterns and who is subscribed to each.
+type Subscribed = BTreeMap<Arc<[u8]>, Spread>;
 
 /// Patterns by the bytes they begin with literally; only those whose beginning a channel has are tried.
 #[derive(Debug, Default)]
 struct Patterns {
-    by_prefix: HashMap<Box<[u8]>, Vec<Subscribed>>,
+    by_prefix: HashMap<Box<[u8]>, Subscribed>,
     // how many prefixes there are of each length
     prefix_lens: BTreeMap<usize, usize>,
     len: usize,
@@ -76,14 +76,14 @@ impl Patterns {
     fn add(&mut self, pattern: &[u8], thread: u16) {
         let prefix = glob::literal_prefix(pattern);
         if !self.by_prefix.contains_key(prefix) {
-            self.by_prefix.insert(prefix.into(), Vec::new());
+            self.by_prefix.insert(prefix.into(), Subscribed::new());
             *self.prefix_lens.entry(prefix.len()).or_default() += 1;
         }
         let Some(list) = self.by_prefix.get_mut(prefix) else { return };
-        match list.iter_mut().find(|(there, _)| **there == *pattern) {
-            Some((_, spread)) => spread.add(thread),
+        match list.get_mut(pattern) {
+            Some(spread) => spread.add(thread),
             None => {
-                list.push((pattern.into(), Spread(vec![(thread, 1)])));
+                list.insert(pattern.into(), Spread(vec![(thread, 1)]));
                 self.len += 1;
             }
         }
@@ -92,10 +92,10 @@ impl Patterns {
     fn remove(&mut self, pattern: &[u8], thread: u16) -> bool {
         let prefix = glob::literal_prefix(pattern);
         let Some(list) = self.by_prefix.get_mut(prefix) else { return false };
-        let Some(at) = list.iter().position(|(there, _)| **there == *pattern) else { return false };
-        let was_there = list[at].1.remove(thread);
-        if list[at].1.0.is_empty() {
-            list.remove(at);
+        let Some(spread) = list.get_mut(pattern) else { return false };
+        let was_there = spread.remove(thread);
+        if spread.0.is_empty() {
+            list.remove(pattern);
             self.len -= 1;
         }
         if list.is_empty() {

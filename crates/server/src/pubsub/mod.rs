@@ -49,6 +49,11 @@ pub fn publish(shared: &Shared, channel: &[u8], payload: &[u8]) -> usize {
     send(shared, Kind::Channel, channel, payload, None).0
 }
 
+/// As [`publish`], to the subscribers of a shard channel.
+pub fn publish_shard(shared: &Shared, channel: &[u8], payload: &[u8]) {
+    send(shared, Kind::Shard, channel, payload, None);
+}
+
 /// As [`publish`], from a client that may be among the receivers: its own copy follows the reply of its command.
 /// `kind` is `Channel` or `Shard`.
 pub fn publish_from(

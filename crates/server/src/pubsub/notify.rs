@@ -1,13 +1,14 @@
 //! Keyspace notifications: changes of keys as messages, as far as `notify-keyspace-events` lets them.
 
-use darter_latch::{Grant, Waiter, drive, queue_for};
+use darter_latch::Grant;
 use darter_store::change::{Change, Class, Listeners};
 use darter_txn::{LockSet, Part};
 
 use crate::config::Events;
 use crate::core::Core;
-use crate::job::{BUDGET, Body, Job};
-use crate::whose::Whose;
+use crate::engine::lease;
+use crate::engine::origin::Origin;
+use crate::job::{Body, Job};
 
 /// Publishes `changes` to `__keyspace@db__:key` and `__keyevent@db__:event`. Called with their shard held.
 #[cold]
@@ -62,11 +63,11 @@ fn class_of(class: Class) -> Events {
 pub fn listen(core: &mut Core) {
     core.refresh_settings();
     for id in 0..core.shared.router.shards_len() {
-        let job = Job::new(Whose::nobody(core.thread), Body::Listen, LockSet::one(id), Grant::empty());
-        if let Some(mut ready) = queue_for(core.shared.cells, Waiter::new(job), 0) {
+        let job = Job::new(Origin::nobody(core.thread), Body::Listen, LockSet::one(id), Grant::empty());
+        if let Some(mut ready) = lease::queue(core.shared, job) {
             let mut grant = std::mem::take(&mut ready.grant);
             grant.iter_mut().for_each(|part| settle(core, part));
-            drive(core.shared.cells, grant, core, BUDGET);
+            lease::release(core, grant);
         }
     }
 }
@@ -77,5 +78,6 @@ pub fn settle(core: &mut Core, part: &mut Part) {
     let is_on = core.live.notify_keyspace_events != Events::NONE && core.shared.pubsub.hears_keys();
     part.shard.changes.listen(Listeners::NOTIFY, is_on);
     part.shard.changes.listen(Listeners::TRACKING, core.shared.tracking.is_any());
-    part.shard.changes.listen(Listeners::JOURNAL, core.shared.journal.is_on());
+    part.shard.changes.listen(Listeners::JOURNAL, core.shared.journal.is_noting());
+    part.shard.keep_dead(core.shared.replication.keeps_dead());
 }

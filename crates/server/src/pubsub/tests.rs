@@ -101,3 +101,18 @@ fn frames_are_those_of_redis() {
     assert_eq!(String::from_utf8_lossy(&out), wanted);
     assert!(message.is_for(8) && !message.is_for(9));
 }
+
+#[test]
+fn thousands_of_patterns_with_one_beginning_come_and_go() {
+    let directory = Directory::default();
+    let began = std::time::Instant::now();
+    let name = |n: u32| format!("a*{n}");
+    (0..100_000).for_each(|n| {
+        directory.add(Kind::Pattern, name(n).as_bytes(), 0);
+    });
+    assert_eq!(directory.patterns_len(), 100_000);
+    (0..100_000).rev().for_each(|n| directory.remove(Kind::Pattern, name(n).as_bytes(), 0));
+    assert_eq!(directory.patterns_len(), 0);
+    // Each with each takes minutes.
+    assert!(began.elapsed().as_secs() < 30);
+}

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use darter_reactor::process;
 
+use crate::engine::lease;
 use crate::shared::{ShardCard, Shared};
 
 /// Bytes by what they are for.
@@ -83,9 +84,9 @@ pub fn note_startup(shared: &Shared) {
         .cells
         .iter()
         .map(|cell| {
-            let Some(held) = cell.try_take() else { return 0 };
+            let Some(held) = lease::try_one(cell) else { return 0 };
             let bytes = held.shard.memory_bytes() as u64;
-            crate::job::let_go_quietly(shared, held);
+            lease::release_as_stranger(shared, held);
             bytes
         })
         .sum();

@@ -7,13 +7,14 @@ pub mod histogram;
 pub mod latency;
 pub mod memory;
 pub mod rates;
+pub mod trend;
 
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::clients::ClientCard;
 use crate::job::Shards;
 use crate::shared::{ShardCard, Shared};
-use crate::stats::{SlowStats, ThreadStats};
+use crate::stats::{Estimate, SlowStats, ThreadStats};
 use crate::worker::lock;
 
 /// Counters of all threads added up.
@@ -133,19 +134,17 @@ pub struct CommandTotals {
 impl CommandTotals {
     /// The command with the registry's number `id`.
     pub fn of(shared: &Shared, id: usize) -> CommandTotals {
-        let mut sum = CommandTotals::default();
-        let mut withdrawn = 0;
+        let estimate = estimate_of(shared, id);
+        let mut sum = CommandTotals {
+            calls: estimate.calls(),
+            us: estimate.nanos() / 1000,
+            ..CommandTotals::default()
+        };
         for stats in shared.stats.iter().filter_map(|stats| stats.commands.get(id)) {
-            sum.calls += stats.calls.get();
-            withdrawn += stats.withdrawn.get();
-            sum.us += stats.estimated_nanos();
             sum.rejected += stats.rejected.get();
             sum.failed += stats.failed.get();
         }
         shared.stats.iter().filter_map(|stats| stats.slow.get(id)).for_each(|slow| sum.slow.add(slow));
-        // Counted by the thread that refused, not by the one that had counted the call.
-        sum.calls = sum.calls.saturating_sub(withdrawn);
-        sum.us /= 1000;
         sum
     }
 
@@ -155,17 +154,15 @@ impl CommandTotals {
     }
 }
 
+/// What is known of the times of the command with the registry's number `id`, on all threads.
+pub fn estimate_of(shared: &Shared, id: usize) -> Estimate {
+    Estimate::of(shared.stats.iter().filter_map(|stats| stats.commands.get(id)))
+}
+
 /// The distribution of a command's times on all threads, and its calls; `None` when nothing is known.
 pub fn times_of(shared: &Shared, id: usize) -> Option<(histogram::Sum, u64)> {
-    let mut sum = histogram::Sum::default();
-    let mut calls = 0;
-    for stats in shared.stats.iter().filter_map(|stats| stats.commands.get(id)) {
-        calls += stats.calls.get();
-        if let Some(histogram) = stats.histogram.get() {
-            sum.add(histogram);
-        }
-    }
-    (sum.count() > 0).then_some((sum, calls))
+    let estimate = estimate_of(shared, id);
+    Some((estimate.times()?, estimate.calls()))
 }
 
 /// What is known of all clients together.
@@ -255,9 +252,8 @@ pub struct Report {
 
 /// Microseconds all threads spent in commands, partly estimated. Cost: every counter of every command.
 pub fn command_us(shared: &Shared) -> u64 {
-    let nanos =
-        |stats: &ThreadStats| stats.commands.iter().map(|command| command.estimated_nanos()).sum::<u64>();
-    shared.stats.iter().map(nanos).sum::<u64>() / 1000
+    let entries = shared.registry.entries().iter();
+    entries.map(|entry| estimate_of(shared, entry.id).nanos()).sum::<u64>() / 1000
 }
 
 impl Report {
@@ -289,7 +285,7 @@ pub fn reset(shared: &Shared, held: Option<&mut Shards>) {
     shared.stats.iter().for_each(ThreadStats::reset);
     lock(&shared.errors).clear();
     shared.acl.reset_denials();
-    *lock(&shared.history) = rates::History::default();
+    lock(&shared.history).restart();
     shared.memory_peak_bytes.store(0, Relaxed);
     shared.reset_shard_counters(held);
 }

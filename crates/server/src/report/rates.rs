@@ -1,9 +1,10 @@
 //! Rates per second over the last one and a half seconds, sampled by thread 0 while it keeps house.
 
-use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use super::Totals;
+use super::trend::{Point, Trend};
+use crate::core::unix_ms;
 use crate::shared::Shared;
 use crate::worker::lock;
 
@@ -27,22 +28,6 @@ pub struct Rates {
     pub turn_us: f64,
 }
 
-/// One second of the last minutes, for those who begin to look later.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Second {
-    /// Commands per second.
-    pub commands: f64,
-    /// Bytes received per second.
-    pub input_bytes: f64,
-    /// Bytes sent per second.
-    pub output_bytes: f64,
-    /// Bytes of data.
-    pub data_bytes: u64,
-}
-
-/// Seconds remembered.
-const SECONDS: usize = 180;
-
 /// The last samples.
 #[derive(Debug, Default)]
 pub struct History {
@@ -50,7 +35,7 @@ pub struct History {
     samples: Vec<Rates>,
     next: usize,
     second_began: Option<(Instant, Totals)>,
-    seconds: VecDeque<Second>,
+    trend: Trend,
 }
 
 impl History {
@@ -60,12 +45,12 @@ impl History {
         let now = Instant::now();
         if history.before.as_ref().is_none_or(|(at, _)| now.duration_since(*at) >= PERIOD) {
             let totals = Totals::of(shared);
-            history.add_second(now, &totals, shared.limit.keyspace_bytes());
+            history.add_second(now, &totals, (unix_ms(), shared.limit.keyspace_bytes()));
             history.add(now, totals);
         }
     }
 
-    fn add_second(&mut self, now: Instant, totals: &Totals, data_bytes: u64) {
+    fn add_second(&mut self, now: Instant, totals: &Totals, (at_ms, data_bytes): (u64, u64)) {
         let Some((began, before)) = &self.second_began else {
             self.second_began = Some((now, totals.clone()));
             return;
@@ -74,23 +59,26 @@ impl History {
         if seconds < 1.0 {
             return;
         }
-        let per_second = |now: u64, before: u64| now.saturating_sub(before) as f64 / seconds;
-        let second = Second {
+        let per_second = |now: u64, before: u64| (now.saturating_sub(before) as f64 / seconds) as f32;
+        self.trend.add(Point {
+            at_ms,
             commands: per_second(totals.commands, before.commands),
             input_bytes: per_second(totals.input_bytes, before.input_bytes),
             output_bytes: per_second(totals.output_bytes, before.output_bytes),
             data_bytes,
-        };
-        if self.seconds.len() == SECONDS {
-            self.seconds.pop_front();
-        }
-        self.seconds.push_back(second);
+        });
         self.second_began = Some((now, totals.clone()));
     }
 
-    /// The last minutes second by second, oldest first.
-    pub fn seconds(&self) -> impl ExactSizeIterator<Item = &Second> {
-        self.seconds.iter()
+    /// Load and memory of the last 24 hours.
+    pub fn trend(&self) -> &Trend {
+        &self.trend
+    }
+
+    /// Starts the rates again after the counters were set back. The trend stays.
+    pub fn restart(&mut self) {
+        let trend = std::mem::take(&mut self.trend);
+        *self = History { trend, ..History::default() };
     }
 
     fn add(&mut self, now: Instant, totals: Totals) {
@@ -134,16 +122,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_minutes_are_kept_second_by_second() {
+    fn each_second_is_kept_also_when_rates_start_again() {
         let mut history = History::default();
         let start = Instant::now();
         for n in 0..2500u64 {
             let totals = Totals { commands: n * 50, ..Totals::default() };
-            history.add_second(start + Duration::from_millis(100 * n), &totals, n);
+            history.add_second(start + Duration::from_millis(100 * n), &totals, (100 * n, n));
         }
-        assert_eq!(history.seconds().len(), SECONDS);
-        assert!(history.seconds().all(|second| (second.commands - 500.0).abs() < 1.0));
-        assert_eq!(history.seconds().last().map(|second| second.data_bytes), Some(2490));
+        history.restart();
+        let seconds: Vec<Point> = history.trend().tiers()[0].points().copied().collect();
+        assert_eq!(seconds.len(), 249);
+        assert!(seconds.iter().all(|second| (second.commands - 500.0).abs() < 1.0));
+        assert_eq!(seconds.last().map(|second| (second.at_ms, second.data_bytes)), Some((249_000, 2490)));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! What the server begins with: its journal, a snapshot, or nothing. Either is loaded while clients are told to wait.
 
 use std::io;
+use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
 
 use crate::config::Live;
@@ -52,24 +53,43 @@ pub fn find(shared: &'static Shared, live: &Live) -> io::Result<Beginning> {
 /// Errors: there can be no more threads.
 pub fn load(shared: &'static Shared, from: Beginning) -> io::Result<()> {
     match from {
-        Beginning::Empty => Ok(()),
+        Beginning::Empty => {
+            ready(shared);
+            Ok(())
+        }
         Beginning::Snapshot(source) => {
-            let then: Then = Box::new(|shared, outcome| end(shared, "snapshot", outcome));
+            tracing::info!("loading {}: {} bytes", source.1.name, source.1.len);
+            crate::notify::status("Loading a snapshot");
+            let file = source.1.name.clone();
+            let then: Then = Box::new(|shared, outcome| end(shared, "snapshot", Some(file), outcome));
             load::spawn(shared, source, Onto::Nothing, then)
         }
         Beginning::Journal => {
+            let bytes = shared.snapshots.loading.total_bytes.load(Relaxed);
+            tracing::info!("loading the journal: {bytes} bytes");
+            crate::notify::status("Loading the journal");
             let body = move || {
                 shared.snapshots.roam();
-                end(shared, "journal", &rewrite::start(shared));
+                end(shared, "journal", None, &rewrite::start(shared));
             };
             thread::Builder::new().name("darter-load".to_owned()).spawn(body).map(drop)
         }
     }
 }
 
-fn end(shared: &'static Shared, what: &str, outcome: &Result<(), String>) {
+/// Says that clients are served from now on.
+fn ready(shared: &Shared) {
+    let took_ms = shared.started.elapsed().as_millis();
+    tracing::info!("Ready to accept connections after {took_ms} ms");
+    crate::notify::ready();
+}
+
+fn end(shared: &'static Shared, what: &str, file: Option<String>, outcome: &Result<(), String>) {
     match outcome {
-        Ok(()) => shared.snapshots.note_loaded(shared),
+        Ok(()) => {
+            shared.snapshots.note_loaded(shared, file);
+            ready(shared);
+        }
         Err(why) => {
             tracing::error!("the {what} cannot be loaded, so the server does not start: {why}");
             shared.snapshots.loading.fail(format!("cannot load {why}"));

@@ -2,7 +2,7 @@
 //!
 //! The snapshot goes into a file without a name first, so that neither its cut nor anybody's writes wait for a slow
 //! reader. A thread of its own then hands the file to the client's thread, some megabytes ahead of what the client has
-//! taken, and the connection is closed behind it. This is for backups: nothing that changes later is sent.
+//! taken. A backup's connection is closed behind it; a replica gets the stream of changes then (`replication::sync`).
 
 use std::fs::File;
 use std::sync::Arc;
@@ -23,18 +23,24 @@ use crate::core::{Core, unix_ms};
 use crate::shared::{Mail, Shared};
 use crate::worker::lock;
 
-use super::run::{Order, Purpose, Run, Saved};
+use super::run::{AtCut, Order, Purpose, Run, Saved};
 use super::{Refused, start};
 
 /// What a client wants a copy of; a connection keeps it from REPLCONF to SYNC.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Wish {
     /// What is in it.
     pub contents: Contents,
-    /// It said that it is a replica, which would want to hear of changes too.
-    pub is_replica: bool,
-    /// The copy is on its way.
+    /// A copy once, and no changes after it.
+    pub is_backup: bool,
+    /// The copy is on its way, or the stream of changes.
     pub is_begun: bool,
+    /// The port it listens on as a server.
+    pub port: u16,
+    /// The address it wants to be known by as a server.
+    pub address: Option<Box<str>>,
+    /// It understands a new replication id (`capa psync2`).
+    pub knows_ids: bool,
 }
 
 /// What is in a copy.
@@ -57,17 +63,21 @@ const AHEAD_BYTES_MAX: u64 = 4 << 20;
 const SIGN_OF_LIFE: Duration = Duration::from_secs(1);
 
 /// Where a copy goes.
-struct Target {
-    shared: &'static Shared,
-    card: Arc<ClientCard>,
+pub struct Target {
+    /// The server.
+    pub shared: &'static Shared,
+    /// The client.
+    pub card: Arc<ClientCard>,
 }
 
 impl Target {
-    fn is_there(&self) -> bool {
+    /// Whether the client is still there.
+    pub fn is_there(&self) -> bool {
         lock(&self.shared.clients).contains_key(&self.card.id)
     }
 
-    fn push(&self, bytes: &[u8]) {
+    /// Sends bytes.
+    pub fn push(&self, bytes: &[u8]) {
         let (token, client) = (self.card.token, self.card.id);
         self.shared.door(self.card.thread).send(Mail::Push { token, client, bytes: bytes.into() });
     }
@@ -78,11 +88,16 @@ impl Target {
         self.shared.door(self.card.thread).send(Mail::Served { token, client, reply });
     }
 
-    fn refuse(&self, why: &str) {
+    /// Says why there is no copy, and closes the connection.
+    pub fn refuse(&self, why: &str) {
         tracing::error!("client {} gets no copy: {why}", self.card.id);
         let mut reply = Vec::new();
         Reply::new(&mut reply, false).error(format!("ERR {why}"));
-        self.end(reply);
+        self.push(&reply);
+        // A replica does not wait for a reply.
+        let (token, client) = (self.card.token, self.card.id);
+        self.end(Vec::new());
+        self.shared.door(self.card.thread).send(Mail::Kill { token, client });
     }
 }
 
@@ -94,28 +109,42 @@ pub fn begin(core: &mut Core, id: u64, contents: Contents) -> Result<(), Fault> 
     let shared = core.shared;
     let failed = |why: String| Fault::Text(format!("ERR {why}").into());
     let card = lock(&shared.clients).get(&id).cloned().ok_or_else(|| failed("no such client".into()))?;
-    let persistence = &core.live.persistence;
-    let temporary = std::env::temp_dir();
-    let folder = if persistence.is_in_cloud() { &temporary } else { &persistence.dir };
-    let (spool, file) = Spool::new(folder).map_err(|fault| failed(fault.to_string()))?;
     let target = Target { shared, card };
     if contents != Contents::All {
+        let (spool, file) = spool(core)?;
         let options = options(core.live.persistence.rdbcompression, core.live.persistence.rdbchecksum);
         return spawn(move || match write_functions(shared, spool, contents, options) {
-            Ok(bytes) => send(&target, &file, bytes),
+            Ok(bytes) => {
+                send(&target, &file, bytes, Last::End);
+            }
             Err(why) => target.refuse(&why),
         });
     }
+    let (file, run, told) = take(core, format!("a copy for client {id}"), None)?;
+    spawn(move || serve(&target, &file, run.as_deref(), &told))
+}
+
+/// What [`take`] returns: the file, the snapshot if it has begun, and who tells of its end.
+pub type Taken = (File, Option<Arc<Run>>, Receiver<Result<Saved, String>>);
+
+/// Takes a snapshot in a file without a name, or has it wait for the one under way.
+///
+/// Errors: no file can be written, or too many copies wait.
+pub fn take(core: &mut Core, name: String, at_cut: Option<AtCut>) -> Result<Taken, Fault> {
+    let shared = core.shared;
+    let failed = |why: String| Fault::Text(format!("ERR {why}").into());
+    let (spool, file) = spool(core)?;
+    let persistence = &core.live.persistence;
     let (teller, told) = channel();
     let order = Order {
         create: Box::new(move |_| Ok(Box::new(spool))),
-        name: format!("a copy for client {id}"),
+        name,
         format: Format::Rdb,
         packs: persistence.rdbcompression,
         has_checksum: persistence.rdbchecksum,
         bytes_per_s_max: 0,
         purpose: Purpose::Copy,
-        at_cut: None,
+        at_cut,
         then: vec![Box::new(move |_, outcome| drop(teller.send(outcome.clone())))],
     };
     let run = if shared.snapshots.current().is_some() {
@@ -127,10 +156,20 @@ pub fn begin(core: &mut Core, id: u64, contents: Contents) -> Result<(), Fault> 
             Refused::NoThread(error) => failed(error.to_string()),
         })?)
     };
-    spawn(move || serve(&target, &file, run.as_deref(), &told))
+    Ok((file, run, told))
 }
 
-fn spawn(body: impl FnOnce() + Send + 'static) -> Result<(), Fault> {
+fn spool(core: &Core) -> Result<(Spool, File), Fault> {
+    let persistence = &core.live.persistence;
+    let temporary = std::env::temp_dir();
+    let folder = if persistence.is_in_cloud() { &temporary } else { &persistence.dir };
+    Spool::new(folder).map_err(|fault| Fault::Text(format!("ERR {fault}").into()))
+}
+
+/// Has a thread of its own do something about a copy.
+///
+/// Errors: there can be no more threads.
+pub fn spawn(body: impl FnOnce() + Send + 'static) -> Result<(), Fault> {
     let spawned = thread::Builder::new().name("darter-copy".to_owned()).spawn(body);
     spawned.map(drop).map_err(|error| Fault::Text(format!("ERR {error}").into()))
 }
@@ -163,7 +202,10 @@ fn write_functions(
 fn serve(target: &Target, file: &File, run: Option<&Run>, told: &Receiver<Result<Saved, String>>) {
     loop {
         match told.recv_timeout(SIGN_OF_LIFE) {
-            Ok(Ok(saved)) => return send(target, file, saved.bytes),
+            Ok(Ok(saved)) => {
+                send(target, file, saved.bytes, Last::End);
+                return;
+            }
             Ok(Err(why)) => return target.refuse(&why),
             Err(RecvTimeoutError::Disconnected) => return target.refuse("the snapshot was not begun"),
             Err(RecvTimeoutError::Timeout) if target.is_there() => target.push(b"\n"),
@@ -177,8 +219,17 @@ fn serve(target: &Target, file: &File, run: Option<&Run>, told: &Receiver<Result
     }
 }
 
-/// Sends `bytes` bytes of the file, as fast as the client takes them.
-fn send(target: &Target, file: &File, bytes: u64) {
+/// What becomes of the connection behind the last piece.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Last {
+    /// It is closed.
+    End,
+    /// Something else is sent.
+    Push,
+}
+
+/// Sends `bytes` bytes of the file, as fast as the client takes them; false: it has gone, or the file cannot be read.
+pub fn send(target: &Target, file: &File, bytes: u64, last: Last) -> bool {
     let card = &target.card;
     let taken_before = card.output_bytes.load(Relaxed);
     target.push(format!("${bytes}\r\n").as_bytes());
@@ -189,12 +240,16 @@ fn send(target: &Target, file: &File, bytes: u64) {
         if let Err(error) = file.read_at(at, part) {
             // In the middle of a file there is no way to say more than that it ends.
             tracing::error!("the copy for client {} cannot be read: {error}", card.id);
-            return target.end(Vec::new());
+            target.end(Vec::new());
+            let (token, client) = (card.token, card.id);
+            target.shared.door(card.thread).send(Mail::Kill { token, client });
+            return false;
         }
         at += len;
-        if at == bytes {
+        if at == bytes && last == Last::End {
             tracing::info!("client {} has its copy: {bytes} bytes", card.id);
-            return target.end(part.to_vec());
+            target.end(part.to_vec());
+            return true;
         }
         target.push(part);
         let mut pause = Duration::from_micros(250);
@@ -205,10 +260,11 @@ fn send(target: &Target, file: &File, bytes: u64) {
                 break;
             }
             if !target.is_there() {
-                return;
+                return false;
             }
             thread::sleep(pause);
             pause = (pause * 2).min(Duration::from_millis(5));
         }
     }
+    true
 }

@@ -1,12 +1,14 @@
 //! The end of the server: at once, or after a last snapshot that holds everything that was acknowledged.
 //!
 //! For that, writing commands are held back as CLIENT PAUSE does, every thread is given a turn to notice, and only then
-//! is the cut made. If the snapshot fails the server goes on, unless it was told to end in any case.
+//! is the cut made. Where nothing has changed since the last snapshot none is taken. If the snapshot fails, the server
+//! goes on where snapshots are asked for by a client or by save points, and ends where only a signal asked for it.
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
 use darter_reactor::Token;
+use darter_reactor::signal::Signal;
 use darter_script::{Killing, Watch};
 use darter_wire::Reply;
 
@@ -35,14 +37,38 @@ pub struct Ending {
     is_on: AtomicBool,
     // the log says that a script is waited for
     told: AtomicBool,
+    // SIGINTs since the start, or since an end was taken back
+    interrupts: AtomicU32,
     state: Mutex<Option<State>>,
+    failure: Mutex<Option<String>>,
+}
+
+/// When the end takes a snapshot.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Saving {
+    /// In any case.
+    Always,
+    /// Where something has changed since the last one.
+    Changes,
+}
+
+/// What becomes of an end whose snapshot fails. Of two who ask for an end, the later variant wins.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Failing {
+    /// The server stays.
+    Stays,
+    /// It ends, and its exit code says that the data was not saved.
+    Ends,
+    /// It ends as if all were well.
+    Ignored,
 }
 
 #[derive(Debug)]
 struct State {
     // turns of each thread when writers were held back; none once the snapshot has begun
     turns: Option<Vec<u64>>,
-    is_forced: bool,
+    saving: Saving,
+    failing: Failing,
     asking: Vec<Asking>,
 }
 
@@ -55,32 +81,44 @@ impl Ending {
     pub fn is_on(&self) -> bool {
         self.is_on.load(Relaxed)
     }
+
+    /// Takes the reason why the data was not saved though it was to be.
+    pub fn failure(&self) -> Option<String> {
+        lock(&self.failure).take()
+    }
 }
 
 /// Ends the server now.
 pub fn stop(shared: &'static Shared) {
+    crate::notify::stopping();
     shared.is_stopping.store(true, Relaxed);
     shared.door(0).send(Mail::Stop);
 }
 
-/// Ends the server because of a signal. While it saves, another one changes nothing, since whoever sends them may send
-/// several (`timeout` does): only a person at the keyboard, who `insists`, has it end without the snapshot.
-pub fn on_signal(core: &mut Core, how: OnSignal, insists: bool) {
-    if core.shared.snapshots.ending.is_on() {
-        if insists {
-            tracing::warn!("You insist... exiting without the snapshot");
-            stop(core.shared);
-            core.shared.scripts.force_all();
-        }
+/// Ends the server because of a signal. While it saves, another SIGTERM changes nothing, since whoever sends them may send
+/// several (`timeout` does). A second SIGINT, of a person at the keyboard, always ends it, without the snapshot.
+pub fn on_signal(core: &mut Core, how: OnSignal, signal: Signal) {
+    let ending = &core.shared.snapshots.ending;
+    let is_first = signal != Signal::Interrupt || ending.interrupts.fetch_add(1, Relaxed) == 0;
+    if !is_first || signal == Signal::Interrupt && ending.is_on() {
+        tracing::warn!("You insist... exiting without the snapshot");
+        stop(core.shared);
+        core.shared.scripts.force_all();
         return;
     }
-    tracing::info!("signal received, shutting down");
+    tracing::info!("Received {}, shutting down", signal.name());
+    let failing = match how {
+        OnSignal { force: true, .. } => Failing::Ignored,
+        OnSignal { save: None, .. } if !schedule::is_automatic(&core.live) => Failing::Ends,
+        _ => Failing::Stays,
+    };
     let saves = how.save.unwrap_or_else(|| schedule::saves_at_end(&core.live));
     if !saves && !how.force && may_not_end(core.shared) {
         return;
     }
     if saves && !core.shared.snapshots.loading.is_on() {
-        save_and_stop(core, how.force, None);
+        let saving = if how.save.is_some() { Saving::Always } else { Saving::Changes };
+        save_and_stop(core, saving, failing, None);
     } else {
         stop(core.shared);
     }
@@ -110,15 +148,17 @@ pub fn may_not_end(shared: &Shared) -> bool {
 }
 
 /// Ends the server after a snapshot. Where such an end is under way, `asking` waits for that.
-pub fn save_and_stop(core: &mut Core, is_forced: bool, asking: Option<Asking>) {
+pub fn save_and_stop(core: &mut Core, saving: Saving, failing: Failing, asking: Option<Asking>) {
     let shared = core.shared;
     let mut state = lock(&shared.snapshots.ending.state);
     if let Some(state) = &mut *state {
         state.asking.extend(asking);
+        state.failing = state.failing.max(failing);
         return;
     }
+    crate::notify::status("Saving before the end");
     let turns = shared.stats.iter().map(|stats| stats.turns.get()).collect();
-    *state = Some(State { turns: Some(turns), is_forced, asking: asking.into_iter().collect() });
+    *state = Some(State { turns: Some(turns), saving, failing, asking: asking.into_iter().collect() });
     shared.snapshots.ending.told.store(false, Relaxed);
     shared.snapshots.ending.is_on.store(true, Relaxed);
     drop(state);
@@ -137,11 +177,24 @@ pub fn step(core: &mut Core) {
     }
     {
         let mut state = lock(&shared.snapshots.ending.state);
-        let Some(State { turns: Some(turns), .. }) = &*state else { return };
+        let Some(State { turns: Some(turns), saving, .. }) = &*state else { return };
         let has_turned = shared.stats.iter().zip(turns).all(|(stats, then)| stats.turns.get() != *then);
         // Looked at again soon: the threads have been woken, and whoever still writes needs the processor.
         if !has_turned || shared.snapshots.current().is_some() {
             return;
+        }
+        // A shard that is busy is looked at in the next turn.
+        let is_saved = match saving {
+            Saving::Always => Some(false),
+            Saving::Changes => shared.snapshots.is_saved(shared, &core.live),
+        };
+        match is_saved {
+            None => return,
+            Some(true) => {
+                tracing::info!("nothing has changed since the last snapshot, none is taken");
+                return stop(shared);
+            }
+            Some(false) => {}
         }
         if let Some(state) = &mut *state {
             state.turns = None;
@@ -161,18 +214,28 @@ pub fn step(core: &mut Core) {
 /// What becomes of the end now that the snapshot is written, or not.
 fn finish(shared: &'static Shared, outcome: &Result<Saved, String>) {
     let Some(state) = lock(&shared.snapshots.ending.state).take() else { return };
-    if outcome.is_ok() || state.is_forced {
-        return stop(shared);
+    let Err(why) = outcome else { return stop(shared) };
+    match state.failing {
+        Failing::Ignored => stop(shared),
+        Failing::Ends => {
+            tracing::error!("Error trying to save the DB: {why}; no save points are set, exiting without it");
+            *lock(&shared.snapshots.ending.failure) = Some(format!("the data was not saved: {why}"));
+            stop(shared);
+        }
+        Failing::Stays => {
+            tracing::error!(
+                "Error trying to save the DB, can't exit: {why}; SHUTDOWN NOSAVE or a second SIGINT exits without it"
+            );
+            resume(shared, state);
+        }
     }
-    let why = outcome.as_ref().err().map_or("", String::as_str);
-    tracing::error!("Error trying to save the DB, can't exit: {why}");
-    resume(shared, state);
 }
 
 /// Takes an end back; false when none is under way.
 pub fn abort(shared: &'static Shared) -> bool {
     let Some(state) = lock(&shared.snapshots.ending.state).take() else { return false };
     shared.snapshots.cancel();
+    shared.snapshots.ending.interrupts.store(0, Relaxed);
     tracing::warn!("Shutdown manually aborted");
     resume(shared, state);
     true

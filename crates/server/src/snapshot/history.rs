@@ -1,9 +1,28 @@
 //! What became of snapshots: what LASTSAVE and INFO tell, and what the schedule goes by.
 
+use std::hash::{DefaultHasher, Hasher};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::run::{Run, Saved};
+
+/// A file, and what to compare the data with to know whether the file still holds all of it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Kept {
+    /// Its name.
+    pub file: String,
+    /// Keys in it.
+    pub keys: u64,
+    /// The hash of the functions in it, as [`hash_functions`] makes it.
+    pub functions: u64,
+}
+
+/// A hash of the sources of libraries of functions, in the order given.
+pub fn hash_functions<'a>(sources: impl Iterator<Item = &'a [u8]>) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    sources.for_each(|source| hasher.write(source));
+    hasher.finish()
+}
 
 /// The snapshots since the start, summed up.
 #[derive(Clone, Debug, Default)]
@@ -20,6 +39,8 @@ pub struct History {
     pub took_s: Option<u64>,
     /// Changes since the start that the last one written holds.
     pub changes: u64,
+    /// The file that holds the data as it was at `changes`, if there is one.
+    pub kept: Option<Kept>,
     /// Keys that the last one wrote before they changed.
     pub keys_early: u64,
     /// The most bytes of the last one that waited in memory to be written.
@@ -41,6 +62,11 @@ impl History {
                 self.saves += 1;
                 self.error = None;
                 self.changes = run.changes_at_cut();
+                self.kept = Some(Kept {
+                    file: saved.name.clone(),
+                    keys: saved.keys,
+                    functions: run.functions_hash(),
+                });
                 self.name.clone_from(&saved.name);
             }
             // One that was called off says nothing about the disk.

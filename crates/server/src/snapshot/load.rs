@@ -21,7 +21,7 @@ use darter_store::{Key, Keyed};
 
 use crate::commands::function::join;
 use crate::core::{Core, unix_ms};
-use crate::job::{hold_quietly, let_go_quietly};
+use crate::engine::lease;
 use crate::script_run::know_libraries;
 use crate::shared::Shared;
 use crate::worker::lock;
@@ -157,11 +157,11 @@ pub fn spawn(shared: &'static Shared, source: Source, onto: Onto, then: Then) ->
 /// Empties all databases, for a thread that serves nobody; nobody is told.
 pub fn empty(shared: &'static Shared) {
     for cell in shared.cells {
-        let mut held = hold_quietly(cell);
+        let mut held = lease::take_asleep(cell);
         (0..held.shard.dbs_len()).for_each(|db| {
             held.shard.flush_db(db);
         });
-        let_go_quietly(shared, held);
+        lease::release_as_stranger(shared, held);
     }
 }
 
@@ -228,6 +228,21 @@ pub fn base(
     functions.map_err(|error| format!("{name}: {error}"))
 }
 
+/// Loads the snapshot of a master in the place of all that is here; keys whose time is up are loaded too. The caller has
+/// begun the load, and nobody else reaches a shard.
+///
+/// Errors: what is wrong with it; some of it is loaded then.
+pub fn replicated(shared: &'static Shared, file: Box<dyn ReadAt>) -> Result<(), String> {
+    let loading = &shared.snapshots.loading;
+    empty(shared);
+    // Before any time a key can have.
+    loading.as_of_ms.store(1, Relaxed);
+    let functions = read(shared, file, Pass::Make);
+    loading.as_of_ms.store(0, Relaxed);
+    know_libraries(&mut Core::new(shared, 0), &functions?);
+    Ok(())
+}
+
 /// Goes over the keys of a file; returns the code of its functions.
 fn read(shared: &'static Shared, file: Box<dyn ReadAt>, pass: Pass) -> Result<Vec<Vec<u8>>, String> {
     match Reader::open(Counted { file, shared }).map_err(|error| error.to_string())? {
@@ -290,11 +305,11 @@ fn take_fact(shared: &'static Shared, item: Item) -> Option<Vec<u8>> {
             let room = shared.snapshots.loading.total_bytes.load(Relaxed) / KEY_BYTES_MIN;
             let each = keys.min(room) / shared.cells.len() as u64;
             for id in 0..shared.router.shards_len() {
-                let mut held = hold_quietly(&shared.cells[usize::from(id)]);
+                let mut held = lease::take_asleep(&shared.cells[usize::from(id)]);
                 if (db as usize) < held.shard.dbs_len() {
                     held.shard.reserve(db as usize, each as usize);
                 }
-                let_go_quietly(shared, held);
+                lease::release_as_stranger(shared, held);
             }
         }
         Item::Skipped { db, key: Some(key), what } => {
@@ -470,7 +485,7 @@ fn clear<'g>(
     pass: Pass,
 ) -> Result<(), String> {
     for (id, group) in groups {
-        let mut held = hold_quietly(&shared.cells[id]);
+        let mut held = lease::take_asleep(&shared.cells[id]);
         let mut found = None;
         for &(hash, at) in group {
             let entry = Entry::read(&mut Cursor::new(chunk.bytes.get(at..).unwrap_or_default()));
@@ -489,7 +504,7 @@ fn clear<'g>(
             }
         }
         held.shard.changes.take();
-        let_go_quietly(shared, held);
+        lease::release_as_stranger(shared, held);
         if let Some(found) = found {
             return Err(found);
         }
@@ -512,7 +527,7 @@ fn make<'g>(
     let db = chunk.db as usize;
     let (mut made, mut expired) = (0, 0);
     for (id, group) in groups {
-        let mut held = hold_quietly(&shared.cells[id]);
+        let mut held = lease::take_asleep(&shared.cells[id]);
         let mut refused = None;
         for (n, &(hash, at)) in group.iter().enumerate() {
             if let Some(&(later, _)) = group.get(n + LOOK_AHEAD) {
@@ -537,7 +552,7 @@ fn make<'g>(
             }
         }
         held.shard.changes.take();
-        let_go_quietly(shared, held);
+        lease::release_as_stranger(shared, held);
         if let Some(refused) = refused {
             return Err(refused);
         }

@@ -10,6 +10,7 @@ pub mod beginning;
 pub mod collector;
 pub mod copy;
 pub mod ending;
+pub mod folder;
 pub mod history;
 pub mod load;
 pub mod naming;
@@ -23,20 +24,22 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use darter_latch::{Grant, acquire, drive};
+use darter_command::Marks;
 use darter_reactor::cpu;
 use darter_txn::LockSet;
 
+use crate::config::Live;
 use crate::core::Core;
-use crate::job::{BUDGET, Body, Job, Shards};
+use crate::engine::lease;
+use crate::engine::origin::Origin;
+use crate::job::{Body, Job, Shards};
 use crate::registry::Entry;
 use crate::shared::{Mail, Shared};
-use crate::whose::Whose;
 use crate::worker::lock;
 
 use collector::Collector;
 use ending::Ending;
-use history::History;
+use history::{History, Kept};
 use load::Loading;
 pub use run::{AtCut, Facts, Order, Purpose, Run, Saved, Then};
 
@@ -156,11 +159,31 @@ impl Snapshots {
         run.is_some()
     }
 
-    /// A load has ended: what it made is on disk, and clients are served.
-    pub fn note_loaded(&self, shared: &Shared) {
-        let changes = shared.survey(None).changes;
-        lock(&self.history).changes = changes;
+    /// A load has ended: what it made is on disk, and clients are served. All of it is in `file`, if that is one file.
+    pub fn note_loaded(&self, shared: &Shared, file: Option<String>) {
+        let card = shared.survey(None);
+        let functions = functions_hash(shared);
+        let mut history = lock(&self.history);
+        history.changes = card.changes;
+        history.kept =
+            file.map(|file| Kept { file, keys: card.keys.iter().sum::<usize>() as u64, functions });
+        drop(history);
         self.loading.end();
+    }
+
+    /// Whether everything there is stands in the file that the next start would load. `None` if a shard is busy now.
+    pub fn is_saved(&self, shared: &Shared, live: &Live) -> Option<bool> {
+        let card = shared.survey_all()?;
+        let keys = card.keys.iter().sum::<usize>() as u64;
+        let functions = functions_hash(shared);
+        let history = lock(&self.history);
+        let is_same = card.changes == history.changes;
+        let Some(kept) = &history.kept else {
+            // Nothing was ever there.
+            return Some(is_same && keys == 0 && functions == history::hash_functions(std::iter::empty()));
+        };
+        let is_kept = || naming::is_newest(live, &kept.file);
+        Some(is_same && kept.keys == keys && kept.functions == functions && is_kept())
     }
 
     fn set_current(&self, run: Option<Arc<Run>>) {
@@ -178,6 +201,10 @@ impl Snapshots {
             epoch => epoch,
         }
     }
+}
+
+fn functions_hash(shared: &Shared) -> u64 {
+    history::hash_functions(shared.scripts.libraries().iter().map(|library| &*library.source))
 }
 
 /// Changes since the start, as housekeeping last saw them.
@@ -203,12 +230,12 @@ pub fn start(core: &mut Core, mut order: Order) -> Result<Arc<Run>, Refused> {
         run
     };
     let wanted = LockSet::all(shared.router.shards_len());
-    let mut grant = Grant::empty();
-    if acquire(shared.cells, wanted.ids(), &mut grant, SPINS).is_ok() {
-        cut(core, &mut grant, &run);
-        drive(shared.cells, grant, core, BUDGET);
-    } else {
-        post(core, run.clone(), wanted, grant);
+    match lease::take_patiently(shared, &wanted, SPINS) {
+        Ok(mut grant) => {
+            cut(core, &mut grant, &run);
+            lease::release(core, grant);
+        }
+        Err(grant) => post(core, run.clone(), wanted, grant),
     }
     Ok(run)
 }
@@ -218,14 +245,14 @@ const SPINS: u32 = 5000;
 
 /// Leaves the cut to whoever has the shards.
 fn post(core: &mut Core, run: Arc<Run>, wanted: LockSet, grant: Shards) {
-    Job::new(Whose::nobody(core.thread), Body::Cut(run), wanted, grant).enqueue(core);
+    Job::new(Origin::nobody(core.thread), Body::Cut(run), wanted, grant).enqueue(core);
 }
 
 /// FLUSHALL makes a snapshot of what there was pointless, one under way and one on disk: the first is given up, as in
 /// Redis, and where there are save points the schedule takes one of what is left.
 #[inline]
 pub fn note_run(shared: &Shared, entry: &Entry) {
-    if entry.spec.name == "flushall" {
+    if entry.spec.has(Marks::EMPTIES) {
         shared.snapshots.is_outdated.store(true, Ordering::Relaxed);
         shared.snapshots.cancel();
     }

@@ -58,6 +58,12 @@ pub fn directory(live: &Live) -> Result<Box<dyn Directory>, Fault> {
     storage::directory(&live.persistence.dir.display().to_string(), &live.persistence.cloud)
 }
 
+/// Whether `file` is the snapshot that the next start would load. An object store is not asked: false.
+pub fn is_newest(live: &Live, file: &str) -> bool {
+    let is_local = !storage::is_cloud(&live.persistence.dir.display().to_string());
+    is_local && newest(live).is_ok_and(|found| found.is_some_and(|(_, facts)| facts.name == file))
+}
+
 /// A file to load: its folder and what is known of it.
 pub type Source = (Box<dyn Directory>, Facts);
 

@@ -10,6 +10,7 @@ use darter_persist::storage::{Fault, NewFile};
 use crate::core::Core;
 use crate::shared::Shared;
 
+use super::history::hash_functions;
 use super::pipe::Pipe;
 
 /// Called with all shards held, at the point in time that the snapshot shows.
@@ -96,6 +97,7 @@ pub struct Run {
     keys_done: AtomicU64,
     keys_early: AtomicU64,
     changes_at_cut: AtomicU64,
+    functions_hash: AtomicU64,
     facts: Mutex<Facts>,
 }
 
@@ -117,6 +119,7 @@ impl Run {
             keys_done: AtomicU64::new(0),
             keys_early: AtomicU64::new(0),
             changes_at_cut: AtomicU64::new(0),
+            functions_hash: AtomicU64::new(0),
             facts: Mutex::default(),
         }
     }
@@ -129,6 +132,8 @@ impl Run {
     /// Books the cut: what is there besides keys, and how many changes there were since the start.
     pub fn note_cut(&self, facts: Facts, changes: u64) {
         let keys = facts.sizes.iter().map(|(keys, _)| keys).sum();
+        let functions = hash_functions(facts.functions.iter().map(Vec::as_slice));
+        self.functions_hash.store(functions, Ordering::Relaxed);
         *crate::worker::lock(&self.facts) = facts;
         self.keys_total.store(keys, Ordering::Relaxed);
         self.changes_at_cut.store(changes, Ordering::Relaxed);
@@ -187,6 +192,11 @@ impl Run {
     /// Keys that were written because they, or others of their index line, were about to change.
     pub fn keys_early(&self) -> u64 {
         self.keys_early.load(Ordering::Relaxed)
+    }
+
+    /// The hash of the functions at the cut.
+    pub fn functions_hash(&self) -> u64 {
+        self.functions_hash.load(Ordering::Relaxed)
     }
 
     /// Changes since the start of the server, at the cut.

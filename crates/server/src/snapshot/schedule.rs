@@ -19,13 +19,19 @@ const RETRY_S: u64 = 5;
 const REST_S_MAX: u64 = 300;
 
 /// The clock's side of it, kept by thread 0.
-#[derive(Default)]
 pub struct Schedule {
     // the settings it was made from
     version: u64,
     cron: Option<Cron>,
     // the minute that was looked at last
     minute: i64,
+}
+
+impl Default for Schedule {
+    /// The minute in which the server starts is not looked at: it would be saved at once.
+    fn default() -> Schedule {
+        Schedule { version: 0, cron: None, minute: DateTime::<Utc>::from(SystemTime::now()).timestamp() / 60 }
+    }
 }
 
 impl Schedule {

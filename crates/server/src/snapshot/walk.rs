@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use darter_latch::{Held, drive_one};
+use darter_latch::Held;
 use darter_txn::Part;
 
 use crate::core::Core;
-use crate::job::{BUDGET, Job};
+use crate::engine::lease;
+use crate::job::Job;
 
 use super::run::Run;
 
@@ -76,7 +77,7 @@ impl Walker {
     fn visit(&mut self, core: &mut Core, run: &Arc<Run>, until: Instant) {
         for _ in 0..self.left.len() {
             let Some(id) = self.left.pop() else { return };
-            let Some(mut part) = core.shared.cells[usize::from(id)].try_take() else {
+            let Some(mut part) = lease::try_one(&core.shared.cells[usize::from(id)]) else {
                 self.left.insert(0, id);
                 continue;
             };
@@ -86,7 +87,7 @@ impl Walker {
             } else {
                 self.left.push(id);
             }
-            drive_one(core.shared.cells, part, core, BUDGET);
+            lease::release_one(core, part);
             if !is_done || Instant::now() >= until {
                 return;
             }

@@ -13,8 +13,9 @@ pub use spout::{Spout, Told};
 pub use table::Table;
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
-use darter_command::Flags;
+use darter_command::{Flags, Marks};
 use darter_reactor::Token;
 use darter_store::Key;
 use darter_store::change::{Change, Class};
@@ -22,6 +23,7 @@ use darter_txn::{Reader, Readers};
 use darter_wire::{Args, Reply};
 
 use crate::core::Core;
+use crate::engine::origin::ChangedBy;
 use crate::job::Shards;
 use crate::registry::Entry;
 use crate::session::{Gate, Session};
@@ -39,8 +41,8 @@ pub struct Tracking {
     pub mode: Mode,
     /// Its own changes are not told.
     pub noloop: bool,
-    /// CLIENT CACHING came before this command.
-    pub caching: bool,
+    /// What CLIENT CACHING asked for.
+    pub caching: Caching,
     /// The client that is to get the messages has gone.
     pub is_broken: bool,
     /// In broadcast mode: beginnings of the keys it wants to hear of.
@@ -63,15 +65,45 @@ pub enum Mode {
     Broadcast,
 }
 
+/// For which commands CLIENT CACHING YES or NO holds. A command that waits for its shards still finds the state in
+/// which it began: only the next command changes it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Caching {
+    /// For none.
+    #[default]
+    Unasked,
+    /// For the next command that is not one of CLIENT.
+    Next,
+    /// For the command that runs now, up to EXEC inside MULTI.
+    Now,
+}
+
+impl Caching {
+    /// Whether CLIENT CACHING holds for the command that runs now.
+    pub fn holds(self) -> bool {
+        self != Caching::Unasked
+    }
+}
+
 impl Tracking {
-    /// Whether the keys of the command that runs now are to be remembered.
+    /// Whether the keys of the command that runs now are remembered.
     fn remembers(&self) -> bool {
         match self.mode {
             Mode::All => true,
-            Mode::OptIn => self.caching,
-            Mode::OptOut => !self.caching,
+            Mode::OptIn => self.caching.holds(),
+            Mode::OptOut => !self.caching.holds(),
             Mode::Broadcast => false,
         }
+    }
+
+    /// Notes that a command begins outside MULTI.
+    pub fn begin_command(&mut self, entry: &Entry) {
+        let is_client = entry.spec.has(Marks::KEEPS_CACHING);
+        self.caching = match (self.caching, is_client) {
+            (Caching::Next, true) => Caching::Next,
+            (Caching::Next, false) => Caching::Now,
+            (Caching::Now | Caching::Unasked, _) => Caching::Unasked,
+        };
     }
 }
 
@@ -134,28 +166,28 @@ fn add(core: &Core, readers: &mut Readers, reader: Reader, key: Key<'_>) {
         && let Some((other, gone)) = readers.give_up(Some(key.bytes))
     {
         table.count_out(1);
-        tell(core.shared, &gone, &other, 0);
+        tell(core.shared, &gone, &other, ChangedBy::SERVER);
     }
 }
 
 /// Tells all who have read a key, or want to hear of its prefix, that it has changed. Called with the shards of the
-/// keys in `grant`; the client that made the changes is `core.writer`.
-pub fn invalidate(core: &Core, grant: &mut Shards, changes: &[Change]) {
+/// keys in `grant`; `by` made the changes.
+pub fn invalidate(core: &Core, grant: &mut Shards, changes: &[Change], by: ChangedBy) {
     let table = &core.shared.tracking;
     if !table.is_in_use() {
         return;
     }
     // What expires or is evicted is nobody's own change, whoever met it.
     let is_loss = |change: &Change| change.event.class.0 & (Class::EXPIRED.0 | Class::EVICTED.0) != 0;
-    invalidate_by(core, grant, changes.iter().filter(|change| !is_loss(change)), core.writer);
-    invalidate_by(core, grant, changes.iter().filter(|change| is_loss(change)), 0);
+    invalidate_by(core, grant, changes.iter().filter(|change| !is_loss(change)), by);
+    invalidate_by(core, grant, changes.iter().filter(|change| is_loss(change)), ChangedBy::SERVER);
 }
 
 fn invalidate_by<'a>(
     core: &Core,
     grant: &mut Shards,
     changes: impl Iterator<Item = &'a Change>,
-    writer: u64,
+    by: ChangedBy,
 ) {
     let (table, router) = (&core.shared.tracking, &core.shared.router);
     let mut keys: Vec<&[u8]> = Vec::new();
@@ -178,11 +210,11 @@ fn invalidate_by<'a>(
         let readers = part.map_or(Vec::new(), |part| part.readers.forget(key_hashed));
         if !readers.is_empty() {
             table.count_out(1);
-            tell(core.shared, &readers, key, writer);
+            tell(core.shared, &readers, key, by);
         }
     }
     for hit in table.prefixed(&keys) {
-        send(core.shared, &hit.trackers, &array_of(&hit.keys), writer);
+        send(core.shared, &hit.trackers, &array_of(&hit.keys), by);
     }
 }
 
@@ -196,7 +228,7 @@ pub fn keep(core: &Core, readers: &mut Readers, swept: &mut u64) -> bool {
             let is_over = table.keys_len() as u64 > keys_max;
             let Some((key, gone)) = is_over.then(|| readers.give_up(None)).flatten() else { break };
             table.count_out(1);
-            tell(core.shared, &gone, &key, 0);
+            tell(core.shared, &gone, &key, ChangedBy::SERVER);
         }
     }
     if let Some((round, gone)) = table.numbers.sweep().filter(|(round, _)| round != swept) {
@@ -228,21 +260,21 @@ pub fn invalidate_all(core: &Core, grant: &mut Shards) {
     if table.is_in_use() {
         let keys = grant.iter_mut().map(|part| part.readers.clear()).sum();
         table.count_out(keys);
-        send(core.shared, &table.all_trackers(), &[], 0);
+        send(core.shared, &table.all_trackers(), &[], ChangedBy::SERVER);
     }
 }
 
-fn tell(shared: &Shared, readers: &[Reader], key: &[u8], writer: u64) {
+fn tell(shared: &Shared, readers: &[Reader], key: &[u8], by: ChangedBy) {
     let mut trackers = shared.tracking.trackers(readers);
     trackers.retain(|tracker| !tracker.is_broadcast);
-    send(shared, &trackers, &array_of(&[key]), writer);
+    send(shared, &trackers, &array_of(&[key]), by);
 }
 
 /// Tells `trackers` that `keys`, an array of strings, have changed; nothing means all keys. Who is to be told by another
 /// client is told there at once: the message must be on its way before the writer is answered.
-fn send(shared: &Shared, trackers: &[Tracker], keys: &[u8], writer: u64) {
+fn send(shared: &Shared, trackers: &[Tracker], keys: &[u8], by: ChangedBy) {
     let keys: Arc<[u8]> = keys.into();
-    for tracker in trackers.iter().filter(|tracker| !(tracker.noloop && tracker.client == writer)) {
+    for tracker in trackers.iter().filter(|tracker| !(tracker.noloop && ChangedBy(tracker.client) == by)) {
         let other = tracker.redirect.and_then(|id| lock(&shared.clients).get(&id).cloned());
         match other {
             Some(card) => {
@@ -287,6 +319,9 @@ pub fn begin(core: &mut Core, session: &mut Session, token: Token, wanted: Track
     let numbers = &core.shared.tracking.numbers;
     let reader = *session.reader.get_or_insert_with(|| numbers.take());
     let (redirect, noloop) = (wanted.redirect, wanted.noloop);
+    if let Some(listener) = redirect.and_then(|id| lock(&core.shared.clients).get(&id).cloned()) {
+        listener.is_redirected_to.store(true, Relaxed);
+    }
     let is_broadcast = wanted.mode == Mode::Broadcast;
     let (thread, client) = (core.thread, session.id);
     let spout = session.spout.get_or_insert_default().clone();

@@ -49,8 +49,8 @@ const WORDS: [(&str, &str, Kind); 12] = [
     ("CAPA", "NOT-CAPA", Kind::Capa),
     ("DB", "NOT-DB", Kind::Db),
 ];
-/// Those of CLIENT LIST's letters that no client has here, as there are no replicas.
-const OTHER_FLAGS: &[u8] = b"NSMuAriItmE";
+/// Those of CLIENT LIST's letters that no client has here.
+const OTHER_FLAGS: &[u8] = b"NMuAriItmE";
 
 enum Value<'a> {
     Ids(Vec<u64>),

@@ -33,7 +33,11 @@ pub fn kill(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> R
             close(shared, card);
         }
     }
-    match (is_old_form, chosen.len()) {
+    let is_master = |at: usize| {
+        is(args.at(at), "type") && ["master", "primary"].iter().any(|word| is(args.at(at + 1), word))
+    };
+    let breaks = (2..args.len()).step_by(2).any(is_master) && shared.replication.break_link();
+    match (is_old_form, chosen.len() + usize::from(breaks)) {
         (true, 0) => return Err(Fault::text("ERR No such client")),
         (true, _) => reply.ok(),
         (false, n) => reply.int_len(n),

@@ -49,6 +49,9 @@ impl ClientType {
 
     /// The type of a client.
     pub fn of(card: &ClientCard) -> ClientType {
+        if card.is_replica.load(Relaxed) {
+            return ClientType::Replica;
+        }
         if card.subscriptions_len() > 0 { ClientType::Pubsub } else { ClientType::Normal }
     }
 }
@@ -175,13 +178,14 @@ fn describe(shared: &Shared, card: &ClientCard, now_ms: u64, out: &mut String) {
 }
 
 /// The letters that `flags` may show, but for `N`.
-pub(super) const LETTERS: &[u8] = b"OPxbtRBdcUeT";
+pub(super) const LETTERS: &[u8] = b"OSPxbtRBdcUeT";
 
 /// A client's letters.
 pub(super) fn flags(card: &ClientCard) -> String {
     let is_blocked = card.is_blocked.load(Relaxed) || card.is_postponed.load(Relaxed);
     let letters: String = [
         (card.is_monitor.load(Relaxed), 'O'),
+        (card.is_replica.load(Relaxed), 'S'),
         (card.subscriptions_len() > 0, 'P'),
         (card.multi.load(Relaxed) != u32::MAX, 'x'),
         (is_blocked, 'b'),

@@ -8,7 +8,7 @@ mod pause;
 mod tracking;
 
 use darter_command::spec::Group;
-use darter_command::{Fault, Flags, Spec};
+use darter_command::{Fault, Flags, Marks, Spec};
 use darter_wire::{Args, Reply};
 
 pub(crate) use kill::close;
@@ -28,13 +28,16 @@ pub const FAMILY: &[ServerCommand] = &[
             .cost("Depends on subcommand."),
         explain,
     ),
-    sub(
-        "client|caching",
-        3,
-        ANY,
-        "6.0.0",
-        "<YES | NO>",
-        "Says whether the next command's keys are tracked.",
+    row(
+        spec(
+            "client|caching",
+            3,
+            ANY,
+            "6.0.0",
+            "<YES | NO>",
+            "Says whether the next command's keys are tracked.",
+        )
+        .mark(Marks::NOT_OVER_HTTP),
         tracking::caching,
     ),
     sub(
@@ -95,13 +98,9 @@ pub const FAMILY: &[ServerCommand] = &[
         own::no_touch,
     ),
     sub("client|pause", -3, ADMIN, "3.0.0", "timeout [WRITE | ALL]", "Makes commands wait.", pause::pause),
-    sub(
-        "client|reply",
-        3,
-        ANY,
-        "3.2.0",
-        "<ON | OFF | SKIP>",
-        "Says whether commands are answered.",
+    row(
+        spec("client|reply", 3, ANY, "3.2.0", "<ON | OFF | SKIP>", "Says whether commands are answered.")
+            .mark(Marks::NOT_OVER_HTTP),
         own::reply,
     ),
     sub(
@@ -123,6 +122,7 @@ pub const FAMILY: &[ServerCommand] = &[
             TRACKING_SYNTAX,
             "Tracks keys for a cache on the client's side.",
         )
+        .mark(Marks::NOT_OVER_HTTP)
         .cost("O(1). Some options may introduce additional complexity."),
         tracking::tracking,
     ),
@@ -172,7 +172,12 @@ const fn spec(
     syntax: &'static str,
     summary: &'static str,
 ) -> Spec {
-    Spec::other(name, arity).flag(flags).doc(Group::Connection, since, syntax, summary)
+    Spec::other(name, arity).flag(flags).mark(Marks::KEEPS_CACHING).doc(
+        Group::Connection,
+        since,
+        syntax,
+        summary,
+    )
 }
 
 const fn sub(

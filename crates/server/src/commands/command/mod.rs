@@ -136,8 +136,7 @@ type Filter<'a> = Box<dyn Fn(&Entry) -> bool + 'a>;
 
 fn filter<'a>(by: &[u8], what: &'a [u8]) -> Option<Filter<'a>> {
     if reader::is(by, "module") {
-        // no module can be loaded, so none has a command
-        Some(Box::new(|_| false))
+        Some(Box::new(move |entry| super::modules::has_group(what, entry.spec.group)))
     } else if reader::is(by, "aclcat") {
         let category = Categories::named(what).unwrap_or_default();
         Some(Box::new(move |entry| entry.spec.categories().any(category)))

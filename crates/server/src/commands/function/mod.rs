@@ -1,11 +1,12 @@
 //! FUNCTION: libraries of functions the server knows.
 
+use darter_command::spec::Effect;
 use std::sync::Arc;
 
 use darter_base::glob;
 use darter_command::reader::{is, is_sync_or_async};
 use darter_command::spec::Group;
-use darter_command::{Fault, Flags, Reach, Reader, Spec};
+use darter_command::{Fault, Flags, Marks, Reach, Reader, Spec};
 use darter_script::{Kind, Library};
 use darter_wire::{Args, Reply};
 
@@ -29,6 +30,8 @@ pub const FAMILY: &[ServerCommand] = &[
     row(
         function("function|load", -3, "[REPLACE] function-code", "Creates a library.")
             .flag(Flags::WRITE.with(Flags::DENYOOM))
+            .mark(Marks::REPLAYED)
+            .effect(Effect::Nothing)
             .reach(LIBRARIES)
             .cost("O(1) (considering compilation time is redundant)"),
         load,
@@ -36,12 +39,16 @@ pub const FAMILY: &[ServerCommand] = &[
     row(
         function("function|delete", 3, "library-name", "Deletes a library and its functions.")
             .flag(Flags::WRITE)
+            .mark(Marks::REPLAYED)
+            .effect(Effect::Nothing)
             .reach(LIBRARIES),
         delete,
     ),
     row(
         function("function|flush", -2, "[ASYNC | SYNC]", "Deletes all libraries and functions.")
             .flag(Flags::WRITE)
+            .mark(Marks::REPLAYED)
+            .effect(Effect::Nothing)
             .reach(LIBRARIES)
             .cost("O(N) where N is the number of functions deleted"),
         flush,
@@ -69,6 +76,8 @@ pub const FAMILY: &[ServerCommand] = &[
             "Restores all libraries from a payload.",
         )
         .flag(Flags::WRITE.with(Flags::DENYOOM))
+        .mark(Marks::REPLAYED)
+        .effect(Effect::Nothing)
         .reach(LIBRARIES)
         .cost("O(N) where N is the number of functions on the payload"),
         payload::restore,

@@ -103,7 +103,10 @@ pub fn stats(source: &Source<'_>, out: &mut Text) {
     out.field("instantaneous_input_repl_kbps", "0.00");
     out.field("instantaneous_output_repl_kbps", "0.00");
     out.field("rejected_connections", totals.rejected_connections);
-    out.zeros(&["sync_full", "sync_partial_ok", "sync_partial_err"]);
+    let syncs = &source.shared.replication.counts;
+    out.field("sync_full", syncs.full.load(Relaxed));
+    out.field("sync_partial_ok", syncs.partial.load(Relaxed));
+    out.field("sync_partial_err", syncs.partial_refused.load(Relaxed));
     // By Redis' name and by Valkey's.
     out.field("expired_subkeys", source.report.shards.counters.expired_members);
     out.field("expired_fields", source.report.shards.counters.expired_members);
@@ -169,24 +172,11 @@ fn keys(source: &Source<'_>, out: &mut Text) {
     out.field("current_eviction_exceeded_time", overrun.current_ms(source.now_ms));
     out.field("keyspace_hits", counters.hits);
     out.field("keyspace_misses", counters.misses);
+    out.field("keys_answers_cut", source.report.shards.answers_cut);
     out.field("keyspace_mutations", source.report.shards.changes);
     out.field("pubsub_channels", pubsub.channels_len(Kind::Channel));
     out.field("pubsub_patterns", pubsub.patterns_len());
     out.field("pubsubshard_channels", pubsub.channels_len(Kind::Shard));
-}
-
-/// INFO replication.
-pub fn replication(source: &Source<'_>, out: &mut Text) {
-    out.field("role", "master");
-    out.field("connected_slaves", 0);
-    out.field("master_failover_state", "no-failover");
-    out.field("master_replid", &source.shared.run_id);
-    out.field("master_replid2", "0".repeat(40));
-    out.field("master_repl_offset", 0);
-    out.field("second_repl_offset", -1);
-    out.field("repl_backlog_active", 0);
-    out.field("repl_backlog_size", 1 << 20);
-    out.zeros(&["repl_backlog_first_byte_offset", "repl_backlog_histlen"]);
 }
 
 /// INFO cluster.

@@ -14,7 +14,7 @@ use super::Text;
 use crate::commands::persistence::{asking, wait};
 use crate::core::unix_ms;
 use crate::dispatch::Caller;
-use crate::job::{hold_quietly, let_go_quietly};
+use crate::engine::lease;
 use crate::shared::{Mail, Shared};
 
 /// The name it is asked for by.
@@ -89,9 +89,9 @@ fn count(shared: &'static Shared, dbs_len: usize) -> Vec<Counts> {
         for (db, counts) in counts.iter_mut().enumerate() {
             let mut at = Some(Position::START);
             while let Some(from) = at.filter(|_| !shared.is_stopping.load(Relaxed)) {
-                let held = hold_quietly(cell);
+                let held = lease::take_asleep(cell);
                 at = slice(&held.shard, db, from, now_ms, counts);
-                let_go_quietly(shared, held);
+                lease::release_as_stranger(shared, held);
             }
         }
     }

@@ -3,6 +3,7 @@
 mod activity;
 mod commands;
 mod keysizes;
+mod replication;
 mod system;
 
 use std::collections::HashMap;
@@ -89,9 +90,11 @@ const SECTIONS: &[Section] = &[
     section("Memory", Shown::Default, system::memory),
     section("Persistence", Shown::Default, activity::persistence),
     section("Stats", Shown::Default, activity::stats),
-    section("Replication", Shown::Default, activity::replication),
+    section("Replication", Shown::Default, replication::replication),
     section("CPU", Shown::Default, system::cpu),
-    section("Modules", Shown::Default, |_, _| {}),
+    section("Modules", Shown::Default, |_, out| {
+        super::modules::lines().for_each(|line| out.field("module", line));
+    }),
     section("Commandstats", Shown::All, commands::commandstats),
     section("Errorstats", Shown::Default, commands::errorstats),
     section("Latencystats", Shown::All, commands::latencystats),

@@ -73,8 +73,8 @@ pub fn clients(source: &Source<'_>, out: &mut Text) {
     out.field("pubsub_clients", clients.subscribed);
     out.field("watching_clients", clients.watching);
     out.field("clients_in_timeout_table", clients.blocked);
-    let idle = |stats: &ThreadStats| stats.memcached.get(Counter::IdleKick);
-    out.field("timeout_disconnects", source.shared.stats.iter().map(idle).sum::<u64>());
+    let late = |stats: &ThreadStats| stats.memcached.get(Counter::IdleKick) + stats.send_timeouts.get();
+    out.field("timeout_disconnects", source.shared.stats.iter().map(late).sum::<u64>());
     out.field("total_watched_keys", source.report.shards.watched);
     let (waiting, waiting_groups) = source.report.shards.waiting;
     out.field("total_blocking_keys", waiting);

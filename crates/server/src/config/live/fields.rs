@@ -82,6 +82,13 @@ impl Fields<'_> {
         }
     }
 
+    pub(super) fn endpoint(&self, name: &str) -> Option<(String, u16)> {
+        match self.get(name) {
+            Value::Endpoint(place) => place.clone(),
+            other => panic!("{name} is {other:?}"),
+        }
+    }
+
     pub(super) fn path(&self, name: &str) -> Option<PathBuf> {
         let text = self.text(name);
         (!text.is_empty()).then(|| PathBuf::from(text))

@@ -5,11 +5,13 @@
 
 mod fields;
 mod parts;
+mod replication;
 
 pub use parts::{
     Admin, Allowed, Caller, Cluster, ClusterMode, Encoding, Endpoint, Fsync, Http, Log, LogLevel, OnSignal,
     OomScore, Persistence, Policy, Share, Shutdown, Slowlog, Tcp, Tls,
 };
+pub use replication::Replication;
 
 use super::compound::{Events, OutputLimits};
 use super::table::Values;
@@ -117,6 +119,8 @@ pub struct Live {
     pub slowlog: Slowlog,
     /// Milliseconds from which LATENCY keeps an event, 0 = never.
     pub latency_monitor_threshold_ms: u64,
+    /// Bytes that the scripts of one thread may hold together; 0 = as many as `maxmemory`.
+    pub lua_memory_limit: u64,
     /// Keep latency histograms.
     pub latency_tracking: bool,
     /// Percentiles of INFO latencystats, each 0 to 100.
@@ -135,8 +139,8 @@ pub struct Live {
 
     /// Encryption.
     pub tls: Tls,
-    /// Replicas without which writes are refused.
-    pub min_replicas_to_write: u32,
+    /// Masters and replicas.
+    pub replication: Replication,
     /// Emulated or real cluster mode.
     pub cluster: Cluster,
 
@@ -196,6 +200,7 @@ impl Live {
             encoding: Encoding::new(v),
             slowlog: Slowlog::new(v),
             latency_monitor_threshold_ms: v.u64("latency-monitor-threshold"),
+            lua_memory_limit: v.u64("lua_memory_limit"),
             latency_tracking: v.bool("latency-tracking"),
             latency_percentiles: v.percentiles("latency-tracking-info-percentiles"),
             notify_keyspace_events: v.events("notify-keyspace-events"),
@@ -204,11 +209,49 @@ impl Live {
             persistence: Persistence::new(v),
             shutdown: Shutdown::new(v),
             tls: Tls::new(v),
-            min_replicas_to_write: v.u32("min-replicas-to-write"),
+            replication: Replication::new(v),
             cluster: Cluster::new(v),
             pidfile: v.path("pidfile"),
             oom_score: v.oom_score(),
             availability_zone: v.text("availability-zone"),
         }
     }
+}
+
+impl Live {
+    /// Bytes that the scripts of one thread may hold together; 0 is no limit.
+    pub fn script_memory_max(&self) -> usize {
+        let bytes = if self.lua_memory_limit > 0 { self.lua_memory_limit } else { self.maxmemory };
+        usize::try_from(bytes).unwrap_or(0)
+    }
+
+    /// Where the admin port listens, in the words of `bind`; empty = all addresses.
+    pub fn admin_addresses(&self) -> Vec<String> {
+        if self.admin.follows_bind() {
+            return self.bind.clone();
+        }
+        self.admin.bind.split_whitespace().map(str::to_owned).collect()
+    }
+
+    /// Fails if the admin port gives every machine of the network a login without a password.
+    pub(crate) fn check_admin(&self) -> Result<(), String> {
+        if self.admin.port.is_none() || !self.admin.nopass || !self.protected_mode {
+            return Ok(());
+        }
+        let addresses = self.admin_addresses();
+        match addresses.iter().find(|word| !is_loopback(word)) {
+            None if !addresses.is_empty() => Ok(()),
+            found => Err(format!(
+                "admin_nopass lets anyone who reaches {} run every command: set admin_bind to a loopback address, or turn \
+                 protected-mode off",
+                found.map_or("the admin port", String::as_str)
+            )),
+        }
+    }
+}
+
+/// Whether a word of `bind` names this machine only. A name other than `localhost` may stand for anything.
+fn is_loopback(word: &str) -> bool {
+    let name = word.strip_prefix('-').unwrap_or(word);
+    name == "localhost" || name.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.to_canonical().is_loopback())
 }

@@ -122,10 +122,17 @@ impl Persistence {
 pub struct Admin {
     /// Its port.
     pub port: Option<u16>,
-    /// Its address; empty = all.
+    /// Its addresses; empty = those of `bind`.
     pub bind: String,
     /// Needs no password.
     pub nopass: bool,
+}
+
+impl Admin {
+    /// Whether it has no addresses of its own.
+    pub fn follows_bind(&self) -> bool {
+        self.bind.trim().is_empty()
+    }
 }
 
 /// HTTP on the main port.

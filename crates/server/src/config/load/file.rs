@@ -19,6 +19,8 @@ impl Loader {
     /// Reads a file as Redis writes it.
     pub(super) fn read_config_file(&mut self, path: &str) -> Result<(), Usage> {
         self.remember(path, Style::Directives);
+        let name = Path::new(path).file_name().unwrap_or_default().to_string_lossy();
+        self.is_of_redis |= name.starts_with("redis");
         self.read_lines(path, |loader, line, blame| loader.read_directive(line).map_err(blame))
     }
 

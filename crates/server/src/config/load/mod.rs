@@ -91,6 +91,8 @@ struct Loader {
     undefok: Vec<String>,
     unknown: Vec<(String, Usage)>,
     files_open: usize,
+    // A file was read that was written for Redis.
+    is_of_redis: bool,
 }
 
 impl Loader {
@@ -104,6 +106,7 @@ impl Loader {
             undefok: Vec::new(),
             unknown: Vec::new(),
             files_open: 0,
+            is_of_redis: false,
         }
     }
 
@@ -153,6 +156,7 @@ impl Loader {
         {
             self.values.set(id, Value::Text(password));
         }
+        let of_redis = self.settle_defaults();
         let mut given: Vec<_> = self.given.iter().copied().collect();
         given.sort_unstable();
         let notes = given.into_iter().filter_map(|id| match table::setting(id).status {
@@ -161,10 +165,44 @@ impl Loader {
             }
             Status::NoEffect(_) | Status::NotYet(_) | Status::NotYetFor(..) | Status::Works => None,
         });
-        let notes = notes.collect();
-        Ok(Startup::Serve { settings: Box::new(Settings::new(self.values, self.file)), notes })
+        let notes = notes.chain(of_redis).chain(self.doubt_memory()).collect();
+        let settings = Settings::new(self.values, self.file);
+        settings.live().check_admin().map_err(Usage)?;
+        Ok(Startup::Serve { settings: Box::new(settings), notes })
     }
 }
+
+impl Loader {
+    /// Gives what depends on other settings its value; returns a note for the log.
+    fn settle_defaults(&mut self) -> Option<String> {
+        let find = |name| table::find_id(name).map(|id| (id, table::setting(id)));
+        let is_cache = find("cache_mode").is_some_and(|(id, _)| !self.values.is_default(id));
+        if let Some((id, policy)) =
+            find("maxmemory-policy").filter(|&(id, _)| is_cache && self.values.is_default(id))
+            && let Ok(value) = policy.parse_text("allkeys-lfu", None)
+        {
+            self.values.set(id, value);
+        }
+        let (id, save) = find("save").filter(|(id, _)| self.is_of_redis && !self.given.contains(id))?;
+        self.values.set(id, save.parse_text(SAVE_POINTS_OF_REDIS, None).ok()?);
+        Some(format!(
+            "the configuration file is one of Redis and has no save points: its default ones apply, {SAVE_POINTS_OF_REDIS}"
+        ))
+    }
+
+    /// A note about a memory limit that leaves hardly any room.
+    fn doubt_memory(&self) -> Option<String> {
+        let Value::Bytes(bytes) = self.values.get(table::find_id("maxmemory")?) else { return None };
+        (1..MEMORY_DOUBTED).contains(bytes).then(|| {
+            format!("You specified a maxmemory value of {bytes} bytes, and an empty server takes some 8 MiB. Are you sure this is what you really want?")
+        })
+    }
+}
+
+/// A smaller limit of memory is taken for a mistake.
+const MEMORY_DOUBTED: u64 = 16 << 20;
+/// What Redis does where its file says nothing about saving.
+const SAVE_POINTS_OF_REDIS: &str = "3600 1 300 100 60 10000";
 
 /// The error about a name nobody knows.
 fn unknown_name(shown: &str, name: &str, prefix: &str) -> Usage {

@@ -10,9 +10,9 @@ pub(super) const ROWS: &[Setting] = &[
         .dragonfly()
         .fixed()
         .help(Limits, "databases that SELECT may name"),
-    Setting::int("keys_output_limit", 0, U32_MAX, "8192")
+    Setting::int("keys_output_limit", 0, U32_MAX, "0")
         .dragonfly()
-        .help(Limits, "keys that KEYS returns at most"),
+        .help(Limits, "keys that KEYS returns at most; 0 means all"),
     Setting::memory("proto-max-bulk-len", 1 << 20, BYTES_MAX, "512mb")
         .alias(&["max_bulk_len"])
         .help(Limits, "bytes of the longest argument, and so of a string value"),

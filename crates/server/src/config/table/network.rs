@@ -65,7 +65,7 @@ pub(super) const ROWS: &[Setting] = &[
         .help(Network, "port for memcached clients; 0 means none"),
     Setting::memory("memcached_item_size_max", 1024, 1 << 30, "1mb")
         .dragonfly()
-        .help(Network, "longest value that memcached clients may store"),
+        .help(Network, "largest item that memcached clients may store, with key and head"),
     Setting::int("admin_port", 0, PORT_MAX, "0")
         .dragonfly()
         .fixed()
@@ -73,8 +73,11 @@ pub(super) const ROWS: &[Setting] = &[
     Setting::text("admin_bind", "")
         .dragonfly()
         .fixed()
-        .help(Network, "address of the admin port; empty means all"),
-    Setting::bool("admin_nopass", "false").dragonfly().fixed().help(Network, "no password on the admin port"),
+        .help(Network, "addresses of the admin port; empty means those of bind"),
+    Setting::bool("admin_nopass", "false").dragonfly().fixed().help(
+        Network,
+        "no password on the admin port, which must be on loopback unless protected-mode is off",
+    ),
     Setting::bool("primary_port_http_enabled", "true")
         .dragonfly()
         .fixed()

@@ -10,43 +10,31 @@ pub(super) const ROWS: &[Setting] = &[
     Setting::new("replicaof", Kind::Endpoint, "")
         .alias(&["slaveof"])
         .fixed()
-        .not_yet("replication")
         .help(Replication, "master to follow: HOST PORT or HOST:PORT"),
     Setting::text("masterauth", "")
         .alias(&["primaryauth"])
         .secret()
-        .no_effect(NO_REPLICATION)
         .help(Replication, "password for the master"),
-    Setting::text("masteruser", "")
-        .alias(&["primaryuser"])
-        .secret()
-        .no_effect(NO_REPLICATION)
-        .help(Replication, "user for the master"),
+    Setting::text("masteruser", "").alias(&["primaryuser"]).secret().help(Replication, "user for the master"),
     Setting::text("replica-announce-ip", "")
         .alias(&["slave-announce-ip"])
-        .no_effect(NO_REPLICATION)
         .help(Replication, "address told to the master"),
     Setting::int("replica-announce-port", 0, PORT_MAX, "0")
         .alias(&["slave-announce-port", "announce_port"])
         .help(Replication, "port told to the master and to cluster clients; 0 means the real one"),
-    Setting::bool("replica-announced", "yes")
-        .no_effect(NO_REPLICATION)
-        .help(Replication, "let Sentinel see this replica"),
+    Setting::bool("replica-announced", "yes").help(Replication, "let Sentinel see this replica"),
     Setting::int("replica-priority", 0, I32_MAX, "100")
         .alias(&["slave-priority"])
-        .no_effect(NO_REPLICATION)
         .help(Replication, "preference when Sentinel promotes, lower first; 0 means never"),
     Setting::bool("replica-read-only", "yes")
         .alias(&["slave-read-only"])
-        .no_effect(NO_REPLICATION)
         .help(Replication, "refuse writes on a replica"),
     Setting::bool("replica-serve-stale-data", "yes")
         .alias(&["slave-serve-stale-data"])
-        .no_effect(NO_REPLICATION)
         .help(Replication, "answer while the master is away"),
     Setting::bool("replica-ignore-maxmemory", "yes")
         .alias(&["slave-ignore-maxmemory"])
-        .no_effect(NO_REPLICATION)
+        .no_effect("a replica never evicts")
         .help(Replication, "leave eviction to the master"),
     Setting::bool("replica-lazy-flush", "no")
         .alias(&["slave-lazy-flush"])
@@ -74,18 +62,13 @@ pub(super) const ROWS: &[Setting] = &[
         .fixed()
         .not_yet("replication")
         .help(Replication, "stop following a master that restarted"),
-    Setting::int("repl-timeout", 1, I32_MAX, "60")
-        .no_effect(NO_REPLICATION)
-        .help(Replication, "seconds of silence that end a link"),
+    Setting::int("repl-timeout", 1, I32_MAX, "60").help(Replication, "seconds of silence that end a link"),
     Setting::int("repl-ping-replica-period", 1, I32_MAX, "10")
         .alias(&["repl-ping-slave-period"])
-        .no_effect(NO_REPLICATION)
         .help(Replication, "seconds between pings to replicas"),
     Setting::memory("repl-backlog-size", 1, BYTES_MAX, "1mb")
-        .no_effect(NO_REPLICATION)
         .help(Replication, "bytes kept for replicas that come back"),
     Setting::int("repl-backlog-ttl", 0, i64::MAX, "3600")
-        .no_effect(NO_REPLICATION)
         .help(Replication, "seconds they are kept without replicas; 0 means for ever"),
     Setting::memory("shard_repl_backlog_max_bytes", 0, BYTES_MAX, "0")
         .dragonfly()
@@ -127,10 +110,9 @@ pub(super) const ROWS: &[Setting] = &[
         .help(Replication, "what to do when a journal entry fails"),
     Setting::int("min-replicas-to-write", 0, I32_MAX, "0")
         .alias(&["min-slaves-to-write"])
-        .help(Replication, "replicas without which writes are refused; there are none yet"),
+        .help(Replication, "replicas without which writes are refused"),
     Setting::int("min-replicas-max-lag", 0, I32_MAX, "10")
         .alias(&["min-slaves-max-lag"])
-        .no_effect(NO_REPLICATION)
         .help(Replication, "seconds such a replica may lag"),
     Setting::int("master_connect_timeout_ms", 0, I32_MAX, "20000")
         .dragonfly()

@@ -13,6 +13,10 @@ pub(super) const ROWS: &[Setting] = &[
     Setting::int("busy-reply-threshold", 0, i64::MAX, "5000")
         .alias(&["lua-time-limit"])
         .help(Scripting, "milliseconds after which other clients are told BUSY"),
+    Setting::memory("lua_memory_limit", 0, BYTES_MAX, "0").dragonfly().help(
+        Scripting,
+        "bytes that the scripts of one thread may hold together; 0 means as many as maxmemory",
+    ),
     Setting::checked("default_lua_flags", "", check::script_flags)
         .dragonfly()
         .fixed()

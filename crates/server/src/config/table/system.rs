@@ -10,11 +10,11 @@ const PINNED: &str = "pinning to given CPUs; taskset does it";
 pub(super) const ROWS: &[Setting] = &[
     Setting::bool("daemonize", "no")
         .fixed()
-        .not_yet("going to the background (let the service manager or the shell do it)")
+        .no_effect("the process stays in the foreground: the service manager or the shell sends it to the background")
         .help(System, "go to the background"),
     Setting::choice("supervised", &["upstart", "systemd", "auto", "no"], "no")
         .fixed()
-        .no_effect("nothing is told to a supervisor")
+        .no_effect("systemd is told about start and stop wherever NOTIFY_SOCKET is set")
         .help(System, "supervisor to tell about start and stop"),
     Setting::text("pidfile", "").fixed().help(System, "file to write the process id to"),
     Setting::bool("set-proc-title", "yes")

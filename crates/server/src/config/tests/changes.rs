@@ -7,13 +7,13 @@ fn get_answers_names_as_they_were_asked_and_once() {
     let settings = serve(&["--dbnum=7"]);
     let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
     assert_eq!(settings.config_get(&["MAXMEMORY"]), [pair("MAXMEMORY", "0")]);
-    assert_eq!(settings.config_get(&["keys-output-limit"]), [pair("keys-output-limit", "8192")]);
+    assert_eq!(settings.config_get(&["keys-output-limit"]), [pair("keys-output-limit", "0")]);
     assert_eq!(settings.config_get(&["databases", "databases"]), [pair("databases", "7")]);
     assert_eq!(settings.config_get(&["slaveof", "nothing"]), [pair("slaveof", "")]);
     assert_eq!(settings.config_get(&["*max_listpack_size"]), [pair("list-max-listpack-size", "-2")]);
     assert_eq!(
         settings.config_get(&["KEYS-output-*", "keys_output_limit"]),
-        [pair("keys_output_limit", "8192")]
+        [pair("keys_output_limit", "0")]
     );
     assert_eq!(settings.config_get::<&str>(&[]), []);
     assert_eq!(settings.config_get(&[b"\xff*".as_slice(), b"\xff"]), []);

@@ -36,7 +36,12 @@ fn every_row_is_complete() {
 
 #[test]
 fn what_works_is_a_field_that_the_server_can_read() {
-    let fields = [include_str!("../live/mod.rs"), include_str!("../live/fields.rs")].concat();
+    let fields = [
+        include_str!("../live/mod.rs"),
+        include_str!("../live/fields.rs"),
+        include_str!("../live/replication.rs"),
+    ]
+    .concat();
     for setting in settings().filter(|setting| setting.status == Status::Works) {
         let read = format!("\"{}\"", setting.name);
         assert!(fields.contains(&read), "{} cannot have an effect: nothing reads it", setting.name);

@@ -52,12 +52,3 @@ fn other_json_is_refused() {
     assert!(read(&"[".repeat(100_000), Shape::Console).is_err());
     assert!(read(r#"{"commands":[["PING"]]}"#, Shape::Program).is_err());
 }
-
-#[test]
-fn what_is_refused_exists() {
-    let registry = crate::registry::Registry::build();
-    let known = |name: &&str| registry.entries().iter().any(|entry| entry.spec.name == *name);
-    let missing: Vec<_> = REFUSED.iter().filter(|name| !known(name)).collect();
-    // Replication brings these.
-    assert!(missing.iter().all(|name| ["sync", "psync", "replconf"].contains(*name)), "{missing:?}");
-}

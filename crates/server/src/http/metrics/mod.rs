@@ -123,7 +123,7 @@ pub(super) struct Timed {
     /// Calls, of which some were timed.
     pub(super) calls: u64,
     pub(super) times: Sum,
-    /// Nanoseconds of the timed ones.
+    /// Nanoseconds of all of them.
     pub(super) nanos: u64,
 }
 
@@ -137,8 +137,8 @@ pub(super) fn most_called(shared: &Shared) -> Vec<Timed> {
     ids.truncate((HISTOGRAMS_MAX / shared.stats.len().max(1)).max(4));
     ids.sort_unstable();
     let timed = |(id, _): (usize, u64)| {
-        let (times, calls) = report::times_of(shared, id)?;
-        let nanos = shared.stats.iter().map(|stats| stats.commands[id].nanos.get()).sum();
+        let estimate = report::estimate_of(shared, id);
+        let (times, calls, nanos) = (estimate.times()?, estimate.calls(), estimate.nanos());
         Some(Timed { name: entries[id].spec.name, calls, times, nanos })
     };
     ids.into_iter().filter_map(timed).collect()

@@ -12,7 +12,7 @@ pub(super) const OWN: &[Family] = &[
     many(
         "darter_command_duration_seconds",
         Kind::Histogram,
-        "Time in a command, of the commands called most; one call in 64 is timed where calls are cheap.",
+        "Time in a command, of the commands called most; one call in 127 is timed where calls are cheap.",
         |s, out| {
             for timed in most_called(s.shared) {
                 out.histogram(&[("cmd", timed.name)], &timed.times, timed.nanos);

@@ -1,8 +1,9 @@
-//! Whose a command is: where its answer goes, and what held for its connection when the command came.
+//! The origin of a command: where its answer is sent, and the state of its connection when the command arrived.
 //!
-//! Made from a session by the executor; jobs and the tickets of waiting clients carry it to other threads. It never
-//! changes on the way, and touches nothing.
+//! Made from a session when a command is leased; jobs and the tickets of waiting clients carry it to other threads. It
+//! never changes on the way, and touches nothing.
 
+use darter_command::Marks;
 use darter_reactor::Token;
 use darter_txn::Reader;
 
@@ -11,9 +12,18 @@ use crate::registry::Entry;
 use crate::session::Session;
 use crate::tracking;
 
-/// Whose a command is.
+/// The client that makes a change: it hears nothing of it under NOLOOP.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ChangedBy(pub u64);
+
+impl ChangedBy {
+    /// The server itself: expiry, eviction, housekeeping.
+    pub const SERVER: ChangedBy = ChangedBy(0);
+}
+
+/// Where a command comes from.
 #[derive(Clone, Copy)]
-pub struct Whose {
+pub struct Origin {
     /// Thread of the connection.
     pub home: u16,
     /// The connection there.
@@ -28,32 +38,31 @@ pub struct Whose {
     pub tracks: Option<Reader>,
     /// Whether its reads do not count as uses.
     pub no_touch: bool,
-    /// The version of the users that it was let through by.
+    /// The version of the users under which the command was admitted.
     pub acl_version: u64,
     /// Whether a long answer may be left to slices.
     pub may_slice: bool,
 }
 
-impl Whose {
-    /// Of a connection of this thread, which calls `entry`; none is what runs on its own thread with its session.
-    pub fn of(core: &Core, session: &Session, token: Token, entry: Option<&Entry>) -> Whose {
-        Whose {
+impl Origin {
+    /// The origin of a call of `entry` by a connection of this thread; `None` is work that runs at home with its session.
+    pub fn of(core: &Core, session: &Session, token: Token, entry: Option<&Entry>) -> Origin {
+        Origin {
             home: core.thread,
             token,
             client: session.id,
             db: session.db,
             resp3: session.resp3,
             tracks: entry.and_then(|entry| tracking::reader_of(session, entry)),
-            // TOUCH itself counts as a use.
-            no_touch: session.no_touch && entry.is_some_and(|entry| entry.spec.name != "touch"),
+            no_touch: session.no_touch && entry.is_some_and(|entry| !entry.spec.has(Marks::COUNTS_USE)),
             acl_version: session.acl_version,
             may_slice: session.may_slice(),
         }
     }
 
     /// The server's own, for work of the thread `home` that answers nobody.
-    pub fn nobody(home: u16) -> Whose {
-        Whose {
+    pub fn nobody(home: u16) -> Origin {
+        Origin {
             home,
             token: Token::NOBODY,
             client: 0,
@@ -64,5 +73,10 @@ impl Whose {
             acl_version: 0,
             may_slice: false,
         }
+    }
+
+    /// The client as the maker of changes.
+    pub fn changed_by(&self) -> ChangedBy {
+        ChangedBy(self.client)
     }
 }

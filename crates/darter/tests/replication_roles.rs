@@ -1,0 +1,252 @@
+//! Roles that change: by REPLICAOF, by FAILOVER, by Sentinel.
+
+mod harness;
+mod nodes;
+
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
+
+use darter_base::rng::Rng;
+use harness::{Client, Value};
+use nodes::{Node, Writer, assert_equal, catch_up, field, follow, wait_until};
+
+/// Rounds of role changes, four each.
+const ROUNDS: usize = 26;
+/// No pings: they would make an old master's history longer than its successor's.
+const QUIET: [&str; 2] = ["--repl-ping-replica-period", "3600"];
+
+fn fulls(clients: &mut [Client]) -> u64 {
+    clients.iter_mut().map(|client| client.info::<u64>("stats", "sync_full")).sum()
+}
+
+#[test]
+fn a_hundred_changes_of_roles_need_no_full_sync() {
+    let mut nodes = vec![Node::ours(&QUIET), Node::ours(&QUIET), Node::ours(&QUIET)];
+    nodes.extend(Node::redis(&QUIET));
+    let mut clients: Vec<Client> = nodes.iter().map(Node::client).collect();
+    let (mut rng, mut writer) = (Rng::new(11), Writer::new(12));
+    let mut master = 0;
+    writer.write(&mut clients[0], 300);
+    for client in clients.iter_mut().skip(1) {
+        follow(client, nodes[0].port());
+    }
+    let before = fulls(&mut clients);
+    for _ in 0..ROUNDS {
+        let (old, mut from) = (master, nodes[master].client());
+        // A master removes what has died: what only some replicas get of that would part the others from them.
+        assert_eq!(from.call(&["CLIENT", "PAUSE", "60000", "WRITE"]), Value::ok());
+        clients
+            .iter_mut()
+            .enumerate()
+            .filter(|(at, _)| *at != master)
+            .for_each(|(_, to)| catch_up(&mut from, to));
+        master = rng.below(nodes.len() as u64) as usize;
+        clients[master].call(&["REPLICAOF", "NO", "ONE"]);
+        if master == old {
+            from.call(&["CLIENT", "UNPAUSE"]);
+        }
+        writer.write(&mut clients[master], 60);
+        // Some follow a replica.
+        let mut placed = vec![master];
+        let mut left: Vec<usize> = (0..nodes.len()).filter(|at| *at != master).collect();
+        while !left.is_empty() {
+            let at = left.remove(rng.below(left.len() as u64) as usize);
+            let whom = placed[rng.below(placed.len() as u64) as usize];
+            follow(&mut clients[at], nodes[whom].port());
+            placed.push(at);
+        }
+        from.call(&["CLIENT", "UNPAUSE"]);
+    }
+    let mut from = nodes[master].client();
+    for at in (0..nodes.len()).filter(|at| *at != master) {
+        assert_equal(&mut from, &mut clients[at]);
+    }
+    assert_eq!(fulls(&mut clients), before, "what each lacked was enough");
+}
+
+/// Increments a counter at the master until `is_over`; returns the highest number acknowledged.
+fn count_up(ports: &[u16], is_over: &AtomicBool) -> i64 {
+    let mut highest = 0;
+    while !is_over.load(Relaxed) {
+        for port in ports {
+            let Ok(stream) = std::net::TcpStream::connect(("127.0.0.1", *port)) else { continue };
+            stream.set_read_timeout(Some(Duration::from_secs(5))).expect("a timeout");
+            let mut client = Client::over(stream);
+            while let Some(Value::Int(number)) = client.try_call(&["INCR", "count"]) {
+                highest = highest.max(number);
+                if is_over.load(Relaxed) {
+                    break;
+                }
+            }
+        }
+    }
+    highest
+}
+
+fn roles_swap_under_load(first: &Node, second: &Node) {
+    let (mut one, mut two) = (first.client(), second.client());
+    follow(&mut two, first.port());
+    wait_until("it is known", || field(&mut one, "slave0").contains("state=online"));
+    let (ports, is_over) = ([first.port(), second.port()], AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        let counter = scope.spawn(|| count_up(&ports, &is_over));
+        for n in 0..4 {
+            std::thread::sleep(Duration::from_millis(200));
+            let (from, to) = if n % 2 == 0 { (&mut one, &mut two) } else { (&mut two, &mut one) };
+            assert_eq!(from.call(&["FAILOVER"]), Value::ok());
+            wait_until("roles have changed", || {
+                field(from, "role") == "slave" && field(to, "role") == "master"
+            });
+            wait_until("the link is up", || field(from, "master_link_status") == "up");
+            wait_until("it is known", || field(to, "slave0").contains("state=online"));
+        }
+        is_over.store(true, Relaxed);
+        let highest = counter.join().expect("it counts");
+        catch_up(&mut one, &mut two);
+        assert!(highest > 100, "{highest}");
+        let text = Value::Text(highest.to_string());
+        assert_eq!(
+            (one.call(&["GET", "count"]), two.call(&["GET", "count"])),
+            (text.clone(), text),
+            "nothing is lost"
+        );
+    });
+}
+
+#[test]
+fn a_failover_loses_no_write() {
+    roles_swap_under_load(&Node::ours(&QUIET), &Node::ours(&QUIET));
+    let Some(redis) = Node::redis(&QUIET) else { return };
+    roles_swap_under_load(&Node::ours(&QUIET), &redis);
+}
+
+#[test]
+fn a_failover_that_cannot_be_says_why() {
+    let (master, replica) = (Node::ours(&QUIET), Node::ours(&QUIET));
+    let (mut one, mut two) = (master.client(), replica.client());
+    let error = |text: &str| Value::Error(text.to_owned());
+    assert_eq!(one.call(&["FAILOVER"]), error("ERR FAILOVER requires connected replicas."));
+    assert_eq!(one.call(&["FAILOVER", "ABORT"]), error("ERR No failover in progress."));
+    follow(&mut two, master.port());
+    assert_eq!(two.call(&["FAILOVER"]), error("ERR FAILOVER is not valid when server is a replica."));
+    let elsewhere = one.call(&["FAILOVER", "TO", "127.0.0.1", "1"]);
+    assert_eq!(elsewhere, error("ERR FAILOVER target HOST and PORT is not a replica."));
+    assert_eq!(one.call(&["FAILOVER", "TIMEOUT", "0"]), error("ERR FAILOVER timeout must be greater than 0"));
+    // One that does not answer any more has not everything.
+    let Node::Ours(server) = &replica else { panic!("it is ours") };
+    signal(server.pid(), "STOP");
+    assert_eq!(one.call(&["FAILOVER", "TIMEOUT", "300"]), Value::ok());
+    let mut writing = master.client();
+    assert_eq!(writing.call(&["SET", "a", "1"]), Value::ok(), "it waits no longer than that");
+    wait_until("it is given up", || field(&mut one, "master_failover_state") == "no-failover");
+    assert_eq!(field(&mut one, "role"), "master");
+    signal(server.pid(), "CONT");
+    catch_up(&mut one, &mut two);
+    assert_eq!(two.call(&["GET", "a"]), Value::Text("1".to_owned()));
+}
+
+fn signal(pid: u32, name: &str) {
+    let done =
+        Command::new("kill").args([&format!("-{name}"), &pid.to_string()]).status().expect("kill runs");
+    assert!(done.success());
+}
+
+/// Three Sentinels that watch one master, and end with the test.
+struct Sentinels {
+    processes: Vec<(Child, u16)>,
+    folder: PathBuf,
+}
+
+impl Sentinels {
+    fn start(master: u16) -> Option<Sentinels> {
+        // Only Redis itself has them.
+        drop(nodes::Redis::start(&[])?);
+        let folder = std::env::temp_dir().join(format!("darter-sentinels-{}-{master}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder");
+        let mut processes = Vec::new();
+        for n in 0..3 {
+            let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+            let port = listener.local_addr().expect("an address").port();
+            drop(listener);
+            let file = folder.join(format!("sentinel-{n}.conf"));
+            let text = format!(
+                "port {port}\nbind 127.0.0.1\ndir {}\nsentinel monitor m 127.0.0.1 {master} 2\n\
+                 sentinel down-after-milliseconds m 1000\nsentinel failover-timeout m 6000\n",
+                folder.display()
+            );
+            std::fs::write(&file, text).expect("written");
+            let process =
+                Command::new("redis-server").arg(&file).arg("--sentinel").stdout(Stdio::null()).spawn();
+            processes.push((process.expect("it starts"), port));
+        }
+        Some(Sentinels { processes, folder })
+    }
+
+    /// What the first one says of the master.
+    fn master(&self) -> Option<u16> {
+        let port = self.processes.first()?.1;
+        let stream = std::net::TcpStream::connect(("127.0.0.1", port)).ok()?;
+        let mut client = Client::over(stream);
+        match client.call(&["SENTINEL", "GET-MASTER-ADDR-BY-NAME", "m"]) {
+            Value::Array(place) => match place.get(1) {
+                Some(Value::Text(port)) => port.parse().ok(),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// Whether the first one knows these numbers of replicas and other Sentinels.
+    fn knows(&self, replicas: usize, sentinels: usize) -> bool {
+        let Some(port) = self.processes.first().map(|(_, port)| *port) else { return false };
+        let Ok(stream) = std::net::TcpStream::connect(("127.0.0.1", port)) else { return false };
+        let mut client = Client::over(stream);
+        let count = |value: Value| if let Value::Array(all) = value { all.len() } else { 0 };
+        count(client.call(&["SENTINEL", "REPLICAS", "m"])) == replicas
+            && count(client.call(&["SENTINEL", "SENTINELS", "m"])) == sentinels
+    }
+}
+
+impl Drop for Sentinels {
+    fn drop(&mut self) {
+        for (process, _) in &mut self.processes {
+            let _ = process.kill();
+            let _ = process.wait();
+        }
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+#[test]
+fn sentinels_find_replicas_fail_over_and_have_the_old_master_follow() {
+    let nodes = [Node::ours(&[]), Node::ours(&[]), Node::ours(&[])];
+    let mut clients: Vec<Client> = nodes.iter().map(Node::client).collect();
+    clients[0].call(&["SET", "a", "1"]);
+    follow(&mut clients[1], nodes[0].port());
+    follow(&mut clients[2], nodes[0].port());
+    let Some(sentinels) = Sentinels::start(nodes[0].port()) else { return };
+    wait_until("all are known", || sentinels.knows(2, 2));
+    let Node::Ours(first) = &nodes[0] else { panic!("it is ours") };
+    signal(first.pid(), "STOP");
+    wait_until("another is master", || sentinels.master().is_some_and(|port| port != nodes[0].port()));
+    let port = sentinels.master().expect("a master");
+    wait_until("it writes", || ask(port, &["SET", "b", "2"]) == Some(Value::ok()));
+    signal(first.pid(), "CONT");
+    wait_until("the old master follows", || {
+        let role = ask(nodes[0].port(), &["ROLE"]);
+        let master = Value::Int(i64::from(port));
+        matches!(role, Some(Value::Array(role)) if role.get(2) == Some(&master))
+    });
+    for node in &nodes {
+        wait_until("all have it", || ask(node.port(), &["GET", "b"]) == Some(Value::Text("2".to_owned())));
+    }
+}
+
+/// What a server answers on a connection of its own; Sentinel closes those of clients when a role changes.
+fn ask(port: u16, command: &[&str]) -> Option<Value> {
+    let stream = std::net::TcpStream::connect(("127.0.0.1", port)).ok()?;
+    stream.set_read_timeout(Some(Duration::from_secs(5))).ok()?;
+    Client::over(stream).try_call(command)
+}

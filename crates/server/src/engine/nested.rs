@@ -1,0 +1,164 @@
+//! Nested: one command of an EXEC or of a script, with the shards of the whole held.
+//!
+//! Called by both for each of their commands, once it is admitted. Its changes are noted in the journal at once, as a part
+//! of the record of the whole; memory, listeners and clients that wait follow when the whole ends.
+
+use std::time::Instant;
+
+use darter_command::{Ctx, Fault};
+use darter_wire::{Args, Reply};
+
+use super::commit;
+use super::origin::ChangedBy;
+use super::wanted::Wanted;
+use crate::clients::ClientCard;
+use crate::commands::debug;
+use crate::core::Core;
+use crate::dispatch::{self, Caller};
+use crate::exec;
+use crate::fieldsets;
+use crate::job::Shards;
+use crate::journal::note as journal;
+use crate::large;
+use crate::monitor;
+use crate::registry::{Entry, Run};
+use crate::script_run;
+use crate::session::Session;
+use crate::timing;
+use crate::tracking;
+
+/// What a command is a part of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Within {
+    /// A transaction.
+    Exec,
+    /// A script or a function.
+    Script,
+}
+
+/// What a nested command runs with.
+pub struct Nested<'a> {
+    /// The thread.
+    pub core: &'a mut Core,
+    /// The connection's state.
+    pub session: &'a mut Session,
+    /// What others see of it.
+    pub card: &'a ClientCard,
+    /// The shards held.
+    pub grant: &'a mut Shards,
+    /// What it is a part of.
+    pub within: Within,
+}
+
+impl Nested<'_> {
+    /// Runs a command that was admitted, and appends its reply to `out`.
+    pub fn run(&mut self, entry: &'static Entry, args: Args<'_>, resp3: bool, out: &mut Vec<u8>) {
+        let db = self.session.db;
+        let calls = self.core.stats().commands[entry.id].calls.bump();
+        let is_single = entry.is_single_of(args.len() as u32);
+        let began = entry.is_timed(calls, self.core.times_all, is_single).then(Instant::now);
+        if self.within == Within::Script {
+            self.session.usage.commands += 1;
+            if self.core.shared.monitors.is_any() {
+                monitor::show_scripted(self.core, db, entry, args);
+            }
+        }
+        if let Some(reader) = tracking::reader_of(self.session, entry) {
+            commit::caches(self.core, self.grant, ChangedBy(self.session.id));
+            tracking::remember(self.core, self.grant, reader, entry, args);
+        }
+        let wanted = Wanted::of(entry, args, &self.core.shared.router);
+        let mut reply = Reply::new(out, resp3);
+        let mark = reply.len();
+        if let Err(fault) = self.body(entry, args, &wanted, &mut reply) {
+            exec::refuse(self.core, entry, &fault, &mut reply, mark);
+            if self.within == Within::Script {
+                self.core.note_script_error(fault.line().as_bytes());
+            }
+        }
+        if wanted.is_journalled(self.grant) {
+            let reply = out.get(mark..).unwrap_or_default();
+            let ran = journal::Ran { entry, args, db, served: None, reply };
+            journal::note_grant(self.core, self.grant, Some(ran));
+        }
+        if let Some(began) = began {
+            let weight = entry.weight(self.core.times_all, is_single);
+            timing::note(self.core, self.card, entry, args, began.elapsed(), weight);
+        }
+        commit::body(self.core, self.grant, entry);
+        if self.within == Within::Exec {
+            large::note_reply(self.core, self.session.id, entry, args, out.len().saturating_sub(mark));
+            if self.core.shared.monitors.is_any() {
+                monitor::show(self.core, self.card, db, entry, args);
+            }
+        }
+    }
+
+    fn body(
+        &mut self,
+        entry: &'static Entry,
+        args: Args<'_>,
+        wanted: &Wanted<'_>,
+        reply: &mut Reply<'_>,
+    ) -> Result<(), Fault> {
+        match (entry.run, self.within) {
+            (_, Within::Exec) if entry.is_debug && !debug::is_allowed(self.core, self.card) => {
+                Err(Fault::text(debug::NOT_ALLOWED))
+            }
+            (Run::Data(run), _) if entry.is_import => {
+                let whole = fieldsets::expand(self.session, args)?;
+                self.data(run, &Wanted::Any, whole.args(), reply)
+            }
+            (Run::Data(run), _) => self.data(run, wanted, args, reply),
+            (Run::Server(run), Within::Exec) => run(&mut self.caller(), args, reply),
+            (Run::Server(run), Within::Script) => {
+                if entry.lacks_sub(args.len()) && !entry.is_sub() {
+                    let line = dispatch::misuse(entry, args);
+                    return Err(Fault::Text(String::from_utf8_lossy(&line).into_owned().into()));
+                }
+                // A server command answers in the connection's protocol, which the script may have changed for itself.
+                let was_resp3 = std::mem::replace(&mut self.session.resp3, reply.is_resp3());
+                let now_ms = self.core.now_ms;
+                let ended = run(&mut self.caller(), args, reply);
+                self.session.resp3 = was_resp3;
+                // Time stands still while a script runs, even if it sleeps (DEBUG SLEEP).
+                self.core.now_ms = now_ms;
+                ended
+            }
+            (Run::Script(_), Within::Exec) => {
+                script_run::run_held(self.core, self.session, self.card, self.grant, entry, args, reply);
+                Ok(())
+            }
+            // UNWATCH is the only one that can be queued; EXEC has ended the watches already.
+            (Run::Txn(_), Within::Exec) => {
+                reply.ok();
+                Ok(())
+            }
+            (Run::Txn(_) | Run::Script(_), Within::Script) => {
+                Err(Fault::text("ERR This Redis command is not allowed from script"))
+            }
+        }
+    }
+
+    fn data(
+        &mut self,
+        run: darter_command::Run,
+        wanted: &Wanted<'_>,
+        args: Args<'_>,
+        reply: &mut Reply<'_>,
+    ) -> Result<(), Fault> {
+        let Nested { core, session, grant, within, .. } = self;
+        let (set, key) = wanted.set(&core.shared.router, grant).ok_or(Fault::text(match within {
+            Within::Exec => "ERR the transaction does not hold the keys of its command",
+            Within::Script => "ERR Script attempted to access a key it did not declare",
+        }))?;
+        let mut ctx = Ctx::new(set, &core.env, session.db, core.live.dbnum as usize, core.now_ms, key);
+        ctx.may_wait = false;
+        run(&mut ctx, args, reply)
+    }
+
+    fn caller(&mut self) -> Caller<'_> {
+        let held = Some(&mut *self.grant);
+        Caller { core: self.core, session: self.session, card: self.card, may_wait: false, held }
+    }
+}

@@ -1,0 +1,243 @@
+//! The thread of a master: brings the records of all threads into one stream and gives it to replicas.
+//!
+//! It begins with the first replica and stays. On a replica the stream comes from the master, byte by byte, and the
+//! thread only hands it on.
+
+use std::sync::atomic::Ordering::{AcqRel, Relaxed};
+use std::sync::mpsc::Sender;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use darter_persist::journal::record::Head;
+use darter_replica::form::Former;
+use darter_replica::history::History;
+use darter_replica::merge::Merger;
+use darter_replica::stream;
+
+use super::{Replication, new_id};
+use crate::core::unix_ms;
+use crate::journal::intake::Waiting;
+use crate::shared::Shared;
+use crate::worker::lock;
+
+/// The stream that is made here.
+pub struct Feeding {
+    merger: Merger,
+    former: Former,
+    // Who wants to know the offset before a sequence.
+    marks: Vec<(u64, Sender<u64>)>,
+    pinged: Instant,
+}
+
+/// Time between two looks at replicas.
+const LOOK: Duration = Duration::from_millis(100);
+/// The same while a replica is behind, or somebody waits for one.
+const LOOK_SOON: Duration = Duration::from_millis(1);
+
+impl Replication {
+    /// Begins to make a stream, if that is not done already, and starts the thread. `selected` is the database that the
+    /// stream of the master before has selected last. The shards are to tell of changes from then on (`pubsub::listen`).
+    pub fn begin_feeding(&self, shared: &'static Shared, selected: usize) {
+        {
+            let mut feeding = lock(&self.feeding);
+            if feeding.is_none() {
+                let journal = &shared.journal;
+                journal.intake.switch(true);
+                let merger = Merger::new(shared.doors.len() + 1, journal.end());
+                *feeding = Some(Feeding {
+                    merger,
+                    former: Former::default(),
+                    marks: Vec::new(),
+                    pinged: Instant::now(),
+                });
+                let mut state = self.state();
+                state.has_backlog = true;
+                state.is_continuous = true;
+                state.alone_since_s = unix_ms() / 1000;
+                if selected != 0 {
+                    append_command(&mut state, &[b"SELECT", b"0"]);
+                }
+            }
+        }
+        self.start_feeder(shared);
+    }
+
+    /// Starts the thread, once.
+    pub fn start_feeder(&self, shared: &'static Shared) {
+        if self.feeder.swap(true, AcqRel) {
+            return;
+        }
+        let spawned = thread::Builder::new().name("darter-feed".to_owned()).spawn(move || {
+            shared.snapshots.roam();
+            run(shared);
+        });
+        if let Err(error) = spawned {
+            self.feeder.store(false, Relaxed);
+            tracing::error!("replicas get nothing: {error}");
+        }
+    }
+
+    /// Whether records with smaller sequences than `end` are not in the stream yet.
+    pub fn is_feeding_before(&self, end: u64) -> bool {
+        lock(&self.feeding).as_ref().is_some_and(|feeding| feeding.merger.next_sequence() < end)
+    }
+
+    /// Whether a stream is made here.
+    pub fn is_feeding(&self) -> bool {
+        lock(&self.feeding).is_some()
+    }
+
+    /// Makes no stream any more: a master will send one.
+    pub fn end_feeding(&self, shared: &Shared) {
+        let mut feeding = lock(&self.feeding);
+        shared.journal.intake.switch(false);
+        *feeding = None;
+    }
+
+    /// Tells `to` the offset of the stream before the record with this sequence, as soon as that is known; false when no
+    /// stream is made here.
+    pub fn mark(&self, sequence: u64, to: Sender<u64>) -> bool {
+        let mut feeding = lock(&self.feeding);
+        if let Some(feeding) = feeding.as_mut() {
+            feeding.marks.push((sequence, to));
+        }
+        feeding.is_some()
+    }
+
+    /// The data has become another in a way that no record tells: what replicas have is worth nothing.
+    pub fn begin_anew(&self, shared: &Shared) {
+        let _applying = lock(&self.applying);
+        let mut feeding = lock(&self.feeding);
+        let mut state = self.state();
+        if !state.is_continuous && state.replicas.is_empty() {
+            return;
+        }
+        state.history = History::new(new_id());
+        state.is_continuous = feeding.is_some();
+        if let Some(feeding) = feeding.as_mut() {
+            feeding.merger = Merger::new(shared.doors.len() + 1, shared.journal.end());
+            feeding.marks.clear();
+        }
+        let offset = state.offset();
+        state.backlog = darter_replica::backlog::Backlog::new(offset);
+        state.drop_replicas(shared);
+    }
+
+    /// Takes records into the stream. Returns the sequence that is next.
+    fn feed(&self, waiting: Waiting, bytes: &mut Vec<u8>) -> Option<u64> {
+        let mut feeding = lock(&self.feeding);
+        let Feeding { merger, former, marks, .. } = feeding.as_mut()?;
+        waiting.jumps.into_iter().for_each(|(from, to)| merger.jump(from, to));
+        waiting.records.into_iter().for_each(|(slot, records)| merger.push(usize::from(slot), records));
+        bytes.clear();
+        let base = self.state().offset();
+        merger.drain(|head: Head, body| {
+            if !marks.is_empty() {
+                tell_marks(marks, head.sequence, base + bytes.len() as u64);
+            }
+            if let Err(damage) = former.write(body, head.clock_ms, bytes) {
+                tracing::error!("a change is not sent to replicas: {damage}");
+            }
+        });
+        let next = merger.next_sequence();
+        tell_marks(marks, next, base + bytes.len() as u64);
+        self.state().backlog.append(bytes);
+        Some(next)
+    }
+
+    /// Sends a ping if it is time, and asks for acknowledgements if somebody waits for them.
+    fn add_own(&self, ping_s: u64, asks: bool) {
+        let mut feeding = lock(&self.feeding);
+        let Some(feeding) = feeding.as_mut() else { return };
+        let mut state = self.state();
+        if state.replicas.is_empty() {
+            return;
+        }
+        if feeding.pinged.elapsed() >= Duration::from_secs(ping_s) {
+            feeding.pinged = Instant::now();
+            append_command(&mut state, &[b"PING"]);
+        }
+        if asks {
+            append_command(&mut state, &[b"REPLCONF", b"GETACK", b"*"]);
+        }
+    }
+}
+
+fn append_command(state: &mut super::State, words: &[&[u8]]) {
+    let mut out = Vec::new();
+    stream::write(&mut out, words);
+    state.backlog.append(&out);
+}
+
+fn tell_marks(marks: &mut Vec<(u64, Sender<u64>)>, sequence: u64, offset: u64) {
+    marks.retain(|(wanted, to)| {
+        let is_due = *wanted <= sequence;
+        if is_due {
+            // Who wanted to know may have gone.
+            let _ = to.send(offset);
+        }
+        !is_due
+    });
+}
+
+fn run(shared: &'static Shared) {
+    let replication = &shared.replication;
+    let (mut patience, mut bytes) = (LOOK, Vec::new());
+    let mut looked = Instant::now();
+    loop {
+        let waiting = shared.journal.intake.take(patience);
+        let next = replication.feed(waiting, &mut bytes);
+        let live = shared.settings.live();
+        let asks = replication.place_waits(next) | replication.asks_for_acks.swap(false, Relaxed);
+        replication.add_own(live.replication.ping_s, asks);
+        let mut state = replication.state();
+        let is_behind = state.distribute(shared);
+        state.trim(live.replication.backlog_bytes);
+        if looked.elapsed() >= LOOK {
+            looked = Instant::now();
+            look_after(shared, &mut state);
+        }
+        let is_over = is_over(shared, &state);
+        drop(state);
+        if is_over {
+            forget_backlog(shared);
+        }
+        let has_waits = replication.answer_waits(shared);
+        patience = if is_behind || has_waits { LOOK_SOON } else { LOOK };
+    }
+}
+
+fn look_after(shared: &Shared, state: &mut super::State) {
+    let now_ms = unix_ms();
+    let live = shared.settings.live();
+    state.look_after(shared, now_ms);
+    if !state.replicas.is_empty() {
+        state.alone_since_s = now_ms / 1000;
+    }
+    let lag_s = live.replication.max_lag_s;
+    let good = state.replicas.iter().filter(|replica| replica.is_good(now_ms, lag_s)).count();
+    shared.replication.good_replicas.store(good as u32, Relaxed);
+}
+
+/// Whether nobody has followed this master for so long that nobody will come back.
+fn is_over(shared: &Shared, state: &super::State) -> bool {
+    let ttl_s = shared.settings.live().replication.backlog_ttl_s;
+    let alone_s = (unix_ms() / 1000).saturating_sub(state.alone_since_s);
+    state.has_backlog && ttl_s > 0 && alone_s > ttl_s && state.replicas.is_empty() && state.master.is_none()
+}
+
+fn forget_backlog(shared: &Shared) {
+    let replication = &shared.replication;
+    let _applying = lock(&replication.applying);
+    if replication.is_replica() {
+        return;
+    }
+    replication.end_feeding(shared);
+    let mut state = replication.state();
+    state.history = History::new(new_id());
+    let offset = state.offset();
+    state.backlog = darter_replica::backlog::Backlog::new(offset);
+    state.has_backlog = false;
+    state.is_continuous = false;
+    tracing::info!("the backlog is given up: nobody has followed for repl-backlog-ttl");
+}

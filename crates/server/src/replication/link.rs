@@ -1,0 +1,508 @@
+//! The thread of a replica: finds its master, gets what it lacks, and has it applied.
+
+use std::io::Write;
+use std::net::{Shutdown, TcpStream};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use darter_latch::Grant;
+use darter_persist::storage::Spool;
+use darter_replica::handshake::{Card, Handshake, Next};
+use darter_replica::history::{History, Id};
+use darter_replica::stream;
+use darter_replica::transfer::Transfer;
+use darter_txn::LockSet;
+
+use super::apply::{self, Batch};
+use super::wire::Wire;
+use crate::core::unix_ms;
+use crate::engine::origin::Origin;
+use crate::job::{Body, Job};
+use crate::shared::{Mail, Shared};
+use crate::snapshot::load;
+use crate::tracking;
+use crate::worker::lock;
+
+/// How far a link is; the numbers are those of Redis' names.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Stage {
+    /// It is to connect.
+    Connect,
+    /// It connects, or introduces itself.
+    Connecting,
+    /// It gets a snapshot.
+    Sync,
+    /// It follows.
+    Connected,
+}
+
+/// What others see of a link.
+#[derive(Debug)]
+pub struct LinkCard {
+    /// Host of the master.
+    pub host: String,
+    /// Port of the master.
+    pub port: u16,
+    is_stopped: AtomicBool,
+    stage: AtomicU8,
+    /// When the master was last heard, Unix ms.
+    pub heard_ms: AtomicU64,
+    /// Since when the link is down, Unix ms.
+    pub down_since_ms: AtomicU64,
+    /// Bytes of the snapshot, 0 = not known, and those received.
+    pub sync_bytes: [AtomicU64; 2],
+    /// Bytes of the stream received in all.
+    pub input_bytes: AtomicU64,
+    socket: Mutex<Option<TcpStream>>,
+    // The master is a replica still, and is to take over.
+    hands_over: AtomicBool,
+}
+
+impl LinkCard {
+    /// The card of a link that does not exist yet.
+    pub fn new(host: String, port: u16) -> LinkCard {
+        LinkCard {
+            host,
+            port,
+            is_stopped: AtomicBool::new(false),
+            stage: AtomicU8::new(Stage::Connect as u8),
+            heard_ms: AtomicU64::new(unix_ms()),
+            down_since_ms: AtomicU64::new(unix_ms()),
+            sync_bytes: Default::default(),
+            input_bytes: AtomicU64::new(0),
+            socket: Mutex::default(),
+            hands_over: AtomicBool::new(false),
+        }
+    }
+
+    /// The card of a link to a replica that is to take over.
+    pub fn to_successor(host: String, port: u16) -> LinkCard {
+        LinkCard { hands_over: AtomicBool::new(true), ..LinkCard::new(host, port) }
+    }
+
+    /// Breaks the connection, if there is one; the link goes on with another.
+    pub fn break_off(&self) -> bool {
+        lock(&self.socket).as_ref().is_some_and(|socket| socket.shutdown(Shutdown::Both).is_ok())
+    }
+
+    /// Whether it was ended.
+    pub fn is_stopped(&self) -> bool {
+        self.is_stopped.load(Relaxed)
+    }
+
+    /// Ends it; nothing of it is applied any more if `applying` is held.
+    pub fn stop(&self) {
+        self.is_stopped.store(true, Relaxed);
+        if let Some(socket) = &*lock(&self.socket) {
+            let _ = socket.shutdown(Shutdown::Both);
+        }
+    }
+
+    /// How far it is.
+    pub fn stage(&self) -> Stage {
+        match self.stage.load(Relaxed) {
+            0 => Stage::Connect,
+            1 => Stage::Connecting,
+            2 => Stage::Sync,
+            _ => Stage::Connected,
+        }
+    }
+
+    fn set_stage(&self, stage: Stage) {
+        self.stage.store(stage as u8, Relaxed);
+    }
+}
+
+/// Why a conversation with the master ended.
+enum End {
+    /// Somebody wants it so.
+    Stopped,
+    /// The master has gone, or refuses for now.
+    Lost(String),
+    /// It would end the same way again.
+    Hopeless(String),
+}
+
+impl From<std::io::Error> for End {
+    fn from(error: std::io::Error) -> End {
+        End::Lost(error.to_string())
+    }
+}
+
+type Step<T> = Result<T, End>;
+
+/// Time before the first attempt after a loss, and the longest between two.
+const RETRY_FIRST: Duration = Duration::from_millis(100);
+const RETRY_MAX: Duration = Duration::from_secs(1);
+const LOOK: Duration = Duration::from_millis(20);
+/// Time between two acknowledgements.
+const ACK_EVERY: Duration = Duration::from_secs(1);
+/// Other threads may be busy for so long before they notice a change of role.
+const NOTICE: Duration = Duration::from_secs(60);
+
+/// Begins to follow the master on `card`. `was_master`: until now clients may have written here.
+///
+/// Errors: there can be no more threads.
+pub fn spawn(shared: &'static Shared, card: Arc<LinkCard>, was_master: WasMaster) -> std::io::Result<()> {
+    let body = move || {
+        shared.snapshots.roam();
+        Link { shared, card, synced: None }.run(was_master);
+    };
+    thread::Builder::new().name("darter-link".to_owned()).spawn(body).map(drop)
+}
+
+/// What this server was before it began to follow.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum WasMaster {
+    /// A master: writes that have begun are to end first.
+    Yes,
+    /// A replica.
+    No,
+}
+
+struct Link {
+    shared: &'static Shared,
+    card: Arc<LinkCard>,
+    // An offset, and the sequence of the journal that has it all.
+    synced: Option<(u64, u64)>,
+}
+
+impl Link {
+    fn run(&mut self, was_master: WasMaster) {
+        if was_master == WasMaster::Yes && !self.step_down() {
+            return;
+        }
+        let (mut told, mut rest) = (String::new(), RETRY_FIRST);
+        while !self.card.is_stopped() {
+            self.card.set_stage(Stage::Connecting);
+            let Err(end) = self.converse();
+            rest =
+                if self.card.stage() == Stage::Connected { RETRY_FIRST } else { (rest * 3).min(RETRY_MAX) };
+            self.note_down();
+            match end {
+                End::Stopped => return,
+                End::Hopeless(why) => {
+                    let (host, port) = (&self.card.host, self.card.port);
+                    tracing::error!(
+                        "replication from {host}:{port} has ended for good: {why}; REPLICAOF begins it anew"
+                    );
+                    return;
+                }
+                End::Lost(why) => {
+                    if why != told && !self.card.is_stopped() {
+                        tracing::warn!("master {}:{}: {why}; trying again", self.card.host, self.card.port);
+                        told = why;
+                    }
+                }
+            }
+            let began = Instant::now();
+            while began.elapsed() < rest && !self.card.is_stopped() {
+                thread::sleep(LOOK);
+            }
+        }
+    }
+
+    fn note_down(&self) {
+        lock(&self.card.socket).take();
+        if self.card.stage() == Stage::Connected {
+            self.card.down_since_ms.store(unix_ms(), Relaxed);
+        }
+        self.card.set_stage(Stage::Connect);
+        if !self.card.is_stopped() {
+            self.shared.replication.link_is_up.store(false, Relaxed);
+        }
+    }
+
+    /// Waits until every write that clients have begun is done and part of the stream, and ends the stream of a master.
+    fn step_down(&self) -> bool {
+        let shared = self.shared;
+        if !wait_for_turns(shared, &self.card) {
+            return false;
+        }
+        let card = self.card.clone();
+        let end = apply::with_all_shards(shared, move |core, grant| {
+            let _applying = lock(&core.shared.replication.applying);
+            if card.is_stopped() {
+                return None;
+            }
+            core.shared.replication.keeps_dead.store(true, Relaxed);
+            grant.iter_mut().for_each(|part| part.shard.keep_dead(true));
+            Some(core.shared.journal.end())
+        });
+        let Some(end) = end.flatten() else { return false };
+        // Threads hand over what they have noted at the end of their turns.
+        if !wait_for_turns(shared, &self.card) {
+            return false;
+        }
+        while shared.replication.is_feeding_before(end) {
+            if self.card.is_stopped() {
+                return false;
+            }
+            shared.journal.intake.poke();
+            thread::sleep(Duration::from_millis(1));
+        }
+        {
+            let _applying = lock(&shared.replication.applying);
+            if self.card.is_stopped() {
+                return false;
+            }
+            shared.replication.end_feeding(shared);
+        }
+        for id in 0..shared.router.shards_len() {
+            let job = Job::new(Origin::nobody(0), Body::Listen, LockSet::one(id), Grant::empty());
+            job.enqueue_from_outside(shared);
+        }
+        true
+    }
+
+    fn converse(&mut self) -> Step<std::convert::Infallible> {
+        let (shared, card) = (self.shared, self.card.clone());
+        let mut wire = Wire::connect(&card.host, card.port)?;
+        *lock(&card.socket) = Some(wire.handle()?);
+        let (mut handshake, first) = Handshake::begin(self.introduction());
+        wire.send(&first)?;
+        self.hear();
+        loop {
+            let line = self.line(&mut wire)?;
+            match handshake.take(&line).map_err(|refusal| End::Lost(format!("it refuses: {}", refusal.0)))? {
+                Next::Send(bytes) => wire.send(&bytes)?,
+                Next::Wait => {}
+                Next::Full { id, offset } => {
+                    self.load(&mut wire, id, offset)?;
+                    break;
+                }
+                Next::Continue { id } => {
+                    self.go_on(id)?;
+                    break;
+                }
+            }
+        }
+        card.set_stage(Stage::Connected);
+        card.hands_over.store(false, Relaxed);
+        shared.replication.link_is_up.store(true, Relaxed);
+        self.follow(&mut wire)
+    }
+
+    fn introduction(&self) -> Card {
+        let live = self.shared.settings.live();
+        let own = &live.replication;
+        let login = [&own.user, &own.password].into_iter().filter(|word| !word.is_empty());
+        let login = if own.password.is_empty() {
+            Vec::new()
+        } else {
+            login.map(|word| word.clone().into_bytes()).collect()
+        };
+        let real = u16::try_from(self.shared.port.load(Relaxed)).unwrap_or(0);
+        let state = self.shared.replication.state();
+        let has = state.is_continuous.then(|| (state.history.id, state.offset() + 1));
+        Card {
+            login,
+            port: if own.announce_port == 0 { real } else { own.announce_port },
+            address: Some(own.announce_ip.clone()).filter(|address| !address.is_empty()),
+            version: "8.1.0".to_owned(),
+            takes_over: has.is_some() && self.card.hands_over.load(Relaxed),
+            has,
+        }
+    }
+
+    fn hear(&self) {
+        self.card.heard_ms.store(unix_ms(), Relaxed);
+    }
+
+    /// Receives more bytes, or ends after a silence of `repl-timeout`.
+    fn fill(&self, wire: &mut Wire) -> Step<usize> {
+        if self.card.is_stopped() {
+            return Err(End::Stopped);
+        }
+        let read = wire.fill()?;
+        if read > 0 {
+            self.hear();
+            return Ok(read);
+        }
+        let silence_ms = unix_ms().saturating_sub(self.card.heard_ms.load(Relaxed));
+        let limit_s = self.shared.settings.live().replication.timeout_s;
+        if silence_ms > limit_s.saturating_mul(1000) {
+            return Err(End::Lost(format!("it is silent for {limit_s} s")));
+        }
+        Ok(0)
+    }
+
+    fn line(&self, wire: &mut Wire) -> Step<Vec<u8>> {
+        loop {
+            if let Some(line) = wire.line()? {
+                return Ok(line);
+            }
+            self.fill(wire)?;
+        }
+    }
+
+    /// Gets a snapshot and has it in the place of everything here.
+    fn load(&mut self, wire: &mut Wire, id: Id, offset: u64) -> Step<()> {
+        let (shared, card) = (self.shared, &self.card);
+        card.set_stage(Stage::Sync);
+        let mut transfer = loop {
+            let line = self.line(wire)?;
+            if line.is_empty() {
+                continue;
+            }
+            if let Some(refusal) = line.strip_prefix(b"-") {
+                return Err(End::Lost(String::from_utf8_lossy(refusal).into_owned()));
+            }
+            break Transfer::parse(&line).ok_or_else(|| End::Lost("it announces no snapshot".to_owned()))?;
+        };
+        let [total, received] = &card.sync_bytes;
+        total.store(transfer.len().unwrap_or(0), Relaxed);
+        received.store(0, Relaxed);
+        let live = shared.settings.live();
+        let temporary = std::env::temp_dir();
+        let folder = if live.persistence.is_in_cloud() { &temporary } else { &live.persistence.dir };
+        let (mut spool, file) = Spool::new(folder).map_err(|fault| End::Lost(fault.to_string()))?;
+        loop {
+            let taken = transfer.take(wire.received());
+            wire.use_up(taken.used);
+            spool.write_all(&taken.bytes)?;
+            received.store(transfer.received, Relaxed);
+            if taken.is_whole {
+                break;
+            }
+            self.fill(wire)?;
+        }
+        tracing::info!("master {}:{} sent a snapshot of {} bytes", card.host, card.port, transfer.received);
+        self.replace_all(Box::new(file), transfer.received)?;
+        let _applying = lock(&shared.replication.applying);
+        if card.is_stopped() {
+            return Err(End::Stopped);
+        }
+        let mut state = shared.replication.state();
+        state.history = History::new(id);
+        state.backlog = darter_replica::backlog::Backlog::new(offset);
+        state.has_backlog = true;
+        state.is_continuous = true;
+        state.db = 0;
+        state.drop_replicas(shared);
+        self.synced = None;
+        Ok(())
+    }
+
+    /// Loads the file while clients are told to wait.
+    fn replace_all(&self, file: Box<dyn darter_persist::ReadAt>, bytes: u64) -> Step<()> {
+        let (shared, card) = (self.shared, &self.card);
+        let loading = &shared.snapshots.loading;
+        {
+            let _applying = lock(&shared.replication.applying);
+            if card.is_stopped() {
+                return Err(End::Stopped);
+            }
+            if loading.is_on() {
+                return Err(End::Lost("another load is under way".to_owned()));
+            }
+            loading.begin_replay(bytes);
+        }
+        shared.replication.state().is_continuous = false;
+        if !wait_for_turns(shared, card) {
+            loading.end();
+            return Err(End::Stopped);
+        }
+        let loaded = load::replicated(shared, file);
+        // Whoever watches or caches a key cannot know what has become of it.
+        apply::with_all_shards(shared, |core, grant| {
+            for part in grant.iter_mut() {
+                part.shard.keep_dead(true);
+                let dbs = part.shard.dbs_len();
+                (0..dbs).for_each(|db| part.watches.touch_db(db, |_| true));
+            }
+            tracking::invalidate_all(core, grant);
+        });
+        shared.snapshots.note_loaded(shared, None);
+        shared.journal.ask_for_base();
+        shared.replication.start_feeder(shared);
+        loaded.map_err(|why| End::Hopeless(format!("its snapshot cannot be loaded: {why}")))
+    }
+
+    /// The master goes on where this server is, perhaps under another id.
+    fn go_on(&self, id: Option<Id>) -> Step<()> {
+        let _applying = lock(&self.shared.replication.applying);
+        if self.card.is_stopped() {
+            return Err(End::Stopped);
+        }
+        let mut state = self.shared.replication.state();
+        if !state.is_continuous {
+            return Err(End::Lost("it continues what is not here".to_owned()));
+        }
+        let offset = state.offset();
+        if let Some(id) = id.filter(|id| *id != state.history.id) {
+            state.history.turn(id, offset);
+            // Those who follow this server learn the new id when they come back.
+            state.drop_replicas(self.shared);
+        }
+        state.has_backlog = true;
+        tracing::info!("master {}:{} continues at offset {offset}", self.card.host, self.card.port);
+        Ok(())
+    }
+
+    /// Applies the stream until something ends it.
+    fn follow(&mut self, wire: &mut Wire) -> Step<std::convert::Infallible> {
+        let (shared, card) = (self.shared, self.card.clone());
+        let mut acked: Option<Instant> = None;
+        loop {
+            let cut = Batch::cut(wire.received());
+            let cut =
+                cut.map_err(|garbled| End::Hopeless(format!("the stream is garbled: {}", garbled.0)))?;
+            let mut is_asked = false;
+            if let Some(batch) = cut {
+                let len = batch.bytes.len();
+                is_asked = batch.asks_for_ack;
+                if !apply::apply(shared, &card, batch).map_err(End::Hopeless)? {
+                    return Err(End::Stopped);
+                }
+                card.input_bytes.fetch_add(len as u64, Relaxed);
+                wire.use_up(len);
+            } else {
+                self.fill(wire)?;
+            }
+            if is_asked || acked.is_none_or(|at| at.elapsed() >= ACK_EVERY) {
+                acked = Some(Instant::now());
+                let ack = self.ack();
+                wire.send(&ack)?;
+            }
+        }
+    }
+
+    /// Says how much is applied, and how much of that is on disk.
+    fn ack(&mut self) -> Vec<u8> {
+        let offset = self.shared.replication.state().offset();
+        let journal = &self.shared.journal;
+        let mut words = vec![b"REPLCONF".to_vec(), b"ACK".to_vec(), offset.to_string().into_bytes()];
+        if journal.is_on() {
+            let durable = journal.durable_before();
+            if let Some((synced, _)) = self.synced.filter(|(_, sequence)| *sequence <= durable) {
+                words.extend([b"FACK".to_vec(), synced.to_string().into_bytes()]);
+                self.synced = None;
+            }
+            self.synced.get_or_insert((offset, journal.end()));
+        }
+        let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
+        let mut out = Vec::new();
+        stream::write(&mut out, &words);
+        out
+    }
+}
+
+/// Waits until every thread has begun another turn; false: the link was ended, or a thread is busy for too long.
+fn wait_for_turns(shared: &Shared, card: &LinkCard) -> bool {
+    let before: Vec<u64> = shared.stats.iter().map(|stats| stats.turns.get()).collect();
+    let began = Instant::now();
+    // The turn that goes on may have begun before the change; the one after the next has not.
+    while !shared.stats.iter().zip(&before).all(|(stats, before)| stats.turns.get() >= before + 2) {
+        if card.is_stopped() || began.elapsed() > NOTICE {
+            return false;
+        }
+        shared.doors.iter().for_each(|door| door.send(Mail::Unpaused));
+        thread::sleep(Duration::from_millis(1));
+    }
+    true
+}

@@ -1,0 +1,193 @@
+//! Masters and replicas: which role this server has, what it knows of the history of changes, who follows whom.
+//!
+//! `link` is the thread of a replica that follows a master, `apply` runs what the master sends. `feed` is the thread of a
+//! master that brings the records of all threads into one stream; `sync` brings a replica up to date, `acks` answers those
+//! who wait for replicas. Bytes and handshakes are those of the crate `replica`.
+
+pub mod acks;
+mod apply;
+pub mod failover;
+pub mod feed;
+mod link;
+pub mod replicas;
+pub mod roles;
+pub mod show;
+pub mod sync;
+mod wire;
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+
+use darter_replica::backlog::Backlog;
+use darter_replica::history::{History, Id};
+
+use crate::core::Core;
+use crate::registry::Entry;
+use crate::shared::Shared;
+use crate::worker::lock;
+
+use acks::Waits;
+use link::LinkCard;
+use replicas::Replica;
+
+/// What is known of replication; one for the process.
+pub struct Replication {
+    is_replica: AtomicBool,
+    keeps_dead: AtomicBool,
+    link_is_up: AtomicBool,
+    good_replicas: AtomicU32,
+    state: Mutex<State>,
+    /// Held while a batch of a master is applied, and while the role changes.
+    applying: Mutex<()>,
+    waits: Mutex<Waits>,
+    feeding: Mutex<Option<feed::Feeding>>,
+    feeder: AtomicBool,
+    failover: Mutex<Option<Arc<failover::Failover>>>,
+    asks_for_acks: AtomicBool,
+    by_name: OnceLock<HashMap<&'static str, &'static Entry>>,
+    /// Counts of syncs, for INFO.
+    pub counts: Counts,
+}
+
+/// How replicas were brought up to date.
+#[derive(Debug, Default)]
+pub struct Counts {
+    /// By a snapshot.
+    pub full: AtomicU64,
+    /// By what they lacked.
+    pub partial: AtomicU64,
+    /// They asked for what they lacked, and it was not there.
+    pub partial_refused: AtomicU64,
+}
+
+/// What changes together.
+pub struct State {
+    /// Which changes the data has seen.
+    pub history: History,
+    /// The last of them; its end is the offset of this server.
+    pub backlog: Backlog,
+    /// Changes come into the backlog.
+    pub has_backlog: bool,
+    /// The data is what history and offset say.
+    pub is_continuous: bool,
+    /// The database that the stream has selected last, on a replica.
+    pub db: usize,
+    /// Who follows.
+    pub replicas: Vec<Replica>,
+    /// Whom this server follows.
+    pub master: Option<Arc<LinkCard>>,
+    /// Since when nobody follows, Unix seconds.
+    pub alone_since_s: u64,
+}
+
+impl Replication {
+    /// A master that nobody follows.
+    pub fn new(random: impl FnMut() -> u64) -> Replication {
+        Replication {
+            is_replica: AtomicBool::new(false),
+            keeps_dead: AtomicBool::new(false),
+            link_is_up: AtomicBool::new(false),
+            good_replicas: AtomicU32::new(0),
+            state: Mutex::new(State {
+                history: History::new(Id::from_random(random)),
+                backlog: Backlog::default(),
+                has_backlog: false,
+                is_continuous: false,
+                db: 0,
+                replicas: Vec::new(),
+                master: None,
+                alone_since_s: 0,
+            }),
+            applying: Mutex::default(),
+            waits: Mutex::default(),
+            feeding: Mutex::default(),
+            feeder: AtomicBool::new(false),
+            failover: Mutex::default(),
+            asks_for_acks: AtomicBool::new(false),
+            by_name: OnceLock::new(),
+            counts: Counts::default(),
+        }
+    }
+
+    /// Whether this server follows another.
+    #[inline]
+    pub fn is_replica(&self) -> bool {
+        self.is_replica.load(Relaxed)
+    }
+
+    /// Whether dead keys stay until the master removes them.
+    pub fn keeps_dead(&self) -> bool {
+        self.keeps_dead.load(Relaxed)
+    }
+
+    /// Whether the link to the master is up.
+    pub fn link_is_up(&self) -> bool {
+        self.link_is_up.load(Relaxed)
+    }
+
+    /// Replicas that have acknowledged lately.
+    pub fn good_replicas(&self) -> u32 {
+        self.good_replicas.load(Relaxed)
+    }
+
+    /// Has replicas asked how far they are.
+    pub fn ask_for_acks(&self) {
+        self.asks_for_acks.store(true, Relaxed);
+    }
+
+    /// Breaks the link to the master, which comes back; false: there is none.
+    pub fn break_link(&self) -> bool {
+        self.state().master.as_ref().is_some_and(|card| card.break_off())
+    }
+
+    /// What changes together; not to be held for long.
+    pub fn state(&self) -> MutexGuard<'_, State> {
+        lock(&self.state)
+    }
+
+    /// The command with this name in the table, whatever `rename-command` says.
+    fn command(&self, shared: &Shared, name: &[u8]) -> Option<&'static Entry> {
+        let entries = || shared.registry.entries().iter().map(|entry| (entry.spec.name, *entry)).collect();
+        let table = self.by_name.get_or_init(entries);
+        if let Some(entry) = std::str::from_utf8(name).ok().and_then(|name| table.get(name)) {
+            return Some(entry);
+        }
+        let name = name.to_ascii_lowercase();
+        table.get(std::str::from_utf8(&name).ok()?).copied()
+    }
+}
+
+impl State {
+    /// Bytes of the stream so far.
+    pub fn offset(&self) -> u64 {
+        self.backlog.end()
+    }
+}
+
+/// Forty random digits.
+fn new_id() -> Id {
+    let mut rng = darter_base::rng::Rng::new(seed());
+    Id::from_random(|| rng.next_u64())
+}
+
+/// A number that no other call returns, here or in another process.
+fn seed() -> u64 {
+    use std::hash::{BuildHasher, Hasher};
+    let mut hasher = std::collections::hash_map::RandomState::new().build_hasher();
+    hasher.write_u64(crate::core::unix_ms());
+    hasher.finish()
+}
+
+impl Core {
+    /// Whether writes are refused because this server follows another.
+    pub fn follows(&self) -> bool {
+        self.shared.replication.is_replica() && self.live.replication.read_only
+    }
+
+    /// Whether nothing but commands about the server itself runs: the master is away, and its old data is not wanted.
+    pub fn is_stale(&self) -> bool {
+        let replication = &self.shared.replication;
+        replication.is_replica() && !replication.link_is_up() && !self.live.replication.serves_stale
+    }
+}

@@ -1,0 +1,205 @@
+//! Who follows this server, and how far each is.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+use super::{Replication, State};
+use crate::clients::ClientCard;
+use crate::config::OutputLimit;
+use crate::core::unix_ms;
+use crate::shared::{Mail, Shared};
+use crate::worker::lock;
+
+/// How far a replica is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Stage {
+    /// Its snapshot is made.
+    Waits,
+    /// It gets its snapshot.
+    Receives,
+    /// It gets the stream.
+    Online,
+}
+
+/// A replica of this server.
+pub struct Replica {
+    /// Its connection.
+    pub card: Arc<ClientCard>,
+    /// The port it listens on.
+    pub port: u16,
+    /// The address it wants to be known by.
+    pub address: Option<String>,
+    /// How far it is.
+    pub stage: Stage,
+    /// The first byte of the stream that it was not sent.
+    pub cursor: u64,
+    /// What it has applied.
+    pub acked: u64,
+    /// What it has on disk.
+    pub synced: u64,
+    /// When it last said so, Unix ms.
+    pub acked_ms: u64,
+    // bytes given to its thread, and what the connection had sent before
+    pushed: u64,
+    sent_before: u64,
+    over_soft_since: Option<Instant>,
+}
+
+/// Bytes given to a replica's thread at once.
+const CHUNK_BYTES: usize = 256 << 10;
+/// Bytes given to it that the replica has not taken.
+const AHEAD_BYTES_MAX: u64 = 1 << 20;
+
+impl Replica {
+    /// A replica that comes by this connection.
+    pub fn new(
+        card: Arc<ClientCard>,
+        port: u16,
+        address: Option<String>,
+        stage: Stage,
+        cursor: u64,
+    ) -> Replica {
+        let sent_before = card.output_bytes.load(Relaxed);
+        Replica {
+            card,
+            port,
+            address,
+            stage,
+            cursor,
+            acked: 0,
+            synced: 0,
+            acked_ms: unix_ms(),
+            pushed: 0,
+            sent_before,
+            over_soft_since: None,
+        }
+    }
+
+    /// Begins to get the stream from its cursor on.
+    pub fn go_online(&mut self) {
+        self.stage = Stage::Online;
+        self.acked_ms = unix_ms();
+        self.pushed = 0;
+        self.sent_before = self.card.output_bytes.load(Relaxed);
+    }
+
+    /// The address that others reach it by.
+    pub fn ip(&self) -> String {
+        let peer = || match self.card.peer.parse::<std::net::SocketAddr>() {
+            Ok(at) => at.ip().to_canonical().to_string(),
+            Err(_) => self.card.peer.clone(),
+        };
+        self.address.clone().unwrap_or_else(peer)
+    }
+
+    /// Whether it has acknowledged something within `lag_s` seconds.
+    pub fn is_good(&self, now_ms: u64, lag_s: u64) -> bool {
+        self.stage == Stage::Online && now_ms.saturating_sub(self.acked_ms) / 1000 <= lag_s
+    }
+
+    fn has_room(&self) -> bool {
+        let taken = self.card.output_bytes.load(Relaxed).saturating_sub(self.sent_before);
+        let unsent = self.card.pending_bytes.load(Relaxed) as u64;
+        self.pushed.saturating_sub(taken) < AHEAD_BYTES_MAX && unsent < AHEAD_BYTES_MAX
+    }
+
+    fn push(&mut self, shared: &Shared, bytes: &[u8]) {
+        self.pushed += bytes.len() as u64;
+        self.cursor += bytes.len() as u64;
+        let (token, client) = (self.card.token, self.card.id);
+        shared.door(self.card.thread).send(Mail::Push { token, client, bytes: bytes.into() });
+    }
+
+    /// Closes its connection.
+    pub fn close(&self, shared: &Shared) {
+        let (token, client) = (self.card.token, self.card.id);
+        shared.door(self.card.thread).send(Mail::Kill { token, client });
+    }
+
+    /// Why it is too slow, if it is.
+    fn slowness(&mut self, end: u64, limit: OutputLimit) -> Option<String> {
+        let behind = end.saturating_sub(self.cursor);
+        if limit.hard_bytes != 0 && behind > limit.hard_bytes {
+            return Some(format!("{behind} bytes wait for it, more than client-output-buffer-limit lets"));
+        }
+        if limit.soft_bytes == 0 || behind <= limit.soft_bytes {
+            self.over_soft_since = None;
+            return None;
+        }
+        let since = *self.over_soft_since.get_or_insert_with(Instant::now);
+        (since.elapsed() > Duration::from_secs(limit.soft_s))
+            .then(|| format!("{behind} bytes wait for it for too long"))
+    }
+}
+
+impl State {
+    /// Gives replicas what has come; returns whether one of them has to be looked at again soon.
+    pub fn distribute(&mut self, shared: &Shared) -> bool {
+        let mut is_behind = false;
+        for replica in self.replicas.iter_mut().filter(|replica| replica.stage == Stage::Online) {
+            while replica.cursor < self.backlog.end() && replica.has_room() {
+                let bytes = self.backlog.read(replica.cursor, CHUNK_BYTES);
+                if bytes.is_empty() {
+                    break;
+                }
+                replica.push(shared, &bytes);
+            }
+            is_behind |= replica.cursor < self.backlog.end();
+        }
+        is_behind
+    }
+
+    /// Forgets bytes that nobody needs any more.
+    pub fn trim(&mut self, len_max: u64) {
+        let needed = self.replicas.iter().map(|replica| replica.cursor).min();
+        self.backlog.trim(len_max, needed.unwrap_or(u64::MAX));
+    }
+
+    /// Forgets those who have gone, and closes those who are too slow or silent.
+    pub fn look_after(&mut self, shared: &Shared, now_ms: u64) {
+        let live = shared.settings.live();
+        let end = self.backlog.end();
+        let clients = lock(&shared.clients);
+        self.replicas.retain_mut(|replica| {
+            let id = replica.card.id;
+            if !clients.contains_key(&id) {
+                tracing::info!("replica {}:{} has gone", replica.ip(), replica.port);
+                return false;
+            }
+            let silence_s = now_ms.saturating_sub(replica.acked_ms) / 1000;
+            let why = if replica.stage == Stage::Online && silence_s > live.replication.timeout_s {
+                Some(format!("it is silent for {silence_s} s"))
+            } else {
+                replica.slowness(end, live.output_limits.replica)
+            };
+            if let Some(why) = &why {
+                tracing::warn!("replica {}:{} is dropped: {why}", replica.ip(), replica.port);
+                replica.close(shared);
+            }
+            why.is_none()
+        });
+    }
+
+    /// Closes the connections of all who follow this server; they come back.
+    pub fn drop_replicas(&mut self, shared: &Shared) {
+        self.replicas.drain(..).for_each(|replica| replica.close(shared));
+    }
+}
+
+impl Replication {
+    /// Notes what a replica says it has applied, and has on disk.
+    pub fn note_ack(&self, shared: &Shared, client: u64, offset: u64, synced: Option<u64>) {
+        let mut state = self.state();
+        let Some(replica) = state.replicas.iter_mut().find(|replica| replica.card.id == client) else {
+            return;
+        };
+        replica.acked = replica.acked.max(offset);
+        replica.synced = replica.synced.max(synced.unwrap_or(0));
+        replica.acked_ms = unix_ms();
+        drop(state);
+        if self.has_waits() {
+            shared.journal.intake.poke();
+        }
+    }
+}

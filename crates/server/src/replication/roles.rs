@@ -1,0 +1,150 @@
+//! Changes of role: REPLICAOF, and its end.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::thread;
+use std::time::Duration;
+
+use super::apply;
+use super::link::{self, LinkCard, WasMaster};
+use super::new_id;
+use crate::core::Core;
+use crate::pubsub;
+use crate::shared::{Mail, Shared};
+use crate::worker::lock;
+
+/// What a wish to follow came to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Followed {
+    /// This server follows that master from now on.
+    Now,
+    /// It did so already.
+    Already,
+}
+
+/// Follows a master, in the place of the one that is followed now. Nothing waits here.
+///
+/// Errors: there can be no more threads.
+pub fn follow(shared: &'static Shared, host: &str, port: u16) -> std::io::Result<Followed> {
+    follow_by(shared, LinkCard::new(host.to_owned(), port))
+}
+
+/// Follows a replica of this server, which is to take over.
+///
+/// Errors: there can be no more threads.
+pub fn hand_over(shared: &'static Shared, host: &str, port: u16) -> std::io::Result<Followed> {
+    follow_by(shared, LinkCard::to_successor(host.to_owned(), port))
+}
+
+/// Goes on as the master that this server was before [`hand_over`]. For a thread that serves nobody.
+pub fn take_back(shared: &'static Shared) {
+    apply::with_all_shards(shared, |core, grant| {
+        let shared = core.shared;
+        let replication = &shared.replication;
+        let _applying = lock(&replication.applying);
+        let Some(old) = replication.state().master.take() else { return };
+        old.stop();
+        replication.keeps_dead.store(false, Relaxed);
+        replication.begin_feeding(shared, 0);
+        grant.iter_mut().for_each(|part| pubsub::settle(core, part));
+        replication.is_replica.store(false, Relaxed);
+    });
+    note(shared, "");
+}
+
+fn follow_by(shared: &'static Shared, card: LinkCard) -> std::io::Result<Followed> {
+    let replication = &shared.replication;
+    let (host, port) = (card.host.clone(), card.port);
+    let card = Arc::new(card);
+    let was_master = {
+        let _applying = lock(&replication.applying);
+        let mut state = replication.state();
+        if state.master.as_ref().is_some_and(|old| old.host == host && old.port == port && !old.is_stopped())
+        {
+            return Ok(Followed::Already);
+        }
+        if let Some(old) = state.master.replace(card.clone()) {
+            old.stop();
+        }
+        replication.link_is_up.store(false, Relaxed);
+        // A step down that was broken off is done again.
+        let was_master = !replication.is_replica() || !replication.keeps_dead();
+        replication.is_replica.store(true, Relaxed);
+        if was_master { WasMaster::Yes } else { WasMaster::No }
+    };
+    if was_master == WasMaster::Yes {
+        shared.doors.iter().for_each(|door| door.send(Mail::Demoted));
+    }
+    note(shared, &format!("{host} {port}"));
+    tracing::info!("following {host}:{port}");
+    link::spawn(shared, card, was_master)?;
+    Ok(Followed::Now)
+}
+
+/// Follows nobody any more: what is here goes on under a new id.
+pub fn stand_alone(core: &mut Core) {
+    let shared = core.shared;
+    let replication = &shared.replication;
+    {
+        let _applying = lock(&replication.applying);
+        let mut state = replication.state();
+        let Some(old) = state.master.take() else {
+            replication.is_replica.store(false, Relaxed);
+            return;
+        };
+        old.stop();
+        let (offset, is_continuous) = (state.offset(), state.is_continuous);
+        if is_continuous {
+            state.history.turn(new_id(), offset);
+        } else {
+            state.history = darter_replica::history::History::new(new_id());
+            state.has_backlog = false;
+        }
+        state.alone_since_s = core.now_ms / 1000;
+        // Those who follow this server come back and learn the new id.
+        state.drop_replicas(shared);
+        let selected = std::mem::take(&mut state.db);
+        drop(state);
+        replication.keeps_dead.store(false, Relaxed);
+        if is_continuous {
+            replication.begin_feeding(shared, selected);
+        }
+    }
+    // Shards tell of changes before the first client may make one.
+    pubsub::listen(core);
+    replication.is_replica.store(false, Relaxed);
+    replication.link_is_up.store(false, Relaxed);
+    core.refresh_gate();
+    note(shared, "");
+    tracing::info!("this server follows nobody any more");
+}
+
+/// Has CONFIG GET and CONFIG REWRITE tell of the master.
+fn note(shared: &Shared, place: &str) {
+    if let Err(why) = shared.settings.note("replicaof", place) {
+        tracing::warn!("replicaof: {why}");
+    }
+}
+
+/// Follows the master that the settings name, as soon as what is on disk is loaded; to be called once.
+///
+/// Errors: there can be no more threads.
+pub fn start_after_load(shared: &'static Shared) -> std::io::Result<()> {
+    let Some((host, port)) = shared.settings.live().replication.master.clone() else { return Ok(()) };
+    // From the first client on nobody writes.
+    shared.replication.is_replica.store(true, Relaxed);
+    let body = move || {
+        while shared.snapshots.loading.is_on() {
+            thread::sleep(LOOK);
+        }
+        if !shared.replication.is_replica() {
+            return;
+        }
+        if let Err(error) = follow(shared, &host, port) {
+            tracing::error!("cannot follow {host}:{port}: {error}");
+        }
+    };
+    thread::Builder::new().name("darter-link".to_owned()).spawn(body).map(drop)
+}
+
+const LOOK: Duration = Duration::from_millis(10);

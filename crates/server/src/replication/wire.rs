@@ -1,0 +1,110 @@
+//! The connection to a master: bytes as they come, line by line or as a stream.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::time::Duration;
+
+/// A read that brings nothing returns after this, so that other things are looked at.
+const PATIENCE: Duration = Duration::from_millis(50);
+/// Time to connect, for one address.
+const CONNECT: Duration = Duration::from_secs(5);
+/// Bytes read at once.
+const READ_BYTES: usize = 256 << 10;
+/// The longest line of a handshake.
+const LINE_BYTES_MAX: usize = 64 << 10;
+
+/// The connection to a master.
+pub struct Wire {
+    stream: TcpStream,
+    // what was received, of which the bytes before `at` are used
+    input: Vec<u8>,
+    at: usize,
+}
+
+impl Wire {
+    /// Connects.
+    ///
+    /// Errors: the name is unknown, nobody listens there, or it takes too long.
+    pub fn connect(host: &str, port: u16) -> io::Result<Wire> {
+        let mut last = io::Error::new(ErrorKind::NotFound, "no such host");
+        for address in (host, port).to_socket_addrs()? {
+            match TcpStream::connect_timeout(&address, CONNECT) {
+                Ok(stream) => {
+                    stream.set_nodelay(true)?;
+                    stream.set_read_timeout(Some(PATIENCE))?;
+                    stream.set_write_timeout(Some(CONNECT))?;
+                    return Ok(Wire { stream, input: Vec::new(), at: 0 });
+                }
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+
+    /// A second handle, to end the connection by.
+    pub fn handle(&self) -> io::Result<TcpStream> {
+        self.stream.try_clone()
+    }
+
+    /// Sends bytes.
+    pub fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.stream.write_all(bytes)
+    }
+
+    /// What was received and not used.
+    pub fn received(&self) -> &[u8] {
+        self.input.get(self.at..).unwrap_or_default()
+    }
+
+    /// Passes over bytes that were used.
+    pub fn use_up(&mut self, len: usize) {
+        self.at = (self.at + len).min(self.input.len());
+        if self.at == self.input.len() {
+            self.input.clear();
+            self.at = 0;
+        }
+    }
+
+    /// Receives more, or nothing for a moment; returns the number of bytes.
+    ///
+    /// Errors: the connection is closed or broken.
+    pub fn fill(&mut self) -> io::Result<usize> {
+        if self.at > READ_BYTES {
+            self.input.drain(..self.at);
+            self.at = 0;
+        }
+        let before = self.input.len();
+        self.input.resize(before + READ_BYTES, 0);
+        let read = self.stream.read(self.input.get_mut(before..).unwrap_or_default());
+        self.input.truncate(before + read.as_ref().map_or(0, |len| *len));
+        match read {
+            Ok(0) => Err(io::Error::new(ErrorKind::UnexpectedEof, "the master closed the connection")),
+            Ok(len) => Ok(len),
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted
+                ) =>
+            {
+                Ok(0)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Takes a line without its end, if one is there.
+    ///
+    /// Errors: the line is too long to be one.
+    pub fn line(&mut self) -> io::Result<Option<Vec<u8>>> {
+        let received = self.received();
+        let Some(end) = received.iter().position(|byte| *byte == b'\n') else {
+            let is_endless = received.len() > LINE_BYTES_MAX;
+            let fault = || io::Error::new(ErrorKind::InvalidData, "the master sent a line without end");
+            return if is_endless { Err(fault()) } else { Ok(None) };
+        };
+        let line = received.get(..end).unwrap_or_default();
+        let line = line.strip_suffix(b"\r").unwrap_or(line).to_vec();
+        self.use_up(end + 1);
+        Ok(Some(line))
+    }
+}
