@@ -3,9 +3,10 @@
 
 Starts the server DARTER and Chromium (headless, spoken to over a pipe, so nothing has to be installed beside it), fills
 the server with one key of each type and some load, goes through every view as a person would, and leaves screenshots in
-FOLDER (default target/console). Exits non-zero when something is missing, overflows, or the browser complains.
+FOLDER (default target/console). Exits non-zero if something is missing or overflows, if text has too little contrast, if
+a control has no name, or if the browser complains.
 """
-import base64, json, os, pathlib, shutil, signal, socket, subprocess, sys, tempfile, threading, time
+import base64, json, os, pathlib, re, shutil, signal, socket, subprocess, sys, tempfile, threading, time
 
 
 class Browser:
@@ -32,7 +33,7 @@ class Browser:
         self.number, self.rest, self.complaints, self.session = 0, b"", [], None
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
         self.session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
-        for domain in ("Page", "Runtime", "Log", "Network"):
+        for domain in ("Page", "Runtime", "Log", "Network", "Accessibility"):
             self.call(domain + ".enable")
 
     def read(self):
@@ -108,11 +109,27 @@ class Browser:
         self.process.wait()
 
 
+    def click(self, selector, text=None):
+        """Clicks the first element of the selector, with this text if one is given."""
+        found = f"[...document.querySelectorAll({json.dumps(selector)})]"
+        if text is not None:
+            found += f".filter(e => e.textContent.trim() === {json.dumps(text)})"
+        self.wait(found + ".length > 0", f"there is {selector} {text or ''}")
+        self.js(found + "[0].click()")
+
+    def put(self, selector, value):
+        self.js(f"{{const e = document.querySelector({json.dumps(selector)}); e.value = {json.dumps(value)};"
+                "e.dispatchEvent(new Event('input', {bubbles: true})); e.dispatchEvent(new Event('change', {bubbles: true}));}")
+
+    def says(self, element, wanted, what):
+        self.wait(f"document.getElementById({json.dumps(element)}).innerText.includes({json.dumps(wanted)})", what)
+
+
 class Server:
-    def __init__(self, program, *flags):
+    def __init__(self, program, *flags, port=None):
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
+            self.port = port or probe.getsockname()[1]
         self.process = subprocess.Popen([program, "--bind", "127.0.0.1", "--port", str(self.port), "--save", "", *flags],
                                         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         for _ in range(400):
@@ -150,6 +167,8 @@ def fill(port):
         resp("XADD", "events", "*", "type", "purchase", "user", "1001", "total", "12.50"),
         resp("EVAL", "local n = 0 for i = 1, 3000000 do n = n + i end return n", 0),
         resp("DEBUG", "SLEEP", "0.02"),
+        *[resp(*line.split()) for line in ("EXISTS a", "TTL a", "STRLEN a", "LLEN queue:mail", "SCARD tags:article:7", "ZCARD leaderboard", "TYPE a", "XLEN events")],
+        resp("SELECT", "5"), resp("DEBUG", "POPULATE", "100000", "populated", "10"),
     ]))
     time.sleep(0.5)
     return link
@@ -188,6 +207,55 @@ def no_overflow(browser):
     return browser.js("document.documentElement.scrollWidth <= innerWidth")
 
 
+# Texts whose contrast with what is behind them is below WCAG's AA: 4.5, or 3 for large ones.
+CONTRAST = r"""(() => {
+  const parse = (text) => {
+    let m = /^rgba?\(([\d.]+), ([\d.]+), ([\d.]+)(?:, ([\d.]+))?\)$/.exec(text);
+    if (m) return [m[1] / 255, m[2] / 255, m[3] / 255, m[4] === undefined ? 1 : +m[4]];
+    m = /^color\(srgb ([\d.e-]+) ([\d.e-]+) ([\d.e-]+)(?: \/ ([\d.e-]+))?\)$/.exec(text);
+    return m ? [+m[1], +m[2], +m[3], m[4] === undefined ? 1 : +m[4]] : [0, 0, 0, 0];
+  };
+  const over = (top, under) => [0, 1, 2].map((i) => top[i] * top[3] + under[i] * (1 - top[3])).concat(1);
+  const behind = (node) => {
+    const layers = [];
+    for (let e = node; e; e = e.parentElement) layers.unshift(parse(getComputedStyle(e).backgroundColor));
+    return layers.reduce((under, top) => over(top, under), [1, 1, 1, 1]);
+  };
+  const light = (c) => [0.2126, 0.7152, 0.0722].reduce((sum, part, i) => sum + part * (c[i] <= 0.04045 ? c[i] / 12.92 : ((c[i] + 0.055) / 1.055) ** 2.4), 0);
+  const bad = new Set();
+  const test = (node, color, style, text) => {
+    const back = behind(node);
+    const [a, b] = [light(over(parse(color), back)), light(back)].sort((x, y) => y - x);
+    const ratio = (a + 0.05) / (b + 0.05);
+    const size = parseFloat(style.fontSize);
+    const least = size >= 24 || (size >= 18.66 && style.fontWeight >= 600) ? 3 : 4.5;
+    if (ratio < least) bad.add(`${node.tagName}.${node.className} "${text.trim().slice(0, 30)}" ${ratio.toFixed(2)}`);
+  };
+  const top = document.querySelector('dialog[open]') || document.body;
+  for (const node of top.querySelectorAll('*')) {
+    if (!node.checkVisibility() || node.closest('.unseen, .skip, option') || node.disabled) continue;
+    const style = getComputedStyle(node);
+    const text = [...node.childNodes].filter((c) => c.nodeType === 3).map((c) => c.data).join('');
+    if (text.trim()) test(node, style.color, style, text);
+    if (node.placeholder) test(node, getComputedStyle(node, '::placeholder').color, style, node.placeholder);
+  }
+  return [...bad];
+})()"""
+
+
+def accessible(browser, failed, what):
+    """Contrast of all texts in both schemes, and names of all controls."""
+    for scheme in ("light", "dark"):
+        browser.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+        bad = browser.js(CONTRAST)
+        check(failed, not bad, f"contrast, {what}, {scheme}" + "".join("\n    " + line for line in bad))
+    nodes = browser.call("Accessibility.getFullAXTree")["nodes"]
+    named = ("button", "link", "textbox", "searchbox", "combobox", "radio", "checkbox", "spinbutton", "table", "image", "dialog", "region")
+    bad = [node["role"]["value"] for node in nodes
+           if not node.get("ignored") and node["role"]["value"] in named and not node.get("name", {}).get("value", "").strip()]
+    check(failed, not bad, f"every control has a name, {what} {bad or ''}")
+
+
 def overview(browser, failed, folder):
     browser.screen(1360, 1010, "light")
     browser.wait("document.getElementById('ops').textContent !== '–'", "numbers arrive")
@@ -195,7 +263,7 @@ def overview(browser, failed, folder):
     check(failed, browser.js("document.getElementById('dot').className") == "on", "the page is connected")
     for part in ("p99", "used", "hits", "keys-all"):
         check(failed, browser.js(f"document.getElementById('{part}').textContent") not in ("–", ""), f"the tile {part}")
-    check(failed, browser.js("document.querySelectorAll('#commands tbody tr').length") >= 4, "commands are listed")
+    check(failed, browser.js("document.querySelectorAll('#commands tbody tr').length") > 12, "every command is listed")
     check(failed, browser.js("document.querySelectorAll('.thread').length") == 2, "both threads are shown")
     check(failed, browser.js("document.querySelectorAll('#keyspace tbody tr').length") >= 1, "databases are listed")
     check(failed, browser.js("""[...document.querySelectorAll('canvas')].every(c =>
@@ -203,6 +271,28 @@ def overview(browser, failed, folder):
     browser.picture(folder / "overview-light.png")
     browser.screen(1360, 1010, "dark")
     browser.picture(folder / "overview-dark.png")
+    browser.click("#spans button", "1 h")
+    check(failed, browser.js("document.getElementById('chart-ops').getAttribute('aria-label')").startswith("Throughput, last 1 h"), "the span of the charts is chosen")
+    browser.js("document.querySelector('#spans [aria-checked=true]').focus()")
+    browser.key("ArrowLeft", 37)
+    browser.wait("document.activeElement.textContent === '15 min' && document.activeElement.getAttribute('aria-checked') === 'true'", "arrow keys choose the span")
+    browser.click("#spans button", "3 min")
+    browser.click("#commands .sort", "Command")
+    names = browser.js("[...document.querySelectorAll('#commands tbody td:first-child')].map(c => c.textContent)")
+    check(failed, names == sorted(names), "commands are sorted by name")
+    browser.put("#commands input", "hget")
+    check(failed, browser.js("document.querySelectorAll('#commands tbody tr').length") == 1, "commands are filtered")
+    browser.put("#commands input", "")
+    browser.click("#commands .sort", "Calls")
+    accessible(browser, failed, "overview")
+
+
+def find(browser, pattern, db=None, kind=None):
+    if db is not None:
+        browser.js(f"document.getElementById('scan-db').value = '{db}'")
+    browser.js(f"document.getElementById('scan-type').value = {json.dumps(kind or '')};"
+               f"document.getElementById('scan-match').value = {json.dumps(pattern)};"
+               "document.getElementById('scan').requestSubmit()")
 
 
 def keys(browser, failed, folder):
@@ -212,21 +302,158 @@ def keys(browser, failed, folder):
     for pattern, wanted in [("user:1001", "Ada Lovelace"), ("queue:*", "message 0"), ("tags:*", "storage"),
                             ("leaderboard", "3900.5"), ("events", "purchase"), ("config:app", '"limits": {'),
                             ("binary:*", "\\x00\\xff\\xfe"), ("markup:*", "<script>")]:
-        browser.js(f"document.getElementById('scan-match').value = {json.dumps(pattern)};"
-                   "document.getElementById('scan').requestSubmit()")
+        find(browser, pattern)
         browser.wait("document.querySelectorAll('#key-list li').length === 1", f"{pattern} is found alone")
         browser.js("document.querySelector('#key-list button').click()")
-        browser.wait(f"document.getElementById('detail').innerText.includes({json.dumps(wanted)})", f"{pattern} shows {wanted}")
+        browser.says("detail", wanted, f"{pattern} shows {wanted}")
         check(failed, True, f"the key browser shows {pattern}")
         if pattern == "queue:*":
             browser.js("document.querySelector('#detail .more').click()")
             browser.wait("document.querySelectorAll('#detail tbody tr').length === 200", "the next elements come")
     check(failed, browser.js("document.images.length") == 1, "markup in a value stays text")
-    browser.js("document.getElementById('scan-match').value = '[^i]*'; document.getElementById('scan').requestSubmit()")
+    find(browser, "[^i]*")
     browser.wait("document.querySelectorAll('#key-list li').length > 9", "many keys")
     browser.js("[...document.querySelectorAll('#key-list button')].find(b => b.title === 'user:1001').click()")
-    browser.wait("document.getElementById('detail').innerText.includes('Ada')", "the chosen one")
+    browser.says("detail", "Ada", "the chosen one")
     browser.picture(folder / "keys-light.png")
+    browser.screen(1360, 860, "dark")
+    browser.picture(folder / "keys-dark.png")
+    accessible(browser, failed, "keys")
+    searching(browser, failed, folder)
+    editing(browser, failed, folder)
+
+
+def searching(browser, failed, folder):
+    """Database 5 holds 100,000 keys: names at once, progress, stop, continue, tree."""
+    first = "document.querySelector('#key-list .name')?.textContent"
+    find(browser, "populated:77777", db=5)
+    browser.wait(f"{first} === 'populated:77777'", "an exact name is found")
+    browser.says("key-state", "1 key found", "a search goes on until its end")
+    check(failed, True, "an exact name is found among 100,000")
+    find(browser, "7777")
+    browser.says("key-state", "keys found", "part of a name")
+    check(failed, browser.js("document.getElementById('key-state').textContent") == f"{sum('7777' in str(n) for n in range(100000))} keys found", "part of a name is found")
+    find(browser, "nothing*")
+    browser.click("#key-stop")
+    browser.says("key-state", "Stopped; 0 keys among", "a search is stopped")
+    browser.click("#key-more")
+    browser.says("key-state", "No key matches.", "a search that was stopped continues")
+    find(browser, "")
+    browser.says("key-state", "Paused at", "a search pauses")
+    check(failed, browser.js("document.querySelectorAll('#key-list li').length") == 200, "long lists are shown in steps")
+    browser.click("#key-rest")
+    check(failed, browser.js("document.querySelectorAll('#key-list li').length") == 1200, "more of a long list is shown")
+    find(browser, "", db=0)
+    browser.says("key-state", "found", "the search ends")
+    browser.click("#layouts button", "Tree")
+    browser.wait("[...document.querySelectorAll('.folder .name')].some(e => e.textContent === 'user:')", "the tree has prefixes")
+    browser.js("[...document.querySelectorAll('.folder')].find(e => e.textContent.startsWith('tags:')).click()")
+    browser.js("[...document.querySelectorAll('.folder')].find(e => e.textContent.startsWith('article:')).click()")
+    browser.js("[...document.querySelectorAll('#key-list button')].find(e => e.title === 'tags:article:7').click()")
+    browser.says("detail", "storage", "a key of the tree is shown")
+    browser.screen(1360, 860, "light")
+    browser.picture(folder / "tree-light.png")
+    browser.click("#layouts button", "List")
+    check(failed, True, "the prefix tree")
+
+
+def dialog(browser, action, **fields):
+    """Fills the open dialog and submits it; fields by their labels."""
+    browser.wait("document.getElementById('dialog').open", f"a dialog opens: {action}")
+    for label, value in fields.items():
+        browser.js(f"""{{const field = [...document.querySelectorAll('#dialog label')].find(l => l.textContent.startsWith({json.dumps(label.replace('_', ' '))}));
+            const e = field.querySelector('input, textarea, select'); e.value = {json.dumps(value)}; e.dispatchEvent(new Event('change'));}}""")
+    browser.click("#dialog button", action)
+
+
+def closed(browser, what):
+    browser.wait("!document.getElementById('dialog').open", what)
+
+
+def editing(browser, failed, folder):
+    """Every type: create, change, rename, TTL, delete."""
+    values = {"string": "one", "hash": "name: Ada\nplan: pro", "list": "a\nb\na", "set": "x\ny", "zset": "ada: 1.5\nbob: 2", "stream": "kind: login",
+              "ReJSON-RL": '{"plan": "pro", "seats": [1, 2]}'}
+    for kind, value in values.items():
+        name = f"made:{kind}"
+        browser.click("#key-new")
+        browser.wait("document.getElementById('dialog').open", "the dialog opens")
+        browser.js(f"{{const s = document.querySelector('#dialog select'); s.value = '{kind}'; s.dispatchEvent(new Event('change'));}}")
+        browser.js(f"document.querySelector('#dialog textarea').value = {json.dumps(value)}")
+        dialog(browser, "Create", Name=name, TTL="600")
+        closed(browser, f"{name} is created")
+        browser.says("detail", name, f"{name} is shown")
+        browser.says("detail", "to live", f"{name} has a TTL")
+        browser.click("#detail button", "Remove TTL")
+        browser.says("detail", "does not expire", f"{name} has none any more")
+    check(failed, True, "keys of every type are created, with a TTL that is removed")
+
+    def show(name, wanted):
+        find(browser, name)
+        browser.wait(f"document.querySelector('#key-list button')?.title === {json.dumps(name)}", f"{name} is there")
+        browser.js("document.querySelector('#key-list button').click()")
+        browser.says("detail", wanted, f"{name} shows {wanted}")
+
+    show("made:string", "one")
+    browser.click("#detail button", "Edit value")
+    dialog(browser, "Save", Value="two words")
+    browser.says("detail", "two words", "a string is edited")
+    show("made:hash", "Ada")
+    browser.click("#detail .acts button", "Edit")
+    dialog(browser, "Save", Value="Grace")
+    browser.says("detail", "Grace", "a field is edited")
+    browser.click("#detail button", "Add field")
+    dialog(browser, "Add", Field="visits", Value="7")
+    browser.says("detail", "visits", "a field is added")
+    browser.click("#detail button", "Add field")
+    dialog(browser, "Add", Field="visits", Value="8")
+    browser.says("dialog", "exists already", "a field is not overwritten by mistake")
+    browser.click("#dialog button", "Cancel")
+    show("made:list", "b")
+    browser.click("#detail [aria-label='Remove 0']")
+    dialog(browser, "Remove the element")
+    browser.wait("document.querySelectorAll('#detail tbody tr').length === 2 && document.querySelector('#detail tbody').innerText.includes('b')", "an element is removed by its place")
+    check(failed, browser.js("[...document.querySelectorAll('#detail tbody tr')].map(r => r.children[1].textContent).join()") == "b,a", "the right element is removed")
+    show("made:set", "x")
+    browser.click("#detail button", "Add member")
+    dialog(browser, "Add", Member="z")
+    browser.wait("document.querySelectorAll('#detail tbody tr').length === 3", "a member is added")
+    show("made:zset", "ada")
+    browser.click("#detail [aria-label='Edit ada']")
+    dialog(browser, "Save", Score="40")
+    browser.says("detail", "40", "a score is changed")
+    show("made:stream", "login")
+    browser.click("#detail button", "Add entry")
+    dialog(browser, "Add", Fields="kind: logout")
+    browser.says("detail", "logout", "an entry is added")
+    show("made:ReJSON-RL", '"plan": "pro"')
+    browser.click("#detail button", "Edit value")
+    dialog(browser, "Save", JSON_document='{"plan": "free"}')
+    browser.says("detail", '"plan": "free"', "a JSON document is edited")
+    show("made:stream", "logout")
+    check(failed, True, "values of every type are changed")
+
+    browser.click("#detail button", "Rename")
+    dialog(browser, "Rename", New_name="made:set")
+    browser.says("dialog", "A key of this name exists.", "no key is replaced by mistake")
+    dialog(browser, "Rename", New_name="made:renamed")
+    closed(browser, "the dialog closes")
+    browser.says("detail", "made:renamed", "a key is renamed")
+    browser.click("#detail button", "Set TTL")
+    dialog(browser, "Set TTL", Time_to_live="3", Unit="3600000")
+    browser.says("detail", "to live", "a TTL is set")
+    browser.click("#detail button", "Delete")
+    browser.wait("document.activeElement.textContent === 'Cancel'", "the harmless button has the focus")
+    accessible(browser, failed, "a dialog")
+    browser.screen(1360, 860, "light")
+    browser.picture(folder / "delete-light.png")
+    browser.key("Escape", 27)
+    closed(browser, "Escape closes the dialog")
+    browser.says("detail", "logout", "the key is still there")
+    browser.click("#detail button", "Delete")
+    dialog(browser, "Delete the key")
+    browser.says("detail", "Choose a key", "the key is deleted")
+    check(failed, True, "keys are renamed, given a TTL and deleted, each with a dialog")
 
 
 def shell(browser, failed, folder):
@@ -235,46 +462,159 @@ def shell(browser, failed, folder):
     for line, wanted in [("SET greeting \"hello \\x41\"", "OK"), ("GET greeting", '"hello A"'), ("INCR visits", "(integer) 1"),
                          ("HGETALL user:1001", '"name" => "Ada Lovelace"'), ("GET nothing", "(nil)"), ("LPUSH visits x", "WRONGTYPE"),
                          ("ZRANGE leaderboard 0 -1 WITHSCORES", "(double) 2800"), ("SELECT 3", "3>"), ("SELECT 0", "0>"),
-                         ("GET 'open", "a quote is not closed")]:
+                         ("GET 'open", "A quote is not closed."), ("help zadd", "score member [score member ...]"),
+                         ("help", "lists a group"), ("help nonsense", "No command is called nonsense.")]:
         browser.type(line)
         browser.key("Enter", 13)
-        browser.wait(f"document.getElementById('shell').innerText.includes({json.dumps(wanted)})", f"{line} answers {wanted}")
+        browser.says("shell", wanted, f"{line} answers {wanted}")
         time.sleep(0.1)
+    value = "document.getElementById('line').value"
+    for _ in range(5):
+        browser.key("ArrowUp", 38)
+    check(failed, browser.js(value) == "SELECT 0", "the history goes back")
+    browser.put("#line", "")
+    browser.type("HG")
     browser.key("ArrowUp", 38)
-    browser.key("ArrowUp", 38)
-    check(failed, browser.js("document.getElementById('line').value") == "SELECT 0", "the history goes back")
-    browser.js("document.getElementById('line').value = ''")
+    check(failed, browser.js(value) == "HGETALL user:1001", "the history is searched by what was typed")
+    browser.put("#line", "")
+    browser.type("auth secret")
+    browser.key("Enter", 13)
+    browser.says("log", "auth secret", "AUTH is run")
+    check(failed, "auth" not in browser.js("localStorage.getItem('history')"), "passwords are not stored")
     browser.type("zrangebysc")
+    browser.says("hints", "ZRANGEBYSCORE", "names are proposed")
     browser.key("Tab", 9)
-    browser.wait("document.getElementById('line').value === 'zrangebyscore '", "names are completed")
-    browser.js("document.getElementById('line').value = ''")
+    browser.wait(f"{value} === 'zrangebyscore '", "names are completed")
+    browser.says("hints", "key min max", "the syntax is shown")
     browser.screen(1360, 860, "dark")
     browser.picture(folder / "shell-dark.png")
+    browser.screen(1360, 860, "light")
+    browser.picture(folder / "shell-light.png")
+    accessible(browser, failed, "command line")
+    browser.put("#line", "")
+    browser.key("Tab", 9)
+    check(failed, browser.js("document.activeElement.textContent") == "Run", "Tab leaves an empty line")
+    browser.js("document.getElementById('line').focus()")
+    browser.type("FLUSHALL")
+    browser.key("Enter", 13)
+    browser.says("dialog", "Every key of every database is deleted. This cannot be undone.", "FLUSHALL asks first")
+    browser.click("#dialog button", "Cancel")
+    browser.type("EXISTS user:1001")
+    browser.key("Enter", 13)
+    browser.wait("[...document.querySelectorAll('#log > div')].pop().innerText.includes('(integer) 1')", "nothing was deleted")
+    check(failed, True, "commands, help, hints, history and confirmation")
 
 
-def others(browser, failed, folder):
+def clients(browser, failed, folder, port):
+    many = [socket.create_connection(("127.0.0.1", port)) for _ in range(260)]
+    many[0].sendall(resp("CLIENT", "SETNAME", "the-one"))
     browser.screen(1360, 860, "light")
     browser.js("location.hash = '#clients'")
-    browser.wait("document.querySelectorAll('#client-table tbody tr').length >= 3", "clients are listed")
+    browser.says("clients", "200 of 26", "clients are listed")
+    browser.click("#client-table .foot button")
+    check(failed, browser.js("document.querySelectorAll('#client-table tbody tr').length") > 260, "all clients can be seen")
+    browser.put("#client-table input", "the-one")
+    browser.wait("document.querySelectorAll('#client-table tbody tr').length === 1", "clients are filtered")
+    browser.click("#client-table button", "Close")
+    dialog(browser, "Close the connection")
+    browser.says("client-table", "No row matches the filter.", "a client is closed")
+    browser.put("#client-table input", "")
+    for link in many:
+        link.close()
+    browser.wait("document.querySelectorAll('#client-table tbody tr').length < 20", "closed clients disappear")
     browser.picture(folder / "clients-light.png")
-    browser.js("location.hash = '#slow'")
-    browser.wait("document.getElementById('slow-table').innerText.includes('DEBUG SLEEP')", "slow commands are listed")
-    browser.picture(folder / "slow-light.png")
+    browser.screen(1360, 860, "dark")
+    browser.picture(folder / "clients-dark.png")
+    accessible(browser, failed, "clients")
+
+
+def diagnose(browser, failed, folder, port):
+    browser.screen(1360, 1100, "light")
+    browser.js("location.hash = '#diagnose'")
+    browser.says("slow-table", "DEBUG SLEEP", "slow commands are listed")
+    browser.says("slow-note", "longer than 2.00 ms", "the threshold is shown")
+    browser.put("#slow-threshold", "1.5")
+    browser.js("document.getElementById('slow-form').requestSubmit()")
+    browser.says("slow-note", "longer than 1.50 ms", "the threshold is set")
+    browser.put("#latency-threshold", "5")
+    browser.js("document.getElementById('latency-form').requestSubmit()")
+    browser.says("latency-note", "Events of 5.00 ms and more", "the threshold of events is set")
+    link = socket.create_connection(("127.0.0.1", port))
+    link.sendall(resp("DEBUG", "SLEEP", "0.02"))
+    browser.says("latency-table", "command", "events are listed")
+    browser.click("#survey-start")
+    browser.says("survey-state", "Finished:", "all keys are looked at")
+    browser.says("survey-state", "Hot keys need a policy", "the page says why there are no hot keys")
+    browser.says("big-table", "queue:mail", "big keys are listed")
+    browser.says("prefix-table", "item:", "memory by prefix")
+    link.sendall(resp("CONFIG", "SET", "maxmemory-policy", "allkeys-lfu"))
+    time.sleep(0.3)
+    browser.click("#survey-start")
+    browser.wait("document.querySelectorAll('#hot-table tbody tr').length > 0 && document.getElementById('survey-state').textContent.startsWith('Finished')", "hot keys are listed")
+    link.close()
+    browser.picture(folder / "diagnose-light.png")
+    browser.screen(1360, 1100, "dark")
+    browser.picture(folder / "diagnose-dark.png")
+    accessible(browser, failed, "diagnostics")
+    browser.js("[...document.querySelectorAll('#big-table .link')].find(e => e.textContent === 'queue:mail').click()")
+    browser.says("detail", "message 0", "a big key is opened")
+    check(failed, True, "slow log, latency events, big keys and hot keys")
 
 
 def phone(browser, failed, folder):
-    browser.screen(390, 844, "light", mobile=True)
-    for name in ("overview", "keys", "shell", "clients", "slow"):
+    for name in ("overview", "keys", "shell", "clients", "diagnose"):
+        browser.screen(390, 844, "light", mobile=True)
         browser.js(f"location.hash = '#{name}'; scrollTo(0, 0)")
-        time.sleep(0.6)
+        time.sleep(0.8)
         check(failed, no_overflow(browser), f"nothing is wider than a phone: {name}")
-        check(failed, browser.js(f"""[...document.querySelectorAll('#{name} > .card .scroll')].every(box =>
+        check(failed, browser.js(f"""[...document.querySelectorAll('#{name} .scroll')].filter(box => !box.closest('#detail')).every(box =>
             box.scrollWidth <= box.clientWidth)"""), f"no table has to be moved sideways: {name}")
         browser.picture(folder / f"phone-{name}.png")
+        accessible(browser, failed, f"{name} on a phone")
+    check(failed, browser.js("[...document.querySelectorAll('#slow-table tbody tr:first-child td')].filter(c => c.checkVisibility()).length") == 4,
+          "every column is there on a phone")
     browser.screen(390, 844, "dark", mobile=True)
-    browser.js("location.hash = '#overview'; scrollTo(0, 560)")
+    browser.js("location.hash = '#overview'")
+    time.sleep(0.6)
+    browser.js("scrollTo(0, 560)")
     time.sleep(0.6)
     browser.picture(folder / "phone-dark.png")
+
+
+def keyboard(browser, failed):
+    browser.screen(1360, 860, "light")
+    # With a page's name in the address, Tab begins at that page.
+    browser.js("history.replaceState(null, '', '/'); window.isOld = true")
+    browser.call("Page.reload")
+    browser.wait("!window.isOld && document.getElementById('dot')?.className === 'on'", "the page is back")
+    browser.key("Tab", 9)
+    check(failed, browser.js("document.activeElement.className") == "skip", "the first stop of Tab skips to the content")
+    browser.key("Enter", 13)
+    check(failed, browser.js("document.activeElement.id") == "main", "Enter does so")
+
+
+def disconnected(program, browser, failed, folder):
+    """The page of a server that has ended is grey and says so; it goes on when the server is back."""
+    server = Server(program, "--proactor_threads", "2", "--dbfilename", "")
+    try:
+        browser.screen(1360, 1010, "light")
+        browser.call("Page.navigate", url=f"http://127.0.0.1:{server.port}/")
+        browser.wait("document.getElementById('dot')?.className === 'on'", "the page is connected")
+        time.sleep(3)
+        before = list(browser.complaints)
+        server.close()
+        browser.wait("document.body.classList.contains('offline') && !document.getElementById('banner').hidden", "the page is grey")
+        check(failed, re.match(r"Disconnected since \d\d:\d\d:\d\d: the server does not answer\. What you see is of",
+                               browser.js("document.getElementById('banner').textContent")), "the page says that it is disconnected")
+        check(failed, browser.js("document.title").startswith("Disconnected"), "so does its title")
+        browser.picture(folder / "disconnected-light.png")
+        server = Server(program, "--proactor_threads", "2", "--dbfilename", "", port=server.port)
+        browser.wait("!document.body.classList.contains('offline') && document.getElementById('banner').hidden", "the page goes on")
+        check(failed, True, "the page goes on when the server is back")
+        time.sleep(0.5)
+        browser.complaints[:] = before  # refused connections are meant
+    finally:
+        server.close()
 
 
 def password(program, browser, failed):
@@ -305,9 +645,14 @@ def main():
             link = fill(server.port)
             worker.start()
             browser.call("Page.navigate", url=f"http://127.0.0.1:{server.port}/")
-            for view in (overview, keys, shell, others, phone):
+            for view in (overview, keys, shell):
                 view(browser, failed, folder)
+            clients(browser, failed, folder, server.port)
+            diagnose(browser, failed, folder, server.port)
+            phone(browser, failed, folder)
+            keyboard(browser, failed)
             link.close()
+            disconnected(program, browser, failed, folder)
             password(program, browser, failed)
             check(failed, not browser.complaints, "the browser has nothing to complain about" + "".join("\n  " + c for c in browser.complaints))
         finally:

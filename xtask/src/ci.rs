@@ -39,7 +39,8 @@ pub fn run() -> Result<(), String> {
     compare()?;
     clients()?;
     watched("the dashboard on a real Prometheus", "prometheus", "tests/monitoring/check.py")?;
-    watched("the console in a real Chromium", "chromium", "tests/console/check.py")
+    watched("the console in a real Chromium", "chromium", "tests/console/check.py")?;
+    watched("packaging", "python3", "tests/packaging/check.py")
 }
 
 /// The memory limit under writes at full speed, for some seconds; `darter-bench soak` is the long form.
@@ -101,6 +102,28 @@ fn compare() -> Result<(), String> {
     for family in COMPARED {
         compare_one(&format!("comparison: {family}"), &["--family", family, "--ops", "5000"])?;
     }
+    for way in WAYS {
+        let name = format!("comparison: direct and by {way}");
+        compare_one(
+            &name,
+            &[
+                "--family",
+                WAYS_OF,
+                "--resp",
+                "2",
+                "--ops",
+                "5000",
+                "--events",
+                "KEAmn",
+                "--without",
+                "SELECT",
+                "--redis-bin",
+                "target/release/darter",
+                "--peer-way",
+                way,
+            ],
+        )?;
+    }
     for (members, ops) in SIZES {
         let name = format!("comparison: collections of {members}");
         compare_one(&name, &["--family", COLLECTIONS, "--members", members, "--ops", ops])?;
@@ -116,6 +139,11 @@ fn compare_one(name: &str, args: &[&str]) -> Result<(), String> {
 /// Families of the differential test that must be equal.
 const COMPARED: &[&str] =
     &["strings", "keys", "lists", "hashes", "sets", "zsets", "geo", "hll", "streams", "bitmaps", "memcached"];
+
+/// Ways in that must give the replies, events and counts of direct commands; SELECT ends with its script.
+const WAYS: &[&str] = &["exec", "script"];
+/// Families that are sent by each way.
+const WAYS_OF: &str = "strings,lists,hashes,sets,zsets,streams,bitmaps,hll,geo,keys,sort";
 
 /// Those whose keys are filled.
 const COLLECTIONS: &str = "lists,hashes,sets,zsets,streams,bitmaps,hll,geo";

@@ -2,7 +2,9 @@
 #![forbid(unsafe_code)]
 
 mod ci;
+mod docs;
 mod instructions;
+mod repeat;
 mod tidy;
 
 use std::process::ExitCode;
@@ -11,7 +13,9 @@ const HELP: &str = "\
 cargo xtask <verb>
   tidy     house rules that no compiler checks: crate edges, file lengths, unsafe rooms, heads
   ci       everything CI does after `cargo test`: fmt, clippy, tidy, fuzz smoke, real servers and clients
+  ci --repeat N [ARG ...]   `cargo test ARG ...` N times beside a busy loop for each core; ends at the first failure
   check    fmt, clippy and tidy
+  docs     fills the tables of the translated READMEs from README.md; tidy fails if they differ
   instructions   commands in a pipeline against xtask/ceilings.tsv, by callgrind
 ";
 
@@ -20,8 +24,13 @@ fn main() -> ExitCode {
     let done = match verb.as_str() {
         "tidy" => tidy::run(),
         "check" => ci::check(),
+        "docs" => docs::run(),
         "instructions" => instructions::check(),
-        "ci" => ci::run(),
+        "ci" => match std::env::args().nth(2).as_deref() {
+            None => ci::run(),
+            Some("--repeat") => repeated(),
+            Some(other) => Err(format!("ci: unknown flag {other}")),
+        },
         _ => {
             eprint!("{HELP}");
             return ExitCode::FAILURE;
@@ -34,4 +43,12 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// `ci --repeat N [ARG ...]`
+fn repeated() -> Result<(), String> {
+    let mut args = std::env::args().skip(3);
+    let rounds = args.next().and_then(|n| n.parse().ok()).filter(|n| *n > 0);
+    let rounds = rounds.ok_or("ci --repeat: a number of rounds is missing")?;
+    repeat::run(rounds, &args.collect::<Vec<_>>())
 }

@@ -13,17 +13,68 @@ const FILE_LINES_MAX: usize = 800;
 /// The next one has 66.
 const FUNCTION_LINES_MAX: usize = 83;
 
+/// Lines of ARCHITECTURE.md.
+const PAGE_LINES_MAX: usize = 260;
+/// Characters of a commit's subject.
+const SUBJECT_CHARS_MAX: usize = 72;
+/// The last commit before subjects were bounded.
+const SUBJECTS_SINCE: &str = "c533cd0143265ae215c14a95a006d7a3d3a29474";
+
+/// Text that only some files may contain: the text, the files (their beginnings), and why.
+const ROOMS: &[(&str, &[&str], &str)] = &[
+    (
+        ".take_spinning(",
+        &["./crates/latch/", "./crates/server/src/engine/lease.rs"],
+        "shards are taken by engine::lease",
+    ),
+    (
+        ".try_take()",
+        &["./crates/latch/", "./crates/server/src/engine/lease.rs"],
+        "shards are taken by engine::lease",
+    ),
+    (
+        "queue_for(",
+        &["./crates/latch/", "./crates/server/src/engine/lease.rs"],
+        "jobs are queued by engine::lease",
+    ),
+    (
+        "drive_waiting(",
+        &["./crates/latch/", "./crates/server/src/engine/lease.rs"],
+        "shards are released by engine::lease",
+    ),
+    (
+        "tracking::invalidate(",
+        &["./crates/server/src/engine/commit.rs"],
+        "changes are published by engine::commit",
+    ),
+    ("pubsub::notify(", &["./crates/server/src/engine/commit.rs"], "changes are published by engine::commit"),
+    (
+        "waiting::serve(",
+        &["./crates/server/src/engine/commit.rs"],
+        "waiting clients are served by engine::commit",
+    ),
+    ("relief::settle_all(", &["./crates/server/src/engine/commit.rs"], "room is made by engine::commit"),
+    ("spec.name == \"", &[], "a row says what the server does (Marks), not its name"),
+    ("spec.name != \"", &[], "a row says what the server does (Marks), not its name"),
+    ("spec.name, \"", &[], "a row says what the server does (Marks), not its name"),
+];
+
 /// Looks at everything; errors with the number of findings.
 pub fn run() -> Result<(), String> {
     let mut findings = Vec::new();
     let page = fs::read_to_string("ARCHITECTURE.md").map_err(|error| format!("ARCHITECTURE.md: {error}"))?;
     let plan = plan(&page);
     check_edges(&plan, &mut findings)?;
+    if page.lines().count() > PAGE_LINES_MAX {
+        findings.push(format!("ARCHITECTURE.md: more than {PAGE_LINES_MAX} lines"));
+    }
+    check_subjects(&mut findings);
     let files = rust_files(Path::new("."));
     for file in &files {
         let text = fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
         check_file(file, &text, &plan, &mut findings);
     }
+    crate::docs::check(&mut findings)?;
     for finding in &findings {
         println!("{finding}");
     }
@@ -92,6 +143,18 @@ fn check_edges(plan: &BTreeMap<&str, Planned<'_>>, findings: &mut Vec<String>) -
     Ok(())
 }
 
+/// Whether the subjects of commits are short enough. A clone without history says nothing.
+fn check_subjects(findings: &mut Vec<String>) {
+    let range = format!("{SUBJECTS_SINCE}..HEAD");
+    let Ok(out) = Command::new("git").args(["log", "--format=%h %s", &range]).output() else { return };
+    for line in String::from_utf8_lossy(&out.stdout).lines() {
+        let Some((commit, subject)) = line.split_once(' ') else { continue };
+        if subject.chars().count() > SUBJECT_CHARS_MAX {
+            findings.push(format!("commit {commit}: a subject of more than {SUBJECT_CHARS_MAX} characters"));
+        }
+    }
+}
+
 fn rust_files(root: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
     let mut folders = vec![root.to_path_buf()];
@@ -129,6 +192,14 @@ fn check_file(file: &Path, text: &str, plan: &BTreeMap<&str, Planned<'_>>, findi
         for (at, lines) in long_functions(code) {
             findings
                 .push(format!("{shown}:{at}: a function of {lines} lines, more than {FUNCTION_LINES_MAX}"));
+        }
+    }
+    if place.starts_with("./crates/") && place.contains("/src/") && !is_test {
+        for (at, line) in code.lines().enumerate().filter(|(_, line)| !line.trim().starts_with("//")) {
+            let broken = ROOMS.iter().filter(|(words, rooms, _)| {
+                line.contains(words) && !rooms.iter().any(|room| place.starts_with(room))
+            });
+            findings.extend(broken.map(|(_, _, why)| format!("{shown}:{}: {why}", at + 1)));
         }
     }
     for (at, line) in text.lines().enumerate() {

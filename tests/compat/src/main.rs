@@ -18,6 +18,7 @@ mod rules;
 mod server;
 mod shrink;
 mod stream;
+mod way;
 mod words;
 
 use std::io;
@@ -31,6 +32,7 @@ use crate::grammar::{FAMILIES, Family, Mode};
 use crate::pair::{Pair, Side};
 use crate::server::Server;
 use crate::stream::{Op, Stream};
+use crate::way::Way;
 
 fn main() -> ExitCode {
     let args = command().get_matches();
@@ -84,6 +86,10 @@ fn command() -> Command {
         )
         .arg(text("peer-bin", "the other side: a program or HOST:PORT; without it DARTER_BIN or target/"))
         .arg(many("peer-flag", "a further flag for the other side"))
+        .arg(
+            text("peer-way", "how the other side gets commands: direct, exec, script")
+                .default_value("direct"),
+        )
         .arg(text("failures", "stop after so many").default_value("1").value_parser(value_parser!(usize)))
         .arg(text("events", "classes of keyspace events to compare too, such as KEAmn").default_value(""))
         .arg(
@@ -113,6 +119,8 @@ fn run(args: &ArgMatches) -> io::Result<usize> {
     let left = Server::start(&text("redis-bin"), &[], "left")?;
     let right = Server::start(&peer, &many("peer-flag"), "right")?;
     let mut pair = Pair { left: Side::new(left), right: Side::new(right), events: text("events") };
+    let way = text("peer-way");
+    pair.right.way = Way::named(&way).ok_or_else(|| io::Error::other(format!("no way {way:?}")))?;
     let versions: &[u8] = match text("resp").as_str() {
         "2" => &[2],
         "3" => &[3],

@@ -12,6 +12,7 @@ use crate::reply::Reply;
 use crate::rules;
 use crate::server::Server;
 use crate::stream::{Op, is_scan};
+use crate::way::{self, Way};
 
 /// The first difference of a stream.
 #[derive(Clone, Debug)]
@@ -44,6 +45,8 @@ pub struct Side {
     events: Option<Events>,
     /// Commands queued by MULTI, per connection.
     queued: Vec<Vec<Vec<Vec<u8>>>>,
+    /// How commands are sent to it.
+    pub way: Way,
 }
 
 /// A reply, or why there is none.
@@ -52,7 +55,7 @@ type Answer = Result<Reply, String>;
 impl Side {
     /// A side without connections yet.
     pub fn new(server: Server) -> Self {
-        Self { server, connections: Vec::new(), events: None, queued: Vec::new() }
+        Self { server, connections: Vec::new(), events: None, queued: Vec::new(), way: Way::Direct }
     }
 
     /// Whether the server has the command `name`; none needs nothing.
@@ -87,6 +90,7 @@ impl Side {
             &["FUNCTION", "FLUSH"],
             &["ACL", "DELUSER", "u0", "u1", "u2"],
             &["ACL", "LOG", "RESET"],
+            &["CONFIG", "RESETSTAT"],
         ] {
             // A server without scripts answers with an error, and has nothing to forget.
             admin.ask(command)?;
@@ -115,7 +119,7 @@ impl Side {
     /// Reads the reply to `op`, following a scan to its end.
     fn answer(&mut self, op: &Op) -> Answer {
         let connection = &mut self.connections[op.connection];
-        let reply = connection.next().map_err(|e| format!("(no reply: {})", why(e.kind())))?;
+        let reply = self.way.read(connection).map_err(|e| format!("(no reply: {})", why(e.kind())))?;
         if is_scan(&op.args) && reply.items().is_some_and(|items| items.len() == 2) {
             return follow_scan(connection, op, reply).map_err(|e| format!("(scan broke off: {})", e.kind()));
         }
@@ -166,7 +170,7 @@ impl Pair {
             thread::sleep(Duration::from_millis(batch[0].pause_ms));
             for side in [&mut self.left, &mut self.right] {
                 // A write to a closed connection shows as a missing reply below.
-                let _ = side.connections[batch[0].connection].send(batch.iter().map(|op| &op.args[..]));
+                let _ = side.way.send(&mut side.connections[batch[0].connection], batch);
             }
             let mut closed = false;
             for (index, op) in batch.iter().enumerate() {
@@ -200,7 +204,29 @@ impl Pair {
             }
             at = end;
         }
-        Ok(None)
+        self.compare_counts(ops.len().saturating_sub(1))
+    }
+
+    /// Compares what the servers have counted of each command, where the same server was reached by two ways.
+    fn compare_counts(&mut self, at: usize) -> io::Result<Option<Difference>> {
+        if self.right.way == Way::Direct {
+            return Ok(None);
+        }
+        let left = way::counts(&mut self.left.connections[0])?;
+        let right = way::counts(&mut self.right.connections[0])?;
+        let is_same = |name: &String| left.get(name) == right.get(name);
+        let wrong = left.keys().chain(right.keys()).find(|name| !is_same(name));
+        Ok(wrong.map(|name| {
+            let show = |counts: Option<&(u64, u64, u64)>| {
+                counts.map_or_else(
+                    || format!("{name}: not counted"),
+                    |(calls, rejected, failed)| {
+                        format!("{name}: {calls} calls, {rejected} rejected, {failed} failed")
+                    },
+                )
+            };
+            Difference { at, left: show(left.get(name)), right: show(right.get(name)), by_clock: false }
+        }))
     }
 
     /// Deletes a key on both sides, and what was told meanwhile.
@@ -226,7 +252,10 @@ impl Pair {
 
     fn compare(&mut self, at: usize, op: &Op, left: Answer, right: Answer) -> Option<Difference> {
         let fits = match (&left, &right) {
-            (Ok(left), Ok(right)) => self.fits(op, left, right),
+            (Ok(left), Ok(right)) => {
+                let way = self.right.way;
+                way.replaces(left, right) || self.fits(op, &way.expected(left), &way.expected(right))
+            }
             (left, right) => left == right,
         };
         if fits {
@@ -340,13 +369,22 @@ impl Pair {
     }
 }
 
-/// HELLO's answer names the server, its version and the connection; from there to the reply after it nothing counts.
+/// HELLO's answer names the server, its version, the connection and the modules: nothing of that counts.
 fn hide_versions(reply: &[u8]) -> Vec<u8> {
+    const MODULES: &[u8] = b"$7\r\nmodules\r\n";
+    const NO_MODULE: &[u8] = b"*0\r\n";
+    const MODULE_END: &[u8] = b"$4\r\nargs\r\n*0\r\n";
     let find = |word: &[u8]| reply.windows(word.len()).position(|window| window == word);
-    match (find(b"$6\r\nserver\r\n"), find(b"$7\r\nmodules\r\n")) {
-        (Some(from), Some(to)) if from < to => [&reply[..from], &reply[to..]].concat(),
-        _ => reply.to_vec(),
-    }
+    let Some((from, list)) = find(b"$6\r\nserver\r\n").zip(find(MODULES).map(|at| at + MODULES.len())) else {
+        return reply.to_vec();
+    };
+    let last = reply.windows(MODULE_END.len()).rposition(|window| window == MODULE_END);
+    let end = match last {
+        _ if reply[list..].starts_with(NO_MODULE) => list + NO_MODULE.len(),
+        Some(last) if last > list => last + MODULE_END.len(),
+        _ => return reply.to_vec(),
+    };
+    if from < list { [&reply[..from], &reply[end..]].concat() } else { reply.to_vec() }
 }
 
 /// Asks for the rest of a scan and returns all elements sorted and without repeats, as promised by no server otherwise.

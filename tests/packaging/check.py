@@ -1,0 +1,169 @@
+#!/usr/bin/env python3
+"""Packaging: tests/packaging/check.py [DARTER]
+
+Reads the compose files and the Helm chart (by `helm lint` and `helm template` if helm is installed), compares them with the
+image and the settings, and with DARTER runs the server as the image does: as user 65532, on a folder of its own and on one
+that belongs to root. Exits non-zero if something is wrong.
+"""
+import os, pathlib, re, shutil, signal, socket, subprocess, sys, tempfile, time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+CHART = ROOT / "packaging/helm/darter"
+failed = []
+
+
+def check(is_true, what):
+    print(("ok      " if is_true else "FAILED  ") + what)
+    if not is_true:
+        failed.append(what)
+
+
+def settings():
+    """Names of docs/flags.md, with underscores."""
+    text = (ROOT / "docs/flags.md").read_text()
+    cells = re.findall(r"^\| ((?:`[^`]+`(?:, )?)+) \|", text, re.M)
+    return {name.replace("-", "_") for cell in cells for name in re.findall(r"`([^`]+)`", cell)} | {"PASSWORD"}
+
+
+def names_are_known(text, what):
+    unknown = [name for name in re.findall(r"DFLY_(\w+)", text) if name not in settings()]
+    check(not unknown, f"settings of {what} exist {unknown or ''}")
+
+
+def yaml_files():
+    try:
+        import yaml
+    except ImportError:
+        print("skipped  PyYAML is not installed: YAML is not parsed")
+        return
+    compose = {}
+    for name in ("darter.yml", "monitored.yml", "prometheus.yml"):
+        compose[name] = yaml.safe_load((ROOT / "packaging/compose" / name).read_text())
+    darter = compose["darter.yml"]["services"]["darter"]
+    check(darter["volumes"] == ["darter:/data"] and "darter" in compose["darter.yml"]["volumes"], "compose keeps /data on a volume")
+    check(set(compose["monitored.yml"]["services"]) == {"prometheus", "grafana"}, "compose with Prometheus and Grafana")
+    for volume in compose["monitored.yml"]["services"]["grafana"]["volumes"][:1]:
+        check((ROOT / "packaging/compose" / volume.split(":")[0]).exists(), "Grafana's dashboard is there")
+    names_are_known((ROOT / "packaging/compose/darter.yml").read_text(), "the compose file")
+    chart, values = (yaml.safe_load((CHART / name).read_text()) for name in ("Chart.yaml", "values.yaml"))
+    check(chart["apiVersion"] == "v2" and chart["name"] == "darter", "the chart has a name")
+    unknown = [name for name in values["settings"] if name.replace("-", "_") not in settings()]
+    check(not unknown, f"settings of the chart exist {unknown or ''}")
+    text = "".join(path.read_text() for path in (CHART / "templates").iterdir())
+    used = {match.split(".")[0] for match in re.findall(r"\.Values\.([\w.]+)", text)}
+    check(used == set(values), f"every value is used, and no other {used ^ set(values) or ''}")
+
+
+def helm():
+    if not shutil.which("helm"):
+        print("skipped  helm is not installed: templates are not rendered")
+        return
+    import yaml
+
+    def run(*words):
+        return subprocess.run(["helm", *words], capture_output=True, text=True)
+
+    linted = run("lint", "--strict", str(CHART))
+    check(linted.returncode == 0, "helm lint" + ("" if linted.returncode == 0 else "\n" + linted.stdout + linted.stderr))
+    cases = {
+        "defaults": [],
+        "everything": ["--set", "auth.password=secret,memcached.port=11211,serviceMonitor.enabled=true,persistence.storageClass=fast,"
+                       "podLabels.a=b,podAnnotations.c=d,service.annotations.e=f,serviceMonitor.labels.g=h,nodeSelector.i=j,settings.port=7000,settings.maxmemory=4294967296"],
+        "bare": ["--set", "persistence.enabled=false,podDisruptionBudget.enabled=false,serviceAccount.create=false,auth.protected=false"],
+        "own secret": ["--set", "auth.existingSecret=mine"],
+    }
+    for name, words in cases.items():
+        made = run("template", "test", str(CHART), "--kube-version", "1.31.0", *words)
+        if made.returncode:
+            check(False, f"helm template, {name}\n" + made.stderr)
+            continue
+        parts = [part for part in yaml.safe_load_all(made.stdout) if part]
+        kinds = sorted(part["kind"] for part in parts)
+        wanted = {
+            "defaults": ["PodDisruptionBudget", "Service", "Service", "ServiceAccount", "StatefulSet"],
+            "everything": ["PodDisruptionBudget", "Secret", "Service", "Service", "ServiceAccount", "ServiceMonitor", "StatefulSet"],
+            "bare": ["Service", "Service", "StatefulSet"],
+            "own secret": ["PodDisruptionBudget", "Service", "Service", "ServiceAccount", "StatefulSet"],
+        }[name]
+        check(kinds == wanted, f"helm template, {name}: {', '.join(kinds)}")
+        names_are_known(made.stdout, f"the chart, {name}")
+        pod = next(part for part in parts if part["kind"] == "StatefulSet")["spec"]["template"]["spec"]
+        box = pod["containers"][0]
+        check(all(type(each["value"]) is str for each in box["env"] if "value" in each), f"the environment is text, {name}")
+        if name == "everything":
+            check({"name": "DFLY_maxmemory", "value": "4294967296"} in box["env"], "large numbers stay whole")
+        check({"startupProbe", "readinessProbe", "livenessProbe"} <= set(box) and pod["securityContext"]["runAsNonRoot"], f"probes, and no root, {name}")
+
+
+def image():
+    text = (ROOT / "Dockerfile").read_text()
+    check("USER nonroot" in text and "HEALTHCHECK" in text and '"--ping"' in text, "the image has a user and a health check")
+    check("example.org" not in (ROOT / "crates/darter/Cargo.toml").read_text(), "the package has a maintainer")
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def command(port, *words):
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as link:
+        link.sendall(b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%s\r\n" % (len(word), word.encode()) for word in words))
+        return link.recv(4096)
+
+
+def as_in_the_image(program):
+    """User 65532, the settings from the environment, the health check on the same port, SIGTERM at the end."""
+    if os.getuid() != 0:
+        print("skipped  not root: the image's user cannot be taken")
+        return
+    with tempfile.TemporaryDirectory() as place:
+        os.chmod(place, 0o755)
+        copy = shutil.copy(program, place)
+        for owner in (65532, 0):
+            port = free_port()
+            folder = pathlib.Path(place, str(owner))
+            folder.mkdir(mode=0o755)
+            os.chown(folder, owner, owner)
+            words = {"DFLY_port": str(port), "DFLY_bind": "127.0.0.1", "PATH": "/usr/bin:/bin"}
+            user = dict(user=65532, group=65532, extra_groups=[], cwd=folder, env=words)
+            server = subprocess.Popen([copy], stderr=subprocess.PIPE, text=True, **user)
+            try:
+                ping = [copy, "--ping"]
+                ready = False
+                for _ in range(100):
+                    ready = subprocess.run(ping, capture_output=True, **user).returncode == 0
+                    if ready:
+                        break
+                    time.sleep(0.05)
+                check(ready, f"the health check finds the port, folder of {owner}")
+                check(command(port, "SET", "a", "b") == b"+OK\r\n", f"it serves, folder of {owner}")
+                server.send_signal(signal.SIGTERM)
+                try:
+                    server.wait(20)
+                    ended = True
+                except subprocess.TimeoutExpired:
+                    ended = False
+                check(ended, f"SIGTERM ends it, folder of {owner}")
+                saved = list(folder.glob("dump*"))
+                check(bool(saved) == (owner == 65532), f"a snapshot {'is' if owner else 'cannot be'} written, folder of {owner}")
+            finally:
+                server.kill()
+                server.wait()
+            again = subprocess.run(ping, capture_output=True, **user)
+            check(again.returncode == 1, f"the health check fails when it has ended, folder of {owner}")
+
+
+def main():
+    yaml_files()
+    helm()
+    image()
+    if len(sys.argv) > 1:
+        as_in_the_image(sys.argv[1])
+    print(f"packaging: {len(failed)} failures")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
