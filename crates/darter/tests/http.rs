@@ -140,17 +140,21 @@ fn a_server_that_loads_lives_but_is_not_ready() {
     assert_eq!(client.call(&["DEBUG", "POPULATE", "400000", "key", "50"]), Value::ok());
     assert_eq!(client.call(&["SAVE"]), Value::ok());
     drop(server);
-    let server = Server::start(&flags);
-    let mut browser = Browser::to(server.port());
-    let (mut seen, began) = (Vec::new(), Instant::now());
-    while seen.last() != Some(&200) {
-        assert!(began.elapsed() < harness::PATIENCE);
-        seen.push(browser.get("/readyz", "").status);
-        assert_eq!(browser.get("/healthz", "").status, 200);
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    assert_eq!(seen[0], 503, "{seen:?}");
-    assert_eq!(server.client().call(&["DBSIZE"]), Value::Int(400_000));
+    // On a busy machine the first question may come when all is loaded.
+    let is_told = |_| {
+        let server = Server::start_loading(&flags);
+        let mut browser = Browser::to(server.port());
+        let (mut seen, began) = (Vec::new(), Instant::now());
+        while seen.last() != Some(&200) {
+            assert!(began.elapsed() < harness::PATIENCE);
+            seen.push(browser.get("/readyz", "").status);
+            assert_eq!(browser.get("/healthz", "").status, 200);
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert_eq!(server.client().call(&["DBSIZE"]), Value::Int(400_000));
+        seen[0] == 503
+    };
+    assert!((0..5).any(is_told));
     let _ = std::fs::remove_dir_all(&folder);
 }
 

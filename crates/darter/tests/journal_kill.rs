@@ -205,7 +205,8 @@ fn a_kill_while_a_thread_is_in_a_long_command_loses_nothing_that_was_answered() 
                 })
                 .collect();
             // One thread of four sleeps: at most 8 of the 32 are its own, and 8 of the others are waited for.
-            let next = |_| answered.recv_timeout(harness::PATIENCE).expect("threads that do not sleep answer");
+            let next =
+                |_| answered.recv_timeout(harness::PATIENCE).expect("threads that do not sleep answer");
             let mut keys: Vec<String> = (0..8).map(next).collect();
             drop(server);
             waiting.into_iter().for_each(|thread| thread.join().expect("a client"));

@@ -524,6 +524,26 @@ fn items_survive_a_restart() {
     let _ = std::fs::remove_dir_all(&dir);
 }
 
+/// A server that is told to load a large journal, asked meanwhile: what is refused says why, and `mn` is answered.
+#[test]
+fn a_client_that_comes_while_data_is_loaded_is_told_so() {
+    let dir = harness::journal::Dir::new("memcached-loading");
+    let server = dir.start(&[]);
+    let mut client = server.client();
+    assert_eq!(client.call(&["DEBUG", "POPULATE", "400000"]), Value::ok());
+    assert!(matches!(client.call(&["BGREWRITEAOF"]), Value::Status(_)));
+    harness::journal::wait_for_base(&server);
+    drop(server);
+    let server = dir.start_loading(&[]);
+    let mut speaker = Speaker::connect(server.port());
+    // A first line that is no inline command of Redis. Where loading is faster than connecting, its answer is a version.
+    let first = speaker.ask("version\r\n");
+    assert!(first == "SERVER_ERROR loading data\r\n" || first.starts_with("VERSION "), "{first}");
+    while speaker.ask("get key:7\r\n") != "VALUE key:7 0 7\r\nvalue:7\r\nEND\r\n" {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
 #[test]
 fn settings_tell_of_the_limit_and_of_eviction_as_they_are() {
     let stat = |server: &Server, name: &str| {

@@ -17,15 +17,14 @@ impl Dir {
 
     /// A server with its journal here, when it has read it back.
     pub fn start(&self, flags: &[&str]) -> Server {
-        let server = self.start_loading(flags);
-        drop(server.client().loaded());
-        server
+        let own = ["--dir", self.text(), "--appendonly", "yes", "--enable-debug-command", "yes"];
+        Server::start(&[&own, flags].concat())
     }
 
     /// A server that perhaps still reads it.
     pub fn start_loading(&self, flags: &[&str]) -> Server {
         let own = ["--dir", self.text(), "--appendonly", "yes", "--enable-debug-command", "yes"];
-        Server::start(&[&own, flags].concat())
+        Server::start_loading(&[&own, flags].concat())
     }
 
     /// Its path.

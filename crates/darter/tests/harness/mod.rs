@@ -21,8 +21,17 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts a server with `flags` and waits until it listens.
+    /// Starts a server with `flags` and waits until it listens, and has loaded what its folder holds.
     pub fn start(flags: &[&str]) -> Server {
+        let server = Server::start_loading(flags);
+        if flags.contains(&"--dir") {
+            drop(server.client().loaded());
+        }
+        server
+    }
+
+    /// As [`Server::start`], but it may still be loading.
+    pub fn start_loading(flags: &[&str]) -> Server {
         Server::start_with_file(None, flags)
     }
 
@@ -171,7 +180,7 @@ impl Client {
     /// Waits until the server has loaded what it begins with.
     pub fn loaded(mut self) -> Client {
         let began = Instant::now();
-        while self.call(&["PING"]) != Value::Status("PONG".to_owned()) {
+        while matches!(self.call(&["PING"]), Value::Error(line) if line.starts_with("LOADING ")) {
             assert!(began.elapsed() < PATIENCE, "still loading");
             std::thread::sleep(Duration::from_millis(5));
         }

@@ -274,6 +274,10 @@ enum Passed {
 fn pass_gate(conn: &mut Conn, core: &mut Core, entry: &'static Entry, command: &Command<'_>) -> Passed {
     let args = args_of(entry, command);
     if let Some(line) = admit::refusal_after_relief(core, &conn.session, &conn.card, entry, args.args()) {
+        // A client that counts answers up to `MN` gets it while data is loaded or a script runs, too.
+        if matches!(command, Command::MetaNoop) && !line.starts_with(b"NOAUTH") {
+            return Passed::Yes;
+        }
         core.stats().commands[entry.id].rejected.add(1);
         conn.output.extend_from_slice(match line.split(|&byte| byte == b' ').next() {
             Some(b"OOM") => {
@@ -281,6 +285,7 @@ fn pass_gate(conn: &mut Conn, core: &mut Core, entry: &'static Entry, command: &
                 super::NO_ROOM
             }
             Some(b"NOAUTH") => b"CLIENT_ERROR unauthenticated\r\n",
+            Some(b"LOADING") => b"SERVER_ERROR loading data\r\n",
             Some(b"BUSY") => b"SERVER_ERROR busy running a script\r\n",
             Some(b"NOPERM") => b"CLIENT_ERROR permission denied\r\n",
             _ => b"SERVER_ERROR not possible now\r\n",
