@@ -11,7 +11,7 @@ use crate::epoll::Epoll;
 use crate::listener::{ListenAddr, Listener};
 use crate::uring::Uring;
 use crate::waker::Waker;
-use crate::{Config, DriverChoice, Event, ListenerId, Socket, Token, sys};
+use crate::{Config, DriverChoice, Event, ListenerId, Socket, Token, cpu, sys};
 
 /// Accepts, receives and sends for one thread. May be moved to its thread before the first turn, not after.
 #[derive(Debug)]
@@ -22,6 +22,8 @@ pub struct Reactor {
     note: Option<String>,
     // Moving average of how long sleeps last, in microseconds; only kept when spinning is allowed.
     sleep_us: u64,
+    // Set before the first rest: the kernel may not make it longer than asked for.
+    has_exact_timers: bool,
 }
 
 #[derive(Debug)]
@@ -55,7 +57,7 @@ impl Reactor {
                 }
             },
         };
-        Ok(Reactor { driver, config: config.clone(), waker, note, sleep_us: 0 })
+        Ok(Reactor { driver, config: config.clone(), waker, note, sleep_us: 0, has_exact_timers: false })
     }
 
     /// `epoll` or `io_uring`.
@@ -150,6 +152,15 @@ impl Reactor {
         let told = self.sleep(timeout, &mut may_sleep, &mut sink);
         self.learn(start.elapsed());
         told
+    }
+
+    /// Leaves the core to others for a moment in which nothing is received. Wakes and signals wait until it is over.
+    pub fn rest(&mut self, time: Duration) {
+        if !self.has_exact_timers {
+            cpu::use_exact_timers();
+            self.has_exact_timers = true;
+        }
+        std::thread::sleep(time);
     }
 
     /// Sends what the kernel takes now, without waiting: `Ok(n)` with `n < bytes.len()` (0 included) means its buffer

@@ -7,6 +7,7 @@
 pub mod acl;
 pub mod call_keys;
 pub mod clients;
+mod coalescing;
 pub mod command_log;
 pub mod commands;
 pub mod config;

@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use darter_latch::Waiter;
 use darter_reactor::signal::Signals;
-use darter_reactor::{Reactor, Token};
+use darter_reactor::{Reactor, Token, process};
 use darter_txn::waiters::Parked;
 
+use crate::coalescing::{self, Coalescing, Received};
 use crate::config::Live;
 use crate::conn::Conn;
 use crate::core::Core;
@@ -48,6 +49,7 @@ pub struct Worker {
     /// Connections whose wait ends at a time, by that time and the client's id.
     deadlines: BTreeMap<(u64, u64), Token>,
     house: House,
+    coalescing: Coalescing,
     is_stopping: bool,
 }
 
@@ -62,6 +64,7 @@ impl Worker {
             held: Vec::new(),
             deadlines: BTreeMap::new(),
             house: House::new(shared, thread),
+            coalescing: Coalescing::default(),
             is_stopping: false,
         }
     }
@@ -88,12 +91,35 @@ impl Worker {
         while !self.is_stopping {
             let has_more = self.floor.as_ref().is_some_and(|floor| floor.has_more());
             let sleep = if has_more || !self.core.due.is_empty() { Duration::ZERO } else { self.sleep_max() };
+            self.rest_before_turn(has_more);
             if let Err(error) = self.turn(sleep) {
                 tracing::error!("event loop: {error}");
             }
             signals::look(&mut self.core);
         }
         self.flush_before_end();
+    }
+
+    /// Waits for more to come at once, where that saves calls into the kernel.
+    fn rest_before_turn(&mut self, has_more: bool) {
+        let Worker { core, floor: Some(floor), coalescing, .. } = self else { return };
+        if core.is_quiet || has_more || !core.due.is_empty() {
+            return;
+        }
+        let stats = core.stats();
+        let rests = coalescing.rests(|| {
+            let spent = process::thread_cpu_times();
+            let received = Received {
+                reads: stats.reads.get(),
+                pipelined: stats.pipelined.get(),
+                bytes: stats.input_bytes.get(),
+                cpu: spent.user + spent.system,
+            };
+            (received, core.shared.started.elapsed())
+        });
+        if rests && !core.shared.door(core.thread).has_mail() {
+            floor.reactor.rest(coalescing::REST);
+        }
     }
 
     fn turn(&mut self, sleep: Duration) -> std::io::Result<()> {
