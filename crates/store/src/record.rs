@@ -84,10 +84,11 @@ impl Meta {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Payload<'a> {
     Text(&'a [u8]),
-    /// Room for `len` bytes; the first are `prefix`, the rest zeros.
+    /// `len` bytes; the first are `prefix`, the rest zeros. Behind them is `room` for more.
     Raw {
         prefix: &'a [u8],
         len: usize,
+        room: usize,
     },
     Packed(&'a [u8]),
     Object(Type, u32),
@@ -115,7 +116,7 @@ impl<'a> Payload<'a> {
     fn bytes_len(&self) -> usize {
         match self {
             Payload::Text(v) | Payload::Float(v) => varint_len(v.len()) + v.len(),
-            Payload::Raw { len, .. } => 4 + len,
+            Payload::Raw { len, room, .. } => 4 + len + room,
             Payload::Packed(v) => varint_len(v.len()) + ascii7::packed_len(v.len()),
             Payload::Object(..) | Payload::Folded(..) => OBJECT_LEN,
         }
@@ -127,7 +128,7 @@ impl<'a> Payload<'a> {
                 let at = write_varint(out, v.len());
                 out[at..at + v.len()].copy_from_slice(v);
             }
-            Payload::Raw { prefix, len } => {
+            Payload::Raw { prefix, len, .. } => {
                 out[..4].copy_from_slice(&(len as u32).to_le_bytes());
                 out[4..4 + prefix.len()].copy_from_slice(prefix);
                 out[4 + prefix.len()..4 + len].fill(0);
@@ -590,7 +591,7 @@ mod tests {
                         for payload in [
                             Payload::Text(value),
                             Payload::Packed(value),
-                            Payload::Raw { prefix: value, len: value.len() },
+                            Payload::Raw { prefix: value, len: value.len(), room: 0 },
                             Payload::Float(value),
                         ] {
                             let len = encoded_len(key, &meta, &payload);

@@ -108,6 +108,10 @@ pub struct Shard {
 pub const HOT_BYTES: usize = 96;
 const _: () = assert!(offset_of!(Shard, changes) + ChangeLog::HOT_BYTES <= HOT_BYTES);
 
+/// Values are not read bit by bit where their block is no longer than a size class has, whatever else is in it.
+pub(crate) const PINNED_BYTES_MIN: usize = 64 << 10;
+/// A record of so many bytes is told of when it goes.
+const GIANT_BYTES: usize = 1 << 20;
 /// Blocks of a deleted collection that are freed at once: some microseconds.
 const BLOCKS_AT_ONCE: usize = 64;
 
@@ -297,7 +301,16 @@ impl Shard {
         }
         self.dbs[db].timed -= usize::from(self.is_timed(handle));
         self.drop_object_of(handle);
+        self.free_record(handle);
+    }
+
+    /// Frees a record's block. The limit hears of a giant at once, not when house is kept: others may wait for its room.
+    pub(crate) fn free_record(&mut self, handle: Handle) {
+        let before = self.arena.used_bytes();
         self.arena.free(handle);
+        if before - self.arena.used_bytes() >= GIANT_BYTES {
+            self.allow_nothing();
+        }
     }
 
     /// Whether the record's collection has members that expire. One that is folded has none.
@@ -441,7 +454,7 @@ impl Shard {
             self.dbs[db].timed -= usize::from(self.is_timed(old));
             self.drop_object_of(old);
         }
-        self.arena.free(old);
+        self.free_record(old);
         let place = &mut self.dbs[db];
         place.index.set_handle(slot, handle);
         place.expiring -= usize::from(had_deadline);
@@ -489,6 +502,7 @@ impl Shard {
             && record.extras().is_none()
             && wanted <= size
             && Arena::fits(wanted) == size
+            && !self.is_read_in_place(handle, value)
         {
             let is_immortal = record.deadline_ms().is_none();
             let block = self.arena.tail_mut(handle);
@@ -509,6 +523,13 @@ impl Shard {
         let meta =
             Meta { deadline_ms: deadline_after(record, expiry), extras: None, sticky: record.is_sticky() };
         self.rewrite(db, key, slot, &meta, &payload, now_ms)
+    }
+
+    /// Whether a record may not be overwritten where it is, because somebody reads its value bit by bit. `value` is what
+    /// would be written: a short one says that nobody does.
+    #[inline]
+    pub(crate) fn is_read_in_place(&self, handle: Handle, value: &[u8]) -> bool {
+        value.len() >= PINNED_BYTES_MIN && self.arena.is_pinned(handle)
     }
 
     /// Empties one database; returns how many keys it had. Cost: no look at any key: what it held is freed at once with
@@ -580,6 +601,41 @@ impl Shard {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_limit_hears_of_a_giant_that_goes_at_once() {
+        let hasher = KeyHasher::new(4);
+        let mut shard = Shard::new(1, 0, hasher).expect("address space");
+        let key = Key { bytes: b"giant", hash: hasher.hash(b"giant") };
+        for ends in [(|place| assert!(place.remove())) as fn(&mut crate::Keyed<'_>), |place| {
+            place.put_text(b"short", Expiry::None).expect("room")
+        }] {
+            let value = vec![0xff; 64 << 20];
+            crate::Keyed::find(&mut shard, 0, key, 1).put_text(&value, Expiry::None).expect("room");
+            let before = shard.memory_bytes();
+            assert!(before - value.len() < 2 << 20, "{before} bytes for one of 64 MiB");
+            shard.allow_growth(1 << 20);
+            assert!(!shard.is_pressed());
+            ends(&mut crate::Keyed::find(&mut shard, 0, key, 1));
+            assert!(shard.is_pressed() && shard.memory_bytes() < 2 << 20, "{}", shard.memory_bytes());
+        }
+    }
+
+    #[test]
+    fn a_giant_that_grows_bit_by_bit_is_copied_seldom() {
+        let hasher = KeyHasher::new(4);
+        let mut shard = Shard::new(1, 0, hasher).expect("address space");
+        let key = Key { bytes: b"giant", hash: hasher.hash(b"giant") };
+        let (mut len, mut moves, mut last) = (2 << 20, 0, Handle::NONE);
+        while len < 8 << 20 {
+            crate::Keyed::find(&mut shard, 0, key, 1).edit_text(len).expect("room");
+            let slot = shard.locate(0, key).expect("it is there");
+            let now = shard.dbs[0].index.handle(slot);
+            moves += usize::from(now != last);
+            (last, len) = (now, len + 1000);
+        }
+        assert!(moves < 20, "{moves} copies");
+    }
 
     #[test]
     fn a_value_of_the_same_length_is_overwritten_where_it_lies() {
