@@ -100,4 +100,17 @@ impl Ctx<'_> {
         self.rest = number.map(|number| Rest::Read { shard, number });
         number.is_some()
     }
+
+    /// Answers the bytes `from..to` of the long string at `name`: writes the head, and leaves the rest to steps. False when
+    /// the body must answer in another way; nothing is written then.
+    #[cold]
+    pub fn leave_text(&mut self, name: &[u8], (from, to): (usize, usize), reply: &mut Reply<'_>) -> bool {
+        let (key, db) = (self.key(name), self.db);
+        let shard = self.shards_mut().router().shard_of(key.hash);
+        let part = self.shards_mut().part_mut(key);
+        let Some(number) = part.shard.begin_text(db, key, (from, to), b"\r\n") else { return false };
+        reply.bulk_header(to - from);
+        self.rest = Some(Rest::Read { shard, number });
+        true
+    }
 }

@@ -250,11 +250,11 @@ impl Conn {
         if !bytes.is_empty() && !self.session.is_closing {
             // To strangers nothing is promised.
             if self.lacks_bytes > bytes.len() && !self.session.gate.has(Gate::LOGIN) {
-                // A large argument: room for it once, instead of a copy at each doubling. Only so much at a time, because
-                // it is a promise; room that is never filled costs address space only.
+                // A large argument: room for it, and no more, as it counts. Only so much at a time, because it is a
+                // promise; room that is never filled costs address space only. To grow costs no copy.
                 // What came before was parsed with these bytes, what is kept already without them.
                 let parsed = if self.input.is_empty() { bytes.len() } else { 0 };
-                self.input.reserve(self.lacks_bytes.saturating_add(parsed).min(RESERVE_BYTES_MAX));
+                self.input.reserve_exact(self.lacks_bytes.saturating_add(parsed).min(RESERVE_BYTES_MAX));
             }
             self.lacks_bytes = 0;
             self.input.extend_from_slice(bytes);

@@ -30,6 +30,8 @@ use crate::registry::Entry;
 
 /// A slice ends when it has written so much: some 10 microseconds.
 const SLICE_BYTES: usize = 5 << 10;
+/// The same of a string, which is copied and no more.
+const TEXT_SLICE_BYTES: usize = 32 << 10;
 /// Slices given to one client one after the other; the shard is free in between.
 const SLICES_IN_A_ROW: usize = 4;
 /// With more unsent than this the client is waited for.
@@ -326,7 +328,8 @@ impl Slice {
 
 /// A slice of a collection; ends the read if that was all.
 fn read(part: &mut Part, number: u32, out: &mut Vec<u8>) -> (bool, Aside) {
-    let bytes_max = out.len() + SLICE_BYTES;
+    let slice_bytes = if part.shard.is_text_read(number) { TEXT_SLICE_BYTES } else { SLICE_BYTES };
+    let bytes_max = out.len() + slice_bytes;
     let is_done = part.shard.read_step(number, out, bytes_max);
     let aside = part.shard.read_aside(number);
     if is_done {
