@@ -241,3 +241,68 @@ fn a_giant_counts_what_it_is_and_leaves_at_once() {
     }
     wait_for_memory(&server);
 }
+
+#[test]
+fn a_long_string_is_written_in_slices_and_is_there_all_at_once() {
+    let folder = harness::folder::Folder::new("output-writes");
+    let flags = ["--proactor_threads", "2", "--dir", folder.text(), "--appendonly", "yes", "--save", ""];
+    let server = Server::start(&flags);
+    let mut client = server.client();
+    let slices = |client: &mut Client| client.info::<u64>("transaction", "slices_total");
+    let text: Vec<u8> = (0..6 << 20).map(|at| b'a' + (at % 23) as u8).collect();
+    for (name, value) in [("k", bytes(6 << 20)), ("text", text), ("k", bytes(6 << 20)), ("k", bytes(5 << 20))]
+    {
+        let before = slices(&mut client);
+        let mut link = Link::new(&server);
+        // What follows in the pipeline waits, and finds it.
+        let mut sent = encoded(&[b"SET" as &[u8], name.as_bytes(), &value]);
+        sent.extend(encoded(&["STRLEN", name]));
+        sent.extend(encoded(&["GET", name]));
+        link.0.get_mut().write_all(&sent).expect("it is sent");
+        assert_eq!(link.read().expect("a reply").text(), "+OK");
+        assert_eq!(link.read().expect("a reply").text(), format!(":{}", value.len()));
+        assert!(link.read().expect("a reply").bytes() == value);
+        // 32 KiB each.
+        assert!(slices(&mut client) - before > 150, "{name}");
+    }
+    // Over another type, and with options, which take the other way.
+    client.call(&["RPUSH", "list", "x"]);
+    set_bytes(&server, "list", &bytes(2 << 20));
+    let mut link = Link::new(&server);
+    let value = bytes(3 << 20);
+    assert_eq!(link.call(&[b"SET" as &[u8], b"dying", &value, b"EX", b"1000"]).text(), "+OK");
+    assert_eq!(link.call(&[b"SET" as &[u8], b"k", &value, b"NX"]).bytes(), b"");
+    assert!(link.call(&["GET", "dying"]).bytes() == value);
+    link.call(&["MULTI"]);
+    link.call(&[b"SET" as &[u8], b"multi", &value]);
+    assert_eq!(link.call(&["EXEC"]).text(), "+OK");
+    drop(server);
+    let server = Server::start(&flags);
+    server.client().loaded();
+    let mut link = Link::new(&server);
+    let lens: Vec<String> =
+        ["k", "text", "list", "dying", "multi"].map(|key| link.call(&["STRLEN", key]).text()).to_vec();
+    assert_eq!(lens, [":5242880", ":6291456", ":2097152", ":3145728", ":3145728"]);
+    assert!(link.call(&["GET", "k"]).bytes() == bytes(5 << 20));
+}
+
+#[test]
+fn clients_that_go_while_they_write_leave_nothing() {
+    let server = Server::start(&["--proactor_threads", "2"]);
+    let sent = encoded(&[b"SET" as &[u8], b"k", &bytes(40 << 20)]);
+    for _ in 0..6 {
+        let mut stream = TcpStream::connect(("127.0.0.1", server.port())).expect("a connection");
+        // Without its last bytes, and with them.
+        let _ = stream.write_all(&sent[..sent.len() - 1]);
+        drop(stream);
+        let mut stream = TcpStream::connect(("127.0.0.1", server.port())).expect("a connection");
+        let _ = stream.write_all(&sent);
+        drop(stream);
+        server.client().call(&["FLUSHALL"]);
+    }
+    let mut client = server.client();
+    wait_until("they are gone", || client.info::<u64>("clients", "connected_clients") == 1);
+    client.call(&["FLUSHALL"]);
+    wait_for_memory(&server);
+    assert!(client.info::<u64>("memory", "used_memory") < 16 * MIB);
+}

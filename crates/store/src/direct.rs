@@ -11,7 +11,7 @@ use darter_slab::{Arena, Handle};
 use crate::change::{Class, Event};
 use crate::keyed::WrongType;
 use crate::record::{self, Expiry, Match, Record};
-use crate::shard::{Full, Key, Shard};
+use crate::shard::{Full, GIANT_BYTES, Key, Shard};
 use crate::text::Text;
 
 impl Shard {
@@ -282,12 +282,14 @@ impl Shard {
         true
     }
 
-    /// Whether a value must not be written over the plain string at `handle`: it would be packed, or somebody reads what
-    /// is there. Cost: a comparison where the value is short.
+    /// Whether a value must not be written over the plain string at `handle`: it would be packed, somebody reads what is
+    /// there, or it is so long that others should be served in between. Cost: a comparison where the value is short.
     #[inline(always)]
     fn is_unfit(&self, handle: Handle, value: &[u8]) -> bool {
         value.len() >= record::PACK_BYTES_MIN
-            && (record::is_worth_packing(value) || self.is_read_in_place(handle, value))
+            && (value.len() >= GIANT_BYTES
+                || record::is_worth_packing(value)
+                || self.is_read_in_place(handle, value))
     }
 }
 

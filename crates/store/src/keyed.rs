@@ -207,7 +207,7 @@ impl<'a> Keyed<'a> {
                 self.handle = self.shard.dbs[self.db].index.handle(slot);
                 done
             }
-            None => self.create(Payload::of_text(value), expiry),
+            None => self.create(self.shard.payload_of(value), expiry),
         }
     }
 

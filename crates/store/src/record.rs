@@ -208,6 +208,25 @@ pub(crate) fn encoded_len(key: &[u8], meta: &Meta, payload: &Payload<'_>) -> usi
     fixed_len(header_of(key, meta, payload)) + extras_len + key.len() + payload.bytes_len()
 }
 
+/// Bytes a record takes that is a text of `len` bytes and nothing else.
+pub(crate) fn text_record_len(key: &[u8], len: usize) -> usize {
+    text_record_len_before(key.len(), len) + len
+}
+
+/// The same up to the text.
+pub(crate) fn text_record_len_before(key_len: usize, len: usize) -> usize {
+    let plain = if key_len > 255 { 5 } else { 2 };
+    plain + key_len + varint_len(len)
+}
+
+/// Writes what stands before a text of `len` bytes, whose record has neither a deadline nor extras.
+pub(crate) fn encode_text_head(out: &mut [u8], key: &[u8], meta: &Meta, len: usize) {
+    // A text of no bytes, whose length is then the right one.
+    encode(out, key, meta, &Payload::Text(b""));
+    let at = text_record_len_before(key.len(), 0) - 1;
+    write_varint(&mut out[at..], len);
+}
+
 fn header_of(key: &[u8], meta: &Meta, payload: &Payload<'_>) -> u8 {
     let mut header = payload.kind() as u8;
     if let Some(ms) = meta.deadline_ms {

@@ -13,6 +13,7 @@ use darter_slab::{Arena, Handle};
 use crate::change::{ChangeLog, Event};
 use crate::cut::Cut;
 use crate::db::Db;
+use crate::draft::TextDraft;
 use crate::evict::Pressure;
 use crate::folded::Scratch;
 use crate::idle::Uses;
@@ -97,6 +98,10 @@ pub struct Shard {
     pub(crate) orphans: Vec<u32>,
     // Collections that are being built, by their numbers.
     pub(crate) drafts: Vec<u32>,
+    // Strings that are, and which of them the command that runs is to take.
+    pub(crate) text_drafts: Vec<TextDraft>,
+    pub(crate) text_draft_used: Option<usize>,
+    pub(crate) last_text_draft: u32,
     // The last token given, and how far the next one is from it.
     cas: u64,
     cas_step: u64,
@@ -111,7 +116,7 @@ const _: () = assert!(offset_of!(Shard, changes) + ChangeLog::HOT_BYTES <= HOT_B
 /// Values are not read bit by bit where their block is no longer than a size class has, whatever else is in it.
 pub(crate) const PINNED_BYTES_MIN: usize = 64 << 10;
 /// A record of so many bytes is told of when it goes.
-const GIANT_BYTES: usize = 1 << 20;
+pub(crate) const GIANT_BYTES: usize = 1 << 20;
 /// Blocks of a deleted collection that are freed at once: some microseconds.
 const BLOCKS_AT_ONCE: usize = 64;
 
@@ -159,6 +164,9 @@ impl Shard {
             reads: None,
             orphans: Vec::new(),
             drafts: Vec::new(),
+            text_drafts: Vec::new(),
+            text_draft_used: None,
+            last_text_draft: 0,
             cas: 0,
             cas_step: 1,
             answers_cut: 0,
@@ -471,6 +479,13 @@ impl Shard {
         meta: &Meta,
         payload: &Payload<'_>,
     ) -> Result<Handle, Full> {
+        if let Payload::Text(value) = payload
+            && self.text_draft_used.is_some()
+            && let Some(handle) = self.take_text_draft(key, meta, value.len())
+        {
+            record::encode_text_head(self.arena.tail_mut(handle), key, meta, value.len());
+            return Ok(handle);
+        }
         let handle = self.arena.alloc(record::encoded_len(key, meta, payload)).ok_or(Full)?;
         record::encode(self.arena.tail_mut(handle), key, meta, payload);
         self.folds |= matches!(payload, Payload::Folded(..));
@@ -494,7 +509,7 @@ impl Shard {
         }
         let handle = self.dbs[db].index.handle(slot);
         let record = Record { tail: self.arena.tail(handle) };
-        let payload = Payload::of_text(value);
+        let payload = self.payload_of(value);
         let at = record.payload_at();
         let (size, wanted) = (self.arena.size(handle), at + record::text_bytes(value));
         if matches!(record.kind(), Kind::Text)
@@ -502,6 +517,7 @@ impl Shard {
             && record.extras().is_none()
             && wanted <= size
             && Arena::fits(wanted) == size
+            && self.text_draft_used.is_none()
             && !self.is_read_in_place(handle, value)
         {
             let is_immortal = record.deadline_ms().is_none();
@@ -525,6 +541,12 @@ impl Shard {
         self.rewrite(db, key, slot, &meta, &payload, now_ms)
     }
 
+    /// The payload for a string value: one that is built already stays as it is.
+    #[inline]
+    pub(crate) fn payload_of<'v>(&self, value: &'v [u8]) -> Payload<'v> {
+        if self.text_draft_used.is_some() { Payload::Text(value) } else { Payload::of_text(value) }
+    }
+
     /// Whether a record may not be overwritten where it is, because somebody reads its value bit by bit. `value` is what
     /// would be written: a short one says that nobody does.
     #[inline]
@@ -541,7 +563,7 @@ impl Shard {
         let keys = old.len();
         if self.cut.is_none()
             && self.reads_len() == 0
-            && self.drafts.is_empty()
+            && self.drafts_len() == 0
             && self.dbs.iter().all(Db::is_empty)
         {
             self.arena.clear();
