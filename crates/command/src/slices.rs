@@ -8,7 +8,7 @@ use darter_pack::tree::Direction;
 use darter_pack::tree::window::{Seen, Tell};
 use darter_store::Object;
 use darter_store::reads::Stretch;
-use darter_wire::Reply;
+use darter_wire::{Args, Reply};
 
 use crate::Ctx;
 use crate::gather::{Form, Gather};
@@ -25,6 +25,15 @@ pub enum Rest {
         shard: u16,
         /// Its number there.
         number: u32,
+    },
+    /// A long string: the number of the draft in its shard that it is to be written to. The body runs again then.
+    Write {
+        /// The shard it is in.
+        shard: u16,
+        /// Its number there.
+        number: u32,
+        /// Which of the command's words it is.
+        word: usize,
     },
     /// All of KEYS.
     Keys,
@@ -90,7 +99,27 @@ pub fn tell_items(resp3: bool) -> Tell {
     })
 }
 
+/// Strings from so many bytes on are written in slices: a quarter of a millisecond's worth.
+pub const WRITE_BYTES_MIN: usize = 1 << 20;
+
 impl Ctx<'_> {
+    /// Leaves it to slices to write word `word` of `args` to where it is to be at `name`; false when the body must store
+    /// it now.
+    #[inline]
+    pub fn leave_write(&mut self, name: &[u8], word: usize, args: Args<'_>) -> bool {
+        self.may_slice && args.at(word).len() >= WRITE_BYTES_MIN && self.begin_write(name, word, args)
+    }
+
+    #[cold]
+    fn begin_write(&mut self, name: &[u8], word: usize, args: Args<'_>) -> bool {
+        let key = self.key(name);
+        let shard = self.shards_mut().router().shard_of(key.hash);
+        let part = self.shards_mut().part_mut(key);
+        let number = part.shard.begin_text_draft(name, args.at(word).len());
+        self.rest = number.map(|number| Rest::Write { shard, number, word });
+        number.is_some()
+    }
+
     /// Leaves what follows the head of an answer to steps; false when the body must write it itself.
     #[cold]
     pub fn leave_rest(&mut self, name: &[u8], stretch: Stretch, tell: Tell) -> bool {
@@ -99,5 +128,18 @@ impl Ctx<'_> {
         let number = self.shards_mut().part_mut(key).shard.begin_read(db, key, stretch, tell);
         self.rest = number.map(|number| Rest::Read { shard, number });
         number.is_some()
+    }
+
+    /// Answers the bytes `from..to` of the long string at `name`: writes the head, and leaves the rest to steps. False when
+    /// the body must answer in another way; nothing is written then.
+    #[cold]
+    pub fn leave_text(&mut self, name: &[u8], (from, to): (usize, usize), reply: &mut Reply<'_>) -> bool {
+        let (key, db) = (self.key(name), self.db);
+        let shard = self.shards_mut().router().shard_of(key.hash);
+        let part = self.shards_mut().part_mut(key);
+        let Some(number) = part.shard.begin_text(db, key, (from, to), b"\r\n") else { return false };
+        reply.bulk_header(to - from);
+        self.rest = Some(Rest::Read { shard, number });
+        true
     }
 }

@@ -135,6 +135,7 @@ impl Engine {
             self.compiled.clear();
         }
         self.compiled.insert(script.sha, body.clone());
+        self.watch.note_memory(self.lua.used_memory());
         Ok(body)
     }
 
@@ -182,6 +183,7 @@ impl Engine {
         if self.lua.used_memory() > MEMORY_KEPT {
             let _ = self.lua.gc_collect();
         }
+        self.watch.note_memory(self.lua.used_memory());
         match ended.and_then(|raised| raised.map(|value| Failed::of(&value)).transpose()) {
             Ok(None) => Ok(()),
             Ok(Some(failed)) => Err(failed.line(name)),
@@ -195,9 +197,17 @@ impl Engine {
     }
 }
 
-/// Instructions between two looks at whether the script is to end: at first, and at most.
+impl Drop for Engine {
+    fn drop(&mut self) {
+        self.watch.note_memory(0);
+    }
+}
+
+/// Instructions between two looks at whether the script is to end: at first, and at most. A loop of long calls may come
+/// behind short ones, and before the first look nobody knows: 2,000 instructions are some 300 calls. A look takes some
+/// hundred nanoseconds, they some ten thousand.
 const INSTRUCTIONS_FIRST: u32 = 1_000;
-const INSTRUCTIONS_MAX: u32 = 10_000;
+const INSTRUCTIONS_MAX: u32 = 2_000;
 /// With more time between two looks they come sooner, about this often: an instruction may call a C function that takes
 /// milliseconds (`string.rep`).
 const LOOK_MAX: Duration = Duration::from_millis(4);
@@ -227,6 +237,7 @@ fn set_hook(
     lua.set_global_hook(triggers, move |lua, _| {
         let (run, at) = last.get();
         let next = if run == held.since_ms() { paced(count, at.elapsed()) } else { count };
+        held.note_memory(lua.used_memory());
         if !held.is_killed() {
             darter_lua::breathe();
         }

@@ -12,6 +12,7 @@ pub struct Watch {
     state: AtomicU8,
     kind: AtomicU8,
     function: Mutex<Running>,
+    memory_bytes: AtomicU64,
 }
 
 const IDLE: u8 = 0;
@@ -101,6 +102,16 @@ impl Watch {
     /// Whether it ends because the server does, so that what it has done is but a part.
     pub fn is_forced(&self) -> bool {
         self.state.load(Acquire) == FORCED
+    }
+
+    /// Notes what the thread's Lua holds now.
+    pub fn note_memory(&self, bytes: usize) {
+        self.memory_bytes.store(bytes as u64, Release);
+    }
+
+    /// What the thread's Lua held when it was last looked at, in bytes.
+    pub fn memory_bytes(&self) -> u64 {
+        self.memory_bytes.load(Acquire)
     }
 
     /// When the script that runs, or ran last, began, Unix milliseconds.

@@ -130,6 +130,7 @@ impl Conn {
         if self.input.is_empty() && !self.is_held_back() {
             let consumed = self.process(core, window, bytes);
             self.keep(&bytes[consumed..]);
+            self.give_words(|| bytes.to_vec());
         } else {
             self.keep(bytes);
             // Before it is looked at, as Redis: a request of that length is too long even when it is all there.
@@ -212,6 +213,11 @@ impl Conn {
         }
         let mut input = std::mem::take(&mut self.input);
         let consumed = self.process(core, window, &input);
+        if self.session.reading.as_ref().is_some_and(|reading| reading.lacks_words()) {
+            self.input = input[consumed..].to_vec();
+            self.give_words(|| input);
+            return;
+        }
         if consumed == input.len() {
             // An idle connection holds no buffer; a busy one gets it back.
             input.clear();
@@ -221,6 +227,14 @@ impl Conn {
         } else {
             input.drain(..consumed);
             self.input = input;
+        }
+    }
+
+    /// Gives a command that is left to slices with its words the bytes in which they came.
+    #[inline]
+    fn give_words(&mut self, input: impl FnOnce() -> Vec<u8>) {
+        if let Some(reading) = self.session.reading.as_mut().filter(|reading| reading.lacks_words()) {
+            reading.adopt(input());
         }
     }
 
@@ -250,11 +264,11 @@ impl Conn {
         if !bytes.is_empty() && !self.session.is_closing {
             // To strangers nothing is promised.
             if self.lacks_bytes > bytes.len() && !self.session.gate.has(Gate::LOGIN) {
-                // A large argument: room for it once, instead of a copy at each doubling. Only so much at a time, because
-                // it is a promise; room that is never filled costs address space only.
+                // A large argument: room for it, and no more, as it counts. Only so much at a time, because it is a
+                // promise; room that is never filled costs address space only. To grow costs no copy.
                 // What came before was parsed with these bytes, what is kept already without them.
                 let parsed = if self.input.is_empty() { bytes.len() } else { 0 };
-                self.input.reserve(self.lacks_bytes.saturating_add(parsed).min(RESERVE_BYTES_MAX));
+                self.input.reserve_exact(self.lacks_bytes.saturating_add(parsed).min(RESERVE_BYTES_MAX));
             }
             self.lacks_bytes = 0;
             self.input.extend_from_slice(bytes);

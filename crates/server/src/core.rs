@@ -85,6 +85,8 @@ pub struct Core {
     pub client_bytes_max: u64,
     /// When this thread last counted the memory of all shards.
     pub recounted: Instant,
+    /// Bytes of long outputs that may still be sent in this turn.
+    pub send_left: usize,
     /// Buffers for encrypted connections.
     pub tls: Scratch,
     /// What MGET and MSET use again.
@@ -129,6 +131,7 @@ impl Core {
             evicts: false,
             client_bytes_max: 0,
             recounted: Instant::now(),
+            send_left: 0,
             tls: Scratch::default(),
             many: None,
             rng: Rng::new(u64::from(thread)),

@@ -198,7 +198,11 @@ fn run_held(
 #[cold]
 fn read_on(core: &Core, session: &mut Session, rest: Rest, entry: &'static Entry, args: Args<'_>) -> Ran {
     let source = Source::new(core, rest, args, session.db);
-    session.reading = Some(Box::new(Reading::new(source, entry, args.to_owned())));
+    let reading = match source {
+        Source::Write(_) => Reading::without_words(source, entry, args),
+        _ => Reading::new(source, entry, args.to_owned()),
+    };
+    session.reading = Some(Box::new(reading));
     Ran::Stalled
 }
 
@@ -355,6 +359,25 @@ pub fn run_granted(
     out: &mut Vec<u8>,
 ) -> After {
     run_with(core, grant, origin, (entry, args), None, out)
+}
+
+/// Runs a command whose long string is written already: its shard is to use it. What its user may do is looked at again.
+pub fn run_written(
+    core: &mut Core,
+    grant: &mut Shards,
+    origin: Origin,
+    (entry, args): (&'static Entry, Args<'_>),
+    out: &mut Vec<u8>,
+) {
+    if origin.acl_version != core.shared.acl.version()
+        && let Err(line) = guard::check_after_wait(core, origin.client, entry, args, origin.db)
+    {
+        Reply::new(out, origin.resp3).error(&line);
+        core.stats().commands[entry.id].rejected.add(1);
+        core.count_error("NOPERM");
+        return;
+    }
+    run_with(core, grant, origin, (entry, args), None, out);
 }
 
 fn run_with(

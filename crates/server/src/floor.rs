@@ -195,6 +195,7 @@ impl Floor {
                 mark_dirty(conn, &mut self.dirty);
             }
         }
+        core.send_left = output::TURN_BYTES;
         for token in &self.dirty {
             let Some(conn) = find(&mut self.conns, *token) else { continue };
             if !output::flush(core, &mut self.reactor, conn, None).is_open {

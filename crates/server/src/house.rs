@@ -114,6 +114,7 @@ impl House {
         if now >= self.next_second {
             self.next_second = now + Duration::from_secs(1);
             each_second(core, conns);
+            darter_store::give_back();
             if core.thread == 0 {
                 self.schedule.step(core);
                 let is_tidying = core.shared.cards.iter().any(|card| lock(card).tidying > 0);

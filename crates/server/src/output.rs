@@ -1,6 +1,7 @@
 //! Output on its way to the kernel: how much a client may let pile up, and for how long.
 //!
-//! As in Redis, what fits the 16 KiB that every client may have counts against no limit.
+//! As in Redis, what fits the 16 KiB that every client may have counts against no limit. What is longer is sent a part at
+//! a time, each client getting its part in turn: a thread that hands megabytes to the kernel in one go answers nobody else.
 
 use std::io;
 use std::sync::atomic::Ordering::Relaxed;
@@ -25,12 +26,27 @@ const INPUT_PAUSE_BYTES: usize = 1 << 20;
 /// Output buffers up to this size are kept for reuse by the same connection.
 const OUTPUT_KEEP_BYTES: usize = 64 << 10;
 
+/// Of a long output, so many bytes are handed to the kernel in one turn.
+pub const PART_BYTES: usize = 128 << 10;
+/// Of all long outputs together, so many: some 100 microseconds' worth.
+pub const TURN_BYTES: usize = 4 * PART_BYTES;
+/// What is sent already of an output is dropped when it is so long, and what is left of it short enough to be moved.
+const SENT_KEEP_BYTES: usize = 64 << 10;
+const MOVED_BYTES_MAX: usize = 512 << 10;
+
 /// What became of a connection's output.
 pub struct Flushed {
     /// The connection is to stay.
     pub is_open: bool,
     /// Commands that waited for the output to go out may run.
     pub goes_on: bool,
+    /// Others have been sent what the turn may send; it comes first in the next.
+    pub is_late: bool,
+}
+
+impl Flushed {
+    const CLOSED: Flushed = Flushed { is_open: false, goes_on: false, is_late: false };
+    const NOTHING_SENT: Flushed = Flushed { is_open: true, goes_on: false, is_late: false };
 }
 
 /// What the kernel has taken of an output that was sent together with others.
@@ -99,17 +115,16 @@ pub fn flush(core: &mut Core, reactor: &mut Reactor, conn: &mut Conn, handed: Op
 
 /// [`flush`], while nobody else sends to the client.
 fn flush_held(core: &mut Core, reactor: &mut Reactor, conn: &mut Conn, handed: Option<Handed>) -> Flushed {
-    const CLOSED: Flushed = Flushed { is_open: false, goes_on: false };
     match handed {
         None => conn.show_session(core),
         Some(Handed { asked, took }) => {
             if !note_sent(core, reactor, conn, took.map(|n| (n, n < asked))) {
-                return CLOSED;
+                return Flushed::CLOSED;
             }
         }
     }
     if is_over_limit(core, conn) {
-        return CLOSED;
+        return Flushed::CLOSED;
     }
     let was_full = conn.output.len() - conn.sent > OUTPUT_PAUSE_BYTES;
     let owes = conn.sent < conn.output.len() || conn.channel.as_ref().is_some_and(|channel| channel.owes());
@@ -123,24 +138,36 @@ fn flush_held(core: &mut Core, reactor: &mut Reactor, conn: &mut Conn, handed: O
         // What the journal holds back is looked at again when it has been synced.
         if end <= conn.sent && conn.sent < conn.output.len() {
             conn.show_buffers(core);
-            return Flushed { is_open: true, goes_on: false };
+            return Flushed::NOTHING_SENT;
         }
+        let end = match end - conn.sent {
+            0..=FREE_BYTES => end,
+            _ if core.send_left == 0 => {
+                conn.show_buffers(core);
+                return Flushed { is_late: true, ..Flushed::NOTHING_SENT };
+            }
+            long => {
+                let part = long.min(PART_BYTES).min(core.send_left);
+                core.send_left -= part;
+                conn.sent + part
+            }
+        };
         let handed = match conn.channel {
             None => reactor.send(conn.token, &conn.output[conn.sent..end]).map(|n| (n, n < end - conn.sent)),
             Some(_) => tls::send(core, reactor, conn, end),
         };
         if !note_sent(core, reactor, conn, handed) {
-            return CLOSED;
+            return Flushed::CLOSED;
         }
     }
     let pending = conn.output.len() - conn.sent;
     if conn.session.is_closing && pending == 0 && !conn.is_stalled {
         tls::say_goodbye(reactor, conn);
         reactor.shutdown_write(conn.token);
-        return CLOSED;
+        return Flushed::CLOSED;
     }
     conn.show_buffers(core);
-    Flushed { is_open: true, goes_on: was_full && !conn.is_held_back() }
+    Flushed { goes_on: was_full && !conn.is_held_back(), ..Flushed::NOTHING_SENT }
 }
 
 /// Whether there is output that neither the kernel nor the journal keeps from being sent.
@@ -170,6 +197,12 @@ fn note_sent(core: &Core, reactor: &mut Reactor, conn: &mut Conn, handed: io::Re
         if conn.output.capacity() > OUTPUT_KEEP_BYTES {
             conn.output = Vec::new();
         }
+    } else if conn.sent >= SENT_KEEP_BYTES && conn.output.len() - conn.sent <= MOVED_BYTES_MAX.min(conn.sent)
+    {
+        // An answer that is given in slices may never be all out before its end.
+        conn.output.drain(..conn.sent);
+        conn.held.move_down(conn.sent);
+        conn.sent = 0;
     }
     true
 }

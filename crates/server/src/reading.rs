@@ -23,13 +23,17 @@ use crate::engine::hold::Hold;
 use crate::engine::origin::{ChangedBy, Origin};
 use crate::engine::{commit, lease};
 use crate::exec;
-use crate::job::{Body, Job, Shards};
+use crate::job::{Body, Called, Job, Shards};
 use crate::large;
 use crate::memcached::Listing;
 use crate::registry::Entry;
 
 /// A slice ends when it has written so much: some 10 microseconds.
 const SLICE_BYTES: usize = 5 << 10;
+/// The same of a string, which is copied and no more.
+const TEXT_SLICE_BYTES: usize = 32 << 10;
+/// A buffer of so many bytes takes longer to free than a thread to begin.
+const LET_GO_BYTES_MIN: usize = 32 << 20;
 /// Slices given to one client one after the other; the shard is free in between.
 const SLICES_IN_A_ROW: usize = 4;
 /// With more unsent than this the client is waited for.
@@ -50,6 +54,19 @@ pub enum Source {
     Items(Box<Listing>),
     /// Collections, one after the other, and what is made of them.
     Gather(Box<Gather>),
+    /// No answer yet: a long string on its way into its shard.
+    Write(Writing),
+}
+
+/// A long string that is written to where it is to be.
+#[derive(Clone, Copy, Debug)]
+pub struct Writing {
+    shard: u16,
+    // Of its draft.
+    number: u32,
+    // Which of the command's words it is, and how much of it is written.
+    word: usize,
+    at: usize,
 }
 
 impl Source {
@@ -62,6 +79,7 @@ impl Source {
                 Source::Keys(Box::new(Walk::new(args.at(1), db, core.env.keys_output_limit, shards_len)))
             }
             Rest::Gather(gather) => Source::Gather(gather),
+            Rest::Write { shard, number, word } => Source::Write(Writing { shard, number, word, at: 0 }),
         }
     }
 
@@ -72,6 +90,7 @@ impl Source {
             Source::Keys(walk) => Some(walk.shard().unwrap_or(0)),
             Source::Items(listing) => Some(listing.shard().unwrap_or(0)),
             Source::Gather(gather) => gather.shard(),
+            Source::Write(writing) => Some(writing.shard),
         }
     }
 }
@@ -86,6 +105,8 @@ pub struct Reading {
     // Of its slices so far; the head of the answer came before them.
     bytes: usize,
     aside: Aside,
+    // The bytes of the arguments are still in the connection's input.
+    lacks_words: bool,
 }
 
 /// How a connection goes on that is getting an answer.
@@ -109,7 +130,24 @@ impl Reading {
             spent: Duration::ZERO,
             bytes: 0,
             aside: Aside::default(),
+            lacks_words: false,
         }
+    }
+
+    /// The same for a command of many megabytes, which are not copied: [`Reading::adopt`] must follow.
+    pub fn without_words(source: Source, entry: &'static Entry, args: Args<'_>) -> Reading {
+        Reading { lacks_words: true, ..Reading::new(source, entry, OwnedArgs::places_of(args)) }
+    }
+
+    /// Whether it lacks the bytes of its command.
+    pub fn lacks_words(&self) -> bool {
+        self.lacks_words
+    }
+
+    /// Takes the bytes in which its command came.
+    pub fn adopt(&mut self, input: Vec<u8>) {
+        self.args.adopt(input);
+        self.lacks_words = false;
     }
 
     /// What the server holds for it beside the connection's output, in bytes.
@@ -129,6 +167,7 @@ impl Reading {
         if let Some(source) = self.source {
             end(core, &source);
         }
+        let_go(self.args.into_bytes());
     }
 }
 
@@ -138,6 +177,15 @@ pub fn finish(core: &Core, conn: &mut Conn) {
     conn.session.send_own_messages(&mut conn.output);
     crate::timing::note_job(core, conn.session.id, reading.entry, reading.args.args(), reading.spent);
     large::note_reply(core, conn.session.id, reading.entry, reading.args.args(), reading.bytes);
+    let_go(reading.args.into_bytes());
+}
+
+/// Frees a buffer; one of many megabytes on a thread of its own, as the kernel takes tens of milliseconds for it.
+fn let_go(bytes: Vec<u8>) {
+    if bytes.capacity() >= LET_GO_BYTES_MIN {
+        // Where there is no thread, it is dropped here.
+        let _ = std::thread::Builder::new().name("darter-free".into()).spawn(move || drop(bytes));
+    }
 }
 
 /// Takes note of a slice of `bytes` that had to wait for its shard and is in the output; whether the answer is complete.
@@ -192,6 +240,9 @@ fn give_one(core: &mut Core, conn: &mut Conn) -> Next {
     if matches!(&source, Source::Gather(gather) if gather.is_to_end()) {
         return keep(core, conn, source);
     }
+    if let Source::Write(writing) = source {
+        return write(core, conn, writing);
+    }
     let shared = core.shared;
     let slice = if let Some(shard) = source.shard() {
         let Some(mut held) = lease::take_one(&shared.cells[usize::from(shard)]) else {
@@ -218,6 +269,52 @@ fn give_one(core: &mut Core, conn: &mut Conn) -> Next {
         return Next::Done;
     }
     Next::More
+}
+
+/// Writes a piece of a long string; with the last one the command runs.
+fn write(core: &mut Core, conn: &mut Conn, mut writing: Writing) -> Next {
+    let shared = core.shared;
+    let Some(reading) = &mut conn.session.reading else { return Next::Done };
+    let args = reading.args.args();
+    let piece = args.at(writing.word).get(writing.at..).unwrap_or_default();
+    let piece = piece.get(..TEXT_SLICE_BYTES).unwrap_or(piece);
+    let is_over = piece.is_empty();
+    if is_over && (shared.pause.is_on(core.now_ms) || shared.snapshots.holds_writers()) {
+        reading.source = Some(Source::Write(writing));
+        conn.postpone(core);
+        return Next::Wait;
+    }
+    let Some(mut held) = lease::take_one(&shared.cells[usize::from(writing.shard)]) else {
+        // It is soon free again, and nobody else is to have these bytes.
+        reading.source = Some(Source::Write(writing));
+        return Next::More;
+    };
+    let hold = Hold::begin();
+    if !is_over {
+        held.shard.fill_text_draft(writing.number, writing.at, piece);
+        let took = hold.end(core);
+        lease::release_one(core, held);
+        core.stats().slice_times.add(took.as_nanos() as u64);
+        reading.spent += took;
+        writing.at += piece.len();
+        reading.source = Some(Source::Write(writing));
+        return Next::More;
+    }
+    let entry = reading.entry;
+    let origin = Origin { may_slice: false, ..Origin::of(core, &conn.session, conn.token, Some(entry)) };
+    let Some(reading) = &mut conn.session.reading else { return Next::Done };
+    let mut answer = Vec::new();
+    held.shard.use_text_draft(writing.number);
+    let mut grant = Shards::from(held);
+    exec::run_written(core, &mut grant, origin, (entry, reading.args.args()), &mut answer);
+    grant.iter_mut().for_each(|part| part.shard.drop_text_draft(writing.number));
+    reading.spent += hold.end(core);
+    reading.bytes += answer.len();
+    lease::release(core, grant);
+    Reply::new(&mut conn.output, origin.resp3).take_over(answer);
+    conn.was_active = true;
+    finish(core, conn);
+    Next::Done
 }
 
 /// Has the command end with what was gathered for it, with all its shards held; one that writes not while writers are
@@ -307,6 +404,8 @@ impl Slice {
                 gather.step(part);
                 (false, Aside { bytes: gather.bytes(), pieces: 0 })
             }
+            // Who has its words writes it.
+            Source::Write(_) => (false, Aside::default()),
         };
         let took = hold.end(core);
         core.stats().slice_times.add(took.as_nanos() as u64);
@@ -326,7 +425,8 @@ impl Slice {
 
 /// A slice of a collection; ends the read if that was all.
 fn read(part: &mut Part, number: u32, out: &mut Vec<u8>) -> (bool, Aside) {
-    let bytes_max = out.len() + SLICE_BYTES;
+    let slice_bytes = if part.shard.is_text_read(number) { TEXT_SLICE_BYTES } else { SLICE_BYTES };
+    let bytes_max = out.len() + slice_bytes;
     let is_done = part.shard.read_step(number, out, bytes_max);
     let aside = part.shard.read_aside(number);
     if is_done {
@@ -341,6 +441,13 @@ fn end(core: &mut Core, source: &Source) {
         Source::Read(shard, number) => end_read(core, *shard, *number),
         Source::Keys(_) | Source::Items(_) => {}
         Source::Gather(gather) => end_gather(core, gather),
+        Source::Write(Writing { shard, number, .. }) => {
+            let number = *number;
+            let later: Called = Box::new(move |_, grant| {
+                grant.iter_mut().for_each(|part| part.shard.drop_text_draft(number));
+            });
+            end_at(core, *shard, Body::Call(Some(later)), |part| part.drop_text_draft(number));
+        }
     }
 }
 

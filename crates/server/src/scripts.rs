@@ -84,6 +84,11 @@ impl Scripts {
             .map(|thread| self.watches[thread].kind())
     }
 
+    /// Bytes that the threads' Lua held when it was last looked at.
+    pub fn lua_bytes(&self) -> u64 {
+        self.watches.iter().map(|watch| watch.memory_bytes()).sum()
+    }
+
     /// Ends all that runs, whatever it has written, because the server ends and keeps nothing.
     pub fn force_all(&self) {
         self.watches.iter().for_each(|watch| watch.force());

@@ -283,6 +283,8 @@ pub struct ThreadStats {
     pub hold_times: Histogram,
     /// Blocks of memory that the greatest of these holds asked for; counted in debug builds only.
     pub hold_blocks_max: Count,
+    /// The most bytes that were handed to the kernel in one turn.
+    pub turn_sent_max: Count,
     /// What the thread's clients were when it last looked, once a second.
     pub clients: Mutex<Clients>,
 }
@@ -327,6 +329,7 @@ impl ThreadStats {
             &self.lively_turns,
             &self.busy_nanos,
             &self.hold_blocks_max,
+            &self.turn_sent_max,
         ] {
             count.reset();
         }

@@ -4,6 +4,7 @@
 //! and keeps their counters in registers for as long as one command follows another of its kind. It never runs a
 //! command that is to be timed, or one that the gates concern: those end the run.
 
+use darter_command::slices::WRITE_BYTES_MIN;
 use darter_command::spec::Inlined;
 use darter_command::string::brief::{self, Place};
 use darter_latch::Held;
@@ -209,7 +210,14 @@ fn finish<const IS_SET: bool>(
 ) -> After {
     way.stage.flush(way.out);
     let Some(entry) = planned.ready.entry else { return After::Stop };
-    if !IS_SET && look.is_some_and(|look| brief::is_long(&held.shard, look)) {
+    let is_long = match look {
+        None => false,
+        Some(_) if IS_SET => {
+            planned.own_arg::<2>(way.buf).len() >= WRITE_BYTES_MIN && way.session.may_slice()
+        }
+        Some(look) => brief::is_long(&held.shard, look),
+    };
+    if is_long {
         lease::release_one(core, held);
         return After::NotRun;
     }

@@ -513,16 +513,23 @@ impl Worker {
             // Some may be in the list already.
             dirty.append(held);
         }
-        let mut again = Vec::new();
+        let (mut again, mut late) = (Vec::new(), Vec::new());
         let (mut readers_left, mut unread) = (reading::CLIENTS_PER_TURN, Vec::new());
+        core.send_left = output::TURN_BYTES;
+        let sent_before = core.stats().output_bytes.get();
         for token in dirty.drain(..) {
             let handed = handed.next().flatten();
             let Some(conn) = find(conns, token) else { continue };
             conn.is_dirty = false;
             note_deadline(deadlines, conn);
-            let output::Flushed { is_open, goes_on } = output::flush(core, reactor, conn, handed);
+            let output::Flushed { is_open, goes_on, is_late } = output::flush(core, reactor, conn, handed);
             if !is_open {
                 closed.push((token, false));
+                continue;
+            }
+            if is_late {
+                conn.is_dirty = true;
+                late.push(token);
                 continue;
             }
             if conn.held.is_waiting() {
@@ -550,18 +557,27 @@ impl Worker {
                     conn.is_stalled = false;
                     conn.resume(core, window);
                 }
-                // What was given before a wait goes out without it: nothing else may come that would send it.
-                if (next != reading::Next::Wait || output::is_due(conn)) && !conn.is_dirty {
+                if next != reading::Next::Wait && !conn.is_dirty {
                     conn.is_dirty = true;
                     again.push(token);
                 }
             }
+            // A further part of it, or what was given before a wait: nothing else may come that would send it.
+            if output::is_due(conn) && !conn.is_dirty {
+                conn.is_dirty = true;
+                again.push(token);
+            }
         }
-        // Who got no slice this time comes first the next.
+        // Who was sent nothing, or got no slice, this time comes first the next.
+        dirty.append(&mut late);
         dirty.append(&mut unread);
         dirty.append(&mut again);
         floor.dirty = dirty;
         core.journal.has_news = false;
+        let sent = core.stats().output_bytes.get().saturating_sub(sent_before);
+        if sent > core.stats().turn_sent_max.get() {
+            core.stats().turn_sent_max.set(sent);
+        }
     }
 
     fn close_all(&mut self) {
@@ -606,8 +622,13 @@ impl Worker {
         let Some(floor) = &mut self.floor else { return };
         let tokens: Vec<Token> = floor.conns.iter().flatten().map(|conn| conn.token).collect();
         for &token in &tokens {
-            if let Some(conn) = find(&mut floor.conns, token) {
-                output::flush(&mut self.core, &mut floor.reactor, conn, None);
+            let Some(conn) = find(&mut floor.conns, token) else { continue };
+            loop {
+                self.core.send_left = output::TURN_BYTES;
+                let flushed = output::flush(&mut self.core, &mut floor.reactor, conn, None);
+                if !flushed.is_open || !output::is_due(conn) {
+                    break;
+                }
             }
         }
         tokens.into_iter().for_each(|token| self.drop_conn(token));

@@ -41,6 +41,8 @@ pub struct Arena {
     emptying: Vec<u32>,
     // Blocks that are kept before they change, or seen in the place of what is there.
     past: Option<Box<Past>>,
+    // Large blocks that are read bit by bit.
+    pins: Vec<large::Pin>,
 }
 
 /// The runs of one class.
@@ -58,6 +60,9 @@ struct Bin {
 impl Bin {
     const EMPTY: Bin = Bin { partial: 0, runs: 0, kept: 0, newest: [Handle::NONE; KEPT_MASK + 1] };
 }
+
+/// Empty pages that count as taken, at most.
+const EMPTY_COUNTED_UNITS: usize = (1 << 20) / UNIT_BYTES;
 
 /// Larger arenas are not given back in one go.
 const CLEARED_UNITS_MAX: u32 = 256;
@@ -89,6 +94,7 @@ impl Arena {
             keeping: [0; _],
             emptying: Vec::new(),
             past: None,
+            pins: Vec::new(),
             looks_back: false,
         })
     }
@@ -244,10 +250,11 @@ impl Arena {
         self.committed_units * UNIT_BYTES
     }
 
-    /// Bytes of pages that the kernel holds for the arena: those with blocks and the empty ones not given back yet.
+    /// Bytes of pages that the kernel holds for the arena: those with blocks and the empty ones not given back yet. Of the
+    /// latter only so many as may be kept at hand: where more are empty, they are on their way to the kernel.
     #[inline]
     pub fn occupied_bytes(&self) -> usize {
-        (self.committed_units + self.runs.dirty_units() as usize) * UNIT_BYTES
+        (self.committed_units + (self.runs.dirty_units() as usize).min(EMPTY_COUNTED_UNITS)) * UNIT_BYTES
     }
 
     /// Bytes of what is known about the pages up to the highest one in use.
@@ -272,6 +279,8 @@ impl Arena {
     /// Drops every block. Memory goes back with one system call when there is little, as the kernel takes some hundred
     /// nanoseconds a page; else it is one empty run from now on, which [`Arena::release_empty`] gives back bit by bit.
     pub fn clear(&mut self) {
+        debug_assert!(self.pins.is_empty(), "dropped a block that is being read");
+        self.pins = Vec::new();
         let top = self.runs.top();
         self.bins = [Bin::EMPTY; class::COUNT];
         if top <= CLEARED_UNITS_MAX {

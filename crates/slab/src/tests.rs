@@ -142,6 +142,51 @@ fn a_large_block_is_at_most_an_eighth_too_long() {
         let size = Arena::fits(bytes);
         assert!(size >= bytes && size - bytes <= bytes / 8 + 4096, "{bytes} in {size}");
     }
+    // From a mebibyte on it is no page longer than it must be.
+    for bytes in [1 << 20, (1 << 20) + 1, (512 << 20) + 20] {
+        assert!(Arena::fits(bytes) - bytes < 4096);
+    }
+}
+
+#[test]
+fn a_block_that_is_read_stays_until_its_last_reader_is_done() {
+    let mut arena = Arena::with_reserve(64 << 20).unwrap();
+    let (small, h) = (arena.alloc(100).unwrap(), arena.alloc(5 << 20).unwrap());
+    assert!(!arena.pin(small) && !arena.pin(Handle::NONE), "only large blocks are pinned");
+    arena.block_mut(h).fill(7);
+    let used = arena.used_bytes();
+    assert!(arena.pin(h) && arena.pin(h) && arena.is_pinned(h));
+    assert_eq!(arena.left_behind_bytes(h), 0, "it is still in use");
+    arena.free(h);
+    // It counts no more, but nobody else gets its pages.
+    assert_eq!((arena.used_bytes(), arena.empty_bytes()), (used - (5 << 20), 0));
+    assert_eq!(arena.left_behind_bytes(h), 5 << 19, "each reader has a half of it");
+    let other = arena.alloc(5 << 20).unwrap();
+    arena.block_mut(other).fill(8);
+    assert!(other != h && arena.block(h).iter().all(|&byte| byte == 7));
+    arena.unpin(h);
+    assert_eq!((arena.left_behind_bytes(h), arena.empty_bytes()), (5 << 20, 0));
+    arena.unpin(h);
+    arena.unpin(h);
+    assert_eq!((arena.empty_bytes(), arena.is_pinned(h)), (5 << 20, false));
+    // One that nobody frees is as it was before.
+    assert!(arena.pin(other));
+    arena.unpin(other);
+    assert!(arena.block(other).iter().all(|&byte| byte == 8));
+    arena.free(other);
+    arena.free(small);
+    arena.release_empty(usize::MAX);
+    arena.check_pages(0);
+}
+
+#[test]
+fn what_is_on_its_way_to_the_kernel_does_not_count() {
+    let mut arena = Arena::with_reserve(64 << 20).unwrap();
+    let h = arena.alloc(40 << 20).unwrap();
+    let before = arena.occupied_bytes();
+    arena.free(h);
+    assert!(arena.empty_bytes() >= 40 << 20, "nothing is given back yet");
+    assert!(before >= 40 << 20 && arena.occupied_bytes() <= 1 << 20, "{}", arena.occupied_bytes());
 }
 
 #[test]

@@ -11,7 +11,7 @@ use darter_slab::{Arena, Handle};
 use crate::change::{Class, Event};
 use crate::keyed::WrongType;
 use crate::record::{self, Expiry, Match, Record};
-use crate::shard::{Full, Key, Shard};
+use crate::shard::{Full, GIANT_BYTES, Key, Shard};
 use crate::text::Text;
 
 impl Shard {
@@ -144,7 +144,7 @@ impl Shard {
         value: &[u8],
         event: Event,
     ) -> bool {
-        if look.end == 0 || look.end - look.start != value.len() || record::is_worth_packing(value) {
+        if look.end == 0 || look.end - look.start != value.len() || self.is_unfit(look.handle, value) {
             return false;
         }
         self.write_first(db, key.hash);
@@ -275,11 +275,21 @@ impl Shard {
         let Some(at) = record::plain_payload_at(self.arena.tail(handle)) else { return false };
         let wanted = at + record::text_bytes(value);
         let size = self.arena.size(handle);
-        if wanted > size || Arena::fits(wanted) != size || record::is_worth_packing(value) {
+        if wanted > size || Arena::fits(wanted) != size || self.is_unfit(handle, value) {
             return false;
         }
         record::overwrite_text(self.arena.tail_mut(handle), at, value);
         true
+    }
+
+    /// Whether a value must not be written over the plain string at `handle`: it would be packed, somebody reads what is
+    /// there, or it is so long that others should be served in between. Cost: a comparison where the value is short.
+    #[inline(always)]
+    fn is_unfit(&self, handle: Handle, value: &[u8]) -> bool {
+        value.len() >= record::PACK_BYTES_MIN
+            && (value.len() >= GIANT_BYTES
+                || record::is_worth_packing(value)
+                || self.is_read_in_place(handle, value))
     }
 }
 

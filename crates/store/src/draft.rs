@@ -1,14 +1,24 @@
-//! Collections that are being built and have no key yet.
+//! Collections, and long strings, that are being built and have no key yet.
 //!
 //! A command that stores a large result builds it bit by bit, with the shard free in between, and gives it a key in one
 //! go when it is complete. Until then nobody sees it: no scan, no snapshot, no eviction. Called by `command` and the
 //! server, always with the shard held.
 
 use darter_base::hash::KeyHasher;
-use darter_slab::Arena;
+use darter_slab::{Arena, Handle};
 
 use crate::object::Object;
-use crate::shard::Shard;
+use crate::record::{self, Meta};
+use crate::shard::{PINNED_BYTES_MIN, Shard};
+
+/// A string without a key: its bytes stand in its block where they will stand in the record.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TextDraft {
+    number: u32,
+    block: Handle,
+    key_len: usize,
+    len: usize,
+}
 
 /// A draft, and what changing it asks for.
 pub struct Draft<'a> {
@@ -51,9 +61,60 @@ impl Shard {
         }
     }
 
+    /// Makes room for a string of `len` bytes that is to be at `key`, without a deadline; returns its number. `None`: it is
+    /// too short to be worth it, or there is no room.
+    pub fn begin_text_draft(&mut self, key: &[u8], len: usize) -> Option<u32> {
+        if len < PINNED_BYTES_MIN {
+            return None;
+        }
+        let block = self.arena.alloc(record::text_record_len(key, len))?;
+        self.last_text_draft = self.last_text_draft.wrapping_add(1);
+        let number = self.last_text_draft;
+        self.text_drafts.push(TextDraft { number, block, key_len: key.len(), len });
+        Some(number)
+    }
+
+    /// Writes the bytes of such a string from `at` on.
+    pub fn fill_text_draft(&mut self, number: u32, at: usize, bytes: &[u8]) {
+        let Some(draft) = self.text_drafts.iter().find(|draft| draft.number == number) else { return };
+        let value_at = record::text_record_len_before(draft.key_len, draft.len);
+        let place = value_at + at..value_at + at + bytes.len();
+        if at + bytes.len() <= draft.len
+            && let Some(room) = self.arena.block_mut(draft.block).get_mut(place)
+        {
+            room.copy_from_slice(bytes);
+        }
+    }
+
+    /// Has the next record of this very shape take the block of the string, which is complete; to be followed by
+    /// [`Shard::drop_text_draft`] once the command has run.
+    pub fn use_text_draft(&mut self, number: u32) {
+        self.text_draft_used = self.text_drafts.iter().position(|draft| draft.number == number);
+    }
+
+    /// Frees such a string, unless a record has taken its block.
+    pub fn drop_text_draft(&mut self, number: u32) {
+        self.text_draft_used = None;
+        let Some(at) = self.text_drafts.iter().position(|draft| draft.number == number) else { return };
+        let draft = self.text_drafts.swap_remove(at);
+        self.free_record(draft.block);
+    }
+
+    /// The block for a record, if one that is complete but for its head is there for it.
+    #[cold]
+    pub(crate) fn take_text_draft(&mut self, key: &[u8], meta: &Meta, value_len: usize) -> Option<Handle> {
+        let draft = self.text_drafts.get(self.text_draft_used?)?;
+        let is_its = draft.key_len == key.len() && draft.len == value_len;
+        if !is_its || meta.deadline_ms.is_some() || meta.extras.is_some() {
+            return None;
+        }
+        let at = self.text_draft_used.take()?;
+        Some(self.text_drafts.swap_remove(at).block)
+    }
+
     /// Number of drafts.
     pub fn drafts_len(&self) -> usize {
-        self.drafts.len()
+        self.drafts.len() + self.text_drafts.len()
     }
 }
 
@@ -92,5 +153,63 @@ mod tests {
         shard.flush_db(0);
         while !shard.bury(64) {}
         assert_eq!((shard.drafts_len(), shard.objects.len(), shard.arena.used_bytes()), (0, 0, 0));
+    }
+
+    #[test]
+    fn a_string_that_was_written_bit_by_bit_becomes_its_keys_without_a_copy() {
+        let hasher = KeyHasher::new(3);
+        let mut shard = Shard::new(1, 1, hasher).expect("address space");
+        let long_name = "k".repeat(300);
+        for name in ["k", &long_name] {
+            let key = Key { bytes: name.as_bytes(), hash: hasher.hash(name.as_bytes()) };
+            // One that would be packed, and would fit where the last one is.
+            for len in [100_000, 70_000, 3 << 20, 3 << 20] {
+                let value: Vec<u8> = (0..len).map(|at| b'a' + (at % 23) as u8).collect();
+                let number = shard.begin_text_draft(key.bytes, len).expect("it is long");
+                assert_eq!(shard.drafts_len(), 1);
+                for (nth, piece) in value.chunks(30_000).enumerate() {
+                    shard.fill_text_draft(number, nth * 30_000, piece);
+                }
+                shard.use_text_draft(number);
+                let used = shard.arena.used_bytes();
+                let had = Keyed::find(&mut shard, 0, key, 1).exists();
+                let sticky = Keyed::find(&mut shard, 0, key, 1).set_sticky(true);
+                shard.set_text(0, key, &value, 1, crate::Event::NEW).expect("room");
+                assert!(shard.arena.used_bytes() <= used && had == sticky | had);
+                assert_eq!(shard.drafts_len(), 0);
+                shard.drop_text_draft(number);
+                let place = Keyed::find(&mut shard, 0, key, 1);
+                assert!(place.text().expect("a string").expect("it is there").equals(&value));
+                assert!(place.record().is_some_and(|record| record.is_sticky() == had));
+            }
+        }
+        assert_eq!((shard.flush_db(0), shard.arena.used_bytes()), (2, 0));
+    }
+
+    #[test]
+    fn a_written_string_is_used_by_the_record_it_was_made_for_alone() {
+        let hasher = KeyHasher::new(3);
+        let mut shard = Shard::new(1, 1, hasher).expect("address space");
+        let key = Key { bytes: b"k", hash: hasher.hash(b"k") };
+        assert!(shard.begin_text_draft(b"k", 100).is_none(), "short ones are written at once");
+        let value = vec![0xff; 200_000];
+        for expiry in [Expiry::At(9_000), Expiry::None] {
+            let number = shard.begin_text_draft(b"k", 200_001).expect("it is long");
+            shard.use_text_draft(number);
+            Keyed::find(&mut shard, 0, key, 1).put_text(&value, expiry).expect("room");
+            assert_eq!(shard.drafts_len(), 1);
+            shard.drop_text_draft(number);
+        }
+        let number = shard.begin_text_draft(b"k", 200_000).expect("it is long");
+        shard.fill_text_draft(number, 0, &[1; 200_000]);
+        shard.fill_text_draft(number, 199_999, &[1, 1]);
+        shard.fill_text_draft(number + 1, 0, &[1]);
+        shard.use_text_draft(number);
+        Keyed::find(&mut shard, 0, key, 1).put_text(&value, Expiry::At(9_000)).expect("room");
+        assert_eq!(shard.drafts_len(), 1, "a deadline has no room before it");
+        assert_eq!(shard.flush_db(0), 1);
+        shard.drop_text_draft(number);
+        while !shard.bury(64) {}
+        assert_eq!((shard.drafts_len(), shard.arena.used_bytes()), (0, 0));
     }
 }

@@ -49,7 +49,8 @@ impl Keyed<'_> {
             && record.extras_len() == extras.encoded_len()
             && old_deadline.is_some() == meta.deadline_ms.is_some()
             && wanted <= size
-            && Arena::fits(wanted) == size;
+            && Arena::fits(wanted) == size
+            && !self.shard.is_read_in_place(handle, value);
         if !is_same {
             return false;
         }

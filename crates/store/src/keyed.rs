@@ -9,8 +9,13 @@ use darter_slab::{Arena, Handle};
 use crate::change::{Class, Event};
 use crate::object::{Collection, Object, Type};
 use crate::record::{self, Expiry, Kind, Meta, Payload, Record, Value};
-use crate::shard::{Full, Key, Shard, deadline_after};
+use crate::shard::{Full, Key, PINNED_BYTES_MIN, Shard, deadline_after};
 use crate::text::Text;
+
+/// A string of so many bytes that grows gets room to grow on; the blocks of shorter ones are rounded up anyway.
+const ROOM_FROM_BYTES: usize = 1 << 20;
+/// That room at most.
+const ROOM_BYTES_MAX: usize = 32 << 20;
 
 /// The value is not of the type the command works on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -202,7 +207,7 @@ impl<'a> Keyed<'a> {
                 self.handle = self.shard.dbs[self.db].index.handle(slot);
                 done
             }
-            None => self.create(Payload::of_text(value), expiry),
+            None => self.create(self.shard.payload_of(value), expiry),
         }
     }
 
@@ -222,13 +227,12 @@ impl<'a> Keyed<'a> {
     /// Makes the string `len` bytes long (zeros are added, or the end is cut) and hands it out for
     /// change in place. The key is created when missing. Its deadline stays.
     ///
-    /// Cost: a copy of the value when its block is too small, so appends should ask for growth by
-    /// the block's slack first.  Errors: no room; nothing changed.
+    /// Cost: a copy of the value when its block is too small; one that grows gets an eighth more.  Errors: no room; nothing changed.
     ///
     /// The value must be a string (see [`Keyed::text`]).
     pub fn edit_text(&mut self, len: usize) -> Result<&mut [u8], Full> {
         match self.slot {
-            None => self.create(Payload::Raw { prefix: &[], len }, Expiry::None)?,
+            None => self.create(Payload::Raw { prefix: &[], len, room: 0 }, Expiry::None)?,
             Some(slot) => self.make_raw(slot, len)?,
         }
         Ok(record::raw_value_mut(self.shard.arena.tail_mut(self.handle)))
@@ -240,7 +244,10 @@ impl<'a> Keyed<'a> {
         let record = Record { tail: self.shard.arena.tail(handle) };
         if record.kind() == Kind::Raw {
             let wanted = record.payload_at() + 4 + len;
-            if wanted <= self.shard.arena.size(handle) && record.extras().is_none_or(|e| e.cas.is_none()) {
+            let size = self.shard.arena.size(handle);
+            // A reader's block stays as it is; any that is read is long, whatever becomes of it.
+            let is_free = size < PINNED_BYTES_MIN || !self.shard.arena.is_pinned(handle);
+            if wanted <= size && is_free && record.extras().is_none_or(|e| e.cas.is_none()) {
                 record::raw_resize(self.shard.arena.tail_mut(handle), len);
                 return Ok(());
             }
@@ -248,8 +255,11 @@ impl<'a> Keyed<'a> {
         let meta = record.meta().without_cas();
         let Some(text) = record.text() else { unreachable!("the caller checked the type") };
         let kept = text.bytes();
+        // One that grows will most often grow again.
+        let is_growing = len > kept.len() && len >= ROOM_FROM_BYTES;
+        let room = if is_growing { (len / 8).min(ROOM_BYTES_MAX) } else { 0 };
         let prefix = kept[..kept.len().min(len)].to_vec();
-        self.rewrite(slot, &meta, &Payload::Raw { prefix: &prefix, len })
+        self.rewrite(slot, &meta, &Payload::Raw { prefix: &prefix, len, room })
     }
 
     /// Removes the key; returns whether it was there. The caller reports the event.
@@ -302,7 +312,7 @@ impl<'a> Keyed<'a> {
             }
             Value::Text(bytes) if record.kind() == Kind::Raw => {
                 let bytes = bytes.to_vec();
-                let payload = Payload::Raw { prefix: &bytes, len: bytes.len() };
+                let payload = Payload::Raw { prefix: &bytes, len: bytes.len(), room: 0 };
                 self.rewrite(slot, &meta, &payload)
             }
             Value::Text(bytes) => {

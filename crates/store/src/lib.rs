@@ -34,6 +34,7 @@ pub mod walk;
 pub use change::{Change, Event};
 pub use darter_index::Position;
 pub use darter_slab::Arena;
+pub use darter_slab::global::{give_back, purge};
 pub use darter_slab::touched;
 pub use direct::Look;
 pub use extras::{Extras, Marks};

@@ -57,7 +57,7 @@ impl Detached {
     fn payload(&self) -> Payload<'_> {
         match self {
             Detached::Text(bytes) => Payload::of_text(bytes),
-            Detached::Raw(bytes) => Payload::Raw { prefix: bytes, len: bytes.len() },
+            Detached::Raw(bytes) => Payload::Raw { prefix: bytes, len: bytes.len(), room: 0 },
             Detached::Float(bytes) => Payload::Float(bytes),
             Detached::Object(kind, id) => Payload::Object(*kind, *id),
             Detached::Folded(kind, block) => Payload::Folded(*kind, *block),
@@ -157,7 +157,7 @@ impl Keyed<'_> {
         match &loose.body {
             Body::Text(bytes) => self.put_payload(&loose.meta, &Payload::of_text(bytes)),
             Body::Raw(bytes) => {
-                self.put_payload(&loose.meta, &Payload::Raw { prefix: bytes, len: bytes.len() })
+                self.put_payload(&loose.meta, &Payload::Raw { prefix: bytes, len: bytes.len(), room: 0 })
             }
             Body::Float(bytes) => self.put_payload(&loose.meta, &Payload::Float(bytes)),
             Body::Object(kind, bytes) => {

@@ -3,7 +3,8 @@
 //! A command whose answer would hold the shard for long begins a read and leaves the rest of its answer to steps. Other
 //! commands go on in between, those that change the collection too: what they are about to change is written down for
 //! the reader first (`pack`'s guards and windows). A collection that loses its key stays until its readers are done.
-//! Called by command bodies (to begin) and by the server (steps and the end), always with the shard held.
+//! A long string is read where it lies: its block is pinned, and who changes the string gives it another one. Called by
+//! command bodies (to begin) and by the server (steps and the end), always with the shard held.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -11,13 +12,13 @@ use darter_base::hash::KeyHasher;
 use darter_pack::table::{EntryRef, Guarding};
 use darter_pack::tree::Direction;
 use darter_pack::tree::window::{Seen, Tell};
-use darter_slab::Arena;
+use darter_slab::{Arena, Handle};
 
 pub use darter_pack::tree::window::Aside;
 
 use crate::object::Object;
-use crate::record::Value;
-use crate::shard::{Key, Shard};
+use crate::record::{Record, Value};
+use crate::shard::{Key, PINNED_BYTES_MIN, Shard};
 
 /// Which part of a collection is read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -34,6 +35,18 @@ pub(crate) struct Reads {
     // Numbers are not used again, so a reader that is late finds nothing.
     last: u32,
     open: Vec<Open>,
+    texts: Vec<OpenText>,
+}
+
+/// A string that is read.
+struct OpenText {
+    number: u32,
+    block: Handle,
+    // from <= to: the bytes that are still to come
+    from: usize,
+    to: usize,
+    // What follows them.
+    end: &'static [u8],
 }
 
 struct Open {
@@ -90,6 +103,8 @@ impl Guarding for Scribe {
 const PIECE_BYTES: usize = 8 << 10;
 /// Readers of one shard at once; further ones get their answer in one go. Each makes a change a little dearer.
 const READERS_MAX: usize = 32;
+/// The same of strings, whose readers cost only those who change or free very long ones.
+const TEXT_READERS_MAX: usize = 1024;
 
 impl Shard {
     /// Begins to read a stretch of the collection at `key`, each member through `tell`; returns the number of the read,
@@ -112,9 +127,34 @@ impl Shard {
         Some(number)
     }
 
+    /// Begins to read the bytes `from..to` of the string at `key`, which `end` follows; returns the number of the read, `None`
+    /// when there is no such string, or one too short to have a block of its own, or too much is read already.
+    pub fn begin_text(
+        &mut self,
+        db: usize,
+        key: Key<'_>,
+        (from, to): (usize, usize),
+        end: &'static [u8],
+    ) -> Option<u32> {
+        let block = self.dbs[db].index.handle(self.locate(db, key)?);
+        let text = Record { tail: self.arena.tail(block) }.text()?;
+        let (from, to) = (from.min(to), to.min(text.len()));
+        let is_full = self.reads.as_ref().is_some_and(|reads| reads.texts.len() >= TEXT_READERS_MAX);
+        if is_full || text.len() < PINNED_BYTES_MIN || !self.arena.pin(block) {
+            return None;
+        }
+        let reads = self.reads.get_or_insert_default();
+        reads.last = reads.last.wrapping_add(1).max(1);
+        reads.texts.push(OpenText { number: reads.last, block, from, to, end });
+        Some(reads.last)
+    }
+
     /// Goes on with a read: writes members until `out` has `bytes_max` or a few more; whether that was all.
     pub fn read_step(&mut self, number: u32, out: &mut Vec<u8>, bytes_max: usize) -> bool {
-        let Some(reads) = &self.reads else { return true };
+        let Some(reads) = &mut self.reads else { return true };
+        if let Some(open) = reads.texts.iter_mut().find(|open| open.number == number) {
+            return open.step(&self.arena, out, bytes_max);
+        }
         let Some(open) = reads.open.iter().find(|open| open.number == number) else { return true };
         loop {
             while let Some(piece) = open.early.with(Vec::pop) {
@@ -134,6 +174,9 @@ impl Shard {
     /// What a read holds beside what it has given.
     pub fn read_aside(&mut self, number: u32) -> Aside {
         let Some(reads) = &self.reads else { return Aside::default() };
+        if let Some(open) = reads.texts.iter().find(|open| open.number == number) {
+            return Aside { bytes: self.arena.left_behind_bytes(open.block), pieces: 0 };
+        }
         let Some(open) = reads.open.iter().find(|open| open.number == number) else {
             return Aside::default();
         };
@@ -144,6 +187,10 @@ impl Shard {
     /// Ends a read, done or not.
     pub fn end_read(&mut self, number: u32) {
         let Some(reads) = &mut self.reads else { return };
+        if let Some(at) = reads.texts.iter().position(|open| open.number == number) {
+            let open = reads.texts.swap_remove(at);
+            return self.arena.unpin(open.block);
+        }
         let Some(at) = reads.open.iter().position(|open| open.number == number) else { return };
         let id = reads.open.swap_remove(at).object;
         self.objects.get_mut(id).end_read(number);
@@ -152,7 +199,12 @@ impl Shard {
 
     /// Number of reads under way.
     pub fn reads_len(&self) -> usize {
-        self.reads.as_ref().map_or(0, |reads| reads.open.len())
+        self.reads.as_ref().map_or(0, |reads| reads.open.len() + reads.texts.len())
+    }
+
+    /// Whether the read with this number is of a string: it can be given in larger pieces than members.
+    pub fn is_text_read(&self, number: u32) -> bool {
+        self.reads.as_ref().is_some_and(|reads| reads.texts.iter().any(|open| open.number == number))
     }
 
     /// Whether somebody goes through a collection bit by bit, so that it must stay when its key goes.
@@ -169,6 +221,22 @@ impl Shard {
             let object = self.objects.remove(id);
             self.discard(object);
         }
+    }
+}
+
+impl OpenText {
+    /// Writes bytes until `out` has `bytes_max`; whether that was all.
+    fn step(&mut self, arena: &Arena, out: &mut Vec<u8>, bytes_max: usize) -> bool {
+        let Some(text) = (Record { tail: arena.tail(self.block) }).text() else { return true };
+        let room = bytes_max.saturating_sub(out.len()).max(1);
+        let to = self.to.min(self.from.saturating_add(room));
+        text.range_to(self.from, to, out);
+        self.from = to;
+        if to < self.to {
+            return false;
+        }
+        out.extend_from_slice(self.end);
+        true
     }
 }
 

@@ -84,10 +84,11 @@ impl Meta {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Payload<'a> {
     Text(&'a [u8]),
-    /// Room for `len` bytes; the first are `prefix`, the rest zeros.
+    /// `len` bytes; the first are `prefix`, the rest zeros. Behind them is `room` for more.
     Raw {
         prefix: &'a [u8],
         len: usize,
+        room: usize,
     },
     Packed(&'a [u8]),
     Object(Type, u32),
@@ -115,7 +116,7 @@ impl<'a> Payload<'a> {
     fn bytes_len(&self) -> usize {
         match self {
             Payload::Text(v) | Payload::Float(v) => varint_len(v.len()) + v.len(),
-            Payload::Raw { len, .. } => 4 + len,
+            Payload::Raw { len, room, .. } => 4 + len + room,
             Payload::Packed(v) => varint_len(v.len()) + ascii7::packed_len(v.len()),
             Payload::Object(..) | Payload::Folded(..) => OBJECT_LEN,
         }
@@ -127,7 +128,7 @@ impl<'a> Payload<'a> {
                 let at = write_varint(out, v.len());
                 out[at..at + v.len()].copy_from_slice(v);
             }
-            Payload::Raw { prefix, len } => {
+            Payload::Raw { prefix, len, .. } => {
                 out[..4].copy_from_slice(&(len as u32).to_le_bytes());
                 out[4..4 + prefix.len()].copy_from_slice(prefix);
                 out[4 + prefix.len()..4 + len].fill(0);
@@ -205,6 +206,25 @@ fn read_varint(bytes: &[u8]) -> (usize, usize) {
 pub(crate) fn encoded_len(key: &[u8], meta: &Meta, payload: &Payload<'_>) -> usize {
     let extras_len = meta.extras.map_or(0, |extras| extras.encoded_len());
     fixed_len(header_of(key, meta, payload)) + extras_len + key.len() + payload.bytes_len()
+}
+
+/// Bytes a record takes that is a text of `len` bytes and nothing else.
+pub(crate) fn text_record_len(key: &[u8], len: usize) -> usize {
+    text_record_len_before(key.len(), len) + len
+}
+
+/// The same up to the text.
+pub(crate) fn text_record_len_before(key_len: usize, len: usize) -> usize {
+    let plain = if key_len > 255 { 5 } else { 2 };
+    plain + key_len + varint_len(len)
+}
+
+/// Writes what stands before a text of `len` bytes, whose record has neither a deadline nor extras.
+pub(crate) fn encode_text_head(out: &mut [u8], key: &[u8], meta: &Meta, len: usize) {
+    // A text of no bytes, whose length is then the right one.
+    encode(out, key, meta, &Payload::Text(b""));
+    let at = text_record_len_before(key.len(), 0) - 1;
+    write_varint(&mut out[at..], len);
 }
 
 fn header_of(key: &[u8], meta: &Meta, payload: &Payload<'_>) -> u8 {
@@ -590,7 +610,7 @@ mod tests {
                         for payload in [
                             Payload::Text(value),
                             Payload::Packed(value),
-                            Payload::Raw { prefix: value, len: value.len() },
+                            Payload::Raw { prefix: value, len: value.len(), room: 0 },
                             Payload::Float(value),
                         ] {
                             let len = encoded_len(key, &meta, &payload);

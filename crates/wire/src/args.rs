@@ -129,6 +129,21 @@ impl OwnedArgs {
         Self { bytes: Vec::with_capacity(bytes_len), spans: Vec::with_capacity(args_len) }
     }
 
+    /// The places of `args` without their bytes, which [`OwnedArgs::adopt`] is to bring.
+    pub fn places_of(args: Args<'_>) -> Self {
+        Self { bytes: Vec::new(), spans: args.spans.to_vec() }
+    }
+
+    /// Takes the buffer that the arguments whose places it has lie in.
+    pub fn adopt(&mut self, buffer: Vec<u8>) {
+        self.bytes = buffer;
+    }
+
+    /// The buffer, to be freed elsewhere.
+    pub fn into_bytes(self) -> Vec<u8> {
+        self.bytes
+    }
+
     /// A copy of `slices`, the command's name first.
     pub fn from_slices(slices: &[&[u8]]) -> Self {
         let mut owned = Self::with_capacity(slices.len(), slices.iter().map(|s| s.len()).sum());

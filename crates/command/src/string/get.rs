@@ -53,7 +53,9 @@ fn get(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), F
     match ctx.read_first_text(args)? {
         Some(text) if may_slice && text.len() > AT_ONCE_BYTES => {
             let len = text.len();
-            ctx.survey(What::Text, len, args, reply);
+            if !ctx.leave_text(args.at(1), (0, len), reply) {
+                ctx.survey(What::Text, len, args, reply);
+            }
         }
         Some(text) => reply_text(reply, text),
         None => reply.null(),

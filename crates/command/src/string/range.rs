@@ -145,7 +145,9 @@ fn getrange(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<
     let text = ctx.read_text(args.at(1))?.unwrap_or(Text::Plain(b""));
     match range_of(text.len(), start, end) {
         Some((from, to)) if may_slice && to - from > AT_ONCE_BYTES => {
-            ctx.survey(What::Range(start, end), to - from, args, reply);
+            if !ctx.leave_text(args.at(1), (from, to), reply) {
+                ctx.survey(What::Range(start, end), to - from, args, reply);
+            }
         }
         Some((from, to)) => reply.bulk(&text.range(from, to)),
         None => reply.bulk(b""),

@@ -13,7 +13,7 @@ use crate::{Ctx, DataCommand, Fault};
 
 /// SET.
 pub const SET: DataCommand = DataCommand {
-    spec: Spec::write("set", -3, Keys::ONE).inlined(Inlined::Set).mark(Marks::CHEAP).access_by(access).doc(
+    spec: Spec::write("set", -3, Keys::ONE).inlined(Inlined::Set).mark(Marks::CHEAP).mark(Marks::WORDS_ARE_FEW).access_by(access).doc(
         Group::String,
         "1.0.0",
         "key value [NX | XX | IFEQ value | IFNE value | IFDEQ digest | IFDNE digest] [GET] \
@@ -78,6 +78,9 @@ pub const GETSET: DataCommand = DataCommand {
 fn set(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     if args.len() != 3 {
         return set_with(ctx, args, reply);
+    }
+    if ctx.leave_write(args.at(1), 2, args) {
+        return Ok(());
     }
     ctx.set_first_text(args, args.at(2), SET_EVENT)?;
     reply.ok();

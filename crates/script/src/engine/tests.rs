@@ -480,3 +480,69 @@ fn a_loop_of_long_calls_is_ended_soon() {
     assert!(said.contains("Script killed by user with SCRIPT KILL."), "{said}");
     assert!(watch.end());
 }
+
+#[test]
+fn a_loop_of_long_calls_is_looked_at_soon_though_short_scripts_ran_before() {
+    /// Kills the script at the first look, and counts its commands.
+    struct Killer(Arc<Watch>, u32);
+    impl Host for Killer {
+        fn breathe(&mut self) {
+            self.0.kill();
+        }
+        fn allows(&mut self, _: Args<'_>) -> Result<bool, NoCall> {
+            Ok(true)
+        }
+        fn call(&mut self, _: Args<'_>, resp3: bool, out: &mut Vec<u8>) {
+            self.1 += 1;
+            Reply::new(out, resp3).int(1);
+        }
+    }
+    let watch = Arc::<Watch>::default();
+    let mut engine = Engine::new(watch.clone()).expect("a state");
+    // Looks come as seldom as they may after these.
+    for _ in 0..20 {
+        watch.begin(1);
+        assert_eq!(run_on(&mut engine, "for i = 1, 20000 do end return 1", false), ":1|");
+        watch.end();
+    }
+    watch.begin(2);
+    let mut host = Killer(watch.clone(), 0);
+    let script = Script::new(b"while true do local s = string.rep('x', 1024) redis.call('ping') end")
+        .expect("a script");
+    let (none, mut out) = (OwnedArgs::default(), Vec::new());
+    let ended = engine.run(&mut host, &script, none.args(), none.args(), &mut Reply::new(&mut out, false));
+    assert!(ended.is_err() && watch.end());
+    // Some seven instructions each.
+    assert!(host.1 < 500, "{} calls before the first look", host.1);
+}
+
+#[test]
+fn others_see_what_a_script_holds() {
+    let watch = Arc::<Watch>::default();
+    let mut engine = Engine::new(watch.clone()).expect("a state");
+    assert_eq!(run_on(&mut engine, "kept = 1", false).chars().next(), Some('-'));
+    let idle = watch.memory_bytes();
+    assert!((10_000..4 << 20).contains(&idle), "{idle} bytes");
+    struct Look(Arc<Watch>, u64);
+    impl Host for Look {
+        fn breathe(&mut self) {
+            self.1 = self.1.max(self.0.memory_bytes());
+        }
+        fn allows(&mut self, _: Args<'_>) -> Result<bool, NoCall> {
+            Ok(true)
+        }
+        fn call(&mut self, _: Args<'_>, _: bool, _: &mut Vec<u8>) {}
+    }
+    let mut host = Look(watch.clone(), 0);
+    let source =
+        "local t = {} for i = 1, 300 do t[i] = string.rep('x', 50000) .. i end for i = 1, 20000 do end";
+    let script = Script::new(source.as_bytes()).expect("a script");
+    let (none, mut out) = (OwnedArgs::default(), Vec::new());
+    engine
+        .run(&mut host, &script, none.args(), none.args(), &mut Reply::new(&mut out, false))
+        .expect("it runs");
+    assert!(host.1 > 10 << 20, "{} bytes while it ran", host.1);
+    assert!(watch.memory_bytes() < 4 << 20, "{} bytes afterwards", watch.memory_bytes());
+    drop(engine);
+    assert_eq!(watch.memory_bytes(), 0);
+}

@@ -177,6 +177,7 @@ fn purge(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<
     relief::each_shard(caller.core, |shard| {
         shard.purge();
     });
+    darter_store::purge();
     reply.ok();
     Ok(())
 }

@@ -514,6 +514,12 @@ impl Held {
     pub fn is_waiting(self) -> bool {
         self.before != 0
     }
+
+    /// The first `bytes` of the output, all of them sent, are gone.
+    pub fn move_down(&mut self, bytes: usize) {
+        self.end = self.end.saturating_sub(bytes);
+        self.free = self.free.saturating_sub(bytes);
+    }
 }
 
 /// What the system says, as Redis prints it: without the number.

@@ -109,7 +109,10 @@ impl Limit {
 
 /// Bytes that count against the limit. Cost: a load per thread.
 pub fn used_bytes(shared: &Shared) -> u64 {
-    shared.startup_bytes.load(Relaxed) + client_bytes(shared) + shared.limit.keyspace_bytes()
+    shared.startup_bytes.load(Relaxed)
+        + client_bytes(shared)
+        + shared.scripts.lua_bytes()
+        + shared.limit.keyspace_bytes()
 }
 
 /// Bytes of all clients with their buffers, as their threads last counted them.

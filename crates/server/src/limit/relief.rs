@@ -56,7 +56,8 @@ impl Stand {
         let clients = client_bytes(core.shared);
         let most = if core.client_bytes_max > 0 { core.client_bytes_max } else { u64::MAX };
         // Clients that have too much go themselves: no key is to go for them.
-        let others_bytes = core.shared.startup_bytes.load(Relaxed) + clients.min(most);
+        let others_bytes =
+            core.shared.startup_bytes.load(Relaxed) + core.shared.scripts.lua_bytes() + clients.min(most);
         // Without eviction there is nothing to hold back for.
         let margin_bytes = if core.evicts { max_bytes / NEAR_PART } else { 0 };
         Stand { max_bytes, others_bytes, margin_bytes }

@@ -23,6 +23,8 @@ pub struct Usage {
     pub dataset: u64,
     /// Clients with their buffers.
     pub clients: u64,
+    /// What the threads' Lua holds.
+    pub lua: u64,
     /// The shards.
     pub keyspace: u64,
     /// Live records alone.
@@ -43,8 +45,9 @@ impl Usage {
         let keyspace = shards.memory_bytes as u64;
         let clients = crate::limit::client_bytes(shared);
         let index = shards.index_bytes as u64;
-        let used = startup + keyspace + clients;
-        let overhead = startup + clients + index;
+        let lua = shared.scripts.lua_bytes();
+        let used = startup + keyspace + clients + lua;
+        let overhead = startup + clients + lua + index;
         let peak = shared.memory_peak_bytes.fetch_max(keyspace, Relaxed).max(keyspace) + startup;
         Usage {
             used,
@@ -53,6 +56,7 @@ impl Usage {
             overhead,
             dataset: used.saturating_sub(overhead),
             clients,
+            lua,
             keyspace,
             records: shards.used_bytes as u64,
             index,

@@ -1,16 +1,33 @@
 //! Blocks longer than any size class: runs of whole pages, one block each.
 //!
-//! Their lengths go up in steps of at most 12.5 % as the classes do, so that a value that grows by appending is
-//! copied seldom.
+//! Short ones have lengths in steps of at most 12.5 % as the classes do; of a mebibyte or more a block has the pages it
+//! needs and no more, and who lets a value grow asks for room himself. A block that somebody reads bit by bit is pinned: freed
+//! meanwhile, it counts no more, and its pages stay until the last reader is done.
 
 use super::Arena;
 use crate::LARGE_BYTES_MAX;
 use crate::handle::Handle;
 use crate::page::{LARGE, Page, UNIT_BYTES, UNIT_GRANULES, UNUSED};
 
+/// Blocks of so many units or more are not rounded up to steps.
+const EXACT_UNITS_MIN: usize = (1 << 20) / UNIT_BYTES;
+
+/// A large block with readers.
+#[derive(Copy, Clone, Debug)]
+pub(super) struct Pin {
+    block: Handle,
+    // 1 <= readers
+    readers: u32,
+    // The block was freed and waits for them.
+    is_freed: bool,
+}
+
 /// Units of a block for `bytes`.
 pub(super) fn units_for(bytes: usize) -> u32 {
     let units = bytes.div_ceil(UNIT_BYTES);
+    if units >= EXACT_UNITS_MIN {
+        return u32::try_from(units).unwrap_or(u32::MAX);
+    }
     // At least 9 units here; the step is an eighth of the power of two below.
     let step = 1 << (units.ilog2().saturating_sub(3));
     u32::try_from(units.next_multiple_of(step)).unwrap_or(u32::MAX)
@@ -50,10 +67,65 @@ impl Arena {
             return;
         }
         let units = page.empty_units();
-        pages[first as usize] = Page::empty(0, UNUSED);
-        pages[(first + units - 1) as usize] = Page::empty(0, UNUSED);
+        let pin = self.pins.iter_mut().find(|pin| pin.block == h);
+        if pin.as_ref().is_some_and(|pin| pin.is_freed) {
+            debug_assert!(false, "freed a block that is not live: {h:?}");
+            return;
+        }
         self.committed_units -= units as usize;
         self.used_bytes -= units as usize * UNIT_BYTES;
+        match pin {
+            Some(pin) => pin.is_freed = true,
+            None => self.drop_large(first, units),
+        }
+    }
+
+    fn drop_large(&mut self, first: u32, units: u32) {
+        let pages = self.region.pages_mut();
+        pages[first as usize] = Page::empty(0, UNUSED);
+        pages[(first + units - 1) as usize] = Page::empty(0, UNUSED);
         self.runs.put(pages, first, units);
+    }
+
+    /// Has a large block stay as it is until [`Arena::unpin`] was called as often; false when it is no large block.
+    /// Who changes blocks in place asks [`Arena::is_pinned`] before. Cost: a look at each pinned block.
+    pub fn pin(&mut self, h: Handle) -> bool {
+        let page = self.region.pages().get((h.raw() / UNIT_GRANULES) as usize);
+        if page.is_none_or(|page| page.class != LARGE) || !h.raw().is_multiple_of(UNIT_GRANULES) {
+            return false;
+        }
+        match self.pins.iter_mut().find(|pin| pin.block == h) {
+            Some(pin) => pin.readers += 1,
+            None => self.pins.push(Pin { block: h, readers: 1, is_freed: false }),
+        }
+        true
+    }
+
+    /// Ends what [`Arena::pin`] began; a block that was freed meanwhile goes with its last reader.
+    pub fn unpin(&mut self, h: Handle) {
+        let Some(at) = self.pins.iter().position(|pin| pin.block == h) else { return };
+        let pin = &mut self.pins[at];
+        pin.readers -= 1;
+        if pin.readers > 0 {
+            return;
+        }
+        let Pin { is_freed, .. } = self.pins.swap_remove(at);
+        if is_freed {
+            let first = h.raw() / UNIT_GRANULES;
+            let units = self.region.pages()[first as usize].empty_units();
+            self.drop_large(first, units);
+        }
+    }
+
+    /// Whether somebody reads the block bit by bit, so that it must not be changed in place.
+    #[cold]
+    pub fn is_pinned(&self, h: Handle) -> bool {
+        self.pins.iter().any(|pin| pin.block == h)
+    }
+
+    /// Of a block that was freed while it has readers, the part of each of them in bytes; 0 of any other.
+    pub fn left_behind_bytes(&self, h: Handle) -> usize {
+        let pin = self.pins.iter().find(|pin| pin.block == h && pin.is_freed);
+        pin.map_or(0, |pin| self.size(h) / pin.readers as usize)
     }
 }

@@ -54,7 +54,7 @@ impl Shard {
             && at.extras_at > 0
             && at.end - at.start == value.len()
             && self.arena.tail(handle).get(at.extras_at).is_some_and(|&first| extras.has_fields_of(first))
-            && !record::is_worth_packing(value);
+            && !self.is_unfit(handle, value);
         if !is_same {
             return false;
         }

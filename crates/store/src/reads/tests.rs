@@ -13,7 +13,7 @@ use darter_pack::tree::window::{Seen, Tell};
 use darter_pack::tree::{List, Zset};
 
 use super::Stretch;
-use crate::{Key, Keyed, SetValue, Shard};
+use crate::{Event, Expiry, Extras, Key, Keyed, SetValue, Shard};
 
 const NOW: u64 = 1_700_000_000_000;
 
@@ -203,4 +203,118 @@ fn only_collections_of_the_right_kind_are_read_and_not_by_too_many() {
     assert!(stage.shard.begin_read(0, set, Stretch::Ranks(0, 1, Direction::Up), tell()).is_none());
     let begun = (0..100).filter(|_| stage.shard.begin_read(0, set, Stretch::All, tell()).is_some()).count();
     assert_eq!(begun, super::READERS_MAX);
+}
+
+/// Bytes that tell where they are.
+fn long_text(seed: u8, len: usize) -> Vec<u8> {
+    (0..len).map(|at| (at % 251) as u8 ^ seed | 0x80).collect()
+}
+
+#[test]
+fn a_long_string_is_read_as_it_was_whatever_becomes_of_it() {
+    const LEN: usize = 300_000;
+    type Change = fn(&mut Stage);
+    let changes: [(&str, Change); 11] = [
+        ("nothing", |_| {}),
+        ("overwritten by one of its length", |stage| {
+            let (key, value) = (stage.key("k"), long_text(9, LEN));
+            stage.shard.set_text(0, key, &value, NOW, Event::NEW).expect("room");
+        }),
+        ("overwritten by one nearly as long", |stage| {
+            let (key, value) = (stage.key("k"), long_text(9, LEN - 3));
+            stage.shard.set_text(0, key, &value, NOW, Event::NEW).expect("room");
+        }),
+        ("put with a deadline", |stage| {
+            stage.at("k").put_text(&long_text(9, LEN), Expiry::At(NOW + 5)).expect("room");
+        }),
+        ("changed in place", |stage| {
+            stage.at("k").edit_text(LEN).expect("room").fill(1);
+        }),
+        ("changed in place twice", |stage| {
+            stage.at("k").edit_text(LEN + 10).expect("room").fill(1);
+            stage.at("k").edit_text(LEN).expect("room").fill(2);
+        }),
+        ("cut short", |stage| {
+            stage.at("k").edit_text(3).expect("room").fill(1);
+        }),
+        ("given a deadline", |stage| {
+            stage.at("k").set_deadline(Some(NOW + 9)).expect("room");
+            stage.at("k").set_deadline(Some(NOW + 99)).expect("room");
+        }),
+        ("an item of memcached's", |stage| {
+            stage.at("k").put_item(&long_text(9, LEN), Expiry::None, Extras::default()).expect("room");
+            stage.at("k").put_item(&long_text(8, LEN), Expiry::None, Extras::default()).expect("room");
+        }),
+        ("removed", |stage| {
+            assert!(stage.at("k").remove());
+        }),
+        ("flushed", |stage| {
+            stage.shard.flush_db(0);
+            while !stage.shard.bury(1000) {}
+        }),
+    ];
+    // As it comes, grown in place, and packed.
+    for form in 0..3 {
+        for (what, change) in changes {
+            let mut stage = Stage::new(3);
+            let text = match form {
+                2 => (0..LEN).map(|at| b'a' + (at % 23) as u8).collect(),
+                _ => long_text(1, LEN),
+            };
+            match form {
+                1 => stage.at("k").edit_text(LEN).expect("room").copy_from_slice(&text),
+                _ => stage.at("k").put_text(&text, Expiry::None).expect("room"),
+            }
+            let key = stage.key("k");
+            let first = stage.shard.begin_text(0, key, (0, LEN), b"!").expect("it is long");
+            let part = stage.shard.begin_text(0, key, (1003, 200_001), b"").expect("it is long");
+            let mut out = Vec::new();
+            while out.len() < 70_000 {
+                let bytes_max = out.len() + 10_000;
+                assert!(!stage.shard.read_step(first, &mut out, bytes_max));
+            }
+            change(&mut stage);
+            // What comes next is not written over what is read.
+            for n in 0..20 {
+                stage.at(&format!("other:{n}")).put_text(&long_text(77, LEN), Expiry::None).expect("room");
+            }
+            let mut all = out;
+            while !stage.shard.read_step(first, &mut all, usize::MAX) {}
+            stage.shard.end_read(first);
+            assert_eq!(all.pop(), Some(b'!'));
+            assert!(all == text, "{what}, form {form}");
+            let mut some = Vec::new();
+            while !stage.shard.read_step(part, &mut some, usize::MAX) {}
+            stage.shard.end_read(part);
+            assert!(some == text[1003..200_001], "{what}, form {form}");
+            assert_eq!(stage.shard.reads_len(), 0);
+            stage.shard.flush_db(0);
+            while !stage.shard.bury(1000) {}
+            assert_eq!(stage.shard.arena.used_bytes(), 0, "{what}");
+        }
+    }
+}
+
+#[test]
+fn what_a_reader_alone_still_has_counts_for_it_and_not_for_the_keys() {
+    let mut stage = Stage::new(4);
+    stage.at("k").put_text(&long_text(1, 8 << 20), Expiry::None).expect("room");
+    let key = stage.key("k");
+    let number = stage.shard.begin_text(0, key, (0, 8 << 20), b"").expect("it is long");
+    assert_eq!(stage.shard.read_aside(number).bytes, 0);
+    assert!(stage.at("k").remove());
+    assert!(stage.shard.memory_bytes() < 2 << 20 && stage.shard.read_aside(number).bytes > 8 << 20);
+    stage.shard.end_read(number);
+    assert!(stage.shard.memory_bytes() < 2 << 20 && stage.shard.read_aside(number).bytes == 0);
+}
+
+#[test]
+fn short_strings_and_other_values_are_not_read_in_pieces() {
+    let mut stage = Stage::new(5);
+    stage.at("short").put_text(b"x", Expiry::None).expect("room");
+    stage.fill_set("set", 2000);
+    for name in ["short", "set", "none"] {
+        let key = stage.key(name);
+        assert!(stage.shard.begin_text(0, key, (0, 1), b"").is_none(), "{name}");
+    }
 }

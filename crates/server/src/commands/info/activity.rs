@@ -215,6 +215,8 @@ pub fn transaction(source: &Source<'_>, out: &mut Text) {
             out.field(&format!("{what}_usec_{name}"), format_args!("{:.1}", nanos as f64 / 1000.0));
         }
     }
+    let sent = source.shared.stats.iter().map(|stats| stats.turn_sent_max.get());
+    out.field("turn_sent_bytes_max", sent.max().unwrap_or(0));
     if cfg!(debug_assertions) {
         let blocks = source.shared.stats.iter().map(|stats| stats.hold_blocks_max.get());
         out.field("hold_blocks_max", blocks.max().unwrap_or(0));

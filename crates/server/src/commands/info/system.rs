@@ -149,18 +149,19 @@ pub fn memory(source: &Source<'_>, out: &mut Text) {
     out.field("lazyfreed_objects", shards.tidied.buried);
 }
 
-/// What scripts take: their texts. What the interpreters allocate is within the process's resident memory.
+/// What scripts take: their texts, and what each thread's Lua holds, functions with it.
 fn lua(source: &Source<'_>, out: &mut Text) {
     let (scripts, bytes) = source.shared.scripts.size();
-    out.zeros(&["used_memory_lua", "used_memory_vm_eval"]);
-    out.field("used_memory_lua_human", "0B");
+    let lua = source.report.memory.lua;
+    out.bytes("used_memory_lua", lua);
+    out.field("used_memory_vm_eval", lua);
     out.field("used_memory_scripts_eval", bytes);
     out.field("number_of_cached_scripts", scripts);
     let (libraries, functions, library_bytes) = source.shared.scripts.libraries_size();
     out.field("number_of_functions", functions);
     out.field("number_of_libraries", libraries);
-    out.zeros(&["used_memory_vm_functions", "used_memory_vm_total"]);
-    out.field("used_memory_vm_total_human", "0B");
+    out.zeros(&["used_memory_vm_functions"]);
+    out.bytes("used_memory_vm_total", lua);
     out.field("used_memory_functions", library_bytes);
     out.bytes("used_memory_scripts", (bytes + library_bytes) as u64);
 }
