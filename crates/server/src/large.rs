@@ -51,6 +51,9 @@ pub fn note_request(core: &Core, client: u64, entry: &Entry, args: Args<'_>, byt
 /// Notes a reply of `bytes` that `client` gets.
 #[inline]
 pub fn note_reply(core: &Core, client: u64, entry: &Entry, args: Args<'_>, bytes: usize) {
+    if core.times_all {
+        core.shared.hot_keys.note_bytes(core.thread, entry, args, bytes);
+    }
     if bytes >= core.large.reply {
         keep(core, client, entry, args, Measure::Reply, bytes);
     }
