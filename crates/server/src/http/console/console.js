@@ -21,8 +21,15 @@ function online(now) {
   document.body.classList.remove("offline");
   $("banner").hidden = true;
   $("dot").className = "on";
-  $("pulse").textContent = `${now.version} · up ${span(now.uptime_s)}`;
+  setReadonly(now.readonly);
+  $("pulse").textContent = `${now.readonly ? "read-only · " : ""}${now.version} · up ${span(now.uptime_s)}`;
   $("pulse").title = `${now.threads.length} threads, ${now.shards} shards, ${now.driver}, port ${now.port}`;
+}
+
+// Hides what would change something, where the server refuses that. The page begins that way, until the server has said.
+function setReadonly(is) {
+  document.body.classList.toggle("readonly", is);
+  for (const id of ["slow-threshold", "latency-threshold"]) $(id).readOnly = is;
 }
 
 // Greys the page and says since when its numbers are old.
