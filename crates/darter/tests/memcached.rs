@@ -507,6 +507,7 @@ fn items_survive_a_restart() {
     drop(server);
     std::thread::sleep(Duration::from_millis(1100));
     let server = Server::start(&flags);
+    drop(server.client().loaded());
     let mut speaker = Speaker::new(&server);
     speaker.check(&[
         (

@@ -91,6 +91,12 @@ fn slots_are_flushed() {
     let plain = Server::start(&[]);
     assert_eq!(plain.client().call(&["SFLUSH", "0", "1"]), error(OFF));
     assert_eq!(plain.client().call(&["TRIMSLOTS", "RANGES", "1", "0", "1"]), error(OFF));
+    // Who may not do dangerous things may not do these.
+    for name in ["sflush", "trimslots", "restore-asking"] {
+        let Value::Array(infos) = plain.client().call(&["COMMAND", "INFO", name]) else { panic!("no info") };
+        let found = format!("{infos:?}");
+        assert!(found.contains("@keyspace") && found.contains("@dangerous"), "{name}: {found}");
+    }
     let folder = Folder::new("union-slots");
     let flags = ["--cluster_mode", "emulated", "--dir", folder.text(), "--appendonly", "yes"];
     let server = Server::start(&flags);

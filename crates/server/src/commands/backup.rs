@@ -42,9 +42,7 @@ fn start(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<
 
 fn seal(caller: &mut Caller<'_>, _: Args<'_>, _: &mut Reply<'_>) -> Result<(), Fault> {
     let (shared, to) = (caller.core.shared, asking(caller));
-    backup::seal(shared, move |sealed| {
-        answer(shared, to, sealed.as_ref().map(|()| ()).map_err(String::as_str))
-    })?;
+    backup::seal(shared, move |sealed| answer(shared, to, sealed.as_ref().copied().map_err(String::as_str)))?;
     wait(caller);
     Ok(())
 }
