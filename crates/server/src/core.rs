@@ -150,10 +150,14 @@ impl Core {
         self.turn_began = Instant::now();
         self.refresh_settings();
         self.looks_ahead = self.shared.limit.keyspace_bytes() > LOOK_AHEAD_BYTES_MIN;
+        if self.shared.hot_keys.is_on(self.now_ms) {
+            self.large.look_at_all();
+        } else {
+            self.large.look_at_large();
+        }
         self.times_all = self.live.slowlog.slower_us < TIMED_US
             || self.live.latency_monitor_threshold_ms > 0
-            || self.large.counts_short_replies()
-            || self.shared.hot_keys.is_on(self.now_ms);
+            || self.large.counts_short_replies();
         self.refresh_gate();
     }
 

@@ -266,7 +266,7 @@ impl Shard {
 
     /// Whether a record is there for the command that runs, whose time is `now_ms`.
     pub fn shows(&self, record: Record<'_>, now_ms: u64) -> bool {
-        self.shows_dead || !record.is_expired(now_ms)
+        !record.is_expired(now_ms) || self.shows_dead
     }
 
     /// Has dead keys be there like others, or hides them again.

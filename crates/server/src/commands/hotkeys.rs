@@ -53,6 +53,7 @@ fn start(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Resu
     }
     // What follows in this turn is noted, too.
     caller.core.times_all = true;
+    caller.core.large.look_at_all();
     reply.ok();
     Ok(())
 }
