@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The console in a real Chromium: tests/console/check.py DARTER [FOLDER]
+"""The console in a real Chromium: tests/console/check.py DARTER [FOLDER], or --album DARTER FOLDER for the pictures of docs/
 
 Starts the server DARTER and Chromium (headless, spoken to over a pipe, so nothing has to be installed beside it), fills
 the server with one key of each type and some load, goes through every view as a person would, and leaves screenshots in
@@ -64,12 +64,16 @@ class Browser:
         if method == "Runtime.exceptionThrown":
             self.complaints.append(json.dumps(params["exceptionDetails"])[:600])
         elif method == "Log.entryAdded" and params["entry"]["level"] == "error":
+            # Requests to a server that has been ended on purpose may be told of late.
+            if self.ended and f":{self.ended}/" in params["entry"].get("url", ""):
+                return
             self.complaints.append(f"{params['entry']['text']} {params['entry'].get('url', '')}")
         elif method == "Network.requestWillBeSent":
             url = params["request"]["url"]
             if not url.startswith(self.allowed):
                 self.complaints.append("asked for " + url)
 
+    ended = None
     allowed = ("http://127.0.0.1:", "http://default:", "about:", "data:")
 
     def js(self, text):
@@ -601,7 +605,7 @@ def disconnected(program, browser, failed, folder):
         browser.call("Page.navigate", url=f"http://127.0.0.1:{server.port}/")
         browser.wait("document.getElementById('dot')?.className === 'on'", "the page is connected")
         time.sleep(3)
-        before = list(browser.complaints)
+        browser.ended = server.port
         server.close()
         browser.wait("document.body.classList.contains('offline') && !document.getElementById('banner').hidden", "the page is grey")
         check(failed, re.match(r"Disconnected since \d\d:\d\d:\d\d: the server does not answer\. What you see is of",
@@ -611,9 +615,85 @@ def disconnected(program, browser, failed, folder):
         server = Server(program, "--proactor_threads", "2", "--dbfilename", "", port=server.port)
         browser.wait("!document.body.classList.contains('offline') && document.getElementById('banner').hidden", "the page goes on")
         check(failed, True, "the page goes on when the server is back")
-        time.sleep(0.5)
-        browser.complaints[:] = before  # refused connections are meant
     finally:
+        server.close()
+
+
+VISIBLE = "[...document.querySelectorAll('.writes')].filter(e => e.checkVisibility()).map(e => e.textContent)"
+
+
+def readonly(program, browser, failed, folder):
+    """Where the console only shows, no control that writes is there, and the command line is refused."""
+    server = Server(program, "--proactor_threads", "2", "--dbfilename", "", "--http_console_readonly")
+    try:
+        link = fill(server.port)
+        browser.screen(1360, 860, "light")
+        browser.call("Page.navigate", url=f"http://127.0.0.1:{server.port}/#keys")
+        browser.wait("document.getElementById('dot')?.className === 'on'", "the page is connected")
+        check(failed, browser.js("document.getElementById('pulse').textContent").startswith("read-only"), "the page says that it is read-only")
+        for pattern, wanted in [("user:1001", "Ada Lovelace"), ("queue:*", "message 0"), ("session:*", "eyJ"), ("config:*", "limits")]:
+            find(browser, pattern, db=0)
+            browser.wait("document.querySelectorAll('#key-list li').length === 1", f"{pattern} is found alone")
+            browser.js("document.querySelector('#key-list button').click()")
+            browser.says("detail", wanted, f"{pattern} is shown")
+            seen = browser.js(VISIBLE)
+            check(failed, not seen, f"nothing writes to {pattern} {seen or ''}")
+        browser.picture(folder / "readonly-light.png")
+        for name in ("overview", "clients", "diagnose"):
+            browser.js(f"location.hash = '#{name}'")
+            time.sleep(0.6)
+            seen = browser.js(VISIBLE)
+            check(failed, not seen, f"nothing writes on the page {name} {seen or ''}")
+        browser.js("location.hash = '#shell'")
+        time.sleep(0.3)
+        for line in ("set user:1001 x", "get session:9f2c"):
+            browser.js(f"document.getElementById('line').value = {json.dumps(line)}; document.getElementById('prompt').requestSubmit()")
+            time.sleep(0.3)
+        browser.says("log", "READONLY this console changes nothing", "a command that writes is refused")
+        browser.says("log", "eyJ", "a command that reads is run")
+        check(failed, True, "the command line of a read-only console")
+        link.close()
+    finally:
+        server.close()
+
+
+def album(program, browser, folder):
+    """A picture of each page in light, dark and at a phone's width, for docs/."""
+    folder.mkdir(parents=True, exist_ok=True)
+    server = Server(program, "--proactor_threads", "2", "--dbfilename", "", "--maxmemory", "256mb", "--maxmemory-policy", "allkeys-lfu")
+    done = threading.Event()
+    worker = threading.Thread(target=load, args=(server.port, done))
+    try:
+        link = fill(server.port)
+        worker.start()
+        browser.screen(1360, 1010, "light")
+        browser.call("Page.navigate", url=f"http://127.0.0.1:{server.port}/")
+        browser.wait("document.getElementById('ops')?.textContent !== '–'", "numbers arrive")
+        time.sleep(float(os.environ.get("CONSOLE_SECONDS", "8")) * 2)
+        browser.js("location.hash = '#keys'")
+        find(browser, "[^i]*", db=0)
+        browser.wait("document.querySelectorAll('#key-list li').length > 9", "many keys")
+        browser.js("[...document.querySelectorAll('#key-list button')].find(b => b.title === 'leaderboard').click()")
+        browser.says("detail", "3900.5", "the chosen one")
+        browser.js("location.hash = '#shell'")
+        for line in ("hgetall user:1001", "zrange leaderboard 0 -1 rev withscores", "xlen events", "help getex"):
+            browser.js(f"document.getElementById('line').value = {json.dumps(line)}; document.getElementById('prompt').requestSubmit()")
+            time.sleep(0.4)
+        browser.js("location.hash = '#diagnose'")
+        browser.wait("document.querySelectorAll('#slow-table tbody tr').length > 0", "slow commands")
+        browser.js("document.getElementById('survey-db').value = '0'; document.getElementById('survey-start').click()")
+        browser.wait("document.querySelectorAll('#big-table tbody tr').length > 3 && document.getElementById('survey-stop').hidden", "big keys")
+        for name in ("overview", "keys", "shell", "clients", "diagnose"):
+            for shape, width, height in (("light", 1360, 860), ("dark", 1360, 860), ("phone", 390, 844)):
+                browser.screen(width, height, "dark" if shape == "dark" else "light", mobile=shape == "phone")
+                browser.js(f"location.hash = '#{name}'; scrollTo(0, 0)")
+                time.sleep(1.2)
+                browser.picture(folder / f"console-{name}-{shape}.png")
+        link.close()
+    finally:
+        done.set()
+        if worker.ident:
+            worker.join()
         server.close()
 
 
@@ -633,6 +713,12 @@ def password(program, browser, failed):
 
 
 def main():
+    if sys.argv[1] == "--album":
+        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
+            browser = Browser(profile)
+            album(sys.argv[2], browser, pathlib.Path(sys.argv[3]))
+            browser.close()
+        return 0
     program = sys.argv[1]
     folder = pathlib.Path(sys.argv[2] if len(sys.argv) > 2 else "target/console")
     folder.mkdir(parents=True, exist_ok=True)
@@ -653,6 +739,7 @@ def main():
             keyboard(browser, failed)
             link.close()
             disconnected(program, browser, failed, folder)
+            readonly(program, browser, failed, folder)
             password(program, browser, failed)
             check(failed, not browser.complaints, "the browser has nothing to complain about" + "".join("\n  " + c for c in browser.complaints))
         finally:

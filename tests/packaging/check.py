@@ -3,12 +3,18 @@
 
 Reads the compose files and the Helm chart (by `helm lint` and `helm template` if helm is installed), compares them with the
 image and the settings, and with DARTER runs the server as the image does: as user 65532, on a folder of its own and on one
-that belongs to root. Exits non-zero if something is wrong.
+that belongs to root. If Go, kubeconform and jsonschema are installed, what the chart renders is checked against the API of
+Kubernetes, and the compose files against the specification; Go's proxy has both. Exits non-zero if something is wrong.
+
+    go install helm.sh/helm/v3/cmd/helm@latest github.com/yannh/kubeconform/cmd/kubeconform@latest; pip install jsonschema
 """
-import os, pathlib, re, shutil, signal, socket, subprocess, sys, tempfile, time
+import json, os, pathlib, re, shutil, signal, socket, subprocess, sys, tempfile, time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CHART = ROOT / "packaging/helm/darter"
+KUBERNETES = "k8s.io/kubernetes@v1.31.0"
+KINDS = {"PodDisruptionBudget", "Secret", "Service", "ServiceAccount", "StatefulSet"}
+COMPOSE = "github.com/compose-spec/compose-go/v2@v2.4.1"
 failed = []
 
 
@@ -54,6 +60,73 @@ def yaml_files():
     check(used == set(values), f"every value is used, and no other {used ^ set(values) or ''}")
 
 
+def module(name):
+    """The folder of a Go module, from Go's proxy; nothing without Go, or without the proxy."""
+    if not shutil.which("go"):
+        return None
+    with tempfile.TemporaryDirectory() as place:
+        got = subprocess.run(["go", "mod", "download", "-json", name], capture_output=True, text=True, cwd=place)
+    return pathlib.Path(json.loads(got.stdout)["Dir"]) if got.returncode == 0 else None
+
+
+def strict(node):
+    """A schema that refuses fields it does not know, and takes numbers where Kubernetes does."""
+    if isinstance(node, list):
+        return [strict(each) for each in node]
+    if not isinstance(node, dict):
+        return node
+    if node.get("format") == "int-or-string":
+        return {"type": ["string", "integer"]}
+    made = {name: strict(each) for name, each in node.items()}
+    if isinstance(node.get("properties"), dict) and "additionalProperties" not in node:
+        made["additionalProperties"] = False
+    return made
+
+
+def conforms(rendered):
+    """The rendered charts by name, against the API of Kubernetes."""
+    found = module(KUBERNETES) if shutil.which("kubeconform") else None
+    if not found:
+        print("skipped  kubeconform or Go are not installed: the chart is not compared with the API of Kubernetes")
+        return
+    definitions = strict(json.loads((found / "api/openapi-spec/swagger.json").read_text())["definitions"])
+    definitions["io.k8s.apimachinery.pkg.api.resource.Quantity"] = {"type": ["string", "number"]}
+    with tempfile.TemporaryDirectory() as place:
+        for name, body in definitions.items():
+            for kind in body.get("x-kubernetes-group-version-kind", []):
+                group = kind["group"].split(".")[0]
+                file = "-".join(part for part in (kind["kind"].lower(), group, kind["version"]) if part) + ".json"
+                if kind["kind"] in KINDS:
+                    schema = {"$ref": f"#/definitions/{name}", "definitions": definitions}
+                    pathlib.Path(place, file).write_text(json.dumps(schema))
+        for name, text in rendered.items():
+            words = ["kubeconform", "-strict", "-summary", "-skip", "ServiceMonitor", "-schema-location",
+                     place + "/{{.ResourceKind}}{{.KindSuffix}}.json", "-"]
+            out = subprocess.run(words, input=text, capture_output=True, text=True)
+            what = f"kubeconform, {name}: {out.stdout.strip().splitlines()[-1] if out.stdout else out.stderr}"
+            check(out.returncode == 0, what if out.returncode == 0 else what + "\n" + out.stdout)
+            wrong = text.replace("replicas:", "replicaz:", 1)
+            out = subprocess.run(words, input=wrong, capture_output=True, text=True)
+            check(out.returncode != 0, f"kubeconform refuses a field that is not there, {name}")
+
+
+def compose_conforms():
+    try:
+        import jsonschema, yaml
+    except ImportError:
+        print("skipped  jsonschema is not installed: compose files are not compared with their specification")
+        return
+    found = module(COMPOSE)
+    if not found:
+        print("skipped  Go is not installed: compose files are not compared with their specification")
+        return
+    schema = json.loads((found / "schema/compose-spec.json").read_text())
+    for name in ("darter.yml", "monitored.yml"):
+        text = yaml.safe_load((ROOT / "packaging/compose" / name).read_text())
+        wrong = [error.message for error in jsonschema.Draft7Validator(schema).iter_errors(text)]
+        check(not wrong, f"compose specification, {name} {wrong or ''}")
+
+
 def helm():
     if not shutil.which("helm"):
         print("skipped  helm is not installed: templates are not rendered")
@@ -72,11 +145,13 @@ def helm():
         "bare": ["--set", "persistence.enabled=false,podDisruptionBudget.enabled=false,serviceAccount.create=false,auth.protected=false"],
         "own secret": ["--set", "auth.existingSecret=mine"],
     }
+    rendered = {}
     for name, words in cases.items():
         made = run("template", "test", str(CHART), "--kube-version", "1.31.0", *words)
         if made.returncode:
             check(False, f"helm template, {name}\n" + made.stderr)
             continue
+        rendered[name] = made.stdout
         parts = [part for part in yaml.safe_load_all(made.stdout) if part]
         kinds = sorted(part["kind"] for part in parts)
         wanted = {
@@ -93,6 +168,9 @@ def helm():
         if name == "everything":
             check({"name": "DFLY_maxmemory", "value": "4294967296"} in box["env"], "large numbers stay whole")
         check({"startupProbe", "readinessProbe", "livenessProbe"} <= set(box) and pod["securityContext"]["runAsNonRoot"], f"probes, and no root, {name}")
+
+
+    conforms(rendered)
 
 
 def image():
@@ -157,6 +235,7 @@ def as_in_the_image(program):
 
 def main():
     yaml_files()
+    compose_conforms()
     helm()
     image()
     if len(sys.argv) > 1:

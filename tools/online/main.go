@@ -185,26 +185,11 @@ type result struct {
 	bytes     int64
 }
 
-// measure stores m.users users in a fresh server.
-func measure(binary string, what shape, m mode) (result, error) {
-	s, err := start(binary)
-	if err != nil {
-		return result{}, err
-	}
-	defer s.stop()
-	ctx := context.Background()
-	empty, err := s.resident()
-	if err != nil {
-		return result{}, err
-	}
-	before, err := s.cpu()
-	if err != nil {
-		return result{}, err
-	}
+// fill stores m.users users.
+func fill(ctx context.Context, s *server, what shape, m mode) error {
 	var next atomic.Int64
 	var group sync.WaitGroup
 	failed := make(chan error, m.writers)
-	began := time.Now()
 	for range m.writers {
 		group.Add(1)
 		go func() {
@@ -230,12 +215,35 @@ func measure(binary string, what shape, m mode) (result, error) {
 		}()
 	}
 	group.Wait()
-	wall := time.Since(began)
 	select {
 	case err := <-failed:
-		return result{}, err
+		return err
 	default:
+		return nil
 	}
+}
+
+// measure stores m.users users in a fresh server.
+func measure(binary string, what shape, m mode) (result, error) {
+	s, err := start(binary)
+	if err != nil {
+		return result{}, err
+	}
+	defer s.stop()
+	ctx := context.Background()
+	empty, err := s.resident()
+	if err != nil {
+		return result{}, err
+	}
+	before, err := s.cpu()
+	if err != nil {
+		return result{}, err
+	}
+	began := time.Now()
+	if err := fill(ctx, s, what, m); err != nil {
+		return result{}, err
+	}
+	wall := time.Since(began)
 	after, err := s.cpu()
 	if err != nil {
 		return result{}, err
@@ -254,12 +262,124 @@ func measure(binary string, what shape, m mode) (result, error) {
 	return result{wall: wall, cpu: after - before, bytes: full - empty}, nil
 }
 
+// A lister is a way to find the sets of all seconds again.
+type lister struct {
+	name string
+	keys func(context.Context, *redis.Client) ([]string, error)
+}
+
+var listers = []lister{
+	{name: "KEYS", keys: func(ctx context.Context, client *redis.Client) ([]string, error) {
+		return client.Keys(ctx, "s:online:*").Result()
+	}},
+	{name: "SCAN", keys: func(ctx context.Context, client *redis.Client) ([]string, error) {
+		var all []string
+		found := map[string]bool{}
+		scan := client.Scan(ctx, 0, "s:online:*", 1000).Iterator()
+		for scan.Next(ctx) {
+			// A key may be told twice.
+			if !found[scan.Val()] {
+				found[scan.Val()] = true
+				all = append(all, scan.Val())
+			}
+		}
+		return all, scan.Err()
+	}},
+}
+
+// counted stores users in a fresh server and counts them again, as a program does that knows no names: each structure by
+// its own command, and the sets by KEYS and by SCAN. It prints a row for each way.
+func counted(name, binary string, what shape, users, batch int) error {
+	s, err := start(binary)
+	if err != nil {
+		return err
+	}
+	defer s.stop()
+	ctx := context.Background()
+	if err := fill(ctx, s, what, mode{writers: 4 * runtime.NumCPU(), batch: batch, users: users}); err != nil {
+		return err
+	}
+	type way struct {
+		name  string
+		count func() (keys int, sum int64, err error)
+	}
+	var ways []way
+	if what.name != "set" {
+		ways = []way{{"its length", func() (int, int64, error) {
+			n, err := what.count(ctx, s.client, users)
+			return 1, n, err
+		}}}
+	} else {
+		for _, list := range listers {
+			ways = append(ways, way{list.name, func() (int, int64, error) {
+				keys, err := list.keys(ctx, s.client)
+				if err != nil {
+					return 0, 0, err
+				}
+				var sum int64
+				for first := 0; first < len(keys); first += 1000 {
+					pipe := s.client.Pipeline()
+					var replies []*redis.IntCmd
+					for _, key := range keys[first:min(first+1000, len(keys))] {
+						replies = append(replies, pipe.SCard(ctx, key))
+					}
+					if _, err := pipe.Exec(ctx); err != nil {
+						return 0, 0, err
+					}
+					for _, reply := range replies {
+						sum += reply.Val()
+					}
+				}
+				return len(keys), sum, nil
+			}})
+		}
+	}
+	for _, w := range ways {
+		began := time.Now()
+		keys, sum, err := w.count()
+		if err != nil {
+			return err
+		}
+		verdict := "all"
+		if sum != int64(users) {
+			verdict = fmt.Sprintf("%d are missing", int64(users)-sum)
+		}
+		fmt.Printf("| %s | %s | %s | %d | %d | %.2f | %s |\n", what.name, name, w.name, keys, sum, time.Since(began).Seconds(), verdict)
+		if sum != int64(users) {
+			return fmt.Errorf("%s by %s: %d of %d", what.name, w.name, sum, users)
+		}
+	}
+	return nil
+}
+
+// countAll prints what every server counts of so many users in every structure.
+func countAll(servers []string, only string, users, batch int) {
+	fmt.Printf("Users: %d\n\n", users)
+	fmt.Println("| structure | server | counted by | keys | users | seconds | |")
+	fmt.Println("|---|---|---|---|---|---|---|")
+	for _, what := range shapes {
+		if !strings.Contains(what.name, only) {
+			continue
+		}
+		for _, arg := range servers {
+			name, binary, found := strings.Cut(arg, "=")
+			if !found {
+				name, binary = arg, arg
+			}
+			if err := counted(name, binary, what, users, batch); err != nil {
+				log.Fatalf("%s, %s: %v", what.name, name, err)
+			}
+		}
+	}
+}
+
 func main() {
 	log.SetFlags(0)
 	single := flag.Int("single", 200_000, "users stored one by one")
 	many := flag.Int("many", 1_000_000, "users stored in batches")
 	batch := flag.Int("batch", 10_000, "users of a batch")
 	only := flag.String("only", "", "only rows whose name contains this")
+	counts := flag.Int("counts", 0, "store so many users and count them again by KEYS, SCAN and lengths, in place of the measurements")
 	flag.Usage = func() {
 		log.Print("online [flags] name=binary ...: what storing who is online costs in each server; the first is the measure")
 		flag.PrintDefaults()
@@ -268,6 +388,10 @@ func main() {
 	if flag.NArg() == 0 || *batch < 1 || *single < 1 || *many < 1 {
 		flag.Usage()
 		os.Exit(2)
+	}
+	if *counts > 0 {
+		countAll(flag.Args(), *only, *counts, *batch)
+		return
 	}
 	writers := 4 * runtime.NumCPU()
 	modes := []mode{

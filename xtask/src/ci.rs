@@ -39,8 +39,8 @@ pub fn run() -> Result<(), String> {
     compare()?;
     clients()?;
     watched("the dashboard on a real Prometheus", "prometheus", "tests/monitoring/check.py")?;
-    watched("the console in a real Chromium", "chromium", "tests/console/check.py")?;
-    watched("packaging", "python3", "tests/packaging/check.py")
+    // The console in a real Chromium and the packaging are walks, too.
+    watched("the first hour", "python3", "tests/walks/run.py")
 }
 
 /// The memory limit under writes at full speed, for some seconds; `darter-bench soak` is the long form.

@@ -3,6 +3,7 @@
 
 mod ci;
 mod docs;
+mod house;
 mod instructions;
 mod repeat;
 mod tidy;
@@ -16,6 +17,7 @@ cargo xtask <verb>
   ci --repeat N [ARG ...]   `cargo test ARG ...` N times beside a busy loop for each core; ends at the first failure
   check    fmt, clippy and tidy
   docs     fills the tables of the translated READMEs from README.md; tidy fails if they differ
+  house    lowers xtask/house.tsv to today's cycles of modules, types of one name and bool parameters; tidy holds them
   instructions   commands in a pipeline against xtask/ceilings.tsv, by callgrind
 ";
 
@@ -25,6 +27,7 @@ fn main() -> ExitCode {
         "tidy" => tidy::run(),
         "check" => ci::check(),
         "docs" => docs::run(),
+        "house" => house::lower(&tidy::rust_files(std::path::Path::new("."))),
         "instructions" => instructions::check(),
         "ci" => match std::env::args().nth(2).as_deref() {
             None => ci::run(),

@@ -74,6 +74,7 @@ pub fn run() -> Result<(), String> {
         let text = fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
         check_file(file, &text, &plan, &mut findings);
     }
+    crate::house::check(&files, &mut findings)?;
     crate::docs::check(&mut findings)?;
     for finding in &findings {
         println!("{finding}");
@@ -155,7 +156,8 @@ fn check_subjects(findings: &mut Vec<String>) {
     }
 }
 
-fn rust_files(root: &Path) -> Vec<PathBuf> {
+/// Every Rust file under a folder, in order; what is built and what is hidden apart.
+pub fn rust_files(root: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
     let mut folders = vec![root.to_path_buf()];
     while let Some(folder) = folders.pop() {

@@ -162,10 +162,9 @@ const OTHERS: &[(&str, Categories)] = &[
     ("sort_ro", Categories::LIST.with(Categories::SET).with(Categories::SORTEDSET)),
 ];
 /// Commands that can do harm without being an administrator's.
-const DANGEROUS: &str =
-    "keys sort sort_ro flushall flushdb swapdb info migrate restore restore-asking role lastsave";
+const DANGEROUS: &str = "keys sort sort_ro flushall flushdb swapdb info migrate restore restore-asking sflush trimslots role lastsave";
 /// Commands that concern keys as such outside their group.
-const KEYSPACE: &str = "flushall flushdb swapdb dbsize stick";
+const KEYSPACE: &str = "flushall flushdb swapdb dbsize stick restore-asking sflush trimslots";
 
 /// Tips, and the commands they are for.
 const TIPS: &[(&str, &str)] = &[

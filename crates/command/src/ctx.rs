@@ -38,6 +38,8 @@ pub struct Env {
     pub policy_counts_uses: bool,
     /// A cluster is emulated.
     pub is_cluster: bool,
+    /// Data is imported from elsewhere: dead keys stay (`import-mode`).
+    pub import_mode: bool,
     /// What RESTORE takes (`rdb-version-check`).
     pub restored_versions: Versions,
 }
@@ -63,6 +65,7 @@ impl Default for Env {
             policy_is_lfu: false,
             policy_counts_uses: false,
             is_cluster: false,
+            import_mode: false,
             restored_versions: Versions::Known,
         }
     }

@@ -130,6 +130,9 @@ impl Marks {
     /// Reads keys that its arguments make of other values.
     pub const READS_BY_PATTERN: Marks = Marks(1 << 17);
 
+    /// A command about the server that only tells: the console may run it where it is to change nothing.
+    pub const ONLY_TELLS: Marks = Marks(1 << 18);
+
     /// Both sets together.
     pub const fn with(self, other: Marks) -> Marks {
         Marks(self.0 | other.0)

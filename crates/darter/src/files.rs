@@ -1,4 +1,4 @@
-//! `darter --check FILE` and `darter --convert IN OUT`: snapshot files without a server.
+//! `darter --check FILE|FOLDER` and `darter --convert IN OUT`: files without a server.
 //!
 //! Called by `main` before flags are read. Exit code 0 when the file is good, 1 when it is damaged or cannot be
 //! read, 2 for a wrong call.
@@ -14,6 +14,7 @@ use darter_persist::convert::convert;
 use darter_persist::file::Options;
 use darter_persist::journal::check as journal;
 use darter_persist::journal::manifest::TAKEN_OVER;
+use darter_persist::journal::redis_check as redis;
 use darter_persist::storage::name::Format;
 use darter_persist::storage::{Directory, Local};
 
@@ -35,7 +36,17 @@ pub fn run(args: &[OsString]) -> Option<ExitCode> {
 
 fn check_file(path: &Path) -> ExitCode {
     if path.is_dir() {
-        return check_journal(path);
+        return check_folder(path);
+    }
+    if path.extension().is_some_and(|end| end == "manifest") {
+        return check_redis(path, redis::check_manifest(path));
+    }
+    if path.extension().is_some_and(|end| end == "aof") {
+        return match path.try_exists() {
+            Ok(true) => check_redis(path, Ok(redis::check_single(path))),
+            Ok(false) => failed(path, &std::io::Error::from(std::io::ErrorKind::NotFound)),
+            Err(error) => failed(path, &error),
+        };
     }
     if path.extension().is_some_and(|end| end == "seg") {
         return check_segment(path);
@@ -50,18 +61,35 @@ fn check_file(path: &Path) -> ExitCode {
     if report.is_good() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Checks the append-only journal in a folder, its base included.
-fn check_journal(dir: &Path) -> ExitCode {
-    let checked = match journal::check_dir(dir) {
-        Ok(Some(checked)) => checked,
-        Ok(None) => return failed(dir, &"there is no journal in this folder"),
-        Err(fault) => return failed(dir, &fault),
+/// Checks what a folder holds: the append-only journal of this server, or the append-only files of Redis or Valkey.
+fn check_folder(dir: &Path) -> ExitCode {
+    let found = redis::manifest_in(dir);
+    let checked = match (journal::check_dir(dir), found) {
+        (Ok(Some(checked)), _) => checked,
+        (Ok(None), Some(manifest)) => return check_redis(dir, redis::check_manifest(&manifest)),
+        (Ok(None), None) => {
+            return failed(dir, &"there is no journal of Darter, and no manifest of Redis, in this folder");
+        }
+        (Err(fault), _) => return failed(dir, &fault),
     };
     let _ = write!(std::io::stdout(), "folder     {}\n{checked}", dir.display());
     // The files of Redis are for its own programs to check.
     let base = checked.manifest.base.as_ref().filter(|base| base.as_str() != TAKEN_OVER);
     let base = base.map_or(ExitCode::SUCCESS, |base| check_file(&dir.join(base)));
     if checked.is_sound() { base } else { ExitCode::FAILURE }
+}
+
+/// Prints what was found in append-only files of Redis. Exit code 1: they are cut off or damaged.
+fn check_redis(path: &Path, found: Result<redis::CheckedFiles, String>) -> ExitCode {
+    let checked = match found {
+        Ok(checked) => checked,
+        Err(why) => return failed(path, &why),
+    };
+    let _ = write!(std::io::stdout(), "append-only files of Redis: {}\n{checked}", path.display());
+    match checked.verdict() {
+        redis::Verdict::Good => ExitCode::SUCCESS,
+        redis::Verdict::CutOff | redis::Verdict::Damaged => ExitCode::FAILURE,
+    }
 }
 
 /// Checks one segment of a journal.

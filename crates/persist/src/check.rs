@@ -52,6 +52,12 @@ impl Report {
 /// After damage a file of our own format is read on with the next block; an RDB file is not, for nobody knows where
 /// the next key begins.
 pub fn check<R: ReadAt>(source: &R) -> Report {
+    check_at(source).0
+}
+
+/// The same; also says where an RDB file ends, behind which there may be commands. 0: it is none, or damaged.
+pub fn check_at<R: ReadAt>(source: &R) -> (Report, u64) {
+    let mut end = 0;
     let mut checker =
         Checker { report: Report::default(), counted: Counted::default(), arena: Arena::new().ok() };
     match Reader::open(source) {
@@ -64,11 +70,12 @@ pub fn check<R: ReadAt>(source: &R) -> Report {
                 let server = if reader.is_valkey() { "Valkey" } else { "Redis" };
                 checker.report.format = format!("RDB, version {} of {server}", reader.version());
                 checker.report.is_checked = reader.is_checked();
+                end = reader.offset();
             }
         }
         Err(error) => checker.without_index(source, &error),
     }
-    checker.report
+    (checker.report, end)
 }
 
 struct Checker {

@@ -8,7 +8,7 @@ use darter_txn::watch::WatchFlag;
 
 use crate::limit::clients::CLIENT_BYTES;
 use crate::pubsub::Subscriptions;
-use crate::session::{Multi, Session};
+use crate::session::{Gate, Multi, Session};
 use crate::tracking::Mode;
 use crate::worker::lock;
 
@@ -93,6 +93,8 @@ pub struct ClientCard {
     pub no_evict: AtomicBool,
     /// CLIENT NO-TOUCH.
     pub no_touch: AtomicBool,
+    /// CLIENT IMPORT-SOURCE.
+    pub imports: AtomicBool,
     /// The client that hears of the keys it tracks: 0 is itself, -1 when it tracks none.
     pub redirect: AtomicI64,
     /// It tracks by prefix.
@@ -171,6 +173,7 @@ impl ClientCard {
             is_replica: AtomicBool::new(false),
             no_evict: AtomicBool::new(false),
             no_touch: AtomicBool::new(false),
+            imports: AtomicBool::new(false),
             redirect: AtomicI64::new(-1),
             is_broadcast: AtomicBool::new(false),
             is_redirect_broken: AtomicBool::new(false),
@@ -209,6 +212,7 @@ impl ClientCard {
         self.is_monitor.store(session.is_monitor, Relaxed);
         self.no_evict.store(session.no_evict, Relaxed);
         self.no_touch.store(session.no_touch, Relaxed);
+        self.imports.store(session.gate.has(Gate::IMPORTS), Relaxed);
         let own = session.tracking.as_deref();
         let redirect = own.map_or(-1, |own| own.redirect.map_or(0, |id| id as i64));
         self.redirect.store(redirect, Relaxed);

@@ -319,10 +319,16 @@ impl Conn {
         }
         match self.session.speech {
             Speech::MemcachedBinary => {
-                tracing::info!(
-                    "client {} speaks memcached's binary protocol, connection closed",
-                    self.session.id
-                );
+                self.output.extend_from_slice(&crate::memcached::binary::refusal(buf));
+                let (id, peer) = (self.session.id, &self.card.peer);
+                if core.shared.told_binary.swap(true, Relaxed) {
+                    tracing::debug!("client {id} at {peer} speaks memcached's binary protocol");
+                } else {
+                    tracing::warn!(
+                        "client {id} at {peer} speaks memcached's binary protocol, which is not served: set it to the text \
+                         protocol; further clients are not reported"
+                    );
+                }
                 self.session.is_closing = true;
                 buf.len()
             }

@@ -153,6 +153,11 @@ impl Core {
         self.turn_began = Instant::now();
         self.refresh_settings();
         self.looks_ahead = self.shared.limit.keyspace_bytes() > LOOK_AHEAD_BYTES_MIN;
+        if self.shared.hot_keys.is_on(self.now_ms) {
+            self.large.look_at_all();
+        } else {
+            self.large.look_at_large();
+        }
         self.times_all = self.live.slowlog.slower_us < TIMED_US
             || self.live.latency_monitor_threshold_ms > 0
             || self.large.counts_short_replies();
@@ -170,7 +175,7 @@ impl Core {
     }
 
     fn settle_settings(&mut self) {
-        self.evicts = limit::rule(&self.live).is_some();
+        self.evicts = limit::rule(&self.live).is_some() && !self.live.import_mode;
         self.client_bytes_max = limit::clients::max_bytes(self);
         self.large = Large::new(&self.live);
     }
@@ -188,7 +193,8 @@ impl Core {
             || self.shared.snapshots.holds_writers()
             || self.refuses_writes()
             || self.lacks_replicas()
-            || self.shared.replication.is_replica();
+            || self.shared.replication.is_replica()
+            || self.live.import_mode;
     }
 
     /// Whether a snapshot has failed, and nothing may be written until one does not.
@@ -229,6 +235,7 @@ fn env_of(live: &Live) -> Env {
         stream_idmp_maxsize: e.stream_idmp_maxsize,
         hll_sparse_max_bytes: e.hll_sparse_max_bytes,
         is_cluster: live.cluster.mode != ClusterMode::Off,
+        import_mode: live.import_mode,
         restored_versions: live.persistence.restored_versions,
         policy_is_lfu: matches!(live.maxmemory_policy, Policy::AllKeysLfu | Policy::VolatileLfu),
         policy_counts_uses: live.maxmemory > 0

@@ -177,7 +177,9 @@ fn run(
             }
         },
         Run::Data(_)
-            if many::is_for(entry, call.session, args) && many::run(core, &mut call, entry, args) =>
+            if !core.live.import_mode
+                && many::is_for(entry, call.session, args)
+                && many::run(core, &mut call, entry, args) =>
         {
             Ran::Done
         }

@@ -5,7 +5,7 @@
 
 use darter_command::gather::{Gather, Kept, TRIES_MAX};
 use darter_command::slices::Rest;
-use darter_command::{Ctx, Fault, Marks, Reach, Spec, Wait};
+use darter_command::{Ctx, Fault, Flags, Marks, Reach, Spec, Wait};
 use darter_latch::{Grant, Held};
 use darter_reactor::Token;
 use darter_store::Key;
@@ -394,8 +394,11 @@ fn run_with(
     }
     let mark = out.len();
     pause_uses(grant, origin.no_touch);
+    let sees = Sees::of(core, entry, origin.imports);
+    sees.begin(grant);
     let set = set_of(&shared.router, grant);
     let left = run_body(core, set, (entry, args), origin, kept, out);
+    sees.end(core, grant);
     pause_uses(grant, false);
     let reply = out.get(mark..).unwrap_or_default();
     let ran = journal::Ran { entry, args, db: origin.db, served: None, reply };
@@ -411,6 +414,49 @@ fn run_with(
 /// Has shards count no uses while they are held for a client that asked for that, or count them again.
 pub fn pause_uses(grant: &mut Shards, on: bool) {
     grant.iter_mut().for_each(|held| held.shard.pause_uses(on));
+}
+
+/// What a command sees of keys whose time is up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Sees {
+    /// None, and it removes those it meets, as far as the server's role lets it.
+    Living,
+    /// None, and they stay: data is imported, and this only reads.
+    LivingOnly,
+    /// All: its client imports data.
+    Dead,
+}
+
+impl Sees {
+    /// What a call of `entry` sees whose client is marked as one that imports, or is not.
+    pub fn of(core: &Core, entry: &Entry, imports: bool) -> Sees {
+        match core.live.import_mode {
+            false => Sees::Living,
+            true if imports => Sees::Dead,
+            true if entry.spec.flags.any(Flags::WRITE) => Sees::Living,
+            true => Sees::LivingOnly,
+        }
+    }
+
+    /// Before its body.
+    pub fn begin(self, grant: &mut Shards) {
+        match self {
+            Sees::Living => {}
+            Sees::LivingOnly => grant.iter_mut().for_each(|held| held.shard.keep_dead(true)),
+            Sees::Dead => grant.iter_mut().for_each(|held| held.shard.show_dead(true)),
+        }
+    }
+
+    /// After it.
+    pub fn end(self, core: &Core, grant: &mut Shards) {
+        if self != Sees::Living {
+            let keeps = core.shared.replication.keeps_dead();
+            grant.iter_mut().for_each(|held| {
+                held.shard.show_dead(false);
+                held.shard.keep_dead(keeps);
+            });
+        }
+    }
 }
 
 /// Whether a command may change every key at once, which no key's change tells.

@@ -117,6 +117,7 @@ impl House {
             darter_store::give_back();
             if core.thread == 0 {
                 self.schedule.step(core);
+                core.shared.backup.expire(&core.live, core.now_ms);
                 let is_tidying = core.shared.cards.iter().any(|card| lock(card).tidying > 0);
                 core.shared.tidying.note(is_tidying, core.now_ms);
                 keep_journal(core);
@@ -157,7 +158,7 @@ impl Room {
         let is_replay = shared.snapshots.loading.is_replay();
         let may_sweep = shared.is_sweeping.load(Relaxed) && !shared.pause.is_on(core.now_ms) && !is_replay;
         // The master says what is gone.
-        let may_sweep = may_sweep && !shared.replication.keeps_dead();
+        let may_sweep = may_sweep && !shared.replication.keeps_dead() && !core.live.import_mode;
         let is_sweeping = part.shard.may_expire() && may_sweep;
         if is_sweeping {
             let began = Instant::now();

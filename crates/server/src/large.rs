@@ -17,8 +17,9 @@ use crate::worker::lock;
 pub struct Large {
     /// A request.
     pub request: usize,
-    /// A reply.
+    /// A reply that is looked at: a large one, or any while somebody wants to know which keys take most.
     pub reply: usize,
+    large_reply: usize,
 }
 
 /// Replies that the straight way puts together beside the output are shorter than this.
@@ -28,10 +29,18 @@ impl Large {
     /// What the settings say.
     pub fn new(live: &Live) -> Large {
         let bytes = |limit: u64| usize::try_from(limit).unwrap_or(usize::MAX);
-        Large {
-            request: bytes(live.slowlog.large_request_bytes),
-            reply: bytes(live.slowlog.large_reply_bytes),
-        }
+        let (request, reply) = (live.slowlog.large_request_bytes, live.slowlog.large_reply_bytes);
+        Large { request: bytes(request), reply: bytes(reply), large_reply: bytes(reply) }
+    }
+
+    /// Looks at every reply, for `hot_keys`.
+    pub fn look_at_all(&mut self) {
+        self.reply = 0;
+    }
+
+    /// Looks at large ones only.
+    pub fn look_at_large(&mut self) {
+        self.reply = self.large_reply;
     }
 
     /// Whether replies count that the straight way does not look at.
@@ -52,6 +61,14 @@ pub fn note_request(core: &Core, client: u64, entry: &Entry, args: Args<'_>, byt
 #[inline]
 pub fn note_reply(core: &Core, client: u64, entry: &Entry, args: Args<'_>, bytes: usize) {
     if bytes >= core.large.reply {
+        look(core, client, entry, args, bytes);
+    }
+}
+
+#[cold]
+fn look(core: &Core, client: u64, entry: &Entry, args: Args<'_>, bytes: usize) {
+    core.shared.hot_keys.note_bytes(core.thread, entry, args, bytes);
+    if bytes >= core.large.large_reply {
         keep(core, client, entry, args, Measure::Reply, bytes);
     }
 }

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 pub mod acl;
+pub mod backup;
 pub mod call_keys;
 pub mod clients;
 mod coalescing;
@@ -19,6 +20,7 @@ pub mod engine;
 pub mod exec;
 pub mod fieldsets;
 mod floor;
+pub mod hot_keys;
 pub mod house;
 pub mod http;
 pub mod idling;

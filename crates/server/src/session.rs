@@ -39,6 +39,8 @@ impl Gate {
     pub const TRACKING: Gate = Gate(1 << 5);
     /// What it reads does not count as used.
     pub const NO_TOUCH: Gate = Gate(1 << 7);
+    /// It imports data: dead keys are there for it.
+    pub const IMPORTS: Gate = Gate(1 << 8);
 
     /// Sets or clears `which`.
     pub fn set(&mut self, which: Gate, on: bool) {

@@ -304,6 +304,12 @@ pub struct Shared {
     pub memcached_flush: memcached::Flush,
     /// What `stats detail` of memcached tells.
     pub memcached_detail: memcached::Detail,
+    /// The log has said that a client speaks memcached's binary protocol.
+    pub told_binary: AtomicBool,
+    /// Which keys take the most time and bytes (HOTKEYS).
+    pub hot_keys: crate::hot_keys::HotKeys,
+    /// The backup that is being made (BACKUP).
+    pub backup: crate::backup::Backups,
     /// What is known about snapshots.
     pub snapshots: Snapshots,
     /// Masters and replicas.

@@ -19,6 +19,7 @@ use darter_txn::{Part, Router};
 use crate::acl::Acl;
 use crate::command_log::CommandLogs;
 use crate::config::{Live, Settings};
+use crate::hot_keys::HotKeys;
 use crate::idling::Idling;
 use crate::journal::Journal;
 use crate::limit::Limit;
@@ -235,6 +236,9 @@ pub fn build_hashed(
         verbs,
         memcached_flush: Default::default(),
         memcached_detail: Default::default(),
+        told_binary: AtomicBool::new(false),
+        hot_keys: HotKeys::new(threads),
+        backup: Default::default(),
         snapshots: Snapshots::new(),
         replication: Replication::new(|| seeds.next_u64()),
         migrations: Migrations::default(),

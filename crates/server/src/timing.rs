@@ -14,6 +14,19 @@ use crate::worker::lock;
 
 /// Notes how long a call took that stands for as many calls as `weight` says, where such times are kept.
 pub fn note(core: &Core, card: &ClientCard, entry: &Entry, args: Args<'_>, took: Duration, weight: Weight) {
+    core.shared.hot_keys.note_time(core.thread, entry, args, took);
+    note_part(core, card, entry, args, took, weight);
+}
+
+/// The same for a call whose time is a part of another's, as in a script.
+pub fn note_part(
+    core: &Core,
+    card: &ClientCard,
+    entry: &Entry,
+    args: Args<'_>,
+    took: Duration,
+    weight: Weight,
+) {
     let live = &core.live;
     count(core, entry, took, weight);
     let us = took.as_micros() as u64;
@@ -30,11 +43,12 @@ fn count(core: &Core, entry: &Entry, took: Duration, weight: Weight) {
 
 /// The same for a command that another thread may have run, long after its client sent it. Such calls are always timed.
 pub fn note_job(core: &Core, client: u64, entry: &Entry, args: Args<'_>, took: Duration) {
+    core.shared.hot_keys.note_time(core.thread, entry, args, took);
     let live = &core.live;
     let is_slow = took.as_micros() >= u128::from(live.slowlog.slower_us);
     let card = if is_slow { lock(&core.shared.clients).get(&client).cloned() } else { None };
     match card {
-        Some(card) => note(core, &card, entry, args, took, Weight::One),
+        Some(card) => note_part(core, &card, entry, args, took, Weight::One),
         None => count(core, entry, took, Weight::One),
     }
 }

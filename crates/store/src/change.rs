@@ -168,6 +168,19 @@ impl ChangeLog {
         }
     }
 
+    /// Notes that `key` was removed by a command that the journal does not write: it writes the removal.
+    pub fn push_loss(&mut self, db: usize, key: &[u8], event: Event) {
+        self.total += 1;
+        if self.listeners.any(Listeners::JOURNAL) {
+            self.is_changed = true;
+            self.is_touched = true;
+            self.losses.push(Loss { db, key: key.into(), is_members: false });
+        }
+        if self.listeners.0 & !Listeners::JOURNAL.0 != 0 {
+            self.keep(db, key, event);
+        }
+    }
+
     /// Notes an event that changes nothing a snapshot would hold (a miss, say).
     pub fn push_uncounted(&mut self, db: usize, key: &[u8], event: Event) {
         if self.listeners.0 & !Listeners::JOURNAL.0 != 0 {

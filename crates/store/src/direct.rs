@@ -203,7 +203,7 @@ impl Shard {
         look: Look,
         now_ms: u64,
     ) -> Result<Option<Text<'_>>, WrongType> {
-        if look.handle.is_none() || (Record { tail: self.arena.tail(look.handle) }).is_expired(now_ms) {
+        if look.handle.is_none() || !self.shows(Record { tail: self.arena.tail(look.handle) }, now_ms) {
             self.miss(db, key, now_ms);
             return Ok(None);
         }

@@ -75,6 +75,8 @@ pub struct Shard {
     pub(crate) dbs_filled: usize,
     // Dead keys are hidden, but stay until somebody else says that they are gone.
     keeps_dead: bool,
+    // Dead keys are shown, for the time of one command of a client that imports.
+    shows_dead: bool,
     // Number of `objects` with members that expire.
     pub(crate) timed: usize,
     pub(crate) arena: Arena,
@@ -145,6 +147,7 @@ impl Shard {
             hasher,
             scratch: Scratch::default(),
             keeps_dead: false,
+            shows_dead: false,
             timed: 0,
             changes: ChangeLog::default(),
             counters: Counters::default(),
@@ -266,17 +269,27 @@ impl Shard {
             handle = there;
             record::is_of(arena.tail(there), key.bytes)
         })?;
-        if (Record { tail: arena.tail(handle) }).is_expired(now_ms) {
+        if (Record { tail: arena.tail(handle) }).is_expired(now_ms) && !self.shows_dead {
             self.expire(db, key, slot);
             return None;
         }
         Some((slot, handle))
     }
 
+    /// Whether a record is there for the command that runs, whose time is `now_ms`.
+    pub fn shows(&self, record: Record<'_>, now_ms: u64) -> bool {
+        !record.is_expired(now_ms) || self.shows_dead
+    }
+
+    /// Has dead keys be there like others, or hides them again.
+    pub fn show_dead(&mut self, on: bool) {
+        self.shows_dead = on;
+    }
+
     /// Looks at a key without removing it even when its time is up; a dead key is not shown.
     pub fn peek(&self, db: usize, key: Key<'_>, now_ms: u64) -> Option<Record<'_>> {
         let record = self.record_at(db, self.locate(db, key)?);
-        (!record.is_expired(now_ms)).then_some(record)
+        self.shows(record, now_ms).then_some(record)
     }
 
     /// Has dead keys stay, though hidden, or removes them again when they are met: on a replica the master removes them.

@@ -15,7 +15,7 @@ use crate::gather::sifting::Sifting;
 use crate::gather::{Found, Maker, TOLD_BYTES};
 use crate::reader::{self, Reader};
 use crate::slices::LEN_MAX;
-use crate::spec::{Group, Keys, Spec};
+use crate::spec::{Flags, Group, Keys, Spec};
 use crate::{Ctx, DataCommand, Fault, slices};
 
 /// DUMP.
@@ -34,6 +34,20 @@ pub const RESTORE: DataCommand = DataCommand {
             "2.6.0",
             "key ttl serialized-value [REPLACE] [ABSTTL] [IDLETIME seconds] [FREQ frequency] [STICK]",
             "Makes a key from the value that DUMP returned.",
+        )
+        .cost("O(N) over the size of the value"),
+    run: restore,
+};
+
+/// RESTORE-ASKING: the same as a node of a cluster says it that hands over a slot.
+pub const RESTORE_ASKING: DataCommand = DataCommand {
+    spec: Spec::write("restore-asking", -4, Keys::ONE)
+        .flag(Flags::ASKING)
+        .doc(
+            Group::Server,
+            "3.0.0",
+            "key ttl serialized-value [REPLACE] [ABSTTL] [IDLETIME seconds] [FREQ frequency]",
+            "An internal command for migrating keys in a cluster.",
         )
         .cost("O(N) over the size of the value"),
     run: restore,
@@ -203,7 +217,7 @@ const BAD_FORMAT: Fault = Fault::text("ERR Bad data format");
 
 fn restore(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let options = Options::parse(args)?;
-    let (now_ms, versions) = (ctx.now_ms, ctx.env.restored_versions);
+    let (now_ms, versions, keeps_dead) = (ctx.now_ms, ctx.env.restored_versions, ctx.env.import_mode);
     let mut place = ctx.at(args.at(1));
     let was_there = place.exists();
     if was_there && !options.replaces {
@@ -234,7 +248,7 @@ fn restore(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(
             rdb::read_object(kind, &mut source, place.arena_mut(), hasher).map_err(|_| BAD_FORMAT)?;
         place.put_object(object, expiry)?;
     }
-    if deadline_ms.is_some_and(|ms| ms <= now_ms) {
+    if deadline_ms.is_some_and(|ms| ms <= now_ms) && !keeps_dead {
         // dead on arrival: what was there is gone all the same
         place.remove();
         if was_there {

@@ -135,7 +135,7 @@ fn set_deadline(
     reply: &mut Reply<'_>,
 ) -> Result<(), Fault> {
     let rule = Rule::parse(args.tail(3))?;
-    let now_ms = ctx.now_ms;
+    let (now_ms, keeps_dead) = (ctx.now_ms, ctx.env.import_mode);
     let when_ms = unit.unix_ms(reader::int(args.at(2))?, now_ms).ok_or(Fault::InvalidExpire(command))?;
     let mut place = ctx.at(args.at(1));
     if !place.exists() || !rule.allows(place.deadline_ms(), when_ms) {
@@ -143,7 +143,7 @@ fn set_deadline(
         return Ok(());
     }
     match u64::try_from(when_ms) {
-        Ok(ms) if ms > now_ms => {
+        Ok(ms) if ms > now_ms || keeps_dead => {
             place.set_deadline(Some(ms))?;
             place.changed(EXPIRE_EVENT);
         }

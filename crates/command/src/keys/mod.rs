@@ -11,6 +11,7 @@ pub mod object;
 pub mod rename;
 pub mod scan;
 pub mod slot;
+pub mod slot_flush;
 pub mod sort;
 #[cfg(test)]
 mod tests;
@@ -51,6 +52,7 @@ pub const FAMILY: &[DataCommand] = &[
     rename::RENAME,
     rename::RENAMENX,
     dump::RESTORE,
+    dump::RESTORE_ASKING,
     scan::SCAN,
     sort::SORT,
     sort::SORT_RO,
@@ -63,6 +65,8 @@ pub const FAMILY: &[DataCommand] = &[
     database::FLUSHALL,
     database::FLUSHDB,
     database::SWAPDB,
+    slot_flush::SFLUSH,
+    slot_flush::TRIMSLOTS,
 ];
 
 pub(crate) const fn event(name: &'static str) -> Event {

@@ -214,7 +214,7 @@ impl Scanner<'_, '_, '_> {
         if !self.options.accepts(shard, record) {
             return;
         }
-        if record.is_expired(self.now_ms) {
+        if !shard.shows(record, self.now_ms) {
             self.dead.push(record.key().into());
         } else {
             self.found += 1;
@@ -309,9 +309,10 @@ fn keys(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), 
     let (mut count, mut is_cut) = (0, false);
     ctx.each_part(|_, part| {
         let before = is_cut;
-        part.shard.each(db, |record| {
+        let shard = &part.shard;
+        shard.each(db, |record| {
             let is_match = !is_cut
-                && !record.is_expired(now_ms)
+                && shard.shows(record, now_ms)
                 && (takes_all || glob::matches(pattern, record.key(), false));
             if is_match && (count as u64) < limit {
                 reply.bulk(record.key());

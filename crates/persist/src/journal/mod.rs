@@ -13,6 +13,7 @@ pub mod merge;
 pub mod part;
 pub mod record;
 pub mod redis;
+pub mod redis_check;
 pub mod segment;
 pub mod tail;
 #[cfg(test)]

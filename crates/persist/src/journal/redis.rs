@@ -119,10 +119,10 @@ impl<R: BufRead> Commands<R> {
                     let Some(args_len) = self.number(b'*')? else {
                         return damage("a command is cut off or damaged");
                     };
-                    // an argument takes five bytes at least
-                    if args_len == 0 || args_len > self.left / 5 {
-                        return damage("a command is cut off or its length is wrong");
+                    if args_len == 0 {
+                        return damage("a command has no words");
                     }
+                    // A number that is too large is found out by what follows: another command, or the end.
                     let mut args = Vec::new();
                     for _ in 0..args_len {
                         let Some(arg) = self.argument()? else {

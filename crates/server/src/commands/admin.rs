@@ -4,7 +4,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use darter_base::number;
 use darter_command::spec::Group;
-use darter_command::{Fault, Flags, Spec, reader};
+use darter_command::{Fault, Flags, Marks, Spec, reader};
 use darter_wire::{Args, Reply};
 
 use super::{ServerCommand, row};
@@ -15,7 +15,7 @@ use crate::replication::show;
 /// The family's commands.
 pub const FAMILY: &[ServerCommand] = &[
     row(
-        Spec::other("time", 1).flag(Flags::LOADING.with(Flags::STALE)).fast().doc(
+        Spec::other("time", 1).flag(Flags::LOADING.with(Flags::STALE)).mark(Marks::ONLY_TELLS).fast().doc(
             Group::Server,
             "2.6.0",
             "",

@@ -1,7 +1,7 @@
 //! CONFIG: settings by name, and what changing them needs beyond the new value.
 
 use darter_command::spec::Group;
-use darter_command::{Fault, Flags, Spec};
+use darter_command::{Fault, Flags, Marks, Spec};
 use darter_wire::{Args, Reply};
 
 use super::{ServerCommand, row};
@@ -32,6 +32,7 @@ pub const FAMILY: &[ServerCommand] = &[
             "parameter [parameter ...]",
             "Returns the effective values of configuration parameters.",
         )
+        .mark(Marks::ONLY_TELLS)
         .cost("O(N) when N is the number of configuration parameters provided"),
         get,
     ),

@@ -16,7 +16,7 @@ const ANSWERS_IN_TROUBLE: Marks = Marks::FAILS_WITH_SNAPSHOTS.with(Marks::ALLOWE
 /// The family's commands.
 pub const FAMILY: &[ServerCommand] = &[
     ServerCommand {
-        spec: Spec::other("ping", -1).fast().mark(ANSWERS_IN_TROUBLE).doc(
+        spec: Spec::other("ping", -1).fast().mark(ANSWERS_IN_TROUBLE.with(Marks::ONLY_TELLS)).doc(
             Group::Connection,
             "1.0.0",
             "[message]",
@@ -25,12 +25,11 @@ pub const FAMILY: &[ServerCommand] = &[
         run: ping,
     },
     ServerCommand {
-        spec: Spec::other("echo", 2).flag(Flags::LOADING.with(Flags::STALE)).fast().doc(
-            Group::Connection,
-            "1.0.0",
-            "message",
-            "Returns the given string.",
-        ),
+        spec: Spec::other("echo", 2)
+            .flag(Flags::LOADING.with(Flags::STALE))
+            .mark(Marks::ONLY_TELLS)
+            .fast()
+            .doc(Group::Connection, "1.0.0", "message", "Returns the given string."),
         run: echo,
     },
     ServerCommand {
@@ -124,6 +123,7 @@ fn reset(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<
     session.no_evict = false;
     session.no_touch = false;
     session.gate.set(Gate::NO_TOUCH, false);
+    session.gate.set(Gate::IMPORTS, false);
     session.fieldsets = None;
     session.settle_subscribed();
     crate::acl::log_out(core, session, card);

@@ -2,7 +2,7 @@
 
 use darter_base::number;
 use darter_command::spec::Group;
-use darter_command::{Fault, Flags, Spec};
+use darter_command::{Fault, Flags, Marks, Spec};
 use darter_wire::{Args, Reply};
 
 use super::{ServerCommand, row};
@@ -23,8 +23,15 @@ pub const FAMILY: &[ServerCommand] = &[
         ),
         super::no_subcommand,
     ),
-    row(admin("latency|doctor", 2, "", "Returns a human-readable latency analysis report."), doctor),
-    row(admin("latency|graph", 3, "event", "Returns a latency graph for an event."), graph),
+    row(
+        admin("latency|doctor", 2, "", "Returns a human-readable latency analysis report.")
+            .mark(Marks::ONLY_TELLS),
+        doctor,
+    ),
+    row(
+        admin("latency|graph", 3, "event", "Returns a latency graph for an event.").mark(Marks::ONLY_TELLS),
+        graph,
+    ),
     row(
         admin(
             "latency|histogram",
@@ -32,11 +39,20 @@ pub const FAMILY: &[ServerCommand] = &[
             "[command [command ...]]",
             "Returns the cumulative distribution of latencies of a subset or all commands.",
         )
+        .mark(Marks::ONLY_TELLS)
         .cost("O(N) where N is the number of commands with latency information being retrieved."),
         histogram,
     ),
-    row(admin("latency|history", 3, "event", "Returns timestamp-latency samples for an event."), history),
-    row(admin("latency|latest", 2, "", "Returns the latest latency samples for all events."), latest),
+    row(
+        admin("latency|history", 3, "event", "Returns timestamp-latency samples for an event.")
+            .mark(Marks::ONLY_TELLS),
+        history,
+    ),
+    row(
+        admin("latency|latest", 2, "", "Returns the latest latency samples for all events.")
+            .mark(Marks::ONLY_TELLS),
+        latest,
+    ),
     row(
         admin("latency|reset", -2, "[event [event ...]]", "Resets the latency data for one or more events."),
         reset,

@@ -1,13 +1,14 @@
 //! MEMORY: what memory is used for. USAGE of a key is a data command of its own.
 
 use darter_command::spec::Group;
-use darter_command::{Fault, Flags, Spec};
+use darter_command::{Fault, Flags, Marks, Spec};
 use darter_wire::{Args, Reply};
 
 use super::{ServerCommand, row};
 use crate::dispatch::Caller;
 use crate::limit::relief;
 use crate::report::Report;
+use crate::report::memory::anonymous_bytes;
 use crate::scripts::Scripts;
 
 /// The family's commands.
@@ -21,11 +22,14 @@ pub const FAMILY: &[ServerCommand] = &[
         ),
         super::no_subcommand,
     ),
-    row(plain("memory|doctor", "Outputs a memory problems report."), doctor),
-    row(plain("memory|malloc-stats", "Returns the allocator statistics."), malloc_stats),
+    row(plain("memory|doctor", "Outputs a memory problems report.").mark(Marks::ONLY_TELLS), doctor),
+    row(
+        plain("memory|malloc-stats", "Returns the allocator statistics.").mark(Marks::ONLY_TELLS),
+        malloc_stats,
+    ),
     row(plain("memory|purge", "Asks the allocator to release memory."), purge),
     row(plain("memory|defragment", "Moves values together until no page can be freed that way."), defragment),
-    row(plain("memory|stats", "Returns details about memory usage."), stats),
+    row(plain("memory|stats", "Returns details about memory usage.").mark(Marks::ONLY_TELLS), stats),
     row(super::help_row("memory|help", "4.0.0"), help),
 ];
 
@@ -108,14 +112,15 @@ fn doctor(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result
     let core = &caller.core;
     let report = Report::gather(core.shared, caller.held.as_deref_mut());
     let max = core.shared.limit.max_bytes(&core.live);
-    reply.verbatim(*b"txt", diagnosis(&report, max, core.evicts).as_bytes());
+    reply.verbatim(*b"txt", diagnosis(&report, anonymous_bytes(), max, core.evicts).as_bytes());
     Ok(())
 }
 
 /// Below this the process is too small for its proportions to mean anything.
 const SMALL_BYTES: u64 = 5 << 20;
 
-fn diagnosis(report: &Report, max: u64, evicts: bool) -> String {
+/// `resident` is memory without the pages of the program itself, which weigh much beside little data.
+fn diagnosis(report: &Report, resident: u64, max: u64, evicts: bool) -> String {
     let memory = &report.memory;
     let is_over = memory.used > max;
     if !is_over && memory.used.saturating_sub(memory.startup) < SMALL_BYTES {
@@ -133,10 +138,11 @@ fn diagnosis(report: &Report, max: u64, evicts: bool) -> String {
             memory.peak
         ));
     }
-    if memory.fragmentation() > 1.4 && memory.rss.saturating_sub(memory.used) > 10 << 20 {
+    let apart = resident.saturating_sub(memory.used);
+    if apart > memory.used * 2 / 5 && apart > 10 << 20 {
         found.push(format!(
             "Resident memory is {:.2} times what is used: deletes left pages half empty, or buffers of clients were large.",
-            memory.fragmentation()
+            resident as f64 / memory.used.max(1) as f64
         ));
     }
     if memory.clients > (report.clients.connected as u64).saturating_mul(200 << 10) {

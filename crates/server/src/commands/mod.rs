@@ -1,6 +1,7 @@
 //! The server's own commands: a file per group.
 
 pub mod admin;
+pub mod backup;
 pub mod client;
 pub mod cluster;
 pub mod command;
@@ -9,6 +10,7 @@ pub mod connection;
 pub mod debug;
 pub mod function;
 pub mod himport;
+pub mod hotkeys;
 pub mod info;
 pub mod journal;
 pub mod latency;
@@ -50,6 +52,8 @@ pub const FAMILIES: &[&[ServerCommand]] = &[
     scripting::FAMILY,
     function::FAMILY,
     himport::FAMILY,
+    hotkeys::FAMILY,
+    backup::FAMILY,
     slowlog::FAMILY,
     info::FAMILY,
     admin::FAMILY,

@@ -1,7 +1,7 @@
 //! SAVE, BGSAVE, LASTSAVE, SHUTDOWN: snapshots as an administrator asks for them. DEBUG RELOAD is here too.
 
 use darter_command::spec::Group;
-use darter_command::{Fault, Flags, Reader, Spec};
+use darter_command::{Fault, Flags, Marks, Reader, Spec};
 use darter_persist::storage::name::Format;
 use darter_wire::{Args, Reply};
 
@@ -43,7 +43,7 @@ pub const FAMILY: &[ServerCommand] = &[
         bgsave,
     ),
     row(
-        Spec::other("lastsave", 1).flag(Flags::LOADING.with(Flags::STALE)).fast().doc(
+        Spec::other("lastsave", 1).flag(Flags::LOADING.with(Flags::STALE)).mark(Marks::ONLY_TELLS).fast().doc(
             Group::Server,
             "1.0.0",
             "",
@@ -131,7 +131,7 @@ pub(super) fn asking(caller: &Caller<'_>) -> Asking {
 }
 
 /// Answers a client that waits.
-fn answer(shared: &Shared, to: Asking, outcome: Result<(), &str>) {
+pub(super) fn answer(shared: &Shared, to: Asking, outcome: Result<(), &str>) {
     let mut reply = Vec::new();
     match outcome {
         Ok(()) => Reply::new(&mut reply, false).ok(),

@@ -3,7 +3,7 @@
 use darter_base::number;
 use darter_command::reader::is;
 use darter_command::spec::Group;
-use darter_command::{Fault, Flags, Spec};
+use darter_command::{Fault, Flags, Marks, Spec};
 use darter_wire::{Args, Reply};
 
 use super::{ServerCommand, row};
@@ -18,11 +18,13 @@ pub const FAMILY: &[ServerCommand] = &[
     ),
     row(
         admin("slowlog|get", -2, SLOW_SINCE, "[count]", "Returns the slow log's entries.")
+            .mark(Marks::ONLY_TELLS)
             .cost("O(N) where N is the number of entries returned"),
         slow_get,
     ),
     row(
-        admin("slowlog|len", 2, SLOW_SINCE, "", "Returns the number of entries in the slow log."),
+        admin("slowlog|len", 2, SLOW_SINCE, "", "Returns the number of entries in the slow log.")
+            .mark(Marks::ONLY_TELLS),
         |c, _, reply| len(c, Measure::Time, reply),
     ),
     row(

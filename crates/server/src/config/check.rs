@@ -42,6 +42,12 @@ pub(super) fn appenddirname(text: &str) -> Result<(), String> {
     no_path(text, "appenddirname can't be a path, just a dirname")
 }
 
+/// A folder name.
+pub(super) fn backupdirname(text: &str) -> Result<(), String> {
+    not_empty(text, "backupdirname can't be empty")?;
+    no_path(text, "backupdirname can't be a path, just a dirname")
+}
+
 /// Dragonfly's flags of scripts.
 pub(super) fn script_flags(text: &str) -> Result<(), String> {
     darter_script::script::check_flags(text).map_err(|line| line.trim_start_matches("ERR ").to_owned())

@@ -55,7 +55,8 @@ pub fn execute(
     } else {
         let (session, out, token) = (call.session, call.out, call.token);
         let inner = Call { session: &mut *session, out: &mut *out, token };
-        let ready = if gate.has(Gate::NO_TOUCH) { Ready { cell: None, ..ready } } else { ready };
+        let goes_long = gate.has(Gate::NO_TOUCH) || core.live.import_mode;
+        let ready = if goes_long { Ready { cell: None, ..ready } } else { ready };
         let ran = dispatch::run_checked(core, inner, card, entry, ready, args);
         if core.shared.monitors.is_any() {
             monitor::show(core, card, session.db, entry, args);

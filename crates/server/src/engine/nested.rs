@@ -15,7 +15,7 @@ use crate::clients::ClientCard;
 use crate::commands::debug;
 use crate::core::Core;
 use crate::dispatch::{self, Caller};
-use crate::exec;
+use crate::exec::{self, Sees};
 use crate::fieldsets;
 use crate::job::Shards;
 use crate::journal::note as journal;
@@ -23,7 +23,7 @@ use crate::large;
 use crate::monitor;
 use crate::registry::{Entry, Run};
 use crate::script_run;
-use crate::session::Session;
+use crate::session::{Gate, Session};
 use crate::timing;
 use crate::tracking;
 
@@ -70,7 +70,11 @@ impl Nested<'_> {
         let wanted = Wanted::of(entry, args, &self.core.shared.router);
         let mut reply = Reply::new(out, resp3);
         let mark = reply.len();
-        if let Err(fault) = self.body(entry, args, &wanted, &mut reply) {
+        let sees = Sees::of(self.core, entry, self.session.gate.has(Gate::IMPORTS));
+        sees.begin(self.grant);
+        let ended = self.body(entry, args, &wanted, &mut reply);
+        sees.end(self.core, self.grant);
+        if let Err(fault) = ended {
             exec::refuse(self.core, entry, &fault, &mut reply, mark);
             if self.within == Within::Script {
                 self.core.note_script_error(fault.line().as_bytes());
@@ -83,7 +87,8 @@ impl Nested<'_> {
         }
         if let Some(began) = began {
             let weight = entry.weight(self.core.times_all, is_single);
-            timing::note(self.core, self.card, entry, args, began.elapsed(), weight);
+            let note = if self.within == Within::Script { timing::note_part } else { timing::note };
+            note(self.core, self.card, entry, args, began.elapsed(), weight);
         }
         commit::body(self.core, self.grant, entry);
         if self.within == Within::Exec {

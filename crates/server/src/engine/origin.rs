@@ -9,7 +9,7 @@ use darter_txn::Reader;
 
 use crate::core::Core;
 use crate::registry::Entry;
-use crate::session::Session;
+use crate::session::{Gate, Session};
 use crate::tracking;
 
 /// The client that makes a change: it hears nothing of it under NOLOOP.
@@ -38,6 +38,8 @@ pub struct Origin {
     pub tracks: Option<Reader>,
     /// Whether its reads do not count as uses.
     pub no_touch: bool,
+    /// Whether dead keys are there for it (CLIENT IMPORT-SOURCE).
+    pub imports: bool,
     /// The version of the users under which the command was admitted.
     pub acl_version: u64,
     /// Whether a long answer may be left to slices.
@@ -55,6 +57,7 @@ impl Origin {
             resp3: session.resp3,
             tracks: entry.and_then(|entry| tracking::reader_of(session, entry)),
             no_touch: session.no_touch && entry.is_some_and(|entry| !entry.spec.has(Marks::COUNTS_USE)),
+            imports: session.gate.has(Gate::IMPORTS),
             acl_version: session.acl_version,
             may_slice: session.may_slice(),
         }
@@ -70,6 +73,7 @@ impl Origin {
             resp3: false,
             tracks: None,
             no_touch: false,
+            imports: false,
             acl_version: 0,
             may_slice: false,
         }

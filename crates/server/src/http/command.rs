@@ -1,6 +1,6 @@
 //! Commands that came by HTTP: read from JSON, run one after the other as any client's, answered as JSON.
 
-use darter_command::Marks;
+use darter_command::{Flags, Marks};
 use std::time::Instant;
 
 use darter_wire::value::{DecodeLimits, decode};
@@ -13,6 +13,7 @@ use crate::conn::Conn;
 use crate::core::Core;
 use crate::dispatch;
 use crate::exec::{Call, Ran};
+use crate::registry::{Entry, Run};
 
 /// Commands of one request.
 const COMMANDS_MAX: usize = 512;
@@ -99,6 +100,15 @@ impl Task {
     }
 }
 
+const READONLY: &[u8] =
+    b"READONLY this console changes nothing: the server was started with --http_console_readonly";
+
+/// Whether a command changes neither data nor the server.
+fn only_tells(entry: &Entry) -> bool {
+    let spec = &entry.spec;
+    spec.has(Marks::ONLY_TELLS) || matches!(entry.run, Run::Data(_)) && spec.flags.any(Flags::READONLY)
+}
+
 /// The words of a command: strings, numbers, or `{"base64": "..."}` for bytes that are no text.
 fn command(json: &Json) -> Option<OwnedArgs> {
     let words = json.as_array().filter(|words| !words.is_empty())?;
@@ -131,6 +141,13 @@ pub(super) fn run(conn: &mut Conn, core: &mut Core, task: &mut Task) -> bool {
             let line =
                 format!("ERR {} has no meaning over HTTP, where each request stands alone", entry.spec.name);
             Reply::new(&mut task.reply, true).error(line.as_bytes());
+            task.next += 1;
+            task.take_reply();
+            continue;
+        }
+        let is_readonly = task.shape == Shape::Console && core.live.http.console_readonly;
+        if is_readonly && ready.entry.is_some_and(|entry| !only_tells(entry)) {
+            Reply::new(&mut task.reply, true).error(READONLY);
             task.next += 1;
             task.take_reply();
             continue;

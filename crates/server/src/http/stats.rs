@@ -44,6 +44,7 @@ pub fn render(shared: &Shared, live: &Live) -> Value {
     };
     json!({
         "now_ms": crate::core::unix_ms(),
+        "readonly": live.http.console_readonly,
         "version": env!("CARGO_PKG_VERSION"),
         "uptime_s": shared.started.elapsed().as_secs(),
         "driver": shared.driver_name.get().unwrap_or(&"?"),

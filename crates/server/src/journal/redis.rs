@@ -5,6 +5,7 @@ use std::io::{BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use darter_base::number;
+use darter_persist::file::Reader;
 use darter_persist::journal::Damage;
 use darter_persist::journal::redis::{Commands, Role, parse_manifest};
 use darter_wire::OwnedArgs;
@@ -82,7 +83,19 @@ fn begins_with_rdb(path: &Path) -> Result<bool, String> {
 fn load_rdb(shared: &'static Shared, core: &mut Core, path: &Path, clock_ms: u64) -> Result<u64, String> {
     let (dir, name) = (path.parent().map(PathBuf::from).unwrap_or_default(), path.file_name());
     let name = name.and_then(|name| name.to_str()).ok_or_else(|| told(path, &"the name is no text"))?;
-    rewrite::load_base(shared, core, &dir, name, clock_ms)
+    let len = rewrite::load_base(shared, core, &dir, name, clock_ms)?;
+    if name.ends_with(".rdb") { Ok(len) } else { end_of_rdb(path) }
+}
+
+/// Where the RDB file ends that a file of Redis 4 to 6 begins with: commands follow. Cost: reads it.
+fn end_of_rdb(path: &Path) -> Result<u64, String> {
+    let file = File::open(path).map_err(|error| told(path, &error))?;
+    let mut reader = Reader::open(&file).map_err(|error| told(path, &error))?;
+    reader.each(|_| Ok(())).map_err(|error| told(path, &error))?;
+    match &reader {
+        Reader::Rdb(rdb) => Ok(rdb.offset()),
+        Reader::Native(_) => Err(told(path, &"this is no file of Redis")),
+    }
 }
 
 /// Plays the commands of a file from `offset` on.

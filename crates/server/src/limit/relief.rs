@@ -106,7 +106,9 @@ pub fn settle(core: &mut Core, part: &mut Part, id: u16) {
 
 /// What may be evicted: nothing on a replica, whose master does that.
 fn rule_of(core: &Core) -> Option<Rule> {
-    if core.shared.replication.is_replica() { None } else { rule(&core.live) }
+    // The master, or the server that data is imported from, says what goes.
+    let is_led = core.shared.replication.is_replica() || core.live.import_mode;
+    if is_led { None } else { rule(&core.live) }
 }
 
 /// Settles with every shard of a grant.

@@ -7,6 +7,7 @@
 
 mod admin;
 mod auth;
+pub mod binary;
 mod count;
 mod counts;
 mod detail;

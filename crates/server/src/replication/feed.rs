@@ -3,6 +3,7 @@
 //! It begins with the first replica and stays. On a replica the stream comes from the master, byte by byte, and the
 //! thread only hands it on.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Relaxed};
 use std::sync::mpsc::Sender;
 use std::thread;
@@ -15,6 +16,7 @@ use darter_replica::merge::Merger;
 use darter_replica::stream;
 
 use super::{Replication, new_id};
+use crate::backup::Increment;
 use crate::core::unix_ms;
 use crate::journal::intake::Waiting;
 use crate::shared::Shared;
@@ -27,6 +29,8 @@ pub struct Feeding {
     // Who wants to know the offset before a sequence.
     marks: Vec<(u64, Sender<u64>)>,
     pinged: Instant,
+    // The file of a backup that the stream goes to as well.
+    increment: Option<Arc<Increment>>,
 }
 
 /// Time between two looks at replicas.
@@ -49,6 +53,7 @@ impl Replication {
                     former: Former::default(),
                     marks: Vec::new(),
                     pinged: Instant::now(),
+                    increment: None,
                 });
                 let mut state = self.state();
                 state.has_backlog = true;
@@ -89,9 +94,12 @@ impl Replication {
 
     /// Makes no stream any more: a master will send one.
     pub fn end_feeding(&self, shared: &Shared) {
-        let mut feeding = lock(&self.feeding);
-        shared.journal.intake.switch(false);
-        *feeding = None;
+        {
+            let mut feeding = lock(&self.feeding);
+            shared.journal.intake.switch(false);
+            *feeding = None;
+        }
+        shared.backup.give_up("this server makes no stream of changes any more");
     }
 
     /// Tells `to` the offset of the stream before the record with this sequence, as soon as that is known; false when no
@@ -102,6 +110,22 @@ impl Replication {
             feeding.marks.push((sequence, to));
         }
         feeding.is_some()
+    }
+
+    /// Gives a backup the records of the stream, too; false when no stream is made here.
+    pub fn feed_too(&self, increment: Arc<Increment>) -> bool {
+        let mut feeding = lock(&self.feeding);
+        if let Some(feeding) = feeding.as_mut() {
+            feeding.increment = Some(increment);
+        }
+        feeding.is_some()
+    }
+
+    /// Gives no backup anything any more.
+    pub fn feed_no_backup(&self) {
+        if let Some(feeding) = lock(&self.feeding).as_mut() {
+            feeding.increment = None;
+        }
     }
 
     /// The data has become another in a way that no record tells: what replicas have is worth nothing.
@@ -117,6 +141,9 @@ impl Replication {
         if let Some(feeding) = feeding.as_mut() {
             feeding.merger = Merger::new(shared.doors.len() + 1, shared.journal.end());
             feeding.marks.clear();
+            if feeding.increment.take().is_some() {
+                shared.backup.give_up("the data was replaced");
+            }
         }
         let offset = state.offset();
         state.backlog = darter_replica::backlog::Backlog::new(offset);
@@ -126,7 +153,7 @@ impl Replication {
     /// Takes records into the stream. Returns the sequence that is next.
     fn feed(&self, waiting: Waiting, bytes: &mut Vec<u8>) -> Option<u64> {
         let mut feeding = lock(&self.feeding);
-        let Feeding { merger, former, marks, .. } = feeding.as_mut()?;
+        let Feeding { merger, former, marks, increment, .. } = feeding.as_mut()?;
         waiting.jumps.into_iter().for_each(|(from, to)| merger.jump(from, to));
         waiting.records.into_iter().for_each(|(slot, records)| merger.push(usize::from(slot), records));
         bytes.clear();
@@ -135,8 +162,12 @@ impl Replication {
             if !marks.is_empty() {
                 tell_marks(marks, head.sequence, base + bytes.len() as u64);
             }
+            let before = bytes.len();
             if let Err(damage) = former.write(body, head.clock_ms, bytes) {
                 tracing::error!("a change is not sent to replicas: {damage}");
+            }
+            if let Some(increment) = increment {
+                increment.take(head.sequence, bytes.get(before..).unwrap_or_default());
             }
         });
         let next = merger.next_sequence();
@@ -223,7 +254,13 @@ fn look_after(shared: &Shared, state: &mut super::State) {
 fn is_over(shared: &Shared, state: &super::State) -> bool {
     let ttl_s = shared.settings.live().replication.backlog_ttl_s;
     let alone_s = (unix_ms() / 1000).saturating_sub(state.alone_since_s);
-    state.has_backlog && ttl_s > 0 && alone_s > ttl_s && state.replicas.is_empty() && state.master.is_none()
+    let has_backup = shared.backup.status().stage.is_open();
+    state.has_backlog
+        && !has_backup
+        && ttl_s > 0
+        && alone_s > ttl_s
+        && state.replicas.is_empty()
+        && state.master.is_none()
 }
 
 fn forget_backlog(shared: &Shared) {

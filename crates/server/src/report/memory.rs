@@ -97,8 +97,8 @@ pub fn note_startup(shared: &Shared) {
     shared.startup_bytes.store(anonymous_bytes().saturating_sub(shards), Relaxed);
 }
 
-/// Resident bytes that are not pages of a file; 0 if `/proc` does not tell.
-fn anonymous_bytes() -> u64 {
+/// Resident bytes that are not pages of a file, as the program itself is; 0 if `/proc` does not tell.
+pub fn anonymous_bytes() -> u64 {
     let text = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix("RssAnon:"));
     let kib = line.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok());

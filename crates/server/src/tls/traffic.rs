@@ -80,13 +80,17 @@ fn note_failure(client: u64, error: &rustls::Error) {
 /// Tells a client that does not speak TLS, in its own protocol, that it must.
 fn refuse(conn: &mut Conn, bytes: &[u8]) {
     let speech = speech::recognise(conn.session.listener, Allowed { http: true }, bytes);
+    if speech == Some(Speech::MemcachedBinary) {
+        conn.output.extend_from_slice(&crate::memcached::binary::refusal(bytes));
+        conn.session.is_closing = true;
+        return;
+    }
     let text: &[u8] = match speech {
         Some(Speech::Http) => {
             b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\n\
               This port speaks HTTPS, not HTTP\n"
         }
         Some(Speech::Memcached) => b"SERVER_ERROR this port speaks TLS only\r\n",
-        Some(Speech::MemcachedBinary) => b"",
         _ => b"-ERR Bad TLS header, double check if you enabled TLS for your client.\r\n",
     };
     conn.output.extend_from_slice(text);

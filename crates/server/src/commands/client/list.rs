@@ -197,6 +197,7 @@ pub(super) fn flags(card: &ClientCard) -> String {
         (card.is_unix, 'U'),
         (card.no_evict.load(Relaxed), 'e'),
         (card.no_touch.load(Relaxed), 'T'),
+        (card.imports.load(Relaxed), 'I'),
     ]
     .iter()
     .filter_map(|(is_set, letter)| is_set.then_some(*letter))

@@ -69,6 +69,15 @@ pub const FAMILY: &[ServerCommand] = &[
         explain,
     ),
     sub("client|id", 2, ANY, "5.0.0", "", "Returns the connection's number.", own::id),
+    sub(
+        "client|import-source",
+        3,
+        ANY,
+        "8.1.0",
+        "<ON | OFF>",
+        "Shows expired keys to the connection while data is imported.",
+        own::import_source,
+    ),
     sub("client|info", 2, ANY, "6.2.0", "", "Describes the connection.", list::info),
     row(
         spec("client|kill", -3, ADMIN, "2.4.0", KILL_SYNTAX, "Closes connections.").cost(BY_CLIENTS),
@@ -76,6 +85,7 @@ pub const FAMILY: &[ServerCommand] = &[
     ),
     row(
         spec("client|list", -2, ADMIN, "2.4.0", LIST_SYNTAX, "Describes the open connections.")
+            .mark(Marks::ONLY_TELLS)
             .cost(BY_CLIENTS),
         list::list,
     ),
@@ -208,6 +218,8 @@ const HELP: &[&str] = &[
     "    Return the name of this connection.",
     "ID",
     "    Return the number of this connection.",
+    "IMPORT-SOURCE (ON|OFF)",
+    "    Show expired keys to this connection, which imports data; needs import-mode.",
     "INFO",
     "    Describe this connection.",
     "KILL <ip:port>",

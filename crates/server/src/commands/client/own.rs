@@ -89,6 +89,17 @@ pub fn no_touch(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) 
     Ok(())
 }
 
+/// CLIENT IMPORT-SOURCE: a mark that has no effect once `import-mode` is off.
+pub fn import_source(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    if !caller.core.live.import_mode {
+        return Err(Fault::text("ERR Server is not in import mode"));
+    }
+    let is_on = on_or_off(args.at(2))?;
+    caller.session.gate.set(Gate::IMPORTS, is_on);
+    reply.ok();
+    Ok(())
+}
+
 /// CLIENT CAPA: no command is redirected to a master here, but others may ask who could be. What is not known is passed
 /// over.
 pub fn capa(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {

@@ -7,7 +7,7 @@ mod keys;
 use darter_base::glob;
 use darter_command::category::Categories;
 use darter_command::spec::Group;
-use darter_command::{Fault, Flags, Spec, reader};
+use darter_command::{Fault, Flags, Marks, Spec, reader};
 use darter_wire::{Args, Reply};
 
 use super::{ServerCommand, row};
@@ -83,7 +83,7 @@ const fn spec(
     syntax: &'static str,
     summary: &'static str,
 ) -> Spec {
-    Spec::other(name, arity).flag(Flags::LOADING.with(Flags::STALE)).doc(
+    Spec::other(name, arity).flag(Flags::LOADING.with(Flags::STALE)).mark(Marks::ONLY_TELLS).doc(
         Group::Server,
         since,
         syntax,

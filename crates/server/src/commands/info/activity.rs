@@ -39,6 +39,7 @@ pub fn persistence(source: &Source<'_>, out: &mut Text) {
     out.field("rdb_last_load_keys_expired", snapshots.loading.keys_expired.load(Relaxed));
     out.field("rdb_last_load_keys_loaded", snapshots.loading.keys.load(Relaxed));
     journal(&source.shared.journal.figures(), out);
+    out.field("backup_in_progress", u8::from(source.shared.backup.status().stage.is_open()));
     out.field("last_saved_file", &history.name);
     out.field("last_save_keys_written_early", history.keys_early);
     out.field("saving", u8::from(base.is_some()));

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::fmt::{Display, Write as _};
 
 use darter_command::spec::Group;
-use darter_command::{Fault, Flags, Spec};
+use darter_command::{Fault, Flags, Marks, Spec};
 use darter_wire::{Args, Reply};
 
 use super::{ServerCommand, row};
@@ -22,7 +22,7 @@ use crate::shared::Shared;
 
 /// The family's commands.
 pub const FAMILY: &[ServerCommand] = &[row(
-    Spec::other("info", -1).flag(Flags::LOADING.with(Flags::STALE)).doc(
+    Spec::other("info", -1).flag(Flags::LOADING.with(Flags::STALE)).mark(Marks::ONLY_TELLS).doc(
         Group::Server,
         "1.0.0",
         "[section [section ...]]",

@@ -213,6 +213,7 @@ impl Http {
         Http {
             enabled: v.bool("primary_port_http_enabled"),
             console: v.bool("http_admin_console"),
+            console_readonly: v.bool("http_console_readonly"),
             api: v.bool("expose_http_api"),
         }
     }
@@ -344,6 +345,8 @@ impl Persistence {
             },
             appendfilename: v.text("appendfilename"),
             appenddirname: v.text("appenddirname"),
+            backupdirname: v.text("backupdirname"),
+            backup_sealed_ttl_s: v.u64("backup-sealed-ttl"),
             no_appendfsync_on_rewrite: v.bool("no-appendfsync-on-rewrite"),
             auto_aof_rewrite_percentage: v.u32("auto-aof-rewrite-percentage"),
             auto_aof_rewrite_min_bytes: v.u64("auto-aof-rewrite-min-size"),

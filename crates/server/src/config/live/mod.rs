@@ -109,6 +109,8 @@ pub struct Live {
     pub activedefrag: bool,
     /// Drop what is least likely to be read instead of refusing writes.
     pub cache_mode: bool,
+    /// Data is imported from another server: nothing expires or is evicted.
+    pub import_mode: bool,
     /// Housekeeping turns per second, 1 to 500.
     pub hz: u32,
 
@@ -196,6 +198,7 @@ impl Live {
             maxmemory_clients: v.share("maxmemory-clients"),
             activedefrag: v.bool("activedefrag"),
             cache_mode: v.bool("cache_mode"),
+            import_mode: v.bool("import-mode"),
             hz: v.u32("hz"),
             encoding: Encoding::new(v),
             slowlog: Slowlog::new(v),

@@ -100,6 +100,10 @@ pub struct Persistence {
     pub appendfilename: String,
     /// Folder of that file, in `dir`.
     pub appenddirname: String,
+    /// Folder of backups, in `dir`.
+    pub backupdirname: String,
+    /// Seconds that a sealed backup is kept; 0 = until somebody removes it.
+    pub backup_sealed_ttl_s: u64,
     /// It is not synced while it gets a new base.
     pub no_appendfsync_on_rewrite: bool,
     /// Growth in percent that gives it a new base; 0 = never.
@@ -142,6 +146,8 @@ pub struct Http {
     pub enabled: bool,
     /// Serve the console, not only metrics.
     pub console: bool,
+    /// The console changes nothing.
+    pub console_readonly: bool,
     /// Take commands of programs: `POST /api`.
     pub api: bool,
 }

@@ -20,12 +20,15 @@ pub(super) fn texts(arguments: Vec<OsString>) -> Result<Vec<String>, Usage> {
 impl Loader {
     /// Reads flags until there is no argument left.
     pub(super) fn read_arguments(&mut self, mut rest: &[String]) -> Result<(), Usage> {
+        let mut before = None;
         while let [argument, after @ ..] = rest {
             let body = argument.strip_prefix("--").or_else(|| argument.strip_prefix('-'));
             let Some(body) = body.filter(|body| !body.is_empty()) else {
-                return Err(Usage(format!("unexpected argument '{argument}'; flags look like --name=value")));
+                return Err(Usage(unexpected(before, argument)));
             };
             rest = self.read_flag(argument, body, after)?;
+            // It has taken no argument of its own.
+            before = (rest.len() == after.len()).then_some(body);
         }
         Ok(())
     }
@@ -121,6 +124,15 @@ impl Loader {
         // the value of an unknown flag must not be taken for something else
         let skip = usize::from(value.is_none() && after.first().is_some_and(|next| !looks_like_flag(next)));
         Ok(after.get(skip..).unwrap_or_default())
+    }
+}
+
+/// What is said of an argument that is no flag: the one before may be on or off, and this neither.
+fn unexpected(before: Option<&str>, argument: &str) -> String {
+    let on_or_off = before.filter(|name| table::find_id(name).is_some_and(is_bool));
+    match on_or_off {
+        Some(name) => format!("--{name}: '{argument}' is neither yes nor no"),
+        None => format!("unexpected argument '{argument}'; flags look like --name=value"),
     }
 }
 

@@ -83,6 +83,10 @@ pub(super) const ROWS: &[Setting] = &[
         .fixed()
         .help(Network, "serve HTTP (console, /metrics) on the main port"),
     Setting::bool("http_admin_console", "true").dragonfly().fixed().help(Network, "the HTTP console as such"),
+    Setting::bool("http_console_readonly", "false")
+        .dragonfly()
+        .fixed()
+        .help(Network, "the console shows data and changes none; its commands that would are refused"),
     Setting::bool("expose_http_api", "false")
         .dragonfly()
         .fixed()

@@ -103,6 +103,10 @@ pub(super) const ROWS: &[Setting] = &[
     Setting::checked("appenddirname", "appendonlydir", check::appenddirname)
         .fixed()
         .help(Persistence, "its folder"),
+    Setting::checked("backupdirname", "backupdir", check::backupdirname)
+        .help(Persistence, "folder in dir that BACKUP writes to"),
+    Setting::int("backup-sealed-ttl", 0, I32_MAX, "0")
+        .help(Persistence, "seconds that a sealed backup is kept; 0 keeps it until BACKUP CLEANUP"),
     Setting::bool("no-appendfsync-on-rewrite", "no").help(Persistence, "do not sync during a rewrite"),
     Setting::int("auto-aof-rewrite-percentage", 0, I32_MAX, "100")
         .help(Persistence, "growth in percent that starts a rewrite; 0 means never"),

@@ -153,7 +153,8 @@ pub(super) const ROWS: &[Setting] = &[
         .fixed()
         .not_yet("replicas of replicas")
         .help(Replication, "partial sync through chains"),
-    Setting::bool("import-mode", "no")
-        .no_effect("expired keys stay hidden in an import")
-        .help(Replication, "Valkey's import mode"),
+    Setting::bool("import-mode", "no").help(
+        Replication,
+        "keep expired keys and evict none while a tool imports data (CLIENT IMPORT-SOURCE)",
+    ),
 ];

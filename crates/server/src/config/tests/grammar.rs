@@ -99,6 +99,8 @@ fn a_bad_command_line_is_named_in_one_line() {
         (&["--port=70000"], "--port: argument must be between -1 and 65535 inclusive"),
         (&["--port", "1", "2"], "unexpected argument '2'; flags look like --name=value"),
         (&["--port=1", "file.conf"], "unexpected argument 'file.conf'; flags look like --name=value"),
+        (&["--appendonly", "maybe"], "--appendonly: 'maybe' is neither yes nor no"),
+        (&["--appendonly", "yes", "2"], "unexpected argument '2'; flags look like --name=value"),
         (&["--"], "unexpected argument '--'; flags look like --name=value"),
         (&["--bind"], "--bind: needs a value"),
         (&["--shutdown-on-sigint"], "--shutdown-on-sigint: needs a value"),

@@ -29,7 +29,7 @@ const TABLE = new Table($("client-table"), {
 });
 
 function closeButton(row) {
-  const one = button("Close", "small danger", () => confirm({
+  const one = button("Close", "small danger writes", () => confirm({
     title: `Close the connection of ${row.addr}?`, text: "What the client waits for is lost. It can connect again.", action: "Close the connection",
     submit: async () => { await call(["CLIENT", "KILL", "ID", row.id]); await refresh(); },
   }));

@@ -21,8 +21,15 @@ function online(now) {
   document.body.classList.remove("offline");
   $("banner").hidden = true;
   $("dot").className = "on";
-  $("pulse").textContent = `${now.version} · up ${span(now.uptime_s)}`;
+  setReadonly(now.readonly);
+  $("pulse").textContent = `${now.readonly ? "read-only · " : ""}${now.version} · up ${span(now.uptime_s)}`;
   $("pulse").title = `${now.threads.length} threads, ${now.shards} shards, ${now.driver}, port ${now.port}`;
+}
+
+// Hides what would change something, where the server refuses that. The page begins that way, until the server has said.
+function setReadonly(is) {
+  document.body.classList.toggle("readonly", is);
+  for (const id of ["slow-threshold", "latency-threshold"]) $(id).readOnly = is;
 }
 
 // Greys the page and says since when its numbers are old.
@@ -76,15 +83,21 @@ const PAGES = { overview: {}, keys, shell, clients, diagnose };
 const TICKS = { clients: 2000, diagnose: 3000 };
 let timer = 0;
 
+// Brings the page's own link into sight, where the width cannot hold all.
+function showPlace() {
+  const anchor = document.querySelector("nav a[aria-current]");
+  if (anchor) anchor.parentElement.scrollLeft = anchor.offsetLeft - 60;
+}
+
 function turn() {
   const name = location.hash.slice(1) in PAGES ? location.hash.slice(1) : "overview";
   for (const other of Object.keys(PAGES)) $(other).hidden = other !== name;
   document.querySelectorAll("nav a").forEach((anchor) => {
     if (anchor.hash !== "#" + name) return anchor.removeAttribute("aria-current");
     anchor.setAttribute("aria-current", "page");
-    anchor.parentElement.scrollLeft = anchor.offsetLeft - 60;
     return undefined;
   });
+  showPlace();
   // The names in the address are those of sections; the page begins at its top all the same.
   requestAnimationFrame(() => scrollTo(0, 0));
   clearInterval(timer);
@@ -95,7 +108,7 @@ function turn() {
 }
 
 addEventListener("hashchange", turn);
-addEventListener("resize", drawAll);
+addEventListener("resize", () => { showPlace(); drawAll(); });
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawAll);
 document.querySelector(".skip").addEventListener("click", (event) => { event.preventDefault(); $("main").focus(); });
 for (const page of [keys, shell, clients, diagnose]) page.start();

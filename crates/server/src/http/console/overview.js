@@ -134,7 +134,7 @@ export function move(ms) {
 function tiles(now, ops, p50, p99, p999) {
   const { totals, memory: m } = now;
   $("ops").textContent = count(ops);
-  $("ops-note").textContent = `${exact(totals.commands)} since the start · ${count(totals.errors)} error${totals.errors === 1 ? "" : "s"}`;
+  $("ops-note").textContent = `${count(totals.commands)} since the start · ${count(totals.errors)} error${totals.errors === 1 ? "" : "s"}`;
   $("p99").textContent = nanos(p99);
   $("p99-note").textContent = p99 === null ? "no commands right now" : `p50 ${nanos(p50)} · p99.9 ${nanos(p999)}`;
   $("used").textContent = bytes(m.used);
@@ -145,7 +145,7 @@ function tiles(now, ops, p50, p99, p999) {
   const all = totals.hits + totals.misses;
   const part = hits + misses > 0 ? hits / (hits + misses) : all > 0 ? totals.hits / all : null;
   $("hits").textContent = percent(part);
-  $("hits-note").textContent = all > 0 ? `${count(totals.hits)} hits · ${count(totals.misses)} misses` : "no reads yet";
+  $("hits-note").textContent = all > 0 ? `in all ${count(totals.hits)} hits, ${count(totals.misses)} misses` : "no reads yet";
   const keys = now.keyspace.reduce((sum, db) => sum + db.keys, 0);
   const expiring = now.keyspace.reduce((sum, db) => sum + db.expiring, 0);
   $("keys-all").textContent = count(keys);

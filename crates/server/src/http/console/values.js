@@ -58,10 +58,10 @@ async function detail(one) {
 function tools(one) {
   return el("div", { class: "tools" },
     button("Refresh", "small", refresh),
-    button("Rename", "small", () => rename(one)),
-    button(one.ttl >= 0 ? "Change TTL" : "Set TTL", "small", () => setTtl(one)),
-    one.ttl >= 0 ? button("Remove TTL", "small", () => change(one, ["PERSIST", one.key])) : null,
-    button("Delete", "small danger", () => remove(one)));
+    button("Rename", "small writes", () => rename(one)),
+    button(one.ttl >= 0 ? "Change TTL" : "Set TTL", "small writes", () => setTtl(one)),
+    one.ttl >= 0 ? button("Remove TTL", "small writes", () => change(one, ["PERSIST", one.key])) : null,
+    button("Delete", "small danger writes", () => remove(one)));
 }
 
 async function change(one, command, check) {
@@ -165,7 +165,7 @@ async function text(one, body) {
   if (!isJson && one.length > TEXT_BYTES) {
     return body.append(el("p", { class: "note more" }, `The first ${bytes(TEXT_BYTES)} of ${bytes(one.length)}. Longer values cannot be edited here.`));
   }
-  return body.append(button("Edit value", "small more", () => edit({
+  return body.append(button("Edit value", "small more writes", () => edit({
     title: `Value of ${one.name}`, label: isJson ? "JSON document" : "Value", old: reply, rows: 14,
     submit: async (word) => {
       // A value that somebody else has changed is not overwritten.
@@ -192,8 +192,8 @@ async function pieces(one, way, body) {
   const more = button("Show more", "small more", () => guarded(next));
   const isEditable = way.edit || way.remove;
   const head = el("tr", {}, ...way.head.map((name) => el("th", { scope: "col" }, name)),
-    isEditable ? el("th", { scope: "col" }, el("span", { class: "unseen" }, "Actions")) : null);
-  if (way.add) body.append(button(`Add ${way.one}`, "small", () => addTo(one, way)));
+    isEditable ? el("th", { scope: "col", class: "writes" }, el("span", { class: "unseen" }, "Actions")) : null);
+  if (way.add) body.append(button(`Add ${way.one}`, "small writes", () => addTo(one, way)));
   body.append(el("div", { class: "scroll", tabIndex: 0, role: "group", ariaLabel: "Value" },
     el("table", { class: "plain rows" }, el("caption", { class: "unseen" }, `Value of ${one.name}`), el("thead", {}, head), rows)), more);
   let at = null;
@@ -210,7 +210,7 @@ async function pieces(one, way, body) {
 
 function line(one, way, row, isEditable) {
   const name = show(row.cells[row.cells.length > 1 && one.type !== "zset" ? 0 : row.cells.length - 1]);
-  const actions = isEditable ? el("td", { class: "n acts" },
+  const actions = isEditable ? el("td", { class: "n acts writes" },
     way.edit ? el("button", { type: "button", class: "small", ariaLabel: `Edit ${name}`, on: { click: () => edit({
       title: `${typeName(one.type)} ${one.name}`, label: `${way.edit.label}${one.type === "list" ? ` at ${name}` : ` of ${name}`}`, old: way.edit.of(row), rows: one.type === "zset" ? 1 : 6,
       submit: async (word) => {
