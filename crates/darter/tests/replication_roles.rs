@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use darter_base::rng::Rng;
 use harness::{Client, Value};
-use nodes::{Node, Writer, assert_equal, catch_up, field, follow, wait_until};
+use nodes::{Node, Writer, assert_equal, catch_up, field, follow, signal, wait_until};
 
 /// Rounds of role changes, four each.
 const ROUNDS: usize = 26;
@@ -147,10 +147,20 @@ fn a_failover_that_cannot_be_says_why() {
     assert_eq!(two.call(&["GET", "a"]), Value::Text("1".to_owned()));
 }
 
-fn signal(pid: u32, name: &str) {
-    let done =
-        Command::new("kill").args([&format!("-{name}"), &pid.to_string()]).status().expect("kill runs");
-    assert!(done.success());
+#[test]
+fn the_end_of_a_failover_leaves_the_pause_of_a_client_alone() {
+    let (master, replica) = (Node::ours(&QUIET), Node::ours(&QUIET));
+    let mut one = master.client();
+    follow(&mut replica.client(), master.port());
+    assert_eq!(one.call(&["CLIENT", "PAUSE", "600000", "WRITE"]), Value::ok());
+    signal(replica.pid(), "STOP");
+    assert_eq!(one.call(&["FAILOVER"]), Value::ok());
+    assert_eq!(one.call(&["FAILOVER", "ABORT"]), Value::ok());
+    wait_until("it is given up", || field(&mut one, "master_failover_state") == "no-failover");
+    assert_eq!(one.info::<String>("clients", "paused_actions"), "write");
+    one.call(&["CLIENT", "UNPAUSE"]);
+    assert_eq!(one.info::<String>("clients", "paused_actions"), "none");
+    signal(replica.pid(), "CONT");
 }
 
 /// Three Sentinels that watch one master, and end with the test.

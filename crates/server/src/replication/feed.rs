@@ -16,7 +16,7 @@ use darter_replica::stream;
 
 use super::{Replication, new_id};
 use crate::core::unix_ms;
-use crate::journal::intake::Waiting;
+use crate::journal::intake::{QUEUE_BYTES_MAX, Waiting};
 use crate::shared::Shared;
 use crate::worker::lock;
 
@@ -33,6 +33,8 @@ pub struct Feeding {
 const LOOK: Duration = Duration::from_millis(100);
 /// The same while a replica is behind, or somebody waits for one.
 const LOOK_SOON: Duration = Duration::from_millis(1);
+/// Room for the stream's next bytes that is kept.
+const BYTES_KEPT_MAX: usize = 1 << 20;
 
 impl Replication {
     /// Begins to make a stream, if that is not done already, and starts the thread. `selected` is the database that the
@@ -115,6 +117,8 @@ impl Replication {
         state.history = History::new(new_id());
         state.is_continuous = feeding.is_some();
         if let Some(feeding) = feeding.as_mut() {
+            // In this order: whatever has its place behind the end comes.
+            shared.journal.intake.resume();
             feeding.merger = Merger::new(shared.doors.len() + 1, shared.journal.end());
             feeding.marks.clear();
         }
@@ -123,8 +127,20 @@ impl Replication {
         state.drop_replicas(shared);
     }
 
-    /// Takes records into the stream. Returns the sequence that is next.
-    fn feed(&self, waiting: Waiting, bytes: &mut Vec<u8>) -> Option<u64> {
+    /// More changes came than could be brought into the stream: what is missing cannot be told any more.
+    fn begin_anew_after_loss(&self, shared: &Shared) {
+        self.counts.lost.fetch_add(1, Relaxed);
+        let replicas = self.state().replicas.len();
+        tracing::error!(
+            "changes came faster than they could be made ready for replicas ({} MiB wait at most): {replicas} \
+             replicas get a snapshot",
+            QUEUE_BYTES_MAX >> 20
+        );
+        self.begin_anew(shared);
+    }
+
+    /// Takes records into the stream. Returns the sequence that is next, and the bytes that wait for older records.
+    fn feed(&self, waiting: Waiting, bytes: &mut Vec<u8>) -> Option<(u64, usize)> {
         let mut feeding = lock(&self.feeding);
         let Feeding { merger, former, marks, .. } = feeding.as_mut()?;
         waiting.jumps.into_iter().for_each(|(from, to)| merger.jump(from, to));
@@ -142,7 +158,8 @@ impl Replication {
         let next = merger.next_sequence();
         tell_marks(marks, next, base + bytes.len() as u64);
         self.state().backlog.append(bytes);
-        Some(next)
+        bytes.shrink_to(BYTES_KEPT_MAX);
+        Some((next, merger.waiting_bytes()))
     }
 
     /// Sends a ping if it is time, and asks for acknowledgements if somebody waits for them.
@@ -183,15 +200,24 @@ fn tell_marks(marks: &mut Vec<(u64, Sender<u64>)>, sequence: u64, offset: u64) {
 fn run(shared: &'static Shared) {
     let replication = &shared.replication;
     let (mut patience, mut bytes) = (LOOK, Vec::new());
-    let mut looked = Instant::now();
+    let (mut looked, mut held_bytes) = (Instant::now(), 0);
     loop {
-        let waiting = shared.journal.intake.take(patience);
-        let next = replication.feed(waiting, &mut bytes);
+        let waiting = shared.journal.intake.take(patience, held_bytes);
+        if waiting.is_lost {
+            replication.begin_anew_after_loss(shared);
+        }
+        let fed = replication.feed(waiting, &mut bytes);
+        held_bytes = fed.map_or(0, |(_, held)| held);
+        let next = fed.map(|(next, _)| next);
         let live = shared.settings.live();
         let asks = replication.place_waits(next) | replication.asks_for_acks.swap(false, Relaxed);
-        replication.add_own(live.replication.ping_s, asks);
+        // What comes at the end of the server reaches nobody, and its offset would be nobody's.
+        if !shared.snapshots.ending.is_on() && !shared.is_stopping.load(Relaxed) {
+            replication.add_own(live.replication.ping_s, asks);
+        }
         let mut state = replication.state();
         let is_behind = state.distribute(shared);
+        state.drop_slow(shared, &live);
         state.trim(live.replication.backlog_bytes);
         if looked.elapsed() >= LOOK {
             looked = Instant::now();

@@ -16,7 +16,8 @@ use darter_replica::stream;
 use darter_replica::transfer::Transfer;
 use darter_txn::LockSet;
 
-use super::apply::{self, Batch};
+use super::apply;
+use super::batch::Batch;
 use super::wire::Wire;
 use crate::core::unix_ms;
 use crate::engine::origin::Origin;
@@ -417,6 +418,7 @@ impl Link {
             }
             tracking::invalidate_all(core, grant);
         });
+        shared.replication.note_loaded(shared);
         shared.snapshots.note_loaded(shared, None);
         shared.journal.ask_for_base();
         shared.replication.start_feeder(shared);
@@ -454,7 +456,7 @@ impl Link {
                 cut.map_err(|garbled| End::Hopeless(format!("the stream is garbled: {}", garbled.0)))?;
             let mut is_asked = false;
             if let Some(batch) = cut {
-                let len = batch.bytes.len();
+                let len = batch.len;
                 is_asked = batch.asks_for_ack;
                 if !apply::apply(shared, &card, batch).map_err(End::Hopeless)? {
                     return Err(End::Stopped);

@@ -6,9 +6,11 @@
 
 pub mod acks;
 mod apply;
+mod batch;
 pub mod failover;
 pub mod feed;
 mod link;
+pub mod position;
 pub mod replicas;
 pub mod roles;
 pub mod show;
@@ -45,6 +47,8 @@ pub struct Replication {
     feeder: AtomicBool,
     failover: Mutex<Option<Arc<failover::Failover>>>,
     asks_for_acks: AtomicBool,
+    is_held: AtomicBool,
+    loaded_generation: AtomicU64,
     by_name: OnceLock<HashMap<&'static str, &'static Entry>>,
     /// Counts of syncs, for INFO.
     pub counts: Counts,
@@ -59,6 +63,12 @@ pub struct Counts {
     pub partial: AtomicU64,
     /// They asked for what they lacked, and it was not there.
     pub partial_refused: AtomicU64,
+    /// Replicas that were dropped because they were too slow.
+    pub dropped_slow: AtomicU64,
+    /// Replicas that were dropped because they were silent.
+    pub dropped_silent: AtomicU64,
+    /// Times that changes came faster than they could be made ready.
+    pub lost: AtomicU64,
 }
 
 /// What changes together.
@@ -105,6 +115,8 @@ impl Replication {
             feeder: AtomicBool::new(false),
             failover: Mutex::default(),
             asks_for_acks: AtomicBool::new(false),
+            is_held: AtomicBool::new(false),
+            loaded_generation: AtomicU64::new(0),
             by_name: OnceLock::new(),
             counts: Counts::default(),
         }
@@ -134,6 +146,16 @@ impl Replication {
     /// Has replicas asked how far they are.
     pub fn ask_for_acks(&self) {
         self.asks_for_acks.store(true, Relaxed);
+    }
+
+    /// Whether nothing of a master may be applied now.
+    fn is_held(&self) -> bool {
+        self.is_held.load(Relaxed)
+    }
+
+    /// Has nothing of a master applied, or lets it go on: between a snapshot and its load the data stands still.
+    pub fn hold(&self, on: bool) {
+        self.is_held.store(on, Relaxed);
     }
 
     /// Breaks the link to the master, which comes back; false: there is none.

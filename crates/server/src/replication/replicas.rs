@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::{Replication, State};
 use crate::clients::ClientCard;
-use crate::config::OutputLimit;
+use crate::config::{Live, OutputLimit};
 use crate::core::unix_ms;
 use crate::shared::{Mail, Shared};
 use crate::worker::lock;
@@ -118,12 +118,13 @@ impl Replica {
     }
 
     /// Why it is too slow, if it is.
-    fn slowness(&mut self, end: u64, limit: OutputLimit) -> Option<String> {
+    fn slowness(&mut self, end: u64, limit: OutputLimit, backlog_bytes: u64) -> Option<String> {
         let behind = end.saturating_sub(self.cursor);
-        if limit.hard_bytes != 0 && behind > limit.hard_bytes {
+        // What the backlog keeps anyway is no burden, as in Redis.
+        if limit.hard_bytes != 0 && behind > limit.hard_bytes.max(backlog_bytes) {
             return Some(format!("{behind} bytes wait for it, more than client-output-buffer-limit lets"));
         }
-        if limit.soft_bytes == 0 || behind <= limit.soft_bytes {
+        if limit.soft_bytes == 0 || behind <= limit.soft_bytes.max(backlog_bytes) {
             self.over_soft_since = None;
             return None;
         }
@@ -156,10 +157,23 @@ impl State {
         self.backlog.trim(len_max, needed.unwrap_or(u64::MAX));
     }
 
-    /// Forgets those who have gone, and closes those who are too slow or silent.
+    /// Closes those for whom too much waits.
+    pub fn drop_slow(&mut self, shared: &Shared, live: &Live) {
+        let (end, backlog_bytes) = (self.backlog.end(), live.replication.backlog_bytes);
+        self.replicas.retain_mut(|replica| {
+            let why = replica.slowness(end, live.output_limits.replica, backlog_bytes);
+            if let Some(why) = &why {
+                shared.replication.counts.dropped_slow.fetch_add(1, Relaxed);
+                tracing::warn!("replica {}:{} is dropped: {why}", replica.ip(), replica.port);
+                replica.close(shared);
+            }
+            why.is_none()
+        });
+    }
+
+    /// Forgets those who have gone, and closes those who are silent.
     pub fn look_after(&mut self, shared: &Shared, now_ms: u64) {
-        let live = shared.settings.live();
-        let end = self.backlog.end();
+        let timeout_s = shared.settings.live().replication.timeout_s;
         let clients = lock(&shared.clients);
         self.replicas.retain_mut(|replica| {
             let id = replica.card.id;
@@ -168,16 +182,14 @@ impl State {
                 return false;
             }
             let silence_s = now_ms.saturating_sub(replica.acked_ms) / 1000;
-            let why = if replica.stage == Stage::Online && silence_s > live.replication.timeout_s {
-                Some(format!("it is silent for {silence_s} s"))
-            } else {
-                replica.slowness(end, live.output_limits.replica)
-            };
-            if let Some(why) = &why {
-                tracing::warn!("replica {}:{} is dropped: {why}", replica.ip(), replica.port);
+            let is_silent = replica.stage == Stage::Online && silence_s > timeout_s;
+            if is_silent {
+                shared.replication.counts.dropped_silent.fetch_add(1, Relaxed);
+                let (ip, port) = (replica.ip(), replica.port);
+                tracing::warn!("replica {ip}:{port} is dropped: it is silent for {silence_s} s");
                 replica.close(shared);
             }
-            why.is_none()
+            !is_silent
         });
     }
 

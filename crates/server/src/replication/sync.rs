@@ -85,7 +85,11 @@ pub fn serve(core: &mut Core, id: u64, wish: &Wish, asks: Asks<'_>) -> Result<Ve
         state.replicas.push(Replica::new(card, wish.port, address, Stage::Waits, end));
         end
     };
-    begin(core, id, target, asks).inspect_err(|_| forget(shared, id))?;
+    let known = target.card.clone();
+    begin(core, id, target, asks).inspect_err(|_| {
+        forget(shared, id);
+        known.is_replica.store(false, Relaxed);
+    })?;
     tracing::info!("client {id} gets a snapshot as replica, from offset {end} on");
     Ok(Vec::new())
 }
