@@ -131,7 +131,7 @@ pub(super) fn asking(caller: &Caller<'_>) -> Asking {
 }
 
 /// Answers a client that waits.
-fn answer(shared: &Shared, to: Asking, outcome: Result<(), &str>) {
+pub(super) fn answer(shared: &Shared, to: Asking, outcome: Result<(), &str>) {
     let mut reply = Vec::new();
     match outcome {
         Ok(()) => Reply::new(&mut reply, false).ok(),

@@ -52,6 +52,12 @@ const REST_MAX: Duration = Duration::from_millis(10);
 /// Bytes taken at once, but for the piece that goes beyond it.
 const TAKEN_BYTES_MAX: usize = 4 << 20;
 
+impl Queue {
+    fn is_empty(&self) -> bool {
+        self.waiting.records.is_empty() && self.waiting.jumps.is_empty()
+    }
+}
+
 impl Default for Intake {
     fn default() -> Intake {
         Intake::bounded(QUEUE_BYTES_MAX)
@@ -142,18 +148,23 @@ impl Intake {
         lock(&self.queue).bytes
     }
 
-    /// Takes some of what was handed over; waits for something for up to `patience`. `held_bytes` were taken before and
-    /// wait for older records; they count.
-    pub fn take(&self, patience: Duration, held_bytes: usize) -> Waiting {
+    /// Waits until something was handed over or somebody has poked, for up to `patience`.
+    pub fn wait(&self, patience: Duration) {
+        let is_idle = |queue: &mut Queue| queue.is_empty() && !queue.is_poked && !queue.is_lost;
+        let waited = self.wake.wait_timeout_while(lock(&self.queue), patience, is_idle);
+        waited.unwrap_or_else(|poisoned| poisoned.into_inner()).0.is_poked = false;
+    }
+
+    /// Whether nothing waits.
+    pub fn is_empty(&self) -> bool {
+        lock(&self.queue).is_empty()
+    }
+
+    /// Takes some of what was handed over. `held_bytes` were taken before and wait for older records; they count. Who
+    /// takes has to bring it into the stream before anybody else takes more.
+    pub fn take(&self, held_bytes: usize) -> Waiting {
         let mut queue = lock(&self.queue);
         queue.held_bytes = held_bytes;
-        let is_idle = |queue: &mut Queue| {
-            let waiting = &queue.waiting;
-            waiting.records.is_empty() && waiting.jumps.is_empty() && !queue.is_poked && !queue.is_lost
-        };
-        let waited = self.wake.wait_timeout_while(queue, patience, is_idle);
-        let mut queue = waited.unwrap_or_else(|poisoned| poisoned.into_inner()).0;
-        queue.is_poked = false;
         let mut taken = Waiting {
             jumps: std::mem::take(&mut queue.waiting.jumps),
             is_lost: queue.is_lost,
@@ -179,8 +190,6 @@ impl Intake {
 mod tests {
     use super::*;
 
-    const NOW: Duration = Duration::ZERO;
-
     fn filled(pieces: usize) -> Intake {
         let intake = Intake::bounded(1000);
         intake.switch(true);
@@ -195,32 +204,32 @@ mod tests {
         intake.give(3, vec![7; 100]);
         intake.jump(1, 2);
         assert_eq!(intake.bytes(), 0, "nothing of a stream with a hole is of use");
-        let taken = intake.take(NOW, 0);
+        let taken = intake.take(0);
         assert!(taken.is_lost && taken.records.is_empty() && taken.jumps.is_empty());
         intake.give(3, vec![7; 100]);
-        assert!(intake.take(NOW, 0).is_lost, "until somebody begins anew");
+        assert!(intake.take(0).is_lost, "until somebody begins anew");
         intake.resume();
         intake.give(4, vec![8; 100]);
-        let taken = intake.take(NOW, 0);
+        let taken = intake.take(0);
         assert_eq!((taken.is_lost, taken.records.len(), intake.bytes()), (false, 1, 0));
     }
 
     #[test]
     fn what_waits_for_older_records_counts() {
         let intake = filled(5);
-        assert_eq!(intake.take(NOW, 600).records.len(), 5);
+        assert_eq!(intake.take(600).records.len(), 5);
         intake.give(3, vec![7; 100]);
-        assert!(intake.take(NOW, 1000).is_lost, "taken pieces count until the next look");
+        assert!(intake.take(1000).is_lost, "taken pieces count until the next look");
         intake.resume();
         intake.give(3, vec![7; 100]);
-        assert_eq!(intake.take(NOW, 0).records.len(), 1);
+        assert_eq!(intake.take(0).records.len(), 1);
     }
 
     #[test]
     fn one_large_piece_is_no_reason_to_lose_anything() {
         let intake = filled(9);
         intake.give(3, vec![7; 1_000_000]);
-        assert_eq!(intake.take(NOW, 0).records.len(), 10);
+        assert_eq!(intake.take(0).records.len(), 10);
     }
 
     #[test]
@@ -232,9 +241,9 @@ mod tests {
         intake.rest();
         std::thread::scope(|scope| {
             scope.spawn(|| intake.rest());
-            intake.take(NOW, 0);
+            intake.take(0);
         });
-        intake.take(NOW, 0);
+        intake.take(0);
         assert!(!intake.give(3, vec![7; 100]));
     }
 
@@ -243,6 +252,6 @@ mod tests {
         let intake = filled(3);
         intake.switch(false);
         intake.give(3, vec![7; 100]);
-        assert_eq!((intake.bytes(), intake.take(NOW, 0).records.len()), (0, 0));
+        assert_eq!((intake.bytes(), intake.take(0).records.len()), (0, 0));
     }
 }

@@ -132,6 +132,7 @@ fn run(shared: &'static Shared, wish: &Wish, failover: &Failover) {
         }
         thread::sleep(LOOK);
     }
+    replication.counts.failovers.fetch_add(1, Relaxed);
 }
 
 /// Waits until nobody writes and a replica has everything; returns its place. At the end of the time that is who was

@@ -16,9 +16,12 @@ use darter_replica::stream;
 
 use super::{Replication, new_id};
 use crate::core::unix_ms;
-use crate::journal::intake::{QUEUE_BYTES_MAX, Waiting};
+use crate::journal::intake::QUEUE_BYTES_MAX;
 use crate::shared::Shared;
 use crate::worker::lock;
+
+/// Whether changes were dropped.
+type IsLost = bool;
 
 /// The stream that is made here.
 pub struct Feeding {
@@ -33,6 +36,8 @@ pub struct Feeding {
 const LOOK: Duration = Duration::from_millis(100);
 /// The same while a replica is behind, or somebody waits for one.
 const LOOK_SOON: Duration = Duration::from_millis(1);
+/// Takes from the queue in one go by a thread that serves clients.
+const TAKES_AT_ONCE: usize = 16;
 /// Room for the stream's next bytes that is kept.
 const BYTES_KEPT_MAX: usize = 1 << 20;
 
@@ -139,10 +144,26 @@ impl Replication {
         self.begin_anew(shared);
     }
 
-    /// Takes records into the stream. Returns the sequence that is next, and the bytes that wait for older records.
-    fn feed(&self, waiting: Waiting, bytes: &mut Vec<u8>) -> Option<(u64, usize)> {
+    /// Brings what was handed over until now into the stream, on whichever thread asks: the offset that is told then counts
+    /// every change that was answered.
+    pub fn feed_now(&self, shared: &Shared) {
+        let mut bytes = Vec::new();
+        for _ in 0..TAKES_AT_ONCE {
+            if shared.journal.intake.is_empty() {
+                return;
+            }
+            self.feed(shared, &mut bytes);
+            // Replicas are to get it.
+            shared.journal.intake.poke();
+        }
+    }
+
+    /// Takes records into the stream. Returns the sequence that is next, and whether some were lost.
+    fn feed(&self, shared: &Shared, bytes: &mut Vec<u8>) -> Option<(u64, IsLost)> {
         let mut feeding = lock(&self.feeding);
         let Feeding { merger, former, marks, .. } = feeding.as_mut()?;
+        let waiting = shared.journal.intake.take(merger.waiting_bytes());
+        let is_lost = waiting.is_lost;
         waiting.jumps.into_iter().for_each(|(from, to)| merger.jump(from, to));
         waiting.records.into_iter().for_each(|(slot, records)| merger.push(usize::from(slot), records));
         bytes.clear();
@@ -159,7 +180,7 @@ impl Replication {
         tell_marks(marks, next, base + bytes.len() as u64);
         self.state().backlog.append(bytes);
         bytes.shrink_to(BYTES_KEPT_MAX);
-        Some((next, merger.waiting_bytes()))
+        Some((next, is_lost))
     }
 
     /// Sends a ping if it is time, and asks for acknowledgements if somebody waits for them.
@@ -200,14 +221,13 @@ fn tell_marks(marks: &mut Vec<(u64, Sender<u64>)>, sequence: u64, offset: u64) {
 fn run(shared: &'static Shared) {
     let replication = &shared.replication;
     let (mut patience, mut bytes) = (LOOK, Vec::new());
-    let (mut looked, mut held_bytes) = (Instant::now(), 0);
+    let mut looked = Instant::now();
     loop {
-        let waiting = shared.journal.intake.take(patience, held_bytes);
-        if waiting.is_lost {
+        shared.journal.intake.wait(patience);
+        let fed = replication.feed(shared, &mut bytes);
+        if fed.is_some_and(|(_, is_lost)| is_lost) {
             replication.begin_anew_after_loss(shared);
         }
-        let fed = replication.feed(waiting, &mut bytes);
-        held_bytes = fed.map_or(0, |(_, held)| held);
         let next = fed.map(|(next, _)| next);
         let live = shared.settings.live();
         let asks = replication.place_waits(next) | replication.asks_for_acks.swap(false, Relaxed);
@@ -216,6 +236,7 @@ fn run(shared: &'static Shared) {
             replication.add_own(live.replication.ping_s, asks);
         }
         let mut state = replication.state();
+        state.note_time(unix_ms());
         let is_behind = state.distribute(shared);
         state.drop_slow(shared, &live);
         state.trim(live.replication.backlog_bytes);

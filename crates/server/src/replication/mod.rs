@@ -15,9 +15,10 @@ pub mod replicas;
 pub mod roles;
 pub mod show;
 pub mod sync;
+pub mod takeover;
 mod wire;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
@@ -67,6 +68,10 @@ pub struct Counts {
     pub dropped_slow: AtomicU64,
     /// Replicas that were dropped because they were silent.
     pub dropped_silent: AtomicU64,
+    /// Failovers that came about, in which this server gave its role away.
+    pub failovers: AtomicU64,
+    /// Links to a master that were up.
+    pub links: AtomicU64,
     /// Times that changes came faster than they could be made ready.
     pub lost: AtomicU64,
 }
@@ -89,6 +94,8 @@ pub struct State {
     pub master: Option<Arc<LinkCard>>,
     /// Since when nobody follows, Unix seconds.
     pub alone_since_s: u64,
+    /// When the stream had so many bytes: offset and Unix ms, oldest first.
+    pub times: VecDeque<(u64, u64)>,
 }
 
 impl Replication {
@@ -108,6 +115,7 @@ impl Replication {
                 replicas: Vec::new(),
                 master: None,
                 alone_since_s: 0,
+                times: VecDeque::new(),
             }),
             applying: Mutex::default(),
             waits: Mutex::default(),
@@ -185,7 +193,32 @@ impl State {
     pub fn offset(&self) -> u64 {
         self.backlog.end()
     }
+
+    /// Notes how long the stream is now.
+    pub fn note_time(&mut self, now_ms: u64) {
+        let end = self.offset();
+        let is_due = |(offset, at_ms): &(u64, u64)| *offset != end && now_ms >= at_ms + TIMES_APART_MS;
+        if self.times.back().is_none_or(is_due) {
+            if self.times.len() >= TIMES_MAX {
+                self.times.pop_front();
+            }
+            self.times.push_back((end, now_ms));
+        }
+    }
+
+    /// For how long a replica that has applied `acked` bytes has lacked something, in milliseconds.
+    pub fn lag_ms(&self, acked: u64, now_ms: u64) -> u64 {
+        if acked >= self.offset() {
+            return 0;
+        }
+        let since = self.times.iter().find(|(offset, _)| *offset > acked);
+        since.map_or(0, |(_, at_ms)| now_ms.saturating_sub(*at_ms))
+    }
 }
+
+/// Times of the stream that are kept, and milliseconds between two of them.
+const TIMES_MAX: usize = 4096;
+const TIMES_APART_MS: u64 = 5;
 
 /// Forty random digits.
 fn new_id() -> Id {

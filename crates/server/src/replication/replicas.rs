@@ -44,8 +44,64 @@ pub struct Replica {
     pushed: u64,
     sent_before: u64,
     over_soft_since: Option<Instant>,
+    /// Its snapshot, while it gets one.
+    pub snapshot: Option<Snapshot>,
 }
 
+/// A snapshot on its way.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Snapshot {
+    /// Its bytes.
+    pub total: u64,
+    began: Instant,
+    told: Instant,
+    sent_before: u64,
+}
+
+/// How far a transfer is.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Progress {
+    /// Bytes that are there.
+    pub done: u64,
+    /// Bytes in all, 0 = not known.
+    pub total: u64,
+    /// Bytes a second so far.
+    pub bytes_per_s: u64,
+    /// Seconds left at that rate, if both are known.
+    pub left_s: Option<u64>,
+}
+
+impl Progress {
+    /// Of a transfer that has taken so long.
+    pub fn new(done: u64, total: u64, took: Duration) -> Progress {
+        let millis = took.as_millis().max(1);
+        let bytes_per_s = (u128::from(done) * 1000 / millis) as u64;
+        let left = (bytes_per_s > 0 && total > 0).then(|| total.saturating_sub(done) / bytes_per_s.max(1));
+        Progress { done, total, bytes_per_s, left_s: left }
+    }
+}
+
+impl std::fmt::Display for Progress {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+        write!(f, "{:.1}", mib(self.done))?;
+        if self.total > 0 {
+            write!(
+                f,
+                " of {:.1} MiB ({:.0} %)",
+                mib(self.total),
+                self.done as f64 * 100.0 / self.total as f64
+            )?;
+        } else {
+            write!(f, " MiB")?;
+        }
+        write!(f, ", {:.1} MiB/s", mib(self.bytes_per_s))?;
+        self.left_s.map_or(Ok(()), |left_s| write!(f, ", {left_s} s left"))
+    }
+}
+
+/// Time between two lines of progress in the log.
+pub const TELL_EVERY: Duration = Duration::from_secs(5);
 /// Bytes given to a replica's thread at once.
 const CHUNK_BYTES: usize = 256 << 10;
 /// Bytes given to it that the replica has not taken.
@@ -73,15 +129,31 @@ impl Replica {
             pushed: 0,
             sent_before,
             over_soft_since: None,
+            snapshot: None,
         }
     }
 
     /// Begins to get the stream from its cursor on.
     pub fn go_online(&mut self) {
         self.stage = Stage::Online;
+        self.snapshot = None;
         self.acked_ms = unix_ms();
         self.pushed = 0;
         self.sent_before = self.card.output_bytes.load(Relaxed);
+    }
+
+    /// Begins to get a snapshot of so many bytes.
+    pub fn begin_snapshot(&mut self, total: u64) {
+        let now = Instant::now();
+        let sent_before = self.card.output_bytes.load(Relaxed);
+        self.snapshot = Some(Snapshot { total, began: now, told: now, sent_before });
+    }
+
+    /// How far its snapshot is.
+    pub fn progress(&self) -> Option<Progress> {
+        let snapshot = self.snapshot.as_ref()?;
+        let sent = self.card.output_bytes.load(Relaxed).saturating_sub(snapshot.sent_before);
+        Some(Progress::new(sent.min(snapshot.total), snapshot.total, snapshot.began.elapsed()))
     }
 
     /// The address that others reach it by.
@@ -182,10 +254,17 @@ impl State {
                 return false;
             }
             let silence_s = now_ms.saturating_sub(replica.acked_ms) / 1000;
+            let progress = replica.progress();
+            let (ip, port) = (replica.ip(), replica.port);
+            if let (Some(snapshot), Some(progress)) = (&mut replica.snapshot, progress)
+                && snapshot.told.elapsed() >= TELL_EVERY
+            {
+                snapshot.told = Instant::now();
+                tracing::info!("replica {ip}:{port} gets its snapshot: {progress}");
+            }
             let is_silent = replica.stage == Stage::Online && silence_s > timeout_s;
             if is_silent {
                 shared.replication.counts.dropped_silent.fetch_add(1, Relaxed);
-                let (ip, port) = (replica.ip(), replica.port);
                 tracing::warn!("replica {ip}:{port} is dropped: it is silent for {silence_s} s");
                 replica.close(shared);
             }

@@ -152,6 +152,9 @@ fn send(
         }
         None => return forget(shared, id),
     };
+    if let Some(replica) = shared.replication.state().replicas.iter_mut().find(|one| one.card.id == id) {
+        replica.begin_snapshot(saved.bytes);
+    }
     if !copy::send(target, file, saved.bytes, Last::Push) {
         return forget(shared, id);
     }
