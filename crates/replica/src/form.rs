@@ -7,7 +7,7 @@ use std::borrow::Cow;
 
 use darter_persist::entry::{Entries, Entry};
 use darter_persist::journal::Damage;
-use darter_persist::journal::part::{Part, Parts};
+use darter_persist::journal::part::{ArgList, Part, Parts};
 use darter_persist::rdb::Rewriter;
 
 use crate::rewording::{Reworded, Word, reword};
@@ -55,6 +55,11 @@ impl Former {
     ///
     /// Errors: the body does not hold what it says; nothing is appended then.
     pub fn write(&mut self, body: &[u8], clock_ms: u64, out: &mut Vec<u8>) -> Result<(), Damage> {
+        if let Some(args) = plain(body) {
+            stream::begin(out, args.len());
+            args.iter().for_each(|word| stream::write_word(out, word));
+            return Ok(());
+        }
         let mut commands = std::mem::take(&mut self.commands);
         commands.clear();
         let mut sheet = Sheet { out: &mut commands, db: 0, count: 0 };
@@ -121,6 +126,15 @@ impl Former {
         sheet.add(db, &[b"RESTORE", &entry.key, deadline.as_bytes(), &payload, b"REPLACE", b"ABSTTL"]);
         Some(())
     }
+}
+
+/// The words of a record that is one `SET key value` in database 0, as most are.
+#[inline]
+fn plain(body: &[u8]) -> Option<ArgList<'_>> {
+    let mut parts = Parts::new(body);
+    let Ok(Some(Part::Command { db: 0, only_key: None, args })) = parts.try_next() else { return None };
+    let is_set = args.len() == 3 && args.iter().next().is_some_and(|name| name == b"set");
+    (is_set && parts.is_done()).then_some(args)
 }
 
 #[cfg(test)]

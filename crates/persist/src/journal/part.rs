@@ -202,6 +202,11 @@ impl<'a> Parts<'a> {
         Parts { rest: body, len: body.len() }
     }
 
+    /// Whether no part is left.
+    pub fn is_done(&self) -> bool {
+        self.rest.is_empty()
+    }
+
     /// The next part.
     ///
     /// Errors: the bytes are no part; the offset is the one in the body.

@@ -146,8 +146,14 @@ impl ThreadLog {
         if !journal.is_noting() {
             return;
         }
-        let has_files = journal.is_on();
-        if has_files && !self.is_open {
+        if !journal.is_on() {
+            // For replicas alone, who need no checksum.
+            let draft = Draft::begin(&mut self.fed);
+            write(&mut self.fed);
+            let sequence = journal.next.fetch_add(1, SeqCst);
+            return draft.end(&mut self.fed, sequence, clock_ms);
+        }
+        if !self.is_open {
             self.open(journal);
         }
         let begin = self.buffer.len();
@@ -157,10 +163,6 @@ impl ThreadLog {
         draft.finish(&mut self.buffer, sequence, clock_ms);
         if journal.intake.is_on() {
             self.fed.extend_from_slice(self.buffer.get(begin..).unwrap_or_default());
-        }
-        if !has_files {
-            self.buffer.truncate(begin);
-            return;
         }
         // Asked for last, so that whatever has its place behind the cut of a base is in no segment that goes when the base
         // is there, should its caller hold no shard. What has it before the cut does no harm behind it.
@@ -248,7 +250,9 @@ impl ThreadLog {
     #[inline]
     fn feed(&mut self, journal: &Journal) {
         if !self.fed.is_empty() {
-            self.should_rest |= journal.intake.give(self.slot, std::mem::take(&mut self.fed));
+            // As much as this turn has noted the next one may.
+            let next = Vec::with_capacity(self.fed.len().min(EARLY_BYTES));
+            self.should_rest |= journal.intake.give(self.slot, std::mem::replace(&mut self.fed, next));
         }
     }
 

@@ -15,7 +15,7 @@ use darter_store::{Event, Key, Keyed};
 use darter_txn::{LockSet, ShardSet};
 use darter_wire::{Args, Reply};
 
-use super::batch::{Act, Batch, marks_of};
+use super::batch::{Act, Batch, Step, marks_of};
 use super::link::LinkCard;
 use crate::core::{Core, unix_ms};
 use crate::engine::commit;
@@ -32,6 +32,10 @@ use crate::worker::lock;
 
 /// What happened to a key that a RESTORE has made.
 const RESTORED: Event = Event::new(Class::GENERIC, "restore");
+/// A backlog is trimmed when it is longer than it may be by this.
+const TRIM_BYTES: u64 = 1 << 20;
+/// Steps whose keys are asked for together.
+const AHEAD: usize = 32;
 /// Time between two looks at a load.
 const LOOK: std::time::Duration = std::time::Duration::from_millis(5);
 
@@ -74,8 +78,13 @@ pub fn apply(shared: &'static Shared, card: &Arc<LinkCard>, mut batch: Batch) ->
                 // Some of it may have run: what is here is no state that the master had.
                 state.is_continuous = false;
             }
+            // Who follows is to get it, and what is too old is to go; else the next look is soon enough.
+            let backlog_bytes = core.live.replication.backlog_bytes;
+            let is_due = !state.replicas.is_empty() || state.backlog.len() > backlog_bytes + TRIM_BYTES;
             drop(state);
-            core.shared.journal.intake.poke();
+            if is_due {
+                core.shared.journal.intake.poke();
+            }
             ran.map(|()| Done::Ran)
         });
         match ran.unwrap_or_else(|| Err("the server ends".to_owned()))? {
@@ -127,7 +136,10 @@ fn run(core: &mut Core, grant: &mut Shards, batch: &Batch) -> Result<(), String>
         core.journal.begin_group();
     }
     let mut ran = Ok(());
-    for step in &batch.steps {
+    for (at, step) in batch.steps.iter().enumerate() {
+        if at.is_multiple_of(AHEAD) {
+            warm(core, grant, batch.steps.get(at..).unwrap_or_default(), db);
+        }
         let args = batch.args(step);
         match &step.act {
             Act::Pass => {}
@@ -184,6 +196,28 @@ fn run(core: &mut Core, grant: &mut Shards, batch: &Batch) -> Result<(), String>
     }
     replication.state().db = db;
     ran
+}
+
+/// Brings what the next steps will touch towards this core: index lines first, then the records they name.
+fn warm(core: &Core, grant: &mut Shards, steps: &[Step], db: usize) {
+    let router = &core.shared.router;
+    let hashes = || {
+        let steps = steps.iter().take(AHEAD);
+        steps.filter_map(|step| match step.act {
+            Act::Run { hash, .. } => hash,
+            _ => None,
+        })
+    };
+    for hash in hashes() {
+        if let Some(part) = grant.get_mut(router.shard_of(hash)) {
+            part.shard.prefetch_line(db, hash);
+        }
+    }
+    for hash in hashes() {
+        if let Some(part) = grant.get_mut(router.shard_of(hash)) {
+            part.shard.prefetch_record(db, hash);
+        }
+    }
 }
 
 fn run_one(

@@ -36,6 +36,8 @@ pub struct Feeding {
 const LOOK: Duration = Duration::from_millis(100);
 /// The same while a replica is behind, or somebody waits for one.
 const LOOK_SOON: Duration = Duration::from_millis(1);
+/// Time between two takes while changes come.
+const NAP: Duration = Duration::from_micros(100);
 /// Takes from the queue in one go by a thread that serves clients.
 const TAKES_AT_ONCE: usize = 16;
 /// Room for the stream's next bytes that is kept.
@@ -222,8 +224,14 @@ fn run(shared: &'static Shared) {
     let replication = &shared.replication;
     let (mut patience, mut bytes) = (LOOK, Vec::new());
     let mut looked = Instant::now();
+    let mut has_fed = false;
     loop {
+        if has_fed && !replication.has_waits() {
+            // What comes one by one is taken together, and those who bring it need not wake this thread each time.
+            thread::sleep(NAP);
+        }
         shared.journal.intake.wait(patience);
+        has_fed = !shared.journal.intake.is_empty();
         let fed = replication.feed(shared, &mut bytes);
         if fed.is_some_and(|(_, is_lost)| is_lost) {
             replication.begin_anew_after_loss(shared);

@@ -40,6 +40,8 @@ pub struct Replica {
     pub synced: u64,
     /// When it last said so, Unix ms.
     pub acked_ms: u64,
+    /// For how long it had lacked something then, in milliseconds.
+    pub lag_ms: u64,
     // bytes given to its thread, and what the connection had sent before
     pushed: u64,
     sent_before: u64,
@@ -126,6 +128,7 @@ impl Replica {
             acked: 0,
             synced: 0,
             acked_ms: unix_ms(),
+            lag_ms: 0,
             pushed: 0,
             sent_before,
             over_soft_since: None,
@@ -282,12 +285,14 @@ impl Replication {
     /// Notes what a replica says it has applied, and has on disk.
     pub fn note_ack(&self, shared: &Shared, client: u64, offset: u64, synced: Option<u64>) {
         let mut state = self.state();
+        let now_ms = unix_ms();
+        let lag_ms = state.lag_ms(offset, now_ms);
         let Some(replica) = state.replicas.iter_mut().find(|replica| replica.card.id == client) else {
             return;
         };
         replica.acked = replica.acked.max(offset);
         replica.synced = replica.synced.max(synced.unwrap_or(0));
-        replica.acked_ms = unix_ms();
+        (replica.acked_ms, replica.lag_ms) = (now_ms, lag_ms);
         drop(state);
         if self.has_waits() {
             shared.journal.intake.poke();

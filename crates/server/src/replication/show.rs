@@ -82,6 +82,9 @@ pub fn role(shared: &Shared, reply: &mut Reply<'_>) {
     }
 }
 
+/// Milliseconds between two acknowledgements of a replica that is well, and more.
+const ACKS_APART_MS: u64 = 1500;
+
 /// A replica as it is seen here.
 pub struct Follower {
     /// Its address.
@@ -122,7 +125,12 @@ pub fn followers(shared: &Shared) -> Vec<Follower> {
             state: word(replica.stage),
             offset: replica.acked,
             behind_bytes: state.offset().saturating_sub(replica.acked),
-            lag_ms: if is_online { state.lag_ms(replica.acked, now_ms) } else { 0 },
+            lag_ms: match now_ms.saturating_sub(replica.acked_ms) {
+                _ if !is_online => 0,
+                // Redis says once a second how far it is.
+                ..ACKS_APART_MS => replica.lag_ms,
+                _ => state.lag_ms(replica.acked, now_ms),
+            },
             heard_ms: now_ms.saturating_sub(replica.acked_ms),
             progress: replica.progress(),
         }

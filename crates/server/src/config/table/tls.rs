@@ -3,8 +3,6 @@
 use super::{I32_MAX, PORT_MAX};
 use crate::config::setting::{Change, Group::Tls, Setting};
 
-const OUTGOING: &str = "TLS of outgoing connections";
-
 pub(super) const ROWS: &[Setting] = &[
     Setting::bool("tls", "false")
         .dragonfly()
@@ -28,7 +26,7 @@ pub(super) const ROWS: &[Setting] = &[
     Setting::text("tls-client-key-file", "").help(Tls, "its private key"),
     Setting::text("tls-client-key-file-pass", "")
         .secret()
-        .not_yet(OUTGOING)
+        .not_yet("an encrypted key")
         .help(Tls, "password of that key"),
     Setting::text("tls-dh-params-file", "")
         .no_effect("key exchange is by elliptic curves only")
