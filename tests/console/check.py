@@ -565,8 +565,38 @@ def diagnose(browser, failed, folder, port):
     check(failed, True, "slow log, latency events, big keys and hot keys")
 
 
+def replication(program, browser, failed, folder, port):
+    """Who follows whom, at the master and at a replica; a replica that stands still falls behind."""
+    replica = Server(program, "--proactor_threads", "2", "--dbfilename", "", "--replicaof", f"127.0.0.1:{port}")
+    try:
+        browser.screen(1360, 860, "light")
+        browser.js("location.hash = '#replication'")
+        browser.says("replica-table", "following", "a replica is shown")
+        browser.says("replication-chain", str(replica.port), "the way of a change is shown")
+        browser.picture(folder / "replication-light.png")
+        replica.process.send_signal(signal.SIGSTOP)
+        browser.wait("[...document.querySelectorAll('#replica-table tbody td')].some(cell => /[KM]iB$/.test(cell.textContent))",
+                     "a replica that stands still lacks something")
+        replica.process.send_signal(signal.SIGCONT)
+        browser.screen(1360, 860, "dark")
+        browser.picture(folder / "replication-dark.png")
+        accessible(browser, failed, "replication")
+        browser.call("Page.navigate", url=f"http://127.0.0.1:{replica.port}/#replication")
+        browser.wait("!!document.getElementById('master-facts')", "the page of the replica is there")
+        browser.says("master-facts", "following", "the replica shows its master")
+        browser.says("replication-facts", "replica", "and its role")
+        browser.picture(folder / "replication-replica.png")
+        before = list(browser.complaints)
+        browser.call("Page.navigate", url=f"http://127.0.0.1:{port}/")
+        browser.wait("document.getElementById('dot')?.className === 'on'", "the page is back")
+        browser.complaints[:] = before
+        check(failed, True, "replicas, their lag, and the master of one")
+    finally:
+        replica.close()
+
+
 def phone(browser, failed, folder):
-    for name in ("overview", "keys", "shell", "clients", "diagnose"):
+    for name in ("overview", "keys", "shell", "clients", "replication", "diagnose"):
         browser.screen(390, 844, "light", mobile=True)
         browser.js(f"location.hash = '#{name}'; scrollTo(0, 0)")
         time.sleep(0.8)
@@ -735,6 +765,7 @@ def main():
                 view(browser, failed, folder)
             clients(browser, failed, folder, server.port)
             diagnose(browser, failed, folder, server.port)
+            replication(program, browser, failed, folder, server.port)
             phone(browser, failed, folder)
             keyboard(browser, failed)
             link.close()

@@ -87,6 +87,9 @@ def main():
         server = subprocess.Popen([sys.argv[1], "--bind", "127.0.0.1", "--port", str(port), "--save", ""],
                                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         await_port(port, "the server")
+        replica = subprocess.Popen([sys.argv[1], "--bind", "127.0.0.1", "--port", str(free_port()), "--save", "",
+                                    "--dbfilename", "", "--replicaof", f"127.0.0.1:{port}"],
+                                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         worker.start()
         scraper = subprocess.Popen(["prometheus", f"--config.file={folder}/prometheus.yml", f"--storage.tsdb.path={folder}/data",
                                     f"--web.listen-address=127.0.0.1:{prometheus}"],
@@ -110,7 +113,7 @@ def main():
         finally:
             done.set()
             worker.join()
-            for process in (scraper, server):
+            for process in (scraper, replica, server):
                 process.terminate()
                 process.wait()
     print("".join(f"FAILED  {line}\n" for line in wrong) + f"monitoring: {asked} queries, {len(wrong)} failures")

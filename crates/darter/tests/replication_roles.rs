@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use darter_base::rng::Rng;
 use harness::{Client, Value};
-use nodes::{Node, Writer, assert_equal, catch_up, field, follow, wait_until};
+use nodes::{Node, Writer, assert_equal, catch_up, field, follow, signal, wait_until};
 
-/// Rounds of role changes, four each.
-const ROUNDS: usize = 26;
+/// Changes of roles, unless `DARTER_ROLE_CHANGES` says how many.
+const CHANGES: usize = 100;
 /// No pings: they would make an old master's history longer than its successor's.
 const QUIET: [&str; 2] = ["--repl-ping-replica-period", "3600"];
 
@@ -23,7 +23,8 @@ fn fulls(clients: &mut [Client]) -> u64 {
 
 #[test]
 fn a_hundred_changes_of_roles_need_no_full_sync() {
-    let mut nodes = vec![Node::ours(&QUIET), Node::ours(&QUIET), Node::ours(&QUIET)];
+    let changes = std::env::var("DARTER_ROLE_CHANGES").ok().and_then(|text| text.parse().ok());
+    let mut nodes: Vec<Node> = (0..4).map(|_| Node::ours(&QUIET)).collect();
     nodes.extend(Node::redis(&QUIET));
     let mut clients: Vec<Client> = nodes.iter().map(Node::client).collect();
     let (mut rng, mut writer) = (Rng::new(11), Writer::new(12));
@@ -33,7 +34,8 @@ fn a_hundred_changes_of_roles_need_no_full_sync() {
         follow(client, nodes[0].port());
     }
     let before = fulls(&mut clients);
-    for _ in 0..ROUNDS {
+    // Each node gets a role in each round.
+    for _ in 0..changes.unwrap_or(CHANGES) / nodes.len() {
         let (old, mut from) = (master, nodes[master].client());
         // A master removes what has died: what only some replicas get of that would part the others from them.
         assert_eq!(from.call(&["CLIENT", "PAUSE", "60000", "WRITE"]), Value::ok());
@@ -122,6 +124,37 @@ fn a_failover_loses_no_write() {
     roles_swap_under_load(&Node::ours(&QUIET), &redis);
 }
 
+fn a_replica_takes_over(master: &Node, replica: &Node) {
+    let (mut one, mut two) = (master.client(), replica.client());
+    one.call(&["SET", "a", "1"]);
+    follow(&mut two, master.port());
+    wait_until("it is known", || field(&mut one, "slave0").contains("state=online"));
+    assert_eq!(two.call(&["REPLTAKEOVER", "10"]), Value::ok());
+    assert_eq!((field(&mut two, "role"), two.call(&["SET", "a", "2"])), ("master".to_owned(), Value::ok()));
+    // Whoever asks again is told that it is done.
+    assert_eq!(two.call(&["REPLTAKEOVER", "10"]), Value::ok());
+    wait_until("the old master follows", || field(&mut one, "master_link_status") == "up");
+    catch_up(&mut two, &mut one);
+    assert_eq!(one.call(&["GET", "a"]), Value::Text("2".to_owned()));
+    assert_eq!(two.info::<u64>("stats", "sync_full"), 0);
+}
+
+#[test]
+fn a_replica_takes_the_place_of_its_master() {
+    a_replica_takes_over(&Node::ours(&QUIET), &Node::ours(&QUIET));
+    let Some(redis) = Node::redis(&QUIET) else { return };
+    a_replica_takes_over(&redis, &Node::ours(&QUIET));
+    let (master, replica) = (Node::ours(&QUIET), Node::ours(&QUIET));
+    let mut two = replica.client();
+    follow(&mut two, master.port());
+    let error = |text: &str| Value::Error(text.to_owned());
+    assert_eq!(two.call(&["REPLTAKEOVER", "-1"]), error("ERR timeout is negative"));
+    assert_eq!(two.call(&["REPLTAKEOVER", "1", "NOW"]), error("ERR Unsupported option:NOW"));
+    drop(master);
+    wait_until("the link is down", || field(&mut two, "master_link_status") == "down");
+    assert_eq!(two.call(&["REPLTAKEOVER", "1"]), error("ERR Full sync not done"));
+}
+
 #[test]
 fn a_failover_that_cannot_be_says_why() {
     let (master, replica) = (Node::ours(&QUIET), Node::ours(&QUIET));
@@ -147,10 +180,20 @@ fn a_failover_that_cannot_be_says_why() {
     assert_eq!(two.call(&["GET", "a"]), Value::Text("1".to_owned()));
 }
 
-fn signal(pid: u32, name: &str) {
-    let done =
-        Command::new("kill").args([&format!("-{name}"), &pid.to_string()]).status().expect("kill runs");
-    assert!(done.success());
+#[test]
+fn the_end_of_a_failover_leaves_the_pause_of_a_client_alone() {
+    let (master, replica) = (Node::ours(&QUIET), Node::ours(&QUIET));
+    let mut one = master.client();
+    follow(&mut replica.client(), master.port());
+    assert_eq!(one.call(&["CLIENT", "PAUSE", "600000", "WRITE"]), Value::ok());
+    signal(replica.pid(), "STOP");
+    assert_eq!(one.call(&["FAILOVER"]), Value::ok());
+    assert_eq!(one.call(&["FAILOVER", "ABORT"]), Value::ok());
+    wait_until("it is given up", || field(&mut one, "master_failover_state") == "no-failover");
+    assert_eq!(one.info::<String>("clients", "paused_actions"), "write");
+    one.call(&["CLIENT", "UNPAUSE"]);
+    assert_eq!(one.info::<String>("clients", "paused_actions"), "none");
+    signal(replica.pid(), "CONT");
 }
 
 /// Three Sentinels that watch one master, and end with the test.

@@ -1,6 +1,7 @@
 //! TLS against a real server process, with certificates made for the test and rustls as the client.
 
 mod harness;
+mod nodes;
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -10,6 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use harness::{Client, Server, Value};
+use nodes::{Node, assert_equal, catch_up, field, follow, wait_until};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
@@ -479,4 +481,81 @@ fn redis_cli_speaks_to_it() {
     assert_eq!(String::from_utf8_lossy(&out.stdout), "OK\n", "{out:?}");
     let out = cli(&["-r", "3", "GET", "k"]).expect("redis-cli runs");
     assert_eq!(String::from_utf8_lossy(&out.stdout), "v\nv\nv\n", "{out:?}");
+}
+
+#[test]
+fn replicas_follow_over_tls_with_certificates_of_their_own() {
+    let authority = Authority::new("replication");
+    ["server", "replica"].iter().for_each(|name| authority.sign(name));
+    let strangers = Authority::new("replication-strangers");
+    strangers.sign("replica");
+    let (ca, port) = (authority.file("ca.crt"), free_port().to_string());
+    let own = [authority.file("server.crt"), authority.file("server.key")];
+    let shown = [authority.file("replica.crt"), authority.file("replica.key")];
+    let served = [
+        ["--tls-port", &port],
+        ["--tls-cert-file", &own[0]],
+        ["--tls-key-file", &own[1]],
+        ["--tls-ca-cert-file", &ca],
+        ["--requirepass", "secret"],
+    ];
+    let following = [
+        ["--tls-replication", "yes"],
+        ["--tls-ca-cert-file", &ca],
+        ["--tls-client-cert-file", &shown[0]],
+        ["--tls-client-key-file", &shown[1]],
+        ["--masterauth", "secret"],
+    ];
+    let master = Node::ours(served.as_flattened());
+    let mut from = master.client();
+    from.call(&["AUTH", "secret"]);
+    let mut writer = nodes::Writer::new(51);
+    writer.write(&mut from, 300);
+    let port: u16 = port.parse().expect("a port");
+    let replica = Node::ours(following.as_flattened());
+    let mut to = replica.client();
+    follow(&mut to, port);
+    writer.write(&mut from, 300);
+    assert_equal(&mut from, &mut to);
+    // A long value goes in many records.
+    from.call(&["SET", "long", &"x".repeat(3_000_000)]);
+    catch_up(&mut from, &mut to);
+    assert_eq!(to.call(&["STRLEN", "long"]), Value::Int(3_000_000));
+    // Who shows no certificate of the authority is not served, and who trusts another does not follow.
+    let (theirs, their_ca) =
+        ([strangers.file("replica.crt"), strangers.file("replica.key")], strangers.file("ca.crt"));
+    for (certificate, key, trusted) in [(&theirs[0], &theirs[1], &ca), (&shown[0], &shown[1], &their_ca)] {
+        let stranger = Node::ours(&[
+            "--tls-replication",
+            "yes",
+            "--tls-ca-cert-file",
+            trusted,
+            "--tls-client-cert-file",
+            certificate,
+            "--tls-client-key-file",
+            key,
+            "--masterauth",
+            "secret",
+        ]);
+        let mut client = stranger.client();
+        client.call(&["REPLICAOF", "127.0.0.1", &port.to_string()]);
+        std::thread::sleep(Duration::from_millis(300));
+        assert_eq!(field(&mut client, "master_link_status"), "down");
+    }
+    // Redis follows the same way.
+    let theirs = [
+        ["--tls-replication", "yes"],
+        ["--tls-ca-cert-file", &ca],
+        ["--tls-cert-file", &shown[0]],
+        ["--tls-key-file", &shown[1]],
+        ["--masterauth", "secret"],
+    ];
+    if let Some(redis) = Node::redis(theirs.as_flattened()) {
+        let mut to = redis.client();
+        follow(&mut to, port);
+        assert_equal(&mut from, &mut to);
+    }
+    wait_until("all are known", || {
+        field(&mut from, "connected_slaves").parse::<usize>().is_ok_and(|n| n >= 1)
+    });
 }

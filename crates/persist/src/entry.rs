@@ -110,6 +110,28 @@ impl Refused {
     }
 }
 
+/// Appends the entry that a RESTORE makes of its payload, with marks before it; a deadline of 0 is none. `None`: the
+/// payload is too short to be one.
+pub fn of_payload(
+    marks: &[u8],
+    key: &[u8],
+    deadline_ms: u64,
+    payload: &[u8],
+    out: &mut Vec<u8>,
+) -> Option<()> {
+    let body = payload.get(..payload.len().checked_sub(rdb::FOOTER_LEN)?)?;
+    let (kind, value) = body.split_first()?;
+    out.extend_from_slice(marks);
+    if deadline_ms > 0 {
+        out.push(DEADLINE_MS);
+        out.extend_from_slice(&deadline_ms.to_le_bytes());
+    }
+    out.push(*kind);
+    rdb::write_text(out, key);
+    out.extend_from_slice(value);
+    Some(())
+}
+
 /// Appends the entry of a record of `shard`. Cost: a copy of the value, no allocation but `out`'s.
 pub fn write(shard: &Shard, record: Record<'_>, out: &mut Vec<u8>) {
     let done =

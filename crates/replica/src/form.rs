@@ -7,11 +7,14 @@ use std::borrow::Cow;
 
 use darter_persist::entry::{Entries, Entry};
 use darter_persist::journal::Damage;
-use darter_persist::journal::part::{Part, Parts};
+use darter_persist::journal::part::{ArgList, Part, Parts};
 use darter_persist::rdb::Rewriter;
 
 use crate::rewording::{Reworded, Word, reword};
 use crate::stream;
+
+/// Stands before marks: what RESTORE has no words for, about the RESTORE that follows.
+pub const MARKS: &[u8] = b"darter-marks:";
 
 /// Makes the RESP form of records.
 #[derive(Debug, Default)]
@@ -52,6 +55,11 @@ impl Former {
     ///
     /// Errors: the body does not hold what it says; nothing is appended then.
     pub fn write(&mut self, body: &[u8], clock_ms: u64, out: &mut Vec<u8>) -> Result<(), Damage> {
+        if let Some(args) = plain(body) {
+            stream::begin(out, args.len());
+            args.iter().for_each(|word| stream::write_word(out, word));
+            return Ok(());
+        }
         let mut commands = std::mem::take(&mut self.commands);
         commands.clear();
         let mut sheet = Sheet { out: &mut commands, db: 0, count: 0 };
@@ -90,13 +98,17 @@ impl Former {
             }
             // While somebody follows, the whole value is noted in its place.
             Part::Members { .. } => {}
+            Part::Message { args } if args.is_empty() => {}
+            Part::Message { args } => sheet.add(sheet.db, &args.iter().collect::<Vec<_>>()),
+            // Of another stream.
+            Part::Position { .. } => {}
         }
         Ok(())
     }
 
     fn value(&mut self, sheet: &mut Sheet<'_>, db: u64, entry: &Entry<'_>) -> Option<()> {
         let deadline = entry.deadline_ms.unwrap_or(0).to_string();
-        if let Some(text) = entry.text() {
+        if let Some(text) = entry.text().filter(|_| entry.is_plain()) {
             let mut words: Vec<Word<'_>> = vec![b"SET".into(), Cow::Borrowed(&*entry.key), text];
             if entry.deadline_ms.is_some() {
                 words.push(b"PXAT".into());
@@ -106,10 +118,23 @@ impl Former {
             return Some(());
         }
         let mut payload = Vec::new();
-        self.rewriter.append_payload(entry, &mut payload).ok()?;
+        let marks = self.rewriter.append_payload(entry, &mut payload).ok()?;
+        if !marks.is_empty() {
+            // Redis passes over capabilities that it does not know.
+            sheet.add(db, &[b"REPLCONF", b"capa", &[MARKS, &marks].concat()]);
+        }
         sheet.add(db, &[b"RESTORE", &entry.key, deadline.as_bytes(), &payload, b"REPLACE", b"ABSTTL"]);
         Some(())
     }
+}
+
+/// The words of a record that is one `SET key value` in database 0, as most are.
+#[inline]
+fn plain(body: &[u8]) -> Option<ArgList<'_>> {
+    let mut parts = Parts::new(body);
+    let Ok(Some(Part::Command { db: 0, only_key: None, args })) = parts.try_next() else { return None };
+    let is_set = args.len() == 3 && args.iter().next().is_some_and(|name| name == b"set");
+    (is_set && parts.is_done()).then_some(args)
 }
 
 #[cfg(test)]
@@ -167,6 +192,26 @@ mod tests {
         let said = form(|out| part::write_value(out, 2, list));
         assert!(said.starts_with("SELECT 2; RESTORE s 0 \\x02\\x01\\x01a\\n\\x00"), "{said}");
         assert!(said.ends_with("REPLACE ABSTTL; SELECT 0"), "{said}");
+    }
+
+    #[test]
+    fn what_restore_has_no_words_for_stands_before_it() {
+        // Flags of memcached: 7.
+        let flagged = b"\xd0\x02\x07\0\0\0\0\x01k\x03abc";
+        let said = form(|out| part::write_value(out, 0, flagged));
+        let marks = "REPLCONF capa darter-marks:\\xd0\\x02\\x07\\x00\\x00\\x00; RESTORE k 0 \\x00\\x03abc";
+        assert!(said.starts_with(&format!("MULTI; {marks}")) && said.ends_with("; EXEC"), "{said}");
+    }
+
+    #[test]
+    fn messages_are_sent_where_they_stand() {
+        let said = form(|out| {
+            part::write_set(out, 1, b"k", b"v");
+            part::write_message(out, &[b"PUBLISH", b"c", b"m"]);
+            part::write_message(out, &[]);
+            part::write_position(out, b"id", 7, 0);
+        });
+        assert_eq!(said, "MULTI; SELECT 1; set k v; PUBLISH c m; SELECT 0; EXEC");
     }
 
     #[test]

@@ -10,6 +10,6 @@ pub mod form;
 pub mod handshake;
 pub mod history;
 pub mod merge;
-mod rewording;
+pub mod rewording;
 pub mod stream;
 pub mod transfer;

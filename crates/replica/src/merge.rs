@@ -9,6 +9,8 @@ use darter_persist::journal::record::{HEAD_BYTES, Head};
 pub struct Merger {
     next: u64,
     lanes: Vec<VecDeque<Chunk>>,
+    // what the chunks take
+    bytes: usize,
     // Sequences that nobody was given: from, to
     jumps: Vec<(u64, u64)>,
 }
@@ -23,7 +25,7 @@ struct Chunk {
 impl Merger {
     /// Merges `lanes` lanes; `next` is the first sequence that is wanted.
     pub fn new(lanes: usize, next: u64) -> Merger {
-        Merger { next, lanes: (0..lanes).map(|_| VecDeque::new()).collect(), jumps: Vec::new() }
+        Merger { next, lanes: (0..lanes).map(|_| VecDeque::new()).collect(), bytes: 0, jumps: Vec::new() }
     }
 
     /// The sequence of the next record.
@@ -31,9 +33,15 @@ impl Merger {
         self.next
     }
 
+    /// Bytes that wait for older records.
+    pub fn waiting_bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// Takes records of a lane.
     pub fn push(&mut self, lane: usize, bytes: Vec<u8>) {
         if let Some(lane) = self.lanes.get_mut(lane) {
+            self.bytes += bytes.capacity();
             lane.push_back(Chunk { bytes, at: 0 });
         }
     }
@@ -51,7 +59,7 @@ impl Merger {
             self.skip_jumps();
             let mut moved = false;
             for lane in &mut self.lanes {
-                moved |= drain_lane(lane, &mut self.next, &mut each);
+                moved |= drain_lane(lane, &mut self.next, &mut self.bytes, &mut each);
             }
             if !moved {
                 return;
@@ -69,12 +77,21 @@ impl Merger {
 }
 
 /// Takes records from the front of a lane while they are next; older ones are dropped. Returns whether any was taken.
-fn drain_lane(lane: &mut VecDeque<Chunk>, next: &mut u64, each: &mut impl FnMut(Head, &[u8])) -> bool {
+fn drain_lane(
+    lane: &mut VecDeque<Chunk>,
+    next: &mut u64,
+    waiting: &mut usize,
+    each: &mut impl FnMut(Head, &[u8]),
+) -> bool {
     let mut moved = false;
+    let mut pop = |lane: &mut VecDeque<Chunk>| {
+        let bytes = lane.pop_front().map_or(0, |chunk| chunk.bytes.capacity());
+        *waiting = waiting.saturating_sub(bytes);
+    };
     while let Some(chunk) = lane.front_mut() {
         let rest = chunk.bytes.get(chunk.at..).unwrap_or_default();
         let Some((bytes, after)) = rest.split_first_chunk::<HEAD_BYTES>() else {
-            lane.pop_front();
+            pop(lane);
             continue;
         };
         let head = Head::read(bytes);
@@ -84,7 +101,7 @@ fn drain_lane(lane: &mut VecDeque<Chunk>, next: &mut u64, each: &mut impl FnMut(
         let len = usize::try_from(head.body_len).unwrap_or(usize::MAX);
         let Some(body) = after.get(..len) else {
             // The executor writes whole records only.
-            lane.pop_front();
+            pop(lane);
             continue;
         };
         chunk.at += HEAD_BYTES + len;
@@ -129,9 +146,10 @@ mod tests {
         assert_eq!(drained(&mut merger), [4, 5, 6]);
         merger.push(1, records(&[9]));
         assert!(drained(&mut merger).is_empty(), "7 is missing");
+        assert!(merger.waiting_bytes() > 0);
         merger.push(2, records(&[7]));
         assert_eq!(drained(&mut merger), [7, 8, 9]);
-        assert_eq!(merger.next_sequence(), 10);
+        assert_eq!((merger.next_sequence(), merger.waiting_bytes()), (10, 0));
     }
 
     #[test]

@@ -54,6 +54,20 @@ pub fn reword<'a>(words: &[&'a [u8]], served: Option<&'a [u8]>, clock_ms: u64) -
     }
 }
 
+/// Commands that may say a time that counts from when they run.
+pub const TIMED: &[&str] = &["set", "setex", "psetex", "getex", "expire", "pexpire"];
+
+/// Whether a command that is one of [`TIMED`] says a time that counts from when it runs.
+pub fn counts_from_now(words: &[&[u8]]) -> bool {
+    let Some(name) = words.first() else { return false };
+    let options = match name.len() {
+        3 => words.get(3..),
+        5 if is(name, "getex") => words.get(2..),
+        _ => return true,
+    };
+    options.unwrap_or_default().iter().any(|word| is(word, "ex") || is(word, "px"))
+}
+
 #[expect(non_snake_case, reason = "it stands for the variant of that name")]
 fn As<'a>(words: &[&'a [u8]]) -> Reworded<'a> {
     Reworded::As(words.iter().map(|word| Cow::Borrowed(*word)).collect())
@@ -232,6 +246,22 @@ mod tests {
             ("flushall", "="),
         ] {
             assert_eq!(said(line, None), expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn only_times_that_count_from_now_are_found() {
+        for (line, expected) in [
+            ("SET k v", false),
+            ("SET k v PXAT 5", false),
+            ("set k v NX px 5", true),
+            ("setex k 5 v", true),
+            ("GETEX k PERSIST", false),
+            ("GETEX k EX 1", true),
+            ("expire k 5", true),
+        ] {
+            let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+            assert_eq!(counts_from_now(&words), expected, "{line}");
         }
     }
 

@@ -69,12 +69,32 @@ fn number_at(bytes: &[u8], at: &mut usize, mark: u8) -> Result<Option<usize>, Ga
 
 /// Appends a command.
 pub fn write(out: &mut Vec<u8>, words: &[&[u8]]) {
-    out.extend_from_slice(format!("*{}\r\n", words.len()).as_bytes());
-    for word in words {
-        out.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
-        out.extend_from_slice(word);
-        out.extend_from_slice(b"\r\n");
+    begin(out, words.len());
+    words.iter().for_each(|word| write_word(out, word));
+}
+
+/// Appends the head of a command of so many words, which follow.
+#[inline]
+pub fn begin(out: &mut Vec<u8>, words: usize) {
+    write_number(out, b'*', words);
+}
+
+/// Appends a word.
+#[inline]
+pub fn write_word(out: &mut Vec<u8>, word: &[u8]) {
+    write_number(out, b'$', word.len());
+    out.extend_from_slice(word);
+    out.extend_from_slice(b"\r\n");
+}
+
+#[inline]
+fn write_number(out: &mut Vec<u8>, mark: u8, n: usize) {
+    out.push(mark);
+    match u8::try_from(n) {
+        Ok(n @ ..10) => out.push(b'0' + n),
+        _ => number::write_u64(out, n as u64),
     }
+    out.extend_from_slice(b"\r\n");
 }
 
 #[cfg(test)]

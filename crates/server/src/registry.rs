@@ -56,6 +56,8 @@ pub struct Entry {
     pub effect: Effect,
     /// What it writes instead while replicas follow.
     pub plainly: Plainly,
+    /// It may say a time that counts from when it runs.
+    pub is_timed: bool,
     /// Only administrators' connections may run it (`restricted_commands`).
     pub is_restricted: bool,
     /// Is completed from the connection's fieldsets before it takes a shard (HIMPORT SET).
@@ -128,6 +130,7 @@ impl Entry {
             is_letters,
             effect,
             plainly,
+            is_timed: darter_replica::rewording::TIMED.contains(&spec.name),
             is_cheap,
             // Commands change as much as they name.
             slices_from: if is_cheap && !spec.has(Marks::WORDS_ARE_FEW) { MANY } else { 0 },

@@ -87,6 +87,7 @@ pub fn serve(settings: Arc<Settings>) -> io::Result<()> {
     for other in others {
         let _ = other.join();
     }
+    shared.replication.note_end(shared);
     shared.journal.end_last();
     ended
 }

@@ -1,7 +1,9 @@
 //! The comparison: runs the rows of a suite and prints each table as it grows.
 
 use crate::setting::Setting;
-use crate::{caching, doors, expiry, growth, memory, messages, persist, removal, report, scripts, speed};
+use crate::{
+    caching, doors, expiry, growth, memory, messages, persist, removal, replication, report, scripts, speed,
+};
 
 /// Which rows are run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +28,8 @@ pub enum Suite {
     Cache,
     /// Users, encryption, connections, metrics.
     Doors,
+    /// A master and a replica.
+    Replication,
 }
 
 /// Runs the rows whose name contains `filter` and prints the tables to stdout, progress to stderr.
@@ -42,9 +46,13 @@ pub fn run(suite: Suite, filter: &str, setting: &Setting) {
         Suite::Types => speed::type_rows(),
         Suite::Memcached => speed::memcached_rows(),
         Suite::Long => speed::long_rows(),
-        Suite::Large | Suite::Pubsub | Suite::Persist | Suite::Scripts | Suite::Cache | Suite::Doors => {
-            Vec::new()
-        }
+        Suite::Large
+        | Suite::Pubsub
+        | Suite::Persist
+        | Suite::Scripts
+        | Suite::Cache
+        | Suite::Doors
+        | Suite::Replication => Vec::new(),
     };
     print_table(report::speed_head(), speed_rows.iter().filter(|row| wanted(row.name)), |row| {
         eprintln!("{} × {} rounds", row.name, setting.rounds);
@@ -59,7 +67,8 @@ pub fn run(suite: Suite, filter: &str, setting: &Setting) {
         | Suite::Persist
         | Suite::Scripts
         | Suite::Cache
-        | Suite::Doors => Vec::new(),
+        | Suite::Doors
+        | Suite::Replication => Vec::new(),
         Suite::Large => memory::large_rows(),
     };
     print_table(report::memory_head(), memory_rows.iter().filter(|row| wanted(row.name)), |row| {
@@ -71,14 +80,21 @@ pub fn run(suite: Suite, filter: &str, setting: &Setting) {
         Suite::Scripts => scripts::rows(),
         Suite::Cache => caching::rows(),
         Suite::Doors => doors::rows(),
-        Suite::Engine | Suite::Long | Suite::Types | Suite::Memcached | Suite::Large | Suite::Persist => {
-            Vec::new()
-        }
+        Suite::Engine
+        | Suite::Long
+        | Suite::Types
+        | Suite::Memcached
+        | Suite::Large
+        | Suite::Persist
+        | Suite::Replication => Vec::new(),
     };
     print_table(report::figures_head(), figure_rows.iter().filter(|row| wanted(row.name)), |row| {
         eprintln!("{} × {} rounds", row.name, setting.rounds);
         report::figures_row(row, &messages::run(row, setting))
     });
+    if suite == Suite::Replication {
+        println!("{}", replication::tables(setting));
+    }
     if suite == Suite::Persist {
         println!("{}", persist::table(setting));
     }

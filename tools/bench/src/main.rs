@@ -23,6 +23,7 @@ mod memory;
 mod messages;
 mod persist;
 mod removal;
+mod replication;
 mod replies;
 mod report;
 mod samples;
@@ -92,7 +93,7 @@ fn command() -> Command {
         .arg(text(
             "suite",
             "engine",
-            "engine, long, types, memcached, large, pubsub, persist, scripts, cache or doors",
+            "engine, long, types, memcached, large, pubsub, persist, scripts, cache, doors or replication",
         ))
         .arg(number("rounds", "5", "rounds of each speed row"))
         .arg(text("rows", "", "only rows whose name contains this; also: start, expiry, growth, removal"))
@@ -271,9 +272,10 @@ fn run_compare(args: &ArgMatches) -> io::Result<()> {
         "persist" => Suite::Persist,
         "cache" => Suite::Cache,
         "doors" => Suite::Doors,
+        "replication" => Suite::Replication,
         other => {
             return Err(io::Error::other(format!(
-                "unknown suite {other:?}; known: engine, long, types, memcached, large, pubsub, persist, scripts, cache, doors"
+                "unknown suite {other:?}; known: engine, long, types, memcached, large, pubsub, persist, scripts, cache, doors, replication"
             )));
         }
     };

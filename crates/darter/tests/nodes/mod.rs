@@ -42,6 +42,14 @@ impl Node {
     pub fn client(&self) -> Client {
         Client::connect(self.port())
     }
+
+    /// The process of one of ours.
+    pub fn pid(&self) -> u32 {
+        match self {
+            Node::Ours(server) => server.pid(),
+            Node::Redis(_) => panic!("it is not ours"),
+        }
+    }
 }
 
 /// A Redis in a folder of its own.
@@ -98,6 +106,13 @@ pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
         assert!(began.elapsed() < PATIENCE, "{what}");
         std::thread::sleep(Duration::from_millis(10));
     }
+}
+
+/// Sends a signal to a process of ours.
+pub fn signal(pid: u32, name: &str) {
+    let done =
+        Command::new("kill").args([&format!("-{name}"), &pid.to_string()]).status().expect("kill runs");
+    assert!(done.success());
 }
 
 /// A field of INFO replication as text.

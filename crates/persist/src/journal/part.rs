@@ -12,6 +12,8 @@ const SERVED: u8 = 2;
 const GONE: u8 = 3;
 const MEMBERS: u8 = 4;
 const VALUE: u8 = 5;
+const MESSAGE: u8 = 7;
+const POSITION: u8 = 8;
 
 /// One step of a change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -45,6 +47,20 @@ pub enum Part<'a> {
         db: u64,
         /// Its name.
         key: &'a [u8],
+    },
+    /// A message to subscribers, for those of replicas; no data.
+    Message {
+        /// The command that sends it, PUBLISH or SPUBLISH, and its arguments. Empty in files.
+        args: ArgList<'a>,
+    },
+    /// Where the stream of a master stands behind this record.
+    Position {
+        /// The id of its history.
+        id: &'a [u8],
+        /// Bytes of it so far.
+        offset: u64,
+        /// The database that it has selected.
+        db: u64,
     },
 }
 
@@ -148,6 +164,20 @@ pub fn write_members(out: &mut Vec<u8>, db: usize, key: &[u8]) {
     write_text(out, key);
 }
 
+/// Appends a message to subscribers: the command that sends it, without words where it is kept in files.
+pub fn write_message(out: &mut Vec<u8>, args: &[&[u8]]) {
+    out.push(MESSAGE);
+    write_args(out, 0, args.len(), args.iter().copied());
+}
+
+/// Appends where the stream of a master stands.
+pub fn write_position(out: &mut Vec<u8>, id: &[u8], offset: u64, db: usize) {
+    out.push(POSITION);
+    varint::write(out, db as u64);
+    varint::write(out, offset);
+    write_text(out, id);
+}
+
 fn write_text(out: &mut Vec<u8>, text: &[u8]) {
     varint::write(out, text.len() as u64);
     out.extend_from_slice(text);
@@ -170,6 +200,11 @@ impl<'a> Parts<'a> {
     /// The parts of `body`.
     pub fn new(body: &'a [u8]) -> Parts<'a> {
         Parts { rest: body, len: body.len() }
+    }
+
+    /// Whether no part is left.
+    pub fn is_done(&self) -> bool {
+        self.rest.is_empty()
     }
 
     /// The next part.
@@ -201,6 +236,11 @@ fn take_part<'a>(rest: &mut &'a [u8]) -> Option<Part<'a>> {
         GONE => Some(Part::Gone { db: varint::take(rest)?, key: take_text(rest)? }),
         VALUE => Some(Part::Value { db: varint::take(rest)?, entry: take_text(rest)? }),
         MEMBERS => Some(Part::Members { db: varint::take(rest)?, key: take_text(rest)? }),
+        MESSAGE => Some(Part::Message { args: take_args(rest)?.1 }),
+        POSITION => {
+            let (db, offset) = (varint::take(rest)?, varint::take(rest)?);
+            Some(Part::Position { id: take_text(rest)?, offset, db })
+        }
         _ => None,
     }
 }

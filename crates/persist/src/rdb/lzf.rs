@@ -68,8 +68,18 @@ fn place_of([a, b, c]: [u8; 3]) -> usize {
 
 /// How long the bytes at `from` and at `at` are alike.
 fn matching(text: &[u8], from: usize, at: usize) -> usize {
-    let alike = text[from..].iter().zip(&text[at..]).take(REFERENCE_MAX).take_while(|(a, b)| a == b);
-    alike.count()
+    let ends = text.len().min(at + REFERENCE_MAX);
+    let (earlier, later) = (&text[from..from + (ends - at)], &text[at..ends]);
+    let mut len = 0;
+    for (one, other) in earlier.chunks_exact(8).zip(later.chunks_exact(8)) {
+        let words = [one, other].map(|bytes| u64::from_le_bytes(bytes.try_into().unwrap_or_default()));
+        let differs = words[0] ^ words[1];
+        if differs != 0 {
+            return len + differs.trailing_zeros() as usize / 8;
+        }
+        len += 8;
+    }
+    len + earlier[len..].iter().zip(&later[len..]).take_while(|(one, other)| one == other).count()
 }
 
 fn push_literals(out: &mut Vec<u8>, literals: &[u8]) {

@@ -3,6 +3,7 @@
 //! What 7.0 has no form for goes into a fact before the entry, which it passes over; values that newer servers
 //! pack in forms unknown to it are built and written anew. Texts are packed on the way.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use darter_base::hash::KeyHasher;
@@ -65,28 +66,28 @@ impl Rewriter {
         self.append_mapped(entry, entry.kind, entry.value, out)
     }
 
-    /// Appends the type byte, the value and the footer of `entry`, as RESTORE of Redis 7.0 takes them. Deadlines of members
-    /// have no place there.
+    /// Appends the type byte, the value and the footer of `entry`, as RESTORE of Redis 7.0 takes them. Returns what has no
+    /// place there, as marks that stand before an entry; empty: nothing.
     ///
     /// Errors: the value is damaged, or of no type that Redis knows.
-    pub fn append_payload(&mut self, entry: &Entry<'_>, out: &mut Vec<u8>) -> Result<(), Stop> {
-        let nameless = Entry { kind: entry.kind, value: entry.value, ..Entry::none() };
+    pub fn append_payload(&mut self, entry: &Entry<'_>, out: &mut Vec<u8>) -> Result<Vec<u8>, Stop> {
+        let nameless = Entry { key: Cow::Borrowed(b""), deadline_ms: None, part: None, ..entry.clone() };
         let mut whole = Vec::new();
         self.deadlines.clear();
         self.append(&nameless, &mut whole)?;
-        // Deadlines of members stand in a fact before the entry.
-        let mut cursor = Cursor::new(&whole);
+        // They stand in a fact before the entry.
+        let (mut cursor, mut marks) = (Cursor::new(&whole), Vec::new());
         if whole.first() == Some(&AUX) {
             cursor.byte()?;
             cursor.pass_text()?;
-            cursor.pass_text()?;
+            marks = cursor.text()?.into_owned();
         }
         let mut payload = vec![cursor.byte()?];
         cursor.pass_text()?;
         payload.extend_from_slice(cursor.rest());
         values::seal(&mut payload);
         out.extend_from_slice(&payload);
-        Ok(())
+        Ok(marks)
     }
 
     fn append_mapped(

@@ -282,24 +282,36 @@ pub(super) fn reload(caller: &mut Caller<'_>, args: Args<'_>, _: &mut Reply<'_>)
     if saves {
         let mut order = Wish::default().order(caller)?;
         let live = caller.core.live.clone();
+        let replication = &caller.core.shared.replication;
+        // What a replica saves and loads is the same if nothing is applied in between.
+        let keeps = onto == Onto::Emptied && replication.is_replica();
+        replication.hold(keeps);
         order.then.push(Box::new(move |shared, outcome| match outcome {
-            Ok(_) => reload_newest(shared, &live, onto, to),
-            Err(why) => answer(shared, to, Err(why)),
+            Ok(_) => reload_newest(shared, &live, (onto, keeps), to),
+            Err(why) => {
+                shared.replication.hold(false);
+                answer(shared, to, Err(why));
+            }
         }));
-        begin(caller, order)?;
+        begin(caller, order).inspect_err(|_| replication.hold(false))?;
     } else {
-        reload_newest(caller.core.shared, &caller.core.live.clone(), onto, to);
+        reload_newest(caller.core.shared, &caller.core.live.clone(), (onto, false), to);
     }
     wait(caller);
     Ok(())
 }
 
-fn reload_newest(shared: &'static Shared, live: &Live, onto: Onto, to: Asking) {
+/// Loads the newest snapshot; `keeps`: it holds what is there, and replication goes on behind it.
+fn reload_newest(shared: &'static Shared, live: &Live, (onto, keeps): (Onto, bool), to: Asking) {
     const FAILED: &str = "Error trying to load the RDB dump, check server logs.";
+    let fail = |why: &str| {
+        shared.replication.hold(false);
+        answer(shared, to, Err(why));
+    };
     let source = match naming::newest(live) {
         Ok(Some(source)) => source,
-        Ok(None) => return answer(shared, to, Err(FAILED)),
-        Err(fault) => return answer(shared, to, Err(&fault.to_string())),
+        Ok(None) => return fail(FAILED),
+        Err(fault) => return fail(&fault.to_string()),
     };
     let loading = &shared.snapshots.loading;
     loading.begin(source.1.len);
@@ -307,7 +319,11 @@ fn reload_newest(shared: &'static Shared, live: &Live, onto: Onto, to: Asking) {
         shared.snapshots.note_loaded(shared, None);
         // What was loaded is in no record.
         shared.journal.ask_for_base();
-        shared.replication.begin_anew(shared);
+        shared.replication.note_loaded(shared);
+        if !keeps || outcome.is_err() || !shared.replication.is_replica() {
+            shared.replication.begin_anew(shared);
+        }
+        shared.replication.hold(false);
         if let Err(why) = outcome {
             tracing::error!("{why}");
         }
@@ -315,7 +331,7 @@ fn reload_newest(shared: &'static Shared, live: &Live, onto: Onto, to: Asking) {
     });
     if let Err(error) = load::spawn(shared, source, onto, then) {
         loading.end();
-        answer(shared, to, Err(&error.to_string()));
+        fail(&error.to_string());
     }
 }
 

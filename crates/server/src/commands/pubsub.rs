@@ -224,6 +224,9 @@ fn tell(caller: &Caller<'_>, verb: &str, kind: Kind, name: Option<&[u8]>, reply:
 
 fn publish(caller: &mut Caller<'_>, kind: Kind, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let shared = caller.core.shared;
+    let name: &[u8] = if kind == Kind::Shard { b"SPUBLISH" } else { b"PUBLISH" };
+    let now_ms = caller.core.now_ms;
+    caller.core.journal.append_message(&shared.journal, now_ms, &[name, args.at(1), args.at(2)]);
     reply.int_len(pubsub::publish_from(shared, caller.session, kind, args.at(1), args.at(2)));
     Ok(())
 }

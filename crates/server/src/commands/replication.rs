@@ -5,11 +5,13 @@ use darter_command::spec::Group;
 use darter_command::{Fault, Flags, Marks, Reader, Spec, reader};
 use darter_wire::{Args, Reply};
 
+use super::persistence::{answer, asking, wait};
 use super::{ServerCommand, row};
 use crate::dispatch::Caller;
 use crate::replication::failover::{self, Wish as Wishes};
 use crate::replication::roles::{self, Followed};
 use crate::replication::sync::{self, Asks};
+use crate::replication::takeover;
 use crate::snapshot::copy::{self, Contents, Wish};
 use crate::waiting::{Parking, TimeUp};
 
@@ -66,6 +68,15 @@ pub const FAMILY: &[ServerCommand] = &[
             "Starts a coordinated failover from a server to one of its replicas.",
         ),
         fail_over,
+    ),
+    row(
+        Spec::other("repltakeover", -2).flag(Flags::ADMIN.with(Flags::NOSCRIPT)).doc(
+            Group::Server,
+            "0.1.0",
+            "seconds [SAVE]",
+            "Has a replica take the place of its master, which follows it then.",
+        ),
+        take_over,
     ),
 ];
 
@@ -269,5 +280,43 @@ fn fail_over(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> 
     }
     failover::begin(shared, wish).map_err(|line| Fault::Text(line.into()))?;
     reply.ok();
+    Ok(())
+}
+
+/// The longest time that a takeover may have, as Dragonfly's operator asks for it.
+const TAKEOVER_SECS_MAX: f64 = 60.0;
+
+fn take_over(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let seconds = std::str::from_utf8(args.at(1)).ok().and_then(|text| text.parse::<f64>().ok());
+    let seconds = seconds.filter(|seconds| seconds.is_finite());
+    let seconds = seconds.ok_or(Fault::text("ERR value is not a valid float"))?;
+    if seconds < 0.0 {
+        return Err(Fault::text("ERR timeout is negative"));
+    }
+    let mut words = Reader::new(args, 2);
+    let saves = words.take("save");
+    if !words.is_done() {
+        let shown = words.bytes()?.escape_ascii().to_string();
+        return Err(Fault::Text(format!("ERR Unsupported option:{shown}").into()));
+    }
+    let shared = caller.core.shared;
+    if !shared.replication.is_replica() {
+        // Who asks again for what is done is told so.
+        reply.ok();
+        return Ok(());
+    }
+    if !takeover::may_begin(shared) {
+        return Err(Fault::text("ERR Full sync not done"));
+    }
+    if !caller.may_wait {
+        return Err(Fault::text("ERR REPLTAKEOVER isn't allowed for DENY BLOCKING client"));
+    }
+    let to = asking(caller);
+    let timeout = std::time::Duration::from_secs_f64(seconds.min(TAKEOVER_SECS_MAX));
+    let begun = takeover::begin(shared, takeover::Wish { timeout, saves }, move |shared, done| {
+        answer(shared, to, if done { Ok(()) } else { Err("Couldn't execute takeover") });
+    });
+    begun.map_err(|error| Fault::Text(format!("ERR {error}").into()))?;
+    wait(caller);
     Ok(())
 }

@@ -79,7 +79,7 @@ pub fn execute(
 pub fn must_wait(core: &mut Core, session: &Session, entry: &'static Entry, args: Args<'_>) -> bool {
     let pause = &core.shared.pause;
     let is_paused = pause.is_on(core.now_ms);
-    if is_paused && pause.holds_reads() {
+    if is_paused && pause.holds_reads(core.now_ms) {
         return true;
     }
     if !is_paused && !core.shared.snapshots.holds_writers() {

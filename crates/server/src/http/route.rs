@@ -81,6 +81,7 @@ const ROUTES: &[Route] = &[
     script!("/console.js", "console/console.js"),
     script!("/console/chart.js", "console/chart.js"),
     script!("/console/clients.js", "console/clients.js"),
+    script!("/console/replication.js", "console/replication.js"),
     script!("/console/diagnose.js", "console/diagnose.js"),
     script!("/console/format.js", "console/format.js"),
     script!("/console/keys.js", "console/keys.js"),

@@ -11,6 +11,7 @@ use super::metrics::most_called;
 use crate::command_log::Measure;
 use crate::commands::info;
 use crate::config::Live;
+use crate::replication::show;
 use crate::report::histogram::Sum;
 use crate::report::trend::Point;
 use crate::report::{CommandTotals, Report};
@@ -63,6 +64,7 @@ pub fn render(shared: &Shared, live: &Live) -> Value {
         "commands": commands(shared),
         "persistence": fields(b"persistence"),
         "replication": fields(b"replication"),
+        "replicas": show::overview(shared),
     })
 }
 

@@ -9,7 +9,8 @@ use std::io;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::time::{Duration, Instant};
 
-use darter_persist::journal::record::Draft;
+use darter_persist::journal::part;
+use darter_persist::journal::record::{Draft, HEAD_BYTES, Head};
 
 use super::segment::{Segment, Way};
 use super::{Journal, NONE};
@@ -54,6 +55,7 @@ pub struct ThreadLog {
     retry_at: Option<Instant>,
     /// Records that replication has not been given yet.
     fed: Vec<u8>,
+    should_rest: bool,
 }
 
 /// Buffers up to this size are kept for reuse.
@@ -90,6 +92,7 @@ impl ThreadLog {
             way: Way::Direct,
             retry_at: None,
             fed: Vec::new(),
+            should_rest: false,
         }
     }
 
@@ -143,8 +146,14 @@ impl ThreadLog {
         if !journal.is_noting() {
             return;
         }
-        let has_files = journal.is_on();
-        if has_files && !self.is_open {
+        if !journal.is_on() {
+            // For replicas alone, who need no checksum.
+            let draft = Draft::begin(&mut self.fed);
+            write(&mut self.fed);
+            let sequence = journal.next.fetch_add(1, SeqCst);
+            return draft.end(&mut self.fed, sequence, clock_ms);
+        }
+        if !self.is_open {
             self.open(journal);
         }
         let begin = self.buffer.len();
@@ -155,10 +164,6 @@ impl ThreadLog {
         if journal.intake.is_on() {
             self.fed.extend_from_slice(self.buffer.get(begin..).unwrap_or_default());
         }
-        if !has_files {
-            self.buffer.truncate(begin);
-            return;
-        }
         // Asked for last, so that whatever has its place behind the cut of a base is in no segment that goes when the base
         // is there, should its caller hold no shard. What has it before the cut does no harm behind it.
         let generation = journal.generation.load(SeqCst);
@@ -168,6 +173,27 @@ impl ThreadLog {
         self.last = sequence;
         self.has_news = true;
         self.hand_over(journal);
+    }
+
+    /// Notes a message to subscribers, for those of replicas. Files have its place in the order and no more of it, but
+    /// where it is part of a transaction.
+    pub fn append_message(&mut self, journal: &Journal, clock_ms: u64, args: &[&[u8]]) {
+        if !journal.intake.is_on() {
+            return;
+        }
+        if let Some(body) = &mut self.group {
+            return part::write_message(body, args);
+        }
+        let begin = self.fed.len();
+        self.append(journal, clock_ms, |out| part::write_message(out, &[]));
+        let Some((head, _)) = self.fed.get(begin..).and_then(<[u8]>::split_first_chunk::<HEAD_BYTES>) else {
+            return;
+        };
+        let head = Head::read(head);
+        self.fed.truncate(begin);
+        let draft = Draft::begin(&mut self.fed);
+        part::write_message(&mut self.fed, args);
+        draft.finish(&mut self.fed, head.sequence, head.clock_ms);
     }
 
     /// Copies what is in the buffer into the ring, if there is one.
@@ -224,7 +250,17 @@ impl ThreadLog {
     #[inline]
     fn feed(&mut self, journal: &Journal) {
         if !self.fed.is_empty() {
-            journal.intake.give(self.slot, std::mem::take(&mut self.fed));
+            // As much as this turn has noted the next one may.
+            let next = Vec::with_capacity(self.fed.len().min(EARLY_BYTES));
+            self.should_rest |= journal.intake.give(self.slot, std::mem::replace(&mut self.fed, next));
+        }
+    }
+
+    /// Rests if replication takes less than this thread has brought. No shard is held.
+    #[inline]
+    fn rest(&mut self, journal: &Journal) {
+        if std::mem::take(&mut self.should_rest) {
+            journal.intake.rest();
         }
     }
 
@@ -345,6 +381,7 @@ pub fn commit(core: &mut Core) {
     let fsync = core.live.persistence.appendfsync;
     let log = &mut core.journal;
     log.feed(journal);
+    log.rest(journal);
     let wait = Wait::of(journal, fsync);
     log.way = Way::of(fsync);
     if (log.holds || log.is_open) && wait != Wait::Sync {

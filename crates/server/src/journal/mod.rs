@@ -181,6 +181,22 @@ impl Journal {
         self.is_on.load(Ordering::Acquire)
     }
 
+    /// The generation that records are of now.
+    pub fn generation(&self) -> u64 {
+        self.generation.load(Ordering::SeqCst)
+    }
+
+    /// The generation of the base that counts.
+    pub fn base_generation(&self) -> u64 {
+        self.base_generation.load(Ordering::SeqCst)
+    }
+
+    /// Notes something on a thread that serves nobody and holds no shard.
+    pub fn note_alone(&self, shared: &Shared, write: impl FnOnce(&mut Vec<u8>)) {
+        let fsync = shared.settings.live().persistence.appendfsync;
+        lock(&self.foreign).append_now(self, (crate::core::unix_ms(), fsync), write);
+    }
+
     /// Whether changes are noted: for files, for replicas, or for both.
     pub fn is_noting(&self) -> bool {
         self.is_on() || self.intake.is_on()

@@ -14,6 +14,7 @@ use darter_persist::journal::ending::{Ending, Torn};
 use darter_persist::journal::folder::{self, Broken, Journal as Files};
 use darter_persist::journal::manifest::TAKEN_OVER;
 use darter_persist::journal::part::{ArgList, Part, Parts};
+use darter_replica::history::Id;
 use darter_store::Keyed;
 use darter_txn::{LockSet, ShardSet};
 use darter_wire::{Args, OwnedArgs, Reply};
@@ -24,6 +25,7 @@ use crate::exec;
 use crate::job::Shards;
 use crate::journal::{redis, rewrite};
 use crate::registry::{Entry, Run};
+use crate::replication::position::{Found, Position};
 use crate::shared::Shared;
 
 /// Runs commands again over all shards.
@@ -34,6 +36,8 @@ pub struct Player {
     reply: Vec<u8>,
     /// What was done.
     pub done: Done,
+    // what the last record says of its place in a master's stream, once there was one
+    position: Option<Option<Position>>,
 }
 
 /// What a replay did.
@@ -61,7 +65,7 @@ impl Player {
         let all = LockSet::all(shared.router.shards_len());
         let grant = lease::take_patiently(shared, &all, u32::MAX).ok()?;
         let by_name = shared.registry.entries().iter().map(|entry| (entry.spec.name, *entry)).collect();
-        Some(Player { core, grant, by_name, reply: Vec::new(), done: Done::default() })
+        Some(Player { core, grant, by_name, reply: Vec::new(), done: Done::default(), position: None })
     }
 
     /// Lets the shards go.
@@ -84,6 +88,7 @@ impl Player {
     pub fn play(&mut self, clock_ms: u64, body: &[u8]) -> Result<(), Unplayable> {
         self.core.now_ms = clock_ms;
         self.done.records += 1;
+        let mut position = None;
         let mut parts = Parts::new(body);
         while let Some(part) = parts.try_next().map_err(|damage| Unplayable(damage.to_string()))? {
             match part {
@@ -97,11 +102,17 @@ impl Player {
                     })?;
                 }
                 Part::Value { db, entry } => self.put(db, clock_ms, entry)?,
+                Part::Message { .. } => {}
+                Part::Position { id, offset, db } => {
+                    let db = usize::try_from(db).unwrap_or(0);
+                    position = Id::parse(id).map(|id| Position { id, offset, db });
+                }
                 Part::Members { db, key } => {
                     self.at(db, key, |place| while place.expire_members(usize::MAX) > 0 {})?
                 }
             }
         }
+        self.position = Some(position);
         Ok(())
     }
 
@@ -248,6 +259,8 @@ pub fn load(shared: &'static Shared, dir: &Path) -> Result<Option<Loaded>, Strin
         if !is_there {
             return Err("the journal goes on from the files of Redis, which are gone".to_owned());
         }
+        // What follows in those files is no part of it.
+        shared.snapshots.loading.find(Found::default());
     } else if let Some(base) = &files.manifest.base {
         base_bytes = rewrite::load_base(shared, &mut core, dir, base, clock_ms)?;
     }
@@ -277,6 +290,9 @@ pub fn load(shared: &'static Shared, dir: &Path) -> Result<Option<Loaded>, Strin
     }
     let base_generation = files.manifest.generation;
     let done = player.done;
+    if let Some(last) = player.position {
+        loading.find(last.map_or_else(Found::default, Found::from));
+    }
     player.finish();
     let ending = files.end().map_err(at_dir)?;
     tracing::info!(

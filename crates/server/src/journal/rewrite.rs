@@ -21,6 +21,7 @@ use super::{IsOnDisk, Journal, Listed, NONE, redis, replay, sync};
 use crate::config::{Fsync, Live};
 use crate::core::{Core, unix_ms};
 use crate::engine::lease;
+use crate::replication::position::Found;
 use crate::shared::Shared;
 use crate::snapshot::run::Saved;
 use crate::snapshot::{self, Order, Purpose, Refused, load, naming};
@@ -103,6 +104,8 @@ pub fn start(shared: &'static Shared) -> Result<(), String> {
         set_orphans_aside(&live, &dir)?;
         let clock_ms = unix_ms();
         let is_taken_over = redis::load(shared, &live, clock_ms)?;
+        // What follows in those files is no part of what their base says of itself.
+        shared.snapshots.loading.find(Found::default());
         if !is_taken_over && naming::newest(&live).map_err(|fault| fault.to_string())?.is_some() {
             return Ok(());
         }
@@ -357,7 +360,10 @@ fn begin_at(core: &mut Core, generation: u64) -> Begun {
             noted.is_late.store(begun.is_err(), Relaxed);
             noted.sequence.store(journal.next.load(SeqCst), Relaxed);
             // Clocks of threads differ a little.
-            noted.clock_ms.store(core.now_ms.saturating_sub(CLOCKS_APART_MS), Relaxed);
+            // On a replica what is dead stays until the master removes it.
+            let keeps_dead = core.shared.replication.keeps_dead();
+            let clock_ms = if keeps_dead { 1 } else { core.now_ms.saturating_sub(CLOCKS_APART_MS) };
+            noted.clock_ms.store(clock_ms, Relaxed);
         })),
         then: vec![Box::new(move |shared, outcome| end(shared, generation, &cut, outcome))],
     };

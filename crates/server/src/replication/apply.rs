@@ -1,4 +1,4 @@
-//! What a master sends, run here: a batch of commands with all shards held, transactions whole.
+//! What a master sends, run here: a batch of commands with their shards held, transactions whole.
 //!
 //! The clock stands still at zero while a batch runs: nothing expires by itself on a replica. Commands of streams note
 //! times and get the clock of this machine.
@@ -9,12 +9,15 @@ use std::sync::mpsc::sync_channel;
 
 use darter_command::{Ctx, Fault, Marks};
 use darter_latch::Grant;
-use darter_replica::stream::{self, Command};
+use darter_persist::entry::{self, Entries};
+use darter_store::change::Class;
+use darter_store::{Event, Key, Keyed};
 use darter_txn::{LockSet, ShardSet};
-use darter_wire::{Args, OwnedArgs, Reply};
+use darter_wire::{Args, Reply};
 
+use super::batch::{Act, Batch, Step, marks_of};
 use super::link::LinkCard;
-use crate::core::Core;
+use crate::core::{Core, unix_ms};
 use crate::engine::commit;
 use crate::engine::origin::{ChangedBy, Origin};
 use crate::exec;
@@ -27,96 +30,69 @@ use crate::snapshot;
 use crate::tracking;
 use crate::worker::lock;
 
+/// What happened to a key that a RESTORE has made.
+const RESTORED: Event = Event::new(Class::GENERIC, "restore");
+/// A backlog is trimmed when it is longer than it may be by this.
+const TRIM_BYTES: u64 = 1 << 20;
+/// Steps whose keys are asked for together.
+const AHEAD: usize = 32;
 /// Time between two looks at a load.
 const LOOK: std::time::Duration = std::time::Duration::from_millis(5);
-/// A batch takes no more bytes, unless one transaction does.
-const BATCH_BYTES_MAX: usize = 64 << 10;
 
-/// What bytes of a stream hold: whole commands, none of them half a transaction.
-#[derive(Debug, Default)]
-pub struct Batch {
-    /// The bytes.
-    pub bytes: Vec<u8>,
-    commands: Vec<Command>,
-    starts: Vec<usize>,
-    /// The master asks how far this server is.
-    pub asks_for_ack: bool,
-}
-
-impl Batch {
-    /// Takes what is whole at the beginning of `received`; `None`: nothing is.
-    ///
-    /// Errors: the bytes are no commands.
-    pub fn cut(received: &[u8]) -> Result<Option<Batch>, stream::Garbled> {
-        let mut batch = Batch::default();
-        let (mut at, mut whole, mut whole_commands, mut is_open) = (0, 0, 0, false);
-        loop {
-            let mut command = Command::default();
-            let rest = received.get(at..).unwrap_or_default();
-            if !stream::read(rest, &mut command)? {
-                break;
-            }
-            let word =
-                |n: usize| command.words.get(n).and_then(|word| rest.get(word.clone())).unwrap_or_default();
-            let is = |name: &str| word(0).eq_ignore_ascii_case(name.as_bytes());
-            is_open = is("multi") || is_open && !is("exec");
-            batch.asks_for_ack |= is("replconf") && word(1).eq_ignore_ascii_case(b"getack");
-            let start = at;
-            at += command.len;
-            batch.starts.push(start);
-            batch.commands.push(command);
-            if !is_open {
-                (whole, whole_commands) = (at, batch.commands.len());
-                if whole >= BATCH_BYTES_MAX {
-                    break;
-                }
-            }
-        }
-        batch.commands.truncate(whole_commands);
-        batch.starts.truncate(whole_commands);
-        batch.bytes = received.get(..whole).unwrap_or_default().to_vec();
-        Ok((whole > 0).then_some(batch))
-    }
-
-    fn each(&self, mut run: impl FnMut(Args<'_>) -> Result<(), String>) -> Result<(), String> {
-        for (command, start) in self.commands.iter().zip(&self.starts) {
-            let rest = self.bytes.get(*start..).unwrap_or_default();
-            let mut args = OwnedArgs::with_capacity(command.words.len(), command.len);
-            command.words.iter().for_each(|word| args.push(rest.get(word.clone()).unwrap_or_default()));
-            run(args.args())?;
-        }
-        Ok(())
-    }
+/// What became of a batch.
+enum Done {
+    /// It was run.
+    Ran,
+    /// The link was ended before, and nothing was run.
+    Stopped,
+    /// Nothing may be applied now.
+    Later(Batch),
 }
 
 /// Runs a batch on whichever thread gets the shards; returns when that is done. False: the link was ended before, and
 /// nothing was run.
 ///
 /// Errors: a command is unknown here; what came before it was run.
-pub fn apply(shared: &'static Shared, card: &Arc<LinkCard>, batch: Batch) -> Result<bool, String> {
-    let card = card.clone();
-    // DEBUG RELOAD and the like: nobody else reaches a shard meanwhile.
-    while shared.snapshots.loading.is_on() && !card.is_stopped() {
-        std::thread::sleep(LOOK);
+pub fn apply(shared: &'static Shared, card: &Arc<LinkCard>, mut batch: Batch) -> Result<bool, String> {
+    let wanted = batch.plan(shared, unix_ms());
+    loop {
+        // DEBUG RELOAD and the like: nobody else reaches a shard meanwhile.
+        while (shared.snapshots.loading.is_on() || shared.replication.is_held()) && !card.is_stopped() {
+            std::thread::sleep(LOOK);
+        }
+        let known = card.clone();
+        let ran = with_shards(shared, wanted.clone(), move |core, grant| {
+            let replication = &core.shared.replication;
+            let _applying = lock(&replication.applying);
+            if known.is_stopped() {
+                return Ok(Done::Stopped);
+            }
+            if replication.is_held() {
+                return Ok(Done::Later(batch));
+            }
+            let ran = run(core, grant, &batch);
+            let mut state = replication.state();
+            if ran.is_ok() {
+                state.backlog.append(batch.stream());
+            } else {
+                // Some of it may have run: what is here is no state that the master had.
+                state.is_continuous = false;
+            }
+            // Who follows is to get it, and what is too old is to go; else the next look is soon enough.
+            let backlog_bytes = core.live.replication.backlog_bytes;
+            let is_due = !state.replicas.is_empty() || state.backlog.len() > backlog_bytes + TRIM_BYTES;
+            drop(state);
+            if is_due {
+                core.shared.journal.intake.poke();
+            }
+            ran.map(|()| Done::Ran)
+        });
+        match ran.unwrap_or_else(|| Err("the server ends".to_owned()))? {
+            Done::Ran => return Ok(true),
+            Done::Stopped => return Ok(false),
+            Done::Later(again) => batch = again,
+        }
     }
-    with_all_shards(shared, move |core, grant| {
-        let _applying = lock(&core.shared.replication.applying);
-        if card.is_stopped() {
-            return Ok(false);
-        }
-        let ran = run(core, grant, &batch);
-        let mut state = core.shared.replication.state();
-        if ran.is_ok() {
-            state.backlog.append(&batch.bytes);
-        } else {
-            // Some of it may have run: what is here is no state that the master had.
-            state.is_continuous = false;
-        }
-        drop(state);
-        core.shared.journal.intake.poke();
-        ran.map(|()| true)
-    })
-    .unwrap_or_else(|| Err("the server ends".to_owned()))
 }
 
 /// Calls `act` with all shards held, on whichever thread that is; `None` when the server ends before.
@@ -124,89 +100,130 @@ pub fn with_all_shards<T: Send + 'static>(
     shared: &'static Shared,
     act: impl FnOnce(&mut Core, &mut Shards) -> T + Send + 'static,
 ) -> Option<T> {
+    with_shards(shared, LockSet::all(shared.router.shards_len()), act)
+}
+
+/// The same with some of them.
+fn with_shards<T: Send + 'static>(
+    shared: &'static Shared,
+    mut wanted: LockSet,
+    act: impl FnOnce(&mut Core, &mut Shards) -> T + Send + 'static,
+) -> Option<T> {
     let (tell, hear) = sync_channel(1);
     let call = move |core: &mut Core, grant: &mut Shards| {
         let _ = tell.send(act(core, grant));
     };
+    if wanted.is_empty() {
+        // A job belongs to a shard.
+        wanted = LockSet::one(0);
+    }
     let body = Body::Call(Some(Box::new(call)));
-    let wanted = LockSet::all(shared.router.shards_len());
     Job::new(Origin::nobody(0), body, wanted, Grant::empty()).enqueue_from_outside(shared);
     hear.recv().ok()
 }
 
-/// Runs the commands of a batch and tells everybody who listens what has changed.
+/// Runs the commands of a batch and tells everybody who listens what has changed. In a journal they are one record,
+/// with the place in the stream that they lead to.
 fn run(core: &mut Core, grant: &mut Shards, batch: &Batch) -> Result<(), String> {
     let now_ms = core.now_ms;
-    let mut db = core.shared.replication.state().db;
-    let mut reply = Vec::new();
-    let mut flushed = false;
-    let ran = batch.each(|args| {
-        let name = args.at(0);
-        match name.to_ascii_lowercase().as_slice() {
-            b"ping" | b"replconf" => {}
-            b"select" => {
+    let (mut db, offset) = {
+        let state = core.shared.replication.state();
+        (state.db, state.offset())
+    };
+    let (mut reply, mut flushed, mut marks) = (Vec::new(), false, None);
+    let is_noted = core.shared.journal.is_on();
+    if is_noted {
+        core.journal.begin_group();
+    }
+    let mut ran = Ok(());
+    for (at, step) in batch.steps.iter().enumerate() {
+        if at.is_multiple_of(AHEAD) {
+            warm(core, grant, batch.steps.get(at..).unwrap_or_default(), db);
+        }
+        let args = batch.args(step);
+        match &step.act {
+            Act::Pass => {}
+            Act::Select => {
                 let wanted = std::str::from_utf8(args.at(1)).ok().and_then(|text| text.parse().ok());
-                db = wanted
-                    .filter(|db| *db < core.dbs_len)
-                    .ok_or("the master uses a database that is not here (databases)")?;
+                match wanted.filter(|db| *db < core.dbs_len) {
+                    Some(wanted) => db = wanted,
+                    None => {
+                        ran = Err("the master uses a database that is not here (databases)".to_owned());
+                        break;
+                    }
+                }
             }
-            b"multi" => {
-                core.journal.begin_group();
+            Act::Publish => drop(pubsub::publish(core.shared, args.at(1), args.at(2))),
+            Act::PublishShard => pubsub::publish_shard(core.shared, args.at(1), args.at(2)),
+            Act::Marks => marks = marks_of(args),
+            Act::Refuse(why) => {
+                ran = Err(why.clone());
+                break;
             }
-            b"exec" => {
-                let journal = &core.shared.journal;
-                core.journal.end_group(journal, 0);
-            }
-            b"publish" => {
-                pubsub::publish(core.shared, args.at(1), args.at(2));
-            }
-            b"spublish" => pubsub::publish_shard(core.shared, args.at(1), args.at(2)),
-            _ => {
+            Act::Run { entry, hash, notes_times } => {
+                if let Some(marks) = marks.take()
+                    && put_marked(core, grant, db, marks, args)
+                {
+                    continue;
+                }
                 reply.clear();
-                let entry = find(core, args)?;
-                core.now_ms = if name.first().is_some_and(|byte| byte.eq_ignore_ascii_case(&b'x')) {
-                    now_ms
-                } else {
-                    0
-                };
-                run_one(core, grant, db, entry, args, &mut reply)?;
+                core.now_ms = if *notes_times { now_ms } else { 0 };
+                ran = run_one(core, grant, (db, *hash), entry, args, &mut reply);
+                if ran.is_err() {
+                    break;
+                }
                 if exec::flushes(entry) {
                     snapshot::note_run(core.shared, entry);
                     flushed = true;
                 }
             }
         }
-        Ok(())
-    });
-    if ran.is_err() {
-        // Half a transaction is no record.
-        core.journal.spoil_group();
-        core.journal.end_group(&core.shared.journal, 0);
     }
     core.now_ms = now_ms;
-    core.shared.replication.state().db = db;
     if flushed && core.shared.tracking.is_in_use() {
         tracking::invalidate_all(core, grant);
     }
     commit::growth(core, grant, ChangedBy::SERVER);
+    let replication = &core.shared.replication;
+    if is_noted {
+        let id = match ran {
+            Ok(()) => replication.state().history.id,
+            // What has run is no state of the master's.
+            Err(_) => darter_replica::history::Id::NONE,
+        };
+        replication.note_position(core, id, offset + batch.len as u64, db);
+        core.journal.end_group(&core.shared.journal, 0);
+    }
+    replication.state().db = db;
     ran
 }
 
-fn find(core: &Core, args: Args<'_>) -> Result<&'static Entry, String> {
-    let found = core.shared.replication.command(core.shared, args.at(0));
-    let entry = match found {
-        Some(entry) if !entry.subs.is_empty() => entry.sub(args.at(1)),
-        other => other,
+/// Brings what the next steps will touch towards this core: index lines first, then the records they name.
+fn warm(core: &Core, grant: &mut Shards, steps: &[Step], db: usize) {
+    let router = &core.shared.router;
+    let hashes = || {
+        let steps = steps.iter().take(AHEAD);
+        steps.filter_map(|step| match step.act {
+            Act::Run { hash, .. } => hash,
+            _ => None,
+        })
     };
-    entry
-        .filter(|entry| entry.spec.accepts(args.len()))
-        .ok_or_else(|| format!("the master sent '{}', which is not known here", args.at(0).escape_ascii()))
+    for hash in hashes() {
+        if let Some(part) = grant.get_mut(router.shard_of(hash)) {
+            part.shard.prefetch_line(db, hash);
+        }
+    }
+    for hash in hashes() {
+        if let Some(part) = grant.get_mut(router.shard_of(hash)) {
+            part.shard.prefetch_record(db, hash);
+        }
+    }
 }
 
 fn run_one(
     core: &mut Core,
     grant: &mut Shards,
-    db: usize,
+    (db, hash): (usize, Option<u64>),
     entry: &'static Entry,
     args: Args<'_>,
     out: &mut Vec<u8>,
@@ -216,7 +233,7 @@ fn run_one(
     let ended = match entry.run {
         Run::Data(run) => {
             let router = &shared.router;
-            let key = entry.is_single.then(|| router.key(args.at(1)));
+            let key = hash.map(|hash| Key { bytes: args.at(1), hash });
             let single = key.map(|key| router.shard_of(key.hash));
             let set = match single.and_then(|id| grant.get_mut(id).map(|part| (id, part))) {
                 Some((id, part)) => ShardSet::one(router, id, part),
@@ -248,6 +265,28 @@ fn run_one(
     Ok(())
 }
 
+/// Puts a value with what RESTORE has no words for: flags of memcached, deadlines of members. False: it is none.
+fn put_marked(core: &mut Core, grant: &mut Shards, db: usize, marks: &[u8], args: Args<'_>) -> bool {
+    let (name, mut bytes) = (args.at(1), Vec::new());
+    let deadline = std::str::from_utf8(args.at(2)).ok().and_then(|text| text.parse::<u64>().ok());
+    let Some(deadline_ms) = deadline else { return false };
+    if entry::of_payload(marks, name, deadline_ms, args.at(3), &mut bytes).is_none() {
+        return false;
+    }
+    let Some(Ok(value)) = Entries::new(&bytes).next() else { return false };
+    let router = &core.shared.router;
+    let key = router.key(name);
+    let Some(part) = grant.get_mut(router.shard_of(key.hash)) else { return false };
+    Keyed::find(&mut part.shard, db, key, 0).remove();
+    if let Err(refused) = value.load(&mut part.shard, db, key.hash, 0) {
+        tracing::error!("a value of the master cannot be made here: {}", refused.what());
+    }
+    Keyed::find(&mut part.shard, db, key, 0).changed(RESTORED);
+    core.now_ms = 0;
+    note::note_values(core, grant, db, std::iter::once(name));
+    true
+}
+
 /// Says that a command of the master has failed here. The master has run it, so the two differ.
 #[cold]
 fn tell_failure(core: &Core, entry: &Entry, fault: &Fault) {
@@ -261,31 +300,3 @@ fn tell_failure(core: &Core, entry: &Entry, fault: &Fault) {
 static FAILURES: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
 /// Failures that are logged one by one.
 const FAILURES_SHOWN: u64 = 100;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn stream_of(lines: &[&str]) -> Vec<u8> {
-        let mut out = Vec::new();
-        for line in lines {
-            let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
-            stream::write(&mut out, &words);
-        }
-        out
-    }
-
-    #[test]
-    fn half_a_transaction_is_not_part_of_a_batch() {
-        let first = stream_of(&["SET a 1"]);
-        let open = [first.clone(), stream_of(&["MULTI", "SET b 2"])].concat();
-        let batch = Batch::cut(&open).expect("commands").expect("one is whole");
-        assert_eq!(batch.bytes, first);
-        let all = [open, stream_of(&["EXEC", "REPLCONF GETACK *"])].concat();
-        let batch = Batch::cut(&all).expect("commands").expect("all are whole");
-        assert!(batch.bytes == all && batch.commands.len() == 5 && batch.asks_for_ack);
-        assert!(Batch::cut(&stream_of(&["MULTI", "SET b 2"])).expect("commands").is_none());
-        assert!(Batch::cut(b"").expect("nothing").is_none());
-        assert!(Batch::cut(b"+OK\r\n").is_err());
-    }
-}

@@ -10,7 +10,6 @@ use std::time::{Duration, Instant};
 
 use super::replicas::Stage;
 use super::{Replication, roles};
-use crate::core::unix_ms;
 use crate::shared::{Mail, Shared};
 use crate::worker::lock;
 
@@ -92,20 +91,24 @@ pub fn begin(shared: &'static Shared, wish: Wish) -> Result<(), String> {
     }
     let failover = Arc::new(Failover::default());
     let known = failover.clone();
+    // Writers wait from here on; what a client has paused stays so.
+    shared.pause.hold();
     let spawned = thread::Builder::new().name("darter-failover".to_owned()).spawn(move || {
         run(shared, &wish, &known);
-        shared.pause.end();
+        shared.pause.release();
         lock(&shared.replication.failover).take();
         shared.doors.iter().for_each(|door| door.send(Mail::Unpaused));
     });
-    spawned.map_err(|error| format!("ERR {error}"))?;
+    if let Err(error) = spawned {
+        shared.pause.release();
+        return Err(format!("ERR {error}"));
+    }
     *current = Some(failover);
     Ok(())
 }
 
 fn run(shared: &'static Shared, wish: &Wish, failover: &Failover) {
     let began = Instant::now();
-    shared.pause.begin(unix_ms(), i64::MAX, false);
     let ends = wish.timeout_ms.map(Duration::from_millis);
     let Some((host, port)) =
         wait_for_replica(shared, wish, failover, || ends.is_some_and(|ends| began.elapsed() >= ends))
@@ -129,6 +132,7 @@ fn run(shared: &'static Shared, wish: &Wish, failover: &Failover) {
         }
         thread::sleep(LOOK);
     }
+    replication.counts.failovers.fetch_add(1, Relaxed);
 }
 
 /// Waits until nobody writes and a replica has everything; returns its place. At the end of the time that is who was

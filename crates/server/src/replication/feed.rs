@@ -18,9 +18,12 @@ use darter_replica::stream;
 use super::{Replication, new_id};
 use crate::backup::Increment;
 use crate::core::unix_ms;
-use crate::journal::intake::Waiting;
+use crate::journal::intake::QUEUE_BYTES_MAX;
 use crate::shared::Shared;
 use crate::worker::lock;
+
+/// Whether changes were dropped.
+type IsLost = bool;
 
 /// The stream that is made here.
 pub struct Feeding {
@@ -37,6 +40,12 @@ pub struct Feeding {
 const LOOK: Duration = Duration::from_millis(100);
 /// The same while a replica is behind, or somebody waits for one.
 const LOOK_SOON: Duration = Duration::from_millis(1);
+/// Time between two takes while changes come.
+const NAP: Duration = Duration::from_micros(100);
+/// Takes from the queue in one go by a thread that serves clients.
+const TAKES_AT_ONCE: usize = 16;
+/// Room for the stream's next bytes that is kept.
+const BYTES_KEPT_MAX: usize = 1 << 20;
 
 impl Replication {
     /// Begins to make a stream, if that is not done already, and starts the thread. `selected` is the database that the
@@ -139,6 +148,8 @@ impl Replication {
         state.history = History::new(new_id());
         state.is_continuous = feeding.is_some();
         if let Some(feeding) = feeding.as_mut() {
+            // In this order: whatever has its place behind the end comes.
+            shared.journal.intake.resume();
             feeding.merger = Merger::new(shared.doors.len() + 1, shared.journal.end());
             feeding.marks.clear();
             if feeding.increment.take().is_some() {
@@ -150,10 +161,38 @@ impl Replication {
         state.drop_replicas(shared);
     }
 
-    /// Takes records into the stream. Returns the sequence that is next.
-    fn feed(&self, waiting: Waiting, bytes: &mut Vec<u8>) -> Option<u64> {
+    /// More changes came than could be brought into the stream: what is missing cannot be told any more.
+    fn begin_anew_after_loss(&self, shared: &Shared) {
+        self.counts.lost.fetch_add(1, Relaxed);
+        let replicas = self.state().replicas.len();
+        tracing::error!(
+            "changes came faster than they could be made ready for replicas ({} MiB wait at most): {replicas} \
+             replicas get a snapshot",
+            QUEUE_BYTES_MAX >> 20
+        );
+        self.begin_anew(shared);
+    }
+
+    /// Brings what was handed over until now into the stream, on whichever thread asks: the offset that is told then counts
+    /// every change that was answered.
+    pub fn feed_now(&self, shared: &Shared) {
+        let mut bytes = Vec::new();
+        for _ in 0..TAKES_AT_ONCE {
+            if shared.journal.intake.is_empty() {
+                return;
+            }
+            self.feed(shared, &mut bytes);
+            // Replicas are to get it.
+            shared.journal.intake.poke();
+        }
+    }
+
+    /// Takes records into the stream. Returns the sequence that is next, and whether some were lost.
+    fn feed(&self, shared: &Shared, bytes: &mut Vec<u8>) -> Option<(u64, IsLost)> {
         let mut feeding = lock(&self.feeding);
         let Feeding { merger, former, marks, increment, .. } = feeding.as_mut()?;
+        let waiting = shared.journal.intake.take(merger.waiting_bytes());
+        let is_lost = waiting.is_lost;
         waiting.jumps.into_iter().for_each(|(from, to)| merger.jump(from, to));
         waiting.records.into_iter().for_each(|(slot, records)| merger.push(usize::from(slot), records));
         bytes.clear();
@@ -173,7 +212,8 @@ impl Replication {
         let next = merger.next_sequence();
         tell_marks(marks, next, base + bytes.len() as u64);
         self.state().backlog.append(bytes);
-        Some(next)
+        bytes.shrink_to(BYTES_KEPT_MAX);
+        Some((next, is_lost))
     }
 
     /// Sends a ping if it is time, and asks for acknowledgements if somebody waits for them.
@@ -215,14 +255,29 @@ fn run(shared: &'static Shared) {
     let replication = &shared.replication;
     let (mut patience, mut bytes) = (LOOK, Vec::new());
     let mut looked = Instant::now();
+    let mut has_fed = false;
     loop {
-        let waiting = shared.journal.intake.take(patience);
-        let next = replication.feed(waiting, &mut bytes);
+        if has_fed && !replication.has_waits() {
+            // What comes one by one is taken together, and those who bring it need not wake this thread each time.
+            thread::sleep(NAP);
+        }
+        shared.journal.intake.wait(patience);
+        has_fed = !shared.journal.intake.is_empty();
+        let fed = replication.feed(shared, &mut bytes);
+        if fed.is_some_and(|(_, is_lost)| is_lost) {
+            replication.begin_anew_after_loss(shared);
+        }
+        let next = fed.map(|(next, _)| next);
         let live = shared.settings.live();
         let asks = replication.place_waits(next) | replication.asks_for_acks.swap(false, Relaxed);
-        replication.add_own(live.replication.ping_s, asks);
+        // What comes at the end of the server reaches nobody, and its offset would be nobody's.
+        if !shared.snapshots.ending.is_on() && !shared.is_stopping.load(Relaxed) {
+            replication.add_own(live.replication.ping_s, asks);
+        }
         let mut state = replication.state();
+        state.note_time(unix_ms());
         let is_behind = state.distribute(shared);
+        state.drop_slow(shared, &live);
         state.trim(live.replication.backlog_bytes);
         if looked.elapsed() >= LOOK {
             looked = Instant::now();

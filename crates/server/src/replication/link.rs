@@ -16,8 +16,11 @@ use darter_replica::stream;
 use darter_replica::transfer::Transfer;
 use darter_txn::LockSet;
 
-use super::apply::{self, Batch};
+use super::apply;
+use super::batch::Batch;
+use super::replicas::{Progress, TELL_EVERY};
 use super::wire::Wire;
+use crate::config::Live;
 use crate::core::unix_ms;
 use crate::engine::origin::Origin;
 use crate::job::{Body, Job};
@@ -55,6 +58,8 @@ pub struct LinkCard {
     pub down_since_ms: AtomicU64,
     /// Bytes of the snapshot, 0 = not known, and those received.
     pub sync_bytes: [AtomicU64; 2],
+    /// When the snapshot began to come, Unix ms.
+    pub sync_began_ms: AtomicU64,
     /// Bytes of the stream received in all.
     pub input_bytes: AtomicU64,
     socket: Mutex<Option<TcpStream>>,
@@ -73,6 +78,7 @@ impl LinkCard {
             heard_ms: AtomicU64::new(unix_ms()),
             down_since_ms: AtomicU64::new(unix_ms()),
             sync_bytes: Default::default(),
+            sync_began_ms: AtomicU64::new(0),
             input_bytes: AtomicU64::new(0),
             socket: Mutex::default(),
             hands_over: AtomicBool::new(false),
@@ -112,6 +118,14 @@ impl LinkCard {
         }
     }
 
+    /// How far the snapshot is, while one comes.
+    pub fn progress(&self) -> Option<Progress> {
+        let [total, received] = [self.sync_bytes[0].load(Relaxed), self.sync_bytes[1].load(Relaxed)];
+        let took_ms = unix_ms().saturating_sub(self.sync_began_ms.load(Relaxed));
+        let is_on = self.stage() == Stage::Sync;
+        is_on.then(|| Progress::new(received, total, Duration::from_millis(took_ms)))
+    }
+
     fn set_stage(&self, stage: Stage) {
         self.stage.store(stage as u8, Relaxed);
     }
@@ -139,6 +153,8 @@ type Step<T> = Result<T, End>;
 const RETRY_FIRST: Duration = Duration::from_millis(100);
 const RETRY_MAX: Duration = Duration::from_secs(1);
 const LOOK: Duration = Duration::from_millis(20);
+/// Time between two acknowledgements while something comes.
+const ACK_NEWS: Duration = Duration::from_millis(100);
 /// Time between two acknowledgements.
 const ACK_EVERY: Duration = Duration::from_secs(1);
 /// Other threads may be busy for so long before they notice a change of role.
@@ -261,7 +277,7 @@ impl Link {
 
     fn converse(&mut self) -> Step<std::convert::Infallible> {
         let (shared, card) = (self.shared, self.card.clone());
-        let mut wire = Wire::connect(&card.host, card.port)?;
+        let mut wire = Wire::connect(&card.host, card.port, &shared.settings.live().tls)?;
         *lock(&card.socket) = Some(wire.handle()?);
         let (mut handshake, first) = Handshake::begin(self.introduction());
         wire.send(&first)?;
@@ -284,25 +300,19 @@ impl Link {
         card.set_stage(Stage::Connected);
         card.hands_over.store(false, Relaxed);
         shared.replication.link_is_up.store(true, Relaxed);
+        shared.replication.counts.links.fetch_add(1, Relaxed);
         self.follow(&mut wire)
     }
 
     fn introduction(&self) -> Card {
         let live = self.shared.settings.live();
-        let own = &live.replication;
-        let login = [&own.user, &own.password].into_iter().filter(|word| !word.is_empty());
-        let login = if own.password.is_empty() {
-            Vec::new()
-        } else {
-            login.map(|word| word.clone().into_bytes()).collect()
-        };
-        let real = u16::try_from(self.shared.port.load(Relaxed)).unwrap_or(0);
+        let (login, address, port) = own_place(self.shared, &live);
         let state = self.shared.replication.state();
         let has = state.is_continuous.then(|| (state.history.id, state.offset() + 1));
         Card {
             login,
-            port: if own.announce_port == 0 { real } else { own.announce_port },
-            address: Some(own.announce_ip.clone()).filter(|address| !address.is_empty()),
+            port,
+            address,
             version: "8.1.0".to_owned(),
             takes_over: has.is_some() && self.card.hands_over.load(Relaxed),
             has,
@@ -357,6 +367,8 @@ impl Link {
         let [total, received] = &card.sync_bytes;
         total.store(transfer.len().unwrap_or(0), Relaxed);
         received.store(0, Relaxed);
+        card.sync_began_ms.store(unix_ms(), Relaxed);
+        let mut told = Instant::now();
         let live = shared.settings.live();
         let temporary = std::env::temp_dir();
         let folder = if live.persistence.is_in_cloud() { &temporary } else { &live.persistence.dir };
@@ -368,6 +380,12 @@ impl Link {
             received.store(transfer.received, Relaxed);
             if taken.is_whole {
                 break;
+            }
+            if told.elapsed() >= TELL_EVERY {
+                told = Instant::now();
+                if let Some(progress) = card.progress() {
+                    tracing::info!("snapshot of master {}:{}: {progress}", card.host, card.port);
+                }
             }
             self.fill(wire)?;
         }
@@ -417,6 +435,7 @@ impl Link {
             }
             tracking::invalidate_all(core, grant);
         });
+        shared.replication.note_loaded(shared);
         shared.snapshots.note_loaded(shared, None);
         shared.journal.ask_for_base();
         shared.replication.start_feeder(shared);
@@ -447,25 +466,27 @@ impl Link {
     /// Applies the stream until something ends it.
     fn follow(&mut self, wire: &mut Wire) -> Step<std::convert::Infallible> {
         let (shared, card) = (self.shared, self.card.clone());
-        let mut acked: Option<Instant> = None;
+        let (mut acked, mut news) = (None::<Instant>, 0_usize);
         loop {
             let cut = Batch::cut(wire.received());
             let cut =
                 cut.map_err(|garbled| End::Hopeless(format!("the stream is garbled: {}", garbled.0)))?;
             let mut is_asked = false;
             if let Some(batch) = cut {
-                let len = batch.bytes.len();
+                let len = batch.len;
                 is_asked = batch.asks_for_ack;
                 if !apply::apply(shared, &card, batch).map_err(End::Hopeless)? {
                     return Err(End::Stopped);
                 }
                 card.input_bytes.fetch_add(len as u64, Relaxed);
                 wire.use_up(len);
+                news += len;
             } else {
                 self.fill(wire)?;
             }
-            if is_asked || acked.is_none_or(|at| at.elapsed() >= ACK_EVERY) {
-                acked = Some(Instant::now());
+            let every = if news > 0 { ACK_NEWS } else { ACK_EVERY };
+            if is_asked || acked.is_none_or(|at| at.elapsed() >= every) {
+                (acked, news) = (Some(Instant::now()), 0);
                 let ack = self.ack();
                 wire.send(&ack)?;
             }
@@ -505,4 +526,19 @@ fn wait_for_turns(shared: &Shared, card: &LinkCard) -> bool {
         thread::sleep(Duration::from_millis(1));
     }
     true
+}
+
+/// What this server says at its master: the login, the address if one is to be announced, and the port it listens on.
+pub fn own_place(shared: &Shared, live: &Live) -> (Vec<Vec<u8>>, Option<String>, u16) {
+    let own = &live.replication;
+    let login = [&own.user, &own.password].into_iter().filter(|word| !word.is_empty());
+    let login = match own.password.is_empty() {
+        true => Vec::new(),
+        false => login.map(|word| word.clone().into_bytes()).collect(),
+    };
+    let real = u16::try_from(shared.port.load(Relaxed)).unwrap_or(0);
+    // Others of a system that is encrypted reach this server there.
+    let real = live.tls.port.filter(|_| live.tls.replication).unwrap_or(real);
+    let address = Some(own.announce_ip.clone()).filter(|address| !address.is_empty());
+    (login, address, if own.announce_port == 0 { real } else { own.announce_port })
 }

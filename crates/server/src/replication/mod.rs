@@ -6,16 +6,19 @@
 
 pub mod acks;
 mod apply;
+mod batch;
 pub mod failover;
 pub mod feed;
 mod link;
+pub mod position;
 pub mod replicas;
 pub mod roles;
 pub mod show;
 pub mod sync;
+pub mod takeover;
 mod wire;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
@@ -45,6 +48,8 @@ pub struct Replication {
     feeder: AtomicBool,
     failover: Mutex<Option<Arc<failover::Failover>>>,
     asks_for_acks: AtomicBool,
+    is_held: AtomicBool,
+    loaded_generation: AtomicU64,
     by_name: OnceLock<HashMap<&'static str, &'static Entry>>,
     /// Counts of syncs, for INFO.
     pub counts: Counts,
@@ -59,6 +64,16 @@ pub struct Counts {
     pub partial: AtomicU64,
     /// They asked for what they lacked, and it was not there.
     pub partial_refused: AtomicU64,
+    /// Replicas that were dropped because they were too slow.
+    pub dropped_slow: AtomicU64,
+    /// Replicas that were dropped because they were silent.
+    pub dropped_silent: AtomicU64,
+    /// Failovers that came about, in which this server gave its role away.
+    pub failovers: AtomicU64,
+    /// Links to a master that were up.
+    pub links: AtomicU64,
+    /// Times that changes came faster than they could be made ready.
+    pub lost: AtomicU64,
 }
 
 /// What changes together.
@@ -79,6 +94,8 @@ pub struct State {
     pub master: Option<Arc<LinkCard>>,
     /// Since when nobody follows, Unix seconds.
     pub alone_since_s: u64,
+    /// When the stream had so many bytes: offset and Unix ms, oldest first.
+    pub times: VecDeque<(u64, u64)>,
 }
 
 impl Replication {
@@ -98,6 +115,7 @@ impl Replication {
                 replicas: Vec::new(),
                 master: None,
                 alone_since_s: 0,
+                times: VecDeque::new(),
             }),
             applying: Mutex::default(),
             waits: Mutex::default(),
@@ -105,6 +123,8 @@ impl Replication {
             feeder: AtomicBool::new(false),
             failover: Mutex::default(),
             asks_for_acks: AtomicBool::new(false),
+            is_held: AtomicBool::new(false),
+            loaded_generation: AtomicU64::new(0),
             by_name: OnceLock::new(),
             counts: Counts::default(),
         }
@@ -136,6 +156,16 @@ impl Replication {
         self.asks_for_acks.store(true, Relaxed);
     }
 
+    /// Whether nothing of a master may be applied now.
+    fn is_held(&self) -> bool {
+        self.is_held.load(Relaxed)
+    }
+
+    /// Has nothing of a master applied, or lets it go on: between a snapshot and its load the data stands still.
+    pub fn hold(&self, on: bool) {
+        self.is_held.store(on, Relaxed);
+    }
+
     /// Breaks the link to the master, which comes back; false: there is none.
     pub fn break_link(&self) -> bool {
         self.state().master.as_ref().is_some_and(|card| card.break_off())
@@ -163,7 +193,32 @@ impl State {
     pub fn offset(&self) -> u64 {
         self.backlog.end()
     }
+
+    /// Notes how long the stream is now.
+    pub fn note_time(&mut self, now_ms: u64) {
+        let end = self.offset();
+        let is_due = |(offset, at_ms): &(u64, u64)| *offset != end && now_ms >= at_ms + TIMES_APART_MS;
+        if self.times.back().is_none_or(is_due) {
+            if self.times.len() >= TIMES_MAX {
+                self.times.pop_front();
+            }
+            self.times.push_back((end, now_ms));
+        }
+    }
+
+    /// For how long a replica that has applied `acked` bytes has lacked something, in milliseconds.
+    pub fn lag_ms(&self, acked: u64, now_ms: u64) -> u64 {
+        if acked >= self.offset() {
+            return 0;
+        }
+        let since = self.times.iter().find(|(offset, _)| *offset > acked);
+        since.map_or(0, |(_, at_ms)| now_ms.saturating_sub(*at_ms))
+    }
 }
+
+/// Times of the stream that are kept, and milliseconds between two of them.
+const TIMES_MAX: usize = 4096;
+const TIMES_APART_MS: u64 = 5;
 
 /// Forty random digits.
 fn new_id() -> Id {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::{Replication, State};
 use crate::clients::ClientCard;
-use crate::config::OutputLimit;
+use crate::config::{Live, OutputLimit};
 use crate::core::unix_ms;
 use crate::shared::{Mail, Shared};
 use crate::worker::lock;
@@ -40,12 +40,70 @@ pub struct Replica {
     pub synced: u64,
     /// When it last said so, Unix ms.
     pub acked_ms: u64,
+    /// For how long it had lacked something then, in milliseconds.
+    pub lag_ms: u64,
     // bytes given to its thread, and what the connection had sent before
     pushed: u64,
     sent_before: u64,
     over_soft_since: Option<Instant>,
+    /// Its snapshot, while it gets one.
+    pub snapshot: Option<Snapshot>,
 }
 
+/// A snapshot on its way.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Snapshot {
+    /// Its bytes.
+    pub total: u64,
+    began: Instant,
+    told: Instant,
+    sent_before: u64,
+}
+
+/// How far a transfer is.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Progress {
+    /// Bytes that are there.
+    pub done: u64,
+    /// Bytes in all, 0 = not known.
+    pub total: u64,
+    /// Bytes a second so far.
+    pub bytes_per_s: u64,
+    /// Seconds left at that rate, if both are known.
+    pub left_s: Option<u64>,
+}
+
+impl Progress {
+    /// Of a transfer that has taken so long.
+    pub fn new(done: u64, total: u64, took: Duration) -> Progress {
+        let millis = took.as_millis().max(1);
+        let bytes_per_s = (u128::from(done) * 1000 / millis) as u64;
+        let left = (bytes_per_s > 0 && total > 0).then(|| total.saturating_sub(done) / bytes_per_s.max(1));
+        Progress { done, total, bytes_per_s, left_s: left }
+    }
+}
+
+impl std::fmt::Display for Progress {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+        write!(f, "{:.1}", mib(self.done))?;
+        if self.total > 0 {
+            write!(
+                f,
+                " of {:.1} MiB ({:.0} %)",
+                mib(self.total),
+                self.done as f64 * 100.0 / self.total as f64
+            )?;
+        } else {
+            write!(f, " MiB")?;
+        }
+        write!(f, ", {:.1} MiB/s", mib(self.bytes_per_s))?;
+        self.left_s.map_or(Ok(()), |left_s| write!(f, ", {left_s} s left"))
+    }
+}
+
+/// Time between two lines of progress in the log.
+pub const TELL_EVERY: Duration = Duration::from_secs(5);
 /// Bytes given to a replica's thread at once.
 const CHUNK_BYTES: usize = 256 << 10;
 /// Bytes given to it that the replica has not taken.
@@ -70,18 +128,35 @@ impl Replica {
             acked: 0,
             synced: 0,
             acked_ms: unix_ms(),
+            lag_ms: 0,
             pushed: 0,
             sent_before,
             over_soft_since: None,
+            snapshot: None,
         }
     }
 
     /// Begins to get the stream from its cursor on.
     pub fn go_online(&mut self) {
         self.stage = Stage::Online;
+        self.snapshot = None;
         self.acked_ms = unix_ms();
         self.pushed = 0;
         self.sent_before = self.card.output_bytes.load(Relaxed);
+    }
+
+    /// Begins to get a snapshot of so many bytes.
+    pub fn begin_snapshot(&mut self, total: u64) {
+        let now = Instant::now();
+        let sent_before = self.card.output_bytes.load(Relaxed);
+        self.snapshot = Some(Snapshot { total, began: now, told: now, sent_before });
+    }
+
+    /// How far its snapshot is.
+    pub fn progress(&self) -> Option<Progress> {
+        let snapshot = self.snapshot.as_ref()?;
+        let sent = self.card.output_bytes.load(Relaxed).saturating_sub(snapshot.sent_before);
+        Some(Progress::new(sent.min(snapshot.total), snapshot.total, snapshot.began.elapsed()))
     }
 
     /// The address that others reach it by.
@@ -118,12 +193,13 @@ impl Replica {
     }
 
     /// Why it is too slow, if it is.
-    fn slowness(&mut self, end: u64, limit: OutputLimit) -> Option<String> {
+    fn slowness(&mut self, end: u64, limit: OutputLimit, backlog_bytes: u64) -> Option<String> {
         let behind = end.saturating_sub(self.cursor);
-        if limit.hard_bytes != 0 && behind > limit.hard_bytes {
+        // What the backlog keeps anyway is no burden, as in Redis.
+        if limit.hard_bytes != 0 && behind > limit.hard_bytes.max(backlog_bytes) {
             return Some(format!("{behind} bytes wait for it, more than client-output-buffer-limit lets"));
         }
-        if limit.soft_bytes == 0 || behind <= limit.soft_bytes {
+        if limit.soft_bytes == 0 || behind <= limit.soft_bytes.max(backlog_bytes) {
             self.over_soft_since = None;
             return None;
         }
@@ -156,10 +232,23 @@ impl State {
         self.backlog.trim(len_max, needed.unwrap_or(u64::MAX));
     }
 
-    /// Forgets those who have gone, and closes those who are too slow or silent.
+    /// Closes those for whom too much waits.
+    pub fn drop_slow(&mut self, shared: &Shared, live: &Live) {
+        let (end, backlog_bytes) = (self.backlog.end(), live.replication.backlog_bytes);
+        self.replicas.retain_mut(|replica| {
+            let why = replica.slowness(end, live.output_limits.replica, backlog_bytes);
+            if let Some(why) = &why {
+                shared.replication.counts.dropped_slow.fetch_add(1, Relaxed);
+                tracing::warn!("replica {}:{} is dropped: {why}", replica.ip(), replica.port);
+                replica.close(shared);
+            }
+            why.is_none()
+        });
+    }
+
+    /// Forgets those who have gone, and closes those who are silent.
     pub fn look_after(&mut self, shared: &Shared, now_ms: u64) {
-        let live = shared.settings.live();
-        let end = self.backlog.end();
+        let timeout_s = shared.settings.live().replication.timeout_s;
         let clients = lock(&shared.clients);
         self.replicas.retain_mut(|replica| {
             let id = replica.card.id;
@@ -168,16 +257,21 @@ impl State {
                 return false;
             }
             let silence_s = now_ms.saturating_sub(replica.acked_ms) / 1000;
-            let why = if replica.stage == Stage::Online && silence_s > live.replication.timeout_s {
-                Some(format!("it is silent for {silence_s} s"))
-            } else {
-                replica.slowness(end, live.output_limits.replica)
-            };
-            if let Some(why) = &why {
-                tracing::warn!("replica {}:{} is dropped: {why}", replica.ip(), replica.port);
+            let progress = replica.progress();
+            let (ip, port) = (replica.ip(), replica.port);
+            if let (Some(snapshot), Some(progress)) = (&mut replica.snapshot, progress)
+                && snapshot.told.elapsed() >= TELL_EVERY
+            {
+                snapshot.told = Instant::now();
+                tracing::info!("replica {ip}:{port} gets its snapshot: {progress}");
+            }
+            let is_silent = replica.stage == Stage::Online && silence_s > timeout_s;
+            if is_silent {
+                shared.replication.counts.dropped_silent.fetch_add(1, Relaxed);
+                tracing::warn!("replica {ip}:{port} is dropped: it is silent for {silence_s} s");
                 replica.close(shared);
             }
-            why.is_none()
+            !is_silent
         });
     }
 
@@ -191,12 +285,14 @@ impl Replication {
     /// Notes what a replica says it has applied, and has on disk.
     pub fn note_ack(&self, shared: &Shared, client: u64, offset: u64, synced: Option<u64>) {
         let mut state = self.state();
+        let now_ms = unix_ms();
+        let lag_ms = state.lag_ms(offset, now_ms);
         let Some(replica) = state.replicas.iter_mut().find(|replica| replica.card.id == client) else {
             return;
         };
         replica.acked = replica.acked.max(offset);
         replica.synced = replica.synced.max(synced.unwrap_or(0));
-        replica.acked_ms = unix_ms();
+        (replica.acked_ms, replica.lag_ms) = (now_ms, lag_ms);
         drop(state);
         if self.has_waits() {
             shared.journal.intake.poke();

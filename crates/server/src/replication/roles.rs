@@ -131,16 +131,22 @@ fn note(shared: &Shared, place: &str) {
 /// Errors: there can be no more threads.
 pub fn start_after_load(shared: &'static Shared) -> std::io::Result<()> {
     let Some((host, port)) = shared.settings.live().replication.master.clone() else { return Ok(()) };
-    // From the first client on nobody writes.
-    shared.replication.is_replica.store(true, Relaxed);
+    let replication = &shared.replication;
+    // From the first client on nobody writes, and everybody sees whom this server follows.
+    let card = Arc::new(LinkCard::new(host.clone(), port));
+    replication.state().master = Some(card.clone());
+    replication.is_replica.store(true, Relaxed);
     let body = move || {
         while shared.snapshots.loading.is_on() {
             thread::sleep(LOOK);
         }
-        if !shared.replication.is_replica() {
+        if card.is_stopped() {
             return;
         }
-        if let Err(error) = follow(shared, &host, port) {
+        // What was loaded with its place in the master's history is a replica's already.
+        let was_master = if replication.keeps_dead() { WasMaster::No } else { WasMaster::Yes };
+        tracing::info!("following {host}:{port}");
+        if let Err(error) = link::spawn(shared, card, was_master) {
             tracing::error!("cannot follow {host}:{port}: {error}");
         }
     };

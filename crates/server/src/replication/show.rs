@@ -1,11 +1,12 @@
-//! ROLE, and what INFO tells of a link.
+//! ROLE, what INFO tells of a link, and what the console and `/metrics` show.
 
 use std::sync::atomic::Ordering::Relaxed;
 
 use darter_wire::Reply;
+use serde_json::{Value, json};
 
 use super::link::Stage;
-use super::replicas;
+use super::replicas::{self, Progress};
 use crate::core::unix_ms;
 use crate::shared::Shared;
 
@@ -49,6 +50,7 @@ pub fn link(shared: &Shared) -> Option<Link> {
 
 /// Answers ROLE.
 pub fn role(shared: &Shared, reply: &mut Reply<'_>) {
+    shared.replication.feed_now(shared);
     let link = link(shared);
     let state = shared.replication.state();
     let offset = i64::try_from(state.offset()).unwrap_or(i64::MAX);
@@ -78,4 +80,117 @@ pub fn role(shared: &Shared, reply: &mut Reply<'_>) {
         reply.bulk(replica.port.to_string().as_bytes());
         reply.bulk(replica.acked.to_string().as_bytes());
     }
+}
+
+/// Milliseconds between two acknowledgements of a replica that is well, and more.
+const ACKS_APART_MS: u64 = 1500;
+
+/// A replica as it is seen here.
+pub struct Follower {
+    /// Its address.
+    pub ip: String,
+    /// The port it listens on.
+    pub port: u16,
+    /// How far it is, in the words of INFO.
+    pub state: &'static str,
+    /// Bytes that it has applied.
+    pub offset: u64,
+    /// Bytes that it lacks.
+    pub behind_bytes: u64,
+    /// For how long it has lacked something.
+    pub lag_ms: u64,
+    /// Since it was heard.
+    pub heard_ms: u64,
+    /// Its snapshot, while it gets one.
+    pub progress: Option<Progress>,
+}
+
+/// The word for a stage, as Redis has it.
+pub fn word(stage: replicas::Stage) -> &'static str {
+    match stage {
+        replicas::Stage::Waits => "wait_bgsave",
+        replicas::Stage::Receives => "send_bulk",
+        replicas::Stage::Online => "online",
+    }
+}
+
+/// Everybody who follows this server.
+pub fn followers(shared: &Shared) -> Vec<Follower> {
+    let (state, now_ms) = (shared.replication.state(), unix_ms());
+    let each = state.replicas.iter().map(|replica| {
+        let is_online = replica.stage == replicas::Stage::Online;
+        Follower {
+            ip: replica.ip(),
+            port: replica.port,
+            state: word(replica.stage),
+            offset: replica.acked,
+            behind_bytes: state.offset().saturating_sub(replica.acked),
+            lag_ms: match now_ms.saturating_sub(replica.acked_ms) {
+                _ if !is_online => 0,
+                // Redis says once a second how far it is.
+                ..ACKS_APART_MS => replica.lag_ms,
+                _ => state.lag_ms(replica.acked, now_ms),
+            },
+            heard_ms: now_ms.saturating_sub(replica.acked_ms),
+            progress: replica.progress(),
+        }
+    });
+    each.collect()
+}
+
+/// Everything about replication that the console shows.
+pub fn overview(shared: &Shared) -> Value {
+    let progress = |progress: Option<Progress>| {
+        progress.map(|one| {
+            json!({ "done": one.done, "total": one.total, "bytes_per_s": one.bytes_per_s, "left_s": one.left_s })
+        })
+    };
+    let replicas: Vec<Value> = followers(shared)
+        .into_iter()
+        .map(|one| {
+            json!({
+                "ip": one.ip, "port": one.port, "state": one.state, "offset": one.offset,
+                "behind_bytes": one.behind_bytes, "lag_ms": one.lag_ms, "heard_ms": one.heard_ms,
+                "sync": progress(one.progress),
+            })
+        })
+        .collect();
+    let card = shared.replication.state().master.clone();
+    let master = card.map(|card| {
+        let stage = card.stage();
+        let loading = &shared.snapshots.loading;
+        let (percent, left_s) = loading.progress(unix_ms());
+        json!({
+            "host": card.host, "port": card.port, "is_up": shared.replication.link_is_up(),
+            "state": match stage {
+                Stage::Connect => "waiting to connect",
+                Stage::Connecting => "connecting",
+                Stage::Sync if loading.is_on() => "loading the snapshot",
+                Stage::Sync => "receiving a snapshot",
+                Stage::Connected => "following",
+            },
+            "heard_ms": unix_ms().saturating_sub(card.heard_ms.load(Relaxed)),
+            "received_bytes": card.input_bytes.load(Relaxed),
+            "sync": progress(card.progress()),
+            "loading": loading.is_on().then(|| json!({ "percent": percent, "left_s": left_s })),
+        })
+    });
+    let (counts, live) = (&shared.replication.counts, shared.settings.live());
+    let state = shared.replication.state();
+    json!({
+        "id": state.history.id.as_str(),
+        "offset": state.offset(),
+        "failover": shared.replication.failover_state(),
+        "backlog": { "bytes": state.backlog.len(), "max": live.replication.backlog_bytes },
+        "master": master,
+        "replicas": replicas,
+        "syncs": {
+            "full": counts.full.load(Relaxed), "partial": counts.partial.load(Relaxed),
+            "refused": counts.partial_refused.load(Relaxed),
+        },
+        "dropped": {
+            "slow": counts.dropped_slow.load(Relaxed), "silent": counts.dropped_silent.load(Relaxed),
+            "lost": counts.lost.load(Relaxed),
+        },
+    })
 }

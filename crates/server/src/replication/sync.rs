@@ -85,7 +85,11 @@ pub fn serve(core: &mut Core, id: u64, wish: &Wish, asks: Asks<'_>) -> Result<Ve
         state.replicas.push(Replica::new(card, wish.port, address, Stage::Waits, end));
         end
     };
-    begin(core, id, target, asks).inspect_err(|_| forget(shared, id))?;
+    let known = target.card.clone();
+    begin(core, id, target, asks).inspect_err(|_| {
+        forget(shared, id);
+        known.is_replica.store(false, Relaxed);
+    })?;
     tracing::info!("client {id} gets a snapshot as replica, from offset {end} on");
     Ok(Vec::new())
 }
@@ -148,6 +152,9 @@ fn send(
         }
         None => return forget(shared, id),
     };
+    if let Some(replica) = shared.replication.state().replicas.iter_mut().find(|one| one.card.id == id) {
+        replica.begin_snapshot(saved.bytes);
+    }
     if !copy::send(target, file, saved.bytes, Last::Push) {
         return forget(shared, id);
     }

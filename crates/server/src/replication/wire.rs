@@ -4,6 +4,9 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
+use crate::config::Tls;
+use crate::tls::Outgoing;
+
 /// A read that brings nothing returns after this, so that other things are looked at.
 const PATIENCE: Duration = Duration::from_millis(50);
 /// Time to connect, for one address.
@@ -13,19 +16,29 @@ const READ_BYTES: usize = 256 << 10;
 /// The longest line of a handshake.
 const LINE_BYTES_MAX: usize = 64 << 10;
 
+/// What carries the bytes.
+enum Stream {
+    Plain(TcpStream),
+    Encrypted(Box<Outgoing>),
+}
+
 /// The connection to a master.
 pub struct Wire {
-    stream: TcpStream,
+    stream: Stream,
+    // to end the connection by
+    handle: TcpStream,
     // what was received, of which the bytes before `at` are used
     input: Vec<u8>,
     at: usize,
+    // where bytes are received
+    room: Vec<u8>,
 }
 
 impl Wire {
-    /// Connects.
+    /// Connects, encrypted if `tls` says so.
     ///
-    /// Errors: the name is unknown, nobody listens there, or it takes too long.
-    pub fn connect(host: &str, port: u16) -> io::Result<Wire> {
+    /// Errors: the name is unknown, nobody listens there, it takes too long, or one side does not trust the other.
+    pub fn connect(host: &str, port: u16, tls: &Tls) -> io::Result<Wire> {
         let mut last = io::Error::new(ErrorKind::NotFound, "no such host");
         for address in (host, port).to_socket_addrs()? {
             match TcpStream::connect_timeout(&address, CONNECT) {
@@ -33,7 +46,12 @@ impl Wire {
                     stream.set_nodelay(true)?;
                     stream.set_read_timeout(Some(PATIENCE))?;
                     stream.set_write_timeout(Some(CONNECT))?;
-                    return Ok(Wire { stream, input: Vec::new(), at: 0 });
+                    let handle = stream.try_clone()?;
+                    let stream = match tls.replication {
+                        true => Stream::Encrypted(Box::new(Outgoing::over(stream, host, tls, CONNECT)?)),
+                        false => Stream::Plain(stream),
+                    };
+                    return Ok(Wire { stream, handle, input: Vec::new(), at: 0, room: vec![0; READ_BYTES] });
                 }
                 Err(error) => last = error,
             }
@@ -43,12 +61,18 @@ impl Wire {
 
     /// A second handle, to end the connection by.
     pub fn handle(&self) -> io::Result<TcpStream> {
-        self.stream.try_clone()
+        self.handle.try_clone()
     }
 
     /// Sends bytes.
     pub fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.stream.write_all(bytes)
+        match &mut self.stream {
+            Stream::Plain(stream) => stream.write_all(bytes),
+            Stream::Encrypted(stream) => {
+                stream.write_all(bytes)?;
+                stream.flush()
+            }
+        }
     }
 
     /// What was received and not used.
@@ -73,10 +97,13 @@ impl Wire {
             self.input.drain(..self.at);
             self.at = 0;
         }
-        let before = self.input.len();
-        self.input.resize(before + READ_BYTES, 0);
-        let read = self.stream.read(self.input.get_mut(before..).unwrap_or_default());
-        self.input.truncate(before + read.as_ref().map_or(0, |len| *len));
+        let room = self.room.get_mut(..).unwrap_or_default();
+        let read = match &mut self.stream {
+            Stream::Plain(stream) => stream.read(room),
+            Stream::Encrypted(stream) => stream.read(room),
+        };
+        let len = read.as_ref().map_or(0, |len| *len);
+        self.input.extend_from_slice(self.room.get(..len).unwrap_or_default());
         match read {
             Ok(0) => Err(io::Error::new(ErrorKind::UnexpectedEof, "the master closed the connection")),
             Ok(len) => Ok(len),

@@ -41,7 +41,12 @@ pub fn find(shared: &'static Shared, live: &Live) -> io::Result<Beginning> {
         naming::directory(live)?.sweep()?;
     }
     let Some(source) = naming::newest(live)? else { return Ok(Beginning::Empty) };
-    shared.snapshots.loading.begin(source.1.len);
+    if live.replication.master.is_some() {
+        // Nothing goes by itself on a replica.
+        shared.snapshots.loading.begin_replay(source.1.len);
+    } else {
+        shared.snapshots.loading.begin(source.1.len);
+    }
     // A journal without a base holds nothing.
     shared.snapshots.hold_until_base(live.persistence.appendonly);
     Ok(Beginning::Snapshot(source))
@@ -87,6 +92,9 @@ fn ready(shared: &Shared) {
 fn end(shared: &'static Shared, what: &str, file: Option<String>, outcome: &Result<(), String>) {
     match outcome {
         Ok(()) => {
+            if let Some(position) = shared.snapshots.loading.position() {
+                shared.replication.resume(shared, position);
+            }
             shared.snapshots.note_loaded(shared, file);
             ready(shared);
         }

@@ -162,7 +162,7 @@ pub fn save_and_stop(core: &mut Core, saving: Saving, failing: Failing, asking: 
     shared.snapshots.ending.told.store(false, Relaxed);
     shared.snapshots.ending.is_on.store(true, Relaxed);
     drop(state);
-    shared.pause.begin(core.now_ms, i64::MAX, false);
+    shared.pause.hold();
     core.refresh_gate();
     shared.snapshots.unschedule();
     shared.snapshots.cancel();
@@ -243,7 +243,7 @@ pub fn abort(shared: &'static Shared) -> bool {
 
 fn resume(shared: &'static Shared, state: State) {
     shared.snapshots.ending.is_on.store(false, Relaxed);
-    shared.pause.end();
+    shared.pause.release();
     let mut reply = Vec::new();
     Reply::new(&mut reply, false).error(NO_END);
     for Asking { thread, token, client } in state.asking {

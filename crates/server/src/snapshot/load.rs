@@ -22,6 +22,7 @@ use darter_store::{Key, Keyed};
 use crate::commands::function::join;
 use crate::core::{Core, unix_ms};
 use crate::engine::lease;
+use crate::replication::position::{Found, Position};
 use crate::script_run::know_libraries;
 use crate::shared::Shared;
 use crate::worker::lock;
@@ -53,6 +54,8 @@ pub struct Loading {
     /// Keys left out because their time was up.
     pub keys_expired: AtomicU64,
     failure: Mutex<Option<String>>,
+    // where the data stands in a history of changes, as the file says
+    found: Mutex<Found>,
 }
 
 /// What is done when a load ends, on the thread that read the file.
@@ -72,7 +75,18 @@ impl Loading {
         for count in [&self.loaded_bytes, &self.keys, &self.keys_expired] {
             count.store(0, Relaxed);
         }
+        self.find(Found::default());
         self.is_on.store(true, Relaxed);
+    }
+
+    /// Notes where the data stands in a history of changes, in the place of what the file said.
+    pub fn find(&self, found: Found) {
+        *lock(&self.found) = found;
+    }
+
+    /// Where the data stands in a history of changes.
+    pub fn position(&self) -> Option<Position> {
+        lock(&self.found).position()
     }
 
     /// The same for a journal: until the end nothing may go but by what is read, neither dead keys nor others, since
@@ -168,6 +182,24 @@ pub fn empty(shared: &'static Shared) {
 /// Loads the file `name`.
 fn load(shared: &'static Shared, dir: &dyn Directory, name: &str, onto: Onto) -> Result<(), String> {
     let began = Instant::now();
+    // On a replica what is dead stays until the master removes it.
+    let follows = onto == Onto::Nothing && shared.settings.live().replication.master.is_some();
+    let as_of_ms = u64::from(follows || shared.replication.keeps_dead());
+    let loading = &shared.snapshots.loading;
+    loading.as_of_ms.store(as_of_ms, Relaxed);
+    let done = load_as_of(shared, dir, name, onto);
+    loading.as_of_ms.store(0, Relaxed);
+    done?;
+    tracing::info!(
+        "loaded {name}: {} keys ({} expired) in {:.2} s",
+        loading.keys.load(Relaxed),
+        loading.keys_expired.load(Relaxed),
+        began.elapsed().as_secs_f64()
+    );
+    Ok(())
+}
+
+fn load_as_of(shared: &'static Shared, dir: &dyn Directory, name: &str, onto: Onto) -> Result<(), String> {
     match onto {
         Onto::Nothing | Onto::Emptied => {
             let file = open(dir, name)?;
@@ -183,13 +215,6 @@ fn load(shared: &'static Shared, dir: &dyn Directory, name: &str, onto: Onto) ->
         Onto::Others => add(shared, dir, name, Pass::Miss)?,
         Onto::Replaced => add(shared, dir, name, Pass::Understand)?,
     }
-    let loading = &shared.snapshots.loading;
-    tracing::info!(
-        "loaded {name}: {} keys ({} expired) in {:.2} s",
-        loading.keys.load(Relaxed),
-        loading.keys_expired.load(Relaxed),
-        began.elapsed().as_secs_f64()
-    );
     Ok(())
 }
 
@@ -316,7 +341,8 @@ fn take_fact(shared: &'static Shared, item: Item) -> Option<Vec<u8>> {
             tracing::warn!("key '{}' of database {db} is left out: {what}", key.escape_ascii());
         }
         Item::Skipped { key: None, what, .. } => tracing::warn!("left out: {what}"),
-        Item::Aux { .. } | Item::Entries(_) | Item::End => {}
+        Item::Aux { name, value } => lock(&shared.snapshots.loading.found).take(&name, &value),
+        Item::Entries(_) | Item::End => {}
     }
     None
 }

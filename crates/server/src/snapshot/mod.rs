@@ -280,6 +280,7 @@ pub fn cut(core: &mut Core, grant: &mut Shards, run: &Arc<Run>) {
     if let Some(at_cut) = run.take_at_cut() {
         at_cut(core);
     }
+    run.note_position(core.shared.replication.position_at_cut(core));
     run.note_cut(Facts { sizes, functions }, changes);
     for door in &core.shared.doors {
         door.send(Mail::Snapshot);

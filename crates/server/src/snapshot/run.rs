@@ -8,6 +8,7 @@ use darter_persist::storage::name::Format;
 use darter_persist::storage::{Fault, NewFile};
 
 use crate::core::Core;
+use crate::replication::position::{AtCut as PositionAtCut, Position};
 use crate::shared::Shared;
 
 use super::history::hash_functions;
@@ -99,6 +100,7 @@ pub struct Run {
     changes_at_cut: AtomicU64,
     functions_hash: AtomicU64,
     facts: Mutex<Facts>,
+    position: Mutex<Option<PositionAtCut>>,
 }
 
 impl Run {
@@ -121,6 +123,7 @@ impl Run {
             changes_at_cut: AtomicU64::new(0),
             functions_hash: AtomicU64::new(0),
             facts: Mutex::default(),
+            position: Mutex::default(),
         }
     }
 
@@ -148,6 +151,17 @@ impl Run {
     /// What was there besides keys at the cut.
     pub fn take_facts(&self) -> Facts {
         std::mem::take(&mut *crate::worker::lock(&self.facts))
+    }
+
+    /// Notes where the cut stands in a history of changes.
+    pub fn note_position(&self, position: Option<PositionAtCut>) {
+        *crate::worker::lock(&self.position) = position;
+    }
+
+    /// Where the cut stands in a history of changes; waits until the stream has come there.
+    pub fn take_position(&self) -> Option<Position> {
+        let position = crate::worker::lock(&self.position).take();
+        position.and_then(PositionAtCut::wait)
     }
 
     /// Who is to be told of the end.

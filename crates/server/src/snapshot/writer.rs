@@ -11,6 +11,7 @@ use darter_persist::file::{Options, Writer};
 use darter_reactor::cpu;
 
 use crate::core::unix_ms;
+use crate::replication::position::Position;
 use crate::shared::Shared;
 
 use super::pipe::Batch;
@@ -77,6 +78,9 @@ fn fill<W: io::Write>(
     // What is known at the cut is known when the first batch comes.
     let mut first = run.pipe.take();
     let facts = run.take_facts();
+    for (name, value) in run.take_position().iter().flat_map(Position::facts) {
+        writer.aux(name, &value)?;
+    }
     for code in &facts.functions {
         writer.function(code)?;
     }

@@ -5,13 +5,18 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{NoServerSessionStorage, ServerSessionMemoryCache, WebPkiClientVerifier};
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
-use rustls::{CipherSuite, Error, InconsistentKeys, RootCertStore, ServerConfig, SupportedProtocolVersion};
+use rustls::{
+    CertificateError, CipherSuite, ClientConfig, DigitallySignedStruct, Error, InconsistentKeys,
+    RootCertStore, ServerConfig, SignatureScheme, SupportedProtocolVersion,
+};
 
 use crate::config::{Live, Tls};
 
@@ -106,6 +111,83 @@ fn versions(tls: &Tls) -> Result<Vec<&'static SupportedProtocolVersion>, Fault> 
         return Err(fault("tls-protocols", "none of these versions is safe; TLSv1.2 and TLSv1.3 are there"));
     }
     Ok(versions)
+}
+
+/// What a connection to a master uses.
+///
+/// Errors: no authority is named, or a file is not what it should be.
+pub(super) fn outgoing(tls: &Tls) -> Result<ClientConfig, Fault> {
+    let provider = provider(tls)?;
+    let roots = Arc::new(authorities(tls)?);
+    if roots.is_empty() {
+        let text = "tls-ca-cert-file or tls-ca-cert-dir is needed to check the master's certificate";
+        return Err(fault("tls-replication", text));
+    }
+    let verifier = WebPkiServerVerifier::builder_with_provider(roots, provider.clone()).build();
+    let verifier = verifier.map_err(|error| fault("tls-ca-cert-file", error.to_string()))?;
+    let builder = ClientConfig::builder_with_provider(provider.clone())
+        .with_protocol_versions(&versions(tls)?)
+        .map_err(|error| fault("tls-protocols", error.to_string()))?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(AnyName(verifier)));
+    let files = match (&tls.client_cert_file, &tls.cert_file) {
+        (Some(_), _) => Some((&tls.client_cert_file, &tls.client_key_file)),
+        (None, Some(_)) => Some((&tls.cert_file, &tls.key_file)),
+        (None, None) => None,
+    };
+    Ok(match files {
+        Some((cert_file, key_file)) => {
+            let own = Tls { cert_file: cert_file.clone(), key_file: key_file.clone(), ..tls.clone() };
+            let key = certified_key(&own, &provider)?;
+            builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(key)))
+        }
+        None => builder.with_no_client_auth(),
+    })
+}
+
+/// Takes any certificate of the authorities, whatever its names: as Redis does, whose certificates often have none.
+#[derive(Debug)]
+struct AnyName(Arc<WebPkiServerVerifier>);
+
+impl ServerCertVerifier for AnyName {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        // The name is looked at last.
+        match self.0.verify_server_cert(end_entity, intermediates, name, ocsp, now) {
+            Err(Error::InvalidCertificate(
+                CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
+            )) => Ok(ServerCertVerified::assertion()),
+            other => other,
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.0.verify_tls12_signature(message, certificate, signature)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.0.verify_tls13_signature(message, certificate, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.supported_verify_schemes()
+    }
 }
 
 const CERT_FILE: &str = "tls-cert-file";

@@ -1,10 +1,11 @@
 //! TLS: which listeners want it, with which certificate, and the bytes of the connections that have it.
 //!
-//! Called where clients are accepted (`worker`), where bytes come and go (`worker`, `output`) and by CONFIG SET. The
-//! reactor knows nothing of it. Unix sockets are never encrypted.
+//! Called where clients are accepted (`worker`), where bytes come and go (`worker`, `output`), by CONFIG SET and by the link
+//! to a master. The reactor knows nothing of it. Unix sockets are never encrypted.
 
 mod channel;
 mod identity;
+mod outgoing;
 #[cfg(test)]
 mod tests;
 mod traffic;
@@ -13,6 +14,7 @@ use std::sync::Mutex;
 
 pub use channel::{Channel, Scratch};
 pub use identity::{Fault, Identity};
+pub use outgoing::Outgoing;
 pub use traffic::{count_bytes, is_late, receive, say_goodbye, send};
 
 use crate::config::Live;

@@ -30,9 +30,12 @@ pub fn unpack(packed: &[u8], len: usize) -> Result<Vec<u8>, Corrupt> {
             let back = (usize::from(control & 0x1f) << 8 | low) + 1;
             let from = out.len().checked_sub(back).ok_or(Corrupt)?;
             check_room(&out, run + 2, len)?;
-            // Byte by byte: the reference may run into what it makes.
-            for at in from..from + run + 2 {
-                out.push(out[at]);
+            // The reference may run into what it makes: then what is there repeats, and twice as much can be copied next.
+            let mut left = run + 2;
+            while left > 0 {
+                let there = left.min(out.len() - from);
+                out.extend_from_within(from..from + there);
+                left -= there;
             }
         }
     }

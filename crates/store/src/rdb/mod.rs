@@ -39,8 +39,8 @@ pub const VERSION_MAX: u16 = 16;
 pub const VALKEY_VERSIONS: RangeInclusive<u16> = 80..=89;
 /// The last version in which Redis has no types of the numbers that ours alone have: payloads of ours have an older one.
 const VERSION_WITH_OURS_MAX: u16 = 12;
-/// Version (2) and CRC64 (8).
-const FOOTER_LEN: usize = 10;
+/// Bytes behind the value of a payload: version (2) and CRC64 (8).
+pub const FOOTER_LEN: usize = 10;
 
 /// The bytes are no value of this format.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

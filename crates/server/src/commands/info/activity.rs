@@ -106,6 +106,9 @@ pub fn stats(source: &Source<'_>, out: &mut Text) {
     out.field("rejected_connections", totals.rejected_connections);
     let syncs = &source.shared.replication.counts;
     out.field("sync_full", syncs.full.load(Relaxed));
+    out.field("sync_dropped_slow", syncs.dropped_slow.load(Relaxed));
+    out.field("sync_dropped_silent", syncs.dropped_silent.load(Relaxed));
+    out.field("sync_streams_lost", syncs.lost.load(Relaxed));
     out.field("sync_partial_ok", syncs.partial.load(Relaxed));
     out.field("sync_partial_err", syncs.partial_refused.load(Relaxed));
     // By Redis' name and by Valkey's.

@@ -9,6 +9,7 @@ use crate::replication::show;
 /// INFO replication.
 pub fn replication(source: &Source<'_>, out: &mut Text) {
     let (shared, live) = (source.shared, &source.live.replication);
+    shared.replication.feed_now(shared);
     let link = show::link(shared);
     out.field("role", if link.is_some() { "slave" } else { "master" });
     if let Some(link) = &link {
@@ -48,11 +49,7 @@ fn replicas(source: &Source<'_>, out: &mut Text) {
         out.field("min_slaves_good_slaves", shared.replication.good_replicas());
     }
     for (n, replica) in state.replicas.iter().enumerate() {
-        let stage = match replica.stage {
-            Stage::Waits => "wait_bgsave",
-            Stage::Receives => "send_bulk",
-            Stage::Online => "online",
-        };
+        let stage = show::word(replica.stage);
         let lag_s = match replica.stage {
             Stage::Online => source.now_ms.saturating_sub(replica.acked_ms) / 1000,
             _ => 0,

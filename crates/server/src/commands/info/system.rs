@@ -83,7 +83,7 @@ pub fn clients(source: &Source<'_>, out: &mut Text) {
     let (reason, actions, left_ms) = match pause.is_on(source.now_ms) {
         false => ("none", "none", 0),
         true => {
-            let actions = if pause.holds_reads() { "all" } else { "write" };
+            let actions = if pause.holds_reads(source.now_ms) { "all" } else { "write" };
             let left = u64::try_from(pause.until_ms()).unwrap_or(0).saturating_sub(source.now_ms);
             ("client_pause", actions, left)
         }

@@ -384,6 +384,9 @@ impl Tls {
             prefers_own_ciphers: v.bool("tls-prefer-server-ciphers"),
             session_caching: v.bool("tls-session-caching"),
             session_cache_size: v.u32("tls-session-cache-size"),
+            client_cert_file: v.path("tls-client-cert-file"),
+            client_key_file: v.path("tls-client-key-file"),
+            replication: v.bool("tls-replication"),
         }
     }
 }

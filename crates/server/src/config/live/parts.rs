@@ -349,6 +349,12 @@ pub struct Tls {
     pub session_caching: bool,
     /// Sessions remembered for clients without tickets.
     pub session_cache_size: u32,
+    /// What the master is shown; else `cert_file`.
+    pub client_cert_file: Option<PathBuf>,
+    /// Its key.
+    pub client_key_file: Option<PathBuf>,
+    /// The connection to the master is encrypted.
+    pub replication: bool,
 }
 
 /// What cluster clients are told to connect to.

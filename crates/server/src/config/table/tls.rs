@@ -3,8 +3,6 @@
 use super::{I32_MAX, PORT_MAX};
 use crate::config::setting::{Change, Group::Tls, Setting};
 
-const OUTGOING: &str = "TLS of outgoing connections";
-
 pub(super) const ROWS: &[Setting] = &[
     Setting::bool("tls", "false")
         .dragonfly()
@@ -24,19 +22,18 @@ pub(super) const ROWS: &[Setting] = &[
         .not_yet("an encrypted key")
         .help(Tls, "password of that key"),
     Setting::text("tls-client-cert-file", "")
-        .not_yet(OUTGOING)
-        .help(Tls, "certificate for outgoing connections"),
-    Setting::text("tls-client-key-file", "").not_yet(OUTGOING).help(Tls, "its private key"),
+        .help(Tls, "certificate for the connection to the master; empty means tls-cert-file"),
+    Setting::text("tls-client-key-file", "").help(Tls, "its private key"),
     Setting::text("tls-client-key-file-pass", "")
         .secret()
-        .not_yet(OUTGOING)
+        .not_yet("an encrypted key")
         .help(Tls, "password of that key"),
     Setting::text("tls-dh-params-file", "")
         .no_effect("key exchange is by elliptic curves only")
         .help(Tls, "Diffie-Hellman parameters"),
     Setting::text("tls-ca-cert-file", "")
         .change(Change::Applied)
-        .help(Tls, "authorities that clients' certificates must come from, PEM"),
+        .help(Tls, "authorities that clients' and masters' certificates must come from, PEM"),
     Setting::text("tls-ca-cert-dir", "").change(Change::Applied).help(Tls, "folder of such authorities"),
     Setting::choice("tls-auth-clients", &["no", "yes", "optional"], "yes")
         .change(Change::Applied)
@@ -61,8 +58,6 @@ pub(super) const ROWS: &[Setting] = &[
     Setting::int("tls-session-cache-timeout", 0, I32_MAX, "300")
         .no_effect("tickets are good for six to twelve hours")
         .help(Tls, "seconds to remember them"),
-    Setting::bool("tls-replication", "no")
-        .not_yet(OUTGOING)
-        .help(Tls, "encrypt the connection to the master"),
+    Setting::bool("tls-replication", "no").help(Tls, "encrypt the connection to the master"),
     Setting::bool("tls-cluster", "no").not_yet("TLS of the cluster bus").help(Tls, "encrypt the cluster bus"),
 ];

@@ -10,6 +10,7 @@ import * as keys from "./console/keys.js";
 import * as shell from "./console/shell.js";
 import * as clients from "./console/clients.js";
 import * as diagnose from "./console/diagnose.js";
+import * as replication from "./console/replication.js";
 import { drawAll } from "./console/chart.js";
 
 /* ---- the connection ---- */
@@ -61,6 +62,7 @@ async function look() {
     }
     online(now);
     overview.draw(now);
+    replication.draw(now);
     keys.setDatabases();
   } catch (error) {
     offline(error);
@@ -79,7 +81,7 @@ async function beat() {
 
 /* ---- pages ---- */
 
-const PAGES = { overview: {}, keys, shell, clients, diagnose };
+const PAGES = { overview: {}, keys, shell, clients, replication: {}, diagnose };
 const TICKS = { clients: 2000, diagnose: 3000 };
 let timer = 0;
 

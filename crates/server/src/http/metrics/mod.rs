@@ -13,6 +13,7 @@ use std::collections::HashMap;
 use darter_reactor::process::{self, CpuTimes};
 
 use crate::config::Live;
+use crate::replication::show::{Follower, followers};
 use crate::report::histogram::Sum;
 use crate::report::{self, CommandTotals, Report};
 use crate::shared::Shared;
@@ -32,6 +33,8 @@ struct Scene<'a> {
     /// Fields of INFO persistence and replication.
     info: HashMap<String, String>,
     errors: Vec<(String, u64)>,
+    /// Who follows this server.
+    followers: Vec<Follower>,
 }
 
 /// How a family gets its samples.
@@ -86,6 +89,7 @@ impl<'a> Scene<'a> {
         Scene {
             shared,
             live,
+            followers: followers(shared),
             info: crate::commands::info::fields(shared, live, &report, &[b"persistence", b"replication"]),
             report,
             commands,

@@ -3,9 +3,10 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::text::seconds;
-use super::{Family, Kind, Scene, counter, gauge, many, most_called};
+use super::{Family, Kind, Samples, Scene, counter, gauge, many, most_called};
 use crate::command_log::Measure;
 use crate::pubsub;
+use crate::replication::show::Follower;
 
 /// Every family.
 pub(super) const OWN: &[Family] = &[
@@ -81,6 +82,37 @@ pub(super) const OWN: &[Family] = &[
         f64::from(s.info.get("rdb_last_bgsave_status").is_some_and(|status| status != "ok"))
     }),
     gauge("darter_loading", "1 while a snapshot is loaded.", |s| s.number("loading")),
+    many(
+        "darter_replica_lag_seconds",
+        Kind::Gauge,
+        "For how long a replica has lacked something.",
+        |s, out| each_follower(s, out, |one| one.lag_ms as f64 / 1000.0),
+    ),
+    many(
+        "darter_replica_behind_bytes",
+        Kind::Gauge,
+        "Bytes of the stream that a replica lacks.",
+        |s, out| each_follower(s, out, |one| one.behind_bytes as f64),
+    ),
+    many("darter_replica_dropped_total", Kind::Counter, "Replicas whose connection was closed.", |s, out| {
+        let counts = &s.shared.replication.counts;
+        out.with("why", "slow", counts.dropped_slow.load(Relaxed));
+        out.with("why", "silent", counts.dropped_silent.load(Relaxed));
+        out.with("why", "lost", counts.lost.load(Relaxed));
+    }),
+    many("darter_sync_total", Kind::Counter, "Replicas that were brought up to date.", |s, out| {
+        let counts = &s.shared.replication.counts;
+        out.with("kind", "full", counts.full.load(Relaxed));
+        out.with("kind", "partial", counts.partial.load(Relaxed));
+        out.with("kind", "refused", counts.partial_refused.load(Relaxed));
+    }),
+    many("darter_backlog_bytes", Kind::Gauge, "Bytes kept for replicas.", |s, out| {
+        out.with("where", "memory", s.shared.replication.state().backlog.len());
+        out.with("where", "queue", s.shared.journal.intake.bytes());
+    }),
+    counter("darter_failovers_total", "Failovers in which this server gave its role away.", |s| {
+        s.shared.replication.counts.failovers.load(Relaxed) as f64
+    }),
     many("darter_cpu_seconds_total", Kind::Counter, "Processor time by mode.", |s, out| {
         out.with("mode", "user", s.cpu.user.as_secs_f64());
         out.with("mode", "system", s.cpu.system.as_secs_f64());
@@ -91,6 +123,14 @@ pub(super) const OWN: &[Family] = &[
         s.shared.started_unix_s as f64
     }),
 ];
+
+fn each_follower(s: &Scene<'_>, out: &mut Samples<'_>, value: fn(&Follower) -> f64) {
+    for one in &s.followers {
+        let port = one.port.to_string();
+        let labels = [("replica_ip", one.ip.as_str()), ("replica_port", &port), ("replica_state", one.state)];
+        out.with_all(&labels, value(one));
+    }
+}
 
 fn each_thread(s: &Scene<'_>, mut write: impl FnMut(&str, usize)) {
     (0..s.shared.doors.len()).for_each(|at| write(&at.to_string(), at));

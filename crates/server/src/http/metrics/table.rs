@@ -209,7 +209,32 @@ pub(super) const DRAGONFLY: &[Family] = &[
     gauge("dragonfly_replication_streaming_bytes", "Bytes kept for replicas.", |s| {
         s.number("repl_backlog_histlen")
     }),
-    zero("dragonfly_replication_full_sync_bytes", Kind::Gauge, "Bytes of full syncs under way.", "", &[]),
+    gauge(
+        "dragonfly_replication_full_sync_bytes",
+        "Bytes of snapshots that replicas have yet to get.",
+        |s| {
+            let left = s.followers.iter().filter_map(|one| one.progress);
+            left.map(|progress| progress.total.saturating_sub(progress.done)).sum::<u64>() as f64
+        },
+    ),
+    counter("dragonfly_replication_psync_count", "Replicas that went on by what they lacked.", |s| {
+        s.shared.replication.counts.partial.load(Relaxed) as f64
+    }),
+    counter("dragonfly_replica_reconnect_count", "Links to a master that were up.", |s| {
+        s.shared.replication.counts.links.load(Relaxed) as f64
+    }),
+    gauge("dragonfly_master_link_status", "1 while the link to the master is up; 0 on a master.", |s| {
+        f64::from(s.info.get("master_link_status").is_some_and(|status| status == "up"))
+    }),
+    gauge("dragonfly_master_last_io_seconds_ago", "Since the master was heard; -1: the link is down.", |s| {
+        s.number("master_last_io_seconds_ago")
+    }),
+    gauge("dragonfly_master_sync_in_progress", "1 while a snapshot of the master comes.", |s| {
+        s.number("master_sync_in_progress")
+    }),
+    gauge("dragonfly_slave_repl_offset", "Bytes of the master's stream that are applied.", |s| {
+        s.number("slave_repl_offset")
+    }),
     many("dragonfly_tls_handshakes_total", Kind::Counter, "Handshakes of TLS.", |s, out| {
         out.with("status", "started", s.report.totals.tls_begun);
         out.with("status", "completed", s.report.totals.tls_finished);

@@ -72,6 +72,11 @@ impl Samples<'_> {
         self.labelled("", &[(label, text)], value);
     }
 
+    /// A number with several labels.
+    pub fn with_all(&mut self, labels: &[(&str, &str)], value: impl Display) {
+        self.labelled("", labels, value);
+    }
+
     /// A distribution of nanoseconds as a histogram of seconds, of which `nanos` is the sum.
     pub fn histogram(&mut self, labels: &[(&str, &str)], times: &Sum, nanos: u64) {
         let count = times.count();

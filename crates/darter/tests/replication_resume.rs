@@ -1,0 +1,143 @@
+//! Servers that start again: what they lack is enough where their files say where they stand.
+
+mod harness;
+mod nodes;
+
+use harness::folder::Folder;
+use harness::{Client, Server, Value};
+use nodes::{Node, Writer, assert_equal, catch_up, field, follow, wait_until};
+
+/// No pings: they would make an old master's history longer than what its replicas have.
+const QUIET: [&str; 2] = ["--repl-ping-replica-period", "3600"];
+
+/// One of ours with files in a folder.
+fn start(folder: &Folder, flags: &[&str]) -> Node {
+    let own = ["--proactor_threads", "2", "--dir", folder.text()];
+    Node::Ours(Server::start(&[&own[..], &QUIET, flags].concat()))
+}
+
+/// Has a server end, and waits for that.
+fn end(node: Node, command: &[&str]) {
+    let mut client = node.client();
+    let Node::Ours(server) = node else { panic!("it is not ours") };
+    client.send_all(&[command]);
+    assert!(server.wait_for_end());
+}
+
+fn syncs(client: &mut Client) -> (u64, u64) {
+    (client.info("stats", "sync_full"), client.info("stats", "sync_partial_ok"))
+}
+
+/// Waits until a journal has so many bases.
+fn wait_for_bases(client: &mut Client, count: u64) {
+    wait_until("there is a base", || {
+        client.info::<u64>("persistence", "aof_rewrites") >= count
+            && client.info::<u64>("persistence", "aof_rewrite_in_progress") == 0
+    });
+}
+
+#[test]
+fn a_replica_that_was_killed_goes_on_where_its_journal_ends() {
+    let folder = Folder::new("resume-journal");
+    let master = Node::ours(&QUIET);
+    let place = format!("127.0.0.1:{}", master.port());
+    let (mut from, mut writer) = (master.client(), Writer::new(31));
+    let flags = ["--appendonly", "yes", "--replicaof", place.as_str()];
+    writer.write(&mut from, 300);
+    let replica = start(&folder, &flags);
+    let mut to = replica.client().loaded();
+    catch_up(&mut from, &mut to);
+    wait_for_bases(&mut to, 1);
+    writer.write(&mut from, 700);
+    catch_up(&mut from, &mut to);
+    assert_eq!(syncs(&mut from), (1, 0));
+    // It is killed.
+    drop(replica);
+    writer.write(&mut from, 200);
+    let replica = start(&folder, &flags);
+    let mut to = replica.client().loaded();
+    assert_equal(&mut from, &mut to);
+    assert_eq!(syncs(&mut from), (1, 1));
+    // What was promoted and written to is something else.
+    to.call(&["REPLICAOF", "NO", "ONE"]);
+    to.call(&["SET", "own", "1"]);
+    drop(replica);
+    let replica = start(&folder, &flags);
+    let mut to = replica.client().loaded();
+    assert_equal(&mut from, &mut to);
+    assert_eq!(syncs(&mut from), (2, 1));
+    assert_eq!(to.call(&["EXISTS", "own"]), Value::Int(0));
+}
+
+#[test]
+fn a_replica_that_saved_goes_on_where_its_snapshot_ends() {
+    let folder = Folder::new("resume-snapshot");
+    let master = Node::ours(&QUIET);
+    let place = format!("127.0.0.1:{}", master.port());
+    let (mut from, mut writer) = (master.client(), Writer::new(32));
+    from.call(&["DEBUG", "SET-ACTIVE-EXPIRE", "0"]);
+    let flags = ["--dbfilename", "dump", "--replicaof", place.as_str()];
+    writer.write(&mut from, 300);
+    let replica = start(&folder, &flags);
+    let mut to = replica.client().loaded();
+    catch_up(&mut from, &mut to);
+    // Dead by the time it is loaded, and there until the master says so.
+    from.call(&["SET", "dies", "1", "PX", "1"]);
+    from.call(&["SELECT", "2"]);
+    from.call(&["SET", "in-two", "1"]);
+    catch_up(&mut from, &mut to);
+    end(replica, &["SHUTDOWN", "SAVE"]);
+    from.call(&["SET", "in-two", "2"]);
+    from.call(&["SELECT", "0"]);
+    let replica = start(&folder, &flags);
+    let mut to = replica.client().loaded();
+    catch_up(&mut from, &mut to);
+    assert_eq!(syncs(&mut from), (1, 1));
+    assert_eq!(from.call(&["DBSIZE"]), to.call(&["DBSIZE"]));
+    assert_equal(&mut from, &mut to);
+}
+
+fn a_master_starts_again(name: &str, flags: &[&str], command: &[&str]) {
+    let folder = Folder::new(name);
+    let (master, replica) = (start(&folder, flags), Node::ours(&QUIET));
+    let (mut from, mut to, mut writer) = (master.client().loaded(), replica.client(), Writer::new(33));
+    writer.write(&mut from, 300);
+    follow(&mut to, master.port());
+    writer.write(&mut from, 300);
+    catch_up(&mut from, &mut to);
+    end(master, command);
+    let master = start(&folder, flags);
+    let mut from = master.client().loaded();
+    writer.write(&mut from, 200);
+    follow(&mut to, master.port());
+    assert_equal(&mut from, &mut to);
+    assert_eq!(syncs(&mut from), (0, 1), "what it lacked was enough");
+    assert_eq!(field(&mut from, "master_replid"), field(&mut to, "master_replid"));
+}
+
+#[test]
+fn a_master_that_ended_goes_on_where_its_files_end() {
+    a_master_starts_again("resume-saved", &["--dbfilename", "dump"], &["SHUTDOWN", "SAVE"]);
+    a_master_starts_again("resume-journalled", &["--appendonly", "yes"], &["SHUTDOWN", "NOSAVE"]);
+}
+
+#[test]
+fn a_redis_goes_on_from_our_snapshot_and_we_from_its() {
+    let (folder, master) = (Folder::new("resume-redis"), Node::ours(&QUIET));
+    let place = format!("127.0.0.1 {}", master.port());
+    let dir = ["--dir", folder.text(), "--dbfilename", "dump.rdb"];
+    let flags = [&dir[..], &["--replicaof", &place]].concat();
+    let Some(redis) = Node::redis(&flags) else { return };
+    let (mut from, mut writer) = (master.client(), Writer::new(34));
+    writer.write(&mut from, 200);
+    let mut theirs = redis.client();
+    catch_up(&mut from, &mut theirs);
+    theirs.send_all(&[&["SHUTDOWN", "SAVE"]]);
+    assert!(theirs.is_closed());
+    drop(redis);
+    writer.write(&mut from, 100);
+    let replica = Server::start(&flags);
+    let mut ours = replica.client().loaded();
+    assert_equal(&mut from, &mut ours);
+    assert_eq!(syncs(&mut from), (1, 1));
+}

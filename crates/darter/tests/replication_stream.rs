@@ -1,0 +1,225 @@
+//! What a stream carries besides plain commands, and partners that are older or refused.
+
+mod harness;
+mod nodes;
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+
+use harness::folder::Folder;
+use harness::{Client, Server, Value};
+use nodes::{Node, Writer, assert_equal, catch_up, field, follow, wait_until};
+
+fn text(value: &str) -> Value {
+    Value::Text(value.to_owned())
+}
+
+/// Asks in memcached's words; the answer has so many lines.
+fn ask_memcached(port: u16, words: &str, lines: usize) -> String {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("a connection");
+    stream.set_read_timeout(Some(harness::PATIENCE)).expect("a timeout");
+    // By this it is recognised.
+    stream.write_all(b"version\r\n").expect("sent");
+    let (mut answer, mut reader) = (String::new(), BufReader::new(stream));
+    reader.read_line(&mut answer).expect("a version");
+    reader.get_mut().write_all(words.as_bytes()).expect("sent");
+    answer.clear();
+    for _ in 0..lines {
+        assert!(reader.read_line(&mut answer).expect("an answer") > 0, "closed after {answer:?}");
+    }
+    answer
+}
+
+#[test]
+fn deadlines_of_fields_and_flags_of_memcached_arrive_and_redis_passes_over_them() {
+    let (master, middle, last) = (Node::ours(&[]), Node::ours(&[]), Node::ours(&[]));
+    let redis = Node::redis(&[]);
+    let mut from = master.client();
+    from.call(&["SET", "before", "1"]);
+    follow(&mut middle.client(), master.port());
+    follow(&mut last.client(), middle.port());
+    if let Some(redis) = &redis {
+        follow(&mut redis.client(), master.port());
+    }
+    from.call(&["HSET", "h", "f", "v", "g", "w"]);
+    from.call(&["HPEXPIRE", "h", "1000000", "FIELDS", "1", "f"]);
+    let said = ask_memcached(master.port(), "set flagged 77 0 3\r\nabc\r\n", 1);
+    assert_eq!(said, "STORED\r\n");
+    from.call(&["MULTI"]);
+    from.call(&["HSET", "h2", "f", "v"]);
+    from.call(&["HPEXPIRE", "h2", "2000000", "FIELDS", "1", "f"]);
+    from.call(&["SET", "after", "1"]);
+    from.call(&["EXEC"]);
+    let due = [
+        from.call(&["HPEXPIRETIME", "h", "FIELDS", "2", "f", "g"]),
+        from.call(&["HPEXPIRETIME", "h2", "FIELDS", "1", "f"]),
+    ];
+    for node in [&middle, &last] {
+        let mut to = node.client();
+        catch_up(&mut from, &mut to);
+        let there = [
+            to.call(&["HPEXPIRETIME", "h", "FIELDS", "2", "f", "g"]),
+            to.call(&["HPEXPIRETIME", "h2", "FIELDS", "1", "f"]),
+        ];
+        assert_eq!(there, due);
+        assert_eq!(to.call(&["GET", "flagged"]), text("abc"));
+        let said = ask_memcached(node.port(), "get flagged\r\n", 3);
+        assert_eq!(said, "VALUE flagged 77 3\r\nabc\r\nEND\r\n");
+    }
+    if let Some(redis) = &redis {
+        let mut to = redis.client();
+        catch_up(&mut from, &mut to);
+        assert_eq!(to.call(&["HGETALL", "h"]), Value::array(&["f", "v", "g", "w"]));
+        assert_eq!(to.call(&["MGET", "flagged", "after"]), Value::array(&["abc", "1"]));
+    }
+    // A later value of the same key has neither.
+    from.call(&["HSET", "h", "f", "new"]);
+    from.call(&["SET", "flagged", "plain"]);
+    let mut to = last.client();
+    catch_up(&mut from, &mut to);
+    assert_eq!(to.call(&["HTTL", "h", "FIELDS", "1", "f"]), Value::array(&[":-1"]));
+    let said = ask_memcached(last.port(), "get flagged\r\n", 3);
+    assert_eq!(said, "VALUE flagged 0 5\r\nplain\r\nEND\r\n");
+}
+
+#[test]
+fn a_field_that_dies_at_the_master_goes_at_the_replica() {
+    let (master, replica) = (Node::ours(&[]), Node::ours(&[]));
+    let (mut from, mut to) = (master.client(), replica.client());
+    follow(&mut to, master.port());
+    from.call(&["HSET", "h", "f", "v", "g", "w"]);
+    from.call(&["HPEXPIRE", "h", "30", "FIELDS", "1", "f"]);
+    catch_up(&mut from, &mut to);
+    wait_until("it has died", || from.call(&["HGETALL", "h"]) == Value::array(&["g", "w"]));
+    wait_until("it is gone", || to.call(&["HGETALL", "h"]) == Value::array(&["g", "w"]));
+}
+
+fn messages_arrive(master: &Node, replica: &Node) {
+    let (mut from, mut to) = (master.client(), replica.client());
+    follow(&mut to, master.port());
+    let mut hearing = replica.client();
+    hearing.call(&["SUBSCRIBE", "c"]);
+    from.call(&["PUBLISH", "c", "one"]);
+    from.call(&["MULTI"]);
+    from.call(&["SET", "a", "1"]);
+    from.call(&["PUBLISH", "c", "two"]);
+    from.call(&["EXEC"]);
+    from.call(&["EVAL", "return redis.call('publish', 'c', 'three')", "0"]);
+    for word in ["one", "two", "three"] {
+        assert_eq!(hearing.read(), Value::array(&["message", "c", word]));
+    }
+    catch_up(&mut from, &mut to);
+    assert_eq!(to.call(&["GET", "a"]), text("1"));
+}
+
+#[test]
+fn messages_reach_subscribers_of_replicas() {
+    messages_arrive(&Node::ours(&[]), &Node::ours(&[]));
+    let Some(redis) = Node::redis(&[]) else { return };
+    messages_arrive(&Node::ours(&[]), &redis);
+    let Some(redis) = Node::redis(&[]) else { return };
+    messages_arrive(&redis, &Node::ours(&[]));
+}
+
+#[test]
+fn messages_take_no_room_in_a_journal_that_is_read_back() {
+    let folder = Folder::new("stream-messages");
+    let flags = ["--dir", folder.text(), "--appendonly", "yes"];
+    let (master, replica) = (Node::ours(&flags), Node::ours(&[]));
+    let mut from = master.client().loaded();
+    follow(&mut replica.client(), master.port());
+    let long = "m".repeat(100_000);
+    let before = from.info::<u64>("persistence", "aof_current_size");
+    for _ in 0..20 {
+        from.call(&["PUBLISH", "c", &long]);
+    }
+    from.call(&["SET", "a", "1"]);
+    let grown = from.info::<u64>("persistence", "aof_current_size") - before;
+    assert!(grown < long.len() as u64, "{grown} bytes");
+    drop(master);
+    let master = Node::ours(&flags);
+    assert_eq!(master.client().loaded().call(&["GET", "a"]), text("1"));
+}
+
+#[test]
+fn who_was_refused_is_no_replica() {
+    let folder = Folder::new("stream-refused");
+    let server = Server::start(&["--dir", folder.text()]);
+    let mut client = server.client();
+    // Without a folder there can be no snapshot.
+    std::fs::remove_dir_all(folder.path()).expect("it is removed");
+    assert!(matches!(client.call(&["PSYNC", "?", "-1"]), Value::Error(_)));
+    let Value::Text(said) = client.call(&["CLIENT", "INFO"]) else { panic!("a text") };
+    assert!(said.contains(" flags=N "), "{said}");
+    assert_eq!(field(&mut server.client(), "connected_slaves"), "0");
+}
+
+#[test]
+fn a_replica_that_reloads_goes_on() {
+    let folder = Folder::new("stream-reload");
+    let (master, replica) = (Node::ours(&[]), Node::ours(&["--dir", folder.text(), "--dbfilename", "dump"]));
+    let (mut from, mut to, mut writer) = (master.client(), replica.client(), Writer::new(41));
+    writer.write(&mut from, 300);
+    follow(&mut to, master.port());
+    std::thread::scope(|scope| {
+        let reloads = scope.spawn(|| {
+            for _ in 0..3 {
+                assert_eq!(to.call(&["DEBUG", "RELOAD"]), Value::ok());
+            }
+        });
+        while !reloads.is_finished() {
+            writer.write(&mut from, 50);
+        }
+    });
+    assert_equal(&mut from, &mut to);
+    assert_eq!(from.info::<u64>("stats", "sync_full"), 1);
+}
+
+/// A master that says what it is told to, once.
+fn old_master(stream: &'static [u8]) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = listener.local_addr().expect("an address").port();
+    std::thread::spawn(move || {
+        let (mut socket, _) = listener.accept().expect("a replica");
+        let mut reader = BufReader::new(socket.try_clone().expect("a handle"));
+        let mut line = String::new();
+        loop {
+            line.clear();
+            if reader.read_line(&mut line).unwrap_or(0) == 0 {
+                return;
+            }
+            match line.trim() {
+                "PING" => socket.write_all(b"+PONG\r\n").expect("sent"),
+                "REPLCONF" => socket.write_all(b"+OK\r\n").expect("sent"),
+                "PSYNC" => break,
+                _ => {}
+            }
+        }
+        let empty = [b"REDIS0009\xff".as_slice(), &[0; 8]].concat();
+        let head = format!("+FULLRESYNC {} 0\r\n${}\r\n", "f".repeat(40), empty.len());
+        for bytes in [head.as_bytes(), &empty, stream] {
+            socket.write_all(bytes).expect("sent");
+        }
+        // What it acknowledges is read until it goes.
+        let _ = reader.read_to_end(&mut Vec::new());
+    });
+    port
+}
+
+#[test]
+fn times_of_masters_before_redis_7_count_from_now() {
+    const STREAM: &[u8] = b"*4\r\n$5\r\nSETEX\r\n$1\r\na\r\n$4\r\n1000\r\n$1\r\nv\r\n\
+        *5\r\n$3\r\nSET\r\n$1\r\nb\r\n$1\r\nv\r\n$2\r\nEX\r\n$4\r\n1000\r\n\
+        *3\r\n$3\r\nSET\r\n$1\r\nc\r\n$1\r\nv\r\n\
+        *3\r\n$6\r\nEXPIRE\r\n$1\r\nc\r\n$4\r\n1000\r\n\
+        *3\r\n$3\r\nSET\r\n$1\r\nd\r\n$1\r\nv\r\n";
+    let replica = Node::ours(&[]);
+    let mut to: Client = replica.client();
+    follow(&mut to, old_master(STREAM));
+    wait_until("all is there", || to.call(&["EXISTS", "d"]) == Value::Int(1));
+    for key in ["a", "b", "c"] {
+        assert_eq!(to.call(&["GET", key]), text("v"), "{key}");
+        let Value::Int(ttl) = to.call(&["TTL", key]) else { panic!("a time") };
+        assert!((900..=1000).contains(&ttl), "{key} {ttl}");
+    }
+}

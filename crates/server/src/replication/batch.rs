@@ -1,0 +1,268 @@
+//! A batch of a master's stream: whole commands, none of them half a transaction, and what is known of each before any
+//! shard is taken. `link` cuts and plans it, `apply` runs it; nothing here runs anything.
+
+use darter_replica::rewording::{Reworded, counts_from_now, reword};
+use darter_replica::stream::{self, Command};
+use darter_txn::LockSet;
+use darter_wire::{Args, Span};
+
+use crate::exec;
+use crate::registry::{Entry, Run};
+use crate::shared::Shared;
+
+/// A batch takes no more bytes, unless one transaction does.
+const BATCH_BYTES_MAX: usize = 64 << 10;
+
+/// What bytes of a stream hold: whole commands, none of them half a transaction.
+#[derive(Default)]
+pub struct Batch {
+    // those of the stream, then words that were put in their place
+    bytes: Vec<u8>,
+    /// Bytes of the stream.
+    pub len: usize,
+    spans: Vec<Span>,
+    /// The commands in order.
+    pub steps: Vec<Step>,
+    /// The master asks how far this server is.
+    pub asks_for_ack: bool,
+}
+
+/// One command.
+pub struct Step {
+    /// What it is.
+    pub act: Act,
+    // where its words are: first, number
+    words: (u32, u32),
+}
+
+/// What a command of a stream is.
+#[derive(Default)]
+pub enum Act {
+    /// Nothing about data.
+    #[default]
+    Pass,
+    /// Another database.
+    Select,
+    /// A message.
+    Publish,
+    /// A message of a shard channel.
+    PublishShard,
+    /// What RESTORE has no words for, about the next command.
+    Marks,
+    /// A change.
+    Run {
+        /// Its row.
+        entry: &'static Entry,
+        /// The hash of its only key.
+        hash: Option<u64>,
+        /// It notes times, which are those of this machine.
+        notes_times: bool,
+    },
+    /// It cannot be run here.
+    Refuse(String),
+}
+
+impl Batch {
+    /// Takes what is whole at the beginning of `received`; `None`: nothing is.
+    ///
+    /// Errors: the bytes are no commands.
+    pub fn cut(received: &[u8]) -> Result<Option<Batch>, stream::Garbled> {
+        let mut batch = Batch::default();
+        let (mut at, mut is_open, mut command) = (0, false, Command::default());
+        // Steps and words of what is whole.
+        let mut whole = (0, 0, 0);
+        loop {
+            let rest = received.get(at..).unwrap_or_default();
+            if !stream::read(rest, &mut command)? {
+                break;
+            }
+            let word =
+                |n: usize| command.words.get(n).and_then(|word| rest.get(word.clone())).unwrap_or_default();
+            let is = |n: usize, name: &str| word(n).eq_ignore_ascii_case(name.as_bytes());
+            is_open = is(0, "multi") || is_open && !is(0, "exec");
+            batch.asks_for_ack |= is(0, "replconf") && is(1, "getack");
+            let first = batch.spans.len() as u32;
+            for word in &command.words {
+                let (start, len) = (u32::try_from(at + word.start), u32::try_from(word.len()));
+                let (Ok(start), Ok(len)) = (start, len) else {
+                    return Err(stream::Garbled("a transaction is too long"));
+                };
+                batch.spans.push(Span { start, len });
+            }
+            batch.steps.push(Step { act: Act::Pass, words: (first, command.words.len() as u32) });
+            at += command.len;
+            if !is_open {
+                whole = (at, batch.steps.len(), batch.spans.len());
+                if at >= BATCH_BYTES_MAX {
+                    break;
+                }
+            }
+        }
+        batch.len = whole.0;
+        batch.steps.truncate(whole.1);
+        batch.spans.truncate(whole.2);
+        batch.bytes = received.get(..batch.len).unwrap_or_default().to_vec();
+        Ok((batch.len > 0).then_some(batch))
+    }
+
+    /// The bytes of the stream.
+    pub fn stream(&self) -> &[u8] {
+        self.bytes.get(..self.len).unwrap_or_default()
+    }
+
+    /// The words of a step.
+    pub fn args(&self, step: &Step) -> Args<'_> {
+        let (first, len) = (step.words.0 as usize, step.words.1 as usize);
+        Args::new(&self.bytes, self.spans.get(first..first + len).unwrap_or_default())
+    }
+
+    /// Finds out what the commands are, and which shards they need.
+    pub fn plan(&mut self, shared: &Shared, clock_ms: u64) -> LockSet {
+        let mut steps = std::mem::take(&mut self.steps);
+        let mut plan = Plan { shared, wanted: Wanted::new(shared.router.shards_len()), last: None };
+        for step in &mut steps {
+            step.act = plan.act(self.args(step));
+            if let Act::Run { entry, .. } = step.act
+                && entry.is_timed
+                && counts_from_now(&self.args(step).iter().collect::<Vec<_>>())
+            {
+                self.make_absolute(step, clock_ms);
+                step.act = plan.act(self.args(step));
+            }
+        }
+        self.steps = steps;
+        plan.wanted.set()
+    }
+
+    /// Masters before Redis 7.0 send times that count from now.
+    fn make_absolute(&mut self, step: &mut Step, clock_ms: u64) {
+        let args = self.args(step);
+        let words: Vec<&[u8]> = args.iter().collect();
+        let Reworded::As(words) = reword(&words, None, clock_ms) else { return };
+        let words: Vec<Vec<u8>> = words.into_iter().map(|word| word.into_owned()).collect();
+        step.words = (self.spans.len() as u32, words.len() as u32);
+        for word in words {
+            self.spans.push(Span { start: self.bytes.len() as u32, len: word.len() as u32 });
+            self.bytes.extend_from_slice(&word);
+        }
+    }
+}
+
+/// Shards that are needed.
+struct Wanted {
+    is_there: Vec<bool>,
+}
+
+impl Wanted {
+    fn new(shards: u16) -> Wanted {
+        Wanted { is_there: vec![false; usize::from(shards)] }
+    }
+
+    fn add(&mut self, id: u16) {
+        if let Some(one) = self.is_there.get_mut(usize::from(id)) {
+            *one = true;
+        }
+    }
+
+    fn set(&self) -> LockSet {
+        let mut set = LockSet::new();
+        (0_u16..).zip(&self.is_there).filter(|(_, is)| **is).for_each(|(id, _)| set.add(id));
+        set.seal();
+        set
+    }
+}
+
+/// What is known while steps are looked at.
+struct Plan<'s> {
+    shared: &'s Shared,
+    wanted: Wanted,
+    // the name that was looked up last
+    last: Option<(Vec<u8>, &'static Entry)>,
+}
+
+impl Plan<'_> {
+    fn act(&mut self, args: Args<'_>) -> Act {
+        let name = args.at(0);
+        let is = |own: &str| name.eq_ignore_ascii_case(own.as_bytes());
+        match name.len() {
+            4 if is("ping") || is("exec") => return Act::Pass,
+            5 if is("multi") => return Act::Pass,
+            6 if is("select") => return Act::Select,
+            7 if is("publish") => return Act::Publish,
+            8 if is("spublish") => return Act::PublishShard,
+            8 if is("replconf") => return if marks_of(args).is_some() { Act::Marks } else { Act::Pass },
+            _ => {}
+        }
+        let Some(entry) = self.find(args) else {
+            return Act::Refuse(format!(
+                "the master sent '{}', which is not known here",
+                name.escape_ascii()
+            ));
+        };
+        let router = &self.shared.router;
+        let mut hash = None;
+        match entry.run {
+            Run::Data(_) if entry.is_single => {
+                let key = router.key(args.at(1));
+                self.wanted.add(router.shard_of(key.hash));
+                hash = Some(key.hash);
+            }
+            Run::Data(_) => {
+                exec::lock_set(&entry.spec, args, router).ids().iter().for_each(|id| self.wanted.add(*id));
+            }
+            _ => (0..router.shards_len()).for_each(|id| self.wanted.add(id)),
+        }
+        let notes_times = name.first().is_some_and(|byte| byte.eq_ignore_ascii_case(&b'x'));
+        Act::Run { entry, hash, notes_times }
+    }
+
+    fn find(&mut self, args: Args<'_>) -> Option<&'static Entry> {
+        let name = args.at(0);
+        let found = match &self.last {
+            Some((last, entry)) if last == name => *entry,
+            _ => {
+                let entry = self.shared.replication.command(self.shared, name)?;
+                self.last = Some((name.to_vec(), entry));
+                entry
+            }
+        };
+        let entry = if found.subs.is_empty() { found } else { found.sub(args.at(1))? };
+        entry.spec.accepts(args.len()).then_some(entry)
+    }
+}
+
+/// What stands before a RESTORE of one of ours, about what RESTORE has no words for (`darter_replica::form`).
+pub fn marks_of(args: Args<'_>) -> Option<&[u8]> {
+    let is_capability = args.len() == 3 && args.at(1).eq_ignore_ascii_case(b"capa");
+    args.get(2).filter(|_| is_capability)?.strip_prefix(darter_replica::form::MARKS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stream_of(lines: &[&str]) -> Vec<u8> {
+        let mut out = Vec::new();
+        for line in lines {
+            let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+            stream::write(&mut out, &words);
+        }
+        out
+    }
+
+    #[test]
+    fn half_a_transaction_is_not_part_of_a_batch() {
+        let first = stream_of(&["SET a 1"]);
+        let open = [first.clone(), stream_of(&["MULTI", "SET b 2"])].concat();
+        let batch = Batch::cut(&open).expect("commands").expect("one is whole");
+        assert_eq!(batch.stream(), first);
+        let all = [open, stream_of(&["EXEC", "REPLCONF GETACK *"])].concat();
+        let batch = Batch::cut(&all).expect("commands").expect("all are whole");
+        assert!(batch.stream() == all && batch.steps.len() == 5 && batch.asks_for_ack);
+        let said: Vec<&[u8]> = batch.args(&batch.steps[2]).iter().collect();
+        assert_eq!(said, [b"SET".as_slice(), b"b", b"2"]);
+        assert!(Batch::cut(&stream_of(&["MULTI", "SET b 2"])).expect("commands").is_none());
+        assert!(Batch::cut(b"").expect("nothing").is_none());
+        assert!(Batch::cut(b"+OK\r\n").is_err());
+    }
+}
