@@ -44,7 +44,7 @@ pub mod zset;
 pub use ctx::{Ctx, Env, Wait};
 pub use fault::Fault;
 pub use reader::Reader;
-pub use spec::{Command, Flags, Group, Keys, Marks, Reach, Spec};
+pub use spec::{Command, Flags, Group, Keys, Marks, Rarity, Reach, Spec};
 
 /// A data command's body. It runs with its shards held, at one point in time.
 pub type Run = fn(&mut Ctx<'_>, darter_wire::Args<'_>, &mut darter_wire::Reply<'_>) -> Result<(), Fault>;

@@ -3,7 +3,7 @@
 //! A record is the same for files and for replicas. So while somebody follows, ids that the clock has chosen are written
 //! out, claims name what they have claimed, and a command that Redis 7.0 lacks is noted as the values it has left.
 
-use darter_command::Flags;
+use darter_command::{Flags, Keys};
 use darter_persist::journal::part;
 use darter_store::stream_value::Stream;
 use darter_txn::ShardSet;
@@ -25,6 +25,8 @@ pub enum Plainly {
     Claims,
     /// What it has delivered (XREADGROUP).
     Deliveries,
+    /// Itself, with times that the clock has chosen (the time series).
+    Times,
     /// Itself, if Redis 7.0 knows these words of it (BITOP, XTRIM).
     IfOld,
 }
@@ -129,6 +131,9 @@ pub fn of(name: &str, flags: Flags) -> Plainly {
         "xadd" => Plainly::Id,
         "xclaim" | "xautoclaim" => Plainly::Claims,
         "xreadgroup" => Plainly::Deliveries,
+        // A value would be the whole series, and say nothing of those that it feeds.
+        "ts.add" | "ts.madd" | "ts.incrby" | "ts.decrby" => Plainly::Times,
+        "ts.alter" | "ts.create" | "ts.createrule" | "ts.del" | "ts.deleterule" => Plainly::AsNoted,
         "bitop" | "xtrim" => Plainly::IfOld,
         _ if !flags.any(Flags::WRITE) || KNOWN.contains(&name) => Plainly::AsNoted,
         _ => Plainly::Values,
@@ -142,6 +147,7 @@ pub fn write(out: &mut Vec<u8>, set: &mut ShardSet<'_>, ran: Ran<'_>, now_ms: u6
         Plainly::Values => false,
         Plainly::IfOld if is_old(ran) => return false,
         Plainly::IfOld => false,
+        Plainly::Times => write_times(out, ran, now_ms),
         Plainly::Id => write_id(out, set, ran, now_ms),
         Plainly::Claims => write_claims(out, ran, now_ms),
         Plainly::Deliveries => write_deliveries(out, set, ran, now_ms),
@@ -191,6 +197,31 @@ fn write_id(out: &mut Vec<u8>, set: &mut ShardSet<'_>, ran: Ran<'_>, now_ms: u64
     let Some(at) = id_at(args) else { return false };
     let words = args.iter().enumerate().map(|(index, word)| if index == at { id.as_slice() } else { word });
     part::write_command(out, ran.db, args.len(), words);
+    true
+}
+
+/// Writes a command that adds samples, with `now_ms` for every time that is the clock's.
+fn write_times(out: &mut Vec<u8>, ran: Ran<'_>, now_ms: u64) -> bool {
+    let now = now_ms.to_string();
+    let mut words: Vec<&[u8]> = ran.args.iter().collect();
+    let at = match ran.entry.spec.keys {
+        // A key, a time and a value each.
+        Keys::Range { step: 3, .. } => (2..words.len()).step_by(3).collect(),
+        _ if ran.entry.spec.name == "ts.add" => vec![2],
+        _ => match words.iter().position(|word| is(word, "timestamp")) {
+            Some(at) => vec![at + 1],
+            None => {
+                words.splice(3..3, [b"TIMESTAMP".as_slice(), b"*"]);
+                vec![4]
+            }
+        },
+    };
+    for at in at {
+        if let Some(word) = words.get_mut(at).filter(|word| **word == b"*") {
+            *word = now.as_bytes();
+        }
+    }
+    part::write_command(out, ran.db, words.len(), words.into_iter());
     true
 }
 

@@ -292,11 +292,16 @@ impl Keyed<'_> {
             Some(Value::Object(_, id)) => id,
             _ => return Err(Corrupt),
         };
+        let (db, name) = (self.db, self.name());
+        let handle = self.handle().ok_or(Corrupt)?;
+        self.shard.series_goes(db, handle);
         let Shard { objects, arena, .. } = &mut *self.shard;
-        match objects.get_mut(id) {
+        let read = match objects.get_mut(id) {
             Object::Module(value) => read_more(&mut **value, source, arena),
             _ => Err(Corrupt),
-        }
+        };
+        self.shard.series_came(db, name, handle);
+        read
     }
 }
 
