@@ -9,7 +9,7 @@ use darter_slab::Arena;
 
 use crate::Full;
 use crate::aggregate::{Bucket, Kind};
-use crate::codec::SAMPLES_MAX;
+use crate::codec::{Packing, SAMPLES_MAX};
 use crate::sample::{Blocked, Policy, Sample};
 use blocks::Block;
 
@@ -227,8 +227,9 @@ impl Series {
     fn put_block(&mut self, arena: &mut Arena, at: usize, samples: &[Sample]) -> Result<(), Full> {
         let half = if samples.len() > SAMPLES_MAX { samples.len() / 2 } else { samples.len() };
         let (low, high) = samples.split_at(half);
-        let first = Block::new(arena, low)?;
-        let second = if high.is_empty() { None } else { Some(Block::new(arena, high)) };
+        let packing = if self.settings.is_uncompressed { Packing::Plain } else { Packing::Small };
+        let first = Block::new(arena, low, packing)?;
+        let second = if high.is_empty() { None } else { Some(Block::new(arena, high, packing)) };
         let second = match second {
             Some(Err(full)) => {
                 let mut first = first;
