@@ -4,6 +4,7 @@
 //! here knows sockets, threads or replicas; time, hashes and limits are arguments.
 #![forbid(unsafe_code)]
 
+pub mod array;
 pub mod bitmap;
 pub mod bloom;
 pub mod category;
@@ -72,4 +73,5 @@ pub const FAMILIES: &[&[DataCommand]] = &[
     topk::FAMILY,
     tdigest::FAMILY,
     series::FAMILY,
+    array::FAMILY,
 ];

@@ -235,6 +235,7 @@ pub enum Group {
     TopK,
     Digest,
     Series,
+    Array,
 }
 
 impl Group {
@@ -257,6 +258,7 @@ impl Group {
             Group::Scripting => "scripting",
             Group::Pubsub => "pubsub",
             Group::Cluster => "cluster",
+            Group::Array => "array",
             // What Redis keeps in modules is one group there.
             Group::Json
             | Group::Bloom

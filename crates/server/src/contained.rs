@@ -173,7 +173,8 @@ impl<'a> Source<'a> {
         if matches!(entry.run, Run::Server(_)) {
             return true;
         }
-        let (Run::Data(_), Reach::Keys | Reach::Linked(_, Rarity::Seldom)) = (entry.run, entry.spec.reach) else {
+        let (Run::Data(_), Reach::Keys | Reach::Linked(_, Rarity::Seldom)) = (entry.run, entry.spec.reach)
+        else {
             return false;
         };
         let (first, last, step) = match entry.spec.keys {

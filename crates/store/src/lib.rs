@@ -4,6 +4,7 @@
 //! housekeeping. Never knows sockets, threads, clocks or replicas: time and hashes are arguments.
 #![forbid(unsafe_code)]
 
+pub mod array;
 pub mod ascii7;
 pub mod change;
 pub mod cut;
@@ -33,6 +34,7 @@ pub mod text;
 pub mod tidy;
 pub mod walk;
 
+pub use array::Array;
 pub use change::{Change, Event};
 pub use darter_index::Position;
 pub use darter_slab::Arena;

@@ -165,7 +165,8 @@ fn check_sort(core: &Core, user: &User, call: CheckedCall<'_>) -> Result<(), Vec
     user.check_sort(core.shared.acl.catalog(), call).map_err(|line| line.as_bytes().to_vec())
 }
 
-const BY_LABEL: &[u8] = b"NOPERM TSDB: current user doesn't have read permission to one or more keys that match the \
+const BY_LABEL: &[u8] =
+    b"NOPERM TSDB: current user doesn't have read permission to one or more keys that match the \
                          specified filter";
 
 fn note(

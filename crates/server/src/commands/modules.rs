@@ -12,7 +12,10 @@ struct Module {
 /// Every module whose commands are here.
 const MODULES: &[Module] = &[
     Module { name: "ReJSON", groups: &[Group::Json] },
-    Module { name: "bf", groups: &[Group::Bloom, Group::Cuckoo, Group::CountMin, Group::TopK, Group::Digest] },
+    Module {
+        name: "bf",
+        groups: &[Group::Bloom, Group::Cuckoo, Group::CountMin, Group::TopK, Group::Digest],
+    },
     Module { name: "timeseries", groups: &[Group::Series] },
 ];
 /// The version that all of them have: Redis 8.10.
