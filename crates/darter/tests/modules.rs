@@ -139,7 +139,7 @@ fn arrays_survive_journal_snapshot_and_dump() {
     wait_for_base(&server);
     all(&mut client, &["COPY a b", "DEL a", "RENAME b a"]);
     drop(server);
-    let server = dir.start(&[]);
+    let server = dir.start(&["--dbfilename", "reloaded"]);
     assert_eq!(told(&mut server.client()), before);
     let reply = server.client().call(&["DEBUG", "RELOAD"]);
     assert_eq!(reply, Value::ok());

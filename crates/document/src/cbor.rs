@@ -149,15 +149,21 @@ impl<'a> Reader<'a> {
 
     fn simple(&mut self, low: u8) -> Result<(), NotCbor> {
         let value = match low {
-            20 => return Ok(self.out.extend_from_slice(b"false")),
-            21 => return Ok(self.out.extend_from_slice(b"true")),
-            22 | 23 => return Ok(self.out.extend_from_slice(b"null")),
+            20 => {
+                self.out.extend_from_slice(b"false");
+                return Ok(());
+            }
+            21 => {
+                self.out.extend_from_slice(b"true");
+                return Ok(());
+            }
+            // What is no number is null, as in RedisJSON.
+            22 | 23 => f64::NAN,
             25 => of_half(u16::from_be_bytes(self.number()?)),
             26 => f64::from(f32::from_be_bytes(self.number()?)),
             27 => f64::from_be_bytes(self.number()?),
             _ => return Err(NotCbor),
         };
-        // What is no number is null, as in RedisJSON.
         write_float(value, &mut self.out);
         Ok(())
     }

@@ -14,12 +14,14 @@ use crate::record::{Record, Value};
 use crate::shard::{Key, Shard};
 
 type Ids = BTreeSet<u32>;
+/// Series by the values of a label.
+type Values = BTreeMap<Box<[u8]>, Ids>;
 
 /// The series of one database by their labels.
 #[derive(Debug, Default)]
 pub(crate) struct Labels {
     all: Ids,
-    by_name: BTreeMap<Box<[u8]>, BTreeMap<Box<[u8]>, Ids>>,
+    by_name: BTreeMap<Box<[u8]>, Values>,
     bytes: usize,
 }
 
@@ -71,8 +73,8 @@ impl Labels {
         let named = matchers.iter().filter(|matcher| matcher.sort == Sort::OneOf);
         let sets = named.map(|matcher| {
             let values = self.by_name.get(&matcher.label);
-            let ids = |value: &Box<[u8]>| values.and_then(|values| values.get(value));
-            matcher.values.iter().filter_map(ids).collect::<Vec<_>>()
+            let ids = |value: &[u8]| values.and_then(|values| values.get(value));
+            matcher.values.iter().filter_map(|value| ids(value)).collect::<Vec<_>>()
         });
         match sets.min_by_key(|sets| sets.iter().map(|ids| ids.len()).sum::<usize>()) {
             Some(sets) => sets.into_iter().flatten().copied().collect(),
@@ -230,5 +232,75 @@ impl Object {
     /// Whether it is a time series.
     pub(crate) fn is_series(&self) -> bool {
         self.kind() == Type::Series
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use darter_base::hash::KeyHasher;
+    use darter_series::{Kind, Rule, Settings};
+
+    use super::*;
+    use crate::record::Expiry;
+
+    const NOW: u64 = 1_700_000_000_000;
+
+    fn place<'a>(shard: &'a mut Shard, db: usize, name: &'a str) -> Keyed<'a> {
+        let key = Key { bytes: name.as_bytes(), hash: shard.hasher.hash(name.as_bytes()) };
+        Keyed::find(shard, db, key, NOW)
+    }
+
+    fn put(shard: &mut Shard, name: &str, label: &str) {
+        let labels = vec![((*b"host").into(), label.as_bytes().into())];
+        let mut series = Series::new(Settings { labels, ..Settings::default() });
+        series.rules.push(Rule::new(b"target", Kind::Sum, 10, 0));
+        place(shard, 0, name).put_object(series.wrap(), Expiry::None).expect("room");
+    }
+
+    fn found(shard: &Shard, db: usize, value: &str) -> Vec<String> {
+        let matcher =
+            Matcher { label: (*b"host").into(), sort: Sort::OneOf, values: vec![value.as_bytes().into()] };
+        let mut found = Vec::new();
+        shard.each_series(db, &[matcher], NOW, &mut |name, _| {
+            found.push(String::from_utf8_lossy(name).into_owned());
+        });
+        found.sort();
+        found
+    }
+
+    #[test]
+    fn the_index_and_the_links_follow_every_key() {
+        let mut shard = Shard::new(2, 1, KeyHasher::new(5)).expect("address space");
+        let links = shard.links.clone();
+        ["a", "b", "c", "d"].iter().for_each(|name| put(&mut shard, name, "x"));
+        assert_eq!(found(&shard, 0, "x"), ["a", "b", "c", "d"]);
+        put(&mut shard, "a", "y");
+        place(&mut shard, 0, "b").put_text(b"text", Expiry::None).expect("room");
+        place(&mut shard, 0, "c").remove();
+        place(&mut shard, 0, "d").set_deadline(Some(NOW + 5)).expect("room");
+        assert_eq!(
+            (found(&shard, 0, "x"), found(&shard, 0, "y")),
+            (vec!["d".to_owned()], vec!["a".to_owned()])
+        );
+        let [from, to] =
+            ["a", "e"].map(|name| Key { bytes: name.as_bytes(), hash: shard.hasher.hash(name.as_bytes()) });
+        assert_eq!(shard.rename((0, from), (1, to), NOW), Ok(true));
+        assert_eq!(found(&shard, 1, "y"), ["e"]);
+        let mut named = Vec::new();
+        links.each(b"e", &mut |other| named.push(other.to_vec()));
+        assert_eq!(named, [b"target"]);
+        shard.swap_dbs(0, 1);
+        assert_eq!((found(&shard, 0, "y").len(), found(&shard, 1, "x").len()), (1, 1));
+        place(&mut shard, 0, "e").forget_links();
+        assert!(links.is_any(), "d still names its target");
+        assert!(shard.memory_bytes() > 0 && shard.dbs.iter().all(|db| db.labels.bytes() > 0));
+        // Its time is up.
+        let key = Key { bytes: b"d", hash: shard.hasher.hash(b"d") };
+        assert!(!Keyed::find(&mut shard, 1, key, NOW + 10).exists());
+        assert!(!links.is_any() && shard.dbs[1].labels.is_empty() && shard.dbs[1].labels.bytes() == 0);
+        put(&mut shard, "f", "x");
+        assert!(links.is_any());
+        shard.flush_db(0);
+        assert!(!links.is_any() && found(&shard, 0, "x").is_empty());
     }
 }

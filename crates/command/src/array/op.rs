@@ -99,6 +99,6 @@ fn integer(text: &[u8]) -> Option<i64> {
     const END: f64 = 9_223_372_036_854_775_808.0;
     number::parse_i64(text).or_else(|| {
         let number = number::parse_f64(text)?;
-        (number >= -END && number < END).then_some(number as i64)
+        (-END..END).contains(&number).then_some(number as i64)
     })
 }

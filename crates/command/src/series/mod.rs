@@ -63,7 +63,7 @@ const NO_KEY: Fault = Fault::text("ERR TSDB: the key does not exist");
 /// The shards of the series that a key feeds, and of the one that feeds it, are held too.
 const LINKED: Reach = Reach::Linked(|_| true, Rarity::Often);
 /// The same, if the arguments ask for the bucket that is open in the source.
-const LINKED_FOR_LATEST: Reach = Reach::Linked(|args| asks_for_latest(args), Rarity::Often);
+const LINKED_FOR_LATEST: Reach = Reach::Linked(asks_for_latest, Rarity::Often);
 
 fn asks_for_latest(args: Args<'_>) -> bool {
     args.iter().any(|word| is(word, "LATEST"))

@@ -290,7 +290,7 @@ fn what_has_no_place_here_is_passed_over_and_named() {
     let expected =
         [("", "notes of module AAAAAAAAA"), ("mod", "a value of module AAAAAAAAA"), ("entries", "3")];
     assert_eq!(seen, expected.map(|(key, what)| (key.to_owned(), what.to_owned())));
-    let (_, shard, _) = read_all(&bytes).expect("a good file");
+    let (_, shard, _) = read_all(&raw(b"REDIS0014", &[array])).expect("a good file");
     let arrays = contents(&shard).into_values().filter(|value| value.starts_with("(28,")).count();
     assert_eq!(arrays, 1);
     for (head, body) in

@@ -60,7 +60,10 @@ fn write(shared: &'static Shared, run: &Run, order: Order) -> Result<Saved, Stri
     }
     fill(shared, run, bytes_per_s_max, &mut writer).map_err(failed)?;
     if writer.left_out() > 0 {
-        tracing::warn!("{name} lacks {} keys that need modules or Redis 8.8 (rdb_modules)", writer.left_out());
+        tracing::warn!(
+            "{name} lacks {} keys that need modules or Redis 8.8 (rdb_modules)",
+            writer.left_out()
+        );
     }
     if run.pipe.is_broken() {
         return Err("called off".to_owned());
