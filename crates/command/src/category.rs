@@ -49,6 +49,7 @@ categories! {
     TOPK = 27, "topk";
     TDIGEST = 28, "tdigest";
     TIMESERIES = 29, "timeseries";
+    ARRAY = 30, "array";
 }
 
 impl Categories {
@@ -128,6 +129,7 @@ impl Spec {
             Group::TopK => Categories::TOPK,
             Group::Digest => Categories::TDIGEST,
             Group::Series => Categories::TIMESERIES,
+            Group::Array => Categories::ARRAY,
             Group::Server if self.name.starts_with("command") => Categories::CONNECTION,
             Group::Server | Group::Pubsub | Group::Cluster => Categories::default(),
         }
@@ -261,6 +263,6 @@ mod tests {
     fn a_category_is_found_by_name_in_any_case() {
         assert_eq!(Categories::named(b"SortedSet"), Some(Categories::SORTEDSET));
         assert_eq!(Categories::named(b"nothing"), None);
-        assert_eq!(Categories::NAMES.len(), 30);
+        assert_eq!(Categories::NAMES.len(), 31);
     }
 }

@@ -4,6 +4,7 @@
 //! here knows sockets, threads or replicas; time, hashes and limits are arguments.
 #![forbid(unsafe_code)]
 
+pub mod array;
 pub mod bitmap;
 pub mod bloom;
 pub mod category;
@@ -44,7 +45,7 @@ pub mod zset;
 pub use ctx::{Ctx, Env, Wait};
 pub use fault::Fault;
 pub use reader::Reader;
-pub use spec::{Command, Flags, Group, Keys, Marks, Reach, Spec};
+pub use spec::{Command, Flags, Group, Keys, Marks, Rarity, Reach, Spec};
 
 /// A data command's body. It runs with its shards held, at one point in time.
 pub type Run = fn(&mut Ctx<'_>, darter_wire::Args<'_>, &mut darter_wire::Reply<'_>) -> Result<(), Fault>;
@@ -72,4 +73,5 @@ pub const FAMILIES: &[&[DataCommand]] = &[
     topk::FAMILY,
     tdigest::FAMILY,
     series::FAMILY,
+    array::FAMILY,
 ];

@@ -129,6 +129,8 @@ impl Marks {
     pub const NOT_OVER_HTTP: Marks = Marks(1 << 16);
     /// Reads keys that its arguments make of other values.
     pub const READS_BY_PATTERN: Marks = Marks(1 << 17);
+    /// Reads keys that it finds by what is in their values.
+    pub const READS_BY_LABEL: Marks = Marks(1 << 18);
 
     /// A command about the server that only tells: the console may run it where it is to change nothing.
     pub const ONLY_TELLS: Marks = Marks(1 << 18);
@@ -236,6 +238,7 @@ pub enum Group {
     TopK,
     Digest,
     Series,
+    Array,
 }
 
 impl Group {
@@ -258,6 +261,7 @@ impl Group {
             Group::Scripting => "scripting",
             Group::Pubsub => "pubsub",
             Group::Cluster => "cluster",
+            Group::Array => "array",
             // What Redis keeps in modules is one group there.
             Group::Json
             | Group::Bloom
@@ -304,8 +308,20 @@ pub enum Reach {
     All,
     /// Every shard if the arguments ask for it (SORT with patterns), else those of the keys.
     AllIf(fn(Args<'_>) -> bool),
+    /// The shards of its keys, and of the keys that their values name, if its arguments ask for it. The last says whether
+    /// that is so rare that a script which names its keys runs with their shards alone.
+    Linked(fn(Args<'_>) -> bool, Rarity),
     /// A contiguous run of shards, computed from the arguments (SCAN): start and length.
     Run(fn(Args<'_>, u16) -> (u16, u16)),
+}
+
+/// How often a command needs more than the shards of its keys.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Rarity {
+    /// Often enough that whoever plans ahead takes all shards.
+    Often,
+    /// So seldom that whoever plans ahead takes those of the keys; the command fails in a script then.
+    Seldom,
 }
 
 /// A command's row.

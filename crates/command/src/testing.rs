@@ -26,14 +26,16 @@ impl Bed {
     /// An empty keyspace at a time some years from now.
     pub fn new() -> Bed {
         let hasher = KeyHasher::new(1);
+        let router = Router::new(hasher, SHARDS_LEN);
         let parts = (0..SHARDS_LEN).map(|id| {
             let mut shard = Shard::new(DBS_LEN, u64::from(id), hasher).expect("address space for a shard");
+            shard.share_links(std::sync::Arc::clone(router.links()));
             shard.changes.listen(Listeners::NOTIFY, true);
             Part::new(shard, hasher)
         });
         Bed {
             parts: parts.collect(),
-            router: Router::new(hasher, SHARDS_LEN),
+            router,
             env: Env::default(),
             now_ms: 1_800_000_000_000,
             db: 0,
@@ -78,6 +80,13 @@ impl Bed {
         };
         match reach {
             Reach::All | Reach::AllIf(_) => set = LockSet::all(SHARDS_LEN),
+            Reach::Linked(asks, _) => command.spec.each_key(args, &mut |at| {
+                let mut add = |name: &[u8]| set.add(self.router.shard_of(self.router.key(name).hash));
+                add(args.at(at));
+                if asks(args) {
+                    self.router.links().each(args.at(at), &mut add);
+                }
+            }),
             Reach::Run(find) => {
                 let (first, len) = find(args, SHARDS_LEN);
                 (first..first + len).for_each(|id| set.add(id));

@@ -3,6 +3,7 @@
 //! Called by `store`, which keeps the bytes, and by the JSON commands. The crate knows no key, no arena and no reply.
 #![forbid(unsafe_code)]
 
+pub mod cbor;
 pub mod compare;
 mod dictionary;
 pub mod doc;

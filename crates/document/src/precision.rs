@@ -49,7 +49,7 @@ impl Precision {
     }
 
     /// The float with the fewest digits whose nearest one of the format is that of `value`.
-    fn shortest(self, value: f64) -> Option<f64> {
+    pub(crate) fn shortest(self, value: f64) -> Option<f64> {
         const DIGITS_MAX: usize = 17;
         let nearest = self.nearest(value)?;
         let with = |digits: usize| format!("{nearest:.digits$e}").parse().ok();

@@ -67,6 +67,21 @@ impl<W: Write> Writer<W> {
         }
     }
 
+    /// Leaves out, from now on, keys of an RDB file that only servers with modules can read.
+    pub fn leave_modules_out(&mut self) {
+        if let Writer::Rdb(writer) = self {
+            writer.leave_modules_out();
+        }
+    }
+
+    /// Keys that were left out.
+    pub fn left_out(&self) -> u64 {
+        match self {
+            Writer::Rdb(writer) => writer.left_out(),
+            Writer::Native(_) => 0,
+        }
+    }
+
     /// Writes a fact about the writer.
     pub fn aux(&mut self, name: &[u8], value: &[u8]) -> Result<(), Error> {
         match self {

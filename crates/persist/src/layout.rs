@@ -14,20 +14,19 @@ pub const ZSET_WITH_TTL: u8 = darter_store::rdb::TYPE_ZSET_WITH_TTL;
 pub const HASH_WITH_TTL: u8 = 24;
 /// A value of a module: a number that names the module, and fields.
 pub const MODULE_2: u8 = darter_store::module::TYPE_MODULE;
+/// An array of Redis 8.8.
+pub const ARRAY: u8 = darter_store::module::TYPE_ARRAY;
 
 /// Numbers for what a file numbers otherwise than we do.
 pub mod foreign {
     /// Fields with an absolute deadline behind each, as Valkey 9 writes them (its number 22).
     pub const VALKEY_HASH: u8 = darter_store::rdb::TYPE_VALKEY_HASH;
-    /// An array of Redis 8.8 (its number 28).
-    pub const ARRAY: u8 = 201;
     /// A rate limiter of Redis 8.8 (its number 33).
     pub const RATE_LIMITER: u8 = 202;
 
     /// What a value is that can be passed over but not kept.
     pub fn strange(kind: u8) -> Option<&'static str> {
         match kind {
-            ARRAY => Some("an array"),
             RATE_LIMITER => Some("a rate limiter"),
             _ => None,
         }
@@ -51,9 +50,11 @@ pub enum Piece {
     Many(&'static [Piece]),
     /// Fields of a module up to their end.
     Fields,
+    /// The place of the last insertion if there was one, and so many places with elements.
+    Elements,
 }
 
-use Piece::{Bytes, Fields, Many, Number, OldScore, Row, Text};
+use Piece::{Bytes, Elements, Fields, Many, Number, OldScore, Row, Text};
 
 /// One type of value.
 #[derive(Debug)]
@@ -113,6 +114,7 @@ const LAYOUTS: &[Layout] = &[
     layout(25, "hash", &[Bytes(8), Text]),
     layout(26, "stream", &[NODES, COUNTS, GROUPS_ACTIVE, IDEMPOTENCE]),
     layout(27, "stream", &[NODES, COUNTS, GROUPS_GIVEN_BACK, IDEMPOTENCE]),
+    layout(ARRAY, "array", &[Elements]),
     layout(SET_WITH_TTL, "set", &[Many(&[Text, Number])]),
     layout(ZSET_WITH_TTL, "zset", &[Many(&[Text, Bytes(8), Number])]),
     layout(foreign::RATE_LIMITER, "rate limiter", &[Number]),
@@ -172,6 +174,7 @@ pub fn walk<'a>(
             }
             Row(inner) => walk(inner, cursor, visit)?,
             Fields => module::fields(cursor, visit)?,
+            Elements => elements(cursor, visit)?,
             Many(inner) => {
                 let count = cursor.number()?;
                 visit(Token::Plain(cursor.since(start)));
@@ -181,6 +184,29 @@ pub fn walk<'a>(
             }
         }
     }
+    Ok(())
+}
+
+fn elements<'a>(cursor: &mut Cursor<'a>, visit: &mut impl FnMut(Token<'a>)) -> Result<(), Stop> {
+    let mut start = cursor.at();
+    let count = cursor.number()?;
+    if cursor.number()? != 0 {
+        cursor.number()?;
+    }
+    for _ in 0..count {
+        cursor.number()?;
+        match cursor.number()? {
+            0 | 3 => {
+                visit(Token::Plain(cursor.since(start)));
+                visit(Token::Text(cursor.pass_text()?));
+                start = cursor.at();
+            }
+            // an integer, a double
+            1 | 2 => drop(cursor.array::<8>()?),
+            _ => return Err(cursor.bad("an element of an array that is of no known sort")),
+        }
+    }
+    visit(Token::Plain(cursor.since(start)));
     Ok(())
 }
 

@@ -1,5 +1,7 @@
 //! What becomes of the samples of a bucket: fifteen kinds of one number.
 
+use darter_base::fields::{FieldSource, Malformed};
+
 use crate::sample::Sample;
 
 /// How a bucket becomes a number.
@@ -100,7 +102,7 @@ impl Kind {
 }
 
 /// The samples of a bucket so far. Values that are NaN count only as such.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub struct Bucket {
     count: u64,
     nans: u64,
@@ -303,6 +305,66 @@ impl Bucket {
                 out.unsigned(0);
             }
         }
+    }
+
+    /// What [`Bucket::save`] wrote for `kind`, in the form of version `version`; `has_any` says whether a value counts.
+    pub(crate) fn load(
+        kind: Kind,
+        version: u16,
+        has_any: Option<bool>,
+        source: &mut dyn FieldSource,
+    ) -> Result<Bucket, Malformed> {
+        let mut bucket = Bucket::default();
+        let has = |guess: bool| u64::from(has_any.unwrap_or(guess));
+        match kind {
+            Kind::Min | Kind::Max | Kind::Range => {
+                (bucket.max, bucket.min) = (source.double()?, source.double()?);
+                bucket.count = has(bucket.max >= bucket.min);
+            }
+            Kind::Sum | Kind::Count | Kind::Last | Kind::CountNan | Kind::CountAll => {
+                let number = source.double()?;
+                if (3..7).contains(&version) {
+                    source.unsigned()?;
+                }
+                bucket.count = has(number != 0.0);
+                match kind {
+                    Kind::Sum => bucket.sum = number,
+                    Kind::CountNan => (bucket.nans, bucket.count) = (number as u64, 0),
+                    Kind::Last => bucket.last = (bucket.count > 0).then_some(Sample::new(0, number)),
+                    _ => bucket.count = number as u64,
+                }
+            }
+            Kind::First => {
+                bucket.first = source.double()?;
+                let is_new = version >= 3 && source.unsigned()? != 0;
+                bucket.count = has(!is_new);
+            }
+            Kind::Avg => {
+                let (sum, count) = (source.double()?, source.double()?);
+                bucket.count = count as u64;
+                let is_mean = version >= 4 && source.unsigned()? != 0;
+                bucket.mean = is_mean.then_some(sum);
+                bucket.sum = if is_mean { f64::INFINITY } else { sum };
+            }
+            Kind::StdP | Kind::StdS | Kind::VarP | Kind::VarS => {
+                (bucket.sum, bucket.squares, bucket.count) =
+                    (source.double()?, source.double()?, source.unsigned()?);
+            }
+            Kind::Twa => {
+                bucket.area = source.double()?;
+                let last = Sample::new(source.unsigned()?, source.double()?);
+                bucket.start = source.unsigned()?;
+                source.unsigned()?;
+                source.unsigned()?;
+                source.unsigned()?;
+                let is_new = source.unsigned()? != 0;
+                let count = source.unsigned()?;
+                source.unsigned()?;
+                bucket.count = if is_new { 0 } else { count.max(1) };
+                bucket.last = (!is_new).then_some(last);
+            }
+        }
+        Ok(bucket)
     }
 }
 

@@ -5,7 +5,6 @@ use darter_slab::Arena;
 
 use crate::aggregate::{Bucket, Kind};
 use crate::gorilla;
-use crate::query::bucket_end;
 use crate::sample::{Policy, Sample};
 use crate::series::{Rule, Series, Settings};
 use crate::{Full, LoadFault};
@@ -34,11 +33,11 @@ pub enum CrossReferences {
 impl Series {
     /// Writes the fields of the series, in the form of [`VERSION`].
     pub fn save(&self, references: CrossReferences, arena: &Arena, out: &mut dyn FieldSink) {
-        self.save_head(references, arena, out);
+        self.save_head(references, out);
         self.save_chunks(arena, out);
     }
 
-    fn save_head(&self, references: CrossReferences, arena: &Arena, out: &mut dyn FieldSink) {
+    fn save_head(&self, references: CrossReferences, out: &mut dyn FieldSink) {
         let settings = &self.settings;
         let newest = self.newest().unwrap_or(Sample { time: 0, value: 0.0 });
         out.string(&[&self.name]);
@@ -66,12 +65,12 @@ impl Series {
         }
         let rules = if keeps { &self.rules[..] } else { &[] };
         out.unsigned(rules.len() as u64);
-        rules.iter().for_each(|rule| self.save_rule(rule, arena, out));
+        rules.iter().for_each(|rule| save_rule(rule, out));
     }
 
     /// Writes what there is besides the samples, in the form of [`VERSION`].
-    pub fn save_root(&self, arena: &Arena, out: &mut dyn FieldSink) {
-        self.save_head(CrossReferences::Kept, arena, out);
+    pub fn save_root(&self, out: &mut dyn FieldSink) {
+        self.save_head(CrossReferences::Kept, out);
     }
 
     /// Reads what [`Series::save_root`] wrote. Fails if these are not the fields of a series.
@@ -95,29 +94,6 @@ impl Series {
             return Err(LoadFault::Corrupt);
         }
         Ok(self.extend(arena, &samples)?)
-    }
-
-    fn save_rule(&self, rule: &Rule, arena: &Arena, out: &mut dyn FieldSink) {
-        out.string(&[&rule.target]);
-        out.unsigned(rule.bucket_ms);
-        out.unsigned(rule.align_ms);
-        out.unsigned(rule.kind as u64);
-        out.unsigned(rule.current.unwrap_or(NO_BUCKET));
-        let bucket = self.open_bucket(rule, arena);
-        out.unsigned(u64::from(bucket.has(rule.kind)));
-        bucket.save(rule.kind, out);
-    }
-
-    /// What the open bucket of a rule holds.
-    fn open_bucket(&self, rule: &Rule, arena: &Arena) -> Bucket {
-        let mut bucket = Bucket::default();
-        if let Some(start) = rule.current {
-            self.each(arena, start.max(rule.since), u64::MAX, &mut |sample| {
-                bucket.add(sample);
-                true
-            });
-        }
-        bucket
     }
 
     fn save_chunks(&self, arena: &Arena, out: &mut dyn FieldSink) {
@@ -176,11 +152,16 @@ impl Series {
         }
         Ok(series)
     }
+}
 
-    /// The time at which the open bucket of `rule` ends.
-    pub fn open_bucket_end(rule: &Rule) -> Option<u64> {
-        rule.current.map(|start| bucket_end(start, rule.bucket_ms, rule.align_ms))
-    }
+fn save_rule(rule: &Rule, out: &mut dyn FieldSink) {
+    out.string(&[&rule.target]);
+    out.unsigned(rule.bucket_ms);
+    out.unsigned(rule.align_ms);
+    out.unsigned(rule.kind as u64);
+    out.unsigned(rule.current.unwrap_or(NO_BUCKET));
+    out.unsigned(u64::from(rule.bucket.has(rule.kind)));
+    rule.bucket.save(rule.kind, out);
 }
 
 /// The settings, labels and rules of a series without samples.
@@ -238,34 +219,12 @@ fn load_rule(source: &mut dyn FieldSource, version: u16) -> Result<Rule, LoadFau
     let align_ms = if version >= 6 { source.unsigned()? } else { 0 };
     let kind = Kind::of_number(source.unsigned()?).ok_or(LoadFault::Corrupt)?;
     let current = Some(source.unsigned()?).filter(|&start| start != NO_BUCKET);
-    if version >= 9 {
-        source.unsigned()?;
-    }
+    let has_any = if version >= 9 { Some(source.unsigned()? != 0) } else { None };
     if bucket_ms == 0 {
         return Err(LoadFault::Corrupt);
     }
-    // What the open bucket holds is found in the samples.
-    let (doubles, numbers) = match kind {
-        Kind::Min | Kind::Max | Kind::Range => (2, 0),
-        Kind::First => (1, usize::from(version >= 3)),
-        Kind::Sum | Kind::Count | Kind::Last | Kind::CountNan | Kind::CountAll => {
-            (1, usize::from((3..7).contains(&version)))
-        }
-        Kind::Avg => (2, usize::from(version >= 4)),
-        Kind::StdP | Kind::StdS | Kind::VarP | Kind::VarS => (2, 1),
-        Kind::Twa => {
-            source.double()?;
-            source.unsigned()?;
-            (1, 7)
-        }
-    };
-    for _ in 0..doubles {
-        source.double()?;
-    }
-    for _ in 0..numbers {
-        source.unsigned()?;
-    }
-    Ok(Rule { target, kind, bucket_ms, align_ms, current, since: 0 })
+    let bucket = Bucket::load(kind, version, has_any, source)?;
+    Ok(Rule { target, kind, bucket_ms, align_ms, current, bucket, before: None })
 }
 
 /// Reads one chunk of samples as they are.

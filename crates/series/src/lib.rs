@@ -16,7 +16,7 @@ pub mod series;
 pub use aggregate::Kind;
 pub use file::{CrossReferences, VERSION};
 pub use sample::{Policy, Sample};
-pub use series::{Added, Rule, Series, Settings};
+pub use series::{Added, Change, Fed, Rule, Series, Settings};
 
 /// The arena has no room.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -3,7 +3,7 @@
 //! A script of which this is shown runs with the shards of those keys; of any other all shards are held. So a doubt
 //! must always end in "no": every form not known here is one.
 
-use darter_command::{Keys, Reach};
+use darter_command::{Keys, Rarity, Reach};
 
 use crate::registry::{Registry, Run};
 
@@ -173,7 +173,10 @@ impl<'a> Source<'a> {
         if matches!(entry.run, Run::Server(_)) {
             return true;
         }
-        let (Run::Data(_), Reach::Keys) = (entry.run, entry.spec.reach) else { return false };
+        let (Run::Data(_), Reach::Keys | Reach::Linked(_, Rarity::Seldom)) = (entry.run, entry.spec.reach)
+        else {
+            return false;
+        };
         let (first, last, step) = match entry.spec.keys {
             Keys::None => return true,
             Keys::Range { first, last, step } => (usize::from(first), last, usize::from(step.max(1))),

@@ -77,12 +77,34 @@ pub fn add_locks(spec: &Spec, args: Args<'_>, router: &Router, set: &mut LockSet
         Reach::AllIf(needs_all) if !needs_all(args) => {
             spec.each_key(args, &mut |at| set.add(router.shard_of(router.key(args.at(at)).hash)));
         }
+        Reach::Linked(asks, _) => add_linked(spec, args, router, set, asks(args) && router.links().is_any()),
         Reach::All | Reach::AllIf(_) => (0..router.shards_len()).for_each(|id| set.add(id)),
         Reach::Run(find) => {
             let (first, len) = find(args, router.shards_len());
             (first..first.saturating_add(len).min(router.shards_len())).for_each(|id| set.add(id));
         }
     }
+}
+
+/// Adds the shards of the keys, and of those that their values name if they are `asked` for.
+fn add_linked(spec: &Spec, args: Args<'_>, router: &Router, set: &mut LockSet, asked: bool) {
+    spec.each_key(args, &mut |at| {
+        let name = args.at(at);
+        set.add(router.shard_of(router.key(name).hash));
+        if asked {
+            router.links().each(name, &mut |other| set.add(router.shard_of(router.key(other).hash)));
+        }
+    });
+}
+
+/// The shards that a command needs beside those of `grant`, which it has taken: what its keys name may have changed while
+/// it waited for them. While the shards of the keys are held it stands still.
+fn lacks(entry: &Entry, args: Args<'_>, router: &Router, grant: &Shards) -> Option<LockSet> {
+    if !matches!(entry.spec.reach, Reach::Linked(..)) || !router.links().is_any() {
+        return None;
+    }
+    let wanted = lock_set(&entry.spec, args, router);
+    (!grant.covers(wanted.ids())).then_some(wanted)
 }
 
 /// Brings the memory that the keys of a window of commands will touch towards this core, in two rounds: first the
@@ -208,10 +230,18 @@ fn read_on(core: &Core, session: &mut Session, rest: Rest, entry: &'static Entry
 
 /// Runs a data command over whatever shards it needs.
 pub fn run_multi(core: &mut Core, call: Call<'_>, entry: &'static Entry, args: Args<'_>) -> Ran {
-    let wanted = lock_set(&entry.spec, args, &core.shared.router);
-    let mut grant = match lease::take(core, &wanted) {
-        Ok(grant) => grant,
-        Err(grant) => return post(core, call, one(entry, args), wanted, grant),
+    let mut wanted = lock_set(&entry.spec, args, &core.shared.router);
+    let mut grant = loop {
+        match lease::take(core, &wanted) {
+            Ok(grant) => match lacks(entry, args, &core.shared.router, &grant) {
+                None => break grant,
+                Some(more) => {
+                    lease::release(core, grant);
+                    wanted = more;
+                }
+            },
+            Err(grant) => return post(core, call, one(entry, args), wanted, grant),
+        }
     };
     let origin = Origin::of(core, call.session, call.token, Some(entry));
     let after = run_granted(core, &mut grant, origin, entry, args, call.out);
@@ -249,6 +279,15 @@ pub fn post_ticket(core: &mut Core, origin: Origin, ticket: Parked, wanted: Lock
 
 /// Runs a job with its shards held, wherever this thread is.
 pub fn run_job(core: &mut Core, grant: &mut Shards, job: &mut Job) {
+    if let Body::One { entry, args } = &job.body
+        && let Some(wanted) = lacks(entry, args.args(), &core.shared.router, grant)
+    {
+        // Another job takes its place.
+        let body = std::mem::replace(&mut job.body, Body::Call(None));
+        let again = Job::new(job.origin, body, wanted, Grant::empty());
+        Job { number: job.number, claim: job.claim.take(), ..again }.enqueue(core);
+        return;
+    }
     if turned_away::is_over(core, job) {
         return;
     }

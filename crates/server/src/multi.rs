@@ -158,10 +158,21 @@ pub fn forget(session: &mut Session) {
 }
 
 fn run_or_post(core: &mut Core, call: Call<'_>, card: &ClientCard, mut body: Body) -> Ran {
-    let wanted = locks_of(core, call.session, &body);
-    let mut grant = match lease::take(core, &wanted) {
-        Ok(grant) => grant,
-        Err(grant) => return exec::post(core, call, body, wanted, grant),
+    let mut wanted = locks_of(core, call.session, &body);
+    let mut grant = loop {
+        let grant = match lease::take(core, &wanted) {
+            Ok(grant) => grant,
+            Err(grant) => return exec::post(core, call, body, wanted, grant),
+        };
+        if !core.shared.router.links().is_any() {
+            break grant;
+        }
+        // What keys name may have changed before their shards were held.
+        wanted = locks_of(core, call.session, &body);
+        if grant.covers(wanted.ids()) {
+            break grant;
+        }
+        lease::release(core, grant);
     };
     run_held(core, call.session, card, &mut grant, &mut body, call.out);
     lease::release(core, grant);

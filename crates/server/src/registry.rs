@@ -88,13 +88,15 @@ impl Entry {
     }
 
     fn new(id: usize, spec: Spec, run: Run, subs: Vec<&'static Entry>) -> Entry {
-        let is_local = matches!(run, Run::Data(_)) && matches!(spec.reach, Reach::Keys) && subs.is_empty();
+        // What may wait goes the way that parks it.
+        let is_local = matches!(run, Run::Data(_))
+            && matches!(spec.reach, Reach::Keys)
+            && !spec.flags.any(Flags::BLOCKING)
+            && subs.is_empty();
         // With how many arguments it has one key: always, or when no second one follows the first.
         let one_key_len = match spec.keys {
             Keys::Range { first: 1, last: 1, .. } if is_local => usize::MAX,
-            Keys::Range { first: 1, last: -1, step } if is_local && !spec.flags.any(Flags::BLOCKING) => {
-                1 + usize::from(step)
-            }
+            Keys::Range { first: 1, last: -1, step } if is_local => 1 + usize::from(step),
             _ => 0,
         };
         let is_single = one_key_len == usize::MAX;

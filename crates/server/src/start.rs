@@ -190,7 +190,8 @@ pub fn build_hashed(
         n => (n as usize).next_power_of_two().clamp(2, SHARDS_MAX),
     };
     let mut seeds = Rng::new(hasher.hash(b"seed"));
-    let (cells, totals) = make_cells(live, shards, hasher, &mut seeds)?;
+    let router = Router::new(hasher, shards as u16);
+    let (cells, totals) = make_cells(live, shards, &router, &mut seeds)?;
     let invalid = |fault: String| io::Error::new(io::ErrorKind::InvalidInput, fault);
     let registry =
         Registry::build_with(&live.renamed_commands, &live.restricted_commands).map_err(invalid)?;
@@ -201,7 +202,7 @@ pub fn build_hashed(
     let now = crate::core::unix_ms();
     Ok(Box::leak(Box::new(Shared {
         cells: Box::leak(cells.into_boxed_slice()),
-        router: Router::new(hasher, shards as u16),
+        router,
         registry,
         settings,
         doors: Shared::make_doors(threads),
@@ -251,7 +252,7 @@ pub fn build_hashed(
 fn make_cells(
     live: &Live,
     shards: usize,
-    hasher: KeyHasher,
+    router: &Router,
     seeds: &mut Rng,
 ) -> io::Result<(Vec<ShardCell>, Vec<Arc<Totals>>)> {
     let (mut cells, mut totals) = (Vec::with_capacity(shards), Vec::with_capacity(shards));
@@ -260,8 +261,10 @@ fn make_cells(
         let all = darter_base::units::format_bytes_human((bytes * shards) as u64);
         tracing::warn!("address space is limited (ulimit -v): the data may take {all} of it");
     }
+    let hasher = *router.hasher();
     for id in 0..shards {
         let mut shard = Shard::within(reserve_bytes, live.dbnum as usize, seeds.next_u64(), hasher)?;
+        shard.share_links(Arc::clone(router.links()));
         // Four million tokens a second, no two alike, none of an earlier process again, all exact in a double.
         shard.start_cas(((crate::core::unix_ms() / 1000) << 22) + id as u64, shards as u64);
         let part = Part::new(shard, hasher);

@@ -3,6 +3,7 @@
 use darter_index::{Index, Position};
 
 use crate::cut::YOUNGER;
+use crate::labels::Labels;
 
 /// The index of one database and what is counted about it.
 pub struct Db {
@@ -12,13 +13,22 @@ pub struct Db {
     pub(crate) timed: usize,
     /// Its number when the cut that is under way began.
     pub(crate) cut_number: u16,
+    /// Its time series.
+    pub(crate) labels: Labels,
     /// How far it is freed, once it was emptied.
     pub(crate) ruined_to: Position,
 }
 
 impl Db {
     pub(crate) fn new() -> Db {
-        Db { index: Index::new(), expiring: 0, timed: 0, cut_number: YOUNGER, ruined_to: Position::START }
+        Db {
+            index: Index::new(),
+            expiring: 0,
+            timed: 0,
+            cut_number: YOUNGER,
+            labels: Labels::default(),
+            ruined_to: Position::START,
+        }
     }
 
     /// Number of keys.

@@ -160,6 +160,11 @@ impl<'a> Keyed<'a> {
         self.slot.is_some()
     }
 
+    /// Where the record is, if the key is there.
+    pub(crate) fn handle(&self) -> Option<Handle> {
+        self.slot.map(|_| self.handle)
+    }
+
     /// The record, if the key is there.
     #[inline]
     pub fn record(&self) -> Option<Record<'_>> {
@@ -480,12 +485,18 @@ impl<'a> Keyed<'a> {
             return done;
         }
         let id = self.shard.objects.insert(object);
-        let next_expiry = self.shard.objects.get(id).next_expiry_ms();
+        let (next_expiry, is_series) = {
+            let object = self.shard.objects.get(id);
+            (object.next_expiry_ms(), object.is_series())
+        };
         self.shard.timed += usize::from(next_expiry.is_some());
         match self.put_payload(meta, &Payload::Object(kind, id)) {
             Ok(()) => {
                 self.shard.dbs[self.db].timed += usize::from(next_expiry.is_some());
                 self.note_next_expiry(next_expiry);
+                if is_series {
+                    self.shard.series_came(self.db, self.key.bytes, self.handle);
+                }
             }
             Err(full) => {
                 let object = self.shard.objects.remove(id);

@@ -4,6 +4,7 @@
 //! housekeeping. Never knows sockets, threads, clocks or replicas: time and hashes are arguments.
 #![forbid(unsafe_code)]
 
+pub mod array;
 pub mod ascii7;
 pub mod change;
 pub mod cut;
@@ -17,6 +18,8 @@ mod folded;
 mod idle;
 mod item;
 pub mod keyed;
+pub mod labels;
+pub mod links;
 pub mod module;
 pub mod moving;
 pub mod object;
@@ -31,6 +34,7 @@ pub mod text;
 pub mod tidy;
 pub mod walk;
 
+pub use array::Array;
 pub use change::{Change, Event};
 pub use darter_index::Position;
 pub use darter_slab::Arena;
@@ -39,6 +43,7 @@ pub use darter_slab::touched;
 pub use direct::Look;
 pub use extras::{Extras, Marks};
 pub use keyed::{Edited, Keyed, View};
+pub use links::Links;
 pub use module::Json;
 pub use object::{Collection, Object, Type};
 pub use record::{Expiry, Record};

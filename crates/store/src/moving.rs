@@ -86,10 +86,14 @@ impl Shard {
             self.remove_at(to.0, to.1, slot);
         }
         let Some(slot) = self.locate(from.0, from.1) else { unreachable!("found above, and not the target") };
+        self.series_goes(from.0, handle);
         let old = self.dbs[from.0].index.remove(slot, from.1.hash);
         self.dbs[from.0].expiring -= usize::from(meta.deadline_ms.is_some());
         self.arena.free(old);
         let slot = self.adopt(to.0, to.1, handle, meta.deadline_ms, now_ms);
+        if matches!(value, Detached::Object(Type::Series, _)) {
+            self.series_came(to.0, to.1.bytes, handle);
+        }
         if let Detached::Object(_, id) = value
             && let Some(ms) = self.objects.get(id).next_expiry_ms()
         {

@@ -42,11 +42,13 @@ pub enum Type {
     Digest = 11,
     /// A time series.
     Series = 12,
+    /// A sparse array.
+    Array = 13,
 }
 
 impl Type {
     /// All types, in the order of their numbers.
-    pub const ALL: [Type; 13] = [
+    pub const ALL: [Type; 14] = [
         Type::String,
         Type::List,
         Type::Set,
@@ -60,6 +62,7 @@ impl Type {
         Type::TopK,
         Type::Digest,
         Type::Series,
+        Type::Array,
     ];
 
     /// The name `TYPE` answers.
@@ -78,6 +81,7 @@ impl Type {
             Type::TopK => "TopK-TYPE",
             Type::Digest => "TDIS-TYPE",
             Type::Series => "TSDB-TYPE",
+            Type::Array => "array",
         }
     }
 

@@ -4,6 +4,7 @@
 
 use std::io;
 use std::mem::offset_of;
+use std::sync::Arc;
 
 use darter_base::hash::KeyHasher;
 use darter_base::rng::Rng;
@@ -18,6 +19,7 @@ use crate::evict::Pressure;
 use crate::folded::Scratch;
 use crate::idle::Uses;
 use crate::keyed::{View, WrongType};
+use crate::links::Links;
 use crate::object::{Collection, Object};
 use crate::reads::Reads;
 use crate::record::{self, Expiry, Kind, Meta, Payload, Record};
@@ -107,6 +109,8 @@ pub struct Shard {
     // The last token given, and how far the next one is from it.
     cas: u64,
     cas_step: u64,
+    // Keys whose values name others; shared by all shards.
+    pub(crate) links: Arc<Links>,
     /// Answers of KEYS that were cut at `keys_output_limit`; one that is about several shards is counted by one of them.
     pub answers_cut: u64,
 }
@@ -173,7 +177,13 @@ impl Shard {
             cas: 0,
             cas_step: 1,
             answers_cut: 0,
+            links: Arc::default(),
         })
+    }
+
+    /// Has the shard share this table of keys that name others, before it has a key.
+    pub fn share_links(&mut self, links: Arc<Links>) {
+        self.links = links;
     }
 
     /// Database `db`, to count.
@@ -192,6 +202,7 @@ impl Shard {
             + self.arena.page_record_bytes()
             + self.index_bytes()
             + self.objects.bytes()
+            + self.filled_dbs().iter().map(|db| db.labels.bytes()).sum::<usize>()
     }
 
     /// Bytes of the indexes alone.
@@ -321,6 +332,7 @@ impl Shard {
             self.dbs[db].expiring -= 1;
         }
         self.dbs[db].timed -= usize::from(self.is_timed(handle));
+        self.series_goes(db, handle);
         self.drop_object_of(handle);
         self.free_record(handle);
     }
@@ -473,6 +485,7 @@ impl Shard {
         };
         if !is_kept {
             self.dbs[db].timed -= usize::from(self.is_timed(old));
+            self.series_goes(db, old);
             self.drop_object_of(old);
         }
         self.free_record(old);
@@ -570,6 +583,7 @@ impl Shard {
     /// Empties one database; returns how many keys it had. Cost: no look at any key: what it held is freed at once with
     /// the arena when nothing else is there, else bit by bit in [`Shard::bury`].
     pub fn flush_db(&mut self, db: usize) -> usize {
+        self.all_series_go(db);
         let mut empty = Db::new();
         empty.index.remember(self.remembers);
         let old = std::mem::replace(&mut self.dbs[db], empty);

@@ -1,22 +1,25 @@
 //! Which shard a key belongs to, and the sets of shards a command needs.
 
+use std::sync::Arc;
+
 use darter_base::hash::KeyHasher;
-use darter_store::Key;
+use darter_store::{Key, Links};
 use smallvec::SmallVec;
 
-/// Maps keys to shards; the same for the life of the process.
-#[derive(Clone, Copy, Debug)]
+/// Maps keys to shards; the same for the life of the process. Knows also which keys name others.
+#[derive(Clone, Debug)]
 pub struct Router {
     hasher: KeyHasher,
     shift: u32,
     shards_len: u16,
+    links: Arc<Links>,
 }
 
 impl Router {
     /// A router over `shards_len` shards, a power of two of at least 2.
     pub fn new(hasher: KeyHasher, shards_len: u16) -> Router {
         assert!(shards_len.is_power_of_two() && shards_len >= 2);
-        Router { hasher, shift: 64 - shards_len.trailing_zeros(), shards_len }
+        Router { hasher, shift: 64 - shards_len.trailing_zeros(), shards_len, links: Arc::default() }
     }
 
     /// The key with its hash.
@@ -35,6 +38,11 @@ impl Router {
     /// Number of shards.
     pub fn shards_len(&self) -> u16 {
         self.shards_len
+    }
+
+    /// Keys whose values name others; every shard is to share it.
+    pub fn links(&self) -> &Arc<Links> {
+        &self.links
     }
 
     /// The hasher, for members and fields.

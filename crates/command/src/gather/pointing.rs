@@ -171,7 +171,7 @@ impl Pointing {
     }
 
     fn begin_rounds(&mut self, stage: Stage, len: usize) {
-        let rounds = Rounds::new(self.at.db, self.at.router, len, &self.flag);
+        let rounds = Rounds::new(self.at.db, self.at.router.clone(), len, &self.flag);
         self.past.push(std::mem::replace(&mut self.rounds, rounds));
         self.found = vec![None; len];
         self.stage = stage;
@@ -347,7 +347,7 @@ impl Ctx<'_> {
         let at = At::new(self, name, resp3);
         let keeping = Keeping::new(self, dest.unwrap_or(name), Form::List, &[name]);
         let flag = keeping.flag().clone();
-        let rounds = Rounds::new(at.db, at.router, 0, &flag);
+        let rounds = Rounds::new(at.db, at.router.clone(), 0, &flag);
         let sorted = Sorted::new(asked.is_descending);
         let pointing = Pointing {
             asked,

@@ -55,7 +55,7 @@ pub struct Survey {
 }
 
 /// Where and when, and for whom.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub(super) struct At {
     pub db: usize,
     pub now_ms: u64,
@@ -69,7 +69,7 @@ impl At {
     pub fn new(ctx: &mut Ctx<'_>, name: &[u8], resp3: bool) -> At {
         let key = ctx.key(name);
         let pauses_uses = ctx.shards_mut().part_mut(key).shard.pauses_uses();
-        At { db: ctx.db, now_ms: ctx.now_ms, router: *ctx.shards_mut().router(), resp3, pauses_uses }
+        At { db: ctx.db, now_ms: ctx.now_ms, router: ctx.shards_mut().router().clone(), resp3, pauses_uses }
     }
 }
 
@@ -81,7 +81,7 @@ const FRAME_BYTES: usize = 32;
 impl Survey {
     /// Nothing is read yet; there is room for `room` bytes.
     fn new(what: What, at: At, keys_len: usize, flag: &WatchFlag, room: usize) -> Survey {
-        let rounds = Rounds::new(at.db, at.router, keys_len, flag);
+        let rounds = Rounds::new(at.db, at.router.clone(), keys_len, flag);
         Survey {
             what,
             at,

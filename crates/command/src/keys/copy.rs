@@ -77,6 +77,7 @@ fn copy(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), 
     };
     let mut place = ctx.at_db(db, to);
     place.put_copy(&value)?;
+    place.forget_links();
     place.changed(event("copy_to"));
     reply.int(1);
     Ok(())
@@ -105,6 +106,7 @@ fn move_to(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(
     let is_possible = ctx.at(name).exists() && !ctx.at_db(to, name).exists();
     if is_possible {
         ctx.rename((from, name), (to, name))?;
+        ctx.at_db(to, name).forget_links();
         ctx.at(name).changed(event("move_from"));
         ctx.at_db(to, name).changed(event("move_to"));
     }

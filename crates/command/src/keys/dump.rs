@@ -247,6 +247,7 @@ fn restore(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(
         let object =
             rdb::read_object(kind, &mut source, place.arena_mut(), hasher).map_err(|_| BAD_FORMAT)?;
         place.put_object(object, expiry)?;
+        place.forget_links();
     }
     if deadline_ms.is_some_and(|ms| ms <= now_ms) && !keeps_dead {
         // dead on arrival: what was there is gone all the same

@@ -113,6 +113,7 @@ pub(crate) fn encoding_of(place: &Keyed<'_>, env: &Env) -> Option<&'static str> 
         Type::Hash => crate::hash::encoding(place.view().ok()??, env),
         Type::Zset => crate::zset::encoding(place.view().ok()??, env),
         Type::Stream => "stream",
+        Type::Array => "sliced-array",
         _ => "raw",
     })
 }

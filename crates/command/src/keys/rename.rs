@@ -3,12 +3,16 @@
 use darter_wire::{Args, Reply};
 
 use super::{copy, event};
-use crate::spec::{Group, Keys, Spec};
-use crate::{Ctx, DataCommand, Fault};
+use crate::spec::{Group, Keys, Rarity, Reach, Spec};
+use crate::{Ctx, DataCommand, Fault, series};
+
+/// A time series with rules is named by others.
+const LINKED: Reach = Reach::Linked(|_| true, Rarity::Seldom);
 
 /// RENAME.
 pub const RENAME: DataCommand = DataCommand {
     spec: Spec::shrink("rename", 3, Keys::TWO)
+        .reach(LINKED)
         .doc(Group::Generic, "1.0.0", "key newkey", "Gives a key another name, over what has it already.")
         .cost("O(1), O(N) over the size of a value that changes its shard"),
     run: rename,
@@ -18,6 +22,7 @@ pub const RENAME: DataCommand = DataCommand {
 pub const RENAMENX: DataCommand = DataCommand {
     spec: Spec::shrink("renamenx", 3, Keys::TWO)
         .fast()
+        .reach(LINKED)
         .doc(Group::Generic, "1.0.0", "key newkey", "Gives a key another name unless a key has it already.")
         .cost("O(1), O(N) over the size of a value that changes its shard"),
     run: renamenx,
@@ -61,6 +66,7 @@ fn carry(ctx: &mut Ctx<'_>, from: &[u8], to: &[u8]) -> Result<bool, Fault> {
     } else {
         ctx.rename((db, from), (db, to))?;
     }
+    series::renamed(ctx, from, to);
     ctx.at(from).changed(event("rename_from"));
     ctx.at(to).changed(event("rename_to"));
     Ok(true)

@@ -3,18 +3,18 @@
 
 use darter_base::number;
 use darter_series::{Added, Policy, Sample, Series};
-use darter_store::Keyed;
+use darter_store::Event;
 use darter_wire::{Args, Reply};
 
 use super::options::{self, Options};
-use super::{NO_KEY, POLICY, create, doc, event, not_added};
+use super::{LINKED, NO_KEY, POLICY, create, doc, event, feed, not_added};
 use crate::spec::{Keys, Spec};
 use crate::{Ctx, DataCommand, Fault};
 
 /// TS.ADD.
 pub const ADD: DataCommand = DataCommand {
     spec: doc(
-        Spec::write("ts.add", -4, Keys::ONE),
+        Spec::write("ts.add", -4, Keys::ONE).reach(LINKED),
         "1.0.0",
         "key timestamp value [RETENTION retentionPeriod] [ENCODING <UNCOMPRESSED | COMPRESSED>] [CHUNK_SIZE size] \
          [DUPLICATE_POLICY <BLOCK | FIRST | LAST | MIN | MAX | SUM>] [ON_DUPLICATE <BLOCK | FIRST | LAST | MIN | MAX | \
@@ -43,14 +43,30 @@ pub(super) fn value(arg: &[u8]) -> Result<f64, Fault> {
     number::parse_f64(arg).ok_or(Fault::text("ERR TSDB: invalid value"))
 }
 
-/// Adds a sample to the series at `place`; returns the time to answer.
-pub(super) fn add_at(place: &mut Keyed<'_>, sample: Sample, policy: Option<Policy>) -> Result<u64, Fault> {
+/// Adds a sample to the series at `name`, which is there, and what follows of it to the series that it feeds; reports
+/// `event`. Returns the time to answer.
+pub(super) fn add_to(
+    ctx: &mut Ctx<'_>,
+    name: &[u8],
+    sample: Sample,
+    policy: Option<Policy>,
+    event: Event,
+) -> Result<u64, Fault> {
+    let mut place = ctx.at(name);
     let edited = place.edit(|series: &mut Series, arena, _| {
         let policy = policy.or(series.settings.policy).unwrap_or(POLICY);
         let newest = series.newest().map_or(0, |newest| newest.time);
-        series.add(arena, sample, policy).map(|added| (added, newest))
+        let added = series.add(arena, sample, policy)?;
+        let fed = match added {
+            Added::Appended => series.feed_appended(sample),
+            Added::Upserted => series.feed_changed(arena, sample.time),
+            Added::Ignored => Vec::new(),
+        };
+        Ok((added, newest, fed))
     })?;
-    let (added, newest) = edited.ok_or(NO_KEY)?.result.map_err(not_added)?;
+    let (added, newest, fed) = edited.ok_or(NO_KEY)?.result.map_err(not_added)?;
+    place.changed(event);
+    feed::feed(ctx, name, fed);
     Ok(if added == Added::Ignored { newest } else { sample.time })
 }
 
@@ -67,8 +83,7 @@ fn add(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), F
     } else {
         create::put(&mut place, Options::read(args, 4)?)?;
     }
-    let time = add_at(&mut place, sample, policy)?;
-    place.changed(event("ts.add"));
+    let time = add_to(ctx, args.at(1), sample, policy, event("ts.add"))?;
     reply.int(time.cast_signed());
     Ok(())
 }

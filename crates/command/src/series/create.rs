@@ -59,7 +59,7 @@ fn alter(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(),
         return Err(NO_KEY);
     }
     let options = Options::read(args, 2)?;
-    place.edit(|series: &mut Series, _, _| options.apply(&mut series.settings))?.ok_or(NO_KEY)?;
+    place.reshape_series(|series| options.apply(&mut series.settings))?.ok_or(NO_KEY)?;
     place.changed(event("ts.alter"));
     reply.ok();
     Ok(())

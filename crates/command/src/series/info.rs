@@ -3,7 +3,7 @@
 use darter_series::Series;
 use darter_wire::{Args, Reply};
 
-use super::{NO_KEY, doc};
+use super::{LINKED, NO_KEY, doc, feed};
 use crate::probabilistic::arity;
 use crate::reader::is;
 use crate::spec::{Keys, Spec};
@@ -12,7 +12,7 @@ use crate::{Ctx, DataCommand, Fault};
 /// TS.INFO.
 pub const INFO: DataCommand = DataCommand {
     spec: doc(
-        Spec::read("ts.info", -2, Keys::ONE).fast(),
+        Spec::read("ts.info", -2, Keys::ONE).fast().reach(LINKED),
         "1.0.0",
         "key [DEBUG]",
         "Shows the options and the size of a series.",
@@ -26,8 +26,11 @@ fn info(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), 
     if args.len() > 3 {
         return Err(arity("ts.info"));
     }
-    let place = ctx.read(args.at(1));
-    let view = place.view::<Series>()?.ok_or(NO_KEY)?;
+    let name = args.at(1);
+    // Counts the look.
+    ctx.read(name);
+    let (shard, record) = ctx.peek(name).ok_or(NO_KEY)?;
+    let view = shard.view_of::<Series>(record)?;
     let series = view.root;
     let settings = &series.settings;
     let (mut first, mut samples) = (None, 0);
@@ -58,8 +61,8 @@ fn info(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), 
     }
     write_labels(series, reply);
     reply.status("sourceKey");
-    reply.bulk_or_null(series.source.as_deref());
-    write_rules(series, reply);
+    reply.bulk_or_null(series.source.as_deref().filter(|source| feed::is_feeding(ctx, source, name)));
+    write_rules(ctx, name, series, reply);
     reply.status("ignoreMaxTimeDiff");
     reply.int(settings.ignore_ms.cast_signed());
     reply.status("ignoreMaxValDiff");
@@ -90,14 +93,16 @@ fn write_labels(series: &Series, reply: &mut Reply<'_>) {
     }
 }
 
-fn write_rules(series: &Series, reply: &mut Reply<'_>) {
+/// The rules whose other end is there.
+fn write_rules(ctx: &Ctx<'_>, name: &[u8], series: &Series, reply: &mut Reply<'_>) {
     reply.status("rules");
+    let rules: Vec<_> = series.rules.iter().filter(|rule| feed::is_fed_by(ctx, &rule.target, name)).collect();
     if reply.is_resp3() {
-        reply.map(series.rules.len());
+        reply.map(rules.len());
     } else {
-        reply.array(series.rules.len());
+        reply.array(rules.len());
     }
-    for rule in &series.rules {
+    for rule in rules {
         if reply.is_resp3() {
             reply.bulk(&rule.target);
             reply.array(3);

@@ -3,8 +3,8 @@
 use darter_series::{Sample, Series};
 use darter_wire::{Args, Reply};
 
-use super::add::{add_at, time, value};
-use super::{doc, event};
+use super::add::{add_to, time, value};
+use super::{LINKED, doc, event};
 use crate::probabilistic::arity;
 use crate::spec::{Keys, Spec};
 use crate::{Ctx, DataCommand, Fault};
@@ -12,7 +12,7 @@ use crate::{Ctx, DataCommand, Fault};
 /// TS.MADD.
 pub const MADD: DataCommand = DataCommand {
     spec: doc(
-        Spec::write("ts.madd", -4, Keys::Range { first: 1, last: -1, step: 3 }),
+        Spec::write("ts.madd", -4, Keys::Range { first: 1, last: -1, step: 3 }).reach(LINKED),
         "1.0.0",
         "key timestamp value [key timestamp value ...]",
         "Adds samples to several series.",
@@ -39,11 +39,8 @@ fn add_one(ctx: &mut Ctx<'_>, args: Args<'_>, at: usize) -> Result<u64, Fault> {
     let now_ms = ctx.now_ms;
     let value = value(args.at(at + 2))?;
     let sample = Sample::new(time(args.at(at + 1), now_ms)?, value);
-    let mut place = ctx.at(args.at(at));
-    if !matches!(place.view::<Series>(), Ok(Some(_))) {
+    if !matches!(ctx.at(args.at(at)).view::<Series>(), Ok(Some(_))) {
         return Err(Fault::text("ERR TSDB: the key is not a TSDB key"));
     }
-    let time = add_at(&mut place, sample, None)?;
-    place.changed(event("ts.add"));
-    Ok(time)
+    add_to(ctx, args.at(at), sample, None, event("ts.add"))
 }

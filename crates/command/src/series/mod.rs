@@ -2,22 +2,32 @@
 
 mod add;
 mod create;
+mod feed;
+mod filter;
 mod info;
+mod labelled;
 mod madd;
+mod nrange;
 mod options;
 mod query;
 mod range;
+mod read;
+mod rules;
 mod step;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use feed::renamed;
+
+use darter_series::query::Rows;
 use darter_series::series::AddFault;
 use darter_series::{Policy, Sample};
 use darter_store::Event;
 use darter_store::change::Class;
-use darter_wire::Reply;
+use darter_wire::{Args, Reply};
 
-use crate::spec::{Group, Spec};
+use crate::reader::is;
+use crate::spec::{Group, Rarity, Reach, Spec};
 use crate::{DataCommand, Fault};
 
 /// The family's commands.
@@ -33,12 +43,31 @@ pub const FAMILY: &[DataCommand] = &[
     range::RANGE,
     range::REVRANGE,
     info::INFO,
+    rules::CREATERULE,
+    rules::DELETERULE,
+    labelled::MGET,
+    labelled::MRANGE,
+    labelled::MREVRANGE,
+    labelled::QUERYINDEX,
+    labelled::QUERYLABELS,
+    nrange::NRANGE,
+    nrange::NREVRANGE,
+    read::READ,
 ];
 
 /// What a second sample of the same time does where neither series nor command says.
 const POLICY: Policy = Policy::Block;
 
 const NO_KEY: Fault = Fault::text("ERR TSDB: the key does not exist");
+
+/// The shards of the series that a key feeds, and of the one that feeds it, are held too.
+const LINKED: Reach = Reach::Linked(|_| true, Rarity::Often);
+/// The same, if the arguments ask for the bucket that is open in the source.
+const LINKED_FOR_LATEST: Reach = Reach::Linked(asks_for_latest, Rarity::Often);
+
+fn asks_for_latest(args: Args<'_>) -> bool {
+    args.iter().any(|word| is(word, "LATEST"))
+}
 
 const fn doc(spec: Spec, since: &'static str, syntax: &'static str, summary: &'static str) -> Spec {
     spec.doc(Group::Series, since, syntax, summary)
@@ -71,6 +100,16 @@ fn write_number(reply: &mut Reply<'_>, number: f64) {
         _ => darter_base::number::write_f64(&mut text, number),
     }
     reply.status(&text);
+}
+
+/// Writes rows: a time, and one number or several.
+fn write_rows(reply: &mut Reply<'_>, rows: &Rows) {
+    reply.array(rows.len());
+    for (time, numbers) in rows.iter() {
+        reply.array(1 + numbers.len());
+        reply.int(time.cast_signed());
+        numbers.iter().for_each(|&number| write_number(reply, number));
+    }
 }
 
 fn write_sample(reply: &mut Reply<'_>, sample: Sample) {

@@ -34,6 +34,19 @@ pub(super) fn span(args: Args<'_>, at: usize) -> Result<(u64, u64), Fault> {
 
 /// The query whose span is at `at`.
 pub(super) fn query(args: Args<'_>, at: usize, order: Order) -> Result<Query, Fault> {
+    query_with(args, at, order, &mut |_, _| Ok(false))
+}
+
+/// Takes what a word says that the reader has passed; false if it is not known.
+pub(super) type TakeWord<'t, 'a> = &'t mut dyn FnMut(&'a [u8], &mut Reader<'a>) -> Result<bool, Fault>;
+
+/// The query whose span is at `at`; words that no query has are given to `others`.
+pub(super) fn query_with<'a>(
+    args: Args<'a>,
+    at: usize,
+    order: Order,
+    others: TakeWord<'_, 'a>,
+) -> Result<Query, Fault> {
     let (from, to) = span(args, at)?;
     let mut query = Query { order, ..Query::new(from, to) };
     let mut align = None;
@@ -41,7 +54,7 @@ pub(super) fn query(args: Args<'_>, at: usize, order: Order) -> Result<Query, Fa
     while let Some(word) = reader.peek() {
         reader.skip(1);
         if is(word, "LATEST") {
-            // Without rules nothing is newer than the samples.
+            // The caller looks for it: what is newer than the samples is in another series.
         } else if is(word, "FILTER_BY_TS") {
             query.times = Some(times(&mut reader)?);
         } else if is(word, "FILTER_BY_VALUE") {
@@ -52,7 +65,7 @@ pub(super) fn query(args: Args<'_>, at: usize, order: Order) -> Result<Query, Fa
             align = Some(alignment(&mut reader)?);
         } else if is(word, "AGGREGATION") {
             query.buckets = Some(buckets(&mut reader)?);
-        } else {
+        } else if !others(word, &mut reader)? {
             return Err(Fault::Syntax);
         }
     }
@@ -121,9 +134,10 @@ fn alignment(reader: &mut Reader<'_>) -> Result<Align, Fault> {
     }
 }
 
-fn buckets(reader: &mut Reader<'_>) -> Result<Buckets, Fault> {
-    const UNREADABLE: Fault = Fault::text("ERR TSDB: Couldn't parse AGGREGATION");
-    let names = reader.bytes().map_err(|_| UNREADABLE)?;
+const UNREADABLE: Fault = Fault::text("ERR TSDB: Couldn't parse AGGREGATION");
+
+/// The aggregators in a list with commas.
+pub(super) fn kinds(names: &[u8]) -> Result<Vec<Kind>, Fault> {
     let mut kinds = Vec::new();
     for name in names.split(|&byte| byte == b',') {
         if name.is_empty() {
@@ -134,11 +148,21 @@ fn buckets(reader: &mut Reader<'_>) -> Result<Buckets, Fault> {
         }
         kinds.push(Kind::of_name(name).ok_or(Fault::text("ERR TSDB: Unknown aggregation type"))?);
     }
-    let ms = number::parse_i64(reader.bytes().map_err(|_| UNREADABLE)?).ok_or(UNREADABLE)?;
-    let ms = u64::try_from(ms).unwrap_or(0);
-    if ms == 0 {
-        return Err(Fault::text("ERR TSDB: bucketDuration must be greater than zero"));
+    Ok(kinds)
+}
+
+/// The span of a bucket.
+pub(super) fn span_ms(word: &[u8]) -> Result<u64, Fault> {
+    let ms = number::parse_i64(word).ok_or(UNREADABLE)?;
+    match u64::try_from(ms) {
+        Ok(ms) if ms > 0 => Ok(ms),
+        _ => Err(Fault::text("ERR TSDB: bucketDuration must be greater than zero")),
     }
+}
+
+fn buckets(reader: &mut Reader<'_>) -> Result<Buckets, Fault> {
+    let kinds = kinds(reader.bytes().map_err(|_| UNREADABLE)?)?;
+    let ms = span_ms(reader.bytes().map_err(|_| UNREADABLE)?)?;
     let mut buckets = Buckets { kinds, ms, align_ms: 0, stamp: Stamp::Start, gaps: Gaps::Skipped };
     loop {
         if reader.take("EMPTY") {

@@ -3,11 +3,11 @@
 //! TS.GET key [LATEST], TS.DEL key fromTimestamp toTimestamp
 
 use darter_series::Series;
-use darter_series::query::Order;
+use darter_series::query::{Order, Query};
 use darter_wire::{Args, Reply};
 
 use super::query::{query, span};
-use super::{NO_KEY, doc, event, write_number, write_sample};
+use super::{LINKED, LINKED_FOR_LATEST, NO_KEY, asks_for_latest, doc, event, feed, write_rows, write_sample};
 use crate::probabilistic::arity;
 use crate::reader::is;
 use crate::spec::{Keys, Spec};
@@ -22,7 +22,7 @@ const COST: &str = "O(n/m+k) where n = Number of data points, m = Chunk size (da
 /// TS.RANGE.
 pub const RANGE: DataCommand = DataCommand {
     spec: doc(
-        Spec::read("ts.range", -4, Keys::ONE),
+        Spec::read("ts.range", -4, Keys::ONE).reach(LINKED_FOR_LATEST),
         "1.0.0",
         SYNTAX,
         "Returns samples or aggregates between two times, oldest first.",
@@ -33,7 +33,7 @@ pub const RANGE: DataCommand = DataCommand {
 /// TS.REVRANGE.
 pub const REVRANGE: DataCommand = DataCommand {
     spec: doc(
-        Spec::read("ts.revrange", -4, Keys::ONE),
+        Spec::read("ts.revrange", -4, Keys::ONE).reach(LINKED_FOR_LATEST),
         "1.4.0",
         SYNTAX,
         "Returns samples or aggregates between two times, newest first.",
@@ -44,7 +44,7 @@ pub const REVRANGE: DataCommand = DataCommand {
 /// TS.GET.
 pub const GET: DataCommand = DataCommand {
     spec: doc(
-        Spec::read("ts.get", -2, Keys::ONE).fast(),
+        Spec::read("ts.get", -2, Keys::ONE).fast().reach(LINKED_FOR_LATEST),
         "1.0.0",
         "key [LATEST]",
         "Returns the last sample.",
@@ -54,7 +54,7 @@ pub const GET: DataCommand = DataCommand {
 /// TS.DEL.
 pub const DEL: DataCommand = DataCommand {
     spec: doc(
-        Spec::write("ts.del", 4, Keys::ONE),
+        Spec::write("ts.del", 4, Keys::ONE).reach(LINKED),
         "1.6.0",
         "key from_timestamp to_timestamp",
         "Deletes the samples between two times.",
@@ -64,16 +64,12 @@ pub const DEL: DataCommand = DataCommand {
 };
 
 fn range(ctx: &mut Ctx<'_>, args: Args<'_>, order: Order, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let latest = if asks_for_latest(args) { feed::latest(ctx, args.at(1)) } else { None };
     let place = ctx.read(args.at(1));
     let view = place.view::<Series>()?.ok_or(NO_KEY)?;
-    let query = query(args, 2, order)?;
+    let query = Query { latest, ..query(args, 2, order)? };
     let rows = query.run(view.root, view.arena).map_err(|_| Fault::text("ERR TSDB: too many buckets"))?;
-    reply.array(rows.len());
-    for (time, numbers) in rows.iter() {
-        reply.array(1 + numbers.len());
-        reply.int(time.cast_signed());
-        numbers.iter().for_each(|&number| write_number(reply, number));
-    }
+    write_rows(reply, &rows);
     Ok(())
 }
 
@@ -81,24 +77,37 @@ fn get(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), F
     if args.len() > 3 {
         return Err(arity("ts.get"));
     }
+    let latest = if asks_for_latest(args) { feed::latest(ctx, args.at(1)) } else { None };
     let place = ctx.read(args.at(1));
     let series = place.view::<Series>()?.ok_or(NO_KEY)?.root;
     if args.get(2).is_some_and(|word| !is(word, "LATEST")) {
         return Err(Fault::text("ERR TSDB: wrong 3rd argument"));
     }
-    match series.newest() {
-        Some(newest) if !series.is_empty() => write_sample(reply, newest),
-        _ => reply.array(0),
+    match latest.or(series.newest().filter(|_| !series.is_empty())) {
+        Some(sample) => write_sample(reply, sample),
+        None => reply.array(0),
     }
     Ok(())
 }
 
 fn del(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let (from, to) = span(args, 2)?;
-    let mut place = ctx.at(args.at(1));
-    let edited = place.edit(|series: &mut Series, arena, _| series.remove(arena, from, to))?;
-    let removed = edited.ok_or(NO_KEY)?.result.map_err(|_| Fault::OutOfMemory)?;
+    let name = args.at(1);
+    let mut place = ctx.at(name);
+    let view = place.view::<Series>()?.ok_or(NO_KEY)?;
+    if !view.root.may_remove(from) {
+        let text = "ERR TSDB: When a series has compactions, deleting samples or compaction buckets beyond the series \
+                    retention period is not possible";
+        return Err(Fault::text(text));
+    }
+    let edited = place.edit(|series: &mut Series, arena, _| {
+        let removed = series.remove(arena, from, to)?;
+        let fed = if removed > 0 { series.feed_removed(arena, from, to) } else { Vec::new() };
+        Ok::<_, darter_series::Full>((removed, fed))
+    })?;
+    let (removed, fed) = edited.ok_or(NO_KEY)?.result.map_err(|_| Fault::OutOfMemory)?;
     place.changed(event("ts.del"));
+    feed::feed(ctx, name, fed);
     reply.int(removed.cast_signed());
     Ok(())
 }

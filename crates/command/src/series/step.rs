@@ -5,9 +5,9 @@ use darter_base::number;
 use darter_series::{Policy, Sample, Series};
 use darter_wire::{Args, Reply};
 
-use super::add::add_at;
+use super::add::add_to;
 use super::options::Options;
-use super::{create, doc, event};
+use super::{LINKED, create, doc, event};
 use crate::probabilistic::find_word;
 use crate::spec::{Keys, Spec};
 use crate::{Ctx, DataCommand, Fault};
@@ -20,7 +20,7 @@ const COST: &str = "O(M) when M is the amount of compaction rules or O(1) with n
 /// TS.INCRBY.
 pub const INCRBY: DataCommand = DataCommand {
     spec: doc(
-        Spec::write("ts.incrby", -3, Keys::ONE),
+        Spec::write("ts.incrby", -3, Keys::ONE).reach(LINKED),
         "1.0.0",
         SYNTAX,
         "Adds a sample that is more than the last one by a number.",
@@ -31,7 +31,7 @@ pub const INCRBY: DataCommand = DataCommand {
 /// TS.DECRBY.
 pub const DECRBY: DataCommand = DataCommand {
     spec: doc(
-        Spec::write("ts.decrby", -3, Keys::ONE),
+        Spec::write("ts.decrby", -3, Keys::ONE).reach(LINKED),
         "1.0.0",
         SYNTAX,
         "Adds a sample that is less than the last one by a number.",
@@ -70,8 +70,7 @@ fn step(
         return Err(Fault::text("ERR TSDB: cannot increment/decrement NaN value"));
     }
     let sample = Sample::new(time, newest.value + sign * by);
-    let time = add_at(&mut place, sample, Some(Policy::Last))?;
-    place.changed(event(name));
+    let time = add_to(ctx, args.at(1), sample, Some(Policy::Last), event(name))?;
     reply.int(time.cast_signed());
     Ok(())
 }

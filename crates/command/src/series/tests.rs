@@ -104,3 +104,159 @@ fn bad_arguments_have_their_own_errors() {
     }
     assert!(bed.run("TS.ADD t 5 6").starts_with("-ERR TSDB: Error at upsert"));
 }
+
+/// A source and the series it feeds, in whichever shards.
+fn fed(bed: &mut Bed) {
+    for line in [
+        "TS.CREATE src LABELS kind raw",
+        "TS.CREATE dst LABELS kind sum",
+        "TS.CREATERULE src dst AGGREGATION sum 10",
+    ] {
+        assert_eq!(bed.run(line), "+OK", "{line}");
+    }
+    for line in
+        ["TS.ADD src 1 1", "TS.ADD src 5 2", "TS.MADD src 12 4 src 15 8", "TS.INCRBY src 1 TIMESTAMP 21"]
+    {
+        assert!(!bed.run(line).contains("-ERR"), "{line}");
+    }
+}
+
+#[test]
+fn a_rule_feeds_another_series() {
+    let mut bed = Bed::new();
+    fed(&mut bed);
+    assert_eq!(bed.run("TS.RANGE dst - +"), "*2|*2|:0|+3|*2|:10|+12");
+    assert_eq!(bed.run("TS.GET dst LATEST"), "*2|:20|+9");
+    assert_eq!(bed.run("TS.REVRANGE dst - + LATEST COUNT 1"), "*1|*2|:20|+9");
+    assert_eq!(bed.run("TS.MGET LATEST FILTER kind=sum"), "*1|*3|$3|dst|*0|*2|:20|+9");
+    assert_eq!(bed.run("TS.ADD src 6 7"), ":6");
+    assert_eq!(bed.run("TS.GET dst"), "*2|:10|+12");
+    assert_eq!(bed.run("TS.RANGE dst 0 9"), "*1|*2|:0|+10");
+    assert_eq!(bed.run("TS.DEL src 12 12"), ":1");
+    assert_eq!(bed.run("TS.GET dst"), "*2|:10|+8");
+    assert!(bed.events().contains(&"ts.add:dest dst".to_owned()));
+    for (line, error) in [
+        ("TS.CREATERULE src src AGGREGATION sum 1", "the source key and destination key should be different"),
+        ("TS.CREATERULE dst x AGGREGATION sum 1", "the source key already has a source rule"),
+        ("TS.CREATERULE n src AGGREGATION sum 1", "the key does not exist"),
+        ("TS.CREATERULE src dst AGGREGATION sum 1", "the destination key already has a src rule"),
+        ("TS.CREATERULE src dst AGGREGATION sum 0", "bucketDuration must be greater than zero"),
+        ("TS.CREATERULE src dst AGGREGATION sum,min 1", "CREATERULE requires exactly one aggregation type"),
+        ("TS.DELETERULE src x", "compaction rule does not exist"),
+    ] {
+        assert_eq!(bed.run(line), format!("-ERR TSDB: {error}"), "{line}");
+    }
+    assert_eq!(bed.run("TS.DELETERULE src dst"), "+OK");
+    assert_eq!(bed.run("TS.ADD src 500 1"), ":500");
+    assert_eq!(bed.run("TS.GET dst LATEST"), "*2|:10|+8");
+    assert!(bed.run("TS.INFO dst").contains("+sourceKey|$-1|"));
+}
+
+#[test]
+fn rules_follow_names_and_forget_copies() {
+    // Names whose shards differ and agree.
+    for n in 0..12 {
+        let mut bed = Bed::new();
+        fed(&mut bed);
+        assert_eq!(bed.run(&format!("RENAME src s{n}")), "+OK");
+        assert_eq!(bed.run(&format!("RENAME dst d{n}")), "+OK");
+        assert_eq!(bed.run(&format!("TS.ADD s{n} 31 5")), ":31");
+        assert_eq!(bed.run(&format!("TS.GET d{n}")), "*2|:20|+9");
+        assert!(
+            bed.run(&format!("TS.INFO d{n}"))
+                .contains(&format!("+sourceKey|${}|s{n}|", 1 + n.to_string().len()))
+        );
+        assert!(bed.run(&format!("TS.INFO s{n}")).contains(&format!("d{n}|:10|+SUM|:0|")));
+        assert_eq!(bed.run("TS.QUERYINDEX kind=sum"), format!("*1|${}|d{n}", 1 + n.to_string().len()));
+        assert_eq!(bed.run(&format!("COPY s{n} copy")), ":1");
+        assert!(bed.run("TS.INFO copy").contains("+rules|*0|"));
+        assert_eq!(bed.run(&format!("DEL d{n}")), ":1");
+        assert!(bed.run(&format!("TS.INFO s{n}")).contains("+rules|*0|"));
+        assert_eq!(bed.run(&format!("TS.CREATE d{n}")), "+OK");
+        assert_eq!(bed.run(&format!("TS.ADD s{n} 41 5")), ":41");
+        assert_eq!(bed.run(&format!("TS.GET d{n}")), "*0");
+        assert_eq!(bed.run(&format!("TS.CREATERULE s{n} d{n} AGGREGATION max 10")), "+OK");
+        assert_eq!(bed.run("FLUSHALL"), "+OK");
+        assert_eq!(bed.run("TS.QUERYINDEX kind=sum"), "*0");
+    }
+}
+
+#[test]
+fn series_are_found_by_labels() {
+    let mut bed = Bed::new();
+    for (name, labels, value) in
+        [("a", "team x city 1", 1), ("b", "team x city 2", 2), ("c", "team y city 1", 4), ("d", "team y", 8)]
+    {
+        bed.run(&format!("TS.CREATE {name} LABELS {labels}"));
+        bed.run(&format!("TS.MADD {name} 10 {value} {name} 20 {}", value * 10));
+    }
+    for (filter, keys) in [
+        ("team=x", "ab"),
+        ("team=(x,y)", "abcd"),
+        ("team=(x,y) city=1", "ac"),
+        ("team=x city!=1", "b"),
+        ("team=(x,y) city=", "d"),
+        ("team=(x,y) city!=", "abc"),
+        ("team=y city!=(1,2)", "d"),
+        ("team=z", ""),
+        ("team=()", ""),
+    ] {
+        let keys: Vec<String> = keys.chars().map(|key| format!("|$1|{key}")).collect();
+        assert_eq!(
+            bed.run(&format!("TS.QUERYINDEX {filter}")),
+            format!("*{}{}", keys.len(), keys.concat()),
+            "{filter}"
+        );
+    }
+    assert_eq!(bed.run("TS.QUERYINDEX team!=x"), "-ERR TSDB: please provide at least one matcher");
+    assert_eq!(bed.run("TS.QUERYINDEX team"), "-ERR TSDB: failed parsing labels");
+    assert_eq!(bed.run("TS.QUERYINDEX team=(x"), "-ERR TSDB: failed parsing labels");
+    assert_eq!(bed.run("TS.QUERYLABELS LABELS"), "*2|$4|city|$4|team");
+    assert_eq!(bed.run("TS.QUERYLABELS VALUES city FILTER team=x"), "*2|$1|1|$1|2");
+    assert_eq!(
+        bed.run("TS.MGET SELECTED_LABELS city none FILTER team=x city=2"),
+        "*1|*3|$1|b|*2|*2|$4|city|$1|2|*2|$4|none|$-1|*2|:20|+20"
+    );
+    assert_eq!(
+        bed.run("TS.MRANGE - + WITHLABELS FILTER team=y city!="),
+        "*1|*3|$1|c|*2|*2|$4|team|$1|y|*2|$4|city|$1|1|*2|*2|:10|+4|*2|:20|+40"
+    );
+    assert_eq!(
+        bed.run("TS.MREVRANGE - + COUNT 1 FILTER team=(x,y) GROUPBY team REDUCE sum"),
+        "*2|*3|$6|team=x|*0|*1|*2|:20|+30|*3|$6|team=y|*0|*1|*2|:20|+120"
+    );
+    assert_eq!(
+        bed.run("TS.MRANGE - + WITHLABELS COUNT 1 FILTER team=x GROUPBY team REDUCE max"),
+        "*1|*3|$6|team=x|*3|*2|$4|team|$1|x|*2|$11|__reducer__|$3|max|*2|$10|__source__|$3|a,b|*1|*2|:10|+2"
+    );
+    assert_eq!(bed.run("TS.MRANGE 15 16 FILTER team=x EXCLUDEEMPTY"), "*0");
+    assert_eq!(bed.run("TS.NRANGE 2 a b - + AGGREGATION min sum,max 100"), "*1|*2|:0|*3|+1|+22|+20");
+    assert_eq!(bed.run("TS.ALTER a LABELS team z"), "+OK");
+    assert_eq!(bed.run("TS.QUERYINDEX team=z"), "*1|$1|a");
+    assert_eq!(bed.run("TS.QUERYINDEX team=x"), "*1|$1|b");
+    assert_eq!(bed.run("SET b text"), "+OK");
+    assert_eq!(bed.run("MOVE c 1"), ":1");
+    assert_eq!(bed.run("TS.QUERYINDEX team=(x,y,z)"), "*2|$1|a|$1|d");
+    assert_eq!(bed.run("SWAPDB 0 1"), "+OK");
+    assert_eq!(bed.run("TS.QUERYINDEX team=(x,y,z)"), "*1|$1|c");
+    bed.resp3 = true;
+    assert_eq!(
+        bed.run("TS.MRANGE - + WITHLABELS AGGREGATION sum 100 FILTER team=y"),
+        "%1|$1|c|*3|%2|$4|team|$1|y|$4|city|$1|1|%1|$11|aggregators|*1|$3|sum|*1|*2|:0|,44"
+    );
+    assert_eq!(bed.run("TS.QUERYINDEX team=y"), "~1|$1|c");
+}
+
+#[test]
+fn samples_are_read_from_a_time_on() {
+    let mut bed = Bed::new();
+    assert_eq!(bed.run("TS.READ t -"), "*0");
+    bed.run("TS.CREATE t");
+    bed.run("TS.MADD t 1 1 t 2 2 t 3 3");
+    assert_eq!(bed.run("TS.READ t 2"), "*2|*2|:2|+2|*2|:3|+3");
+    assert_eq!(bed.run("TS.READ t + BLOCK 0 1"), "*1|*2|:3|+3");
+    assert_eq!(bed.run("TS.READ t $"), "*0");
+    assert_eq!(bed.run("TS.READ t - MAX_COUNT 1"), "*1|*2|:1|+1");
+    assert_eq!(bed.run("TS.READ t x"), "-TSDB: invalid timestamp");
+    assert_eq!(bed.run("TS.READ t - BLOCK 1 3 MAX_COUNT 2"), "-TSDB: BLOCK min_count must be <= MAX_COUNT");
+}

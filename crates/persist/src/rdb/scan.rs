@@ -79,7 +79,7 @@ pub fn next(origin: Origin, cursor: &mut Cursor<'_>) -> Result<Scanned, Stop> {
 
 fn entry(origin: Origin, deadline_ms: Option<u64>, cursor: &mut Cursor<'_>) -> Result<Scanned, Stop> {
     let kind = our_kind(origin, cursor.peek()?);
-    if layout::of(kind).is_none() && kind != foreign::ARRAY {
+    if layout::of(kind).is_none() {
         return Err(cursor.bad("a type byte that is not known"));
     }
     cursor.byte()?;
@@ -95,11 +95,7 @@ fn entry(origin: Origin, deadline_ms: Option<u64>, cursor: &mut Cursor<'_>) -> R
         module::pass(cursor)?;
         return Ok(Scanned::Strange { key, what: format!("a value of module {module}") });
     }
-    if kind == foreign::ARRAY {
-        pass_array(cursor)?;
-    } else {
-        layout::pass(kind, cursor)?;
-    }
+    layout::pass(kind, cursor)?;
     if let Some(what) = foreign::strange(kind) {
         return Ok(Scanned::Strange { key, what: what.to_owned() });
     }
@@ -112,29 +108,10 @@ fn our_kind(origin: Origin, kind: u8) -> u8 {
     match (origin.is_valkey, kind) {
         (_, 0..=21) => kind,
         (true, 22) => foreign::VALKEY_HASH,
-        (false, 22..=27) => kind,
-        (false, 28) => foreign::ARRAY,
+        (false, 22..=28) => kind,
         (false, 33) => foreign::RATE_LIMITER,
         _ => NONE,
     }
-}
-
-/// Passes over an array of Redis 8.8: the place of the next insertion if there was one, then places and elements.
-fn pass_array(cursor: &mut Cursor<'_>) -> Result<(), Stop> {
-    let count = cursor.number()?;
-    if cursor.number()? != 0 {
-        cursor.number()?;
-    }
-    for _ in 0..count {
-        cursor.number()?;
-        match cursor.number()? {
-            0 | 3 => drop(cursor.pass_text()?),
-            // an integer, a double
-            1 | 2 => drop(cursor.array::<8>()?),
-            _ => return Err(cursor.bad("an element of an array that is of no known sort")),
-        }
-    }
-    Ok(())
 }
 
 fn opcode(cursor: &mut Cursor<'_>) -> Result<Scanned, Stop> {

@@ -11,6 +11,7 @@ use super::{AUX, END, FUNCTION, SELECT, SIZES, VERSION_WRITTEN};
 use crate::cursor::Stop;
 use crate::entry::{Entries, Entry};
 use crate::error::Error;
+use crate::layout;
 
 /// How a file is written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -40,6 +41,8 @@ pub struct Writer<W: Write> {
     rewriter: Rewriter,
     gatherer: Gatherer,
     db: Option<u32>,
+    leaves_modules_out: bool,
+    left_out: u64,
 }
 
 const BUFFER_BYTES: usize = 64 << 10;
@@ -55,6 +58,8 @@ impl<W: Write> Writer<W> {
             rewriter: Rewriter::new(options.packs),
             gatherer: Gatherer::default(),
             db: None,
+            leaves_modules_out: false,
+            left_out: 0,
         }
     }
 
@@ -117,9 +122,23 @@ impl<W: Write> Writer<W> {
                 entry.member_deadlines = Some(&whole.deadlines);
             }
         }
+        if self.leaves_modules_out && matches!(entry.kind, layout::MODULE_2 | layout::ARRAY) {
+            self.left_out += 1;
+            return Ok(());
+        }
         self.select(db);
         self.rewriter.append(&entry, &mut self.buffer).map_err(of_stop)?;
         self.flush_if_full()
+    }
+
+    /// Leaves out, from now on, keys whose values a server without modules, or before Redis 8.8, cannot read.
+    pub fn leave_modules_out(&mut self) {
+        self.leaves_modules_out = true;
+    }
+
+    /// Keys that were left out.
+    pub fn left_out(&self) -> u64 {
+        self.left_out
     }
 
     /// Ends the file; returns what it was written to, flushed, and the length of the file in bytes.

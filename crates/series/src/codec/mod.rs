@@ -8,11 +8,23 @@ use crate::sample::Sample;
 /// Samples of a block at most.
 pub(crate) const SAMPLES_MAX: usize = 1024;
 
+/// Whether values are made small.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Packing {
+    /// They are.
+    Small,
+    /// They stay as they came: the client asked for chunks without compression.
+    Plain,
+}
+
 /// The bytes for `samples`, which are sorted by time without repetition and not empty.
-pub(crate) fn encode(samples: &[Sample]) -> Vec<u8> {
+pub(crate) fn encode(samples: &[Sample], packing: Packing) -> Vec<u8> {
     let mut out = Vec::new();
     times::encode(samples, &mut out);
-    values::encode(samples, &mut out);
+    match packing {
+        Packing::Small => values::encode(samples, &mut out),
+        Packing::Plain => values::encode_plain(samples, &mut out),
+    }
     out
 }
 
@@ -31,7 +43,11 @@ mod tests {
     use proptest::prelude::*;
 
     fn back(samples: &[Sample]) -> usize {
-        let bytes = encode(samples);
+        let bytes = encode(samples, Packing::Plain);
+        let mut out = Vec::new();
+        decode(&bytes, samples[0].time, samples.len(), &mut out);
+        assert!(samples.iter().zip(&out).all(|(a, b)| a.value.to_bits() == b.value.to_bits()));
+        let bytes = encode(samples, Packing::Small);
         let mut out = Vec::new();
         decode(&bytes, samples[0].time, samples.len(), &mut out);
         for (a, b) in samples.iter().zip(&out) {

@@ -66,11 +66,14 @@ pub(super) fn encode(samples: &[Sample], out: &mut Vec<u8>) {
     }
     match best {
         Some(bytes) if bytes.len() <= raw_len => out.extend(bytes),
-        _ => {
-            out.push(RAW);
-            samples.iter().for_each(|sample| out.extend(sample.value.to_bits().to_le_bytes()));
-        }
+        _ => encode_plain(samples, out),
     }
+}
+
+/// The values as they are.
+pub(super) fn encode_plain(samples: &[Sample], out: &mut Vec<u8>) {
+    out.push(RAW);
+    samples.iter().for_each(|sample| out.extend(sample.value.to_bits().to_le_bytes()));
 }
 
 /// The values as integers, above the smallest or as steps from one to the next. A value that is no such integer stands

@@ -3,7 +3,7 @@
 use darter_slab::{Arena, Handle};
 
 use crate::Full;
-use crate::codec;
+use crate::codec::{self, Packing};
 use crate::sample::Sample;
 
 /// Sealed samples.
@@ -17,9 +17,9 @@ pub(super) struct Block {
 
 impl Block {
     /// Seals `samples`, which are sorted and not empty. Fails if there is no room.
-    pub fn new(arena: &mut Arena, samples: &[Sample]) -> Result<Block, Full> {
+    pub fn new(arena: &mut Arena, samples: &[Sample], packing: Packing) -> Result<Block, Full> {
         let (Some(first), Some(last)) = (samples.first(), samples.last()) else { return Err(Full) };
-        let bytes = codec::encode(samples);
+        let bytes = codec::encode(samples, packing);
         let handle = arena.alloc(bytes.len()).ok_or(Full)?;
         arena.keep_none(handle);
         if let Some(place) = arena.block_mut(handle).get_mut(..bytes.len()) {

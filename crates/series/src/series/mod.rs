@@ -1,16 +1,19 @@
 //! A series: settings, sealed blocks by time, and the newest samples as they came.
 
 mod blocks;
+mod feed;
 #[cfg(test)]
 mod tests;
 
 use darter_slab::Arena;
 
 use crate::Full;
-use crate::aggregate::Kind;
-use crate::codec::SAMPLES_MAX;
+use crate::aggregate::{Bucket, Kind};
+use crate::codec::{Packing, SAMPLES_MAX};
 use crate::sample::{Blocked, Policy, Sample};
 use blocks::Block;
+
+pub use feed::{Change, Fed};
 
 /// Newest samples that are kept as they came.
 const OPEN_MAX: usize = 128;
@@ -64,8 +67,10 @@ pub struct Rule {
     pub align_ms: u64,
     /// The start of the bucket that is open; `None` before the first sample.
     pub current: Option<u64>,
-    /// Samples before this time came before the rule and do not count in its first bucket.
-    pub since: u64,
+    /// What the open bucket holds: the source may have dropped its samples by now.
+    pub bucket: Bucket,
+    /// The newest number of the bucket before, for [`Kind::Twa`].
+    pub before: Option<Sample>,
 }
 
 /// What became of a sample.
@@ -222,8 +227,9 @@ impl Series {
     fn put_block(&mut self, arena: &mut Arena, at: usize, samples: &[Sample]) -> Result<(), Full> {
         let half = if samples.len() > SAMPLES_MAX { samples.len() / 2 } else { samples.len() };
         let (low, high) = samples.split_at(half);
-        let first = Block::new(arena, low)?;
-        let second = if high.is_empty() { None } else { Some(Block::new(arena, high)) };
+        let packing = if self.settings.is_uncompressed { Packing::Plain } else { Packing::Small };
+        let first = Block::new(arena, low, packing)?;
+        let second = if high.is_empty() { None } else { Some(Block::new(arena, high, packing)) };
         let second = match second {
             Some(Err(full)) => {
                 let mut first = first;

@@ -152,13 +152,22 @@ pub fn note_failed_login(core: &Core, session: &Session, card: &ClientCard, word
     log(core, Some(session), card, refusal);
 }
 
-/// SORT's own part: what its patterns reach.
+/// What patterns of SORT reach, and commands that find their keys by labels.
 fn check_sort(core: &Core, user: &User, call: CheckedCall<'_>) -> Result<(), Vec<u8>> {
+    if call.entry.spec.has(Marks::READS_BY_LABEL)
+        && !user.may_read_everything(core.shared.acl.catalog(), call)
+    {
+        return Err(BY_LABEL.to_vec());
+    }
     if !call.entry.spec.has(Marks::READS_BY_PATTERN) {
         return Ok(());
     }
     user.check_sort(core.shared.acl.catalog(), call).map_err(|line| line.as_bytes().to_vec())
 }
+
+const BY_LABEL: &[u8] =
+    b"NOPERM TSDB: current user doesn't have read permission to one or more keys that match the \
+                         specified filter";
 
 fn note(
     core: &Core,

@@ -10,7 +10,14 @@ struct Module {
 }
 
 /// Every module whose commands are here.
-const MODULES: &[Module] = &[Module { name: "ReJSON", groups: &[Group::Json] }];
+const MODULES: &[Module] = &[
+    Module { name: "ReJSON", groups: &[Group::Json] },
+    Module {
+        name: "bf",
+        groups: &[Group::Bloom, Group::Cuckoo, Group::CountMin, Group::TopK, Group::Digest],
+    },
+    Module { name: "timeseries", groups: &[Group::Series] },
+];
 /// The version that all of them have: Redis 8.10.
 const VERSION: i64 = 81_000;
 

@@ -25,6 +25,11 @@ pub enum Plainly {
     Claims,
     /// What it has delivered (XREADGROUP).
     Deliveries,
+    /// Itself, with the time that the clock has chosen for `*` at this word, and at each third behind it if the second is
+    /// set (the time series).
+    Times(usize, bool),
+    /// The same for the word behind TIMESTAMP, which may be missing.
+    TimeOption,
     /// Itself, if Redis 7.0 knows these words of it (BITOP, XTRIM).
     IfOld,
 }
@@ -129,6 +134,11 @@ pub fn of(name: &str, flags: Flags) -> Plainly {
         "xadd" => Plainly::Id,
         "xclaim" | "xautoclaim" => Plainly::Claims,
         "xreadgroup" => Plainly::Deliveries,
+        // A value would be the whole series, and say nothing of those that it feeds.
+        "ts.add" => Plainly::Times(2, false),
+        "ts.madd" => Plainly::Times(2, true),
+        "ts.incrby" | "ts.decrby" => Plainly::TimeOption,
+        "ts.alter" | "ts.create" | "ts.createrule" | "ts.del" | "ts.deleterule" => Plainly::AsNoted,
         "bitop" | "xtrim" => Plainly::IfOld,
         _ if !flags.any(Flags::WRITE) || KNOWN.contains(&name) => Plainly::AsNoted,
         _ => Plainly::Values,
@@ -142,6 +152,18 @@ pub fn write(out: &mut Vec<u8>, set: &mut ShardSet<'_>, ran: Ran<'_>, now_ms: u6
         Plainly::Values => false,
         Plainly::IfOld if is_old(ran) => return false,
         Plainly::IfOld => false,
+        Plainly::Times(at, repeats) => {
+            let at = (at..ran.args.len()).step_by(3).take(if repeats { usize::MAX } else { 1 });
+            write_times(out, ran, ran.args.iter().collect(), at, now_ms)
+        }
+        Plainly::TimeOption => {
+            let mut words: Vec<&[u8]> = ran.args.iter().collect();
+            let at = words.iter().position(|word| is(word, "timestamp")).unwrap_or_else(|| {
+                words.splice(3..3, [b"TIMESTAMP".as_slice(), b"*"]);
+                3
+            });
+            write_times(out, ran, words, std::iter::once(at + 1), now_ms)
+        }
         Plainly::Id => write_id(out, set, ran, now_ms),
         Plainly::Claims => write_claims(out, ran, now_ms),
         Plainly::Deliveries => write_deliveries(out, set, ran, now_ms),
@@ -191,6 +213,25 @@ fn write_id(out: &mut Vec<u8>, set: &mut ShardSet<'_>, ran: Ran<'_>, now_ms: u64
     let Some(at) = id_at(args) else { return false };
     let words = args.iter().enumerate().map(|(index, word)| if index == at { id.as_slice() } else { word });
     part::write_command(out, ran.db, args.len(), words);
+    true
+}
+
+/// Writes a command that adds samples: `words`, with `now_ms` for the clock's time at the places `at`.
+fn write_times(
+    out: &mut Vec<u8>,
+    ran: Ran<'_>,
+    words: Vec<&[u8]>,
+    at: impl Iterator<Item = usize>,
+    now_ms: u64,
+) -> bool {
+    let now = now_ms.to_string();
+    let mut words: Vec<&[u8]> = words;
+    for at in at {
+        if let Some(word) = words.get_mut(at).filter(|word| **word == b"*") {
+            *word = now.as_bytes();
+        }
+    }
+    part::write_command(out, ran.db, words.len(), words.into_iter());
     true
 }
 

@@ -130,7 +130,8 @@ fn get<'k>(
 ) -> Ran {
     let scene = Scene::new(core);
     let life = touch.map(|seconds| Life::of(seconds, scene.now_ms));
-    let router = core.shared.router;
+    let shared = core.shared;
+    let router = &shared.router;
     loop {
         let mut left = keys.clone();
         let ahead: SmallVec<[Key<'_>; KEYS_AHEAD]> =
@@ -172,7 +173,8 @@ fn post_get<'k>(
         (Some(seconds), false) => format!("gat {seconds}").into_bytes(),
         (Some(seconds), true) => format!("gats {seconds}").into_bytes(),
     };
-    let (router, mut wanted) = (core.shared.router, LockSet::new());
+    let shared = core.shared;
+    let (router, mut wanted) = (&shared.router, LockSet::new());
     for key in keys {
         line.push(b' ');
         line.extend_from_slice(key);

@@ -56,7 +56,16 @@ fn write(shared: &'static Shared, run: &Run, order: Order) -> Result<Saved, Stri
     let id = Rng::new(now_ms ^ u64::from(run.epoch) << 48 ^ u64::from(std::process::id()) << 20).next_u64();
     let options = Options { format, packs, has_checksum, now_ms, id };
     let mut writer = Writer::new(new, options).map_err(failed)?;
+    if !shared.settings.live().persistence.rdb_modules {
+        writer.leave_modules_out();
+    }
     fill(shared, run, bytes_per_s_max, &mut writer).map_err(failed)?;
+    if writer.left_out() > 0 {
+        tracing::warn!(
+            "{name} lacks {} keys that need modules or Redis 8.8 (rdb_modules)",
+            writer.left_out()
+        );
+    }
     if run.pipe.is_broken() {
         return Err("called off".to_owned());
     }

@@ -10,6 +10,7 @@ use darter_slab::Arena;
 
 use super::PieceKeeper;
 use super::frozen::{self, Frozen};
+use crate::module::TYPE_MODULE;
 use crate::object::Object;
 use crate::rdb::{self, StreamPieces};
 
@@ -37,6 +38,8 @@ pub(super) fn is_large(object: &Object) -> bool {
 pub(super) fn kind_of(object: &Object) -> u8 {
     match object {
         Object::Stream(_) => rdb::TYPE_STREAM_5,
+        // An array that is whole has a byte of its own.
+        Object::Module(_) => TYPE_MODULE,
         _ => rdb::type_of(object),
     }
 }

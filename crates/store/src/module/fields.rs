@@ -22,10 +22,9 @@ impl<'o> Fields<'o> {
         Fields { out }
     }
 
-    /// A signed integer.
+    /// A signed integer: as Redis writes and reads it, with the sort of an unsigned one.
     pub fn signed(&mut self, value: i64) {
-        write_length(self.out, SIGNED);
-        write_length(self.out, value as u64);
+        self.unsigned(value as u64);
     }
 
     /// An unsigned integer.
@@ -79,8 +78,10 @@ impl<'s, 'a> FieldSource<'s, 'a> {
 
     /// The next field, a signed integer.
     pub fn signed(&mut self) -> Result<i64, Corrupt> {
-        self.expect(SIGNED)?;
-        Ok(self.source.count()? as i64)
+        match self.source.count()? {
+            SIGNED | UNSIGNED => Ok(self.source.count()? as i64),
+            _ => Err(Corrupt),
+        }
     }
 
     /// The next field, an unsigned integer.

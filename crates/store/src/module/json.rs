@@ -20,6 +20,10 @@ pub struct Json {
 const TEXT_VERSION: u16 = 3;
 /// The version whose text has a flag behind it, and two more texts if the flag is set.
 const FLAGGED_VERSION: u16 = 2;
+/// The version whose value is CBOR: what Redis 8 writes.
+const CBOR_VERSION: u16 = 4;
+/// The version of RedisJSON 1, with a field for each node.
+const TREE_VERSION: u16 = 0;
 
 pub(super) const KIND: Kind = Kind {
     kind: Type::Json,
@@ -91,6 +95,12 @@ fn read(
 ) -> Result<Box<dyn ModuleValue>, Corrupt> {
     let text = match version {
         TEXT_VERSION => fields.text()?,
+        CBOR_VERSION => darter_document::cbor::to_json(&fields.text()?).map_err(|_| Corrupt)?.into(),
+        TREE_VERSION => {
+            let mut text = Vec::new();
+            read_tree(fields, &mut text, 0)?;
+            text.into()
+        }
         FLAGGED_VERSION => {
             let text = fields.text()?;
             if fields.unsigned()? != 0 {
@@ -103,6 +113,67 @@ fn read(
     };
     let bytes = darter_document::parse(&text).map_err(|_| Corrupt)?;
     Ok(Box::new(Json::new(&bytes, arena).map_err(|_| Corrupt)?))
+}
+
+/// Sorts of nodes in [`TREE_VERSION`].
+mod node {
+    pub const NULL: u64 = 1;
+    pub const TEXT: u64 = 2;
+    pub const FLOAT: u64 = 4;
+    pub const INTEGER: u64 = 8;
+    pub const BOOLEAN: u64 = 16;
+    pub const OBJECT: u64 = 32;
+    pub const ARRAY: u64 = 64;
+    pub const MEMBER: u64 = 128;
+}
+
+/// Appends a node, and those below it, as JSON text.
+fn read_tree(fields: &mut FieldSource<'_, '_>, out: &mut Vec<u8>, depth: usize) -> Result<(), Corrupt> {
+    if depth > darter_document::DEPTH_MAX {
+        return Err(Corrupt);
+    }
+    match fields.unsigned()? {
+        node::NULL => out.extend_from_slice(b"null"),
+        node::BOOLEAN => {
+            let is_true = fields.text()?.first() == Some(&b'1');
+            out.extend_from_slice(if is_true { b"true" } else { b"false" });
+        }
+        node::INTEGER => out.extend(fields.signed()?.to_string().into_bytes()),
+        node::FLOAT => {
+            let value = fields.double()?;
+            if !value.is_finite() {
+                return Err(Corrupt);
+            }
+            darter_document::print::write_float(value, out);
+        }
+        node::TEXT => write_string(&fields.text()?, out)?,
+        sort @ (node::OBJECT | node::ARRAY) => {
+            let is_object = sort == node::OBJECT;
+            out.push(if is_object { b'{' } else { b'[' });
+            for nth in 0..fields.unsigned()? {
+                if nth > 0 {
+                    out.push(b',');
+                }
+                if is_object {
+                    if fields.unsigned()? != node::MEMBER {
+                        return Err(Corrupt);
+                    }
+                    write_string(&fields.text()?, out)?;
+                    out.push(b':');
+                }
+                read_tree(fields, out, depth + 1)?;
+            }
+            out.push(if is_object { b'}' } else { b']' });
+        }
+        _ => return Err(Corrupt),
+    }
+    Ok(())
+}
+
+fn write_string(text: &[u8], out: &mut Vec<u8>) -> Result<(), Corrupt> {
+    let text = std::str::from_utf8(text).map_err(|_| Corrupt)?;
+    darter_document::print::write_string(text.as_bytes(), out);
+    Ok(())
 }
 
 impl ModuleValue for Json {

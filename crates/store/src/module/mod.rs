@@ -3,6 +3,7 @@
 //! All of them are one arm of [`Object`], so a new type is one file here: its [`ModuleValue`] and [`ModuleType`], and its
 //! row in [`KINDS`]. Everything else (TYPE, DUMP, files, COPY, eviction, MEMORY USAGE) asks the trait.
 
+pub(crate) mod array;
 mod fields;
 mod json;
 mod sketches;
@@ -18,6 +19,7 @@ use crate::rdb::{Corrupt, Source, write_length};
 use crate::record::Value;
 use crate::shard::Shard;
 
+pub use array::TYPE_ARRAY;
 pub use fields::{FieldSource, Fields};
 pub use json::Json;
 
@@ -117,6 +119,7 @@ pub const KINDS: &[Kind] = &[
     sketches::TOPK,
     sketches::DIGEST,
     sketches::SERIES,
+    array::KIND,
 ];
 
 /// The type byte of modules' values.
@@ -292,11 +295,16 @@ impl Keyed<'_> {
             Some(Value::Object(_, id)) => id,
             _ => return Err(Corrupt),
         };
+        let (db, name) = (self.db, self.name());
+        let handle = self.handle().ok_or(Corrupt)?;
+        self.shard.series_goes(db, handle);
         let Shard { objects, arena, .. } = &mut *self.shard;
-        match objects.get_mut(id) {
+        let read = match objects.get_mut(id) {
             Object::Module(value) => read_more(&mut **value, source, arena),
             _ => Err(Corrupt),
-        }
+        };
+        self.shard.series_came(db, name, handle);
+        read
     }
 }
 

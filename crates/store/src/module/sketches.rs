@@ -251,7 +251,7 @@ impl ModuleValue for Series {
 
     fn write_piece(&self, number: u64, arena: &Arena, out: &mut Fields<'_>) {
         match number.checked_sub(1) {
-            None => self.save_root(arena, out),
+            None => self.save_root(out),
             Some(number) => self.save_piece(number, arena, out),
         }
     }

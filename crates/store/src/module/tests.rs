@@ -81,6 +81,9 @@ fn damaged_values_leave_nothing_behind() {
         whole(3, &[5, 2, b'[', b']']),
         whole(3, &[2, 2, 0]),
         whole(0, &[5, 2, b'[', b']', 0]),
+        whole(0, &[2, 64, 2, 1, 0]),
+        whole(4, &[5, 2, 0x82, 1, 0]),
+        whole(1, &[5, 2, b'[', b']', 0]),
         whole(1023, &[2, 0, 5, 2, b'[', b']', 0]),
         vec![0x81, 1, 2, 3, 4, 5, 6, 7, 8, 0],
     ] {
@@ -108,4 +111,30 @@ fn tidying_moves_documents_and_keeps_them() {
     }
     names.iter().step_by(2).for_each(|name| _ = place(&mut shard, name).remove());
     assert_eq!(shard.arena.used_bytes(), 0);
+}
+
+#[test]
+fn documents_of_other_versions_are_read() {
+    let mut arena = Arena::new().expect("address space");
+    for (version, fields, text) in [
+        // array (2): object (1): member "a": integer 7; boolean
+        (
+            0,
+            &[2, 0x40, 64, 2, 2, 2, 32, 2, 1, 2, 0x40, 128, 5, 1, b'a', 2, 8, 2, 7, 2, 16, 5, 1, b'1', 0][..],
+            "[{\"a\":7},true]",
+        ),
+        (4, &[5, 4, 0x82, 1, 0x61, b'x', 0], "[1,\"x\"]"),
+    ] {
+        let mut bytes = Vec::new();
+        write_length(&mut bytes, number_of(b"ReJSON-RL", version));
+        bytes.extend_from_slice(fields);
+        let read = rdb::read_object(TYPE_MODULE, &mut Source::new(&bytes), &mut arena, KeyHasher::new(1));
+        let mut object = read.expect("a document");
+        let mut out = Vec::new();
+        let json = Json::of(&object).expect("a document");
+        darter_document::print::print(json.doc(&arena).root(), &mut out);
+        assert_eq!(String::from_utf8(out).expect("UTF-8"), text);
+        object.clear(&mut arena);
+    }
+    assert_eq!(arena.used_bytes(), 0);
 }

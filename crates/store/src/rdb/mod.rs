@@ -18,6 +18,8 @@ use std::ops::RangeInclusive;
 
 use darter_base::crc::{Crc64, crc64};
 
+use crate::module::TYPE_ARRAY;
+
 use object::TYPE_SET_WITH_TTL;
 pub use object::{
     Pieces, TYPE_HASH, TYPE_HASH_WITH_TTL, TYPE_LIST, TYPE_VALKEY_HASH, TYPE_ZSET_WITH_TTL, read_object,
@@ -90,7 +92,7 @@ impl Version {
         match kind {
             0..=21 => Some(kind),
             22 if self.is_valkeys() => Some(TYPE_VALKEY_HASH),
-            22..=27 if !self.is_valkeys() => Some(kind),
+            22..=27 | TYPE_ARRAY if !self.is_valkeys() => Some(kind),
             TYPE_SET_WITH_TTL | TYPE_ZSET_WITH_TTL if self.0 <= VERSION_WITH_OURS_MAX => Some(kind),
             _ => None,
         }

@@ -9,8 +9,9 @@ use darter_pack::tree::{Direction, List, Zset};
 use darter_slab::Arena;
 
 use super::{Corrupt, Source, compact, stream, text};
-use crate::module::{self, TYPE_MODULE};
-use crate::object::{Collection, Object};
+use crate::array::Array;
+use crate::module::{self, TYPE_ARRAY, TYPE_MODULE};
+use crate::object::{Collection, Object, Type};
 use crate::set_value::SetValue;
 use crate::stream_value::Stream;
 
@@ -44,6 +45,7 @@ pub fn type_of(object: &Object) -> u8 {
         Object::Hash(table) if table.min_expiry_ms().is_some() => TYPE_HASH_WITH_TTL,
         Object::Hash(_) => TYPE_HASH,
         Object::Stream(stream) => stream::type_of(stream),
+        Object::Module(value) if value.kind() == Type::Array => TYPE_ARRAY,
         Object::Module(_) => TYPE_MODULE,
     }
 }
@@ -69,7 +71,10 @@ pub fn write_object(object: &Object, arena: &Arena, out: &mut Vec<u8>) {
         }
         Object::Hash(table) => write_hash(table, arena, out),
         Object::Stream(stream) => stream::write(stream, arena, out),
-        Object::Module(value) => module::write(&**value, arena, out),
+        Object::Module(value) => match Array::of(object) {
+            Some(array) => module::array::write(array, arena, out),
+            None => module::write(&**value, arena, out),
+        },
     }
 }
 
@@ -101,6 +106,7 @@ pub fn read_object(
         | stream::TYPE_STREAM_4
         | stream::TYPE_STREAM_5 => stream::read(kind, source, arena),
         TYPE_MODULE => module::read(source, arena),
+        TYPE_ARRAY => Ok(module::array::read(source, arena)?.wrap()),
         _ => compact::read(kind, source, arena, hasher),
     }
 }

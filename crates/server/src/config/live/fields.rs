@@ -333,6 +333,7 @@ impl Persistence {
             native_compression: !matches!(v.choice("compression_mode"), "0" | "NONE"),
             rdbcompression: v.bool("rdbcompression"),
             rdbchecksum: v.bool("rdbchecksum"),
+            rdb_modules: v.bool("rdb_modules"),
             restored_versions: match v.choice("rdb-version-check") {
                 "relaxed" => Versions::Any,
                 _ => Versions::Known,

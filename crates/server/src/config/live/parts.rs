@@ -90,6 +90,8 @@ pub struct Persistence {
     pub rdbcompression: bool,
     /// Close `.rdb` files with a checksum.
     pub rdbchecksum: bool,
+    /// `.rdb` files have keys that only servers with modules read.
+    pub rdb_modules: bool,
     /// Versions of payloads that RESTORE takes.
     pub restored_versions: Versions,
     /// Log every write to a file.

@@ -33,6 +33,10 @@ pub(super) const ROWS: &[Setting] = &[
         .help(Persistence, "refuse writes after a failed snapshot"),
     Setting::bool("rdbcompression", "yes").help(Persistence, "compress strings in .rdb files"),
     Setting::bool("rdbchecksum", "yes").fixed().help(Persistence, "close .rdb files with a checksum"),
+    Setting::bool("rdb_modules", "true").dragonfly().help(
+        Persistence,
+        "write keys into .rdb files that only servers with modules, or Redis 8.8, can read",
+    ),
     Setting::bool("rdb-save-incremental-fsync", "yes")
         .no_effect("snapshots are synced as they are written")
         .help(Persistence, "sync while writing"),

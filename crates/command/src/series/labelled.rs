@@ -1,0 +1,473 @@
+//! TS.MGET [LATEST] [WITHLABELS | SELECTED_LABELS label...] FILTER condition..., TS.MRANGE, TS.MREVRANGE,
+//! TS.QUERYINDEX condition..., TS.QUERYLABELS <LABELS | VALUES label> [FILTER condition...]
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use darter_series::aggregate::Bucket;
+use darter_series::query::{Order, Query, Rows};
+use darter_series::series::Label;
+use darter_series::{Kind, Sample, Series};
+use darter_store::labels::Matcher;
+use darter_wire::{Args, Reply};
+
+use super::feed;
+use super::filter::matchers;
+use super::query::query_with;
+use super::{asks_for_latest, doc, write_number, write_rows, write_sample};
+use crate::probabilistic::arity;
+use crate::reader::is;
+use crate::spec::{Keys, Marks, Reach, Spec};
+use crate::{Ctx, DataCommand, Fault, Reader};
+
+const fn spec(name: &'static str, arity: i16) -> Spec {
+    Spec::read(name, arity, Keys::None).reach(Reach::All).mark(Marks::READS_BY_LABEL)
+}
+
+const MRANGE_SYNTAX: &str = "fromTimestamp toTimestamp [LATEST] [FILTER_BY_TS timestamp [timestamp ...]] [FILTER_BY_VALUE \
+                             min max] [WITHLABELS | <SELECTED_LABELS label1 [label1 ...]>] [COUNT count] [[ALIGN value] \
+                             AGGREGATION aggregators bucketDuration [BUCKETTIMESTAMP bt] [EMPTY]] FILTER filterExpr \
+                             [filterExpr ...] [GROUPBY label REDUCE reducer] [EXCLUDEEMPTY]";
+const MRANGE_COST: &str = "O(n/m+k) where n = Number of data points, m = Chunk size (data points per chunk), k = Number of \
+                           data points that are in the requested ranges";
+
+/// TS.MGET.
+pub const MGET: DataCommand = DataCommand {
+    spec: doc(
+        spec("ts.mget", -3),
+        "1.0.0",
+        "[LATEST] [WITHLABELS | <SELECTED_LABELS label1 [label1 ...]>] FILTER filterExpr [filterExpr ...]",
+        "Returns the last sample of the series that a filter takes.",
+    )
+    .cost("O(n) where n is the number of time-series that match the filters"),
+    run: mget,
+};
+/// TS.MRANGE.
+pub const MRANGE: DataCommand = DataCommand {
+    spec: doc(
+        spec("ts.mrange", -5),
+        "1.0.0",
+        MRANGE_SYNTAX,
+        "Returns samples or aggregates of the series that a filter takes, oldest first.",
+    )
+    .cost(MRANGE_COST),
+    run: |ctx, args, reply| mrange(ctx, args, Order::Up, reply),
+};
+/// TS.MREVRANGE.
+pub const MREVRANGE: DataCommand = DataCommand {
+    spec: doc(
+        spec("ts.mrevrange", -5),
+        "1.4.0",
+        MRANGE_SYNTAX,
+        "Returns samples or aggregates of the series that a filter takes, newest first.",
+    )
+    .cost(MRANGE_COST),
+    run: |ctx, args, reply| mrange(ctx, args, Order::Down, reply),
+};
+/// TS.QUERYINDEX.
+pub const QUERYINDEX: DataCommand = DataCommand {
+    spec: doc(
+        spec("ts.queryindex", -2),
+        "1.0.0",
+        "filterExpr [filterExpr ...]",
+        "Returns the keys of the series that a filter takes.",
+    )
+    .cost("O(n) where n is the number of time-series that match the filters"),
+    run: query_index,
+};
+/// TS.QUERYLABELS.
+pub const QUERYLABELS: DataCommand = DataCommand {
+    spec: doc(
+        spec("ts.querylabels", -2),
+        "8.10.0",
+        "<LABELS | VALUES label> [FILTER filterExpr [filterExpr ...]]",
+        "Returns the labels, or the values of a label, of the series that a filter takes.",
+    )
+    .cost("O(n) where n is the number of time-series that match the filters"),
+    run: query_labels,
+};
+
+/// The labels that are answered with a series.
+enum Shown<'a> {
+    None,
+    All,
+    Selected(Vec<&'a [u8]>),
+}
+
+/// Labels that one call can select.
+const SELECTED_MAX: usize = 50;
+/// Words that end SELECTED_LABELS.
+const WORDS: &[&str] = &[
+    "WITHLABELS",
+    "AGGREGATION",
+    "LIMIT",
+    "GROUPBY",
+    "REDUCE",
+    "FILTER",
+    "FILTER_BY_TS",
+    "FILTER_BY_VALUE",
+    "COUNT",
+    "ALIGN",
+    "LATEST",
+    "EMPTY",
+    "BUCKETTIMESTAMP",
+    "SELECTED_LABELS",
+];
+
+/// What TS.MGET and TS.MRANGE share, and what only the latter has.
+struct Asked<'a> {
+    shown: Shown<'a>,
+    filter: Option<Vec<Matcher>>,
+    group: Option<(&'a [u8], Kind)>,
+    excludes_empty: bool,
+}
+
+impl<'a> Asked<'a> {
+    fn new() -> Asked<'a> {
+        Asked { shown: Shown::None, filter: None, group: None, excludes_empty: false }
+    }
+
+    /// Takes what `word`, which the reader has passed, says; false if it is none of these.
+    fn take(&mut self, word: &[u8], reader: &mut Reader<'a>) -> Result<bool, Fault> {
+        if is(word, "WITHLABELS") || is(word, "SELECTED_LABELS") {
+            if !matches!(self.shown, Shown::None) {
+                let text = "ERR TSDB: cannot accept WITHLABELS and SELECT_LABELS together";
+                return Err(Fault::text(text));
+            }
+            self.shown = if is(word, "WITHLABELS") { Shown::All } else { selected(reader)? };
+        } else if is(word, "FILTER") {
+            let mut words = Vec::new();
+            while let Some(word) =
+                reader.peek().filter(|word| !is(word, "GROUPBY") && !is(word, "EXCLUDEEMPTY"))
+            {
+                words.push(word);
+                reader.skip(1);
+            }
+            if words.is_empty() {
+                return Err(Fault::text("ERR TSDB: missing labels for filter argument"));
+            }
+            self.filter = Some(matchers(words.into_iter())?);
+        } else if is(word, "GROUPBY") {
+            if self.filter.is_none() {
+                return Err(Fault::text("ERR TSDB: GROUPBY should always come after filter"));
+            }
+            self.group = Some(group(reader)?);
+        } else if is(word, "EXCLUDEEMPTY") {
+            self.excludes_empty = true;
+        } else {
+            return Ok(false);
+        }
+        Ok(true)
+    }
+}
+
+fn selected<'a>(reader: &mut Reader<'a>) -> Result<Shown<'a>, Fault> {
+    let mut labels = Vec::new();
+    while let Some(word) = reader.peek().filter(|word| !WORDS.iter().any(|known| is(word, known))) {
+        if labels.len() >= SELECTED_MAX {
+            return Err(Fault::text("ERR TSDB: reached max size for SELECT_LABELS"));
+        }
+        labels.push(word);
+        reader.skip(1);
+    }
+    if labels.is_empty() {
+        return Err(Fault::text("ERR TSDB: SELECT_LABELS should have at least 1 parameter"));
+    }
+    Ok(Shown::Selected(labels))
+}
+
+fn group<'a>(reader: &mut Reader<'a>) -> Result<(&'a [u8], Kind), Fault> {
+    let wrong = |_| arity("ts.mrange");
+    let label = reader.bytes().map_err(wrong)?;
+    if !reader.take("REDUCE") {
+        return Err(arity("ts.mrange"));
+    }
+    let kind = Kind::of_name(reader.bytes().map_err(wrong)?);
+    match kind {
+        Some(kind) if !matches!(kind, Kind::First | Kind::Last | Kind::Twa) => Ok((label, kind)),
+        _ => Err(Fault::text("ERR TSDB: Invalid reducer type")),
+    }
+}
+
+/// The keys of the series that all `matchers` take, sorted.
+fn names(ctx: &mut Ctx<'_>, matchers: &[Matcher]) -> BTreeSet<Box<[u8]>> {
+    let (db, now_ms) = (ctx.db, ctx.now_ms);
+    let mut names = BTreeSet::new();
+    ctx.each_part(|_, part| {
+        part.shard.each_series(db, matchers, now_ms, &mut |name, _| {
+            names.insert(name.into());
+        });
+    });
+    names
+}
+
+/// Gives `visit` the series at `name`, and the sample of its source's open bucket if the query asks for it.
+fn visit<R>(
+    ctx: &Ctx<'_>,
+    name: &[u8],
+    with_latest: bool,
+    visit: impl FnOnce(&Series, &darter_store::Arena, Option<Sample>) -> R,
+) -> Option<R> {
+    let latest = if with_latest { feed::latest(ctx, name) } else { None };
+    let (shard, record) = ctx.peek(name)?;
+    let view = shard.view_of::<Series>(record).ok()?;
+    Some(visit(view.root, view.arena, latest))
+}
+
+fn mget(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let mut asked = Asked::new();
+    let mut reader = Reader::new(args, 1);
+    while let Some(word) = reader.peek() {
+        reader.skip(1);
+        let is_other = is(word, "GROUPBY") || is(word, "EXCLUDEEMPTY");
+        if !is(word, "LATEST") && (is_other || !asked.take(word, &mut reader)?) {
+            return Err(Fault::Syntax);
+        }
+    }
+    let filter = asked.filter.take().ok_or(arity("ts.mget"))?;
+    let names = names(ctx, &filter);
+    let with_latest = asks_for_latest(args);
+    begin_entries(reply, names.len());
+    for name in &names {
+        visit(ctx, name, with_latest, |series, _, latest| {
+            reply_head(reply, name, 2);
+            write_labels(reply, &series.settings.labels, &asked.shown);
+            match latest.or(series.newest().filter(|_| !series.is_empty())) {
+                Some(sample) => write_sample(reply, sample),
+                None => reply.array(0),
+            }
+        });
+    }
+    Ok(())
+}
+
+fn begin_entries(reply: &mut Reply<'_>, len: usize) {
+    if reply.is_resp3() {
+        reply.map(len);
+    } else {
+        reply.array(len);
+    }
+}
+
+/// The key of an entry, and the head of the `parts` that follow.
+fn reply_head(reply: &mut Reply<'_>, name: &[u8], parts: usize) {
+    if reply.is_resp3() {
+        reply.bulk(name);
+        reply.array(parts);
+    } else {
+        // RESP2 has no room for how the samples came about.
+        reply.array(3);
+        reply.bulk(name);
+    }
+}
+
+fn write_labels(reply: &mut Reply<'_>, labels: &[Label], shown: &Shown<'_>) {
+    let one = |reply: &mut Reply<'_>, name: &[u8], value: Option<&[u8]>| {
+        if !reply.is_resp3() {
+            reply.array(2);
+        }
+        reply.bulk(name);
+        reply.bulk_or_null(value);
+    };
+    match shown {
+        Shown::None => begin_entries(reply, 0),
+        Shown::All => {
+            begin_entries(reply, labels.len());
+            labels.iter().for_each(|(name, value)| one(reply, name, Some(value)));
+        }
+        Shown::Selected(selected) => {
+            begin_entries(reply, selected.len());
+            for &name in selected {
+                match labels.iter().find(|(own, _)| own.eq_ignore_ascii_case(name)) {
+                    Some((own, value)) => one(reply, own, Some(value)),
+                    None => one(reply, name, None),
+                }
+            }
+        }
+    }
+}
+
+const TOO_MANY: Fault = Fault::text("ERR TSDB: too many buckets");
+
+fn mrange(ctx: &mut Ctx<'_>, args: Args<'_>, order: Order, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let mut asked = Asked::new();
+    let query = query_with(args, 1, order, &mut |word, reader| asked.take(word, reader))?;
+    let filter = asked.filter.take().ok_or(Fault::text("ERR TSDB: missing FILTER argument"))?;
+    if asked.group.is_some() && asked.excludes_empty {
+        return Err(Fault::text("ERR TSDB: EXCLUDEEMPTY is not allowed with GROUPBY"));
+    }
+    let names = names(ctx, &filter);
+    let with_latest = asks_for_latest(args);
+    match asked.group {
+        Some((label, kind)) => {
+            if query.buckets.as_ref().is_some_and(|buckets| buckets.kinds.len() > 1) {
+                let text = "ERR TSDB: GROUPBY is not allowed when multiple aggregators are specified";
+                return Err(Fault::text(text));
+            }
+            grouped(ctx, &names, (label, kind), query, with_latest, &asked.shown, reply)
+        }
+        None => ungrouped(ctx, &names, query, with_latest, &asked, reply),
+    }
+}
+
+fn ungrouped(
+    ctx: &Ctx<'_>,
+    names: &BTreeSet<Box<[u8]>>,
+    mut query: Query,
+    with_latest: bool,
+    asked: &Asked<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Fault> {
+    let mut answers = Vec::with_capacity(names.len());
+    for name in names {
+        let rows = visit(ctx, name, with_latest, |series, arena, latest| {
+            query.latest = latest;
+            query.run(series, arena)
+        });
+        let Some(rows) = rows else { continue };
+        let rows = rows.map_err(|_| TOO_MANY)?;
+        if !(asked.excludes_empty && rows.is_empty()) {
+            answers.push((name, rows));
+        }
+    }
+    begin_entries(reply, answers.len());
+    for (name, rows) in answers {
+        visit(ctx, name, false, |series, _, _| {
+            reply_head(reply, name, 3);
+            write_labels(reply, &series.settings.labels, &asked.shown);
+        });
+        if reply.is_resp3() {
+            let kinds = query.buckets.as_ref().map_or(&[][..], |buckets| &buckets.kinds);
+            write_how(reply, "aggregators", kinds.iter().map(|kind| kind.name().as_bytes()));
+        }
+        write_rows(reply, &rows);
+    }
+    Ok(())
+}
+
+fn write_how<'a>(reply: &mut Reply<'_>, what: &str, names: impl ExactSizeIterator<Item = &'a [u8]>) {
+    reply.map(1);
+    reply.bulk(what.as_bytes());
+    reply.array(names.len());
+    names.for_each(|name| reply.bulk(name));
+}
+
+/// The series of one value of the label, and what they come to at each time.
+#[derive(Default)]
+struct Joined {
+    names: Vec<Box<[u8]>>,
+    at: BTreeMap<u64, Bucket>,
+}
+
+fn grouped(
+    ctx: &Ctx<'_>,
+    names: &BTreeSet<Box<[u8]>>,
+    (label, kind): (&[u8], Kind),
+    mut query: Query,
+    with_latest: bool,
+    shown: &Shown<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Fault> {
+    // What the groups come to is counted, not what they are made of.
+    let count = query.count.take().unwrap_or(usize::MAX);
+    let mut groups: BTreeMap<Box<[u8]>, Joined> = BTreeMap::new();
+    for name in names {
+        let found = visit(ctx, name, with_latest, |series, arena, latest| {
+            let value: Box<[u8]> = series.label(label)?.into();
+            query.latest = latest;
+            Some((value, query.run(series, arena)))
+        });
+        let Some((value, rows)) = found.flatten() else { continue };
+        let joined = groups.entry(value).or_default();
+        joined.names.push(name.clone());
+        for (time, numbers) in rows.map_err(|_| TOO_MANY)?.iter() {
+            let bucket = joined.at.entry(time).or_default();
+            numbers.iter().for_each(|&number| bucket.add(Sample::new(time, number)));
+        }
+    }
+    begin_entries(reply, groups.len());
+    for (value, joined) in &groups {
+        let mut rows = Rows::new(1);
+        let mut push = |(&time, bucket): (&u64, &Bucket)| {
+            let number = match bucket.has(kind) {
+                true => bucket.number(kind, None, time),
+                false => Bucket::empty_number(kind, None),
+            };
+            rows.push(time, number);
+        };
+        match query.order {
+            Order::Up => joined.at.iter().take(count).for_each(&mut push),
+            Order::Down => joined.at.iter().rev().take(count).for_each(&mut push),
+        }
+        write_group(reply, (label, value, kind), &joined.names, shown);
+        write_rows(reply, &rows);
+    }
+    Ok(())
+}
+
+fn write_group(
+    reply: &mut Reply<'_>,
+    (label, value, kind): (&[u8], &[u8], Kind),
+    names: &[Box<[u8]>],
+    shown: &Shown<'_>,
+) {
+    let mut labels: Vec<Label> = vec![(label.into(), value.into())];
+    if !reply.is_resp3() || matches!(shown, Shown::Selected(_)) {
+        labels.push(((*b"__reducer__").into(), kind.name().as_bytes().into()));
+        labels.push(((*b"__source__").into(), names.join(&b',').into()));
+    }
+    reply_head(reply, &[label, b"=", value].concat(), 4);
+    write_labels(reply, &labels, shown);
+    if reply.is_resp3() {
+        write_how(reply, "reducers", [kind.name().as_bytes()].into_iter());
+        write_how(reply, "sources", names.iter().map(|name| &**name));
+    }
+}
+
+fn begin_set(reply: &mut Reply<'_>, len: usize) {
+    if reply.is_resp3() {
+        reply.set(len);
+    } else {
+        reply.array(len);
+    }
+}
+
+fn query_index(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let names = names(ctx, &matchers(args.tail(1).iter())?);
+    begin_set(reply, names.len());
+    names.iter().for_each(|name| reply.bulk(name));
+    Ok(())
+}
+
+fn query_labels(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let (label, from) = match args.at(1) {
+        word if is(word, "LABELS") => (None, 2),
+        word if is(word, "VALUES") => (Some(args.get(2).ok_or(arity("ts.querylabels"))?), 3),
+        _ => return Err(Fault::text("ERR TSDB: unknown subtype, must be one of LABELS|VALUES")),
+    };
+    let filter = match args.get(from) {
+        None => Vec::new(),
+        Some(word) if !is(word, "FILTER") => {
+            return Err(Fault::text("ERR TSDB: unknown argument, expected FILTER"));
+        }
+        Some(_) if args.len() == from + 1 => {
+            return Err(Fault::text("ERR TSDB: FILTER given with no filter expressions"));
+        }
+        Some(_) => matchers(args.tail(from + 1).iter())?,
+    };
+    let (db, now_ms) = (ctx.db, ctx.now_ms);
+    let mut found: BTreeSet<Box<[u8]>> = BTreeSet::new();
+    ctx.each_part(|_, part| {
+        part.shard.each_series(db, &filter, now_ms, &mut |_, view| match label {
+            Some(label) => found.extend(view.root.label(label).map(Box::from)),
+            None => found.extend(view.root.settings.labels.iter().map(|(name, _)| name.clone())),
+        });
+    });
+    begin_set(reply, found.len());
+    found.iter().for_each(|name| reply.bulk(name));
+    Ok(())
+}
+
+/// Writes one cell of a table of several series.
+pub(super) fn write_cell(reply: &mut Reply<'_>, number: Option<f64>) {
+    write_number(reply, number.unwrap_or(f64::NAN));
+}

@@ -1,0 +1,215 @@
+//! Values of the families of modules, and arrays: what restarts, copies, replicas and several shards make of them.
+
+mod harness;
+mod nodes;
+
+use harness::journal::{Dir, wait_for_base};
+use harness::{Client, Server, Value};
+use nodes::{Node, catch_up, follow};
+
+fn all(client: &mut Client, lines: &[&str]) {
+    for line in lines {
+        let words: Vec<&str> = line.split(' ').collect();
+        let reply = client.call(&words);
+        assert!(!matches!(reply, Value::Error(_)), "{line}: {reply:?}");
+    }
+}
+
+const FED: &[&str] = &[
+    "TS.CREATE src LABELS kind raw host a",
+    "TS.CREATE sums RETENTION 600000 LABELS kind sum host a",
+    "TS.CREATE means LABELS kind mean host a",
+    "TS.CREATERULE src sums AGGREGATION sum 10",
+    "TS.CREATERULE src means AGGREGATION avg 10",
+    "TS.ADD src 1 1",
+    "TS.MADD src 4 4 src 12 6 src 18 8",
+    "RENAME src source",
+    "RENAME sums totals",
+];
+
+/// Everything that a client can ask of a series with rules.
+fn told(client: &mut Client) -> Vec<Value> {
+    let mut told = Vec::new();
+    for line in [
+        "TS.RANGE source - +",
+        "TS.RANGE totals - + LATEST",
+        "TS.RANGE means - + LATEST",
+        "TS.QUERYINDEX host=a",
+        "TS.QUERYINDEX kind=(sum,mean)",
+        "TS.MRANGE - + WITHLABELS FILTER host=a",
+    ] {
+        told.push(client.call(&line.split(' ').collect::<Vec<_>>()));
+    }
+    for key in ["source", "totals", "means"] {
+        let Value::Array(info) = client.call(&["TS.INFO", key]) else { panic!("no series") };
+        // Bytes depend on what has been allocated ahead.
+        told.extend(
+            info.chunks(2)
+                .filter(|row| row[0] != Value::Status("memoryUsage".to_owned()))
+                .map(|row| row[1].clone()),
+        );
+    }
+    told
+}
+
+#[test]
+fn rules_and_labels_survive_journal_and_snapshot() {
+    let dir = Dir::new("modules-rules");
+    let server = dir.start(&["--proactor_threads", "2"]);
+    let mut client = server.client();
+    all(&mut client, FED);
+    let before = told(&mut client);
+    client.call(&["WAITAOF", "1", "0", "0"]);
+    drop(server);
+    // From the journal's commands.
+    let server = dir.start(&["--proactor_threads", "2", "--num_shards", "4"]);
+    let mut client = server.client();
+    assert_eq!(told(&mut client), before);
+    // From a snapshot as its base.
+    client.call(&["BGREWRITEAOF"]);
+    wait_for_base(&server);
+    drop(server);
+    let server = dir.start(&["--proactor_threads", "1"]);
+    let mut client = server.client();
+    assert_eq!(told(&mut client), before);
+    // The open bucket goes on where it was.
+    all(&mut client, &["TS.ADD source 31 1"]);
+    assert_eq!(
+        client.call(&["TS.RANGE", "totals", "-", "+"]),
+        Value::Array(vec![
+            Value::Array(vec![Value::Int(0), Value::Status("5".to_owned())]),
+            Value::Array(vec![Value::Int(10), Value::Status("14".to_owned())]),
+        ])
+    );
+}
+
+#[test]
+fn a_replica_has_the_same_series_and_arrays() {
+    let (master, replica) = (Node::ours(&[]), Node::ours(&["--num_shards", "4"]));
+    let (mut from, mut to) = (master.client(), replica.client());
+    all(
+        &mut from,
+        &["TS.CREATE src LABELS kind raw host a", "TS.CREATE early LABELS host a", "ARSET a 5 x y"],
+    );
+    follow(&mut to, master.port());
+    all(&mut from, FED.get(1..).unwrap_or_default());
+    all(
+        &mut from,
+        &["TS.INCRBY counter 5", "TS.ADD clock * 7", "ARRING r 3 a b c d", "ARDEL a 5", "ARSEEK r 1"],
+    );
+    catch_up(&mut from, &mut to);
+    assert_eq!(told(&mut to), told(&mut from));
+    for line in
+        ["TS.RANGE counter - +", "TS.RANGE clock - +", "ARLASTITEMS r 9", "ARNEXT r", "ARSCAN a 0 100"]
+    {
+        let words: Vec<&str> = line.split(' ').collect();
+        assert_eq!(to.call(&words), from.call(&words), "{line}");
+    }
+}
+
+#[test]
+fn arrays_survive_journal_snapshot_and_dump() {
+    let dir = Dir::new("modules-arrays");
+    let server = dir.start(&[]);
+    let mut client = server.client();
+    let long = "long ".repeat(40);
+    client.call(&["ARSET", "a", "7", "x", &long]);
+    all(&mut client, &["ARMSET a 9223372036854775000 end 1000000 middle", "ARINSERT a first second"]);
+    for n in 0..3_000 {
+        client.call(&["ARSET", "large", &(n * 37).to_string(), &format!("element {n}"), &long]);
+    }
+    let told = |client: &mut Client| {
+        ["a", "large"].map(|key| {
+            let scan = client.call(&["ARSCAN", key, "0", "18446744073709551614"]);
+            (scan, client.call(&["ARNEXT", key]), client.call(&["ARLEN", key]))
+        })
+    };
+    let before = told(&mut client);
+    assert!(matches!(client.call(&["MEMORY", "USAGE", "large"]), Value::Int(600_000..2_000_000)));
+    assert_eq!(client.call(&["SCAN", "0", "TYPE", "array", "COUNT", "1000"]), {
+        let Value::Array(found) = client.call(&["SCAN", "0", "COUNT", "1000"]) else { panic!("no keys") };
+        Value::Array(found)
+    });
+    client.call(&["WAITAOF", "1", "0", "0"]);
+    drop(server);
+    let server = dir.start(&[]);
+    let mut client = server.client();
+    assert_eq!(told(&mut client), before);
+    client.call(&["BGREWRITEAOF"]);
+    wait_for_base(&server);
+    all(&mut client, &["COPY a b", "DEL a", "RENAME b a"]);
+    drop(server);
+    let server = dir.start(&["--dbfilename", "reloaded"]);
+    assert_eq!(told(&mut server.client()), before);
+    let reply = server.client().call(&["DEBUG", "RELOAD"]);
+    assert_eq!(reply, Value::ok());
+    assert_eq!(told(&mut server.client()), before);
+}
+
+/// Many connections write to series with rules in all shards, alone, in transactions and in scripts.
+#[test]
+fn rules_hold_under_many_writers() {
+    let node = Node::ours(&["--proactor_threads", "2"]);
+    let mut client = node.client();
+    for n in 0..8 {
+        let (source, target) = (format!("s{n}"), format!("t{n}"));
+        client.call(&["TS.CREATE", &source]);
+        client.call(&["TS.CREATE", &target]);
+        assert_eq!(
+            client.call(&["TS.CREATERULE", &source, &target, "AGGREGATION", "count", "10"]),
+            Value::ok()
+        );
+    }
+    let port = node.port();
+    let writers: Vec<_> = (0..4)
+        .map(|writer| {
+            std::thread::spawn(move || {
+                let mut client = Client::connect(port);
+                for n in 0..1_000_u64 {
+                    let (key, time) = (format!("s{}", n % 8), (n * 4 + writer).to_string());
+                    let reply = match (n + writer) % 3 {
+                        0 => client.call(&["TS.ADD", &key, &time, "1"]),
+                        1 => {
+                            client.call(&["MULTI"]);
+                            client.call(&["TS.ADD", &key, &time, "1"]);
+                            client.call(&["EXEC"])
+                        }
+                        _ => client.call(&[
+                            "EVAL",
+                            "return redis.call('ts.add', KEYS[1], ARGV[1], 1)",
+                            "1",
+                            &key,
+                            &time,
+                        ]),
+                    };
+                    assert!(!matches!(reply, Value::Error(_)), "{reply:?}");
+                }
+            })
+        })
+        .collect();
+    writers.into_iter().for_each(|writer| writer.join().expect("a writer"));
+    for n in 0..8 {
+        let all = client.call(&["TS.RANGE", &format!("s{n}"), "-", "+", "AGGREGATION", "count", "10"]);
+        let Value::Array(mut all) = all else { panic!("no samples") };
+        all.pop();
+        assert_eq!(client.call(&["TS.RANGE", &format!("t{n}"), "-", "+"]), Value::Array(all), "t{n}");
+    }
+}
+
+/// For servers without modules: keys of the families are left out of an RDB file, the others are in it.
+#[test]
+fn an_rdb_file_may_do_without_modules() {
+    let folder = harness::folder::Folder::new("modules-rdb");
+    let flags = ["--dir", folder.text(), "--dbfilename", "plain.rdb", "--rdb_modules=no"];
+    let server = Server::start(&flags);
+    let mut client = server.client();
+    all(&mut client, &["SET text 1", "JSON.SET doc $ {}", "TS.ADD series 1 1", "ARSET array 0 x", "BF.ADD bloom x"]);
+    assert_eq!(client.call(&["SAVE", "RDB"]), Value::ok());
+    drop(server);
+    let server = Server::start(&flags);
+    let mut client = server.client().loaded();
+    assert_eq!(client.call(&["KEYS", "*"]), Value::array(&["text"]));
+    all(&mut client, &["CONFIG SET rdb_modules yes", "TS.ADD series 1 1", "ARSET array 0 x", "SAVE RDB"]);
+    drop(server);
+    assert_eq!(Server::start(&flags).client().loaded().call(&["DBSIZE"]), Value::Int(3));
+}

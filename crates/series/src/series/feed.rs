@@ -1,0 +1,302 @@
+//! Rules: what a change of a series does to the series that it feeds.
+//!
+//! The caller adds or removes first, asks here what follows of it, and brings that to the other series with
+//! [`Series::take`]. Nothing here knows where the other series are.
+
+use darter_slab::Arena;
+
+use super::{Rule, Series};
+use crate::Full;
+use crate::aggregate::{Bucket, Kind};
+use crate::query::{bucket_end, bucket_start};
+use crate::sample::{Policy, Sample};
+use crate::series::AddFault;
+
+/// What a rule does to the series that it feeds.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Change {
+    /// This is the sample of its time.
+    Put(Sample),
+    /// There is no sample in this span, both ends included.
+    Remove(u64, u64),
+}
+
+/// A change, and the key of the series that it is for.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Fed {
+    /// The key.
+    pub target: Box<[u8]>,
+    /// The change.
+    pub change: Change,
+}
+
+impl Rule {
+    /// A rule that has seen no sample.
+    pub fn new(target: &[u8], kind: Kind, bucket_ms: u64, align_ms: u64) -> Rule {
+        let (current, bucket, before) = (None, Bucket::default(), None);
+        Rule { target: target.into(), kind, bucket_ms, align_ms, current, bucket, before }
+    }
+
+    fn start_of(&self, time: u64) -> u64 {
+        bucket_start(time, self.bucket_ms, self.align_ms)
+    }
+
+    fn end_of(&self, time: u64) -> u64 {
+        bucket_end(time, self.bucket_ms, self.align_ms)
+    }
+
+    fn put(&self, time: u64, number: f64) -> Fed {
+        Fed { target: self.target.clone(), change: Change::Put(Sample::new(time, number)) }
+    }
+
+    fn remove(&self, from: u64, to: u64) -> Fed {
+        Fed { target: self.target.clone(), change: Change::Remove(from, to) }
+    }
+
+    /// Takes a sample that is newer than all before; the bucket that it ends is pushed to `fed`.
+    fn append(&mut self, sample: Sample, fed: &mut Vec<Fed>) {
+        let start = self.start_of(sample.time);
+        match self.current {
+            None => self.current = Some(start),
+            Some(current) if start > current => {
+                if self.bucket.has(self.kind) {
+                    let after = (!sample.value.is_nan()).then_some(sample);
+                    fed.push(self.put(current, self.bucket.number(self.kind, after, self.end_of(current))));
+                }
+                self.before = self.bucket.last();
+                self.bucket = Bucket::default();
+                self.current = Some(start);
+            }
+            Some(_) => {}
+        }
+        self.bucket.add_after(sample, self.before, start);
+    }
+
+    /// The sample that the open bucket would become if it ended now.
+    fn latest(&self) -> Option<Sample> {
+        let current = self.current.filter(|_| self.bucket.has(self.kind))?;
+        Some(Sample::new(current, self.bucket.number(self.kind, None, self.end_of(current))))
+    }
+}
+
+impl Series {
+    /// What follows of a sample that was appended.
+    #[inline]
+    pub fn feed_appended(&mut self, sample: Sample) -> Vec<Fed> {
+        let mut fed = Vec::new();
+        self.rules.iter_mut().for_each(|rule| rule.append(sample, &mut fed));
+        fed
+    }
+
+    /// What follows of a sample of `time` that is not the newest, or that changed the newest.
+    pub fn feed_changed(&mut self, arena: &Arena, time: u64) -> Vec<Fed> {
+        let mut fed = Vec::new();
+        let mut rules = std::mem::take(&mut self.rules);
+        for rule in &mut rules {
+            let Some(open) = rule.current else { continue };
+            if time >= open {
+                (rule.bucket, rule.before) = self.bucket_of(arena, rule, open);
+            } else {
+                fed.extend(self.closed(arena, rule, rule.start_of(time)).ok());
+            }
+        }
+        self.rules = rules;
+        fed
+    }
+
+    /// What follows of removing the samples of `from..=to`.
+    pub fn feed_removed(&mut self, arena: &Arena, from: u64, to: u64) -> Vec<Fed> {
+        let mut fed = Vec::new();
+        let mut rules = std::mem::take(&mut self.rules);
+        for rule in &mut rules {
+            let Some(open) = rule.current else { continue };
+            if from < open {
+                self.feed_closed(arena, rule, (from, to.min(open - 1)), &mut fed);
+            }
+            if to >= open {
+                (rule.bucket, rule.before) = self.bucket_of(arena, rule, open);
+                if !rule.bucket.has(Kind::CountAll) {
+                    self.reopen(arena, rule, &mut fed);
+                }
+            }
+        }
+        self.rules = rules;
+        fed
+    }
+
+    /// Makes the buckets of `from..=to`, which are closed, what the samples say that are left of them.
+    fn feed_closed(&self, arena: &Arena, rule: &Rule, (from, to): (u64, u64), fed: &mut Vec<Fed>) {
+        let (first, last) = (rule.start_of(from), rule.start_of(to));
+        let edges = if first == last { vec![first] } else { vec![first, last] };
+        for edge in edges {
+            fed.push(self.closed(arena, rule, edge).unwrap_or_else(|()| rule.remove(edge, edge)));
+        }
+        let within = rule.end_of(first);
+        if within < last {
+            fed.push(rule.remove(within, last - 1));
+        }
+    }
+
+    /// The open bucket of a rule is empty: the one of the newest sample that is left is open again.
+    fn reopen(&self, arena: &Arena, rule: &mut Rule, fed: &mut Vec<Fed>) {
+        rule.current = self.newest.filter(|_| self.len > 0).map(|newest| rule.start_of(newest.time));
+        if let Some(open) = rule.current {
+            (rule.bucket, rule.before) = self.bucket_of(arena, rule, open);
+        }
+        fed.push(rule.remove(rule.current.unwrap_or(0), u64::MAX));
+    }
+
+    /// What the sample of the bucket that began at `start`, and is closed, is now. Errors: it has none.
+    fn closed(&self, arena: &Arena, rule: &Rule, start: u64) -> Result<Fed, ()> {
+        let end = rule.end_of(start);
+        let (bucket, _) = self.bucket_of(arena, rule, start);
+        let after = if rule.kind == Kind::Twa { self.number_from(arena, end) } else { None };
+        if bucket.has(rule.kind) {
+            Ok(rule.put(start, bucket.number(rule.kind, after, end)))
+        } else {
+            Err(())
+        }
+    }
+
+    /// The samples of the bucket that begins at `start`, and the newest number before it.
+    fn bucket_of(&self, arena: &Arena, rule: &Rule, start: u64) -> (Bucket, Option<Sample>) {
+        let before = if rule.kind == Kind::Twa { self.number_before(arena, start) } else { None };
+        let mut bucket = Bucket::default();
+        self.each(arena, start, rule.end_of(start).saturating_sub(1), &mut |sample| {
+            bucket.add_after(sample, before, start);
+            true
+        });
+        (bucket, before)
+    }
+
+    fn number_from(&self, arena: &Arena, time: u64) -> Option<Sample> {
+        let mut found = None;
+        self.each(arena, time, u64::MAX, &mut |sample| {
+            found = (!sample.value.is_nan()).then_some(sample);
+            found.is_none()
+        });
+        found
+    }
+
+    fn number_before(&self, arena: &Arena, time: u64) -> Option<Sample> {
+        let mut found = None;
+        self.each_reversed(arena, 0, time.checked_sub(1)?, &mut |sample| {
+            found = (!sample.value.is_nan()).then_some(sample);
+            found.is_none()
+        });
+        found
+    }
+
+    /// What the open bucket of the rule that feeds `target` would become if it ended now.
+    pub fn latest_for(&self, target: &[u8]) -> Option<Sample> {
+        self.rules.iter().find(|rule| *rule.target == *target)?.latest()
+    }
+
+    /// Whether a rule feeds `target`.
+    pub fn feeds(&self, target: &[u8]) -> bool {
+        self.rules.iter().any(|rule| *rule.target == *target)
+    }
+
+    /// Whether samples from `from` on may be removed: buckets that rules have made of them could be made anew.
+    pub fn may_remove(&self, from: u64) -> bool {
+        let oldest = self.oldest_kept();
+        self.rules.is_empty() || self.rules.iter().all(|rule| rule.start_of(from) >= oldest && from >= oldest)
+    }
+
+    /// Brings a change that a rule of another series has made. A sample that is beyond the retention is none.
+    pub fn take(&mut self, arena: &mut Arena, change: Change) -> Result<(), Full> {
+        match change {
+            Change::Put(sample) => match self.add(arena, sample, Policy::Last) {
+                Err(AddFault::Full) => Err(Full),
+                _ => Ok(()),
+            },
+            Change::Remove(from, to) => self.remove(arena, from, to).map(drop),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Settings;
+
+    /// A source, and a target that is changed as its rule says.
+    struct Pair {
+        arena: Arena,
+        source: Series,
+        target: Series,
+    }
+
+    impl Pair {
+        fn new(kind: Kind) -> Pair {
+            let mut source = Series::new(Settings::default());
+            source.rules.push(Rule::new(b"t", kind, 10, 0));
+            let mut target = Series::new(Settings::default());
+            target.source = Some((*b"s").into());
+            Pair { arena: Arena::with_reserve(16 << 20).expect("address space"), source, target }
+        }
+
+        fn bring(&mut self, fed: Vec<Fed>) {
+            fed.into_iter().for_each(|fed| self.target.take(&mut self.arena, fed.change).expect("room"));
+        }
+
+        fn add(&mut self, time: u64, value: f64) {
+            let sample = Sample::new(time, value);
+            let fed = match self.source.add(&mut self.arena, sample, Policy::Last).expect("room") {
+                crate::Added::Appended => self.source.feed_appended(sample),
+                _ => self.source.feed_changed(&self.arena, time),
+            };
+            self.bring(fed);
+        }
+
+        fn remove(&mut self, from: u64, to: u64) {
+            self.source.remove(&mut self.arena, from, to).expect("room");
+            let fed = self.source.feed_removed(&self.arena, from, to);
+            self.bring(fed);
+        }
+
+        /// The target must be what the closed buckets of the source come to, all of them computed anew.
+        fn check(&self, kind: Kind) {
+            let mut buckets: std::collections::BTreeMap<u64, Bucket> = std::collections::BTreeMap::new();
+            self.source.each(&self.arena, 0, u64::MAX, &mut |sample| {
+                buckets.entry(sample.time / 10 * 10).or_default().add(sample);
+                true
+            });
+            let open = buckets.pop_last();
+            let expected: Vec<_> =
+                buckets.iter().map(|(&time, bucket)| (time, bucket.number(kind, None, time + 10))).collect();
+            let mut found = Vec::new();
+            self.target.each(&self.arena, 0, u64::MAX, &mut |sample| {
+                found.push((sample.time, sample.value));
+                true
+            });
+            assert_eq!(found, expected);
+            let latest = open.map(|(time, bucket)| Sample::new(time, bucket.number(kind, None, time + 10)));
+            assert_eq!(self.source.latest_for(b"t"), latest);
+        }
+    }
+
+    #[test]
+    fn a_target_follows_every_change_of_its_source() {
+        for kind in [Kind::Sum, Kind::Max, Kind::Count, Kind::First, Kind::Last, Kind::Range] {
+            let mut pair = Pair::new(kind);
+            let mut rng = darter_base::rng::Rng::new(7);
+            let mut newest = 0;
+            for _ in 0..3_000 {
+                let number = rng.next_u64();
+                match number % 8 {
+                    0..=4 => {
+                        newest += number >> 8 & 15;
+                        pair.add(newest, (number >> 16 & 255) as f64);
+                    }
+                    5 | 6 => pair.add(newest.saturating_sub(number >> 8 & 127), (number >> 16 & 255) as f64),
+                    _ => {
+                        let from = newest.saturating_sub(number >> 8 & 63);
+                        pair.remove(from, from + (number >> 16 & 63));
+                    }
+                }
+                pair.check(kind);
+            }
+        }
+    }
+}

@@ -1,0 +1,459 @@
+//! A sparse array: texts at places from 0 to 2^64 - 2, as Redis 8.8 has it.
+//!
+//! Sixty-four places next to each other share a block of the arena: a bit for each that is taken, then the texts in order.
+//! A long text has a block of its own. Blocks are replaced, never changed, so that a reader of the past sees the array as
+//! it was; the root shares its pages of handles with such a reader. Called by the array commands and by files.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use darter_base::varint;
+use darter_slab::{Arena, Handle};
+
+use crate::shard::Full;
+
+/// The last place.
+pub const PLACE_MAX: u64 = u64::MAX - 1;
+/// Places of a block.
+const BLOCK_BITS: u32 = 6;
+/// Blocks of a page.
+const PAGE_BITS: u32 = 8;
+/// Texts from this length on have blocks of their own.
+const FAR_MIN: usize = 48;
+const MAP_BYTES: usize = 8;
+const HANDLE_BYTES: usize = 4;
+
+/// Handles of up to 256 blocks, by their number in the page.
+#[derive(Clone, Debug, Default)]
+struct Page {
+    blocks: Vec<(u8, Handle)>,
+}
+
+impl Page {
+    fn find(&self, slot: u8) -> Result<usize, usize> {
+        self.blocks.binary_search_by_key(&slot, |(slot, _)| *slot)
+    }
+}
+
+/// An array.
+#[derive(Clone, Debug, Default)]
+pub struct Array {
+    pages: BTreeMap<u64, Arc<Page>>,
+    /// Numbers of the pages, for a reader of the past that asks for one after another.
+    order: Vec<u64>,
+    count: u64,
+    /// The place that was inserted at last.
+    pub cursor: Option<u64>,
+    arena_bytes: usize,
+    blocks_len: usize,
+}
+
+/// A text of a block, as it lies there.
+#[derive(Clone, Copy)]
+struct Entry<'a> {
+    place: u8,
+    // length and text, or length and handle
+    raw: &'a [u8],
+    text: Text<'a>,
+}
+
+#[derive(Clone, Copy)]
+enum Text<'a> {
+    Near(&'a [u8]),
+    Far(Handle, usize),
+}
+
+impl<'a> Text<'a> {
+    fn bytes(self, arena: &'a Arena) -> &'a [u8] {
+        match self {
+            Text::Near(bytes) => bytes,
+            Text::Far(handle, len) => arena.seen(handle).get(..len).unwrap_or_default(),
+        }
+    }
+}
+
+/// The texts of a block in the order of their places.
+fn entries(block: &[u8]) -> impl Iterator<Item = Entry<'_>> {
+    let (map, mut rest) = block.split_first_chunk::<MAP_BYTES>().unwrap_or((&[0; MAP_BYTES], &[]));
+    let mut map = u64::from_le_bytes(*map);
+    std::iter::from_fn(move || {
+        let place = map.trailing_zeros() as u8;
+        map &= map.checked_sub(1)?;
+        let before = rest;
+        let head = varint::take(&mut rest)?;
+        let (len, is_far) = ((head >> 1) as usize, head & 1 == 1);
+        let stored = if is_far { HANDLE_BYTES } else { len };
+        let (bytes, behind) = rest.split_at_checked(stored)?;
+        rest = behind;
+        let text = if is_far {
+            Text::Far(Handle::from_raw(u32::from_le_bytes(bytes.try_into().ok()?)), len)
+        } else {
+            Text::Near(bytes)
+        };
+        Some(Entry { place, raw: before.get(..before.len() - rest.len())?, text })
+    })
+}
+
+fn split(place: u64) -> (u64, u8, u8) {
+    let block = place >> BLOCK_BITS;
+    (block >> PAGE_BITS, block as u8, place as u8 & ((1 << BLOCK_BITS) - 1))
+}
+
+fn join(page: u64, slot: u8, place: u8) -> u64 {
+    (page << PAGE_BITS | u64::from(slot)) << BLOCK_BITS | u64::from(place)
+}
+
+fn put_far(arena: &mut Arena, text: &[u8]) -> Option<Handle> {
+    let handle = arena.alloc(text.len())?;
+    arena.keep_none(handle);
+    arena.block_mut(handle).get_mut(..text.len())?.copy_from_slice(text);
+    Some(handle)
+}
+
+fn free(arena: &mut Arena, handle: Handle) -> usize {
+    let bytes = arena.size(handle);
+    arena.keep_first(handle);
+    arena.free(handle);
+    bytes
+}
+
+impl Array {
+    /// Texts.
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// The highest place that is taken, plus one.
+    pub fn len(&self, arena: &Arena) -> u64 {
+        let last = self.pages.last_key_value().and_then(|(&page, blocks)| {
+            let &(slot, handle) = blocks.blocks.last()?;
+            let map = u64::from_le_bytes(*arena.seen(handle).first_chunk()?);
+            Some(join(page, slot, 63_u8.saturating_sub(map.leading_zeros() as u8)) + 1)
+        });
+        last.unwrap_or(0)
+    }
+
+    /// Blocks of up to 64 places that are taken.
+    pub fn blocks_len(&self) -> usize {
+        self.blocks_len
+    }
+
+    /// Bytes in the arena and on the heap, without the root.
+    pub fn memory_bytes(&self) -> usize {
+        const PAGE_BYTES: usize = 80;
+        self.arena_bytes + self.pages.len() * PAGE_BYTES + self.blocks_len * size_of::<(u8, Handle)>()
+    }
+
+    fn block(&self, page: u64, slot: u8) -> Option<Handle> {
+        let page = self.pages.get(&page)?;
+        page.find(slot).ok().and_then(|at| page.blocks.get(at)).map(|(_, handle)| *handle)
+    }
+
+    /// The text at `place`.
+    pub fn get<'a>(&self, arena: &'a Arena, place: u64) -> Option<&'a [u8]> {
+        let (page, slot, place) = split(place);
+        let block = arena.seen(self.block(page, slot)?);
+        entries(block).find(|entry| entry.place == place).map(|entry| entry.text.bytes(arena))
+    }
+
+    /// Puts `texts` at `place` and the places behind it; returns how many of them were free.
+    ///
+    /// Errors: no room; some of them may be there.
+    pub fn put<'t>(
+        &mut self,
+        arena: &mut Arena,
+        mut place: u64,
+        texts: impl Iterator<Item = &'t [u8]>,
+    ) -> Result<u64, Full> {
+        let before = self.count;
+        let mut texts = texts.peekable();
+        while texts.peek().is_some() {
+            let (page, slot, first) = split(place);
+            let places = first..1 << BLOCK_BITS;
+            let puts: Vec<(u8, &[u8])> = places.zip(texts.by_ref()).collect();
+            self.change_block(arena, (page, slot), u64::MAX, &puts)?;
+            place = place.saturating_add(puts.len() as u64);
+        }
+        Ok(self.count - before)
+    }
+
+    /// Removes the texts of `from..=to`; returns how many there were.
+    ///
+    /// Errors: no room for what stays; some may be gone.
+    pub fn remove(&mut self, arena: &mut Arena, from: u64, to: u64) -> Result<u64, Full> {
+        let before = self.count;
+        let mut next = from;
+        while let Some((page, slot)) = self.block_from(next).filter(|&(page, slot)| join(page, slot, 0) <= to)
+        {
+            let start = join(page, slot, 0);
+            let low = from.saturating_sub(start).min(63) as u32;
+            let high = (to - start).min(63) as u32;
+            let goes = u64::MAX << low & u64::MAX >> (63 - high);
+            self.change_block(arena, (page, slot), !goes, &[])?;
+            match start.checked_add(1 << BLOCK_BITS) {
+                Some(end) => next = end,
+                None => break,
+            }
+        }
+        Ok(before - self.count)
+    }
+
+    /// The first block that has a place from `place` on.
+    fn block_from(&self, place: u64) -> Option<(u64, u8)> {
+        let (first, slot, _) = split(place);
+        self.pages.range(first..).find_map(|(&page, blocks)| {
+            let at = if page == first { blocks.find(slot).unwrap_or_else(|at| at) } else { 0 };
+            blocks.blocks.get(at).map(|&(slot, _)| (page, slot))
+        })
+    }
+
+    /// Replaces a block by one with the places of `keep` and those of `puts`, which are sorted.
+    fn change_block(
+        &mut self,
+        arena: &mut Arena,
+        (page, slot): (u64, u8),
+        keep: u64,
+        puts: &[(u8, &[u8])],
+    ) -> Result<(), Full> {
+        let old = self.block(page, slot);
+        let new_map = puts.iter().fold(0, |map, (place, _)| map | 1_u64 << place);
+        let mut far = Vec::new();
+        for (_, text) in puts.iter().filter(|(_, text)| text.len() >= FAR_MIN) {
+            match put_far(arena, text) {
+                Some(handle) => far.push(handle),
+                None => {
+                    far.into_iter().for_each(|handle| arena.free(handle));
+                    return Err(Full);
+                }
+            }
+        }
+        let mut map = 0_u64;
+        let (mut body, mut gone) = (Vec::new(), Vec::new());
+        let mut old_len = 0;
+        {
+            let mut new_far = far.iter();
+            let mut put = |map: &mut u64, body: &mut Vec<u8>, &(place, text): &(u8, &[u8])| {
+                *map |= 1 << place;
+                varint::write(body, (text.len() as u64) << 1 | u64::from(text.len() >= FAR_MIN));
+                match text.len() >= FAR_MIN {
+                    true => body.extend(new_far.next().map_or(0, |handle| handle.raw()).to_le_bytes()),
+                    false => body.extend_from_slice(text),
+                }
+            };
+            let mut waiting = puts.iter().peekable();
+            for entry in entries(old.map_or(&[], |old| arena.block(old))) {
+                old_len += 1;
+                while let Some(next) = waiting.next_if(|(place, _)| *place < entry.place) {
+                    put(&mut map, &mut body, next);
+                }
+                if keep & !new_map & 1 << entry.place != 0 {
+                    map |= 1 << entry.place;
+                    body.extend_from_slice(entry.raw);
+                } else if let Text::Far(handle, _) = entry.text {
+                    gone.push(handle);
+                }
+            }
+            waiting.for_each(|next| put(&mut map, &mut body, next));
+        }
+        let new = if map == 0 { None } else { Some(self.write_block(arena, map, &body)) };
+        let new = match new {
+            Some(Err(full)) => {
+                far.into_iter().for_each(|handle| arena.free(handle));
+                return Err(full);
+            }
+            Some(Ok(handle)) => Some(handle),
+            None => None,
+        };
+        self.arena_bytes += far.iter().chain(&new).map(|&handle| arena.size(handle)).sum::<usize>();
+        for handle in gone.into_iter().chain(old) {
+            self.arena_bytes -= free(arena, handle);
+        }
+        self.count = self.count + u64::from(map.count_ones()) - old_len;
+        self.link(page, slot, new);
+        Ok(())
+    }
+
+    fn write_block(&self, arena: &mut Arena, map: u64, body: &[u8]) -> Result<Handle, Full> {
+        let handle = arena.alloc(MAP_BYTES + body.len()).ok_or(Full)?;
+        arena.keep_none(handle);
+        if let Some((head, room)) = arena.block_mut(handle).split_first_chunk_mut::<MAP_BYTES>() {
+            *head = map.to_le_bytes();
+            if let Some(room) = room.get_mut(..body.len()) {
+                room.copy_from_slice(body);
+            }
+        }
+        Ok(handle)
+    }
+
+    fn link(&mut self, page: u64, slot: u8, handle: Option<Handle>) {
+        let blocks = Arc::make_mut(self.pages.entry(page).or_default());
+        match (blocks.find(slot), handle) {
+            (Ok(at), Some(handle)) => {
+                if let Some(place) = blocks.blocks.get_mut(at) {
+                    place.1 = handle;
+                }
+            }
+            (Err(at), Some(handle)) => {
+                blocks.blocks.insert(at, (slot, handle));
+                self.blocks_len += 1;
+            }
+            (Ok(at), None) => {
+                blocks.blocks.remove(at);
+                self.blocks_len -= 1;
+            }
+            (Err(_), None) => {}
+        }
+        if blocks.blocks.is_empty() {
+            self.pages.remove(&page);
+        }
+    }
+
+    /// Visits the texts of `from..=to`, lowest place first, until `visit` says no.
+    pub fn each(&self, arena: &Arena, from: u64, to: u64, visit: &mut dyn FnMut(u64, &[u8]) -> bool) {
+        let (first, last) = (split(from).0, split(to).0);
+        if from > to {
+            return;
+        }
+        for (&page, blocks) in self.pages.range(first..=last) {
+            for &(slot, handle) in &blocks.blocks {
+                let start = join(page, slot, 0);
+                if start > to || start + 63 < from {
+                    continue;
+                }
+                for entry in entries(arena.seen(handle)) {
+                    let place = start + u64::from(entry.place);
+                    if (from..=to).contains(&place) && !visit(place, entry.text.bytes(arena)) {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    /// [`Array::each`], highest place first.
+    pub fn each_reversed(
+        &self,
+        arena: &Arena,
+        from: u64,
+        to: u64,
+        visit: &mut dyn FnMut(u64, &[u8]) -> bool,
+    ) {
+        let (first, last) = (split(from).0, split(to).0);
+        if from > to {
+            return;
+        }
+        for (&page, blocks) in self.pages.range(first..=last).rev() {
+            for &(slot, handle) in blocks.blocks.iter().rev() {
+                let start = join(page, slot, 0);
+                if start > to || start + 63 < from {
+                    continue;
+                }
+                let block: Vec<Entry<'_>> = entries(arena.seen(handle)).collect();
+                for entry in block.into_iter().rev() {
+                    let place = start + u64::from(entry.place);
+                    if (from..=to).contains(&place) && !visit(place, entry.text.bytes(arena)) {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    /// The root for a reader of the past; whoever has it never frees its blocks.
+    pub fn frozen(&self) -> Array {
+        Array { order: self.pages.keys().copied().collect(), ..self.clone() }
+    }
+
+    /// Pages of the array.
+    pub fn pages_len(&self) -> usize {
+        self.pages.len()
+    }
+
+    /// The first place and the last of page `number` of a frozen array.
+    pub fn page_span(&self, number: usize) -> Option<(u64, u64)> {
+        let page = *self.order.get(number)?;
+        Some((join(page, 0, 0), join(page, u8::MAX, 63)))
+    }
+
+    /// Gives back up to about `blocks_max` blocks; true when all are.
+    pub fn free_step(&mut self, arena: &mut Arena, blocks_max: usize) -> bool {
+        for _ in 0..blocks_max {
+            let Some(mut last) = self.pages.last_entry() else { break };
+            let popped = Arc::make_mut(last.get_mut()).blocks.pop();
+            if last.get().blocks.is_empty() {
+                last.remove();
+            }
+            let Some((_, handle)) = popped else { continue };
+            let far: Vec<Handle> = entries(arena.block(handle))
+                .filter_map(|entry| match entry.text {
+                    Text::Far(handle, _) => Some(handle),
+                    Text::Near(_) => None,
+                })
+                .collect();
+            for handle in far.into_iter().chain([handle]) {
+                self.arena_bytes -= free(arena, handle);
+            }
+        }
+        self.pages.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use darter_base::rng::Rng;
+
+    #[test]
+    fn an_array_is_as_a_map_of_texts() {
+        let mut arena = Arena::with_reserve(64 << 20).expect("address space");
+        let (mut array, mut map) = (Array::default(), BTreeMap::new());
+        let mut rng = Rng::new(3);
+        for round in 0..20_000_u64 {
+            let place = match rng.below(4) {
+                0 => rng.below(100),
+                1 => rng.below(100_000),
+                2 => PLACE_MAX - rng.below(200),
+                _ => rng.next_u64() >> 1,
+            };
+            let text = vec![round as u8; [0, 1, 7, 47, 48, 300][rng.below(6) as usize]];
+            match rng.below(5) {
+                0 => {
+                    let to = place.saturating_add(rng.below(200)).min(PLACE_MAX);
+                    let gone: Vec<u64> = map.range(place..=to).map(|(&place, _)| place).collect();
+                    assert_eq!(array.remove(&mut arena, place, to), Ok(gone.len() as u64));
+                    gone.iter().for_each(|place| drop(map.remove(place)));
+                }
+                1 => {
+                    let texts: Vec<&[u8]> = vec![&text; rng.below(100).min(PLACE_MAX - place) as usize];
+                    let new = (place..)
+                        .zip(&texts)
+                        .filter(|(place, text)| map.insert(*place, text.to_vec()).is_none());
+                    let new = new.count() as u64;
+                    assert_eq!(array.put(&mut arena, place, texts.into_iter()), Ok(new));
+                }
+                _ => {
+                    let is_new = map.insert(place, text.clone()).is_none();
+                    assert_eq!(array.put(&mut arena, place, [&text[..]].into_iter()), Ok(u64::from(is_new)));
+                }
+            }
+            assert_eq!(array.get(&arena, place), map.get(&place).map(Vec::as_slice));
+            assert_eq!(array.count(), map.len() as u64);
+            assert_eq!(array.len(&arena), map.last_key_value().map_or(0, |(place, _)| place + 1));
+        }
+        let (mut up, mut down) = (Vec::new(), Vec::new());
+        array.each(&arena, 50, PLACE_MAX - 20, &mut |place, text| {
+            up.push((place, text.to_vec()));
+            true
+        });
+        array.each_reversed(&arena, 50, PLACE_MAX - 20, &mut |place, text| {
+            down.push((place, text.to_vec()));
+            true
+        });
+        down.reverse();
+        let wanted: Vec<_> =
+            map.range(50..=PLACE_MAX - 20).map(|(&place, text)| (place, text.clone())).collect();
+        assert!(up == wanted && down == wanted);
+        while !array.free_step(&mut arena, 100) {}
+        assert_eq!((arena.used_bytes(), array.arena_bytes), (0, 0));
+    }
+}

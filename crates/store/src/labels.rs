@@ -1,0 +1,306 @@
+//! Time series by their labels: an index of one database's part of a shard.
+//!
+//! [`Shard`] keeps it right wherever a series gets or loses a key. Commands ask with [`Matcher`]s and change series with
+//! [`Keyed::reshape_series`]. Nothing here takes a lock or knows other shards.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use darter_series::Series;
+use darter_slab::Handle;
+
+use crate::keyed::{Keyed, View, WrongType};
+use crate::object::{Collection, Object, Type};
+use crate::record::{Record, Value};
+use crate::shard::{Key, Shard};
+
+type Ids = BTreeSet<u32>;
+/// Series by the values of a label.
+type Values = BTreeMap<Box<[u8]>, Ids>;
+
+/// The series of one database by their labels.
+#[derive(Debug, Default)]
+pub(crate) struct Labels {
+    all: Ids,
+    by_name: BTreeMap<Box<[u8]>, Values>,
+    bytes: usize,
+}
+
+/// About what an entry of the index takes beside its texts.
+const ENTRY_BYTES: usize = 64;
+
+impl Labels {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    /// Bytes on the heap, about.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    fn add(&mut self, id: u32, series: &Series) {
+        self.all.insert(id);
+        self.bytes += ENTRY_BYTES;
+        for (name, value) in &series.settings.labels {
+            let ids = self.by_name.entry(name.clone()).or_default().entry(value.clone()).or_default();
+            ids.insert(id);
+            self.bytes += ENTRY_BYTES + name.len() + value.len();
+        }
+    }
+
+    fn remove(&mut self, id: u32, series: &Series) {
+        if !self.all.remove(&id) {
+            return;
+        }
+        self.bytes -= ENTRY_BYTES;
+        for (name, value) in &series.settings.labels {
+            self.bytes -= ENTRY_BYTES + name.len() + value.len();
+            let Some(values) = self.by_name.get_mut(name) else { continue };
+            if let Some(ids) = values.get_mut(value) {
+                ids.remove(&id);
+                if ids.is_empty() {
+                    values.remove(value);
+                }
+            }
+            if values.is_empty() {
+                self.by_name.remove(name);
+            }
+        }
+    }
+
+    /// The series that the most selective matcher takes which names values; all if there is none.
+    fn candidates(&self, matchers: &[Matcher]) -> Vec<u32> {
+        let named = matchers.iter().filter(|matcher| matcher.sort == Sort::OneOf);
+        let sets = named.map(|matcher| {
+            let values = self.by_name.get(&matcher.label);
+            let ids = |value: &[u8]| values.and_then(|values| values.get(value));
+            matcher.values.iter().filter_map(|value| ids(value)).collect::<Vec<_>>()
+        });
+        match sets.min_by_key(|sets| sets.iter().map(|ids| ids.len()).sum::<usize>()) {
+            Some(sets) => sets.into_iter().flatten().copied().collect(),
+            None => self.all.iter().copied().collect(),
+        }
+    }
+}
+
+/// What a matcher asks of a label.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Sort {
+    /// It has one of these values.
+    OneOf,
+    /// It has none of these values, or is not there.
+    NoneOf,
+    /// It is there.
+    There,
+    /// It is not there.
+    Missing,
+}
+
+/// A condition on the labels of a series.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Matcher {
+    /// The label.
+    pub label: Box<[u8]>,
+    /// What is asked.
+    pub sort: Sort,
+    /// The values.
+    pub values: Vec<Box<[u8]>>,
+}
+
+impl Matcher {
+    /// Whether the series meets it.
+    pub fn takes(&self, series: &Series) -> bool {
+        let value = series.label(&self.label);
+        let is_one = || value.is_some_and(|value| self.values.iter().any(|one| **one == *value));
+        match self.sort {
+            Sort::OneOf => is_one(),
+            Sort::NoneOf => !is_one(),
+            Sort::There => value.is_some(),
+            Sort::Missing => value.is_none(),
+        }
+    }
+}
+
+impl Shard {
+    /// Visits the series of `db` that are alive at `now_ms` and meet all `matchers`, with their keys; in no order.
+    pub fn each_series(
+        &self,
+        db: usize,
+        matchers: &[Matcher],
+        now_ms: u64,
+        visit: &mut dyn FnMut(&[u8], View<'_, Series>),
+    ) {
+        let Some(place) = self.dbs.get(db) else { return };
+        for id in place.labels.candidates(matchers) {
+            let Some(series) = Series::of(self.objects.get(id)) else { continue };
+            let key = Key { bytes: &series.name, hash: self.hasher.hash(&series.name) };
+            if matchers.iter().all(|matcher| matcher.takes(series)) && self.peek(db, key, now_ms).is_some() {
+                visit(&series.name, View { root: series, arena: &self.arena, hasher: self.hasher });
+            }
+        }
+    }
+
+    fn series_at(&self, handle: Handle) -> Option<u32> {
+        match (Record { tail: self.arena.tail(handle) }).value() {
+            Value::Object(Type::Series, id) => Some(id),
+            _ => None,
+        }
+    }
+
+    /// The record at `handle` has the key `key` of `db` from now on.
+    pub(crate) fn series_came(&mut self, db: usize, key: &[u8], handle: Handle) {
+        let Some(id) = self.series_at(handle) else { return };
+        let Some(series) = Series::of_mut(self.objects.get_mut(id)) else { return };
+        if *series.name != *key {
+            series.name = key.into();
+        }
+        if let Some(place) = self.dbs.get_mut(db) {
+            place.labels.add(id, series);
+        }
+        each_link(series, &mut |other| self.links.add(key, other));
+    }
+
+    /// The record at `handle` is about to lose its key in `db`, or its series.
+    #[inline]
+    pub(crate) fn series_goes(&mut self, db: usize, handle: Handle) {
+        if !self.dbs[db].labels.is_empty() {
+            self.series_goes_there(db, handle);
+        }
+    }
+
+    #[inline(never)]
+    fn series_goes_there(&mut self, db: usize, handle: Handle) {
+        let Some(id) = self.series_at(handle) else { return };
+        let Some(series) = Series::of(self.objects.get(id)) else { return };
+        if let Some(place) = self.dbs.get_mut(db) {
+            place.labels.remove(id, series);
+        }
+        each_link(series, &mut |other| self.links.remove(&series.name, other));
+    }
+
+    /// All series of a database that is emptied go.
+    pub(crate) fn all_series_go(&mut self, db: usize) {
+        for &id in self.dbs.get(db).into_iter().flat_map(|place| &place.labels.all) {
+            if let Some(series) = Series::of(self.objects.get(id)) {
+                each_link(series, &mut |other| self.links.remove(&series.name, other));
+            }
+        }
+    }
+}
+
+fn each_link(series: &Series, visit: &mut dyn FnMut(&[u8])) {
+    series.source.iter().for_each(|source| visit(source));
+    series.rules.iter().for_each(|rule| visit(&rule.target));
+}
+
+impl Keyed<'_> {
+    /// Changes labels, rules or the source of the series at the key; `None` when the key is missing.
+    ///
+    /// Errors: the value has another type.
+    pub fn reshape_series<R>(
+        &mut self,
+        change: impl FnOnce(&mut Series) -> R,
+    ) -> Result<Option<R>, WrongType> {
+        if self.kind().is_some_and(|kind| kind != Type::Series) {
+            return Err(WrongType);
+        }
+        let Some(handle) = self.handle() else { return Ok(None) };
+        self.shard.series_goes(self.db, handle);
+        let edited = self.edit(|series: &mut Series, _, _| change(series));
+        let (db, name) = (self.db, self.name());
+        self.shard.series_came(db, name, handle);
+        Ok(edited?.map(|edited| edited.result))
+    }
+
+    /// Has a series that came from elsewhere forget the series it fed or that fed it; other values stay.
+    pub fn forget_links(&mut self) {
+        let has_links = match self.view::<Series>() {
+            Ok(Some(view)) => view.root.source.is_some() || !view.root.rules.is_empty(),
+            _ => false,
+        };
+        if has_links {
+            let forgotten = self.reshape_series(|series| {
+                series.source = None;
+                series.rules.clear();
+            });
+            debug_assert!(matches!(forgotten, Ok(Some(()))), "it was there");
+        }
+    }
+}
+
+impl Object {
+    /// Whether it is a time series.
+    pub(crate) fn is_series(&self) -> bool {
+        self.kind() == Type::Series
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use darter_base::hash::KeyHasher;
+    use darter_series::{Kind, Rule, Settings};
+
+    use super::*;
+    use crate::record::Expiry;
+
+    const NOW: u64 = 1_700_000_000_000;
+
+    fn place<'a>(shard: &'a mut Shard, db: usize, name: &'a str) -> Keyed<'a> {
+        let key = Key { bytes: name.as_bytes(), hash: shard.hasher.hash(name.as_bytes()) };
+        Keyed::find(shard, db, key, NOW)
+    }
+
+    fn put(shard: &mut Shard, name: &str, label: &str) {
+        let labels = vec![((*b"host").into(), label.as_bytes().into())];
+        let mut series = Series::new(Settings { labels, ..Settings::default() });
+        series.rules.push(Rule::new(b"target", Kind::Sum, 10, 0));
+        place(shard, 0, name).put_object(series.wrap(), Expiry::None).expect("room");
+    }
+
+    fn found(shard: &Shard, db: usize, value: &str) -> Vec<String> {
+        let matcher =
+            Matcher { label: (*b"host").into(), sort: Sort::OneOf, values: vec![value.as_bytes().into()] };
+        let mut found = Vec::new();
+        shard.each_series(db, &[matcher], NOW, &mut |name, _| {
+            found.push(String::from_utf8_lossy(name).into_owned());
+        });
+        found.sort();
+        found
+    }
+
+    #[test]
+    fn the_index_and_the_links_follow_every_key() {
+        let mut shard = Shard::new(2, 1, KeyHasher::new(5)).expect("address space");
+        let links = shard.links.clone();
+        ["a", "b", "c", "d"].iter().for_each(|name| put(&mut shard, name, "x"));
+        assert_eq!(found(&shard, 0, "x"), ["a", "b", "c", "d"]);
+        put(&mut shard, "a", "y");
+        place(&mut shard, 0, "b").put_text(b"text", Expiry::None).expect("room");
+        place(&mut shard, 0, "c").remove();
+        place(&mut shard, 0, "d").set_deadline(Some(NOW + 5)).expect("room");
+        assert_eq!(
+            (found(&shard, 0, "x"), found(&shard, 0, "y")),
+            (vec!["d".to_owned()], vec!["a".to_owned()])
+        );
+        let [from, to] =
+            ["a", "e"].map(|name| Key { bytes: name.as_bytes(), hash: shard.hasher.hash(name.as_bytes()) });
+        assert_eq!(shard.rename((0, from), (1, to), NOW), Ok(true));
+        assert_eq!(found(&shard, 1, "y"), ["e"]);
+        let mut named = Vec::new();
+        links.each(b"e", &mut |other| named.push(other.to_vec()));
+        assert_eq!(named, [b"target"]);
+        shard.swap_dbs(0, 1);
+        assert_eq!((found(&shard, 0, "y").len(), found(&shard, 1, "x").len()), (1, 1));
+        place(&mut shard, 0, "e").forget_links();
+        assert!(links.is_any(), "d still names its target");
+        assert!(shard.memory_bytes() > 0 && shard.dbs.iter().all(|db| db.labels.bytes() > 0));
+        // Its time is up.
+        let key = Key { bytes: b"d", hash: shard.hasher.hash(b"d") };
+        assert!(!Keyed::find(&mut shard, 1, key, NOW + 10).exists());
+        assert!(!links.is_any() && shard.dbs[1].labels.is_empty() && shard.dbs[1].labels.bytes() == 0);
+        put(&mut shard, "f", "x");
+        assert!(links.is_any());
+        shard.flush_db(0);
+        assert!(!links.is_any() && found(&shard, 0, "x").is_empty());
+    }
+}
