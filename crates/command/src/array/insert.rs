@@ -5,7 +5,6 @@ use darter_store::array::PLACE_MAX;
 use darter_store::{Arena, Array};
 use darter_wire::{Args, Reply};
 
-use super::read::last_places;
 use super::{BAD_INDEX, event, new_array, read, reply_number, spec};
 use crate::spec::{Keys, Spec};
 use crate::{Ctx, DataCommand, Fault};
@@ -95,19 +94,25 @@ fn ring(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), 
 fn resize(array: &mut Array, arena: &mut Arena, size: u64) -> Result<(), Fault> {
     let len = array.len(arena);
     let is_whole = array.cursor.is_none_or(|cursor| cursor.checked_add(1) == Some(len));
-    if len == size || (len < size && is_whole) {
+    if len == size || len == 0 || (len < size && is_whole) {
         return Ok(());
     }
-    let places = last_places(array, arena, size.min(len));
-    let kept: Vec<Option<Vec<u8>>> =
-        places.iter().rev().map(|&place| array.get(arena, place).map(<[u8]>::to_vec)).collect();
-    array.remove(arena, 0, PLACE_MAX)?;
-    for (place, text) in kept.iter().enumerate() {
-        if let Some(text) = text {
-            array.put(arena, place as u64, std::iter::once(&text[..]))?;
+    let newest = array.cursor.unwrap_or(u64::MAX).min(len - 1);
+    let kept_len = size.min(len);
+    // How many places ago each text came; what is too old goes. Free places keep their part of the ring.
+    let age = |place: u64| if place <= newest { newest - place } else { newest + (len - place) };
+    let mut kept = Vec::new();
+    array.each(arena, 0, PLACE_MAX, &mut |place, text| {
+        if let Some(place) = kept_len.checked_sub(age(place) + 1) {
+            kept.push((place, text.to_vec()));
         }
+        true
+    });
+    array.remove(arena, 0, PLACE_MAX)?;
+    for (place, text) in kept {
+        array.put(arena, place, std::iter::once(&text[..]))?;
     }
-    array.cursor = (kept.len() as u64).checked_sub(1);
+    array.cursor = Some(kept_len - 1);
     Ok(())
 }
 

@@ -57,6 +57,10 @@ fn a_ring_goes_round_and_changes_its_size() {
     assert_eq!(bed.run("ARSEEK r 0"), ":1");
     assert_eq!(bed.run("ARNEXT r"), ":0");
     assert_eq!(bed.run("ARSEEK none 0"), ":0");
+    // Places are not gone through one by one.
+    bed.run("ARMSET far 0 a 9223372036854775808 b");
+    assert_eq!(bed.run("ARRING far 9223372036854775807 c"), ":0");
+    assert_eq!(bed.run("ARSCAN far 0 18446744073709551614"), "*2|*2|:0|$1|c|*2|:9223372036854775806|$1|b");
 }
 
 #[test]
