@@ -130,16 +130,17 @@ impl Ctx<'_> {
         number.is_some()
     }
 
-    /// Answers the bytes `from..to` of the long string at `name`: writes the head, and leaves the rest to steps. False when
-    /// the body must answer in another way; nothing is written then.
+    /// Leaves it to steps to answer the bytes `from..to` of the long string at `name`; false when the body must answer in
+    /// another way.
     #[cold]
-    pub fn leave_text(&mut self, name: &[u8], (from, to): (usize, usize), reply: &mut Reply<'_>) -> bool {
+    pub fn leave_text(&mut self, name: &[u8], (from, to): (usize, usize), reply: &Reply<'_>) -> bool {
         let (key, db) = (self.key(name), self.db);
+        let mut head = Vec::new();
+        Reply::new(&mut head, reply.is_resp3()).bulk_header(to - from);
         let shard = self.shards_mut().router().shard_of(key.hash);
         let part = self.shards_mut().part_mut(key);
-        let Some(number) = part.shard.begin_text(db, key, (from, to), b"\r\n") else { return false };
-        reply.bulk_header(to - from);
-        self.rest = Some(Rest::Read { shard, number });
-        true
+        let number = part.shard.begin_text(db, key, (from, to), (head, b"\r\n"));
+        self.rest = number.map(|number| Rest::Read { shard, number });
+        number.is_some()
     }
 }

@@ -45,7 +45,8 @@ struct OpenText {
     // from <= to: the bytes that are still to come
     from: usize,
     to: usize,
-    // What follows them.
+    // What comes before them, until it has come, and what follows them.
+    head: Vec<u8>,
     end: &'static [u8],
 }
 
@@ -127,14 +128,14 @@ impl Shard {
         Some(number)
     }
 
-    /// Begins to read the bytes `from..to` of the string at `key`, which `end` follows; returns the number of the read, `None`
+    /// Begins to read the bytes `from..to` of the string at `key`, between `head` and `end`; returns the number of the read, `None`
     /// when there is no such string, or one too short to have a block of its own, or too much is read already.
     pub fn begin_text(
         &mut self,
         db: usize,
         key: Key<'_>,
         (from, to): (usize, usize),
-        end: &'static [u8],
+        (head, end): (Vec<u8>, &'static [u8]),
     ) -> Option<u32> {
         let block = self.dbs[db].index.handle(self.locate(db, key)?);
         let text = Record { tail: self.arena.tail(block) }.text()?;
@@ -145,7 +146,7 @@ impl Shard {
         }
         let reads = self.reads.get_or_insert_default();
         reads.last = reads.last.wrapping_add(1).max(1);
-        reads.texts.push(OpenText { number: reads.last, block, from, to, end });
+        reads.texts.push(OpenText { number: reads.last, block, from, to, head, end });
         Some(reads.last)
     }
 
@@ -228,6 +229,7 @@ impl OpenText {
     /// Writes bytes until `out` has `bytes_max`; whether that was all.
     fn step(&mut self, arena: &Arena, out: &mut Vec<u8>, bytes_max: usize) -> bool {
         let Some(text) = (Record { tail: arena.tail(self.block) }).text() else { return true };
+        out.append(&mut self.head);
         let room = bytes_max.saturating_sub(out.len()).max(1);
         let to = self.to.min(self.from.saturating_add(room));
         text.range_to(self.from, to, out);
