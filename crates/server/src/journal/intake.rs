@@ -193,9 +193,9 @@ mod tests {
     fn filled(pieces: usize) -> Intake {
         let intake = Intake::bounded(1000);
         intake.switch(true);
-        (0..pieces).for_each(|_| {
+        for _ in 0..pieces {
             intake.give(3, vec![7; 100]);
-        });
+        }
         intake
     }
 

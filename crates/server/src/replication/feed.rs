@@ -44,6 +44,8 @@ const LOOK_SOON: Duration = Duration::from_millis(1);
 const NAP: Duration = Duration::from_micros(100);
 /// Takes from the queue in one go by a thread that serves clients.
 const TAKES_AT_ONCE: usize = 16;
+/// Threads hand over what they have noted within this time, or are busy with something long.
+const SETTLES: Duration = Duration::from_millis(20);
 /// Room for the stream's next bytes that is kept.
 const BYTES_KEPT_MAX: usize = 1 << 20;
 
@@ -179,10 +181,17 @@ impl Replication {
         let mut bytes = Vec::new();
         for _ in 0..TAKES_AT_ONCE {
             if shared.journal.intake.is_empty() {
-                return;
+                break;
             }
             self.feed(shared, &mut bytes);
             // Replicas are to get it.
+            shared.journal.intake.poke();
+        }
+        // While writers wait somebody compares offsets: what other threads are about to hand over is to count.
+        let (end, began) = (shared.journal.end(), Instant::now());
+        while shared.pause.is_on(unix_ms()) && self.is_feeding_before(end) && began.elapsed() < SETTLES {
+            thread::sleep(NAP);
+            self.feed(shared, &mut bytes);
             shared.journal.intake.poke();
         }
     }
