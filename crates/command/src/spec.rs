@@ -90,50 +90,64 @@ impl Flags {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Marks(u32);
 
+/// Gives each property a bit of its own.
+macro_rules! marks {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        #[allow(non_camel_case_types, clippy::upper_case_acronyms, reason = "the names of the constants, numbered")]
+        enum Bit { $($name,)* }
+
+        impl Marks {
+            $($(#[$doc])* pub const $name: Marks = Marks(1 << Bit::$name as u32);)*
+        }
+    };
+}
+
+marks! {
+    /// May change every key at once, without a change of each key being reported.
+    FLUSHES,
+    /// Leaves the request of CLIENT CACHING to the next command.
+    KEEPS_CACHING,
+    /// Counts as a use of its keys whatever CLIENT NO-TOUCH says.
+    COUNTS_USE,
+    /// Empties every database: snapshots of the data before are void.
+    EMPTIES,
+    /// Runs the commands that MULTI has queued.
+    RUNS_QUEUE,
+    /// Runs inside MULTI instead of being queued.
+    NOT_QUEUED,
+    /// Allowed to a RESP2 client that is subscribed.
+    ALLOWED_SUBSCRIBED,
+    /// Answers with messages, which CLIENT REPLY OFF lets through.
+    ANSWERS_BY_PUSH,
+    /// Refused like a write while snapshots fail.
+    FAILS_WITH_SNAPSHOTS,
+    /// Selects the database that its first argument names.
+    SELECTS,
+    /// A client that waits with it is answered when its key is removed.
+    ENDS_WITH_KEY,
+    /// So cheap with one key, or with none, that only a sample of its calls is timed; FAST commands with one key are too.
+    CHEAP,
+    /// Never left to slices because of the number of its words.
+    WORDS_ARE_FEW,
+    /// Completed from the connection's fieldsets before it takes a shard.
+    IMPORTS,
+    /// Has more subcommands than the registry knows, and refuses unknown ones itself; a setting keeps it from clients.
+    DEBUG,
+    /// A command about the server that the journal runs again.
+    REPLAYED,
+    /// Changes a connection, waits for messages or belongs to a protocol: it has no meaning over HTTP.
+    NOT_OVER_HTTP,
+    /// Reads keys that its arguments make of other values.
+    READS_BY_PATTERN,
+    /// Reads keys that it finds by what is in their values.
+    READS_BY_LABEL,
+    /// A command about the server that only tells: the console may run it where it is to change nothing.
+    ONLY_TELLS,
+}
+
 impl Marks {
     /// No property.
     pub const NONE: Marks = Marks(0);
-    /// May change every key at once, without a change of each key being reported.
-    pub const FLUSHES: Marks = Marks(1 << 0);
-    /// Leaves the request of CLIENT CACHING to the next command.
-    pub const KEEPS_CACHING: Marks = Marks(1 << 1);
-    /// Counts as a use of its keys whatever CLIENT NO-TOUCH says.
-    pub const COUNTS_USE: Marks = Marks(1 << 2);
-    /// Empties every database: snapshots of the data before are void.
-    pub const EMPTIES: Marks = Marks(1 << 3);
-    /// Runs the commands that MULTI has queued.
-    pub const RUNS_QUEUE: Marks = Marks(1 << 4);
-    /// Runs inside MULTI instead of being queued.
-    pub const NOT_QUEUED: Marks = Marks(1 << 5);
-    /// Allowed to a RESP2 client that is subscribed.
-    pub const ALLOWED_SUBSCRIBED: Marks = Marks(1 << 6);
-    /// Answers with messages, which CLIENT REPLY OFF lets through.
-    pub const ANSWERS_BY_PUSH: Marks = Marks(1 << 7);
-    /// Refused like a write while snapshots fail.
-    pub const FAILS_WITH_SNAPSHOTS: Marks = Marks(1 << 8);
-    /// Selects the database that its first argument names.
-    pub const SELECTS: Marks = Marks(1 << 9);
-    /// A client that waits with it is answered when its key is removed.
-    pub const ENDS_WITH_KEY: Marks = Marks(1 << 10);
-    /// So cheap with one key, or with none, that only a sample of its calls is timed; FAST commands with one key are too.
-    pub const CHEAP: Marks = Marks(1 << 11);
-    /// Never left to slices because of the number of its words.
-    pub const WORDS_ARE_FEW: Marks = Marks(1 << 12);
-    /// Completed from the connection's fieldsets before it takes a shard.
-    pub const IMPORTS: Marks = Marks(1 << 13);
-    /// Has more subcommands than the registry knows, and refuses unknown ones itself; a setting keeps it from clients.
-    pub const DEBUG: Marks = Marks(1 << 14);
-    /// A command about the server that the journal runs again.
-    pub const REPLAYED: Marks = Marks(1 << 15);
-    /// Changes a connection, waits for messages or belongs to a protocol: it has no meaning over HTTP.
-    pub const NOT_OVER_HTTP: Marks = Marks(1 << 16);
-    /// Reads keys that its arguments make of other values.
-    pub const READS_BY_PATTERN: Marks = Marks(1 << 17);
-    /// Reads keys that it finds by what is in their values.
-    pub const READS_BY_LABEL: Marks = Marks(1 << 18);
-
-    /// A command about the server that only tells: the console may run it where it is to change nothing.
-    pub const ONLY_TELLS: Marks = Marks(1 << 18);
 
     /// Both sets together.
     pub const fn with(self, other: Marks) -> Marks {

@@ -14,7 +14,7 @@ use plotters::prelude::*;
 
 use crate::histogram::Histogram;
 use crate::keys::Distribution;
-use crate::load::{Load, Measured};
+use crate::load::{Load, Measured, Shape};
 use crate::replies::Protocol;
 use crate::server::{Program, Server};
 use crate::setting::Setting;
@@ -134,6 +134,7 @@ fn measure(program: &Program, size: Size, setting: &Setting) -> io::Result<Run> 
             wall,
             connections: size.connections,
             pipeline: 1,
+            shape: Shape::Batch,
             threads: 1,
             cores: setting.client_cores.clone(),
             seed,

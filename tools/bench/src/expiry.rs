@@ -5,7 +5,7 @@ use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::keys::Distribution;
-use crate::load::{Load, Measured};
+use crate::load::{Load, Measured, Shape};
 use crate::replies::Protocol;
 use crate::server::{Program, Server};
 use crate::setting::Setting;
@@ -72,6 +72,7 @@ fn measure(program: &Program, setting: &Setting) -> io::Result<Storm> {
         wall,
         connections: 10,
         pipeline: 1,
+        shape: Shape::Batch,
         threads: 1,
         cores: setting.client_cores.clone(),
         seed: 5,

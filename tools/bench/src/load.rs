@@ -1,9 +1,10 @@
 //! Drives a workload over many connections and measures it: operations, time, latencies.
 //!
-//! Closed loop: each connection sends a batch of `pipeline` requests and sends the next when all were answered, so a
-//! latency is counted from the batch's send to the arrival of the reply. Every run ends: by its count of operations, by
-//! its wall limit, or with an error.
+//! Closed loop: each connection has `pipeline` requests in flight, in one of two shapes. A latency is counted from the
+//! send of a request to the arrival of its reply. Every run ends: by its count of operations, by its wall limit, or with an
+//! error.
 
+use std::collections::VecDeque;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::thread;
@@ -16,6 +17,30 @@ use crate::histogram::Histogram;
 use crate::replies::{NotAReply, ReplyCounter};
 use crate::template::Pool;
 use crate::workload::{Encoder, Workload};
+
+/// When a connection sends again.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Shape {
+    /// A whole batch, when the last one was answered to the end: what redis-benchmark does.
+    #[default]
+    Batch,
+    /// As many requests as replies have just been read, 4 KiB at a time: what memtier_benchmark does.
+    Refill,
+}
+
+impl Shape {
+    /// By its name on the command line.
+    pub fn by_name(name: &str) -> Option<Shape> {
+        match name {
+            "batch" => Some(Shape::Batch),
+            "refill" => Some(Shape::Refill),
+            _ => None,
+        }
+    }
+}
+
+/// What a client that refills reads at a time.
+const REFILL_BYTES: usize = 4096;
 
 /// How a workload is driven.
 #[derive(Clone, Debug)]
@@ -30,6 +55,8 @@ pub struct Load {
     pub connections: usize,
     /// Requests in flight per connection.
     pub pipeline: usize,
+    /// When the next ones are sent.
+    pub shape: Shape,
     /// Client threads.
     pub threads: usize,
     /// The cores the client may run on; empty: any.
@@ -99,7 +126,8 @@ struct Connection {
     out: Vec<u8>,
     written: usize,
     in_flight: u64,
-    sent_at: Instant,
+    /// When requests in flight were sent, the oldest first, and how many of each time are unanswered.
+    sent: VecDeque<(Instant, u64)>,
     wants_write: bool,
 }
 
@@ -134,7 +162,7 @@ impl<'l> Worker<'l> {
                 out: Vec::new(),
                 written: 0,
                 in_flight: 0,
-                sent_at: Instant::now(),
+                sent: VecDeque::new(),
                 wants_write: false,
             });
         }
@@ -147,15 +175,16 @@ impl<'l> Worker<'l> {
             unsent: share(load.ops),
             latency: Histogram::new(),
             answered: 0,
-            inbox: vec![0; 64 * 1024],
+            inbox: vec![0; if load.shape == Shape::Refill { REFILL_BYTES } else { 64 * 1024 }],
         })
     }
 
     fn run(mut self) -> io::Result<Measured> {
         let start = Instant::now();
         let deadline = start + self.load.wall;
+        let batch = self.load.pipeline.max(1) as u64;
         for index in 0..self.connections.len() {
-            self.send_batch(index)?;
+            self.send_batch(index, batch)?;
         }
         let mut last = start;
         let mut events = Vec::with_capacity(64);
@@ -203,29 +232,40 @@ impl<'l> Worker<'l> {
         if done > connection.in_flight {
             return Err(io::Error::other("the server sent more replies than requests"));
         }
-        self.latency.record(connection.sent_at.elapsed(), done);
+        let (now, mut told) = (Instant::now(), 0);
+        while let Some((at, unanswered)) = connection.sent.front_mut().filter(|_| told < done) {
+            let part = (*unanswered).min(done - told);
+            self.latency.record(now.duration_since(*at), part);
+            (told, *unanswered) = (told + part, *unanswered - part);
+            if *unanswered == 0 {
+                connection.sent.pop_front();
+            }
+        }
         self.answered += done;
         connection.in_flight -= done;
-        if connection.in_flight == 0 {
-            self.send_batch(index)?;
+        match self.load.shape {
+            Shape::Batch if connection.in_flight > 0 => Ok(()),
+            Shape::Batch => self.send_batch(index, self.load.pipeline.max(1) as u64),
+            Shape::Refill => self.send_batch(index, done),
         }
-        Ok(())
     }
 
-    fn send_batch(&mut self, index: usize) -> io::Result<()> {
-        let batch = self.unsent.min(self.load.pipeline.max(1) as u64);
+    fn send_batch(&mut self, index: usize, len: u64) -> io::Result<()> {
+        let batch = self.unsent.min(len);
         if batch == 0 {
             return Ok(());
         }
         self.unsent -= batch;
         let connection = &mut self.connections[index];
-        connection.out.clear();
-        connection.written = 0;
+        if connection.written == connection.out.len() {
+            connection.out.clear();
+            connection.written = 0;
+        }
         for _ in 0..batch {
             self.encoder.write(&mut connection.out);
         }
-        connection.in_flight = batch;
-        connection.sent_at = Instant::now();
+        connection.in_flight += batch;
+        connection.sent.push_back((Instant::now(), batch));
         self.flush(index)
     }
 

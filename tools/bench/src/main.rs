@@ -47,7 +47,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
 use crate::compare::Suite;
 use crate::keys::Distribution;
-use crate::load::Load;
+use crate::load::{Load, Shape};
 use crate::replies::Protocol;
 use crate::setting::Setting;
 use crate::template::{Filling, Pool, VALUE_BYTES_MAX};
@@ -96,6 +96,7 @@ fn command() -> Command {
             "engine, long, types, memcached, large, pubsub, persist, scripts, cache, doors or replication",
         ))
         .arg(number("rounds", "5", "rounds of each speed row"))
+        .arg(shape_arg())
         .arg(text("rows", "", "only rows whose name contains this; also: start, expiry, growth, removal"))
         .arg(text("scale", "1", "operations are multiplied by this").value_parser(value_parser!(f64)))
         .arg(number("wall-seconds", "60", "the longest a measured part may take"))
@@ -141,6 +142,7 @@ fn command() -> Command {
     let load = Command::new("load")
         .about("Drive a server and print what was measured")
         .arg(text("address", "127.0.0.1:6379", "where the server listens"))
+        .arg(shape_arg())
         .arg(text("workload", "get", "what is sent").long_help(workload::NAMES))
         .arg(text("protocol", "resp", "resp or memcached"))
         .arg(number("ops", "1000000", "operations"))
@@ -192,6 +194,17 @@ fn command() -> Command {
     ])
 }
 
+fn shape_arg() -> Arg {
+    Arg::new("shape").long("shape").default_value("batch").help(
+        "batch: a connection sends again when all was answered; refill: for each 4 KiB of replies as many requests",
+    )
+}
+
+fn shape_of(args: &ArgMatches) -> io::Result<Shape> {
+    let name = string(args, "shape");
+    Shape::by_name(&name).ok_or_else(|| io::Error::other(format!("no shape {name:?}: batch or refill")))
+}
+
 /// Binaries and cores from the flags.
 fn setting_of(args: &ArgMatches) -> io::Result<Setting> {
     let path = |name: &str| PathBuf::from(string(args, name));
@@ -204,6 +217,7 @@ fn setting_of(args: &ArgMatches) -> io::Result<Setting> {
         echo_floor_path: PathBuf::new(),
         echo_floor_driver: String::new(),
         rounds: 1,
+        shape: Shape::Batch,
         scale: 1.0,
         wall: Duration::from_secs(60),
         server_cores: Vec::new(),
@@ -257,6 +271,7 @@ fn run_compare(args: &ArgMatches) -> io::Result<()> {
         echo_floor_path: std::path::absolute(path("echo-floor"))?,
         echo_floor_driver: string(args, "echo-floor-driver"),
         rounds: number(args, "rounds") as usize,
+        shape: shape_of(args)?,
         scale: args.get_one::<f64>("scale").copied().unwrap_or(1.0),
         wall: Duration::from_secs(number(args, "wall-seconds")),
         ..setting_of(args)?
@@ -311,6 +326,7 @@ fn run_load(args: &ArgMatches) -> io::Result<()> {
         wall: Duration::from_secs(number(args, "wall-seconds")),
         connections: number(args, "connections") as usize,
         pipeline: number(args, "pipeline") as usize,
+        shape: shape_of(args)?,
         threads: number(args, "threads") as usize,
         cores: args.get_many::<usize>("core").unwrap_or_default().copied().collect(),
         seed: number(args, "seed"),

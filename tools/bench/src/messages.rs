@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use crate::fanout::{FanOut, request};
 use crate::histogram::Histogram;
 use crate::keys::Distribution;
-use crate::load::Load;
+use crate::load::{Load, Shape};
 use crate::server::{Program, Server};
 use crate::setting::Setting;
 use crate::speed;
@@ -257,6 +257,7 @@ impl Contest<'_> {
             wall: self.setting.wall,
             connections: 50,
             pipeline,
+            shape: Shape::Batch,
             threads: 1,
             cores: self.setting.client_cores.clone(),
             seed: 42,

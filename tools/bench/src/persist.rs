@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
-use crate::load::Load;
+use crate::load::{Load, Shape};
 use crate::replies::Protocol;
 use crate::server::{Program, Server};
 use crate::setting::Setting;
@@ -86,6 +86,7 @@ fn measure(program: &Program, depth: usize, fsync: Option<&str>, setting: &Setti
         wall,
         connections: CONNECTIONS,
         pipeline: depth,
+        shape: Shape::Batch,
         threads: 1,
         cores: setting.client_cores.clone(),
         seed: 3,

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::load::Load;
+use crate::load::{Load, Shape};
 use crate::replies::Protocol;
 use crate::server::{Program, Server};
 use crate::setting::Setting;
@@ -105,6 +105,7 @@ fn load(master: &Server, setting: &Setting, (connections, pipeline): (usize, usi
         wall,
         connections,
         pipeline,
+        shape: Shape::Batch,
         threads: 1,
         cores: setting.client_cores.clone(),
         seed: 3,

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::cores;
+use crate::load::Shape;
 use crate::replies::Protocol;
 use crate::server::Program;
 
@@ -25,6 +26,8 @@ pub struct Setting {
     pub echo_floor_driver: String,
     /// Rounds of each speed row.
     pub rounds: usize,
+    /// When clients of the speed rows send again.
+    pub shape: Shape,
     /// Operations are multiplied by this.
     pub scale: f64,
     /// The longest a measured part may take.

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use crate::bgsave::{Inside, time_anew, times_of};
 use crate::caching::peak_while;
-use crate::load::Load;
+use crate::load::{Load, Shape};
 use crate::replies::Protocol;
 use crate::server::Server;
 use crate::setting::Setting;
@@ -95,6 +95,7 @@ impl Soak {
                 wall,
                 connections: self.connections,
                 pipeline: 16,
+                shape: Shape::Batch,
                 threads: 1,
                 cores: Vec::new(),
                 seed: 42,

@@ -7,7 +7,7 @@ use std::io;
 use std::time::Duration;
 
 use crate::keys::Distribution;
-use crate::load::Load;
+use crate::load::{Load, Shape};
 use crate::replies::Protocol;
 use crate::samples::{Sample, Series};
 use crate::server::{Program, Server};
@@ -265,6 +265,7 @@ fn measure(row: &Row, program: &Program, setting: &Setting) -> io::Result<Sample
         wall: setting.wall,
         connections: 50,
         pipeline: row.pipeline,
+        shape: setting.shape,
         threads,
         cores: client_cores.clone(),
         seed: 42,
@@ -297,6 +298,7 @@ pub fn fill(
         wall: Duration::from_secs(600 + count / 100_000),
         connections: 8,
         pipeline: 64,
+        shape: Shape::Batch,
         threads: 1,
         cores: cores.to_vec(),
         seed: 1,
