@@ -42,7 +42,7 @@ impl Received {
 }
 
 /// How long one rest lasts.
-pub const REST: Duration = Duration::from_micros(50);
+pub const REST: Duration = Duration::from_micros(100);
 /// Turns between two looks at the clock.
 const LOOK_TURNS: u32 = 32;
 /// Requests in a read from which on a connection pipelines.

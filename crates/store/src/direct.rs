@@ -286,10 +286,13 @@ impl Shard {
     /// there, or it is so long that others should be served in between. Cost: a comparison where the value is short.
     #[inline(always)]
     fn is_unfit(&self, handle: Handle, value: &[u8]) -> bool {
-        value.len() >= record::PACK_BYTES_MIN
-            && (value.len() >= GIANT_BYTES
-                || record::is_worth_packing(value)
-                || self.is_read_in_place(handle, value))
+        value.len() >= record::PACK_BYTES_MIN && self.is_unfit_long(handle, value)
+    }
+
+    /// The rest of [`Shard::is_unfit`], called out of the way of short values.
+    #[inline(never)]
+    fn is_unfit_long(&self, handle: Handle, value: &[u8]) -> bool {
+        value.len() >= GIANT_BYTES || record::is_worth_packing(value) || self.is_read_in_place(handle, value)
     }
 }
 
