@@ -223,3 +223,18 @@ fn times_of_masters_before_redis_7_count_from_now() {
         assert!((900..=1000).contains(&ttl), "{key} {ttl}");
     }
 }
+
+/// The thread that makes the stream has taken a long change and is not done with it: who asks then waits for it.
+#[test]
+fn an_offset_that_is_told_counts_each_change_that_was_answered() {
+    let (master, replica) = (Node::ours(&[]), Node::ours(&[]));
+    let (mut from, value) = (master.client(), "x".repeat(3_000_000));
+    follow(&mut replica.client(), master.port());
+    let mut before: usize = from.info("replication", "master_repl_offset");
+    for round in 0..20 {
+        assert_eq!(from.call(&["SET", "long", &value]), Value::ok());
+        let told: usize = from.info("replication", "master_repl_offset");
+        assert!(told >= before + value.len(), "round {round}: {told} after {before}");
+        before = told;
+    }
+}

@@ -181,6 +181,8 @@ impl Replication {
         let mut bytes = Vec::new();
         for _ in 0..TAKES_AT_ONCE {
             if shared.journal.intake.is_empty() {
+                // What another thread has taken is in the stream when it lets go.
+                drop(lock(&self.feeding));
                 break;
             }
             self.feed(shared, &mut bytes);
