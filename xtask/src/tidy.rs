@@ -18,7 +18,7 @@ const PAGE_LINES_MAX: usize = 260;
 /// Characters of a commit's subject.
 const SUBJECT_CHARS_MAX: usize = 72;
 /// The last commit before subjects were bounded.
-const SUBJECTS_SINCE: &str = "c533cd0143265ae215c14a95a006d7a3d3a29474";
+const SUBJECTS_SINCE: &str = "543954dce6bebc1f9e1e230c30df9f48140d69b2";
 
 /// Text that only some files may contain: the text, the files (their beginnings), and why.
 const ROOMS: &[(&str, &[&str], &str)] = &[

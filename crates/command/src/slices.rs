@@ -99,7 +99,7 @@ pub fn tell_items(resp3: bool) -> Tell {
     })
 }
 
-/// Strings from so many bytes on are written in slices: a quarter of a millisecond's worth.
+/// Strings of at least this many bytes are written in slices. Writing one at once takes a quarter of a millisecond.
 pub const WRITE_BYTES_MIN: usize = 1 << 20;
 
 impl Ctx<'_> {

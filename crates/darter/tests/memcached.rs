@@ -521,7 +521,7 @@ fn items_survive_a_restart() {
     let _ = std::fs::remove_dir_all(&dir);
 }
 
-/// A server that is told to load a large journal, asked meanwhile: what is refused says why, and `mn` is answered.
+/// While a large journal is loaded, a refused command says why, and `mn` is answered.
 #[test]
 fn a_client_that_comes_while_data_is_loaded_is_told_so() {
     let dir = harness::journal::Dir::new("memcached-loading");

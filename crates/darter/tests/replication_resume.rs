@@ -28,7 +28,7 @@ fn syncs(client: &mut Client) -> (u64, u64) {
     (client.info("stats", "sync_full"), client.info("stats", "sync_partial_ok"))
 }
 
-/// Waits until a journal has so many bases.
+/// Waits until the journal has this number of bases.
 fn wait_for_bases(client: &mut Client, count: u64) {
     wait_until("there is a base", || {
         client.info::<u64>("persistence", "aof_rewrites") >= count

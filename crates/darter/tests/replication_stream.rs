@@ -14,7 +14,7 @@ fn text(value: &str) -> Value {
     Value::Text(value.to_owned())
 }
 
-/// Asks in memcached's words; the answer has so many lines.
+/// Sends a memcached command and reads this number of lines.
 fn ask_memcached(port: u16, words: &str, lines: usize) -> String {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("a connection");
     stream.set_read_timeout(Some(harness::PATIENCE)).expect("a timeout");
@@ -175,7 +175,7 @@ fn a_replica_that_reloads_goes_on() {
     assert_eq!(from.info::<u64>("stats", "sync_full"), 1);
 }
 
-/// A master that says what it is told to, once.
+/// A master that sends a fixed script to one replica.
 fn old_master(stream: &'static [u8]) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = listener.local_addr().expect("an address").port();
@@ -224,7 +224,7 @@ fn times_of_masters_before_redis_7_count_from_now() {
     }
 }
 
-/// The thread that makes the stream has taken a long change and is not done with it: who asks then waits for it.
+/// The feed thread has taken a long change and still writes it. INFO must wait for that change.
 #[test]
 fn an_offset_that_is_told_counts_each_change_that_was_answered() {
     let (master, replica) = (Node::ours(&[]), Node::ours(&[]));

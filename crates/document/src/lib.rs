@@ -26,5 +26,5 @@ pub use path::Path;
 pub use print::Style;
 pub use rewrite::{Change, Rewritten, rewrite};
 
-/// Levels of containers that a document may have: what serde_json reads unless it is told otherwise.
+/// The deepest nesting of a document. It is the default limit of serde_json.
 pub const DEPTH_MAX: usize = 127;

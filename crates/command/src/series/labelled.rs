@@ -126,7 +126,7 @@ impl<'a> Asked<'a> {
         Asked { shown: Shown::None, filter: None, group: None, excludes_empty: false }
     }
 
-    /// Takes what `word`, which the reader has passed, says; false if it is none of these.
+    /// Applies the option `word`, which the reader has just passed. Returns false if it is not one of these options.
     fn take(&mut self, word: &[u8], reader: &mut Reader<'a>) -> Result<bool, Fault> {
         if is(word, "WITHLABELS") || is(word, "SELECTED_LABELS") {
             if !matches!(self.shown, Shown::None) {
