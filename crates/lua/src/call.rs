@@ -1,8 +1,8 @@
 //! The C functions: `redis.call`, `redis.pcall`, Dragonfly's `redis.acall` and `redis.apcall`, and
 //! `redis.acl_check_cmd`.
 //!
-//! An error of Lua 5.1 is a jump over all frames up to the next protected call. So no frame in here that calls what may
-//! raise one holds a value with a destructor: what is read and what is answered lies in buffers of the thread.
+//! An error of Lua 5.1 is a jump over all frames up to the next protected call. So no frame in here that calls a
+//! raising function holds a value with a destructor: arguments and replies are in buffers of the thread.
 
 use core::ffi::{c_char, c_int};
 use core::slice;
@@ -24,18 +24,18 @@ pub struct Functions {
     pub call: Function,
     /// `redis.pcall`: returns it.
     pub pcall: Function,
-    /// Dragonfly's `redis.acall`: as `call`, and what the command answers is forgotten.
+    /// Dragonfly's `redis.acall`: as `call`, but without the reply.
     pub acall: Function,
-    /// Dragonfly's `redis.apcall`: as `acall`, its error too.
+    /// Dragonfly's `redis.apcall`: as `acall`, also without the error.
     pub apcall: Function,
-    /// `redis.acl_check_cmd`: whether the user may run a command.
+    /// `redis.acl_check_cmd`: returns whether the user may run a command.
     pub check: Function,
 }
 
 /// Makes the functions. Errors: memory.
 pub fn functions(lua: &Lua) -> mlua::Result<Functions> {
-    // SAFETY: the functions keep to what Lua asks of C functions: they take their arguments from the stack they are given,
-    // push at most what they made room for, and return how many values they pushed, or raise.
+    // SAFETY: the functions follow the rules for C functions of Lua. They take their arguments from the given stack,
+    // push at most as much as they made room for, and return the number of pushed values, or raise.
     unsafe {
         Ok(Functions {
             call: lua.create_c_function(call)?,
@@ -119,21 +119,21 @@ unsafe fn ask<'a>(state: *mut lua_State) -> &'a [u8] {
     // SAFETY: the words were copied. As many as the stack takes leave no room for a reply.
     unsafe { lua_settop(state, 0) };
     match asked {
-        // SAFETY: the buffer is the thread's and changes with the next command only; what is done with the reply before
-        // is to push it, which runs no command: a state of scripts has no finalizers that could.
+        // SAFETY: the buffer belongs to the thread and changes only with the next command. The reply is pushed before
+        // that, which runs no command: a state of scripts has no finalizers that could.
         Ok((bytes, len)) => unsafe { slice::from_raw_parts(bytes, len) },
         Err(NotRun::Unread(line)) => line,
         Err(NotRun::NoHost) => NO_RUN,
     }
 }
 
-/// Copies the arguments to `words`. Nothing in here raises. Errors: the error reply.
+/// Copies the arguments to `words`. Never raises. Errors: the error reply.
 ///
 /// # Safety
 /// As for [`ask`].
 #[inline]
 unsafe fn read(state: *mut lua_State, words: &mut Words) -> Result<(), &'static [u8]> {
-    // SAFETY: reads the type, number or text of arguments that are there; a text stays where it is while it is on the stack.
+    // SAFETY: reads the type, number or text of existing arguments; a text does not move while it is on the stack.
     unsafe {
         let len = lua_gettop(state);
         if len == 0 {

@@ -1,7 +1,8 @@
-//! One run of a script: its keys and arguments onto Lua's stack, its body, what it returned as a reply.
+//! One run of a script: pushes its keys and arguments onto Lua's stack, runs its body, and writes its result as a
+//! reply.
 //!
-//! All of it is one protected call: an error of memory anywhere in it ends the run, and no frame in here holds what must
-//! be dropped.
+//! All of it is one protected call: a memory error anywhere in it ends the run, and no frame in here holds a value
+//! with a destructor.
 
 use core::ffi::c_int;
 
@@ -13,21 +14,21 @@ use mlua::{Function, Lua, Table, Value, lua_State};
 
 use crate::{push, result, run};
 
-/// What is run, and what it is run in.
+/// The code of a run and its environment.
 pub struct Entry<'a> {
     /// The compiled script or function.
     pub body: &'a Function,
     /// Its variables.
     pub globals: &'a Table,
-    /// Called with what was raised, where it was raised: makes of it what the run ends with.
+    /// Called with the raised value at the place of the error; returns the value with which the run ends.
     pub explain: &'a Function,
     /// Keys and arguments are passed as parameters, instead of as the variables `KEYS` and `ARGV`.
     pub takes_lists: bool,
 }
 
-/// Runs `entry` and writes what it returned; `Some` is what it raised instead, after `explain`.
+/// Runs `entry` and writes its result. `Some` is the value that it raised instead, after `explain`.
 ///
-/// Errors: memory, outside of the script's own code. Part of a reply may have been written when there is one.
+/// Errors: a memory error outside of the script's own code. Part of a reply may have been written then.
 pub fn enter(
     lua: &Lua,
     entry: &Entry<'_>,
@@ -36,7 +37,7 @@ pub fn enter(
     reply: &mut Reply<'_>,
 ) -> mlua::Result<Option<Value>> {
     let takes_lists = entry.takes_lists;
-    // SAFETY: the closure takes three values from the stack of its own frame and leaves one; what it captures are
+    // SAFETY: the closure takes three values from the stack of its own frame and leaves one. It captures only
     // references and numbers, so a jump over it loses nothing.
     let raised: Value = unsafe {
         lua.exec_raw((entry.explain, entry.globals, entry.body), |state| {

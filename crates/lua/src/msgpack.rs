@@ -1,8 +1,6 @@
 //! The library `cmsgpack`: values as MessagePack and back, as plain C functions.
 
 use core::ffi::c_int;
-use std::cell::UnsafeCell;
-use std::io::Write as _;
 
 use mlua::ffi::{
     LUA_TBOOLEAN, LUA_TNIL, LUA_TNUMBER, LUA_TSTRING, LUA_TTABLE, lua_createtable, lua_gettop, lua_next,
@@ -11,7 +9,7 @@ use mlua::ffi::{
 };
 use mlua::{Lua, Table, lua_State};
 
-use crate::{push, read};
+use crate::{push, read, scratch};
 
 /// Tables deeper than this are packed as nil.
 const PACKED_DEPTH_MAX: usize = 16;
@@ -21,8 +19,8 @@ const UNPACKED_DEPTH_MAX: usize = 128;
 /// The library's table. Errors: memory.
 pub fn msgpack(lua: &Lua) -> mlua::Result<Table> {
     let library = lua.create_table()?;
-    // SAFETY: the functions keep to what Lua asks of C functions, and no frame of theirs holds what must be dropped while
-    // something is called that may raise.
+    // SAFETY: the functions follow the rules for C functions of Lua, and no frame of theirs holds a value with a
+    // destructor during a call that may raise.
     unsafe {
         library.raw_set("pack", lua.create_c_function(pack)?)?;
         library.raw_set("unpack", lua.create_c_function(unpack_all)?)?;
@@ -34,24 +32,15 @@ pub fn msgpack(lua: &Lua) -> mlua::Result<Table> {
     Ok(library)
 }
 
-thread_local! {
-    /// What is being packed. It outlives an error that jumps over those who write it.
-    static PACKED: UnsafeCell<Vec<u8>> = const { UnsafeCell::new(Vec::new()) };
-}
-
-/// A buffer that one large value has used is not kept.
-const KEPT_BYTES: usize = 64 << 10;
-
 unsafe extern "C-unwind" fn pack(state: *mut lua_State) -> c_int {
-    // SAFETY: `state` is the caller's. The buffer is this thread's, and nobody else uses it before this returns or jumps:
-    // nothing called here runs code of a script.
+    // SAFETY: `state` is the caller's. The buffer belongs to this thread and is not used by others before this
+    // returns or jumps: nothing called here runs code of a script.
     unsafe {
         let len = lua_gettop(state);
         if len == 0 {
             read::complain(state, b"bad argument #0 to 'pack' (MessagePack pack needs input.)");
         }
-        let out = &mut *PACKED.with(UnsafeCell::get);
-        out.clear();
+        let out = scratch::take();
         for at in 1..=len {
             push::room(state, 1);
             lua_pushvalue(state, at);
@@ -59,9 +48,7 @@ unsafe extern "C-unwind" fn pack(state: *mut lua_State) -> c_int {
             lua_pop(state, 1);
         }
         push::text(state, out);
-        if out.capacity() > KEPT_BYTES {
-            *out = Vec::new();
-        }
+        scratch::shrink();
     }
     1
 }
@@ -104,9 +91,9 @@ fn put_number(value: f64, out: &mut Vec<u8>) {
 }
 
 /// # Safety
-/// As for [`put`]; the value is a table.
+/// See [`put`]; the value is a table.
 unsafe fn put_table(state: *mut lua_State, out: &mut Vec<u8>, depth: usize) {
-    // SAFETY: `lua_next` finds the key it pushed before: each step takes off what it put on top of it.
+    // SAFETY: `lua_next` finds the key it pushed before, because each step pops the values it pushed above.
     unsafe {
         push::room(state, 3);
         let (mut count, mut is_array, mut largest) = (0usize, true, 0.0f64);
@@ -204,7 +191,7 @@ unsafe extern "C-unwind" fn unpack_limit(state: *mut lua_State) -> c_int {
 /// # Safety
 /// `state` is that of a C function that has just been called.
 unsafe fn unpack(state: *mut lua_State, form: Form) -> c_int {
-    // SAFETY: the text is the first argument, so it stays where it is until this returns.
+    // SAFETY: the text is the first argument, so it does not move until this returns.
     unsafe {
         if lua_type(state, 1) != LUA_TSTRING {
             read::complain(state, b"bad argument #1 to 'unpack' (string expected)");
@@ -221,7 +208,7 @@ unsafe fn unpack(state: *mut lua_State, form: Form) -> c_int {
             read::complain(state, b"bad argument to 'unpack' (number expected)");
         };
         if offset < 0.0 || limit < 0.0 {
-            refuse(
+            read::refuse(
                 state,
                 format_args!("Invalid request to unpack with offset of {offset} and limit of {limit}."),
             );
@@ -229,7 +216,7 @@ unsafe fn unpack(state: *mut lua_State, form: Form) -> c_int {
         let start = offset as usize;
         if start > text.len() {
             let len = text.len();
-            refuse(state, format_args!("Start offset {start} greater than input length {len}."));
+            read::refuse(state, format_args!("Start offset {start} greater than input length {len}."));
         }
         let limit = if limit < 1.0 { usize::MAX } else { limit as usize };
         if form != Form::All {
@@ -251,21 +238,6 @@ unsafe fn unpack(state: *mut lua_State, form: Form) -> c_int {
         }
         lua_gettop(state) - top
     }
-}
-
-/// Raises an error with numbers in it.
-///
-/// # Safety
-/// As for [`read::complain`].
-unsafe fn refuse(state: *mut lua_State, message: core::fmt::Arguments<'_>) -> ! {
-    let mut line = [0u8; 160];
-    let mut rest = &mut line[..];
-    // What does not fit is left out.
-    let _ = rest.write_fmt(message);
-    let left = rest.len();
-    let len = line.len() - left;
-    // SAFETY: the caller's promise; an array of bytes needs no drop.
-    unsafe { read::complain(state, line.get(..len).unwrap_or_default()) }
 }
 
 type Read<T> = Result<T, &'static [u8]>;
@@ -335,7 +307,7 @@ impl<'a> Unpacker<'a> {
     }
 
     /// # Safety
-    /// As for [`Unpacker::value`].
+    /// See [`Unpacker::value`].
     unsafe fn scalar(&mut self, state: *mut lua_State, kind: u8) -> Read<()> {
         let number = match kind {
             0..=0x7f => f64::from(kind),
@@ -360,7 +332,7 @@ impl<'a> Unpacker<'a> {
     }
 
     /// # Safety
-    /// As for [`Unpacker::value`].
+    /// See [`Unpacker::value`].
     unsafe fn array(&mut self, state: *mut lua_State, len: usize, depth: usize) -> Read<()> {
         // Each item takes a byte at least.
         if depth == 0 || len > self.left() {
@@ -380,7 +352,7 @@ impl<'a> Unpacker<'a> {
     }
 
     /// # Safety
-    /// As for [`Unpacker::value`].
+    /// See [`Unpacker::value`].
     unsafe fn map(&mut self, state: *mut lua_State, len: usize, depth: usize) -> Read<()> {
         if depth == 0 {
             return Err(BAD);

@@ -40,16 +40,16 @@ fn bulk_of(bytes: &[u8]) -> Option<&[u8]> {
     None
 }
 
-/// Makes room for `slots` values more.
+/// Makes room for `slots` more values.
 ///
 /// # Safety
-/// As for [`reply`].
+/// See [`reply`].
 pub(crate) unsafe fn room(state: *mut lua_State, slots: c_int) {
     // SAFETY: the caller's promise; the text is static.
     unsafe { luaL_checkstack(state, slots, c"reply".as_ptr()) }
 }
 
-/// What is left of a reply. It is the server's own, so nothing in it is checked twice; torn, it reads as nil.
+/// The rest of a reply. It is the server's own, so it is not validated; an incomplete one reads as nil.
 struct Cursor<'a> {
     bytes: &'a [u8],
 }
@@ -69,10 +69,10 @@ impl<'a> Cursor<'a> {
     }
 
     /// # Safety
-    /// As for [`reply`].
+    /// See [`reply`].
     unsafe fn push(&mut self, state: *mut lua_State) {
         let line = self.line();
-        // SAFETY: room for what one level needs is made first: a table, a key and a value.
+        // SAFETY: room for one level is made first: a table, a key and a value.
         unsafe {
             room(state, 4);
             let Some((&kind, rest)) = line.split_first() else { return lua_pushnil(state) };
@@ -126,7 +126,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// # Safety
-    /// As for [`reply`].
+    /// See [`reply`].
     unsafe fn push_array(&mut self, state: *mut lua_State, len: usize) {
         // SAFETY: `push` leaves one value above the table.
         unsafe {
@@ -139,7 +139,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// # Safety
-    /// As for [`reply`].
+    /// See [`reply`].
     unsafe fn push_pairs(&mut self, state: *mut lua_State, len: usize) {
         // SAFETY: `push` leaves one value each time; nil is no key.
         unsafe {
@@ -157,7 +157,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// # Safety
-    /// As for [`reply`].
+    /// See [`reply`].
     unsafe fn push_set(&mut self, state: *mut lua_State, len: usize) {
         // SAFETY: as above.
         unsafe {
@@ -178,7 +178,7 @@ impl<'a> Cursor<'a> {
 /// Pushes a table with one field.
 ///
 /// # Safety
-/// As for [`reply`].
+/// See [`reply`].
 unsafe fn field(state: *mut lua_State, name: &CStr, value: &[u8]) {
     // SAFETY: room was made by `push`.
     unsafe {
@@ -190,7 +190,7 @@ unsafe fn field(state: *mut lua_State, name: &CStr, value: &[u8]) {
 /// Sets a field of the table on top.
 ///
 /// # Safety
-/// As for [`reply`].
+/// See [`reply`].
 unsafe fn add_field(state: *mut lua_State, name: &CStr, value: &[u8]) {
     // SAFETY: a table is on top.
     unsafe {
@@ -201,10 +201,10 @@ unsafe fn add_field(state: *mut lua_State, name: &CStr, value: &[u8]) {
     }
 }
 
-/// Pushes a table and the name of a field; `lua_rawset(state, -3)` ends it when the value is on top.
+/// Pushes a table and the name of a field; `lua_rawset(state, -3)` ends it once the value is on top.
 ///
 /// # Safety
-/// As for [`reply`].
+/// See [`reply`].
 unsafe fn begin_field(state: *mut lua_State, name: &CStr) {
     // SAFETY: room was made by `push`.
     unsafe {
@@ -214,10 +214,10 @@ unsafe fn begin_field(state: *mut lua_State, name: &CStr) {
     }
 }
 
-/// Pushes a string; room for it is the caller's.
+/// Pushes a string; the caller must have made room for it.
 ///
 /// # Safety
-/// As for [`reply`].
+/// See [`reply`].
 pub(crate) unsafe fn text(state: *mut lua_State, bytes: &[u8]) {
     // SAFETY: Lua copies the bytes; of an empty text it reads none.
     unsafe { lua_pushlstring_(state, bytes.as_ptr().cast(), bytes.len()) }

@@ -1,6 +1,6 @@
-//! What a script returned, as a reply.
+//! The result of a script, as a reply.
 //!
-//! Values are read from Lua's stack, raw; nothing of the script's own runs here.
+//! Values are read from Lua's stack with raw access; no code of the script runs here.
 
 use core::ffi::c_int;
 
@@ -14,10 +14,10 @@ use mlua::lua_State;
 use crate::push;
 use crate::read;
 
-/// How deep tables of a result may lie.
+/// Deepest nesting of tables in a result.
 const DEPTH_MAX: usize = 1000;
 
-/// Writes the value on top of the stack. `resp3` is the protocol the script itself asked for.
+/// Writes the value on top of the stack. `resp3` is the protocol requested by the script itself.
 ///
 /// # Safety
 /// `state` is that of a C function that runs, with a value on its stack.
@@ -36,7 +36,7 @@ pub(crate) unsafe fn write(state: *mut lua_State, resp3: bool, reply: &mut Reply
     }
 }
 
-/// The fields that make a table more than an array, in the order in which they are looked for.
+/// The fields that make a table more than an array, in the order in which they are checked.
 const NAMES: [&[u8]; 9] =
     [b"err", b"ok", b"double", b"map", b"set", b"big_number", b"verbatim_string", b"format", b"string"];
 const ERR: c_int = 0;
@@ -53,7 +53,7 @@ struct Writer<'a, 'b> {
     state: *mut lua_State,
     resp3: bool,
     reply: &'a mut Reply<'b>,
-    /// Where the first of `NAMES` lies on the stack; the others follow it.
+    /// Stack index of the first of `NAMES`; the others follow it.
     names: c_int,
 }
 
@@ -61,7 +61,7 @@ impl Writer<'_, '_> {
     /// Writes the value on top, and leaves it there.
     ///
     /// # Safety
-    /// As for [`write`].
+    /// See [`write`].
     unsafe fn value(&mut self, depth: usize) {
         let state = self.state;
         // SAFETY: a value is on top.
@@ -78,10 +78,10 @@ impl Writer<'_, '_> {
         }
     }
 
-    /// Pushes a field of the table on top; whether it is of the wanted type. If it is not, it is gone again.
+    /// Pushes a field of the table on top; returns true if it is of the wanted type. Otherwise pops it again.
     ///
     /// # Safety
-    /// As for [`write`]; a table is on top, and room for two values.
+    /// See [`write`]; a table is on top, and room for two values.
     unsafe fn field(&self, name: c_int, wanted: c_int) -> bool {
         // SAFETY: the caller's promise.
         unsafe {
@@ -96,10 +96,10 @@ impl Writer<'_, '_> {
     }
 
     /// # Safety
-    /// As for [`write`]; a table is on top.
+    /// See [`write`]; a table is on top.
     unsafe fn table(&mut self, depth: usize) {
         let state = self.state;
-        // SAFETY: what a field pushed is taken off again when it is written.
+        // SAFETY: each field that is pushed is popped after it is written.
         unsafe {
             push::room(state, 6);
             if self.field(ERR, LUA_TSTRING) {
@@ -130,10 +130,10 @@ impl Writer<'_, '_> {
     /// Writes a map, or the keys of a set, from the table on top.
     ///
     /// # Safety
-    /// As for [`write`]; a table is on top.
+    /// See [`write`]; a table is on top.
     unsafe fn pairs(&mut self, depth: usize, is_map: bool) {
         let state = self.state;
-        // SAFETY: `lua_next` finds the key it pushed before: each step takes off what it put on top of it.
+        // SAFETY: `lua_next` finds the key it pushed before, because each step pops the values it pushed above.
         unsafe {
             let begun = self.reply.begin_array();
             let mut len = 0;
@@ -152,10 +152,10 @@ impl Writer<'_, '_> {
         }
     }
 
-    /// Writes a text with its format from the table on top; false when it lacks one of them.
+    /// Writes a text with its format from the table on top; returns false if one of them is missing.
     ///
     /// # Safety
-    /// As for [`write`]; a table is on top.
+    /// See [`write`]; a table is on top.
     unsafe fn verbatim(&mut self) -> bool {
         let state = self.state;
         // SAFETY: as above; both texts stay on the stack until they are written.
@@ -176,7 +176,7 @@ impl Writer<'_, '_> {
     }
 
     /// # Safety
-    /// As for [`write`]; a table is on top.
+    /// See [`write`]; a table is on top.
     unsafe fn array(&mut self, depth: usize) {
         let state = self.state;
         // SAFETY: as above.

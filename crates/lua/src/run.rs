@@ -1,4 +1,4 @@
-//! What the thread's script may call while it runs: its host, and buffers that its commands use again.
+//! The context of the thread's running script: its host, and buffers that its commands reuse.
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
@@ -8,6 +8,7 @@ use std::panic::{self, AssertUnwindSafe};
 use darter_wire::{Args, Span};
 
 use crate::host::Host;
+use crate::scratch;
 
 thread_local! {
     static RUN: Run = const { Run::new() };
@@ -50,7 +51,7 @@ impl Words {
     }
 }
 
-/// The words of a command pass what can be counted.
+/// The words of a command are longer than can be counted.
 pub(crate) struct TooLong;
 
 impl Run {
@@ -65,7 +66,7 @@ impl Run {
     }
 }
 
-/// Runs `script`, whose commands go to `host` until it returns. A panic of the host goes on here.
+/// Runs `script`, whose commands are run by `host` until it returns. A panic of the host continues here.
 pub fn with_host<R>(host: &mut dyn Host, script: impl FnOnce() -> R) -> R {
     struct Restore(Option<*mut (dyn Host + 'static)>);
     impl Drop for Restore {
@@ -73,8 +74,8 @@ pub fn with_host<R>(host: &mut dyn Host, script: impl FnOnce() -> R) -> R {
             RUN.with(|run| run.host.set(self.0));
         }
     }
-    // SAFETY: only the lifetime changes. The pointer is used by commands of this thread alone, which find it in `RUN`;
-    // it leaves `RUN` when `restore` is dropped, which is before the borrow of `host` ends.
+    // SAFETY: only the lifetime changes. The pointer is used by commands of this thread alone, which find it in
+    // `RUN`. It is removed from `RUN` when `restore` is dropped, which is before the borrow of `host` ends.
     let erased = unsafe { mem::transmute::<*mut (dyn Host + '_), *mut (dyn Host + 'static)>(host) };
     let restore = Restore(RUN.with(|run| run.host.replace(Some(erased))));
     let ended = script();
@@ -82,6 +83,8 @@ pub fn with_host<R>(host: &mut dyn Host, script: impl FnOnce() -> R) -> R {
     let panic = RUN.with(|run| {
         shrink(&mut run.words.borrow_mut().bytes);
         shrink(&mut run.reply.borrow_mut());
+        // SAFETY: the script has ended, so none of its functions runs.
+        unsafe { scratch::shrink() };
         run.panic.take()
     });
     match panic {
@@ -90,17 +93,17 @@ pub fn with_host<R>(host: &mut dyn Host, script: impl FnOnce() -> R) -> R {
     }
 }
 
-/// Whether this thread's script has asked for replies of RESP3.
+/// Returns true if this thread's script has asked for replies of RESP3.
 pub fn is_resp3() -> bool {
     RUN.with(|run| run.is_resp3.get())
 }
 
-/// Sets which protocol replies are read in.
+/// Sets the protocol of replies to the script.
 pub fn set_resp3(is_resp3: bool) {
     RUN.with(|run| run.is_resp3.set(is_resp3));
 }
 
-/// Has the host of this thread's script look after other things for a moment; called by the hook.
+/// Calls [`Host::breathe`] of this thread's host; called by the hook.
 pub fn breathe() {
     RUN.with(|run| run.lend(|host| host.breathe()));
 }
@@ -113,7 +116,7 @@ pub(crate) enum NotRun<E> {
     NoHost,
 }
 
-/// Has `read` put the words of a command together, and lends them with the host to `ask`. `read` is not to call back.
+/// Lets `read` assemble the words of a command, and lends them with the host to `ask`. `read` must not call back.
 #[inline]
 pub(crate) fn with_command<E, R>(
     read: impl FnOnce(&mut Words) -> Result<(), E>,
@@ -128,7 +131,7 @@ pub(crate) fn with_command<E, R>(
     })
 }
 
-/// Runs a command and returns where its reply lies: valid until the next command of this thread.
+/// Runs a command and returns the position of its reply, valid until the next command of this thread.
 #[inline]
 pub(crate) fn call<E>(
     read: impl FnOnce(&mut Words) -> Result<(), E>,
@@ -141,16 +144,16 @@ pub(crate) fn call<E>(
     })
 }
 
-/// What a command of this run finds beside its words.
+/// The resources of a command of this run, beside its words.
 pub(crate) struct Call<'a>(&'a Run);
 
 impl Run {
-    /// Lends the host to `ask`; `None` when no script runs, or its host panicked.
+    /// Lends the host to `ask`; `None` if no script runs, or its host panicked.
     #[inline]
     fn lend<R>(&self, ask: impl FnOnce(&mut dyn Host) -> R) -> Option<R> {
         let host = self.host.take()?;
-        // SAFETY: the pointer comes from `with_host`, which has not returned, as it takes the pointer back; it was taken
-        // out of `RUN`, so nobody else uses it meanwhile.
+        // SAFETY: the pointer comes from `with_host`, which has not returned, because it takes the pointer back. It
+        // was taken out of `RUN`, so no other code uses it meanwhile.
         let asked = panic::catch_unwind(AssertUnwindSafe(|| ask(unsafe { &mut *host })));
         match asked {
             Ok(answer) => {

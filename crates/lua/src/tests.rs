@@ -1,4 +1,4 @@
-//! Calls through a bare state: every reply as a value, every error as one, nothing left behind.
+//! Calls through a bare state: every reply as a value, every error as a raised value, nothing left on the stack.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -97,7 +97,7 @@ fn every_kind_of_reply_is_a_value() {
             )
             .expect("set");
         let said = run_in(&lua, "return show(try('reply', reply))");
-        // A status is a table, and a table has no name of its own.
+        // A status is a table, whose printed name is an address.
         let said = if said.contains("table: 0x") { "{map={table: =1}}".to_owned() } else { said };
         assert_eq!(said, shown, "{reply}");
     }

@@ -1,5 +1,5 @@
-//! What the table `dragonfly` of scripts is made of: texts of random letters, and a sum over texts. Called by the
-//! prelude, which gives `ihash` its command's answer. Neither changes what other functions of a script answer.
+//! The table `dragonfly` of scripts: texts of random letters, and a sum over texts. Called by the prelude, which
+//! passes `ihash` its command's reply. Neither affects the results of other functions.
 
 use std::cell::RefCell;
 use std::hash::{BuildHasher, RandomState};
@@ -15,13 +15,13 @@ const BYTES_MAX: f64 = 16_777_216.0;
 /// The most texts of one call.
 const TEXTS_MAX: f64 = 32_768.0;
 const LETTERS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
-/// Sums keep so many bits, which every number of Lua 5.1 can hold.
+/// Bits of a sum, which every number of Lua 5.1 can hold.
 const SUM_BITS: u32 = 53;
 
 /// The functions for the prelude.
 pub fn build(lua: &Lua) -> Result<Table> {
     let table = lua.create_table()?;
-    // Not the numbers of `math.random`, which scripts get anew.
+    // Not the numbers of `math.random`, which restart with each script.
     let rng = RefCell::new(Rng::new(RandomState::new().hash_one(0)));
     table.raw_set("randstr", lua.create_function(move |lua, args| randstr(lua, &rng, &args))?)?;
     table.raw_set("sum", lua.create_function(|_, (sum, text): (f64, LuaString)| Ok(sum_of(sum, &text)))?)?;
@@ -59,7 +59,7 @@ fn fault(why: &str) -> Result<Value> {
     Err(Error::RuntimeError(why.to_owned()))
 }
 
-/// A sum that goes on with a text.
+/// Continues a sum with a text.
 fn sum_of(sum: f64, text: &LuaString) -> f64 {
     let mut crc = Crc64::new();
     crc.update(&(sum as i64).to_le_bytes());

@@ -19,22 +19,22 @@ use crate::random::Random;
 use crate::script::Script;
 use crate::watch::{Kind, Watch};
 
-/// A state that holds more than this after a run is tidied at once.
+/// A state that holds more than this after a run is garbage-collected immediately.
 const MEMORY_KEPT: usize = 4 << 20;
-/// What errors call the text of a script, and that of a library.
+/// The names of a script's text and of a library's in errors.
 const SCRIPT_NAME: &str = "@user_script";
 pub(crate) const FUNCTION_NAME: &str = "@user_function";
 /// Compiled scripts one thread keeps; they are compiled again when needed.
 const COMPILED_MAX: usize = 512;
 
-/// What native functions and a run share.
+/// Data shared by native functions and a run.
 #[derive(Clone)]
 pub(crate) struct Shared {
     /// The numbers of `math.random`.
     pub random: Random,
-    /// When a library that is being loaded has taken too long.
+    /// The deadline of a library that is being loaded.
     pub deadline: Rc<Cell<Option<Instant>>>,
-    /// What that library has registered.
+    /// The functions registered by that library.
     pub registering: Registering,
 }
 
@@ -42,13 +42,13 @@ pub(crate) struct Shared {
 pub(crate) struct LibraryWorld {
     /// Its globals: those of loading, then those that scripts have. They cannot be set.
     pub globals: Table,
-    /// Says which of the two they are, by `__index`.
+    /// Selects one of the two by `__index`.
     pub meta: Table,
     /// Those of loading.
     pub loading: Table,
 }
 
-/// How keys and arguments reach what is run.
+/// The way in which code receives keys and arguments.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Form {
     /// As the variables `KEYS` and `ARGV`.
@@ -69,12 +69,12 @@ pub struct Engine {
     compiled: HashMap<[u8; 40], Function>,
     watch: Arc<Watch>,
     memory_max: usize,
-    // The compiler does not keep alive the name of what it reads; these do (CVE-2025-49844).
+    // The compiler does not keep the name of its input alive; these references do (CVE-2025-49844).
     _names: [LuaString; 2],
 }
 
 impl Engine {
-    /// A fresh state. Errors: what Lua says, which only memory can be the cause of. Cost: some 50 us, 60 KB.
+    /// A fresh state. Errors: Lua's, only if memory is exhausted. Cost: some 50 us, 60 KB.
     pub fn new(watch: Arc<Watch>) -> std::result::Result<Engine, String> {
         Engine::build(watch).map_err(|error| error.to_string())
     }
@@ -108,8 +108,7 @@ impl Engine {
         })
     }
 
-    /// Lets one thread's scripts hold at most so many bytes together; 0 is no limit. Cost: a comparison where nothing
-    /// changes.
+    /// Limits the memory of one thread's scripts together; 0 is no limit. Cost: a comparison if nothing changes.
     pub fn limit_memory(&mut self, bytes_max: usize) {
         if self.memory_max != bytes_max && self.lua.set_memory_limit(bytes_max).is_ok() {
             self.memory_max = bytes_max;
@@ -139,7 +138,7 @@ impl Engine {
         Ok(body)
     }
 
-    /// Gives code that sets no global the real table of them: others have a view of it, which refuses changes.
+    /// Gives code that sets no global the real table of globals. Other code has a view of it, which refuses changes.
     pub(crate) fn settle_globals(&self, body: &Function) {
         if !sets_globals(&body.dump(true)) {
             // It keeps the view if this fails.
@@ -147,7 +146,7 @@ impl Engine {
         }
     }
 
-    /// Runs a script and writes its reply. Errors: the error line for the client, of a script that failed.
+    /// Runs a script and writes its reply. Errors: the error line for the client, if the script fails.
     pub fn run(
         &mut self,
         host: &mut dyn Host,
@@ -203,18 +202,18 @@ impl Drop for Engine {
     }
 }
 
-/// Instructions between two looks at whether the script is to end: at first, and at most. A loop of long calls may come
-/// behind short ones, and before the first look nobody knows: 2,000 instructions are some 300 calls. A look takes some
-/// hundred nanoseconds, they some ten thousand.
+/// Instructions between two checks of whether the script must end: at first, and at most. A loop of long calls may
+/// follow short ones, and nothing is known before the first check: 2,000 instructions are some 300 calls. A check
+/// takes some hundred nanoseconds, these instructions some ten thousand.
 const INSTRUCTIONS_FIRST: u32 = 1_000;
 const INSTRUCTIONS_MAX: u32 = 2_000;
-/// With more time between two looks they come sooner, about this often: an instruction may call a C function that takes
-/// milliseconds (`string.rep`).
+/// If checks are further apart than this, they become more frequent, up to about this interval: an instruction may
+/// call a C function that takes milliseconds (`string.rep`).
 const LOOK_MAX: Duration = Duration::from_millis(4);
-/// With less time between them they come later.
+/// If checks are closer than this, they become less frequent.
 const LOOK_MIN: Duration = Duration::from_micros(500);
 
-/// How many instructions are to pass before the next look, when `count` have taken `took`.
+/// The number of instructions until the next check, if `count` of them have taken `took`.
 fn paced(count: u32, took: Duration) -> u32 {
     if took > LOOK_MAX {
         let share = LOOK_MAX.as_nanos() * u128::from(count) / took.as_nanos();
@@ -223,7 +222,8 @@ fn paced(count: u32, took: Duration) -> u32 {
     if took < LOOK_MIN { count.saturating_mul(2).min(INSTRUCTIONS_MAX) } else { count }
 }
 
-/// Looks at whether the script is to end every `count` instructions. The script that began at `run` is looked at now.
+/// Checks every `count` instructions whether the script must end. The script that began at `run` was checked just
+/// now.
 fn set_hook(
     lua: &Lua,
     watch: &Arc<Watch>,
@@ -231,7 +231,7 @@ fn set_hook(
     (count, run): (u32, u64),
 ) -> Result<()> {
     let (held, until) = (watch.clone(), deadline.clone());
-    // The run that was looked at last, and when: time between two runs is not the script's.
+    // The run that was checked last, and the time: time between two runs does not belong to the script.
     let last = Cell::new((run, Instant::now()));
     let triggers = HookTriggers::new().every_nth_instruction(count);
     lua.set_global_hook(triggers, move |lua, _| {
@@ -252,13 +252,13 @@ fn set_hook(
                 return Ok(VmState::Continue);
             }
         };
-        // A script may catch the error; with each further line failing it gets nowhere.
+        // A script may catch the error, so every further line fails too.
         set_failing_hook(lua, &held, &until)?;
         Err(Error::external(Raised(line.into())))
     })
 }
 
-/// Has every further line of a script fail that is killed, or whose library has taken too long to load.
+/// Makes every further line fail in a script that was killed, or whose library has taken too long to load.
 fn set_failing_hook(lua: &Lua, watch: &Arc<Watch>, deadline: &Rc<Cell<Option<Instant>>>) -> Result<()> {
     let (held, until) = (watch.clone(), deadline.clone());
     lua.set_global_hook(HookTriggers::EVERY_LINE, move |_, _| match until.get() {
@@ -278,7 +278,7 @@ pub fn killed(kind: Kind) -> &'static str {
     }
 }
 
-/// What made a script fail.
+/// The error of a failed script.
 struct Failed {
     message: Vec<u8>,
     place: Option<(String, i64)>,

@@ -1,7 +1,7 @@
-//! Libraries of functions: what FUNCTION LOAD reads, and the run of one function.
+//! Libraries of functions: FUNCTION LOAD, and the run of one function.
 //!
-//! Each thread's state loads a library by itself when it first runs a function of it, so what a library keeps in
-//! variables of its own is the thread's.
+//! Each thread's state loads a library when it first runs a function of it. Variables of a library therefore belong
+//! to the thread.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -17,7 +17,7 @@ use crate::library::{self, raise};
 use crate::script::ScriptFlags;
 use darter_base::sha1;
 
-/// How long the code of a library may run while it is loaded; nobody else is served meanwhile.
+/// Longest run of a library's code while it is loaded; no other client is served meanwhile.
 const LOADING_MAX: Duration = Duration::from_millis(500);
 /// Libraries a thread keeps loaded.
 const LOADED_MAX: usize = 128;
@@ -27,22 +27,22 @@ const LOADED_MAX: usize = 128;
 pub struct Declared {
     /// Its name, unique among all libraries.
     pub name: String,
-    /// What its author says of it.
+    /// Its author's description.
     pub description: Option<String>,
-    /// Its flags, as they were written.
+    /// Its flags, as written.
     pub flag_names: Vec<String>,
-    /// What they mean.
+    /// Its flags, parsed.
     pub flags: ScriptFlags,
 }
 
-/// A library's text and what it declares.
+/// A library's text and its declarations.
 #[derive(Clone, Debug)]
 pub struct Library {
     /// Its name.
     pub name: String,
     /// SHA-1 of its text.
     pub sha: [u8; 40],
-    /// The text as it was given.
+    /// The text, unchanged.
     pub source: Box<[u8]>,
     /// Its functions, in the order of their registration.
     pub functions: Vec<Declared>,
@@ -51,7 +51,7 @@ pub struct Library {
 /// Functions of a library that is loaded, by name.
 pub(crate) type Loaded = HashMap<String, Function>;
 
-/// What a library that is being loaded has registered so far; `None` while nothing is loaded.
+/// The functions registered so far by a library that is being loaded; `None` while nothing is loaded.
 pub(crate) type Registering = Rc<RefCell<Option<Vec<(Declared, Function)>>>>;
 
 const NAMES: &str = "Library names can only contain letters, numbers, or underscores(_) and must be at least one character long";
@@ -138,11 +138,11 @@ impl Engine {
         Ok(registered)
     }
 
-    /// Runs a library's text in the world of loading; the inner text is the error it raised.
+    /// Runs a library's text with the globals of loading; the inner text is the error it raised.
     fn run_loading(&self, body: &Function) -> mlua::Result<Option<String>> {
         self.base.raw_set("KEYS", Value::Nil)?;
         self.base.raw_set("ARGV", Value::Nil)?;
-        // Not by code of Lua's: one that is ended may not run any.
+        // Set without Lua code: a script that is being ended may not run any.
         self.library.meta.raw_set("__index", &self.library.loading)?;
         let ended = self.run.call::<(bool, Value)>(body);
         self.library.meta.raw_set("__index", &self.base)?;
@@ -158,7 +158,7 @@ impl Engine {
         }))
     }
 
-    /// Runs a function and writes its reply. Errors: the error line for the client, of a function that failed.
+    /// Runs a function and writes its reply. Errors: the error line for the client, if the function fails.
     pub fn run_function(
         &mut self,
         host: &mut dyn Host,
@@ -178,7 +178,7 @@ impl Engine {
     }
 }
 
-/// `register_function` of the prelude: the table it was called of, `redis` or `server`, and what it was given.
+/// `register_function` of the prelude: gets the table it was called on, `redis` or `server`, and its arguments.
 pub(crate) fn register(registering: &Registering, mut args: MultiValue) -> mlua::Result<()> {
     let api = args.pop_front().map_or_else(String::new, |api| api.to_string().unwrap_or_default());
     let mut slot = registering.borrow_mut();

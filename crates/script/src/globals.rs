@@ -1,9 +1,9 @@
-//! Whether compiled code assigns to a global variable, told from the machine's own code for it.
+//! Detection of assignments to global variables in compiled code.
 //!
-//! Code that does not may have the real table of globals for its environment, in which a name is one lookup; for any
-//! other it must be a view that refuses changes. Called once for each text that is compiled.
+//! Code without them may use the real table of globals as its environment, in which a name is one lookup. All other
+//! code needs a view that refuses changes. Called once for each compiled text.
 
-/// Whether code, as `string.dump` gives it, has an instruction that sets a global; what cannot be read does.
+/// Returns true if code in the form of `string.dump` has an instruction that sets a global, or cannot be read.
 pub fn sets_globals(dump: &[u8]) -> bool {
     let mut reader = Reader { rest: dump.strip_prefix(HEADER).unwrap_or_default() };
     reader.function(DEPTH_MAX) != Some(false)
@@ -14,7 +14,7 @@ const HEADER: &[u8] = b"\x1bLua\x51\x00\x01\x04\x08\x04\x08\x00";
 /// Functions in one another; the compiler allows fewer.
 const DEPTH_MAX: usize = 256;
 const SET_GLOBAL: u8 = 7;
-/// Bits of an instruction that say what it does.
+/// Bits of an instruction that select the operation.
 const OPERATION: u8 = 0x3f;
 
 struct Reader<'a> {
@@ -37,7 +37,7 @@ impl<'a> Reader<'a> {
         self.take(usize::try_from(len).ok()?).map(drop)
     }
 
-    /// Whether this function, or one inside it, sets a global.
+    /// Returns true if this function, or one inside it, sets a global.
     fn function(&mut self, depth: usize) -> Option<bool> {
         self.text()?;
         self.take(4 + 4 + 4)?;

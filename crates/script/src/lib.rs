@@ -1,4 +1,5 @@
-//! Lua scripts behind a narrow trait: the state and its sandbox, and the way of values between Lua and replies.
+//! Lua scripts behind a narrow trait: the state and its sandbox, and the conversion of values between Lua and
+//! replies.
 //!
 //! Called by the server, which keeps one [`Engine`] a thread and lends it a [`Host`] for the length of a run. Nothing
 //! in here knows shards, sockets or threads, and no script reaches files, processes or another script's variables.
@@ -9,7 +10,6 @@ mod dragonfly;
 pub mod engine;
 pub mod functions;
 mod globals;
-mod json;
 mod layout;
 mod library;
 mod random;

@@ -1,12 +1,12 @@
-//! The functions in Rust that the prelude hands to scripts.
+//! The functions in Rust that the prelude offers to scripts.
 //!
-//! What they raise reaches a script as a text with its place, or as a table with `err` for the functions of `redis`.
+//! Their errors reach a script as a text with its place, or as a table with `err` for the functions of `redis`.
 
 use darter_base::number;
 use mlua::{Error, Lua, LuaString, MultiValue, Result, Table, Value};
 
 use crate::engine::Shared;
-use crate::{bit, dragonfly, functions, json, layout, reply};
+use crate::{bit, dragonfly, functions, layout, reply};
 use darter_base::sha1;
 
 /// The table `native` of the prelude.
@@ -18,7 +18,7 @@ pub fn build(lua: &Lua, shared: &Shared) -> Result<Table> {
     libraries.raw_set("bit", bit::build(lua)?)?;
     let mark = lua.create_table()?;
     native.raw_set("array_mark", &mark)?;
-    libraries.raw_set("cjson", json::build(lua, mark)?)?;
+    libraries.raw_set("cjson", darter_lua::json(lua, &mark)?)?;
     libraries.raw_set("cmsgpack", darter_lua::msgpack(lua)?)?;
     libraries.raw_set("struct", layout::build(lua)?)?;
     native.raw_set("libraries", libraries)?;
@@ -72,7 +72,7 @@ pub fn complain(lua: &Lua, message: &str) -> Error {
     Error::RuntimeError(place.flatten().unwrap_or_default() + message)
 }
 
-/// What a script is to see of an error raised in Rust.
+/// The value that a script sees of an error raised in Rust.
 fn cause_of(lua: &Lua, cause: &Value) -> Result<Value> {
     let Value::Error(error) = cause else { return Ok(cause.clone()) };
     if let Some(raised) = error.downcast_ref::<Raised>() {
@@ -135,12 +135,12 @@ fn redis(lua: &Lua) -> Result<Table> {
     Ok(redis)
 }
 
-/// What a script changes is noted as its effects, all of them: where they go is read, and has no effect.
+/// The journal always notes all effects of a script. The argument is validated, but has no effect.
 fn set_repl(_: &Lua, args: MultiValue) -> Result<()> {
     if args.len() != 1 {
         return Err(raise("redis.set_repl() requires two arguments."));
     }
-    // What is no number is 0 to Redis.
+    // A value that is not a number is 0 to Redis.
     let flags = args.front().and_then(as_number).unwrap_or_default();
     if (flags as i64) & !REPL_ALL != 0 {
         return Err(raise("Invalid replication flags. Use REPL_AOF, REPL_REPLICA, REPL_ALL or REPL_NONE."));
@@ -234,7 +234,7 @@ fn constants(lua: &Lua) -> Result<Table> {
     Ok(constants)
 }
 
-/// The version of Redis that scripts are told; the server tells its clients the same.
+/// The version of Redis reported to scripts; the server reports the same to its clients.
 const VERSION: &str = "7.4.0";
 const VERSION_NUM: i64 = 0x0007_0400;
 
@@ -247,7 +247,7 @@ pub fn error_line(text: &[u8]) -> Vec<u8> {
     line
 }
 
-/// What Lua says of a text it cannot compile.
+/// Lua's message for a text it cannot compile.
 pub fn syntax_of(error: &Error) -> String {
     match error {
         Error::SyntaxError { message, .. } => message.clone(),

@@ -1,15 +1,15 @@
-//! A script's text, its name and what its first line says of it.
+//! A script's text, its name, and the declarations of its first line.
 
 use darter_base::sha1;
 
-/// What a script declares in its first line.
+/// The declarations in a script's first line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ScriptFlags {
-    /// It has such a line at all.
+    /// True if there is such a line.
     pub is_declared: bool,
-    /// It never writes.
+    /// True if it never writes.
     pub no_writes: bool,
-    /// It may run when memory is full.
+    /// True if it may run when memory is full.
     pub allow_oom: bool,
 }
 
@@ -18,9 +18,9 @@ pub struct ScriptFlags {
 pub struct Script {
     /// SHA-1 of the text, forty hexadecimal digits in lower case.
     pub sha: [u8; 40],
-    /// The text as it was given.
+    /// The text, unchanged.
     pub source: Box<[u8]>,
-    /// What its first line says.
+    /// The flags of its first line.
     pub flags: ScriptFlags,
 }
 
@@ -36,7 +36,7 @@ impl Script {
         Ok(Script { sha: sha1::sha1_hex(source), source: source.into(), flags })
     }
 
-    /// The text that Lua is to read: without the first line's words, with its line end.
+    /// The text for Lua: without the words of the first line, but with its line end.
     pub fn code(&self) -> &[u8] {
         if !self.flags.is_declared {
             return &self.source;
@@ -46,7 +46,7 @@ impl Script {
     }
 }
 
-/// Checks the flags that Dragonfly reads from comments in front. What they allow is so here for every script.
+/// Checks the flags that Dragonfly reads from leading comments. Every script here has the rights that they grant.
 fn read_comments(source: &[u8]) -> Result<(), String> {
     for line in source.split(|&byte| byte == b'\n') {
         let Some(list) = line.trim_ascii().strip_prefix(b"--!df flags=") else { break };

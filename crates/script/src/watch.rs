@@ -1,4 +1,4 @@
-//! A running script as other threads see it: since when it runs, whether it has written, whether it is to end.
+//! A running script as seen by other threads: its start, whether it has written, whether it must end.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::AcqRel, Ordering::Acquire, Ordering::Release};
 use std::sync::{Mutex, MutexGuard};
@@ -22,10 +22,10 @@ const KILLED: u8 = 3;
 /// Killed although it may have written: the server ends.
 const FORCED: u8 = 4;
 
-/// What runs.
+/// The kind of running code.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
-    /// A script of EVAL and its kin.
+    /// A script of EVAL and similar commands.
     Script,
     /// A function of a library.
     Function,
@@ -40,24 +40,24 @@ pub struct Running {
     pub command: OwnedArgs,
 }
 
-/// What came of an attempt to end a script.
+/// The result of an attempt to end a script.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Killing {
     /// It ends.
     Done,
     /// It has written already.
     Refused,
-    /// There is none.
+    /// No script runs.
     Idle,
 }
 
 impl Watch {
-    /// A script begins at `now_ms`, Unix milliseconds.
+    /// Notes that a script begins at `now_ms`, Unix milliseconds.
     pub fn begin(&self, now_ms: u64) {
         self.start(now_ms, Kind::Script);
     }
 
-    /// A function begins. Cost: a copy of `command`.
+    /// Notes that a function begins. Cost: a copy of `command`.
     pub fn begin_function(&self, now_ms: u64, name: &str, command: Args<'_>) {
         *self.function() = Running { name: name.to_owned(), command: command.to_owned() };
         self.start(now_ms, Kind::Function);
@@ -69,12 +69,12 @@ impl Watch {
         self.state.store(CLEAN, Release);
     }
 
-    /// It has ended; whether it was killed.
+    /// Notes its end; returns true if it was killed.
     pub fn end(&self) -> bool {
         self.state.swap(IDLE, AcqRel) >= KILLED
     }
 
-    /// It is about to write; false when it has been killed, and then it must not.
+    /// Notes that it is about to write; returns false if it has been killed, and must not write.
     pub fn note_write(&self) -> bool {
         self.state.compare_exchange(CLEAN, WRITTEN, AcqRel, Acquire).is_ok()
             || self.state.load(Acquire) == WRITTEN
@@ -89,47 +89,47 @@ impl Watch {
         }
     }
 
-    /// Ends it whatever it has written: nothing of this process will be kept.
+    /// Ends it even if it has written: the process will keep nothing of it.
     pub fn force(&self) {
         let _ = self.state.fetch_update(AcqRel, Acquire, |state| (state != IDLE).then_some(FORCED));
     }
 
-    /// Whether it is to end.
+    /// Returns true if it must end.
     pub fn is_killed(&self) -> bool {
         self.state.load(Acquire) >= KILLED
     }
 
-    /// Whether it ends because the server does, so that what it has done is but a part.
+    /// Returns true if it ends because the server does, so that its effects are incomplete.
     pub fn is_forced(&self) -> bool {
         self.state.load(Acquire) == FORCED
     }
 
-    /// Notes what the thread's Lua holds now.
+    /// Notes the present memory of the thread's Lua state.
     pub fn note_memory(&self, bytes: usize) {
         self.memory_bytes.store(bytes as u64, Release);
     }
 
-    /// What the thread's Lua held when it was last looked at, in bytes.
+    /// The memory of the thread's Lua state when last noted, in bytes.
     pub fn memory_bytes(&self) -> u64 {
         self.memory_bytes.load(Acquire)
     }
 
-    /// When the script that runs, or ran last, began, Unix milliseconds.
+    /// The start of the running or last script, Unix milliseconds.
     pub fn since_ms(&self) -> u64 {
         self.since_ms.load(Acquire)
     }
 
-    /// What runs, or ran last.
+    /// The kind of the running or last script.
     pub fn kind(&self) -> Kind {
         if self.kind.load(Acquire) == Kind::Script as u8 { Kind::Script } else { Kind::Function }
     }
 
-    /// Whether one runs that began before `ms_ago` milliseconds.
+    /// Returns true if one runs that began before `ms_ago` milliseconds.
     pub fn runs_for(&self, ms_ago: u64, now_ms: u64) -> bool {
         self.state.load(Acquire) != IDLE && now_ms.saturating_sub(self.since_ms.load(Acquire)) > ms_ago
     }
 
-    /// The function that runs, and for how many milliseconds it has.
+    /// The running function, and its running time in milliseconds.
     pub fn running_function(&self, now_ms: u64) -> Option<(Running, u64)> {
         let function = self.function();
         let runs = self.state.load(Acquire) != IDLE && self.kind() == Kind::Function;

@@ -10,7 +10,7 @@ use crate::functions::Library;
 use crate::script::Script;
 use crate::watch::{Killing, Watch};
 
-/// Answers with its words, or with what the command asks for.
+/// Answers with its words, or as the command requires.
 struct Echo;
 
 impl Host for Echo {
@@ -472,8 +472,8 @@ fn a_loop_of_long_calls_is_ended_soon() {
     let watch = Arc::<Watch>::default();
     let mut engine = Engine::new(watch.clone()).expect("a state");
     watch.begin(1);
-    // Killed before its first line: it ends where it first looks, after a thousand instructions or some 150 calls. With
-    // 100,000 instructions between two looks all 2,000 calls were made.
+    // Killed before its first line, it ends at its first check, after a thousand instructions or some 150 calls. With
+    // 100,000 instructions between two checks, all 2,000 calls were made.
     watch.kill();
     let source = "for n = 1, 2000 do string.rep('x', 1024 * 1024) end return 'all of them'";
     let said = run_on(&mut engine, source, false);
@@ -483,7 +483,7 @@ fn a_loop_of_long_calls_is_ended_soon() {
 
 #[test]
 fn a_loop_of_long_calls_is_looked_at_soon_though_short_scripts_ran_before() {
-    /// Kills the script at the first look, and counts its commands.
+    /// Kills the script at the first check, and counts its commands.
     struct Killer(Arc<Watch>, u32);
     impl Host for Killer {
         fn breathe(&mut self) {
@@ -499,7 +499,7 @@ fn a_loop_of_long_calls_is_looked_at_soon_though_short_scripts_ran_before() {
     }
     let watch = Arc::<Watch>::default();
     let mut engine = Engine::new(watch.clone()).expect("a state");
-    // Looks come as seldom as they may after these.
+    // After these, checks are as rare as allowed.
     for _ in 0..20 {
         watch.begin(1);
         assert_eq!(run_on(&mut engine, "for i = 1, 20000 do end return 1", false), ":1|");

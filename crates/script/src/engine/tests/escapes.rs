@@ -1,4 +1,5 @@
-//! The published ways out of the sandbox of Redis' scripts, each tried on ours; and patterns, which are none of them.
+//! The published ways out of the sandbox of Redis' scripts, each tried on ours; and patterns, which are not among
+//! them.
 
 use std::sync::Arc;
 
@@ -13,7 +14,7 @@ fn tohex_counts_digits_that_have_no_opposite() {
     assert_eq!(run("return bit.tohex(1, -2147483649)"), run("return bit.tohex(1, 2147483647)"));
 }
 
-/// CVE-2024-46981: objects whose `__gc` runs while the state is closed used what was freed before them.
+/// CVE-2024-46981: objects whose `__gc` runs while the state is closed used memory freed before.
 #[test]
 fn scripts_cannot_make_objects_with_finalizers() {
     assert!(run("return newproxy(true)").contains("nonexistent global variable"));
@@ -100,7 +101,7 @@ fn long_brackets_of_any_level_end_or_are_refused() {
     assert_eq!(said, "*0|");
 }
 
-/// CVE-2022-24834: lengths overflowed where `cjson.encode` made room for a text of more than a gigabyte.
+/// CVE-2022-24834: lengths overflowed when `cjson.encode` made room for a text of more than a gigabyte.
 #[test]
 fn what_is_encoded_counts_against_the_memory_of_scripts() {
     assert!(run("return #cjson.encode(string.rep('\\0', 50000000))").starts_with("-ERR"));
@@ -159,7 +160,7 @@ fn a_library_that_never_ends_is_not_loaded() {
         run_on(&mut engine, "local n = 0 for i = 1, 300000 do n = n + 1 end return n", false),
         ":300000|"
     );
-    // The world of loading has gone with it.
+    // The globals of loading were removed with it.
     assert_eq!(call(&mut engine, &library, "f"), ":40|");
     assert!(engine.load_library(fine).is_ok());
 }
