@@ -1,5 +1,5 @@
-//! What a write costs while a snapshot is taken: processor time of single writes in one shard, without a cut and with
-//! one under way, for strings and for collections of a million elements.
+//! Measures the cost of writes during a snapshot: processor time of single writes in one shard, with and without a
+//! running cut. The values are strings and collections of a million elements.
 //!
 //! `cargo run --release -p darter-persist --example cut`
 
@@ -25,7 +25,7 @@ const WRITES: usize = 200_000;
 /// A batch, as the server sends them to the thread that writes.
 const BATCH_BYTES: usize = 256 << 10;
 
-/// Writes entries as the server does, and lets go of them.
+/// Writes entries like the server, and drops them.
 #[derive(Default)]
 struct Batches {
     bytes: Vec<u8>,
@@ -77,7 +77,7 @@ fn cpu_ns() -> u64 {
     now.tv_sec.cast_unsigned() * 1_000_000_000 + now.tv_nsec.cast_unsigned()
 }
 
-/// One kind of write: makes what is there, and changes a bit of it.
+/// One kind of write: builds the values, and changes a part of them.
 struct Case {
     name: &'static str,
     fill: fn(&mut Bench),
@@ -143,7 +143,7 @@ impl Bench {
         });
     }
 
-    /// Processor time of each write, in nanoseconds, sorted; between them the walk goes on if there is a cut.
+    /// Processor time of each write, in nanoseconds, sorted. Between the writes the walk continues if there is a cut.
     fn run(&mut self, write: fn(&mut Bench, u64)) -> Vec<u64> {
         let mut taken: Vec<u64> = (0..WRITES)
             .map(|n| {

@@ -1,7 +1,7 @@
-//! How fast files are written and read: `cargo run --release -p darter-persist --example speed FILE.rdb`.
+//! Measures writing and reading of files: `cargo run --release -p darter-persist --example speed FILE.rdb`.
 //!
-//! Loads the file into one shard, then writes and reads that in both formats, all on one thread and in memory. Times are of the processor: others may
-//! be at work on the machine.
+//! Loads the file into one shard, then writes and reads that in both formats, all on one thread and in memory. Times
+//! are processor time, so other load on the machine does not count.
 
 use darter_base::hash::KeyHasher;
 use darter_persist::Item;
@@ -70,12 +70,12 @@ fn load(name: &str, bytes: &[u8]) -> Shard {
     shard
 }
 
-/// As many as the sizes say, which any loader bounds by the length of the file.
+/// The number of keys by the file's sizes, which any loader bounds by the length of the file.
 fn keys_of(bytes: &[u8]) -> usize {
     bytes.len() / 25
 }
 
-/// What this thread has had of the processor.
+/// Processor time of this thread.
 fn cpu_ns() -> u64 {
     let text = std::fs::read_to_string("/proc/self/schedstat").expect("Linux");
     text.split(' ').next().and_then(|first| first.parse().ok()).expect("a number")

@@ -1,4 +1,4 @@
-//! Looks through a file as `darter --check` does: all of it, value by value, and says what is in it and what is wrong.
+//! Checks a file for `darter --check`: reads all of it, value by value, and reports its content and its damage.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,7 +17,7 @@ use crate::native;
 use crate::rdb::shown;
 use crate::read_at::ReadAt;
 
-/// What is in a file.
+/// The content of a file.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Report {
     /// The format, in words.
@@ -30,32 +30,32 @@ pub struct Report {
     pub keys: BTreeMap<(u32, &'static str), u64>,
     /// Keys with a deadline.
     pub expiring: u64,
-    /// What a loading server would pass over, in words.
+    /// The parts that a loading server would skip, in words.
     pub skipped: Vec<String>,
     /// Blocks of our own format.
     pub blocks: u64,
-    /// Whether a checksum covered all of it and was right.
+    /// True if a checksum covered all of it and was right.
     pub is_checked: bool,
-    /// What is wrong, each with its place.
+    /// The damage, each with its offset.
     pub damage: Vec<String>,
 }
 
 impl Report {
-    /// Whether the file can be loaded.
+    /// Returns true if the file can be loaded.
     pub fn is_good(&self) -> bool {
         self.damage.is_empty()
     }
 }
 
-/// Looks through all of `source`.
+/// Checks all of `source`.
 ///
-/// After damage a file of our own format is read on with the next block; an RDB file is not, for nobody knows where
-/// the next key begins.
+/// After damage, reading of our own format continues with the next block. Reading of an RDB file stops, because the
+/// start of the next key is unknown.
 pub fn check<R: ReadAt>(source: &R) -> Report {
     check_at(source).0
 }
 
-/// The same; also says where an RDB file ends, behind which there may be commands. 0: it is none, or damaged.
+/// The same; also returns the end of an RDB file, behind which commands may follow. 0: not an RDB file, or damaged.
 pub fn check_at<R: ReadAt>(source: &R) -> (Report, u64) {
     let mut end = 0;
     let mut checker =
@@ -81,7 +81,7 @@ pub fn check_at<R: ReadAt>(source: &R) -> (Report, u64) {
 struct Checker {
     report: Report,
     counted: Counted,
-    // where values are built to see whether they are sound
+    // for building values, to see whether they are sound
     arena: Option<Arena>,
 }
 
@@ -149,7 +149,7 @@ impl Checker {
         Ok(())
     }
 
-    /// Whether a value can be built.
+    /// Returns true if a value can be built.
     fn is_sound(&mut self, kind: u8, value: &[u8]) -> bool {
         let mut source = Source::new(value);
         if kind == values::TYPE_STRING {

@@ -9,18 +9,18 @@ use crate::item::Item;
 use crate::rdb::shown;
 use crate::read_at::ReadAt;
 
-/// What became of the content.
+/// The result of a conversion.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Converted {
     /// Keys.
     pub keys: u64,
     /// Length of the new file in bytes.
     pub bytes: u64,
-    /// What the new file does not hold, in words.
+    /// The parts that the new file does not hold, in words.
     pub skipped: Vec<String>,
 }
 
-/// Writes all that `source` holds to `out`; returns that and what was done.
+/// Writes the content of `source` to `out`; returns `out` and a summary.
 ///
 /// Memory: some megabytes, or the longest value. Errors: `source` is damaged, or one of the two failed.
 pub fn convert<R: ReadAt, W: Write>(source: R, out: W, options: Options) -> Result<(W, Converted), Error> {
@@ -57,7 +57,7 @@ pub fn convert<R: ReadAt, W: Write>(source: R, out: W, options: Options) -> Resu
     Ok((out, converted))
 }
 
-/// Whether a fact is written by every writer itself.
+/// Returns true if every writer writes this fact itself.
 fn is_ours(name: &[u8]) -> bool {
     [&b"redis-ver"[..], b"redis-bits", b"ctime", b"darter-ver", b"valkey-ver"].contains(&name)
 }

@@ -1,4 +1,4 @@
-//! Counts keys where a file may hold a value in parts. Called by `--check` and `--convert`.
+//! Counts keys of a file that may hold a value in parts. Called by `--check` and `--convert`.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use crate::entry::Entry;
 pub(crate) struct Counted(BTreeSet<(u32, Vec<u8>)>);
 
 impl Counted {
-    /// How many keys `entry` of database `db` adds to those that were counted: one, or none.
+    /// Number of keys that `entry` of database `db` adds to those counted: one or zero.
     pub(crate) fn add(&mut self, db: u32, entry: &Entry<'_>) -> u64 {
         u64::from(entry.part.is_none() || self.0.insert((db, entry.key.to_vec())))
     }

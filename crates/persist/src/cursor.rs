@@ -1,13 +1,13 @@
-//! A place in bytes that are not trusted and may not all be there yet.
+//! A position in bytes that are not trusted and may be incomplete.
 //!
-//! Used by everything that reads files here. Unlike `store`'s `Source` it tells bytes that are wrong from bytes
-//! that are missing, and where: a reader of a stream asks for more and tries again.
+//! Used by everything that reads files here. Unlike `store`'s `Source` it distinguishes wrong bytes from missing
+//! bytes, and names the offset. A reader of a stream then asks for more and tries again.
 
 use std::borrow::Cow;
 
 use darter_store::rdb::Source;
 
-/// Longest text that is read: what a record can hold.
+/// Longest text that is accepted: the limit of a record.
 pub const TEXT_BYTES_MAX: u64 = u32::MAX as u64;
 
 /// Why reading went no further.
@@ -19,12 +19,12 @@ pub enum Stop {
     Bad(Fault),
 }
 
-/// What is wrong, and where.
+/// A fault and its offset.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Fault {
-    /// Bytes from the start of what was looked at.
+    /// Bytes from the start of the input.
     pub at: usize,
-    /// What was found there, as part of a sentence.
+    /// The fault, as part of a sentence.
     pub what: &'static str,
 }
 
@@ -48,7 +48,7 @@ impl<'a> Cursor<'a> {
         self.at
     }
 
-    /// Whether all is read.
+    /// Returns true if all is read.
     #[inline]
     pub fn is_done(&self) -> bool {
         self.at == self.bytes.len()
@@ -66,7 +66,7 @@ impl<'a> Cursor<'a> {
         self.bytes.get(self.at..).unwrap_or_default()
     }
 
-    /// What is wrong is `what`, and it is here.
+    /// A fault `what` at this offset.
     pub fn bad(&self, what: &'static str) -> Stop {
         Stop::Bad(Fault { at: self.at, what })
     }
@@ -115,12 +115,12 @@ impl<'a> Cursor<'a> {
             0x81 => Ok(u64::from_be_bytes(self.array()?)),
             _ => {
                 self.at = start;
-                Err(self.bad("a byte that starts no length"))
+                Err(self.bad("an invalid first byte of a length"))
             }
         }
     }
 
-    /// Passes over a text in any of its forms; returns its bytes as they are written.
+    /// Passes a text in any of its forms; returns its encoded bytes.
     #[inline]
     pub fn pass_text(&mut self) -> Result<&'a [u8], Stop> {
         let start = self.at;
@@ -135,7 +135,7 @@ impl<'a> Cursor<'a> {
                 self.text_len()?;
                 self.take(packed)?;
             }
-            0xc4..=0xff => return Err(self.bad("a byte that starts no text")),
+            0xc4..=0xff => return Err(self.bad("an invalid first byte of a text")),
             _ => {
                 let len = self.text_len()?;
                 self.take(len)?;

@@ -1,8 +1,8 @@
-//! One key as bytes: what a shard's walker writes, what both file formats hold, what loading reads.
+//! One key as bytes: written by a shard's walker, held by both file formats, read by loading.
 //!
 //! ```text
 //! [0xfc deadline]  Unix ms, 8 bytes           as in RDB files
-//! [0xd0 extras]    memcached's part         ours, from here to the type byte: a byte that says which of last
+//! [0xd0 extras]    memcached's part         ours, from here to the type byte: a byte of flags for last
 //!                                           access 4, flags 4, CAS 8 bytes follow, and five marks above
 //! [0xd1]           never evicted
 //! [0xd2 start, total]  a part: members before it (lists), members of the whole value
@@ -58,13 +58,13 @@ pub struct Entry<'a> {
     pub key: Cow<'a, [u8]>,
     /// The type byte.
     pub kind: u8,
-    /// The value as it is written.
+    /// The encoded value.
     pub value: &'a [u8],
     /// When the key dies, Unix milliseconds.
     pub deadline_ms: Option<u64>,
     /// Memcached's part.
     pub extras: Option<Extras>,
-    /// Whether eviction leaves the key alone.
+    /// True if eviction must leave the key alone.
     pub is_sticky: bool,
     /// Set when this is only a part of the value.
     pub part: Option<Part>,
@@ -72,16 +72,16 @@ pub struct Entry<'a> {
     pub member_deadlines: Option<&'a [u8]>,
 }
 
-/// What loading an entry came to.
+/// The result of loading an entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Loaded {
     /// A key was made.
     Key,
-    /// A part was added to a key that was there.
+    /// A part was added to an existing key.
     Part,
-    /// The key's time was up; nothing was made.
+    /// The key had expired; nothing was created.
     Dead,
-    /// The collection has no element, which some old files hold; nothing was made.
+    /// The collection has no element, which some old files hold; nothing was created.
     Empty,
 }
 
@@ -92,14 +92,14 @@ pub enum Refused {
     Damaged,
     /// The key is there already.
     Duplicate,
-    /// A part of a list that does not go on where the list ends, or a part of another type than the key.
+    /// A part of a list that does not start at the end of the list, or a part of another type than the key.
     OutOfPlace,
     /// No room.
     Full,
 }
 
 impl Refused {
-    /// As part of a sentence.
+    /// The reason, as part of a sentence.
     pub fn what(self) -> &'static str {
         match self {
             Refused::Damaged => "a damaged value",
@@ -110,8 +110,8 @@ impl Refused {
     }
 }
 
-/// Appends the entry that a RESTORE makes of its payload, with marks before it; a deadline of 0 is none. `None`: the
-/// payload is too short to be one.
+/// Appends the entry that a RESTORE makes of its payload, after `marks`; a deadline of 0 means none. `None`: the
+/// payload is too short.
 pub fn of_payload(
     marks: &[u8],
     key: &[u8],
@@ -132,7 +132,7 @@ pub fn of_payload(
     Some(())
 }
 
-/// Appends the entry of a record of `shard`. Cost: a copy of the value, no allocation but `out`'s.
+/// Appends the entry of a record of `shard`. Cost: a copy of the value, no allocation except that of `out`.
 pub fn write(shard: &Shard, record: Record<'_>, out: &mut Vec<u8>) {
     let done =
         shard.with_object(record, |object, arena| write_body(record, Body::Object(object, arena), out));
@@ -163,7 +163,7 @@ pub fn write_body(record: Record<'_>, body: Body<'_>, out: &mut Vec<u8>) {
     }
 }
 
-/// Appends all of an entry but its value, which the caller appends: of type byte `kind`.
+/// Appends all of an entry except its value of type byte `kind`, which the caller appends.
 fn write_head(record: Record<'_>, kind: u8, out: &mut Vec<u8>) {
     write_front(record, out);
     out.push(kind);
@@ -178,18 +178,18 @@ fn write_front(record: Record<'_>, out: &mut Vec<u8>) {
     write_marks(record.extras(), record.is_sticky(), out);
 }
 
-/// What every part of one value begins with.
+/// The common beginning of all parts of a value.
 #[derive(Clone, Debug)]
 pub struct PartHead {
     front: Vec<u8>,
     name: Vec<u8>,
     total: u64,
-    /// Whether parts must be read in the order in which they are written: those of lists and streams.
+    /// True if parts must be read in the order in which they are written: those of lists and streams.
     pub is_ordered: bool,
 }
 
 impl PartHead {
-    /// Of a record whose value has `total` elements and is written under type byte `kind`.
+    /// The head for a record whose value has `total` elements and is written under type byte `kind`.
     pub fn new(record: Record<'_>, kind: u8, total: u64) -> PartHead {
         let (mut front, mut name) = (Vec::new(), vec![kind]);
         write_front(record, &mut front);
@@ -202,7 +202,7 @@ impl PartHead {
         }
     }
 
-    /// Appends all of a part but its value. `before` elements are in the parts written earlier.
+    /// Appends all of a part except its value. `before` elements are in the parts written earlier.
     pub fn write(&self, before: u64, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.front);
         out.push(PART);
@@ -236,7 +236,7 @@ fn write_marks(extras: Option<Extras>, is_sticky: bool, out: &mut Vec<u8>) {
 impl<'a> Entry<'a> {
     /// The next entry of `cursor`.
     ///
-    /// Errors: not all there, or damaged as far as one can tell without building the value.
+    /// Errors: incomplete, or damaged as far as that is visible without building the value.
     #[inline]
     pub fn read(cursor: &mut Cursor<'a>) -> Result<Entry<'a>, Stop> {
         let mut entry = Entry::none();
@@ -274,7 +274,7 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// Takes in what mark `byte` says; false when it is no mark.
+    /// Reads the mark `byte`; returns false if it is not a mark.
     pub(crate) fn read_mark(&mut self, byte: u8, cursor: &mut Cursor<'a>) -> Result<bool, Stop> {
         match byte {
             EXTRAS => {
@@ -306,12 +306,12 @@ impl<'a> Entry<'a> {
         Ok(true)
     }
 
-    /// Whether the entry says nothing that a file of Redis could not.
+    /// Returns true if a file of Redis can express the whole entry.
     pub fn is_plain(&self) -> bool {
         self.extras.is_none() && !self.is_sticky && self.part.is_none() && self.member_deadlines.is_none()
     }
 
-    /// Appends the marks that a file of Redis has no place for, but for deadlines of members.
+    /// Appends the marks that a file of Redis cannot express, except deadlines of members.
     pub(crate) fn write_marks(&self, out: &mut Vec<u8>) {
         write_marks(self.extras, self.is_sticky, out);
     }
@@ -321,7 +321,7 @@ impl<'a> Entry<'a> {
         if self.kind == rdb::TYPE_STRING { Source::new(self.value).text().ok() } else { None }
     }
 
-    /// Number of elements that the value claims, where a number stands in front.
+    /// Number of elements that the value claims, if it begins with a number.
     pub fn elements(&self) -> Option<u64> {
         let at = match self.kind {
             1..=5 | layout::SET_WITH_TTL | layout::ZSET_WITH_TTL | layout::foreign::VALKEY_HASH | 22 => 0,
@@ -331,9 +331,9 @@ impl<'a> Entry<'a> {
         Cursor::new(self.value.get(at..)?).number().ok()
     }
 
-    /// Makes the key in database `db` of the shard that `hash`, the key's hash, belongs to.
+    /// Creates the key in database `db` of the shard that `hash`, the key's hash, belongs to.
     ///
-    /// Errors: see [`Refused`]; the shard is as before, but for parts of this key loaded earlier.
+    /// Errors: see [`Refused`]; the shard is unchanged, except for parts of this key loaded earlier.
     pub fn load(&self, shard: &mut Shard, db: usize, hash: u64, now_ms: u64) -> Result<Loaded, Refused> {
         if self.deadline_ms.is_some_and(|ms| ms <= now_ms) {
             return Ok(Loaded::Dead);
@@ -396,7 +396,7 @@ impl<'a> Entry<'a> {
     }
 }
 
-/// Adds the elements of `source` to the collection at `place`, which must be of the type that is asked for.
+/// Adds the elements of `source` to the collection at `place`, which must have this type.
 fn read_into<T: Pieces>(
     place: &mut Keyed<'_>,
     kind: u8,
@@ -450,7 +450,7 @@ pub struct Chunk {
     pub entries: u64,
     /// The entries.
     pub bytes: Vec<u8>,
-    /// Where they come from: bytes from the start of the file. For compressed blocks, of the block.
+    /// Offset of the entries in bytes from the start of the file; for compressed blocks, offset of the block.
     pub offset: u64,
 }
 
@@ -461,7 +461,7 @@ impl Chunk {
     }
 }
 
-/// Entries read one by one from bytes that are all there.
+/// Entries read one by one from complete bytes.
 #[derive(Debug)]
 pub struct Entries<'a> {
     cursor: Cursor<'a>,

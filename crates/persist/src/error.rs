@@ -1,4 +1,4 @@
-//! What can go wrong with a file, in words that name the place.
+//! Errors of files, in words that name the offset.
 
 use std::fmt;
 use std::io;
@@ -15,21 +15,21 @@ pub enum Error {
     Corrupt {
         /// Bytes from the start of the file.
         offset: u64,
-        /// What was found there.
+        /// The fault.
         what: String,
     },
     /// The file ends too early.
     CutOff {
         /// Its length in bytes.
         len: u64,
-        /// What is not all there.
+        /// The incomplete part.
         what: String,
     },
-    /// The file holds what this version does not know.
+    /// The file holds something that this version does not know.
     Unknown {
         /// Bytes from the start of the file.
         offset: u64,
-        /// What that is.
+        /// The unknown part.
         what: String,
     },
 }
@@ -40,12 +40,12 @@ impl Error {
         Error::Corrupt { offset, what: what.into() }
     }
 
-    /// What stopped reading something that began at byte `offset`.
+    /// The error for a fault in an item that began at byte `offset`.
     pub(crate) fn of_fault(offset: u64, fault: Fault) -> Error {
         Error::corrupt(offset.saturating_add(fault.at as u64), fault.what)
     }
 
-    /// What stopped reading something whole that began at byte `offset`.
+    /// The error for a reader that stopped in an item that began at byte `offset`.
     pub(crate) fn of_stop(offset: u64, stop: Stop, whole: &'static str) -> Error {
         match stop {
             Stop::Bad(fault) => Error::of_fault(offset, fault),

@@ -1,4 +1,4 @@
-//! A snapshot in whichever of the two formats: to write one, and to read one whose format its first bytes tell.
+//! A snapshot in either format: writing one, and reading one whose first bytes tell the format.
 
 use std::io::Write;
 
@@ -9,32 +9,32 @@ use crate::rdb;
 use crate::read_at::{Front, ReadAt};
 use crate::storage::name::Format;
 
-/// How a snapshot is written.
+/// Options for writing a snapshot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Options {
     /// The format.
     pub format: Format,
-    /// Whether it is compressed.
+    /// True if it is compressed.
     pub packs: bool,
-    /// Whether an RDB file ends with a checksum; our own format always has checksums.
+    /// True if an RDB file ends with a checksum; our own format always has checksums.
     pub has_checksum: bool,
     /// When it is made, Unix milliseconds.
     pub now_ms: u64,
-    /// A random number, which tells its blocks from those of other files.
+    /// A random number, which distinguishes its blocks from those of other files.
     pub id: u64,
 }
 
 /// Writes a snapshot: facts and functions first, then entries.
 #[derive(Debug)]
 pub enum Writer<W: Write> {
-    /// As an RDB file.
+    /// An RDB file.
     Rdb(Box<rdb::Writer<W>>),
     /// In our own format.
     Native(native::Writer<W>),
 }
 
 impl<W: Write> Writer<W> {
-    /// Starts a file, and says who wrote it and when.
+    /// Starts a file, with facts about its writer and the time.
     ///
     /// Errors: the disk failed.
     pub fn new(out: W, options: Options) -> Result<Writer<W>, Error> {
@@ -98,7 +98,7 @@ impl<W: Write> Writer<W> {
         }
     }
 
-    /// Says how many keys database `db` will have; before any entry.
+    /// Announces the number of keys of database `db`; before any entry.
     pub fn sizes(&mut self, db: u32, keys: u64, expiring: u64) -> Result<(), Error> {
         match self {
             Writer::Rdb(writer) => writer.sizes(db, keys, expiring),
@@ -106,10 +106,10 @@ impl<W: Write> Writer<W> {
         }
     }
 
-    /// Writes the `entries` entries in `bytes`, of database `db` and from shard `shard`. Parts of lists go to
-    /// [`Writer::entries_in_order`].
+    /// Writes the `entries` entries in `bytes`, of database `db` and from shard `shard`. Parts of lists must be
+    /// passed to [`Writer::entries_in_order`].
     ///
-    /// Errors: the disk failed, or the bytes are no entries.
+    /// Errors: the disk failed, or the bytes are not entries.
     pub fn entries(&mut self, db: u32, shard: u32, entries: u32, bytes: &[u8]) -> Result<(), Error> {
         match self {
             Writer::Rdb(writer) => writer.entries(db, bytes).map(drop),
@@ -125,7 +125,7 @@ impl<W: Write> Writer<W> {
         }
     }
 
-    /// Ends the file; returns what it was written to and the length of the file in bytes.
+    /// Ends the file; returns the underlying writer and the length of the file in bytes.
     ///
     /// Errors: the disk failed, or parts of a value are missing.
     pub fn finish(self) -> Result<(W, u64), Error> {
@@ -136,7 +136,7 @@ impl<W: Write> Writer<W> {
     }
 }
 
-/// The version of Redis that files claim to be from: one that everybody reads.
+/// The version of Redis that files claim as their writer: one that every reader accepts.
 const REDIS_VERSION: &str = "7.0.15";
 
 /// A snapshot to read.
@@ -163,9 +163,9 @@ impl<R: ReadAt> Reader<R> {
         rdb::Reader::new(front).map(|reader| Reader::Rdb(Box::new(reader)))
     }
 
-    /// Shows all items to `visit`, one after another; entries as chunks.
+    /// Passes all items to `visit`, one after another; entries as chunks.
     ///
-    /// Errors: those of the file, and what `visit` returns.
+    /// Errors: those of the file, and those that `visit` returns.
     pub fn each(&mut self, mut visit: impl FnMut(Item) -> Result<(), Error>) -> Result<(), Error> {
         match self {
             Reader::Rdb(reader) => loop {

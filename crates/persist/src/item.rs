@@ -1,8 +1,8 @@
-//! What files hold besides entries, and entries in chunks.
+//! The items of files besides entries, and entries in chunks.
 
 use crate::entry::Chunk;
 
-/// What comes next in the file.
+/// The next item of the file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Item {
     /// A fact about whoever wrote it.
@@ -14,7 +14,7 @@ pub enum Item {
     },
     /// The code of a library of functions.
     Function(Vec<u8>),
-    /// How many keys a database has.
+    /// The number of keys of a database.
     Sizes {
         /// The database.
         db: u32,
@@ -25,13 +25,13 @@ pub enum Item {
     },
     /// Some keys.
     Entries(Chunk),
-    /// A key, or what a module said about itself, that is not kept.
+    /// A key, or a fact of a module, that is not kept.
     Skipped {
         /// The database.
         db: u32,
-        /// The key; `None` for what belongs to no key.
+        /// The key; `None` if it belongs to no key.
         key: Option<Vec<u8>>,
-        /// What it is, as part of a sentence.
+        /// The kind of item, as part of a sentence.
         what: String,
     },
     /// The end.

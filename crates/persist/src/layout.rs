@@ -1,7 +1,8 @@
-//! What follows the key of every type byte, as a table: enough to find where a value ends without building it.
+//! The encoding after the key for every type byte, as a table: enough to find the end of a value without building it.
 //!
-//! The types of Redis up to 8 and Valkey up to 9, and ours. What two servers number alike has a number of its own
-//! here (see [`foreign`]), given while a file is read. Called by the readers and by what rewrites entries.
+//! Covers the types of Redis up to 8 and Valkey up to 9, and ours. Types that two servers give the same number have a
+//! separate number here (see [`foreign`]), assigned while a file is read. Called by the readers and by code that
+//! rewrites entries.
 
 use crate::cursor::{Cursor, Stop};
 use crate::rdb::module;
@@ -17,14 +18,14 @@ pub const MODULE_2: u8 = darter_store::module::TYPE_MODULE;
 /// An array of Redis 8.8.
 pub const ARRAY: u8 = darter_store::module::TYPE_ARRAY;
 
-/// Numbers for what a file numbers otherwise than we do.
+/// Our numbers for types that a file numbers differently.
 pub mod foreign {
     /// Fields with an absolute deadline behind each, as Valkey 9 writes them (its number 22).
     pub const VALKEY_HASH: u8 = darter_store::rdb::TYPE_VALKEY_HASH;
     /// A rate limiter of Redis 8.8 (its number 33).
     pub const RATE_LIMITER: u8 = 202;
 
-    /// What a value is that can be passed over but not kept.
+    /// The name of a value that can be skipped but not kept.
     pub fn strange(kind: u8) -> Option<&'static str> {
         match kind {
             RATE_LIMITER => Some("a rate limiter"),
@@ -40,17 +41,17 @@ pub enum Piece {
     Text,
     /// A number, written as lengths are.
     Number,
-    /// So many bytes.
+    /// A number of bytes.
     Bytes(usize),
     /// A score as a short text.
     OldScore,
     /// These, one after another.
     Row(&'static [Piece]),
-    /// A number, and so many times these.
+    /// A number, and that many times these pieces.
     Many(&'static [Piece]),
     /// Fields of a module up to their end.
     Fields,
-    /// The place of the last insertion if there was one, and so many places with elements.
+    /// The place of the last insertion if there was one, and a number of places with elements.
     Elements,
 }
 
@@ -63,7 +64,7 @@ pub struct Layout {
     pub kind: u8,
     /// The value's type as `TYPE` names it.
     pub name: &'static str,
-    /// What follows the key.
+    /// The pieces after the key.
     pub pieces: &'static [Piece],
 }
 
@@ -72,9 +73,9 @@ const fn layout(kind: u8, name: &'static str, pieces: &'static [Piece]) -> Layou
 }
 
 const NODES: Piece = Many(&[Text, Text]);
-// What stands between the nodes of a stream and its groups since Redis 7.
+// The part between the nodes of a stream and its groups since Redis 7.
 const COUNTS: Piece = Row(&[Number; 8]);
-// What stands behind them since Redis 8.6.
+// The part after them since Redis 8.6.
 const IDEMPOTENCE: Piece = Row(&[Number, Number, PRODUCERS, Number, Number]);
 const PENDING: Piece = Many(&[Bytes(16), Bytes(8), Number]);
 const IDS: Piece = Many(&[Bytes(16)]);
@@ -121,7 +122,7 @@ const LAYOUTS: &[Layout] = &[
     layout(foreign::VALKEY_HASH, "hash", &[Many(&[Text, Text, Bytes(8)])]),
 ];
 
-/// What is written under type byte `kind`, if we know it.
+/// The layout under type byte `kind`, if it is known.
 pub fn of(kind: u8) -> Option<&'static Layout> {
     let index = usize::from(*PLACES.get(usize::from(kind))?);
     LAYOUTS.get(index)
@@ -141,15 +142,15 @@ const PLACES: [u8; 256] = {
 /// One piece that was passed.
 #[derive(Clone, Copy, Debug)]
 pub enum Token<'a> {
-    /// A text as it is written, in whatever form.
+    /// An encoded text, in any form.
     Text(&'a [u8]),
-    /// Anything else as it is written.
+    /// Any other encoded bytes.
     Plain(&'a [u8]),
 }
 
-/// Passes over `pieces`, shown one by one to `visit`.
+/// Passes over `pieces` and shows each to `visit`.
 ///
-/// Errors: not all there, or damaged.
+/// Errors: incomplete, or damaged.
 pub fn walk<'a>(
     pieces: &[Piece],
     cursor: &mut Cursor<'a>,
@@ -165,7 +166,7 @@ pub fn walk<'a>(
             }
             Bytes(len) => visit(Token::Plain(cursor.take(len)?)),
             OldScore => {
-                // 253 to 255 stand for what has no digits
+                // 253 to 255 stand for values without digits
                 let len = cursor.byte()?;
                 if len < 253 {
                     cursor.take(usize::from(len))?;
@@ -203,7 +204,7 @@ fn elements<'a>(cursor: &mut Cursor<'a>, visit: &mut impl FnMut(Token<'a>)) -> R
             }
             // an integer, a double
             1 | 2 => drop(cursor.array::<8>()?),
-            _ => return Err(cursor.bad("an element of an array that is of no known sort")),
+            _ => return Err(cursor.bad("an element of an unknown kind in an array")),
         }
     }
     visit(Token::Plain(cursor.since(start)));
@@ -212,7 +213,7 @@ fn elements<'a>(cursor: &mut Cursor<'a>, visit: &mut impl FnMut(Token<'a>)) -> R
 
 /// Passes over the value of type byte `kind`; returns its bytes.
 ///
-/// Errors: not all there, damaged, or of an unknown type.
+/// Errors: incomplete, damaged, or of an unknown type.
 #[inline]
 pub fn pass<'a>(kind: u8, cursor: &mut Cursor<'a>) -> Result<&'a [u8], Stop> {
     if kind == 0 {

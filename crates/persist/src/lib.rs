@@ -1,7 +1,7 @@
-//! What outlives the process: snapshot files, RDB files, the journal, and the directories they live in.
+//! Everything that outlives the process: snapshot files, RDB files, the journal, and their directories.
 //!
-//! `server` writes and loads through this crate, `darter --check` reads through it. It knows bytes and values,
-//! never sockets, threads or clients, and trusts nothing that it reads.
+//! `server` writes and loads through this crate, `darter --check` reads through it. It knows bytes and values, never
+//! sockets, threads or clients, and trusts no input.
 
 #![forbid(unsafe_code)]
 
@@ -12,6 +12,7 @@ pub mod cursor;
 pub mod entry;
 pub mod error;
 pub mod file;
+pub mod files;
 pub mod item;
 pub mod journal;
 pub mod layout;

@@ -44,10 +44,10 @@ pub fn entries_of(shard: &Shard, db: usize) -> Vec<u8> {
     out
 }
 
-/// All that a key is, with members in order where they have none.
+/// A key as text, with members sorted if their order is free.
 pub type Contents = BTreeMap<(usize, Vec<u8>), String>;
 
-/// What a shard holds.
+/// The content of a shard.
 pub fn contents(shard: &Shard) -> Contents {
     let mut all = Contents::new();
     for db in 0..shard.dbs_len() {
@@ -190,7 +190,7 @@ pub fn sample(seed: u64, sizes: &[u64]) -> Shard {
     shard
 }
 
-/// How files are written in tests.
+/// Options of files in tests.
 pub fn options(format: Format) -> Options {
     Options { format, packs: true, has_checksum: true, now_ms: NOW, id: 77 }
 }

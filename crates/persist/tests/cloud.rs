@@ -1,5 +1,5 @@
-//! Files in an S3 bucket, against moto's server. Skipped with a message where `moto_server` is not in the path
-//! (`pip install 'moto[server]'`).
+//! Files in an S3 bucket, against moto's server. Skipped with a message if `moto_server` is not in the path (`pip
+//! install 'moto[server]'`).
 #![cfg(feature = "cloud")]
 
 use std::io::{Read, Write};
@@ -19,7 +19,7 @@ impl Drop for Moto {
     }
 }
 
-/// A request whose answer must be good. Moto may reset a connection before it has answered: it is asked again then.
+/// A request that must succeed. Moto may reset a connection before it has answered; the request is then repeated.
 fn request(port: u16, line: &str) {
     let head =
         format!("{line} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");

@@ -1,4 +1,4 @@
-//! Damaged files: an error that names the place, or the data as they were; never a panic, a hang or much memory.
+//! Damaged files: an error that names the place, or the unchanged data; never a panic, a hang or much memory.
 //!
 //! `DARTER_MUTATIONS=10000` for the full number.
 
@@ -84,7 +84,7 @@ fn file(format: Format, entries: &[u8], count: u32) -> Vec<u8> {
     writer.finish().expect("memory").0
 }
 
-/// What a file loads to: the entries of the shard, in order of keys.
+/// The loaded content of a file: the entries of the shard, in order of keys.
 fn load(bytes: &[u8]) -> Result<Vec<Vec<u8>>, Error> {
     let hasher = KeyHasher::new(3);
     let mut shard = Shard::new(16, 1, hasher).expect("address space");
@@ -171,7 +171,7 @@ fn damage_under_right_checksums_never_does_harm() {
         mutate(&mut changed, 9, &mut rng);
         loaded += u64::from(load(&changed).is_ok());
         check(&&changed[..]);
-        // entries that a writer would have packed and signed as they are
+        // entries that a writer would have packed and signed unchanged
         let mut changed = entries.clone();
         mutate(&mut changed, 0, &mut rng);
         let mut writer = Writer::new(Vec::new(), options(Format::Native)).expect("memory");

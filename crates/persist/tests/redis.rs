@@ -1,4 +1,4 @@
-//! Files of a real Redis and ours, loaded by each other. Skipped with a message where redis-server is missing.
+//! Files of a real Redis and ours, loaded by each other. Skipped with a message if redis-server is missing.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -17,7 +17,7 @@ use darter_persist::storage::name::Format;
 use darter_store::Shard;
 use darter_store::rdb::{write_length, write_text};
 
-/// A server in a directory of its own, which goes with it.
+/// A server in its own directory, which is removed with it.
 struct Redis {
     process: Child,
     client: BufReader<TcpStream>,
@@ -25,7 +25,7 @@ struct Redis {
 }
 
 impl Redis {
-    /// Starts a server that loads `rdb`; `None` when there is no redis-server.
+    /// Starts a server that loads `rdb`; `None` if there is no redis-server.
     fn start(name: &str, rdb: Option<&[u8]>) -> Option<Redis> {
         let directory = std::env::temp_dir().join(format!("darter-persist-{name}-{}", std::process::id()));
         let _ = fs::remove_dir_all(&directory);
@@ -106,7 +106,7 @@ impl Redis {
         reply
     }
 
-    /// What it would load at its next start.
+    /// The file that it would load at its next start.
     fn saved(&mut self) -> Vec<u8> {
         self.must(&["SAVE"]);
         fs::read(self.directory.join("dump.rdb")).expect("its file")
@@ -319,7 +319,7 @@ fn redis_passes_over_what_it_has_no_form_for_and_we_read_it_back() {
     let mut again = Vec::new();
     shard.each(0, |record| entry::write(&shard, record, &mut again));
     let (before, after) = (sorted(&entries_of_ours()), sorted(&again));
-    // members come in an order of their own
+    // members come in each server's own order
     let lens = |all: &[String]| all.iter().map(String::len).collect::<Vec<_>>();
     assert_eq!(lens(&after), lens(&before));
     assert_eq!(after[1], before[1]);

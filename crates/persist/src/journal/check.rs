@@ -10,6 +10,7 @@ use super::folder::{self, Broken, Fault};
 use super::manifest::Manifest;
 use super::part::{Part, Parts};
 use super::segment::{FileHead, Next};
+use crate::files::Files;
 
 /// What a journal or a segment holds.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -118,10 +119,10 @@ impl Counts {
 /// Reads the whole journal in `dir`; `None` when there is none.
 ///
 /// Errors: the manifest or a file cannot be read.
-pub fn check_dir(dir: &Path) -> Result<Option<Checked>, Fault> {
+pub fn check_dir(files: &impl Files, dir: &Path) -> Result<Option<Checked>, Fault> {
     let at_dir = |error: io::Error| Fault::Io(dir.to_owned(), error);
-    let Some(mut journal) = folder::open(dir)? else {
-        if let Some(base) = folder::orphaned_bases(dir).map_err(at_dir)?.pop() {
+    let Some(mut journal) = folder::open(files, dir)? else {
+        if let Some(base) = folder::orphaned_bases(files, dir).map_err(at_dir)?.pop() {
             return Err(Fault::Damaged(base, Damage { offset: 0, what: "no manifest names this base" }));
         }
         return Ok(None);
@@ -136,7 +137,7 @@ pub fn check_dir(dir: &Path) -> Result<Option<Checked>, Fault> {
     }
     let baseless = std::mem::take(&mut journal.baseless);
     let Ending { manifest, torn, broken, .. } = journal.end().map_err(at_dir)?;
-    let old = folder::segments(dir).map_err(at_dir)?;
+    let old = folder::segments(files, dir).map_err(at_dir)?;
     let left_over = old
         .into_iter()
         .filter(|found| found.generation < manifest.generation)
@@ -148,12 +149,12 @@ pub fn check_dir(dir: &Path) -> Result<Option<Checked>, Fault> {
 /// Reads one segment to its end.
 ///
 /// Errors: the file cannot be read or a record is damaged; the place is named.
-pub fn check_segment(path: &Path) -> Result<(FileHead, Counts), Fault> {
+pub fn check_segment(files: &impl Files, path: &Path) -> Result<(FileHead, Counts), Fault> {
     let at_path = |error: io::Error| Fault::Io(path.to_owned(), error);
     let damaged = |damage: Damage| Fault::Damaged(path.to_owned(), damage);
-    let (_, opened) = folder::open_segment(path).map_err(at_path)?;
+    let (_, opened) = folder::open_segment(files, path).map_err(at_path)?;
     let mut segment = opened.map_err(damaged)?;
-    if let Some(broken) = folder::broken_tail(path, &segment.head).map_err(at_path)? {
+    if let Some(broken) = folder::broken_tail(files, path, &segment.head).map_err(at_path)? {
         let missing = Damage { offset: 0, what: "the tail is missing" };
         return Err(Fault::Damaged(broken.path, broken.damage.unwrap_or(missing)));
     }

@@ -3,20 +3,21 @@
 //! Nothing is changed before [`Ending::settle`], so that a start which is refused or killed finds the same again.
 
 use std::fmt;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::FileExt;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use super::Damage;
-use super::folder::{Broken, SegmentFile, sync_dir};
+use super::folder::{Broken, SegmentFile};
 use super::manifest::Manifest;
 use super::segment::{FileHead, Kind, Next};
 use super::tail::{self, Rest};
+use crate::files::{Files, OpenFile, OpenMode};
+use crate::read_at::ReadAt;
 
 /// How a journal ended.
-#[derive(Debug, Default)]
-pub struct Ending {
+#[derive(Debug)]
+pub struct Ending<F: Files> {
+    fs: F,
     /// The manifest, with all gaps that are known now and without the segments that are missing.
     pub manifest: Manifest,
     /// The sequence that the next record would have.
@@ -66,14 +67,18 @@ impl fmt::Display for Torn {
     }
 }
 
-impl Ending {
+impl<F: Files> Ending<F> {
+    pub(super) fn new(fs: F, manifest: Manifest, sequence: u64) -> Ending<F> {
+        Ending { fs, manifest, sequence, torn: Vec::new(), broken: Vec::new(), files: Vec::new() }
+    }
+
     /// Whether nothing is missing, damaged or left out.
     pub fn is_sound(&self) -> bool {
         self.torn.is_empty() && self.broken.is_empty()
     }
 
     /// Adds a segment as the row of records left it.
-    pub(super) fn add(&mut self, mut segment: SegmentFile, file: Unsettled) -> io::Result<()> {
+    pub(super) fn add(&mut self, mut segment: SegmentFile<F>, file: Unsettled) -> io::Result<()> {
         let offset = segment.offset();
         let (mut records, mut clock_max_ms) = (0, 0);
         while let Next::Record(head) = *segment.next() {
@@ -97,7 +102,7 @@ impl Ending {
 
     /// Adds a segment whose head is damaged.
     pub(super) fn add_headless(&mut self, path: PathBuf, damage: Damage) -> io::Result<()> {
-        let bytes = fs::metadata(&path)?.len();
+        let bytes = self.fs.facts(&path)?.len;
         self.torn.push(Torn { path, offset: 0, bytes, records: 0, clock_max_ms: 0, damage: Some(damage) });
         Ok(())
     }
@@ -128,30 +133,46 @@ impl Ending {
     ///
     /// Errors: of the files; what was done stays done, and a further call finds the rest.
     pub fn settle(&self) -> io::Result<Vec<(PathBuf, PathBuf)>> {
+        let folder = self.files.first().and_then(|(file, _)| file.path.parent());
+        let settled = self.settle_files(folder);
+        if let (Err(_), Some(folder)) = (&settled, folder) {
+            note_unsynced(&self.fs, folder);
+        }
+        settled
+    }
+
+    fn settle_files(&self, folder: Option<&Path>) -> io::Result<Vec<(PathBuf, PathBuf)>> {
         let mut aside = Vec::new();
+        let unsynced = folder.map(|folder| folder.join(UNSYNCED)).filter(|path| self.fs.has(path));
         for (file, _) in &self.files {
-            file.unite()?;
+            file.unite(&self.fs)?;
+            if unsynced.is_some() {
+                file.write_again(&self.fs)?;
+            }
         }
         for torn in &self.torn {
-            aside.push((torn.path.clone(), torn.set_aside()?));
+            aside.push((torn.path.clone(), torn.set_aside(&self.fs)?));
         }
         for broken in self.broken.iter().filter(|broken| broken.damage.is_some()) {
             if tail::path_of(&broken.path) == broken.path {
-                aside.push((broken.path.clone(), rename_aside(&broken.path, "damaged")?));
+                aside.push((broken.path.clone(), rename_aside(&self.fs, &broken.path, "damaged")?));
             }
         }
         for (file, len) in &self.files {
-            file.close(*len)?;
+            file.close(&self.fs, *len)?;
         }
         // Without its segment a tail is of no use to anybody but who looks for what was lost.
         for torn in self.torn.iter().filter(|torn| torn.offset == 0) {
             let tail = tail::path_of(&torn.path);
             if tail.exists() {
-                aside.push((tail.clone(), rename_aside(&tail, "damaged")?));
+                aside.push((tail.clone(), rename_aside(&self.fs, &tail, "damaged")?));
             }
         }
-        if let Some(dir) = self.files.first().and_then(|(file, _)| file.path.parent()) {
-            sync_dir(dir)?;
+        if let Some(unsynced) = unsynced {
+            self.fs.remove(&unsynced)?;
+        }
+        if let Some(dir) = folder {
+            self.fs.sync_dir(dir)?;
         }
         Ok(aside)
     }
@@ -159,46 +180,75 @@ impl Ending {
 
 impl Unsettled {
     /// Moves what only the tail has into the segment.
-    fn unite(&self) -> io::Result<()> {
+    fn unite(&self, files: &impl Files) -> io::Result<()> {
         let Some(Rest { offset, bytes }) = &self.rest else { return Ok(()) };
-        let segment = OpenOptions::new().write(true).open(&self.path)?;
-        segment.write_all_at(bytes, *offset)?;
+        let segment = files.open(&self.path, OpenMode::Write)?;
+        segment.write_at(*offset, bytes)?;
         segment.set_len(offset + bytes.len() as u64)?;
-        segment.sync_all()
+        segment.sync()
+    }
+
+    /// Writes all of the segment again, so that the next sync covers it.
+    fn write_again(&self, files: &impl Files) -> io::Result<()> {
+        let (source, segment) =
+            (files.open(&self.path, OpenMode::Read)?, files.open(&self.path, OpenMode::Write)?);
+        copy_range(&source, 0, &segment)?;
+        segment.sync()
     }
 
     /// Says in the segment that it has `len` bytes and no tail.
-    fn close(&self, len: u64) -> io::Result<()> {
-        if self.head.kind != Kind::Unknown && self.head.closed != Some(len) && self.path.exists() {
-            let segment = OpenOptions::new().write(true).open(&self.path)?;
+    fn close(&self, files: &impl Files, len: u64) -> io::Result<()> {
+        if self.head.kind != Kind::Unknown && self.head.closed != Some(len) && files.has(&self.path) {
+            let segment = files.open(&self.path, OpenMode::Write)?;
             close_segment(&segment, self.head, len)?;
         }
-        match fs::remove_file(tail::path_of(&self.path)) {
+        match files.remove(&tail::path_of(&self.path)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             _ => Ok(()),
         }
     }
 }
 
+/// A file that says that a sync has failed: what segments hold may be in the kernel's memory alone, though it counts as
+/// written there. It need not survive a loss of power, for then that memory is gone, too.
+const UNSYNCED: &str = "darter.unsynced";
+
+/// Notes that a sync has failed: the next start writes all segments again.
+pub fn note_unsynced(files: &impl Files, dir: &Path) {
+    if let Err(error) = files.open(&dir.join(UNSYNCED), OpenMode::Emptied) {
+        // The same disk has just failed, and its log says so.
+        drop(error);
+    }
+}
+
+/// Ends what [`note_unsynced`] has begun: a base holds all that the segments did.
+pub fn forget_unsynced(files: &impl Files, dir: &Path) {
+    let path = dir.join(UNSYNCED);
+    if files.has(&path) {
+        let _ = files.remove(&path);
+    }
+}
+
 /// Makes `len` bytes all there is of a segment, and says so in its head.
 ///
 /// Errors: of the file.  Cost: two syncs.
-pub fn close_segment(segment: &File, head: FileHead, len: u64) -> io::Result<()> {
+pub fn close_segment(segment: &impl OpenFile, head: FileHead, len: u64) -> io::Result<()> {
     segment.set_len(len)?;
     // The head may not be on disk before what it says is there.
-    segment.sync_all()?;
-    segment.write_all_at(&FileHead { closed: Some(len), ..head }.to_bytes(), 0)?;
-    segment.sync_all()
+    segment.sync()?;
+    segment.write_at(0, &FileHead { closed: Some(len), ..head }.to_bytes())?;
+    segment.sync()
 }
 
 /// A file that is not there yet: `path` with an ending.
-fn beside(path: &Path, ending: &str) -> io::Result<(PathBuf, File)> {
+fn beside<F: Files>(files: &F, path: &Path, ending: &str) -> io::Result<(PathBuf, F::File)> {
     for n in 0..u32::MAX {
         let mut name = path.to_owned().into_os_string();
         name.push(if n == 0 { format!(".{ending}") } else { format!(".{ending}{n}") });
-        match OpenOptions::new().write(true).create_new(true).open(&name) {
+        let name = PathBuf::from(name);
+        match files.open(&name, OpenMode::New) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            made => return Ok((PathBuf::from(name), made?)),
+            made => return made.map(|made| (name, made)),
         }
     }
     Err(io::ErrorKind::AlreadyExists.into())
@@ -207,9 +257,9 @@ fn beside(path: &Path, ending: &str) -> io::Result<(PathBuf, File)> {
 /// Gives a file another name with this ending; returns the name.
 ///
 /// Errors: of the files.
-pub fn rename_aside(path: &Path, ending: &str) -> io::Result<PathBuf> {
-    let (aside, _) = beside(path, ending)?;
-    fs::rename(path, &aside)?;
+pub fn rename_aside(files: &impl Files, path: &Path, ending: &str) -> io::Result<PathBuf> {
+    let (aside, _) = beside(files, path, ending)?;
+    files.rename(path, &aside)?;
     Ok(aside)
 }
 
@@ -217,23 +267,38 @@ impl Torn {
     /// Copies the part that is left out to a file beside the segment, then cuts it off; returns the copy's path.
     ///
     /// Errors: of the files; the segment is cut only after the copy is safe.
-    fn set_aside(&self) -> io::Result<PathBuf> {
-        let mut source = File::open(&self.path)?;
-        source.seek(SeekFrom::Start(self.offset))?;
-        let (aside, mut copy) = beside(&self.path, "torn")?;
-        io::copy(&mut source.take(self.bytes), &mut copy)?;
-        copy.flush()?;
-        copy.sync_all()?;
+    fn set_aside(&self, files: &impl Files) -> io::Result<PathBuf> {
+        let source = files.open(&self.path, OpenMode::Read)?;
+        let (aside, copy) = beside(files, &self.path, "torn")?;
+        copy_range(&source, self.offset, &copy)?;
+        copy.sync()?;
         if let Some(dir) = self.path.parent() {
-            sync_dir(dir)?;
+            files.sync_dir(dir)?;
         }
         if self.offset == 0 {
-            fs::remove_file(&self.path)?;
+            files.remove(&self.path)?;
         } else {
-            let segment = OpenOptions::new().write(true).open(&self.path)?;
+            let segment = files.open(&self.path, OpenMode::Write)?;
             segment.set_len(self.offset)?;
-            segment.sync_all()?;
+            segment.sync()?;
         }
         Ok(aside)
     }
 }
+
+/// Copies what a file has from `offset` on to the start of another.
+fn copy_range(source: &impl ReadAt, offset: u64, copy: &impl OpenFile) -> io::Result<()> {
+    let (len, mut at) = (source.len()?, offset);
+    let mut piece = vec![0; COPY_BYTES];
+    while at < len {
+        let here = usize::try_from(len - at).unwrap_or(COPY_BYTES).min(COPY_BYTES);
+        let Some(bytes) = piece.get_mut(..here) else { break };
+        source.read_at(at, bytes)?;
+        copy.write_at(at - offset, bytes)?;
+        at += here as u64;
+    }
+    Ok(())
+}
+
+/// Bytes that are copied at once.
+const COPY_BYTES: usize = 64 << 10;

@@ -2,8 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fmt;
-use std::fs::{self, File};
-use std::io::{self, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -14,6 +13,8 @@ use super::merge::{Gaps, Merge};
 use super::record::Head;
 use super::segment::{FileHead, Kind, Next, Segment};
 use super::tail::{self, Mark, Reading};
+use crate::files::{FileReader, Files, OpenMode};
+use crate::read_at::ReadAt;
 
 /// Bytes of a segment that are read at once.
 const READ_BYTES: usize = 256 << 10;
@@ -68,17 +69,16 @@ pub struct Found {
 /// The segments in `dir`, oldest first; an empty list when there is no such folder.
 ///
 /// Errors: of the folder.
-pub fn segments(dir: &Path) -> io::Result<Vec<Found>> {
-    let entries = match fs::read_dir(dir) {
-        Ok(entries) => entries,
+pub fn segments(files: &impl Files, dir: &Path) -> io::Result<Vec<Found>> {
+    let names = match files.names(dir) {
+        Ok(names) => names,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(error),
     };
     let mut found = Vec::new();
-    for entry in entries {
-        let path = entry?.path();
-        if let Some((generation, thread)) = path.file_name().and_then(parse_name) {
-            found.push(Found { generation, thread, path });
+    for name in names {
+        if let Some((generation, thread)) = parse_name(&name) {
+            found.push(Found { generation, thread, path: dir.join(name) });
         }
     }
     found.sort();
@@ -93,15 +93,8 @@ pub(super) fn parse_name(name: &OsStr) -> Option<(u64, u16)> {
     (name == OsStr::new(&segment_name(generation, thread))).then_some((generation, thread))
 }
 
-/// Makes what was created, renamed or removed in `dir` last.
-///
-/// Errors: of the folder.
-pub fn sync_dir(dir: &Path) -> io::Result<()> {
-    File::open(dir)?.sync_all()
-}
-
 /// A journal opened to be read.
-pub struct Journal {
+pub struct Journal<F: Files> {
     /// What it continues.
     pub manifest: Manifest,
     /// The largest generation of which there is a segment, or the manifest's.
@@ -112,7 +105,8 @@ pub struct Journal {
     pub baseless: Vec<PathBuf>,
     /// Files that are missing, or damaged tails.
     pub broken: Vec<Broken>,
-    merge: Merge<Source>,
+    files: F,
+    merge: Merge<Source<F>>,
     // as the segments of `merge`
     unsettled: Vec<Unsettled>,
     headless: Vec<(PathBuf, Damage)>,
@@ -140,12 +134,12 @@ impl fmt::Display for Broken {
 ///
 /// Errors: the manifest or a file cannot be read; segments hold records and the manifest is missing. A segment that is
 /// damaged is no error: the row of records ends there.
-pub fn open(dir: &Path) -> Result<Option<Journal>, Fault> {
+pub fn open<F: Files>(files: &F, dir: &Path) -> Result<Option<Journal<F>>, Fault> {
     let in_dir = |error| Fault::Io(dir.to_owned(), error);
     let manifest_path = dir.join(manifest::NAME);
-    let found = segments(dir).map_err(in_dir)?;
-    let manifest = match Manifest::load(dir).map_err(in_dir)? {
-        None if has_records(&found)? => {
+    let found = segments(files, dir).map_err(in_dir)?;
+    let manifest = match Manifest::load(files, dir).map_err(in_dir)? {
+        None if has_records(files, &found)? => {
             let what = "the manifest is missing, and there are segments with records";
             return Err(Fault::Damaged(manifest_path, Damage { offset: 0, what }));
         }
@@ -153,13 +147,13 @@ pub fn open(dir: &Path) -> Result<Option<Journal>, Fault> {
         Some(manifest) => manifest.map_err(|damage| Fault::Damaged(manifest_path, damage))?,
     };
     let generation_max = found.iter().map(|found| found.generation).fold(manifest.generation, u64::max);
-    let mut opening = Opening { boot: tail::boot_id(), ..Opening::default() };
+    let mut opening = Opening::new(files.clone());
     for (generation, thread) in manifest.listed() {
         let path = dir.join(segment_name(generation, thread));
         if !found.iter().any(|found| found.path == path) {
             let tail = tail::path_of(&path);
             opening.broken.push(Broken { path, damage: None });
-            if tail.exists() {
+            if files.has(&tail) {
                 let damage = Damage { offset: 0, what: "the segment of this tail is missing" };
                 opening.broken.push(Broken { path: tail, damage: Some(damage) });
             }
@@ -173,33 +167,58 @@ pub fn open(dir: &Path) -> Result<Option<Journal>, Fault> {
     let Opening { segments, unsettled, headless, baseless, broken, .. } = opening;
     let bytes = unsettled.iter().map(|file| file.len).sum();
     let merge = Merge::new(segments, manifest.sequence).map_err(in_dir)?.with_gaps(gaps);
-    Ok(Some(Journal { manifest, generation_max, bytes, baseless, broken, merge, unsettled, headless }))
+    Ok(Some(Journal {
+        manifest,
+        generation_max,
+        bytes,
+        baseless,
+        broken,
+        files: files.clone(),
+        merge,
+        unsettled,
+        headless,
+    }))
 }
 
 /// Whether a segment that continues any base has a record, or is damaged.
-fn has_records(found: &[Found]) -> Result<bool, Fault> {
+fn has_records(files: &impl Files, found: &[Found]) -> Result<bool, Fault> {
     for Found { path, .. } in found {
-        let (len, opened) = open_segment(path).map_err(|error| Fault::Io(path.clone(), error))?;
+        let (len, opened) = open_segment(files, path).map_err(|error| Fault::Io(path.clone(), error))?;
         match opened {
             Ok(segment) if segment.head.since.is_none() && *segment.next() != Next::End => return Ok(true),
-            // One that was being made when the process ended may have no head.
-            Err(_) if len > 0 => return Ok(true),
+            // One that was being made when the power went may have its length and nothing else.
+            Err(_) if len > 0 && !is_zero(files, path).map_err(|error| Fault::Io(path.clone(), error))? => {
+                return Ok(true);
+            }
             _ => {}
         }
     }
     Ok(false)
 }
 
+/// Whether a file has nothing but zeros.
+fn is_zero(files: &impl Files, path: &Path) -> io::Result<bool> {
+    let mut reader = BufReader::new(FileReader::new(files.open(path, OpenMode::Read)?)?);
+    loop {
+        let piece = reader.fill_buf()?;
+        if piece.is_empty() || piece.iter().any(|byte| *byte != 0) {
+            return Ok(piece.is_empty());
+        }
+        let len = piece.len();
+        reader.consume(len);
+    }
+}
+
 /// Bases in `dir` when no manifest names one. Either the manifest was lost, or the process ended in the moment in which a
 /// first base was complete and had no manifest yet.
 ///
 /// Errors: of the folder.
-pub fn orphaned_bases(dir: &Path) -> io::Result<Vec<PathBuf>> {
-    if Manifest::load(dir)?.is_some() || !dir.is_dir() {
+pub fn orphaned_bases(files: &impl Files, dir: &Path) -> io::Result<Vec<PathBuf>> {
+    if Manifest::load(files, dir)?.is_some() || !files.has(dir) {
         return Ok(Vec::new());
     }
-    let entries = fs::read_dir(dir)?.collect::<io::Result<Vec<_>>>()?;
-    let paths = entries.into_iter().map(|entry| entry.path()).filter(|path| path.is_file());
+    let paths = files.names(dir)?.into_iter().map(|name| dir.join(name));
+    let paths = paths.filter(|path| files.facts(path).is_ok_and(|facts| facts.is_file));
     let is_base = |path: &PathBuf| {
         let name = path.file_name().and_then(OsStr::to_str);
         name.is_some_and(|name| generation_of_base(name).is_some() && name.ends_with(".darter"))
@@ -208,10 +227,10 @@ pub fn orphaned_bases(dir: &Path) -> io::Result<Vec<PathBuf>> {
 }
 
 /// The segments of a journal that is being opened.
-#[derive(Default)]
-struct Opening {
+struct Opening<F: Files> {
+    files: F,
     boot: Option<[u8; 16]>,
-    segments: Vec<SegmentFile>,
+    segments: Vec<SegmentFile<F>>,
     // as the segments
     unsettled: Vec<Unsettled>,
     headless: Vec<(PathBuf, Damage)>,
@@ -221,12 +240,25 @@ struct Opening {
     marks: Vec<(u16, Mark)>,
 }
 
-impl Opening {
+impl<F: Files> Opening<F> {
+    fn new(files: F) -> Opening<F> {
+        Opening {
+            boot: files.boot_id(),
+            files,
+            segments: Vec::new(),
+            unsettled: Vec::new(),
+            headless: Vec::new(),
+            baseless: Vec::new(),
+            broken: Vec::new(),
+            marks: Vec::new(),
+        }
+    }
+
     fn add(&mut self, manifest: &Manifest, found: Found) -> io::Result<()> {
         let Found { generation, thread, path } = found;
-        let head = head_of(&path)?;
-        let reading = tail::read(&path, head.as_ref().ok(), self.boot)?;
-        let (len, opened) = open_with(&path, &reading)?;
+        let head = head_of(&self.files, &path)?;
+        let reading = tail::read(&self.files, &path, head.as_ref().ok(), self.boot)?;
+        let (len, opened) = open_with(&self.files, &path, &reading)?;
         let is_listed = manifest.segments.is_none() || manifest.lists(generation, thread);
         let segment = match opened {
             Ok(segment) if !segment.head.continues(manifest.generation) => {
@@ -286,8 +318,8 @@ impl Opening {
 /// The tail of a segment if it is missing or damaged.
 ///
 /// Errors: a file cannot be read.
-pub fn broken_tail(path: &Path, head: &FileHead) -> io::Result<Option<Broken>> {
-    Ok(what_is_broken(path, head, &tail::read(path, Some(head), tail::boot_id())?))
+pub fn broken_tail(files: &impl Files, path: &Path, head: &FileHead) -> io::Result<Option<Broken>> {
+    Ok(what_is_broken(path, head, &tail::read(files, path, Some(head), files.boot_id())?))
 }
 
 fn what_is_broken(path: &Path, head: &FileHead, reading: &Reading) -> Option<Broken> {
@@ -297,45 +329,51 @@ fn what_is_broken(path: &Path, head: &FileHead, reading: &Reading) -> Option<Bro
 }
 
 /// What a segment is read from: its file, and what of its tail continues that.
-type Source = io::Chain<io::Take<BufReader<File>>, io::Cursor<Arc<[u8]>>>;
+type Source<F> = io::Chain<io::Take<BufReader<FileReader<<F as Files>::File>>>, io::Cursor<Arc<[u8]>>>;
 
 /// A segment of a folder.
-pub type SegmentFile = Segment<Source>;
+pub type SegmentFile<F> = Segment<Source<F>>;
+
+/// The length of a segment, and the segment; a damaged head is an `Err`.
+type Opened<F> = (u64, Result<SegmentFile<F>, Damage>);
 
 /// Opens one segment, with its tail where it has one; its length comes first.
 ///
 /// Errors: of the files; a damaged head is an `Err` inside.
-pub fn open_segment(path: &Path) -> io::Result<(u64, Result<SegmentFile, Damage>)> {
-    let head = head_of(path)?;
-    open_with(path, &tail::read(path, head.as_ref().ok(), tail::boot_id())?)
+pub fn open_segment<F: Files>(files: &F, path: &Path) -> io::Result<Opened<F>> {
+    let head = head_of(files, path)?;
+    open_with(files, path, &tail::read(files, path, head.as_ref().ok(), files.boot_id())?)
 }
 
 /// The same without its tail.
 ///
 /// Errors: as [`open_segment`].
-pub(super) fn open_alone(path: &Path) -> io::Result<(u64, Result<SegmentFile, Damage>)> {
-    open_with(path, &Reading::default())
+pub(super) fn open_alone<F: Files>(files: &F, path: &Path) -> io::Result<Opened<F>> {
+    open_with(files, path, &Reading::default())
 }
 
 /// The head of a segment by itself.
-pub(super) fn head_of(path: &Path) -> io::Result<Result<FileHead, Damage>> {
+pub(super) fn head_of(files: &impl Files, path: &Path) -> io::Result<Result<FileHead, Damage>> {
     let mut bytes = Vec::new();
-    File::open(path)?.take(super::segment::FILE_HEAD_BYTES as u64).read_to_end(&mut bytes)?;
+    FileReader::new(files.open(path, OpenMode::Read)?)?
+        .take(super::segment::FILE_HEAD_BYTES as u64)
+        .read_to_end(&mut bytes)?;
     Ok(FileHead::read(&bytes).map(|(head, _)| head))
 }
 
-fn open_with(path: &Path, reading: &Reading) -> io::Result<(u64, Result<SegmentFile, Damage>)> {
-    let file = File::open(path)?;
+fn open_with<F: Files>(files: &F, path: &Path, reading: &Reading) -> io::Result<Opened<F>> {
+    let file = files.open(path, OpenMode::Read)?;
     let (own, rest) = match &reading.rest {
         Some(tail::Rest { offset, bytes }) => (*offset, bytes.clone()),
-        None => (file.metadata()?.len(), Arc::default()),
+        None => (file.len()?, Arc::default()),
     };
     let len = own + rest.len() as u64;
-    let source = BufReader::with_capacity(READ_BYTES, file).take(own).chain(io::Cursor::new(rest));
+    let source =
+        BufReader::with_capacity(READ_BYTES, FileReader::new(file)?).take(own).chain(io::Cursor::new(rest));
     Ok((len, Segment::open(source, len)?))
 }
 
-impl Journal {
+impl<F: Files> Journal<F> {
     /// The next record and its body; `None` at the end of the row.
     ///
     /// Errors: a file cannot be read.
@@ -357,10 +395,10 @@ impl Journal {
     /// the segments.
     ///
     /// Errors: a file cannot be read.
-    pub fn end(self) -> io::Result<Ending> {
-        let Journal { manifest, mut broken, merge, unsettled, headless, .. } = self;
+    pub fn end(self) -> io::Result<Ending<F>> {
+        let Journal { manifest, mut broken, files, merge, unsettled, headless, .. } = self;
         let (gaps, sequence) = (merge.gaps().to_vec(), merge.expected());
-        let mut ending = Ending { manifest, sequence, ..Ending::default() };
+        let mut ending = Ending::new(files, manifest, sequence);
         ending.manifest.gaps = gaps;
         ending.broken.append(&mut broken);
         for (segment, file) in merge.into_segments().into_iter().zip(unsettled) {

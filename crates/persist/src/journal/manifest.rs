@@ -20,13 +20,13 @@
 //! process was killed before it had finished them, and nothing after them depends on them. Version 1 has neither line.
 
 use std::fmt::Write as _;
-use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io;
 use std::path::Path;
 
 use darter_base::crc::crc32c;
 
 use super::Damage;
+use crate::files::{Files, OpenFile, OpenMode};
 
 /// The manifest's name in the journal's folder.
 pub const NAME: &str = "darter.manifest";
@@ -131,29 +131,29 @@ impl Manifest {
     /// The manifest of the journal in `dir`; `None` when there is no journal.
     ///
     /// Errors: of the file; a damaged manifest is an `Err` inside.
-    pub fn load(dir: &Path) -> io::Result<Option<Result<Manifest, Damage>>> {
+    pub fn load(files: &impl Files, dir: &Path) -> io::Result<Option<Result<Manifest, Damage>>> {
         let path = dir.join(NAME);
-        let len = match fs::metadata(&path) {
-            Ok(metadata) => metadata.len(),
+        let len = match files.facts(&path) {
+            Ok(facts) => facts.len,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error),
         };
         if len > BYTES_MAX {
             return Ok(Some(Err(Damage { offset: BYTES_MAX, what: "the manifest is too long" })));
         }
-        Ok(Some(Manifest::parse(&fs::read(path)?)))
+        Ok(Some(Manifest::parse(&files.read(&path)?)))
     }
 
     /// Makes this the manifest of `dir`: either the old one or this one is there after a crash.
     ///
     /// Errors: of the files; the old manifest stays.  Cost: two syncs.
-    pub fn store(&self, dir: &Path) -> io::Result<()> {
+    pub fn store(&self, files: &impl Files, dir: &Path) -> io::Result<()> {
         let part = dir.join("darter.manifest.tmp");
-        let mut file = File::create(&part)?;
-        file.write_all(self.to_text().as_bytes())?;
-        file.sync_all()?;
-        fs::rename(&part, dir.join(NAME))?;
-        super::folder::sync_dir(dir)
+        let file = files.open(&part, OpenMode::Emptied)?;
+        file.write_at(0, self.to_text().as_bytes())?;
+        file.sync()?;
+        files.rename(&part, &dir.join(NAME))?;
+        files.sync_dir(dir)
     }
 }
 

@@ -10,9 +10,7 @@
 //! be about to take, or 0, at [`BEGUN_AT`] (8), bytes that are in the segment at [`TAKEN_AT`] (8); the ring at [`DATA_AT`],
 //! byte `n` of the segment at `n % capacity`. Version 1 has no id and no such sequence.
 
-use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -21,7 +19,9 @@ use darter_base::crc::crc32c;
 use super::Damage;
 use super::folder;
 use super::record::{HEAD_BYTES, Head};
-use super::segment::{FileHead, Next};
+use super::segment::{FileHead, Kind, Next};
+use crate::files::{Files, OpenMode};
+use crate::read_at::ReadAt;
 
 /// Where the number of bytes ever appended stands.
 pub const END_AT: usize = 1024;
@@ -43,18 +43,6 @@ const FIELDS_BYTES_1: usize = 32;
 /// The tail of a segment, by its path.
 pub fn path_of(segment: &Path) -> PathBuf {
     segment.with_extension("tail")
-}
-
-/// The id of the machine's boot: with the same one, what a killed process left in memory is in its files. `None` if the
-/// system does not say.
-pub fn boot_id() -> Option<[u8; 16]> {
-    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
-    let digits = text.trim().bytes().filter(|byte| *byte != b'-').map(|byte| char::from(byte).to_digit(16));
-    let digits: Vec<u8> =
-        digits.map(|digit| digit.and_then(|digit| u8::try_from(digit).ok())).collect::<Option<_>>()?;
-    let bytes: Vec<u8> =
-        digits.chunks_exact(2).map(|pair| pair.iter().fold(0, |byte, digit| byte << 4 | digit)).collect();
-    bytes.try_into().ok()
 }
 
 /// How the file of a tail begins; no `boot` counts as another one at each start.
@@ -115,31 +103,37 @@ pub struct Reading {
 /// segment if there is a tail.
 ///
 /// Errors: a file cannot be read. A damaged tail is no error.
-pub fn read(segment: &Path, head: Option<&FileHead>, boot: Option<[u8; 16]>) -> io::Result<Reading> {
-    let file = match File::open(path_of(segment)) {
+pub fn read(
+    files: &impl Files,
+    segment: &Path,
+    head: Option<&FileHead>,
+    boot: Option<[u8; 16]>,
+) -> io::Result<Reading> {
+    let file = match files.open(&path_of(segment), OpenMode::Read) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Reading::default()),
         Err(error) => return Err(error),
     };
     let mut reading = Reading { is_there: true, ..Reading::default() };
-    // It was removed when the segment was closed, or is about to be.
-    if head.is_some_and(|head| head.closed.is_some()) {
+    // It was removed when the segment was closed, or written as records come from then on, or is about to be. Or it is of a
+    // segment that had this name, and that a loss of power took.
+    let has_none = |head: &FileHead| head.closed.is_some() || matches!(head.kind, Kind::Plain | Kind::Direct);
+    if head.is_some_and(has_none) {
         return Ok(reading);
     }
     let Some(name) = segment.file_name().and_then(folder::parse_name) else { return Ok(reading) };
-    let (offset, last) = whole_of(segment)?;
+    let (offset, last) = whole_of(files, segment)?;
     let ring = match Ring::read(&file, name)? {
         Ok(ring) => ring,
         Err(damage) => {
             // A version before this one made the file first and its head last.
-            let is_unborn =
-                last.is_none() && head.is_none_or(|head| head.kind == super::segment::Kind::Unknown);
+            let is_unborn = last.is_none() && head.is_none_or(|head| head.kind == Kind::Unknown);
             reading.damage = (!is_unborn).then_some(damage);
             return Ok(reading);
         }
     };
     let is_same_boot = boot.is_some() && ring.boot == boot;
-    let mut bytes = ring.stream(segment, offset)?;
+    let mut bytes = ring.stream(files, segment, offset)?;
     let (whole, last) = whole_records(&bytes, offset, last);
     bytes.truncate(whole);
     let reached = offset + whole as u64;
@@ -158,8 +152,8 @@ pub fn read(segment: &Path, head: Option<&FileHead>, boot: Option<[u8; 16]>) -> 
 }
 
 /// Where the whole records of a segment end, by itself, and the sequence of the last.
-fn whole_of(segment: &Path) -> io::Result<(u64, Option<u64>)> {
-    let (_, opened) = folder::open_alone(segment)?;
+fn whole_of(files: &impl Files, segment: &Path) -> io::Result<(u64, Option<u64>)> {
+    let (_, opened) = folder::open_alone(files, segment)?;
     let Ok(mut opened) = opened else { return Ok((0, None)) };
     let mut last = None;
     while let Next::Record(head) = *opened.next() {
@@ -203,10 +197,10 @@ impl Ring {
     /// Reads it.
     ///
     /// Errors: of the file; one that is damaged, of a later version, or another segment's is an `Err` inside.
-    fn read(file: &File, (generation, thread): (u64, u16)) -> io::Result<Result<Ring, Damage>> {
+    fn read(file: &impl ReadAt, (generation, thread): (u64, u16)) -> io::Result<Result<Ring, Damage>> {
         let damage = |offset, what| Ok(Err(Damage { offset, what }));
         let mut page = [0; DATA_AT];
-        match file.read_exact_at(&mut page, 0) {
+        match file.read_at(0, &mut page) {
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
                 return damage(0, "the tail is cut off");
             }
@@ -232,7 +226,7 @@ impl Ring {
             return damage(0, "the head of the tail is damaged, or another segment's");
         }
         let mut data = vec![0; capacity as usize];
-        match file.read_exact_at(&mut data, DATA_AT as u64) {
+        match file.read_at(DATA_AT as u64, &mut data) {
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
                 return damage(DATA_AT as u64, "the tail is cut off");
             }
@@ -245,7 +239,7 @@ impl Ring {
 
     /// Bytes of the stream from `offset` on, where whole records of the segment end: what of a record is in the segment,
     /// then what may be in the ring. What is older there has smaller sequences.
-    fn stream(&self, segment: &Path, offset: u64) -> io::Result<Vec<u8>> {
+    fn stream(&self, files: &impl Files, segment: &Path, offset: u64) -> io::Result<Vec<u8>> {
         let capacity = self.data.len() as u64;
         let mut bytes = Vec::new();
         if capacity == 0 {
@@ -255,7 +249,7 @@ impl Ring {
         // A record that reaches into the ring was pushed into it whole.
         if offset < self.taken && self.taken - offset <= capacity {
             bytes.resize(usize::try_from(self.taken - offset).unwrap_or(0), 0);
-            match File::open(segment)?.read_exact_at(&mut bytes, offset) {
+            match files.open(segment, OpenMode::Read)?.read_at(offset, &mut bytes) {
                 Ok(()) => from = self.taken,
                 // The power went before the disk had it, or the counter is damaged.
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => bytes.clear(),

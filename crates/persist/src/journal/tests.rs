@@ -13,6 +13,7 @@ use super::part::{self, Part, Parts};
 use super::record::{self, Draft};
 use super::redis::{Commands, Role, parse_manifest};
 use super::segment::{FILE_HEAD_BYTES, FileHead, Next, Segment};
+use crate::files::Disk;
 
 struct Dir(PathBuf);
 
@@ -25,7 +26,7 @@ impl Dir {
     }
 
     fn store(&self, manifest: &Manifest) {
-        manifest.store(&self.0).expect("a manifest");
+        manifest.store(&Disk, &self.0).expect("a manifest");
     }
 
     fn write(&self, generation: u64, thread: u16, bytes: &[u8]) {
@@ -34,7 +35,7 @@ impl Dir {
 
     /// The words that a replay would see, and the sequence it ends at.
     fn replay(&self) -> (Vec<Vec<u8>>, u64) {
-        let mut journal = folder::open(&self.0).expect("readable").expect("a journal");
+        let mut journal = folder::open(&Disk, &self.0).expect("readable").expect("a journal");
         let mut words = Vec::new();
         while let Some((head, body)) = journal.next_record().expect("readable") {
             assert_eq!(head.clock_ms, head.sequence * 10);
@@ -103,9 +104,9 @@ fn segments_that_were_begun_before_there_was_a_base_continue_no_older_one() {
     };
     dir.store(&manifest(1, 1));
     assert_eq!(dir.replay(), (vec![b"a".to_vec()], 2));
-    let checked = check_dir(&dir.0).expect("readable").expect("a journal");
+    let checked = check_dir(&Disk, &dir.0).expect("readable").expect("a journal");
     assert!(checked.is_sound() && checked.baseless.len() == 2, "{checked}");
-    assert_eq!(folder::open(&dir.0).expect("readable").expect("a journal").generation_max, 4);
+    assert_eq!(folder::open(&Disk, &dir.0).expect("readable").expect("a journal").generation_max, 4);
     // Once it is complete, it is what they continue.
     dir.store(&manifest(4, 1004));
     assert_eq!(dir.replay(), (vec![b"b".to_vec()], 1005));
@@ -143,7 +144,7 @@ fn segments_are_merged_by_sequence() {
     let dir = Dir::new("merged");
     let words = deal(&dir, 500, 4, &mut Rng::new(1));
     assert_eq!(dir.replay(), (words, 501));
-    let checked = check_dir(&dir.0).expect("readable").expect("a journal");
+    let checked = check_dir(&Disk, &dir.0).expect("readable").expect("a journal");
     assert!(checked.is_sound() && checked.counts.records == 500 && checked.counts.last == 500);
 }
 
@@ -157,7 +158,7 @@ fn what_a_segment_has_from_before_the_base_is_not_read() {
     dir.write(2, 1, &other);
     dir.store(&Manifest { base: None, generation: 2, sequence: 5, clock_ms: 5, ..Manifest::default() });
     assert_eq!(dir.replay(), (["5", "6", "7"].map(|word| word.as_bytes().to_vec()).to_vec(), 8));
-    let checked = check_dir(&dir.0).expect("readable").expect("a journal");
+    let checked = check_dir(&Disk, &dir.0).expect("readable").expect("a journal");
     assert!(checked.is_sound() && checked.counts.records == 3, "{checked}");
 }
 
@@ -177,7 +178,7 @@ fn generations_before_the_base_are_not_read() {
         ..Manifest::default()
     });
     assert_eq!(dir.replay(), (vec![b"new".to_vec(); 5], 15));
-    let checked = check_dir(&dir.0).expect("readable").expect("a journal");
+    let checked = check_dir(&Disk, &dir.0).expect("readable").expect("a journal");
     assert_eq!(checked.left_over.len(), 1);
 }
 
@@ -190,7 +191,7 @@ fn a_torn_end_is_set_aside_and_the_rest_goes_on() {
     fs::write(&path, &bytes[..bytes.len() - 5]).expect("a segment");
     let (read, sequence) = dir.replay();
     assert!(read.len() < 300 && words.starts_with(&read));
-    let mut journal = folder::open(&dir.0).expect("readable").expect("a journal");
+    let mut journal = folder::open(&Disk, &dir.0).expect("readable").expect("a journal");
     while journal.next_record().expect("readable").is_some() {}
     let ending = journal.end().expect("readable");
     let torn = &ending.torn;
@@ -202,7 +203,7 @@ fn a_torn_end_is_set_aside_and_the_rest_goes_on() {
         assert_eq!(fs::metadata(place).expect("a copy").len(), torn.bytes);
     }
     assert_eq!(dir.replay(), (read, sequence));
-    assert!(check_dir(&dir.0).expect("readable").expect("a journal").is_sound());
+    assert!(check_dir(&Disk, &dir.0).expect("readable").expect("a journal").is_sound());
 }
 
 #[test]
@@ -216,15 +217,15 @@ fn zeros_behind_the_last_record_are_nothing() {
         longer.resize(bytes.len() + zeros, 0);
         fs::write(&path, &longer).expect("a segment");
         assert_eq!(dir.replay(), (words.clone(), 41), "{zeros}");
-        let checked = check_dir(&dir.0).expect("readable").expect("a journal");
+        let checked = check_dir(&Disk, &dir.0).expect("readable").expect("a journal");
         assert!(checked.is_sound() && checked.counts.records == 40, "{zeros}");
-        check_segment(&path).expect("sound");
+        check_segment(&Disk, &path).expect("sound");
         // Anything among them, or the end of a record that was not written, is told.
         for (at, byte) in [(longer.len() - 1, 1), (bytes.len() - 1, !bytes[bytes.len() - 1])] {
             let mut other = longer.clone();
             other[at] = byte;
             fs::write(&path, &other).expect("a segment");
-            let checked = check_dir(&dir.0).expect("readable").expect("a journal");
+            let checked = check_dir(&Disk, &dir.0).expect("readable").expect("a journal");
             assert!(!checked.is_sound() && checked.torn[0].damage.is_some(), "{zeros}, {at}");
         }
     }
@@ -268,9 +269,9 @@ fn ten_thousand_mutations_of_segments_give_a_prefix_and_a_report() {
         if round % 100 == 0 {
             dir.write(1, which, &both[usize::from(which)]);
             assert_eq!(dir.replay().0, read);
-            let checked = check_dir(&dir.0).expect("readable").expect("a journal");
+            let checked = check_dir(&Disk, &dir.0).expect("readable").expect("a journal");
             assert_eq!(checked.is_sound(), !is_told);
-            let _ = check_segment(&dir.0.join(segment_name(1, which)));
+            let _ = check_segment(&Disk, &dir.0.join(segment_name(1, which)));
             dir.write(1, which, &files[usize::from(which)]);
         }
     }
@@ -404,4 +405,13 @@ fn a_set_is_written_as_any_other_command() {
         part::write_command(&mut long, db, 3, [b"set".as_slice(), &key, &value].into_iter());
         assert!(short == long, "{db} {key_len} {value_len}");
     }
+}
+
+#[test]
+fn a_segment_that_has_only_zeros_is_no_journal() {
+    let dir = Dir::new("only-zeros");
+    dir.write(1, 0, &[0; 64]);
+    assert!(folder::open(&Disk, &dir.0).expect("readable").is_none(), "the power went while it was made");
+    dir.write(1, 0, &[0, 0, 7, 0]);
+    assert!(folder::open(&Disk, &dir.0).is_err(), "something was there");
 }

@@ -18,10 +18,10 @@ const MAGIC: &[u8; 4] = b"DBLK";
 const ORDERED: u16 = 1;
 const CODEC_NONE: u8 = 0;
 const CODEC_LZ4: u8 = 1;
-/// Most bytes that a byte of LZ4 stands for.
+/// Bytes that one byte of LZ4 can produce at most.
 const GAIN_MAX: u64 = 255;
 
-/// What a block holds.
+/// The content of a block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Kind {
@@ -40,32 +40,32 @@ impl Kind {
     }
 }
 
-/// Where a block is, and what the index says about it.
+/// The position of a block, and its row in the index.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Place {
-    /// What it holds.
+    /// Its content.
     pub kind: Kind,
     /// Its number, from 0.
     pub number: u32,
-    /// Where its head begins, in bytes from the start of the file.
+    /// Offset of its head, in bytes from the start of the file.
     pub offset: u64,
     /// Bytes in the file, its head included.
     pub len: u64,
     /// Number of entries.
     pub entries: u32,
-    /// The shard of the writer that its entries are from: readers may use it to keep out of each other's way.
+    /// The shard of the writer from which its entries come. Readers may use it to avoid each other.
     pub shard: u32,
-    /// Whether it is to be read after all ordered blocks before it.
+    /// True if it must be read after all ordered blocks before it.
     pub is_ordered: bool,
 }
 
 /// A head, read and checked as far as it can be alone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Head {
-    /// What the block holds.
+    /// The content of the block.
     pub kind: Kind,
     codec: u8,
-    /// Whether it is to be read in order.
+    /// True if it must be read in order.
     pub is_ordered: bool,
     /// The shard its entries are from.
     pub shard: u32,
@@ -95,7 +95,7 @@ impl Head {
         }
         let flags = u16::from_le_bytes([flag_low, flag_high]);
         let head = Head {
-            kind: Kind::of(u64::from(kind)).ok_or_else(|| bad("a kind that is not known"))?,
+            kind: Kind::of(u64::from(kind)).ok_or_else(|| bad("an unknown kind"))?,
             codec,
             is_ordered: flags & ORDERED != 0,
             shard: u32_at(8),
@@ -108,13 +108,13 @@ impl Head {
         let longest = match codec {
             CODEC_NONE => u64::from(head.packed_len),
             CODEC_LZ4 => u64::from(head.packed_len) * GAIN_MAX,
-            _ => return Err(bad("a compression that is not known")),
+            _ => return Err(bad("an unknown compression")),
         };
         if flags & !ORDERED != 0 {
-            return Err(bad("flags that are not known"));
+            return Err(bad("unknown flags"));
         }
         if u64::from(head.raw_len) > longest || (codec == CODEC_NONE && head.raw_len != head.packed_len) {
-            return Err(bad("lengths that cannot be"));
+            return Err(bad("impossible lengths"));
         }
         Ok(head)
     }
@@ -124,7 +124,7 @@ impl Head {
         HEAD_LEN as u64 + u64::from(self.packed_len)
     }
 
-    /// Checks `stored`, the content as the file has it, and gives what it stands for.
+    /// Checks `stored`, the content in the file, and returns it unpacked.
     ///
     /// Errors: the checksum is wrong. Cost: at most 255 times the bytes of `stored`.
     pub fn unpack<'a>(
@@ -143,17 +143,17 @@ impl Head {
         let mut raw = vec![0; self.raw_len as usize];
         match lz4_flex::block::decompress_into(stored, &mut raw) {
             Ok(len) if len == raw.len() => Ok(Cow::Owned(raw)),
-            _ => Err("its content does not unpack".to_owned()),
+            _ => Err("its content cannot be unpacked".to_owned()),
         }
     }
 }
 
-/// What a block to be written is, besides its content.
+/// The properties of a block to be written, besides its content.
 #[derive(Clone, Copy, Debug)]
 pub struct Label {
-    /// What it holds.
+    /// Its content.
     pub kind: Kind,
-    /// Whether it is to be read in order.
+    /// True if it must be read in order.
     pub is_ordered: bool,
     /// The shard its entries are from.
     pub shard: u32,
@@ -163,7 +163,18 @@ pub struct Label {
     pub number: u32,
 }
 
-/// Puts a block together in `out`, which is overwritten: compressed where that makes it shorter.
+/// Returns true if `bytes` begin with a block that holds facts or keys.
+pub fn is_block(bytes: &[u8]) -> bool {
+    let head = bytes.first_chunk().and_then(|head| Head::read(head, 0).ok());
+    head.is_some_and(|head| head.kind != Kind::Index)
+}
+
+/// Returns true if `bytes` begin with a block that is to be read after those before it.
+pub fn is_ordered_block(bytes: &[u8]) -> bool {
+    bytes.first_chunk().and_then(|head| Head::read(head, 0).ok()).is_some_and(|head| head.is_ordered)
+}
+
+/// Builds a block in `out`, which is overwritten. The content is compressed if that makes it shorter.
 pub fn pack(id: u64, label: Label, raw: &[u8], compresses: bool, out: &mut Vec<u8>) {
     out.clear();
     let room = if compresses { lz4_flex::block::get_maximum_output_size(raw.len()) } else { 0 };

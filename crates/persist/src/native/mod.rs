@@ -8,9 +8,9 @@
 //! ```
 //!
 //! All numbers are little-endian; inside blocks they are written as RDB writes lengths. Blocks can be read in any
-//! order and side by side, but those marked as ordered: these hold lists in parts and are read front to back by one
-//! reader. The id stands in every checksum, so that a block of another file is none of this one. Nothing in a file
-//! depends on how many shards or threads wrote it.
+//! order and in parallel, except those marked as ordered: these hold lists in parts and are read front to back by one
+//! reader. The id is part of every checksum, so that a block of another file is not accepted. Nothing in a file
+//! depends on the number of shards or threads that wrote it.
 
 mod block;
 mod reader;
@@ -18,8 +18,8 @@ mod reader;
 mod tests;
 mod writer;
 
-pub use block::{Kind, Place};
-pub use reader::{Block, File, Segment, walk};
+pub use block::{Kind, Place, is_block, is_ordered_block};
+pub use reader::{Block, File, Segment, id_of, walk};
 pub use writer::{Totals, Writer};
 
 /// The end of a file's name.
@@ -29,7 +29,7 @@ pub const VERSION: u16 = 1;
 /// Bytes of a block before compression, unless it holds a single entry that is longer.
 pub const BLOCK_BYTES: usize = 1 << 20;
 
-/// What a file begins with.
+/// The first bytes of a file.
 pub const MAGIC: &[u8; 8] = b"DARTERDB";
 const MAGIC_END: &[u8; 8] = b"DARTEREN";
 const HEADER_LEN: usize = 32;

@@ -25,7 +25,7 @@ pub struct File<R> {
 /// The content of a block.
 #[derive(Debug)]
 pub struct Block {
-    /// Where it is.
+    /// The position.
     pub place: Place,
     raw: Vec<u8>,
 }
@@ -42,7 +42,7 @@ pub struct Segment<'a> {
 }
 
 impl Segment<'_> {
-    /// A copy that lives on without its block, which is at `place`.
+    /// A copy that outlives its block, which is at `place`.
     pub fn to_chunk(&self, place: &Place) -> Chunk {
         Chunk { db: self.db, entries: self.entries, bytes: self.bytes.to_vec(), offset: place.offset }
     }
@@ -89,7 +89,7 @@ impl<R: ReadAt> File<R> {
         self.len
     }
 
-    /// Whether the file holds no key and no fact.
+    /// Returns true if the file holds no key and no fact.
     pub fn is_empty(&self) -> bool {
         self.places.is_empty()
     }
@@ -104,7 +104,7 @@ impl<R: ReadAt> File<R> {
         self.places.iter().map(|place| u64::from(place.entries)).sum()
     }
 
-    /// Reads one of [`File::places`]. Any number of threads may do so at once.
+    /// Reads one of [`File::places`]. Any number of threads may do so concurrently.
     ///
     /// Errors: the source failed, or the block is damaged or not the one that the index names.
     pub fn read(&self, place: &Place) -> Result<Block, Error> {
@@ -170,6 +170,12 @@ fn piece<R: ReadAt, const N: usize>(source: &R, offset: u64, len: u64, what: &st
     Ok(bytes)
 }
 
+/// The id in the header that bytes begin with, if that is what they are.
+pub fn id_of(bytes: &[u8]) -> Option<u64> {
+    let header = bytes.first_chunk::<HEADER_LEN>()?;
+    read_header(header).ok().map(|(id, _)| id)
+}
+
 /// Id and time in a header.
 fn read_header(header: &[u8; HEADER_LEN]) -> Result<(u64, u64), Error> {
     let [magic @ .., _, _, _, _] = header;
@@ -210,7 +216,7 @@ fn read_index(index: &Block) -> Result<Vec<Place>, Error> {
         let (kind, flags, shard, entries, len) = (field()?, field()?, field()?, field()?, field()?);
         let small = |number: u64| u32::try_from(number).map_err(|_| bad("a row with a number past 2^32"));
         places.push(Place {
-            kind: Kind::of(kind).ok_or_else(|| bad("a row of a kind that is not known"))?,
+            kind: Kind::of(kind).ok_or_else(|| bad("a row of an unknown kind"))?,
             number: small(number)?,
             offset,
             len,
@@ -227,9 +233,33 @@ fn read_index(index: &Block) -> Result<Vec<Place>, Error> {
 }
 
 impl Block {
-    /// What it holds besides keys; nothing for a block of entries.
+    /// Reads a block that came without its file, whose id is `id`.
     ///
-    /// Errors: the content makes no sense, which only a writer's fault can bring about.
+    /// Errors: it is cut off, longer than it says, or damaged.
+    pub fn alone(id: u64, bytes: &[u8]) -> Result<Block, Error> {
+        let len = bytes.len() as u64;
+        let cut_off = || Error::CutOff { len, what: "a block".to_owned() };
+        let (head_bytes, stored) = bytes.split_first_chunk::<HEAD_LEN>().ok_or_else(cut_off)?;
+        let head = Head::read(head_bytes, 0)?;
+        if head.len() != len {
+            return Err(cut_off());
+        }
+        let place = Place {
+            kind: head.kind,
+            number: head.number,
+            offset: 0,
+            len,
+            entries: head.entries,
+            shard: head.shard,
+            is_ordered: head.is_ordered,
+        };
+        let raw = head.unpack(id, head_bytes, stored).map_err(|what| damaged(&place, &what))?;
+        Ok(Block { place, raw: raw.into_owned() })
+    }
+
+    /// Its items besides keys; empty for a block of entries.
+    ///
+    /// Errors: the content makes no sense, which only a faulty writer can cause.
     pub fn facts(&self) -> Result<Vec<Item>, Error> {
         let mut items = Vec::new();
         let mut cursor = Cursor::new(if self.place.kind == Kind::Facts { &self.raw } else { &[] });
@@ -240,7 +270,7 @@ impl Block {
         Ok(items)
     }
 
-    /// Its entries, by database; none for a block of facts.
+    /// Its entries, by database; empty for a block of facts.
     ///
     /// Errors: as [`Block::facts`].
     pub fn segments(&self) -> Result<Vec<Segment<'_>>, Error> {
@@ -273,7 +303,7 @@ fn read_fact(cursor: &mut Cursor<'_>) -> Result<Item, Stop> {
             let db = u32::try_from(cursor.number()?).map_err(|_| cursor.bad("a database past 2^32"))?;
             Item::Sizes { db, keys: cursor.number()?, expiring: cursor.number()? }
         }
-        _ => return Err(cursor.bad("a fact of a sort that is not known")),
+        _ => return Err(cursor.bad("an unknown kind of fact")),
     })
 }
 
@@ -281,16 +311,16 @@ fn read_segment<'a>(cursor: &mut Cursor<'a>) -> Result<Segment<'a>, Stop> {
     let db = u32::try_from(cursor.number()?).map_err(|_| cursor.bad("a database past 2^32"))?;
     let entries = cursor.number()?;
     let len = usize::try_from(cursor.number()?).map_err(|_| Stop::More)?;
-    // so that whoever makes room for so many entries makes no more than there is content
+    // so that a caller that reserves room by this number reserves no more than the content needs
     if entries > len as u64 {
         return Err(cursor.bad("more entries than bytes"));
     }
     Ok(Segment { db, entries, bytes: cursor.take(len)? })
 }
 
-/// Reads the blocks of a file from its front as far as they are whole, whether or not an index follows.
+/// Reads the blocks of a file from its front as far as they are complete, with or without an index.
 ///
-/// Shows each to `visit`. Errors: the header, or the first block that is not whole.
+/// Shows each to `visit`. Errors: the header, or the first incomplete block.
 pub fn walk<R: ReadAt>(source: &R, mut visit: impl FnMut(&Block) -> Result<(), Error>) -> Result<(), Error> {
     let len = source.len()?;
     let header: [u8; HEADER_LEN] = piece(source, 0, len, "the header")?;

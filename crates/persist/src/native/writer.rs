@@ -11,7 +11,7 @@ use crate::cursor::Stop;
 use crate::entry::Entries;
 use crate::error::Error;
 
-/// What a file came to.
+/// The totals of a written file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Totals {
     /// Bytes of the file.
@@ -32,7 +32,7 @@ pub struct Writer<W: Write> {
     compresses: bool,
     raw: Vec<u8>,
     packed: Vec<u8>,
-    // of what is in `raw`
+    // the kind of `raw`
     kind: Kind,
     is_ordered: bool,
     shard: u32,
@@ -72,7 +72,7 @@ impl<W: Write> Writer<W> {
         })
     }
 
-    /// Bytes of the file so far, without what waits to become a block.
+    /// Bytes of the file so far, without those buffered for the next block.
     pub fn bytes(&self) -> u64 {
         self.offset
     }
@@ -94,7 +94,7 @@ impl<W: Write> Writer<W> {
         Ok(())
     }
 
-    /// Says how many keys database `db` will have.
+    /// Announces the number of keys of database `db`.
     pub fn sizes(&mut self, db: u32, keys: u64, expiring: u64) -> Result<(), Error> {
         self.turn_to(Kind::Facts, false, 0, 0)?;
         self.raw.push(SIZES);
@@ -205,13 +205,13 @@ impl<W: Write> Writer<W> {
         self.totals.raw_bytes += self.raw.len() as u64;
         self.entries = 0;
         self.raw.clear();
-        // one long value does not keep its room
+        // the room of one long value is not kept
         self.raw.shrink_to(2 * BLOCK_BYTES);
         self.packed.shrink_to(2 * BLOCK_BYTES);
         Ok(())
     }
 
-    /// Ends the file: the index and the trailer. Returns what it was written to, flushed.
+    /// Ends the file: the index and the trailer. Returns the underlying writer, flushed.
     ///
     /// Errors: the disk failed.
     pub fn finish(mut self) -> Result<(W, Totals), Error> {

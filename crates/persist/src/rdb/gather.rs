@@ -1,4 +1,4 @@
-//! Parts of values, put together again: a file of Redis has each value in one place.
+//! Joins parts of values: a file of Redis has each value in one place.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,7 +17,7 @@ const SET: u8 = 2;
 const HASH: u8 = 4;
 const ZSET: u8 = 5;
 
-/// Values of which some parts are here. Memory: these parts.
+/// Values with missing parts. Memory: the present parts.
 #[derive(Default)]
 pub struct Gatherer {
     begun: BTreeMap<(u32, Vec<u8>), Gathered>,
@@ -33,7 +33,7 @@ impl fmt::Debug for Gatherer {
     }
 }
 
-/// What is here of a value.
+/// The present parts of a value.
 #[derive(Debug)]
 struct Gathered {
     // elements, without the number of them
@@ -56,12 +56,12 @@ pub struct Whole {
 }
 
 impl Gatherer {
-    /// The keys of which parts are missing.
+    /// The keys with missing parts.
     pub fn incomplete(&self) -> impl Iterator<Item = &(u32, Vec<u8>)> {
         self.begun.keys().chain(self.built.keys())
     }
 
-    /// Takes in a part; the whole value with the last one.
+    /// Adds a part; returns the whole value with the last one.
     ///
     /// Errors: damaged, more elements than the value has, or a list's part out of order.
     pub fn add(&mut self, db: u32, entry: &Entry<'_>, part: Part) -> Result<Option<Whole>, Stop> {
@@ -85,7 +85,7 @@ impl Gatherer {
             _ => return Err(bad("a part of a value that is not written in parts")),
         };
         if kind == LIST && part.start != begun.count {
-            return Err(bad("a part of a list that does not go on where the last one ended"));
+            return Err(bad("a part of a list that does not continue the previous part"));
         }
         let mut cursor = Cursor::new(value);
         begun.count = begun.count.saturating_add(cursor.number()?);

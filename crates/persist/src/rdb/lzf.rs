@@ -2,9 +2,9 @@
 //!
 //! Runs of literals and references up to 8,192 bytes back; `store` unpacks them.
 
-/// Shorter texts stay as they are.
+/// Shorter texts are not packed.
 const TEXT_BYTES_MIN: usize = 21;
-/// A packed text that is not shorter by this much is not worth it.
+/// A packed text that is not shorter by this much is not used.
 const GAIN_MIN: usize = 4;
 const BACK_MAX: usize = 1 << 13;
 const REFERENCE_MAX: usize = 264;
@@ -14,7 +14,7 @@ const TABLE_BITS: u32 = 13;
 /// Packs one text after another; its memory is 32 KiB.
 #[derive(Debug)]
 pub struct Packer {
-    // Where three bytes of some hash were last seen, in this text or an earlier one.
+    // The last position of three bytes with some hash, in this text or an earlier one.
     seen: Vec<u32>,
     out: Vec<u8>,
 }
@@ -26,7 +26,7 @@ impl Default for Packer {
 }
 
 impl Packer {
-    /// `text` packed, if that is worth it.
+    /// The packed `text`, if that saves enough.
     pub fn pack(&mut self, text: &[u8]) -> Option<&[u8]> {
         if text.len() < TEXT_BYTES_MIN || u32::try_from(text.len()).is_err() {
             return None;
@@ -50,7 +50,7 @@ impl Packer {
             }
             at += len;
             literals = at;
-            // one more place within what was skipped, so that the next repetition is found
+            // notes one more position within the skipped bytes, so that the next repetition is found
             if let Some(three) = text[at - 2..].first_chunk::<3>() {
                 self.seen[place_of(*three)] = (at - 2) as u32;
             }
@@ -66,7 +66,7 @@ fn place_of([a, b, c]: [u8; 3]) -> usize {
     (three.wrapping_mul(0x9e37_79b1) >> (32 - TABLE_BITS)) as usize
 }
 
-/// How long the bytes at `from` and at `at` are alike.
+/// Number of equal bytes at `from` and at `at`.
 fn matching(text: &[u8], from: usize, at: usize) -> usize {
     let ends = text.len().min(at + REFERENCE_MAX);
     let (earlier, later) = (&text[from..from + (ends - at)], &text[at..ends]);

@@ -1,15 +1,15 @@
-//! RDB files: what Redis and Valkey save and load.
+//! RDB files, as Redis and Valkey save and load them.
 //!
 //! ```text
 //! REDIS0010  or VALKEY080
 //! 0xfa name value      facts about the writer          0xf5 library           a library of functions
-//! 0xfe number          the database of what follows    0xfb keys, expiring    its sizes
+//! 0xfe number          the database of the following keys    0xfb keys, expiring    its sizes
 //! entries (see `entry`)
-//! 0xff CRC64           the end; 0 for a checksum that was not made
+//! 0xff CRC64           the end; 0 without a checksum
 //! ```
 //!
-//! [`Writer`] writes version 10, which Redis 7.0 reads. What that has no form for stands in facts named
-//! [`NEXT`] before the entry: others pass over them, [`Reader`] gives them back.
+//! [`Writer`] writes version 10, which Redis 7.0 reads. Marks that this version cannot express are in facts named
+//! [`NEXT`] before the entry. Other readers skip them, and [`Reader`] restores them.
 
 mod gather;
 pub mod lzf;
@@ -28,7 +28,7 @@ pub use writer::{Options, Writer};
 
 /// The version that is written.
 pub const VERSION_WRITTEN: u32 = 10;
-/// The name of the fact that says about the next entry what RDB has no form for.
+/// The name of the fact that holds the marks of the next entry that RDB cannot express.
 pub const NEXT: &[u8] = b"darter-next";
 
 const AUX: u8 = 0xfa;

@@ -1,4 +1,4 @@
-//! Values of modules: they can be passed over, and the module named; those of modules that we know are read by `store`.
+//! Values of modules: they can be skipped, and the module named. Those of known modules are read by `store`.
 
 use crate::cursor::{Cursor, Stop};
 use crate::layout::Token;
@@ -6,16 +6,16 @@ use crate::layout::Token;
 const END: u64 = 0;
 const TEXT: u64 = 5;
 
-/// Passes over what a module wrote, up to and with its end.
+/// Passes over a module's fields, including their end.
 ///
-/// Errors: not all there, or damaged.
+/// Errors: incomplete, or damaged.
 pub fn pass(cursor: &mut Cursor<'_>) -> Result<(), Stop> {
     fields(cursor, &mut |_| {})
 }
 
-/// As [`pass`], with each field shown to `visit`.
+/// Like [`pass`], and shows each field to `visit`.
 ///
-/// Errors: not all there, or damaged.
+/// Errors: incomplete, or damaged.
 pub fn fields<'a>(cursor: &mut Cursor<'a>, visit: &mut impl FnMut(Token<'a>)) -> Result<(), Stop> {
     loop {
         let start = cursor.at();
@@ -34,7 +34,7 @@ pub fn fields<'a>(cursor: &mut Cursor<'a>, visit: &mut impl FnMut(Token<'a>)) ->
                 visit(Token::Text(cursor.pass_text()?));
                 continue;
             }
-            _ => return Err(cursor.bad("a piece of a module's value that is of no known sort")),
+            _ => return Err(cursor.bad("an unknown kind of part in a module's value")),
         }
         visit(Token::Plain(cursor.since(start)));
     }

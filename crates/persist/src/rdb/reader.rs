@@ -1,7 +1,7 @@
 //! Reads an RDB file from a stream of bytes, which is not trusted.
 //!
-//! Keys come out as chunks of entries, so that others may build the values side by side. Memory: twice the longest
-//! value, whatever lengths the file claims.
+//! Keys are returned as chunks of entries, so that other threads may build the values in parallel. Memory: twice the
+//! longest value, whatever lengths the file claims.
 
 use std::io::Read;
 use std::ops::Range;
@@ -21,9 +21,9 @@ use crate::item::Item;
 pub struct Reader<R> {
     source: R,
     buffer: Vec<u8>,
-    // start <= buffer.len(): what is before it has been read
+    // start <= buffer.len(): the bytes before it have been read
     start: usize,
-    // where the file's byte of buffer[0] is
+    // the file offset of buffer[0]
     base: u64,
     crc: Crc64,
     origin: Origin,
@@ -34,7 +34,7 @@ pub struct Reader<R> {
     is_checked: bool,
 }
 
-/// A chunk is given out when it is longer.
+/// A chunk is closed when it is longer.
 const CHUNK_BYTES: usize = 64 << 10;
 const BUFFER_BYTES: usize = 256 << 10;
 
@@ -69,12 +69,12 @@ impl<R: Read> Reader<R> {
         self.origin.version
     }
 
-    /// Whether Valkey 9 or newer wrote the file.
+    /// Returns true if Valkey 9 or newer wrote the file.
     pub fn is_valkey(&self) -> bool {
         self.origin.is_valkey
     }
 
-    /// Whether the end was reached and a checksum was right; false for files without one.
+    /// Returns true if the end was reached and a checksum was right; false for files without one.
     pub fn is_checked(&self) -> bool {
         self.is_checked
     }
@@ -216,7 +216,7 @@ impl<R: Read> Reader<R> {
         self.start = end;
     }
 
-    /// Takes more bytes from the source; how many, 0 at its end.
+    /// Reads more bytes from the source; returns their number, 0 at its end.
     fn fill(&mut self) -> Result<usize, Error> {
         if self.start > 0 {
             self.buffer.drain(..self.start);
@@ -224,7 +224,7 @@ impl<R: Read> Reader<R> {
             self.start = 0;
         }
         let before = self.buffer.len();
-        // As much again as is there: what is longer than the buffer is looked at a few times only.
+        // As much again as is buffered, so that a long item is parsed from its start only a few times.
         let wanted = before.max(BUFFER_BYTES) as u64;
         (&mut self.source).take(wanted).read_to_end(&mut self.buffer)?;
         Ok(self.buffer.len() - before)
@@ -245,7 +245,7 @@ impl<R: Read> Reader<R> {
         Error::corrupt(offset, format!("{}{}", fault.what, self.key_near()))
     }
 
-    /// The key of what is next, as part of a sentence.
+    /// The key of the next item, as part of a sentence.
     fn key_near(&self) -> String {
         let mut cursor = Cursor::new(self.buffer.get(self.start..).unwrap_or_default());
         match scan::key_of_next(&mut cursor) {
@@ -297,7 +297,7 @@ fn origin_of(header: &[u8; HEADER_LEN]) -> Result<Origin, Error> {
     Ok(Origin { version, is_valkey })
 }
 
-/// Whether `marks` are marks and nothing else.
+/// Fails unless `marks` are marks and nothing else.
 fn check_marks(marks: &[u8]) -> Result<(), &'static str> {
     const DAMAGED: &str = "a damaged fact about the next key";
     let (mut cursor, mut entry) = (Cursor::new(marks), Entry::none());

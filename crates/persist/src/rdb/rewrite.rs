@@ -1,7 +1,7 @@
 //! Entries as Redis 7.0 reads them.
 //!
-//! What 7.0 has no form for goes into a fact before the entry, which it passes over; values that newer servers
-//! pack in forms unknown to it are built and written anew. Texts are packed on the way.
+//! Marks that 7.0 cannot express are put into a fact before the entry, which it skips. Values that newer servers pack
+//! in unknown forms are built and written anew. Texts are packed.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -23,14 +23,14 @@ const STREAM_OF_7_0: u8 = 19;
 const STREAM_OF_7_2: u8 = 21;
 const STREAM_OF_8_6: u8 = 26;
 const STREAM_OF_8_8: u8 = 27;
-/// The consumer that gets what others gave back, so that it is pending still and can be claimed.
+/// The consumer that gets the entries that others gave back, so that they remain pending and can be claimed.
 const GIVEN_BACK_TO: &[u8] = b"nacked";
 
-/// Writes entries; keeps what it needs for that.
+/// Writes entries; keeps the memory it needs for that.
 #[derive(Default)]
 pub struct Rewriter {
     packer: Option<Packer>,
-    // where values are built that cannot be copied
+    // for building values that cannot be copied
     arena: Option<Box<Arena>>,
     built: Vec<u8>,
     deadlines: Vec<u8>,
@@ -50,7 +50,7 @@ impl Rewriter {
 
     /// Appends `entry`.
     ///
-    /// Errors: its value is damaged, or is none that Redis knows.
+    /// Errors: its value is damaged, or of a type that Redis does not know.
     pub fn append(&mut self, entry: &Entry<'_>, out: &mut Vec<u8>) -> Result<(), Stop> {
         if entry.kind == values::TYPE_STRING && entry.is_plain() {
             self.append_head(entry, values::TYPE_STRING, out);
@@ -66,16 +66,16 @@ impl Rewriter {
         self.append_mapped(entry, entry.kind, entry.value, out)
     }
 
-    /// Appends the type byte, the value and the footer of `entry`, as RESTORE of Redis 7.0 takes them. Returns what has no
-    /// place there, as marks that stand before an entry; empty: nothing.
+    /// Appends the type byte, the value and the footer of `entry`, as RESTORE of Redis 7.0 takes them. Returns the
+    /// marks that cannot be expressed there, in the form before an entry; empty if there are none.
     ///
-    /// Errors: the value is damaged, or of no type that Redis knows.
+    /// Errors: the value is damaged, or of a type that Redis does not know.
     pub fn append_payload(&mut self, entry: &Entry<'_>, out: &mut Vec<u8>) -> Result<Vec<u8>, Stop> {
         let nameless = Entry { key: Cow::Borrowed(b""), deadline_ms: None, part: None, ..entry.clone() };
         let mut whole = Vec::new();
         self.deadlines.clear();
         self.append(&nameless, &mut whole)?;
-        // They stand in a fact before the entry.
+        // They are written to a fact before the entry.
         let (mut cursor, mut marks) = (Cursor::new(&whole), Vec::new());
         if whole.first() == Some(&AUX) {
             cursor.byte()?;
@@ -150,10 +150,10 @@ impl Rewriter {
         })
     }
 
-    /// A text that is written already: packed when it is plain and that pays.
+    /// Appends an encoded text: packed if it is plain and that saves memory.
     fn append_written(&mut self, written: &[u8], out: &mut Vec<u8>) {
         let plain = match written.first() {
-            // integers, and what is packed
+            // integers and packed texts
             Some(0xc0..) | None => None,
             Some(_) => {
                 let mut cursor = Cursor::new(written);
@@ -173,7 +173,7 @@ impl Rewriter {
         }
     }
 
-    /// Builds the value and writes it as we do, to `built`; returns its type byte.
+    /// Builds the value and writes it in our form to `built`; returns its type byte.
     fn build(&mut self, entry: &Entry<'_>) -> Result<u8, Stop> {
         let fault = |what| Cursor::new(&[]).bad(what);
         if self.arena.is_none() {
@@ -191,7 +191,7 @@ impl Rewriter {
     }
 }
 
-/// Whether Redis 7.0 cannot read this type, and a walk over its pieces does not make it readable.
+/// Returns true if Redis 7.0 cannot read this type, and a walk over its pieces cannot make it readable.
 fn needs_building(kind: u8) -> bool {
     matches!(kind, 20 | 22 | 23 | 25 | 28..=31 | 33.. if kind != layout::ZSET_WITH_TTL)
 }
@@ -203,7 +203,7 @@ fn push_packed(packed: &[u8], len: usize, out: &mut Vec<u8>) {
     out.extend_from_slice(packed);
 }
 
-/// A hash without its deadlines, which go to `deadlines`.
+/// A hash without its deadlines, which are written to `deadlines`.
 pub(super) fn split_hash<'a>(
     value: &[u8],
     plain: &'a mut Vec<u8>,
@@ -229,7 +229,7 @@ pub(super) fn split_hash<'a>(
     Ok(plain)
 }
 
-/// A set, or a sorted set whose members have `SCORE_BYTES` of score behind them, without its deadlines, which go to
+/// A set, or a sorted set with `SCORE_BYTES` of score after each member, without its deadlines. These are written to
 /// `deadlines`.
 pub(super) fn split_members<'a, const SCORE_BYTES: usize>(
     value: &[u8],
@@ -261,8 +261,8 @@ fn push_list(count: u64, list: &[u8], deadlines: &mut Vec<u8>) {
     }
 }
 
-/// A stream without the times at which consumers were last given something, and without what producers have sent.
-/// What was given back to the group gets a consumer: 7.0 knows no pending entry without.
+/// A stream without the times of the last deliveries to consumers, and without the entries of producers. Entries
+/// given back to the group get a consumer, because 7.0 has no pending entries without one.
 fn as_stream_of_7_0<'a>(kind: u8, value: &[u8], plain: &'a mut Vec<u8>) -> Result<&'a [u8], Stop> {
     let mut cursor = Cursor::new(value);
     for _ in 0..cursor.number()? {

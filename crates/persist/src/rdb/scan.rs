@@ -1,4 +1,4 @@
-//! The next thing in the bytes of an RDB file, as places in these bytes.
+//! The next item in the bytes of an RDB file, as ranges of these bytes.
 
 use std::ops::Range;
 
@@ -10,7 +10,7 @@ use crate::cursor::{Cursor, Stop};
 use crate::entry::{DEADLINE_MS, DEADLINE_SECS, FREQUENCY, IDLE_SECS};
 use crate::layout::{self, foreign};
 
-/// Who wrote the file: the same numbers mean different things.
+/// The writer of the file: the same numbers mean different things.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Origin {
     /// Its version.
@@ -28,7 +28,7 @@ pub enum Scanned {
     Strange { key: Range<usize>, what: String },
     /// A name and a text.
     Aux { name: Range<usize>, value: Range<usize> },
-    /// The database of what follows.
+    /// The database of the following keys.
     Select(u64),
     /// Keys and keys with a deadline of the database.
     Sizes(u64, u64),
@@ -36,17 +36,17 @@ pub enum Scanned {
     Function(Range<usize>),
     /// A library as release candidates of Redis 7 wrote it: name and code.
     OldFunction { name: Range<usize>, code: Range<usize> },
-    /// What a module said about itself.
+    /// A fact of a module about itself.
     ModuleAux(String),
-    /// What means nothing here.
+    /// Without meaning here.
     Nothing,
     /// The end; the checksum follows from version 5 on.
     End,
 }
 
-/// The next thing of `cursor`, which starts at 0.
+/// The next item of `cursor`, which starts at 0.
 ///
-/// Errors: not all there, damaged, or unknown.
+/// Errors: incomplete, damaged, or unknown.
 pub fn next(origin: Origin, cursor: &mut Cursor<'_>) -> Result<Scanned, Stop> {
     let mut deadline_ms = None;
     loop {
@@ -54,7 +54,7 @@ pub fn next(origin: Origin, cursor: &mut Cursor<'_>) -> Result<Scanned, Stop> {
             DEADLINE_MS => {
                 cursor.byte()?;
                 let ms = cursor.array()?;
-                // before version 9 in the byte order of the machine, which was this one
+                // before version 9 in the byte order of the writing machine, assumed to be little-endian
                 deadline_ms = Some(u64::try_from(i64::from_le_bytes(ms)).unwrap_or(0));
             }
             DEADLINE_SECS => {
@@ -80,7 +80,7 @@ pub fn next(origin: Origin, cursor: &mut Cursor<'_>) -> Result<Scanned, Stop> {
 fn entry(origin: Origin, deadline_ms: Option<u64>, cursor: &mut Cursor<'_>) -> Result<Scanned, Stop> {
     let kind = our_kind(origin, cursor.peek()?);
     if layout::of(kind).is_none() {
-        return Err(cursor.bad("a type byte that is not known"));
+        return Err(cursor.bad("an unknown type byte"));
     }
     cursor.byte()?;
     let start = cursor.at();
@@ -102,7 +102,7 @@ fn entry(origin: Origin, deadline_ms: Option<u64>, cursor: &mut Cursor<'_>) -> R
     Ok(Scanned::Entry { deadline_ms, kind, body: start..cursor.at() })
 }
 
-/// Our number for what the file calls `kind`; 255 for what none of its versions writes.
+/// Our number for the file's `kind`; 255 if none of its versions writes that.
 fn our_kind(origin: Origin, kind: u8) -> u8 {
     const NONE: u8 = 255;
     match (origin.is_valkey, kind) {
@@ -131,7 +131,7 @@ fn opcode(cursor: &mut Cursor<'_>) -> Result<Scanned, Stop> {
         }
         MODULE_AUX => {
             let name = module::name(cursor.number()?);
-            // when it was written, as a piece like those that follow
+            // the time of writing, as a piece like the following ones
             cursor.number()?;
             cursor.number()?;
             module::pass(cursor)?;
@@ -162,7 +162,7 @@ fn text(cursor: &mut Cursor<'_>) -> Result<Range<usize>, Stop> {
     Ok(start..cursor.at())
 }
 
-/// What modules noted about the next key.
+/// Passes the facts of modules about the next key.
 fn pass_key_facts(cursor: &mut Cursor<'_>) -> Result<(), Stop> {
     cursor.byte()?;
     for _ in 0..cursor.number()? {
@@ -172,7 +172,7 @@ fn pass_key_facts(cursor: &mut Cursor<'_>) -> Result<(), Stop> {
     Ok(())
 }
 
-/// The key of the entry that `cursor` starts at, if that is one.
+/// The key of the entry that `cursor` starts at, if it is an entry.
 pub fn key_of_next(cursor: &mut Cursor<'_>) -> Option<Vec<u8>> {
     loop {
         match cursor.byte().ok()? {

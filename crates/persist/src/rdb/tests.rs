@@ -28,7 +28,7 @@ fn file_of(shard: &Shard, options: Options) -> Vec<u8> {
     bytes
 }
 
-/// What a file holds besides keys, and a shard with its keys.
+/// A file's items besides keys, and a shard with its keys.
 fn read_all(bytes: &[u8]) -> Result<(Vec<Item>, Shard, bool), Error> {
     let (mut reader, mut others, mut shard) = (Reader::new(bytes)?, Vec::new(), testing::shard());
     loop {
@@ -47,7 +47,7 @@ fn read_all(bytes: &[u8]) -> Result<(Vec<Item>, Shard, bool), Error> {
 fn a_file_reads_back_as_it_was_written() {
     let shard = testing::sample(3, &[1, 2, 10, 100, 1000, 5000]);
     let mut before = contents(&shard);
-    // the only thing that is lost: that a consumer was never given anything
+    // only one fact is lost: that a consumer never received an entry
     before.retain(|(_, key), _| !key.starts_with(b"key:21"));
     for (packs, has_checksum) in [(true, true), (false, false)] {
         let file = file_of(&shard, Options { packs, has_checksum });
@@ -328,7 +328,7 @@ fn streams_of_newer_servers_are_read() {
         contents(&written_and_read(&plain)),
         "7.0 has no producers"
     );
-    // the only group ends the value: nothing was given back
+    // the only group ends the value: no entry was given back
     let newest = [&older[..], b"\x00", producers].concat();
     let (_, mut shard, _) = read_all(&of(27, &newest)).expect("a good file");
     assert_eq!(kinds(&shard), [26]);
@@ -340,7 +340,7 @@ fn streams_of_newer_servers_are_read() {
     assert!(value.contains(&format!("{:?}", b"nacked")), "what nobody has is given to somebody");
 }
 
-/// The types that values are written under.
+/// The type bytes of the values.
 fn kinds(shard: &Shard) -> Vec<u8> {
     let bytes = testing::entries_of(shard, 0);
     Entries::new(&bytes).map(|entry| entry.expect("a good entry").kind).collect()
@@ -351,7 +351,7 @@ fn written_and_read(shard: &Shard) -> Shard {
     read_all(&bytes).expect("a good file").1
 }
 
-/// Makes an entry that a consumer has pending nobody's.
+/// Takes a pending entry from its consumer, so that it has none.
 fn give_back(shard: &mut Shard) {
     let key =
         darter_store::Key { bytes: b"s", hash: darter_base::hash::KeyHasher::new(testing::SEED).hash(b"s") };

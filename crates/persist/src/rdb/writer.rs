@@ -13,7 +13,7 @@ use crate::entry::{Entries, Entry};
 use crate::error::Error;
 use crate::layout;
 
-/// How a file is written.
+/// Options for writing a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Options {
     /// Long texts are packed (`rdbcompression`).
@@ -83,7 +83,7 @@ impl<W: Write> Writer<W> {
         self.flush_if_full()
     }
 
-    /// Says how many keys database `db` will have, so that a reader makes room at once.
+    /// Announces the number of keys of database `db`, so that a reader can reserve room.
     pub fn sizes(&mut self, db: u32, keys: u64, expiring: u64) -> Result<(), Error> {
         self.select(db);
         self.buffer.push(SIZES);
@@ -92,9 +92,9 @@ impl<W: Write> Writer<W> {
         self.flush_if_full()
     }
 
-    /// Writes entries of database `db`; returns how many.
+    /// Writes entries of database `db`; returns their number.
     ///
-    /// Errors: the disk failed, or the entries are none.
+    /// Errors: the disk failed, or the bytes are not entries.
     pub fn entries(&mut self, db: u32, bytes: &[u8]) -> Result<u64, Error> {
         let mut count = 0;
         for entry in Entries::new(bytes) {
@@ -141,7 +141,7 @@ impl<W: Write> Writer<W> {
         self.left_out
     }
 
-    /// Ends the file; returns what it was written to, flushed, and the length of the file in bytes.
+    /// Ends the file; returns the underlying writer, flushed, and the length of the file in bytes.
     ///
     /// Errors: the disk failed, or parts of a value are missing.
     pub fn finish(mut self) -> Result<(W, u64), Error> {
@@ -179,7 +179,7 @@ impl<W: Write> Writer<W> {
         self.out.write_all(&self.buffer)?;
         self.bytes += self.buffer.len() as u64;
         self.buffer.clear();
-        // one long value does not keep its room
+        // the room of one long value is not kept
         self.buffer.shrink_to(4 * BUFFER_BYTES);
         Ok(())
     }

@@ -1,7 +1,7 @@
-//! A place in the cloud: S3 and what speaks like it, Google's and Azure's stores.
+//! A directory in the cloud: S3 and compatible stores, Google's and Azure's stores.
 //!
-//! Requests run on one thread of their own; whoever calls waits for the answer. Files go up in parts while they are
-//! written and appear under their name when the last part is there. Credentials come from the environment.
+//! Requests run on a separate thread; callers wait for the answer. Files are uploaded in parts while they are
+//! written, and appear under their name after the last part. Credentials come from the environment.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -20,11 +20,11 @@ use tokio::task::JoinHandle;
 use super::{CloudOptions, Directory, Facts, Fault, NewFile, check_name};
 use crate::read_at::ReadAt;
 
-/// A part of an upload; 10,000 of them are what S3 takes, so files may have 160 GB.
+/// Bytes of a part of an upload. S3 takes 10,000 parts, so a file may have 160 GB.
 const PART_BYTES: usize = 16 << 20;
 /// Parts on their way at once.
 const PARTS_MAX: usize = 3;
-/// What one request for a piece of a file fetches at least.
+/// Fewest bytes that one request for a piece of a file fetches.
 const WINDOW_BYTES: u64 = 4 << 20;
 
 /// A directory in the cloud.
@@ -37,7 +37,7 @@ pub struct Cloud {
 }
 
 impl Cloud {
-    /// The directory at `address`; nothing is asked yet.
+    /// The directory at `address`; no request is sent yet.
     ///
     /// Errors: an address that is not understood, or credentials are missing.
     pub fn open(address: &str, options: &CloudOptions) -> Result<Cloud, Fault> {
@@ -81,7 +81,7 @@ fn shared(store: impl ObjectStore) -> Arc<dyn ObjectStore> {
 fn s3(bucket: &str, options: &CloudOptions) -> Result<AmazonS3Builder, &'static str> {
     const NAMED: [&str; 3] =
         ["AWS_ACCESS_KEY_ID", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI"];
-    // Without this the library asks the metadata service of the machine, wherever that leads.
+    // Without this the library asks the metadata service of the machine, which may be any host.
     if !options.uses_machine_credentials && NAMED.iter().all(|name| std::env::var_os(name).is_none()) {
         return Err("no credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or --s3_ec2_metadata");
     }
@@ -95,17 +95,17 @@ fn s3(bucket: &str, options: &CloudOptions) -> Result<AmazonS3Builder, &'static 
     })
 }
 
-/// Where requests run: a thread that is started with the first of them and stays.
+/// The thread that runs requests. It is started with the first request and stays.
 fn runtime() -> io::Result<Handle> {
     static RUNTIME: OnceLock<Handle> = OnceLock::new();
     if let Some(handle) = RUNTIME.get() {
         return Ok(handle.clone());
     }
-    // The one provider of cryptography that is linked; a second call changes nothing.
+    // The only linked provider of cryptography; a second call changes nothing.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let handle = runtime.handle().clone();
-    // Of two threads that come here at once one gets a runtime that nobody uses.
+    // If two threads get here together, one runtime remains unused.
     let handle = RUNTIME.get_or_init(|| handle).clone();
     thread::Builder::new()
         .name("cloud".to_owned())
@@ -113,7 +113,7 @@ fn runtime() -> io::Result<Handle> {
     Ok(handle)
 }
 
-/// The system's words for what a store says.
+/// An error of a store as one of the system.
 fn io_error(error: object_store::Error) -> io::Error {
     let kind = match &error {
         object_store::Error::NotFound { .. } => io::ErrorKind::NotFound,
@@ -170,7 +170,7 @@ impl Directory for Cloud {
         self.runtime.block_on(self.store.delete(&path)).map_err(|error| self.fault(&path, error))
     }
 
-    /// Uploads that were broken off have no name; the store removes them by the rules of its owner.
+    /// Unfinished uploads have no name. The store removes them by the rules of its owner.
     fn sweep(&self) -> Result<usize, Fault> {
         Ok(0)
     }
@@ -195,7 +195,7 @@ impl fmt::Debug for Upload {
 }
 
 impl Upload {
-    /// Sends what is in the buffer as a part.
+    /// Sends the buffer as a part.
     fn send(&mut self) -> io::Result<()> {
         let payload = PutPayload::from(std::mem::take(&mut self.buffer));
         let mut upload = match self.upload.take() {
@@ -208,7 +208,7 @@ impl Upload {
         self.wait(PARTS_MAX)
     }
 
-    /// Waits until no more than `left` parts are on their way.
+    /// Waits until at most `left` parts are being sent.
     fn wait(&mut self, left: usize) -> io::Result<()> {
         while self.on_their_way.len() > left
             && let Some(part) = self.on_their_way.pop_front()
@@ -262,7 +262,7 @@ impl Drop for Upload {
     fn drop(&mut self) {
         self.on_their_way.drain(..).for_each(|part| part.abort());
         if let Some(mut upload) = self.upload.take() {
-            // Nobody waits: what is not removed now the store removes by the rules of its owner.
+            // Do not wait: if this fails, the store removes the upload by the rules of its owner.
             self.runtime.spawn(async move { upload.abort().await });
         }
     }
@@ -274,7 +274,7 @@ struct Object {
     path: Path,
     runtime: Handle,
     len: u64,
-    // What was fetched last and where it begins.
+    // The last fetched bytes and their offset.
     window: Mutex<(u64, Vec<u8>)>,
 }
 

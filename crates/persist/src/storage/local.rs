@@ -1,25 +1,31 @@
 //! A directory of this machine.
 
-use std::fs;
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::time::UNIX_EPOCH;
 
 use super::{Directory, Facts, Fault, NewFile, UNFINISHED, check_name};
+use crate::files::{Disk, Files, OpenFile, OpenMode, PAGE_BYTES};
 use crate::read_at::ReadAt;
 
 /// A directory of this machine; it need not exist until it is used.
 #[derive(Clone, Debug)]
-pub struct Local {
+pub struct Local<F = Disk> {
+    files: F,
     path: PathBuf,
 }
 
 impl Local {
     /// The directory at `path`; empty for the current one.
     pub fn new(path: impl Into<PathBuf>) -> Local {
+        Local::of(Disk, path)
+    }
+}
+
+impl<F: Files> Local<F> {
+    /// The same among other files than the system's.
+    pub fn of(files: F, path: impl Into<PathBuf>) -> Local<F> {
         let path = path.into();
-        Local { path: if path.as_os_str().is_empty() { PathBuf::from(".") } else { path } }
+        Local { files, path: if path.as_os_str().is_empty() { PathBuf::from(".") } else { path } }
     }
 
     fn place(&self, name: &str) -> Result<PathBuf, Fault> {
@@ -32,18 +38,18 @@ fn at(path: &Path) -> impl Fn(io::Error) -> Fault + '_ {
     |cause| Fault::new(path.display().to_string(), cause)
 }
 
-impl Directory for Local {
+impl<F: Files> Directory for Local<F> {
     fn create(&self, name: &str) -> Result<Box<dyn NewFile>, Fault> {
         let path = self.place(name)?;
         let unfinished = self.path.join(format!("{name}{UNFINISHED}"));
-        let made = Unfinished::new(unfinished.clone(), path, self.path.clone());
+        let made = Unfinished::new(self.files.clone(), unfinished.clone(), path, self.path.clone());
         Ok(Box::new(made.map_err(at(&unfinished))?))
     }
 
     fn open(&self, name: &str) -> Result<Box<dyn ReadAt>, Fault> {
         let path = self.place(name)?;
-        let file = fs::File::open(&path).map_err(at(&path))?;
-        if file.metadata().map_err(at(&path))?.is_dir() {
+        let file = self.files.open(&path, OpenMode::Read).map_err(at(&path))?;
+        if !self.files.facts(&path).map_err(at(&path))?.is_file {
             return Err(Fault::new(path.display().to_string(), io::ErrorKind::IsADirectory.into()));
         }
         Ok(Box::new(file))
@@ -51,16 +57,13 @@ impl Directory for Local {
 
     fn list(&self) -> Result<Vec<Facts>, Fault> {
         let mut all = Vec::new();
-        for entry in fs::read_dir(&self.path).map_err(at(&self.path))? {
-            let entry = entry.map_err(at(&self.path))?;
-            // A file that goes while we look is not there; a name that is no text is none of ours.
-            let (Ok(facts), Ok(name)) = (fs::metadata(entry.path()), entry.file_name().into_string()) else {
+        for name in self.files.names(&self.path).map_err(at(&self.path))? {
+            // A file removed meanwhile counts as missing; a name that is not text is not ours.
+            let (Ok(facts), Ok(name)) = (self.files.facts(&self.path.join(&name)), name.into_string()) else {
                 continue;
             };
-            if facts.is_file() && !name.ends_with(UNFINISHED) {
-                let modified = facts.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
-                let modified_ms = modified.map_or(0, |since| since.as_millis() as u64);
-                all.push(Facts { name, len: facts.len(), modified_ms });
+            if facts.is_file && !name.ends_with(UNFINISHED) {
+                all.push(Facts { name, len: facts.len, modified_ms: facts.modified_ms });
             }
         }
         Ok(all)
@@ -68,15 +71,15 @@ impl Directory for Local {
 
     fn remove(&self, name: &str) -> Result<(), Fault> {
         let path = self.place(name)?;
-        fs::remove_file(&path).map_err(at(&path))
+        self.files.remove(&path).map_err(at(&path))
     }
 
     fn sweep(&self) -> Result<usize, Fault> {
         let mut swept = 0;
-        for entry in fs::read_dir(&self.path).map_err(at(&self.path))? {
-            let path = entry.map_err(at(&self.path))?.path();
-            if path.as_os_str().as_encoded_bytes().ends_with(UNFINISHED.as_bytes()) {
-                fs::remove_file(&path).map_err(at(&path))?;
+        for name in self.files.names(&self.path).map_err(at(&self.path))? {
+            if name.as_encoded_bytes().ends_with(UNFINISHED.as_bytes()) {
+                let path = self.path.join(&name);
+                self.files.remove(&path).map_err(at(&path))?;
                 swept += 1;
             }
         }
@@ -84,16 +87,17 @@ impl Directory for Local {
     }
 }
 
-/// A file under the name of one that is not whole.
+/// A file under the name of an unfinished one.
 ///
-/// It goes to the disk past the kernel's memory where the disk allows that, a megabyte at a time: the one who writes is
-/// held up by the time of that, and not, once in a while, until all that had piled up is written.
+/// Writes bypass the kernel's memory if the disk allows that, a mebibyte at a time. The writer is then delayed a
+/// little by each write, instead of occasionally until the whole backlog is written.
 #[derive(Debug)]
-struct Unfinished {
-    file: fs::File,
-    // Whether writes must begin and end, in memory and in the file, at multiples of `ALIGNMENT`.
+struct Unfinished<F: Files> {
+    files: F,
+    file: F::File,
+    // True if writes must begin and end, in memory and in the file, at multiples of `ALIGNMENT`.
     is_direct: bool,
-    // Not written yet; what counts begins at `start` in it.
+    // Not written yet; the data begin at `start` in it.
     buffer: Vec<u8>,
     start: usize,
     // Bytes that are in the file.
@@ -106,25 +110,24 @@ struct Unfinished {
 
 /// Bytes written at once.
 const BUFFER_BYTES: usize = 1 << 20;
-/// What every disk is content with.
-const ALIGNMENT: usize = 4096;
+/// An alignment that every disk accepts.
+const ALIGNMENT: usize = PAGE_BYTES;
 
-impl Unfinished {
-    fn new(path: PathBuf, final_path: PathBuf, directory: PathBuf) -> io::Result<Unfinished> {
-        let open = |flags| {
-            let mut options = fs::File::options();
-            options.write(true).create(true).truncate(true).custom_flags(flags).open(&path)
-        };
-        let (file, is_direct) = match open(libc::O_DIRECT) {
+impl<F: Files> Unfinished<F> {
+    fn new(files: F, path: PathBuf, final_path: PathBuf, directory: PathBuf) -> io::Result<Unfinished<F>> {
+        let (file, is_direct) = match files.open(&path, OpenMode::EmptiedDirect) {
             Ok(file) => (file, true),
-            // There are file systems that know no such thing.
-            Err(error) if error.kind() == io::ErrorKind::InvalidInput => (open(0)?, false),
+            // Some file systems do not support it.
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
+                (files.open(&path, OpenMode::Emptied)?, false)
+            }
             Err(error) => return Err(error),
         };
         let mut buffer: Vec<u8> = Vec::with_capacity(BUFFER_BYTES + ALIGNMENT);
         let start = buffer.as_ptr().align_offset(ALIGNMENT).min(ALIGNMENT);
         buffer.resize(start, 0);
         Ok(Unfinished {
+            files,
             file,
             is_direct,
             buffer,
@@ -137,20 +140,20 @@ impl Unfinished {
         })
     }
 
-    /// Writes what is in the buffer; a piece that is no multiple of the alignment is the last one.
+    /// Writes the buffer; a piece that is not a multiple of the alignment is the last one.
     fn flush_buffer(&mut self) -> io::Result<()> {
         let len = self.buffer.len() - self.start;
         if self.is_direct {
             self.buffer.resize(self.start + len.next_multiple_of(ALIGNMENT), 0);
         }
-        self.file.write_all(self.buffer.get(self.start..).unwrap_or_default())?;
+        self.file.write_at(self.written, self.buffer.get(self.start..).unwrap_or_default())?;
         self.buffer.truncate(self.start);
         self.written += len as u64;
         Ok(())
     }
 }
 
-impl Write for Unfinished {
+impl<F: Files> Write for Unfinished<F> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let room = BUFFER_BYTES + self.start - self.buffer.len();
         let taken = bytes.get(..room).unwrap_or(bytes);
@@ -166,28 +169,26 @@ impl Write for Unfinished {
     }
 }
 
-impl NewFile for Unfinished {
+impl<F: Files> NewFile for Unfinished<F> {
     fn finish(mut self: Box<Self>) -> Result<(), Fault> {
-        let end = |this: &mut Unfinished| {
+        let end = |this: &mut Unfinished<F>| {
             this.flush_buffer()?;
             this.file.set_len(this.written)?;
-            this.file.sync_all()
+            this.file.sync()
         };
         end(&mut self).map_err(at(&self.path))?;
-        fs::rename(&self.path, &self.final_path).map_err(at(&self.final_path))?;
+        self.files.rename(&self.path, &self.final_path).map_err(at(&self.final_path))?;
         self.is_whole = true;
-        // the name is durable when the directory is
-        fs::File::open(&self.directory)
-            .and_then(|directory| directory.sync_all())
-            .map_err(at(&self.directory))
+        // the name is durable once the directory is
+        self.files.sync_dir(&self.directory).map_err(at(&self.directory))
     }
 }
 
-impl Drop for Unfinished {
+impl<F: Files> Drop for Unfinished<F> {
     fn drop(&mut self) {
         if !self.is_whole {
-            // Nobody can be told; the next `sweep` tries again.
-            let _ = fs::remove_file(&self.path);
+            // The error cannot be reported; the next `sweep` tries again.
+            let _ = self.files.remove(&self.path);
         }
     }
 }

@@ -1,6 +1,6 @@
-//! Where files live: a directory of this machine, or a place in the cloud with the same few verbs.
+//! Directories of files: on this machine, or in the cloud with the same few operations.
 //!
-//! A file appears under its name only when it is whole, and stays when the machine fails right after.
+//! A file appears under its name only when it is complete, and survives a failure of the machine right after.
 
 #[cfg(feature = "cloud")]
 mod cloud;
@@ -20,37 +20,37 @@ pub use spool::Spool;
 
 /// A directory.
 pub trait Directory: Send + Sync + fmt::Debug {
-    /// Starts a file that will be called `name`.
+    /// Starts a file that will have the name `name`.
     ///
-    /// Errors: it cannot be made, or `name` is no plain name.
+    /// Errors: it cannot be created, or `name` is not a plain name.
     fn create(&self, name: &str) -> Result<Box<dyn NewFile>, Fault>;
 
     /// Opens the file `name`.
     ///
-    /// Errors: it is not there, or cannot be read.
+    /// Errors: it is missing, or cannot be read.
     fn open(&self, name: &str) -> Result<Box<dyn ReadAt>, Fault>;
 
-    /// The files in it, in no order; directories and what is not yet whole left out.
+    /// The files in it, in no order, without directories and unfinished files.
     fn list(&self) -> Result<Vec<Facts>, Fault>;
 
     /// Removes the file `name`.
     ///
-    /// Errors: it is not there, or may not be removed.
+    /// Errors: it is missing, or may not be removed.
     fn remove(&self, name: &str) -> Result<(), Fault>;
 
-    /// Removes what savers that were killed left behind; returns how many files.
+    /// Removes the files that killed savers left behind; returns their number.
     fn sweep(&self) -> Result<usize, Fault>;
 }
 
 /// A file that is being written. Dropped before it is finished, it leaves nothing.
 pub trait NewFile: Write + Send {
-    /// Makes the file durable and gives it its name, in place of one that has it.
+    /// Makes the file durable and gives it its name, replacing a file of that name.
     ///
     /// Errors: the disk or the network failed; an older file of that name stays.
     fn finish(self: Box<Self>) -> Result<(), Fault>;
 }
 
-/// What is known of a file without opening it.
+/// The facts known of a file without opening it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Facts {
     /// Its name.
@@ -61,30 +61,30 @@ pub struct Facts {
     pub modified_ms: u64,
 }
 
-/// Why a directory did not do what it was asked.
+/// A failed operation of a directory.
 #[derive(Debug)]
 pub struct Fault {
-    /// What kind of thing it is.
+    /// The kind of file or directory.
     pub kind: FaultKind,
     /// The file or the directory.
     pub place: String,
-    /// What the system says.
+    /// The error of the system.
     pub cause: io::Error,
 }
 
-/// Kinds of faults that callers tell apart.
+/// Kinds of faults that callers distinguish.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum FaultKind {
-    /// No space is left, or more than a limit allows.
+    /// No space is left, or a limit is exceeded.
     Full,
     /// Nothing may be written there.
     ReadOnly,
-    /// It is not there.
+    /// It does not exist.
     Missing,
-    /// It may not be touched.
+    /// Access is denied.
     Denied,
-    /// Not a name or an address that is understood.
+    /// Not a valid name or address.
     BadName,
     /// Anything else.
     Other,
@@ -137,8 +137,8 @@ impl From<Fault> for io::Error {
 
 /// Opens the directory at `address`: a path, or `s3://bucket/path`, `gs://bucket/path`, `az://container/path`.
 ///
-/// A path is not looked at before it is used, and not made. Errors: an address that is not understood, or of a
-/// cloud when the program was built without.
+/// A path is neither checked before its use nor created. Errors: an invalid address, or one of a cloud if the program
+/// was built without that feature.
 pub fn directory(address: &str, cloud: &CloudOptions) -> Result<Box<dyn Directory>, Fault> {
     if !is_cloud(address) {
         return Ok(Box::new(Local::new(address)));
@@ -152,29 +152,29 @@ pub fn directory(address: &str, cloud: &CloudOptions) -> Result<Box<dyn Director
     }
 }
 
-/// Whether directories in clouds can be opened: the feature `cloud` is in this program.
+/// True if directories in clouds can be opened: the feature `cloud` is in this program.
 pub const HAS_CLOUD: bool = cfg!(feature = "cloud");
 
-/// Whether `address` is one in a cloud, not a path.
+/// Returns true if `address` is one in a cloud, not a path.
 pub fn is_cloud(address: &str) -> bool {
     const SCHEMES: [&str; 5] = ["s3://", "gs://", "az://", "azure://", "https://"];
     SCHEMES.iter().any(|scheme| address.starts_with(scheme))
 }
 
-/// How clouds are reached, beside what the environment says (`AWS_ACCESS_KEY_ID` and so on).
+/// Options for access to clouds, beside the environment (`AWS_ACCESS_KEY_ID` and so on).
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct CloudOptions {
     /// Another server that speaks S3 (`--s3_endpoint`): `host:port`, with or without a scheme. Empty for Amazon's.
     pub s3_endpoint: String,
-    /// Whether that is spoken to over plain HTTP (`--nos3_use_https`).
+    /// True if that server is reached over plain HTTP (`--nos3_use_https`).
     pub is_plain_http: bool,
-    /// Whether credentials may come from the metadata of the machine (`--s3_ec2_metadata`).
+    /// True if credentials may come from the metadata of the machine (`--s3_ec2_metadata`).
     pub uses_machine_credentials: bool,
-    /// Whether what is sent is left out of the signature of a request (`--nos3_sign_payload`).
+    /// True if the body of a request is left out of its signature (`--nos3_sign_payload`).
     pub is_payload_unsigned: bool,
 }
 
-/// Whether `name` is a plain name: of one part, and not one of ours for what is not whole.
+/// Fails unless `name` is a plain name: one part, and not one of our unfinished files.
 fn check_name(name: &str) -> Result<(), Fault> {
     let is_plain = !name.is_empty()
         && name != "."

@@ -1,11 +1,11 @@
-//! Names of snapshot files: `dbfilename` with its macros, and which file of a directory is the newest of that name.
+//! Names of snapshot files: `dbfilename` with its macros, and the newest file of a directory with such a name.
 //!
 //! `{timestamp}` is the time of the save as 2026-11-21T14:05:09, `{Y}`, `{m}` and `{d}` are its parts, all UTC.
 
 use super::Facts;
 use crate::native;
 
-/// How a snapshot is written.
+/// The format of a snapshot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Format {
     /// One RDB file, which Redis reads.
@@ -29,7 +29,7 @@ impl Format {
     }
 }
 
-/// What snapshots are called.
+/// The pattern of snapshot names.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Pattern {
     // without the suffix
@@ -61,7 +61,7 @@ static MACROS: [Macro; 4] = [
 ];
 
 impl Pattern {
-    /// What `dbfilename` says; `None` when it is empty, and there are no snapshots.
+    /// The pattern of `dbfilename`; `None` if it is empty, so that there are no snapshots.
     pub fn new(dbfilename: &str) -> Option<Pattern> {
         if dbfilename.is_empty() {
             return None;
@@ -91,12 +91,12 @@ impl Pattern {
         Some(Pattern { stem, format })
     }
 
-    /// The format that the name asks for by its end; `None` when it leaves the choice.
+    /// The format given by the end of the name; `None` if it leaves the choice.
     pub fn format(&self) -> Option<Format> {
         self.format
     }
 
-    /// The name of a snapshot made at `now_ms` in `format`, which the pattern's own end does not overrule.
+    /// The name of a snapshot made at `now_ms` in `format`, unless the pattern's own end gives another.
     pub fn file_name(&self, format: Format, now_ms: u64) -> String {
         let time = timestamp(now_ms);
         let mut name = String::new();
@@ -132,7 +132,7 @@ impl Pattern {
         rest.is_empty().then_some(format)
     }
 
-    /// The file written last among those that match; of two written at once the one whose name is later.
+    /// The file written last among those that match; of two with the same time, the one with the later name.
     pub fn newest<'a>(&self, files: &'a [Facts]) -> Option<(&'a Facts, Format)> {
         let matching = files.iter().filter_map(|file| Some((file, self.matches(&file.name)?)));
         matching.max_by_key(|(file, _)| (file.modified_ms, &file.name))
@@ -148,7 +148,7 @@ pub fn timestamp(unix_ms: u64) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}")
 }
 
-/// Year, month and day of the day so many days after 1970-01-01.
+/// Year, month and day of a day given in days since 1970-01-01.
 fn date(mut days: u64) -> (u64, u64, u64) {
     // Whole cycles of 400 years first, so that the steps below are few.
     const CYCLE_DAYS: u64 = 146_097;

@@ -1,4 +1,4 @@
-//! A file without a name, which is gone with the last handle to it, whatever becomes of the process.
+//! A file without a name, which disappears with its last handle, however the process ends.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::{Fault, NewFile, UNFINISHED};
 
-/// A new file that is read from where it is written, and never gets a name.
+/// A new file that is read while it is written, and never gets a name.
 #[derive(Debug)]
 pub struct Spool {
     file: File,
@@ -20,7 +20,7 @@ impl Spool {
     pub fn new(folder: &Path) -> Result<(Spool, File), Fault> {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        // Under a name that the next start clears away, should the process end before the next line.
+        // Under a name that the next start removes, in case the process ends before the next line.
         let path = folder.join(format!("spool-{}-{number}{UNFINISHED}", std::process::id()));
         let at = |cause| Fault::new(path.display().to_string(), cause);
         let file = File::options().read(true).write(true).create_new(true).open(&path).map_err(at)?;

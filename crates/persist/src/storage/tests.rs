@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use super::{CloudOptions, Directory, FaultKind, Local, directory};
 
-/// A directory that goes with the test.
+/// A directory that is removed with the test.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -45,7 +45,7 @@ fn a_file_is_there_when_it_is_whole() {
 #[test]
 fn files_of_any_length_are_what_was_written() {
     let scratch = Scratch::new("lengths");
-    // Memory is a disk that cannot be written past the kernel's memory.
+    // Memory is a disk without direct writes.
     let memory = Some(PathBuf::from("/dev/shm")).filter(|path| path.exists());
     for folder in [Some(scratch.0.clone()), memory].into_iter().flatten() {
         let place = Local::new(&folder);

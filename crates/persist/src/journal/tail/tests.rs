@@ -5,6 +5,7 @@ use std::fs;
 use darter_base::rng::Rng;
 
 use super::*;
+use crate::files::Disk;
 use crate::journal::manifest::Manifest;
 use crate::journal::part;
 use crate::journal::record::Draft;
@@ -38,7 +39,7 @@ fn stream(records: u64, seed: u64) -> Stream {
 
 /// The file of a ring that holds bytes up to `end` and says that those up to `taken` are in the segment.
 fn ring(bytes: &[u8], end: usize, taken: usize) -> Vec<u8> {
-    ring_of(boot_id(), bytes, end, taken)
+    ring_of(Disk.boot_id(), bytes, end, taken)
 }
 
 /// The same, of another boot.
@@ -57,20 +58,20 @@ fn ring_of(boot: Option<[u8; 16]>, bytes: &[u8], end: usize, taken: usize) -> Ve
     file
 }
 
-struct Files {
+struct SegmentAndTail {
     dir: PathBuf,
     segment: PathBuf,
 }
 
-impl Files {
-    fn new(name: &str) -> Files {
+impl SegmentAndTail {
+    fn new(name: &str) -> SegmentAndTail {
         // In memory where that is a folder: settling syncs each file.
         let memory = PathBuf::from("/dev/shm");
         let parent = if memory.is_dir() { memory } else { std::env::temp_dir() };
         let dir = parent.join(format!("darter-tail-{name}-{}", std::process::id()));
         fs::create_dir_all(&dir).expect("a folder");
         let segment = dir.join(folder::segment_name(5, 2));
-        Files { dir, segment }
+        SegmentAndTail { dir, segment }
     }
 
     fn write(&self, segment: &[u8], tail: &[u8]) {
@@ -82,9 +83,9 @@ impl Files {
     /// named no more.
     fn read(&self) -> (u64, bool) {
         let manifest = Manifest { generation: 5, sequence: 1, ..Manifest::default() };
-        manifest.store(&self.dir).expect("a manifest");
+        manifest.store(&Disk, &self.dir).expect("a manifest");
         let before = self.read_folder();
-        let journal = folder::open(&self.dir).expect("readable").expect("a journal");
+        let journal = folder::open(&Disk, &self.dir).expect("readable").expect("a journal");
         let mut journal = journal;
         while journal.next_record().expect("readable").is_some() {}
         let ending = journal.end().expect("readable");
@@ -103,7 +104,7 @@ impl Files {
     }
 
     fn read_folder(&self) -> (u64, bool) {
-        let mut journal = folder::open(&self.dir).expect("readable").expect("a journal");
+        let mut journal = folder::open(&Disk, &self.dir).expect("readable").expect("a journal");
         let mut records = 0;
         while let Some((head, _)) = journal.next_record().expect("readable") {
             records += 1;
@@ -113,7 +114,7 @@ impl Files {
     }
 }
 
-impl Drop for Files {
+impl Drop for SegmentAndTail {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.dir);
     }
@@ -121,7 +122,7 @@ impl Drop for Files {
 
 #[test]
 fn after_a_kill_the_segment_and_its_tail_are_all_there_was() {
-    let (files, stream) = (Files::new("kill"), stream(60, 1));
+    let (files, stream) = (SegmentAndTail::new("kill"), stream(60, 1));
     let all = stream.bytes.len();
     for taken in (0..=all).step_by(4096) {
         for (record, end) in (1..).zip(stream.ends.iter().copied()).filter(|(_, end)| *end >= taken) {
@@ -143,7 +144,7 @@ fn after_a_kill_the_segment_and_its_tail_are_all_there_was() {
 
 #[test]
 fn after_a_loss_of_power_there_is_a_prefix_with_all_that_the_segment_has() {
-    let (files, stream, mut rng) = (Files::new("power"), stream(80, 2), Rng::new(3));
+    let (files, stream, mut rng) = (SegmentAndTail::new("power"), stream(80, 2), Rng::new(3));
     let all = stream.bytes.len() as u64;
     for _ in 0..2_000 {
         // Segment, counters and each page of the ring are of different times.
@@ -162,7 +163,7 @@ fn after_a_loss_of_power_there_is_a_prefix_with_all_that_the_segment_has() {
 
 #[test]
 fn a_damaged_tail_is_named_or_harms_nothing() {
-    let (files, stream, mut rng) = (Files::new("damage"), stream(20, 4), Rng::new(5));
+    let (files, stream, mut rng) = (SegmentAndTail::new("damage"), stream(20, 4), Rng::new(5));
     let (end, taken) = (stream.bytes.len(), 4096);
     assert!(end - taken < CAPACITY);
     let tail = ring(&stream.bytes, end, taken);
@@ -180,7 +181,7 @@ fn a_damaged_tail_is_named_or_harms_nothing() {
         assert!((whole..=20).contains(&records) && (records == 20 || is_named), "{records} {is_named}");
     }
     // Another thread's, under this one's name.
-    files.write(&stream.bytes[..taken], &head(5, 3, CAPACITY as u32, boot_id()));
+    files.write(&stream.bytes[..taken], &head(5, 3, CAPACITY as u32, Disk.boot_id()));
     assert_eq!(files.read(), (whole, true));
     // None at all.
     fs::write(&files.segment, &stream.bytes[..stream.ends[3]]).expect("a segment");
@@ -189,7 +190,7 @@ fn a_damaged_tail_is_named_or_harms_nothing() {
 
 #[test]
 fn damage_in_the_middle_of_a_segment_is_not_covered_by_its_tail() {
-    let (files, stream) = (Files::new("middle"), stream(80, 6));
+    let (files, stream) = (SegmentAndTail::new("middle"), stream(80, 6));
     let (end, taken) = (stream.bytes.len(), stream.bytes.len() / 4096 * 4096);
     let mut segment = stream.bytes[..taken].to_vec();
     segment[stream.ends[3] + 40] ^= 1;
@@ -200,7 +201,7 @@ fn damage_in_the_middle_of_a_segment_is_not_covered_by_its_tail() {
 #[test]
 fn what_a_killed_process_had_not_counted_is_nothing() {
     // Half of a record that no ring can hold: behind the end that the ring knows.
-    let (files, stream) = (Files::new("uncounted"), stream(60, 7));
+    let (files, stream) = (SegmentAndTail::new("uncounted"), stream(60, 7));
     let (end, record) = (stream.ends[39], 40);
     for in_file in [end, end + 20, stream.ends[40] - 1] {
         files.write(&stream.bytes[..in_file], &ring(&stream.bytes, end, end));
@@ -215,7 +216,7 @@ fn what_a_killed_process_had_not_counted_is_nothing() {
 
 #[test]
 fn tails_of_the_first_version_are_read() {
-    let (files, mut stream) = (Files::new("first"), stream(20, 8));
+    let (files, mut stream) = (SegmentAndTail::new("first"), stream(20, 8));
     let (end, taken) = (stream.bytes.len(), 4096);
     // The head of version 1 is shorter.
     let mut first = b"DARTJRNL\x01\0\x02\0\0\0\0\0\x05\0\0\0\0\0\0\0\x07\0\0\0\0\0\0\0".to_vec();

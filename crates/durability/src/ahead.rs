@@ -1,0 +1,88 @@
+//! Segments made ahead: the files, their blocks and the pages of their rings, for which no turn has to wait then, and which
+//! the manifest names before there is a record in them.
+//!
+//! Those of the first generation are made at start. `rewrite` asks for those behind a base a second before one that follows
+//! growth, the journal's thread makes them, and each thread takes its own with its first record behind the cut. What nobody
+//! takes is closed at a clean stop, and removed when a later base is there.
+
+use std::io;
+use std::sync::atomic::Ordering::SeqCst;
+
+use darter_persist::files::Files;
+
+use super::segment::{Segment, Way};
+use super::{Fsync, Journal, Slot, lock};
+
+impl<F: Files> Journal<F> {
+    /// Makes those of `generation`, which a base is about to begin.
+    pub(super) fn make_next(&self, generation: u64, fsync: Fsync) {
+        // Not while the journal is switched to another folder. Serving threads take `switch` once a second, so it
+        // must not be held while files are made.
+        let _making = lock(&self.making);
+        if self.is_on()
+            && self.generation.load(SeqCst) < generation
+            && let Err(error) = self.make_ahead(generation, fsync)
+        {
+            tracing::error!("the journal's next segments cannot be made: {error}");
+        }
+        self.has_made.store(true, SeqCst);
+    }
+
+    /// Whether those of `generation` are there, of all threads that serve.
+    pub(super) fn is_made(&self, generation: u64) -> bool {
+        let serving = self.slots.split_last().map_or(&[][..], |(_, serving)| serving);
+        serving.iter().all(|slot| lock(&slot.ahead).iter().any(|ahead| ahead.generation == generation))
+    }
+
+    /// Makes those of `generation` for all threads, if they are not there; nobody else does so meanwhile.
+    ///
+    /// Errors: of the files. What was not made is made when it is needed.
+    pub(super) fn make_ahead(&self, generation: u64, fsync: Fsync) -> io::Result<()> {
+        let mut made = Vec::new();
+        let done = self.make_missing(generation, Way::of(fsync), &mut made);
+        if done.is_err() {
+            // So that the next attempt can make them.
+            made.iter().for_each(|(_, segment)| segment.remove());
+            return done;
+        }
+        for (slot, segment) in made {
+            lock(&self.slots[usize::from(slot)].ahead).push(segment);
+        }
+        Ok(())
+    }
+
+    fn make_missing(&self, generation: u64, way: Way, made: &mut Vec<(u16, Segment<F>)>) -> io::Result<()> {
+        let dir = self.dir().ok_or(io::ErrorKind::NotFound)?;
+        let foreign = self.slots.len() - 1;
+        for (slot, place) in (0..).zip(&self.slots) {
+            // Work on threads that serve nobody is rare.
+            let is_wanted = usize::from(slot) < foreign || !lock(&place.files).is_empty();
+            let is_there = || lock(&place.ahead).iter().any(|ahead| ahead.generation == generation);
+            if is_wanted && !is_there() {
+                made.push((slot, Segment::make(self, slot, generation, way)?));
+            }
+        }
+        if made.is_empty() {
+            return Ok(());
+        }
+        self.files.sync_dir(&dir)?;
+        let names: Vec<(u64, u16)> = made.iter().map(|(slot, _)| (generation, *slot)).collect();
+        self.list(&names)
+    }
+
+    /// Those that nobody has taken are not wanted any more.
+    pub(super) fn close_ahead(&self) {
+        self.slots.iter().for_each(Slot::close_ahead);
+    }
+}
+
+impl<F: Files> Slot<F> {
+    /// The same for one thread. The files stay, for the manifest names them.
+    pub(super) fn close_ahead(&self) {
+        for mut unused in std::mem::take(&mut *lock(&self.ahead)) {
+            if let Err(error) = unused.close() {
+                tracing::warn!("an unused segment of the journal cannot be closed: {error}");
+            }
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! Records on their way to replicas: each thread hands over what it has noted, a thread of replication takes it.
+//!
+//! What waits here is bounded, and no command waits for room with a shard held: where more comes than is taken, all of it
+//! is dropped, and so is what comes until [`Intake::resume`]. The stream has lost its thread then, and replication begins a
+//! new one. That it does not come to that where processors are scarce, a thread rests for a moment at the end of a turn
+//! while half of the room is taken ([`Intake::rest`]).
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::{Condvar, Mutex};
+use std::time::Duration;
+
+use super::lock;
+
+/// Where threads hand records over. Nothing is kept while it is off.
+#[derive(Debug)]
+pub struct Intake {
+    is_on: AtomicBool,
+    queue: Mutex<Queue>,
+    wake: Condvar,
+    room: Condvar,
+    bytes_max: usize,
+}
+
+/// What was handed over and not taken.
+#[derive(Debug, Default)]
+struct Queue {
+    waiting: Waiting,
+    // bytes of `waiting.records`
+    bytes: usize,
+    // bytes taken that wait elsewhere for older records
+    held_bytes: usize,
+    is_lost: bool,
+    is_poked: bool,
+}
+
+/// What is taken at once.
+#[derive(Debug, Default)]
+pub struct Waiting {
+    /// Records of a thread, by the number of its slot.
+    pub records: VecDeque<(u16, Vec<u8>)>,
+    /// Sequences that nobody is given: from, to.
+    pub jumps: Vec<(u64, u64)>,
+    /// More came than was taken, and it was dropped.
+    pub is_lost: bool,
+}
+
+/// Bytes that wait at most, but for the piece that goes beyond it.
+pub const QUEUE_BYTES_MAX: usize = 48 << 20;
+/// A thread that has brought more than is taken rests for no longer.
+const REST_MAX: Duration = Duration::from_millis(10);
+/// Bytes taken at once, but for the piece that goes beyond it.
+const TAKEN_BYTES_MAX: usize = 4 << 20;
+
+impl Queue {
+    fn is_empty(&self) -> bool {
+        self.waiting.records.is_empty() && self.waiting.jumps.is_empty()
+    }
+}
+
+impl Default for Intake {
+    fn default() -> Intake {
+        Intake::bounded(QUEUE_BYTES_MAX)
+    }
+}
+
+impl Intake {
+    fn bounded(bytes_max: usize) -> Intake {
+        Intake {
+            is_on: AtomicBool::default(),
+            queue: Mutex::default(),
+            wake: Condvar::new(),
+            room: Condvar::new(),
+            bytes_max,
+        }
+    }
+
+    /// Whether somebody takes records.
+    #[inline]
+    pub fn is_on(&self) -> bool {
+        self.is_on.load(SeqCst)
+    }
+
+    /// Begins to take records, or ends it; what waits is dropped.
+    pub fn switch(&self, on: bool) {
+        let mut queue = lock(&self.queue);
+        let old = std::mem::take(&mut *queue);
+        self.is_on.store(on, SeqCst);
+        drop(queue);
+        drop(old);
+    }
+
+    /// Takes records again after some were lost; those that are noted from now on come.
+    pub fn resume(&self) {
+        let old = std::mem::take(&mut *lock(&self.queue));
+        drop(old);
+    }
+
+    /// Hands over records of the thread with this slot, one behind the other; returns whether the thread should rest
+    /// before it brings more.
+    pub fn give(&self, slot: u16, records: Vec<u8>) -> bool {
+        let mut queue = lock(&self.queue);
+        if !self.is_on() || queue.is_lost {
+            return false;
+        }
+        let mut dropped = None;
+        if queue.bytes + queue.held_bytes >= self.bytes_max {
+            dropped = Some(std::mem::take(&mut queue.waiting));
+            (queue.bytes, queue.is_lost) = (0, true);
+        } else {
+            queue.bytes += records.capacity();
+            queue.waiting.records.push_back((slot, records));
+        }
+        let is_full = self.is_full(&queue);
+        drop(queue);
+        self.wake.notify_one();
+        drop(dropped);
+        is_full
+    }
+
+    /// Waits until half of the room is free, for [`REST_MAX`] at most. The caller holds no shard.
+    pub fn rest(&self) {
+        let queue = lock(&self.queue);
+        let is_full = |queue: &mut Queue| !queue.is_lost && self.is_full(queue);
+        drop(self.room.wait_timeout_while(queue, REST_MAX, is_full));
+    }
+
+    fn is_full(&self, queue: &Queue) -> bool {
+        queue.bytes + queue.held_bytes > self.bytes_max / 2
+    }
+
+    /// Notes that nobody is given a sequence in `from..to`.
+    pub fn jump(&self, from: u64, to: u64) {
+        let mut queue = lock(&self.queue);
+        if !queue.is_lost {
+            queue.waiting.jumps.push((from, to));
+        }
+    }
+
+    /// Wakes who waits: something else has happened.
+    pub fn poke(&self) {
+        lock(&self.queue).is_poked = true;
+        self.wake.notify_one();
+    }
+
+    /// Bytes that wait here.
+    pub fn bytes(&self) -> usize {
+        lock(&self.queue).bytes
+    }
+
+    /// Waits until something was handed over or somebody has poked, for up to `patience`.
+    pub fn wait(&self, patience: Duration) {
+        let is_idle = |queue: &mut Queue| queue.is_empty() && !queue.is_poked && !queue.is_lost;
+        let waited = self.wake.wait_timeout_while(lock(&self.queue), patience, is_idle);
+        waited.unwrap_or_else(|poisoned| poisoned.into_inner()).0.is_poked = false;
+    }
+
+    /// Whether nothing waits.
+    pub fn is_empty(&self) -> bool {
+        lock(&self.queue).is_empty()
+    }
+
+    /// Takes some of what was handed over. `held_bytes` were taken before and wait for older records; they count. Who
+    /// takes has to bring it into the stream before anybody else takes more.
+    pub fn take(&self, held_bytes: usize) -> Waiting {
+        let mut queue = lock(&self.queue);
+        queue.held_bytes = held_bytes;
+        let mut taken = Waiting {
+            jumps: std::mem::take(&mut queue.waiting.jumps),
+            is_lost: queue.is_lost,
+            ..Waiting::default()
+        };
+        let mut taken_bytes = 0;
+        while taken_bytes < TAKEN_BYTES_MAX {
+            let Some((slot, records)) = queue.waiting.records.pop_front() else { break };
+            taken_bytes += records.capacity();
+            taken.records.push_back((slot, records));
+        }
+        queue.bytes -= taken_bytes.min(queue.bytes);
+        if !self.is_full(&queue) {
+            self.room.notify_all();
+        }
+        // They are in memory still while they are formed.
+        queue.held_bytes += taken_bytes;
+        taken
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn filled(pieces: usize) -> Intake {
+        let intake = Intake::bounded(1000);
+        intake.switch(true);
+        for _ in 0..pieces {
+            intake.give(3, vec![7; 100]);
+        }
+        intake
+    }
+
+    #[test]
+    fn what_waits_is_bounded_and_lost_as_a_whole() {
+        let intake = filled(10);
+        assert_eq!(intake.bytes(), 1000);
+        intake.give(3, vec![7; 100]);
+        intake.jump(1, 2);
+        assert_eq!(intake.bytes(), 0, "nothing of a stream with a hole is of use");
+        let taken = intake.take(0);
+        assert!(taken.is_lost && taken.records.is_empty() && taken.jumps.is_empty());
+        intake.give(3, vec![7; 100]);
+        assert!(intake.take(0).is_lost, "until somebody begins anew");
+        intake.resume();
+        intake.give(4, vec![8; 100]);
+        let taken = intake.take(0);
+        assert_eq!((taken.is_lost, taken.records.len(), intake.bytes()), (false, 1, 0));
+    }
+
+    #[test]
+    fn what_waits_for_older_records_counts() {
+        let intake = filled(5);
+        assert_eq!(intake.take(600).records.len(), 5);
+        intake.give(3, vec![7; 100]);
+        assert!(intake.take(1000).is_lost, "taken pieces count until the next look");
+        intake.resume();
+        intake.give(3, vec![7; 100]);
+        assert_eq!(intake.take(0).records.len(), 1);
+    }
+
+    #[test]
+    fn one_large_piece_is_no_reason_to_lose_anything() {
+        let intake = filled(9);
+        intake.give(3, vec![7; 1_000_000]);
+        assert_eq!(intake.take(0).records.len(), 10);
+    }
+
+    #[test]
+    fn who_brings_more_than_is_taken_rests_for_a_moment() {
+        let intake = filled(5);
+        intake.rest();
+        assert!(intake.give(3, vec![7; 100]), "half of the room is taken");
+        // Nobody takes anything: it goes on all the same.
+        intake.rest();
+        std::thread::scope(|scope| {
+            scope.spawn(|| intake.rest());
+            intake.take(0);
+        });
+        intake.take(0);
+        assert!(!intake.give(3, vec![7; 100]));
+    }
+
+    #[test]
+    fn nothing_is_kept_while_it_is_off() {
+        let intake = filled(3);
+        intake.switch(false);
+        intake.give(3, vec![7; 100]);
+        assert_eq!((intake.bytes(), intake.take(0).records.len()), (0, 0));
+    }
+}

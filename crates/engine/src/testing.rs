@@ -1,0 +1,186 @@
+//! An engine of two shards whose sinks write down what they hear.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::sync::OnceLock;
+
+use darter_base::hash::KeyHasher;
+use darter_latch::{Cell, Grant, Held, Job, Runner, Waiter};
+use darter_store::Shard;
+use darter_store::change::{Change, Class, Event};
+use darter_txn::{LockSet, Part, Router, ShardSet};
+
+use crate::commit::{ChangedBy, Ran, Sinks};
+use crate::lease::{self, Post, Thread};
+
+/// A job that waits for shards and counts a change in each of them.
+pub struct Task {
+    name: &'static str,
+    wanted: LockSet,
+    grant: Grant<Part, Task>,
+}
+
+impl Task {
+    pub fn new(name: &'static str, wanted: &LockSet, grant: Grant<Part, Task>) -> Task {
+        Task { name, wanted: wanted.clone(), grant }
+    }
+}
+
+impl Job for Task {
+    type Shard = Part;
+
+    fn need(&mut self) -> (&[u16], &mut Grant<Part, Task>) {
+        (self.wanted.ids(), &mut self.grant)
+    }
+}
+
+const SHARDS: u16 = 2;
+
+/// The router of two shards.
+pub fn router() -> &'static Router {
+    static ROUTER: OnceLock<Router> = OnceLock::new();
+    ROUTER.get_or_init(|| Router::new(KeyHasher::new(1), SHARDS))
+}
+
+/// Shards that are free.
+pub fn cells(len: u16) -> &'static [Cell<Part, Task>] {
+    let cell = |id: u16| {
+        let hasher = router().hasher();
+        let mut shard = Shard::new(1, u64::from(id), *hasher).expect("address space for a shard");
+        shard.share_links(std::sync::Arc::clone(router().links()));
+        Cell::new(id, Part::new(shard, *hasher))
+    };
+    Box::leak((0..len).map(cell).collect())
+}
+
+/// A thread whose sinks write down what they hear.
+pub struct Engine {
+    cells: &'static [Cell<Part, Task>],
+    /// What happened, a line each.
+    pub log: Vec<String>,
+    /// Jobs that others have sent home.
+    pub sent: RefCell<Vec<&'static str>>,
+    /// A key; when it is served, this key of this shard changes.
+    pub serves: Vec<(&'static str, u16, &'static str)>,
+    home: RefCell<VecDeque<Box<Waiter<Task>>>>,
+    sent_before: u64,
+}
+
+impl Engine {
+    pub fn new(cells: &'static [Cell<Part, Task>]) -> Engine {
+        Engine {
+            cells,
+            log: Vec::new(),
+            sent: RefCell::default(),
+            serves: Vec::new(),
+            home: RefCell::default(),
+            sent_before: 0,
+        }
+    }
+
+    /// Runs what was sent home.
+    pub fn go_home(&mut self) {
+        while let Some(job) = self.home.get_mut().pop_front() {
+            let grant = self.run(job);
+            lease::release(self, grant);
+        }
+    }
+}
+
+impl Runner<Task> for Engine {
+    fn run(&mut self, mut job: Box<Waiter<Task>>) -> Grant<Part, Task> {
+        let mut grant = std::mem::take(&mut job.grant);
+        let ids: Vec<String> = job.wanted.ids().iter().map(u16::to_string).collect();
+        self.log.push(format!("run {} over {}", job.name, ids.join(" ")));
+        grant.iter_mut().for_each(|held| held.shard.changes.count(1));
+        grant
+    }
+
+    fn hand_over(&mut self, job: Box<Waiter<Task>>) {
+        self.log.push(format!("home {}", job.name));
+        self.home.get_mut().push_back(job);
+    }
+}
+
+impl Thread for Engine {
+    type Job = Task;
+
+    fn cells(&self) -> &'static [Cell<Part, Task>] {
+        self.cells
+    }
+}
+
+impl Post for Engine {
+    type Job = Task;
+
+    fn cells(&self) -> &'static [Cell<Part, Task>] {
+        self.cells
+    }
+
+    fn send_home(&self, job: Box<Waiter<Task>>) {
+        self.sent.borrow_mut().push(job.name);
+        self.home.borrow_mut().push_back(job);
+    }
+}
+
+/// The keys of changes, behind each other.
+fn keys(changes: &[Change]) -> String {
+    let keys = changes.iter().map(|change| String::from_utf8_lossy(&change.key).into_owned());
+    keys.collect::<Vec<_>>().join(" ")
+}
+
+impl Sinks for Engine {
+    type Entry = &'static str;
+
+    fn router(&self) -> &'static Router {
+        router()
+    }
+
+    fn note(&mut self, mut set: ShardSet<'_>, ran: Option<Ran<'_, &'static str>>) {
+        set.each_mut(|_, part| drop(part.shard.changes.take_notes()));
+        self.log.push(format!("journal {}", ran.map_or("-", |ran| ran.entry)));
+    }
+
+    fn note_values<'k>(
+        &mut self,
+        _: &mut Grant<Part, Task>,
+        _: usize,
+        names: impl Iterator<Item = &'k [u8]>,
+    ) {
+        self.log.push(format!("values {}", names.count()));
+    }
+
+    fn make_room(&mut self, _: &mut Held<Part, Task>) {
+        self.log.push("room".to_owned());
+    }
+
+    fn make_room_in(&mut self, _: &mut Grant<Part, Task>) {
+        self.log.push("room".to_owned());
+    }
+
+    fn publish(&mut self, changes: &[Change]) {
+        self.log.push(format!("publish {}", keys(changes)));
+    }
+
+    fn has_caches(&self) -> bool {
+        true
+    }
+
+    fn invalidate(&mut self, _: &mut Grant<Part, Task>, changes: &[Change], by: ChangedBy) {
+        self.log.push(format!("invalidate {} by {}", keys(changes), by.0));
+    }
+
+    fn sent_before(&mut self) -> &mut u64 {
+        &mut self.sent_before
+    }
+
+    fn serve(&mut self, grant: &mut Grant<Part, Task>, _: usize, key: &[u8]) {
+        let key = String::from_utf8_lossy(key).into_owned();
+        self.log.push(format!("serve {key}"));
+        if let Some(at) = self.serves.iter().position(|(waits, ..)| *waits == key) {
+            let (_, id, changed) = self.serves.remove(at);
+            let part = grant.get_mut(id).expect("the whole grant is held");
+            part.shard.changes.push(0, changed.as_bytes(), Event::new(Class::LIST, "lpop"));
+        }
+    }
+}
