@@ -56,6 +56,15 @@ impl Backlog {
         }
     }
 
+    /// Counts `len` bytes that are not kept; what was kept before them goes.
+    pub fn skip(&mut self, len: u64) {
+        if len > 0 {
+            self.chunks.clear();
+            self.end = self.end.saturating_add(len);
+            self.first = self.end;
+        }
+    }
+
     /// Forgets whole chunks, as far as `len_max` bytes stay and nothing from offset `needed` on is lost.
     pub fn trim(&mut self, len_max: u64, needed: u64) {
         while let Some(chunk) = self.chunks.front() {
@@ -127,5 +136,10 @@ mod tests {
         assert_eq!(backlog.read(backlog.first(), 7), stream(backlog.first(), 7));
         backlog.trim(0, u64::MAX);
         assert!(backlog.has(backlog.end()));
+        let end = backlog.end();
+        backlog.skip(0);
+        assert!(!backlog.is_empty());
+        backlog.skip(7);
+        assert_eq!((backlog.first(), backlog.end(), backlog.is_empty()), (end + 7, end + 7, true));
     }
 }

@@ -23,30 +23,76 @@ pub struct Former {
     commands: Vec<u8>,
 }
 
-/// The commands of one record.
-struct Sheet<'a> {
+/// Takes the commands of a record, one after the other.
+trait Sheet {
+    /// Takes a command of a database.
+    fn add(&mut self, db: u64, words: &[&[u8]]);
+
+    /// The database of the last one.
+    fn db(&self) -> u64;
+
+    /// Takes a command whose words are not all borrowed from the record.
+    fn add_words(&mut self, db: u64, words: &[Word<'_>]) {
+        let words: Vec<&[u8]> = words.iter().map(|word| &**word).collect();
+        self.add(db, &words);
+    }
+}
+
+/// Writes them as a stream.
+struct WrittenForm<'a> {
     out: &'a mut Vec<u8>,
     db: u64,
     count: usize,
 }
 
-impl Sheet<'_> {
+impl WrittenForm<'_> {
     fn select(&mut self, db: u64) {
         if self.db != db {
             self.db = db;
             stream::write(self.out, &[b"SELECT", db.to_string().as_bytes()]);
         }
     }
+}
 
+impl Sheet for WrittenForm<'_> {
     fn add(&mut self, db: u64, words: &[&[u8]]) {
         self.select(db);
         self.count += 1;
         stream::write(self.out, words);
     }
 
-    fn add_words(&mut self, db: u64, words: &[Word<'_>]) {
-        let words: Vec<&[u8]> = words.iter().map(|word| &**word).collect();
-        self.add(db, &words);
+    fn db(&self) -> u64 {
+        self.db
+    }
+}
+
+/// Counts the bytes of the stream, and shows the commands to somebody.
+struct CountedForm<F> {
+    each: F,
+    len: u64,
+    db: u64,
+    count: usize,
+}
+
+impl<F> CountedForm<F> {
+    fn select(&mut self, db: u64) {
+        if self.db != db {
+            self.db = db;
+            self.len += stream::len_of(&[b"SELECT", db.to_string().as_bytes()]);
+        }
+    }
+}
+
+impl<F: FnMut(u64, &[&[u8]])> Sheet for CountedForm<F> {
+    fn add(&mut self, db: u64, words: &[&[u8]]) {
+        self.select(db);
+        self.count += 1;
+        self.len += stream::len_of(words);
+        (self.each)(db, words);
+    }
+
+    fn db(&self) -> u64 {
+        self.db
     }
 }
 
@@ -62,25 +108,56 @@ impl Former {
         }
         let mut commands = std::mem::take(&mut self.commands);
         commands.clear();
-        let mut sheet = Sheet { out: &mut commands, db: 0, count: 0 };
-        let mut parts = Parts::new(body);
-        while let Some(part) = parts.try_next()? {
-            self.add(&mut sheet, part, clock_ms)?;
-        }
+        let mut sheet = WrittenForm { out: &mut commands, db: 0, count: 0 };
+        let done = self.add_all(&mut sheet, body, clock_ms);
         sheet.select(0);
         let count = sheet.count;
-        if count > 1 {
-            stream::write(out, &[b"MULTI"]);
-        }
-        out.extend_from_slice(&commands);
-        if count > 1 {
-            stream::write(out, &[b"EXEC"]);
+        if done.is_ok() {
+            if count > 1 {
+                stream::write(out, &[b"MULTI"]);
+            }
+            out.extend_from_slice(&commands);
+            if count > 1 {
+                stream::write(out, &[b"EXEC"]);
+            }
         }
         self.commands = commands;
+        done
+    }
+
+    /// Shows `each` the commands of a record, with their databases; returns the number of bytes that [`Former::write`] would
+    /// append.
+    ///
+    /// Errors: the body does not hold what it says; `each` may have seen some of it.
+    pub fn commands(
+        &mut self,
+        body: &[u8],
+        clock_ms: u64,
+        mut each: impl FnMut(u64, &[&[u8]]),
+    ) -> Result<u64, Damage> {
+        if let Some(args) = plain(body) {
+            let mut words = args.iter();
+            let words = [(); 3].map(|()| words.next().unwrap_or_default());
+            each(0, &words);
+            return Ok(stream::len_of(&words));
+        }
+        let mut sheet = CountedForm { each, len: 0, db: 0, count: 0 };
+        self.add_all(&mut sheet, body, clock_ms)?;
+        sheet.select(0);
+        let around =
+            if sheet.count > 1 { stream::len_of(&[b"MULTI"]) + stream::len_of(&[b"EXEC"]) } else { 0 };
+        Ok(sheet.len + around)
+    }
+
+    fn add_all(&mut self, sheet: &mut impl Sheet, body: &[u8], clock_ms: u64) -> Result<(), Damage> {
+        let mut parts = Parts::new(body);
+        while let Some(part) = parts.try_next()? {
+            self.add(sheet, part, clock_ms)?;
+        }
         Ok(())
     }
 
-    fn add(&mut self, sheet: &mut Sheet<'_>, part: Part<'_>, clock_ms: u64) -> Result<(), Damage> {
+    fn add(&mut self, sheet: &mut impl Sheet, part: Part<'_>, clock_ms: u64) -> Result<(), Damage> {
         match part {
             Part::Command { db, only_key, args } => {
                 let words: Vec<&[u8]> = args.iter().collect();
@@ -99,14 +176,14 @@ impl Former {
             // While somebody follows, the whole value is noted in its place.
             Part::Members { .. } => {}
             Part::Message { args } if args.is_empty() => {}
-            Part::Message { args } => sheet.add(sheet.db, &args.iter().collect::<Vec<_>>()),
+            Part::Message { args } => sheet.add(sheet.db(), &args.iter().collect::<Vec<_>>()),
             // Of another stream.
             Part::Position { .. } => {}
         }
         Ok(())
     }
 
-    fn value(&mut self, sheet: &mut Sheet<'_>, db: u64, entry: &Entry<'_>) -> Option<()> {
+    fn value(&mut self, sheet: &mut impl Sheet, db: u64, entry: &Entry<'_>) -> Option<()> {
         let deadline = entry.deadline_ms.unwrap_or(0).to_string();
         if let Some(text) = entry.text().filter(|_| entry.is_plain()) {
             let mut words: Vec<Word<'_>> = vec![b"SET".into(), Cow::Borrowed(&*entry.key), text];
@@ -151,6 +228,16 @@ mod tests {
         out.clear();
         former.write(&body, 1_000, &mut out).expect("a whole body");
         assert_eq!(out, again, "it depends on the record alone");
+        let (mut seen, mut db) = (Vec::new(), 0);
+        let counted = former.commands(&body, 1_000, |of, words| {
+            if of != db {
+                db = of;
+                seen.push(format!("SELECT {db}"));
+            }
+            let words = words.iter().map(|word| word.escape_ascii().to_string());
+            seen.push(words.collect::<Vec<_>>().join(" "));
+        });
+        assert_eq!(counted, Ok(out.len() as u64), "the length is known without the bytes");
         let (mut command, mut at, mut lines) = (stream::Command::default(), 0, Vec::new());
         while stream::read(&out[at..], &mut command).expect("commands") {
             let words = command.words.iter().map(|word| out[at..][word.clone()].escape_ascii().to_string());
@@ -158,7 +245,14 @@ mod tests {
             at += command.len;
         }
         assert_eq!(at, out.len());
-        lines.join("; ")
+        let said = lines.join("; ");
+        let inner =
+            said.strip_prefix("MULTI; ").and_then(|rest| rest.strip_suffix("; EXEC")).unwrap_or(&said);
+        assert_eq!(
+            inner.strip_suffix("; SELECT 0").unwrap_or(inner),
+            seen.join("; ").trim_end_matches("; SELECT 0")
+        );
+        said
     }
 
     fn command(out: &mut Vec<u8>, db: usize, words: &[&[u8]]) {

@@ -20,7 +20,27 @@ pub struct Card {
     pub has: Option<(Id, u64)>,
     /// The master is a replica of this server still, and is to take over.
     pub takes_over: bool,
+    /// This server and this start of it, if it asks for flows.
+    pub node: Option<(Id, Id)>,
 }
+
+/// How a master of ours answers: flows follow, one connection each.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FlowSession {
+    /// What names the session on the connections of its flows.
+    pub id: String,
+    /// Number of flows.
+    pub flows: u16,
+    /// The history of the master.
+    pub history: Id,
+    /// The sequence that the replica lacks first; `None`: it gets everything.
+    pub next: Option<u64>,
+    /// The term of the master.
+    pub term: u64,
+}
+
+/// Lines of the answer to DARTER HELLO: version, node, id, term, sequence, flows.
+const HELLO_LINES: usize = 9;
 
 /// What was said last.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,6 +51,8 @@ enum Said {
     Address,
     Capabilities,
     Version,
+    Hello,
+    Session,
     Sync,
 }
 
@@ -39,9 +61,11 @@ enum Said {
 pub struct Handshake {
     card: Card,
     said: Said,
+    // lines of an answer that is not all there
+    lines: Vec<Vec<u8>>,
 }
 
-/// What is to be done next.
+/// The next action.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Next {
     /// These bytes are to be sent.
@@ -60,6 +84,8 @@ pub enum Next {
         /// The new id.
         id: Option<Id>,
     },
+    /// A master of ours serves this replica by flows.
+    Flows(FlowSession),
 }
 
 /// Why the master does not serve this replica, in its words.
@@ -69,7 +95,7 @@ pub struct Refusal(pub String);
 impl Handshake {
     /// Begins a handshake; returns the first bytes to send.
     pub fn begin(card: Card) -> (Handshake, Vec<u8>) {
-        (Handshake { card, said: Said::Ping }, command(&[b"PING"]))
+        (Handshake { card, said: Said::Ping, lines: Vec::new() }, command(&[b"PING"]))
     }
 
     /// Takes a line that the master has sent, without its end.
@@ -95,7 +121,19 @@ impl Handshake {
             Said::Port => Ok(self.say_from(Said::Address)),
             Said::Address => Ok(self.say_from(Said::Capabilities)),
             Said::Capabilities => Ok(self.say_from(Said::Version)),
+            Said::Version if self.card.node.is_some() => Ok(self.say_from(Said::Hello)),
+            // Of another kind, or it cannot now.
+            Said::Version | Said::Hello | Said::Session if is_error => Ok(self.say_from(Said::Sync)),
             Said::Version => Ok(self.say_from(Said::Sync)),
+            Said::Hello => {
+                self.lines.push(line.to_vec());
+                let is_whole = self.lines.len() == HELLO_LINES || !line_is_of_hello(&self.lines);
+                Ok(if is_whole { self.say_from(Said::Session) } else { Next::Wait })
+            }
+            Said::Session => match session(line, self.term()) {
+                Some(session) => Ok(Next::Flows(session)),
+                None => refusal(),
+            },
             Said::Sync => match answer(line) {
                 Some(next) => Ok(next),
                 None => refusal(),
@@ -123,10 +161,33 @@ impl Handshake {
                 _ => (Said::Capabilities, command(&[b"REPLCONF", b"capa", b"eof", b"capa", b"psync2"])),
             },
             Said::Version => (Said::Version, command(&[b"REPLCONF", b"version", card.version.as_bytes()])),
+            Said::Hello => {
+                let (node, boot) = self.card.node.unwrap_or((Id::NONE, Id::NONE));
+                let words: [&[u8]; 5] =
+                    [b"DARTER", b"HELLO", b"1", node.as_str().as_bytes(), boot.as_str().as_bytes()];
+                (Said::Hello, command(&words))
+            }
+            Said::Session => (Said::Session, self.ask_for_session()),
             Said::Sync => (Said::Sync, self.ask()),
         };
         self.said = said;
         Next::Send(bytes)
+    }
+
+    /// What the master has said of its term.
+    fn term(&self) -> u64 {
+        let term = self.lines.get(6).and_then(|line| line.strip_prefix(b":")).and_then(number::parse_i64);
+        term.and_then(|term| u64::try_from(term).ok()).unwrap_or(0)
+    }
+
+    fn ask_for_session(&self) -> Vec<u8> {
+        let Some((id, next)) = &self.card.has else { return command(&[b"DARTER", b"SYNC", b"?", b"-1"]) };
+        let next = next.to_string();
+        let mut words: Vec<&[u8]> = vec![b"DARTER", b"SYNC", id.as_str().as_bytes(), next.as_bytes()];
+        if self.card.takes_over {
+            words.push(b"FAILOVER");
+        }
+        command(&words)
     }
 
     fn ask(&self) -> Vec<u8> {
@@ -152,6 +213,29 @@ fn answer(line: &[u8]) -> Option<Next> {
         b"+CONTINUE" => Some(Next::Continue { id: words.next().and_then(Id::parse) }),
         _ => None,
     }
+}
+
+/// Whether lines so far may be the answer to DARTER HELLO.
+fn line_is_of_hello(lines: &[Vec<u8>]) -> bool {
+    lines.first().is_some_and(|line| line == b"*6") && lines.len() < HELLO_LINES
+}
+
+/// What the answer to DARTER SYNC says: `+PARTIAL session flows id next`, or `+FULL session flows id`.
+fn session(line: &[u8], term: u64) -> Option<FlowSession> {
+    let mut words = line.split(|byte| *byte == b' ').filter(|word| !word.is_empty());
+    let is_partial = match words.next()? {
+        b"+PARTIAL" => true,
+        b"+FULL" => false,
+        _ => return None,
+    };
+    let id = Id::parse(words.next()?)?.as_str().to_owned();
+    let flows = u16::try_from(number::parse_i64(words.next()?)?).ok().filter(|flows| *flows > 0)?;
+    let history = Id::parse(words.next()?)?;
+    let next = match is_partial {
+        true => Some(u64::try_from(number::parse_i64(words.next()?)?).ok()?),
+        false => None,
+    };
+    Some(FlowSession { id, flows, history, next, term })
 }
 
 fn command(words: &[&[u8]]) -> Vec<u8> {
@@ -180,6 +264,7 @@ mod tests {
             version: "8.1.0".to_owned(),
             has: None,
             takes_over: false,
+            node: None,
         };
         let (mut handshake, first) = Handshake::begin(card);
         assert_eq!(first, b"*1\r\n$4\r\nPING\r\n");
@@ -215,6 +300,33 @@ mod tests {
         {
             assert!(handshake.take(line).is_err(), "{}", line.escape_ascii());
         }
+    }
+
+    #[test]
+    fn a_master_of_ours_is_asked_for_flows_and_another_one_is_not() {
+        let (id, node) = (Id::parse(&[b'c'; 40]).unwrap(), Id::parse(&[b'd'; 40]).unwrap());
+        let card = Card { has: Some((id, 101)), node: Some((node, id)), ..Card::default() };
+        let (mut handshake, _) = Handshake::begin(card);
+        for _ in 0..3 {
+            handshake.take(b"+OK").unwrap();
+        }
+        assert!(said(handshake.take(b"+OK").unwrap()).contains("DARTER $5 HELLO $1 1 $40 dddd"));
+        let mut foreign = handshake.clone();
+        assert!(said(foreign.take(b"-ERR unknown command").unwrap()).contains("PSYNC $40 cccc"));
+        let node = node.to_string();
+        for line in ["*6", ":1", "$40", &node, "$40", &node, ":9", ":77"] {
+            assert_eq!(handshake.take(line.as_bytes()), Ok(Next::Wait), "{line}");
+        }
+        assert!(said(handshake.take(b":3").unwrap()).contains("DARTER $4 SYNC $40 cccc"));
+        let mut again = handshake.clone();
+        let session = FlowSession { id: node.clone(), flows: 3, history: id, next: Some(78), term: 9 };
+        assert_eq!(handshake.take(format!("+PARTIAL {node} 3 {id} 78").as_bytes()), Ok(Next::Flows(session)));
+        let full = again.take(format!("+FULL {node} 3 {id}").as_bytes());
+        assert!(matches!(full, Ok(Next::Flows(FlowSession { next: None, .. }))));
+        let (mut odd, _) = (again.clone(), ());
+        assert!(odd.take(b"+FULL x 0 y").is_err());
+        // It has said why not: PSYNC says it again, or helps.
+        assert!(said(again.take(b"-NOMASTERLINK no").unwrap()).contains("PSYNC"));
     }
 
     #[test]

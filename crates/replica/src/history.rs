@@ -1,5 +1,6 @@
 //! Replication ids: which history of changes a node has, and where the one before it ended.
 
+use std::collections::VecDeque;
 use std::fmt;
 
 /// Forty hexadecimal digits that name a history of changes.
@@ -49,31 +50,45 @@ impl fmt::Display for Id {
     }
 }
 
-/// The histories that a node can continue: its own, and the one before it up to some offset.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// The histories that a node can continue: its own, and those before it, each up to some offset.
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct History {
     /// The current id.
     pub id: Id,
-    /// The id before it, and the first offset that is not part of it.
-    pub before: Option<(Id, u64)>,
+    /// The ids before it, the latest first, each with the first offset that is not part of it.
+    earlier: VecDeque<(Id, u64)>,
 }
+
+/// Ids that are kept, the current one among them.
+const IDS_MAX: usize = 16;
 
 impl History {
     /// A history that nothing precedes.
     pub fn new(id: Id) -> History {
-        History { id, before: None }
+        History { id, earlier: VecDeque::new() }
     }
 
-    /// Takes a new id at `offset`, the number of bytes so far; the current one stays known up to there.
+    /// The id before the current one, and the first offset that is not part of it.
+    pub fn before(&self) -> Option<(Id, u64)> {
+        self.earlier.front().copied()
+    }
+
+    /// Whether an id is one of those that are known.
+    pub fn names(&self, id: &Id) -> bool {
+        self.id == *id || self.earlier.iter().any(|(before, _)| before == id)
+    }
+
+    /// Takes a new id at `offset`, the number of bytes so far; the current one stays known up to there, as the last 15 do.
     pub fn turn(&mut self, id: Id, offset: u64) {
-        self.before = Some((self.id, offset.saturating_add(1)));
+        self.earlier.push_front((self.id, offset.saturating_add(1)));
+        self.earlier.truncate(IDS_MAX - 1);
         self.id = id;
     }
 
     /// Whether a replica that has `id` and asks for byte number `next` (from 1) has only bytes of these histories.
     pub fn covers(&self, id: &[u8], next: u64) -> bool {
         let is = |own: &Id| own.as_str().as_bytes() == id;
-        is(&self.id) || self.before.is_some_and(|(before, end)| is(&before) && next <= end)
+        is(&self.id) || self.earlier.iter().any(|(before, end)| is(before) && next <= *end)
     }
 }
 
@@ -108,7 +123,12 @@ mod tests {
         assert!(history.covers(id('a').as_str().as_bytes(), 101));
         assert!(!history.covers(id('a').as_str().as_bytes(), 102));
         history.turn(id('c'), 200);
-        assert!(!history.covers(id('a').as_str().as_bytes(), 1));
+        assert!(history.covers(id('a').as_str().as_bytes(), 101), "one of the last");
+        assert!(!history.covers(id('a').as_str().as_bytes(), 102));
+        assert!(history.covers(id('b').as_str().as_bytes(), 201));
+        assert_eq!(history.before(), Some((id('b'), 201)));
+        (0..14).for_each(|n| history.turn(id('d'), 300 + n));
+        assert!(!history.covers(id('a').as_str().as_bytes(), 1), "too long ago");
         assert!(!history.covers(b"?", 1));
     }
 }

@@ -7,9 +7,11 @@
 
 pub mod backlog;
 pub mod form;
+pub mod frame;
 pub mod handshake;
 pub mod history;
 pub mod merge;
+pub mod records;
 pub mod rewording;
 pub mod stream;
 pub mod transfer;

@@ -1,6 +1,7 @@
 //! Journal records of all threads in one order: that of their sequences.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use darter_persist::journal::record::{HEAD_BYTES, Head};
 
@@ -11,21 +12,19 @@ pub struct Merger {
     lanes: Vec<VecDeque<Chunk>>,
     // what the chunks take
     bytes: usize,
-    // Sequences that nobody was given: from, to
-    jumps: Vec<(u64, u64)>,
 }
 
 /// Records one behind the other, of which those before `at` are taken.
 #[derive(Debug)]
 struct Chunk {
-    bytes: Vec<u8>,
+    bytes: Arc<[u8]>,
     at: usize,
 }
 
 impl Merger {
     /// Merges `lanes` lanes; `next` is the first sequence that is wanted.
     pub fn new(lanes: usize, next: u64) -> Merger {
-        Merger { next, lanes: (0..lanes).map(|_| VecDeque::new()).collect(), bytes: 0, jumps: Vec::new() }
+        Merger { next, lanes: (0..lanes).map(|_| VecDeque::new()).collect(), bytes: 0 }
     }
 
     /// The sequence of the next record.
@@ -39,27 +38,37 @@ impl Merger {
     }
 
     /// Takes records of a lane.
-    pub fn push(&mut self, lane: usize, bytes: Vec<u8>) {
+    pub fn push(&mut self, lane: usize, bytes: Arc<[u8]>) {
         if let Some(lane) = self.lanes.get_mut(lane) {
-            self.bytes += bytes.capacity();
+            self.bytes += bytes.len();
             lane.push_back(Chunk { bytes, at: 0 });
         }
     }
 
-    /// Notes that no record has a sequence in `from..to`.
-    pub fn jump(&mut self, from: u64, to: u64) {
-        if from < to {
-            self.jumps.push((from, to));
-        }
+    /// Whether a lane has nothing that waits.
+    pub fn wants(&self, lane: usize) -> bool {
+        self.lanes.get(lane).is_some_and(VecDeque::is_empty)
     }
 
     /// Calls `each` with the head and the body of every record that is next, up to the first gap.
     pub fn drain(&mut self, mut each: impl FnMut(Head, &[u8])) {
+        self.drain_while(|head, record| {
+            each(head, record.get(HEAD_BYTES..).unwrap_or_default());
+            true
+        });
+    }
+
+    /// Calls `each` with the head and all bytes of every record that is next, up to the first gap, or until it says false: that
+    /// record is the last then.
+    pub fn drain_while(&mut self, mut each: impl FnMut(Head, &[u8]) -> bool) {
         loop {
-            self.skip_jumps();
             let mut moved = false;
             for lane in &mut self.lanes {
-                moved |= drain_lane(lane, &mut self.next, &mut self.bytes, &mut each);
+                match drain_lane(lane, &mut self.next, &mut self.bytes, &mut each) {
+                    Drained::Nothing => {}
+                    Drained::Some => moved = true,
+                    Drained::Enough => return,
+                }
             }
             if !moved {
                 return;
@@ -67,13 +76,19 @@ impl Merger {
         }
     }
 
-    fn skip_jumps(&mut self) {
-        while let Some(&(_, to)) = self.jumps.iter().find(|(from, to)| (*from..*to).contains(&self.next)) {
-            self.next = to;
-        }
-        let next = self.next;
-        self.jumps.retain(|(_, to)| *to > next);
+    /// Bytes of a lane that wait.
+    pub fn lane_bytes(&self, lane: usize) -> usize {
+        let chunks = self.lanes.get(lane).into_iter().flatten();
+        chunks.map(|chunk| chunk.bytes.len().saturating_sub(chunk.at)).sum()
     }
+}
+
+/// What was taken from a lane.
+enum Drained {
+    Nothing,
+    Some,
+    /// No more is wanted.
+    Enough,
 }
 
 /// Takes records from the front of a lane while they are next; older ones are dropped. Returns whether any was taken.
@@ -81,11 +96,11 @@ fn drain_lane(
     lane: &mut VecDeque<Chunk>,
     next: &mut u64,
     waiting: &mut usize,
-    each: &mut impl FnMut(Head, &[u8]),
-) -> bool {
-    let mut moved = false;
+    each: &mut impl FnMut(Head, &[u8]) -> bool,
+) -> Drained {
+    let mut moved = Drained::Nothing;
     let mut pop = |lane: &mut VecDeque<Chunk>| {
-        let bytes = lane.pop_front().map_or(0, |chunk| chunk.bytes.capacity());
+        let bytes = lane.pop_front().map_or(0, |chunk| chunk.bytes.len());
         *waiting = waiting.saturating_sub(bytes);
     };
     while let Some(chunk) = lane.front_mut() {
@@ -99,16 +114,20 @@ fn drain_lane(
             return moved;
         }
         let len = usize::try_from(head.body_len).unwrap_or(usize::MAX);
-        let Some(body) = after.get(..len) else {
+        if after.len() < len {
             // The executor writes whole records only.
             pop(lane);
             continue;
-        };
+        }
+        let record = rest.get(..HEAD_BYTES + len).unwrap_or_default();
+        let goes_on = head.sequence < *next || each(head, record);
         chunk.at += HEAD_BYTES + len;
         if head.sequence == *next {
-            each(head, body);
             *next += 1;
-            moved = true;
+            moved = Drained::Some;
+        }
+        if !goes_on {
+            return Drained::Enough;
         }
     }
     moved
@@ -119,14 +138,14 @@ mod tests {
     use super::*;
     use darter_persist::journal::record::Draft;
 
-    fn records(sequences: &[u64]) -> Vec<u8> {
+    fn records(sequences: &[u64]) -> Arc<[u8]> {
         let mut out = Vec::new();
         for sequence in sequences {
             let draft = Draft::begin(&mut out);
             out.extend_from_slice(sequence.to_string().as_bytes());
             draft.finish(&mut out, *sequence, 5);
         }
-        out
+        Arc::from(out)
     }
 
     fn drained(merger: &mut Merger) -> Vec<u64> {
@@ -153,13 +172,20 @@ mod tests {
     }
 
     #[test]
-    fn sequences_that_nobody_was_given_are_passed_over() {
-        let mut merger = Merger::new(1, 1);
-        merger.push(0, records(&[1, 100]));
-        assert_eq!(drained(&mut merger), [1]);
-        merger.jump(2, 100);
-        assert_eq!(drained(&mut merger), [100]);
-        merger.jump(300, 300);
-        assert!(drained(&mut merger).is_empty());
+    fn no_more_is_taken_than_is_wanted() {
+        let mut merger = Merger::new(2, 1);
+        merger.push(0, records(&[1, 2, 4]));
+        merger.push(1, records(&[3, 5]));
+        let mut seen = Vec::new();
+        for _ in 0..3 {
+            merger.drain_while(|head, record| {
+                assert_eq!(record.len(), HEAD_BYTES + 1);
+                seen.push(head.sequence);
+                !seen.len().is_multiple_of(2)
+            });
+            seen.extend([0]);
+        }
+        assert_eq!(seen, [1, 2, 0, 3, 0, 4, 0], "a marker counts too");
+        assert_eq!(merger.lane_bytes(1), HEAD_BYTES + 1);
     }
 }

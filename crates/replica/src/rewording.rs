@@ -54,10 +54,7 @@ pub fn reword<'a>(words: &[&'a [u8]], served: Option<&'a [u8]>, clock_ms: u64) -
     }
 }
 
-/// Commands that may say a time that counts from when they run.
-pub const TIMED: &[&str] = &["set", "setex", "psetex", "getex", "expire", "pexpire"];
-
-/// Whether a command that is one of [`TIMED`] says a time that counts from when it runs.
+/// Whether a command that may say a time that counts from when it runs does so.
 pub fn counts_from_now(words: &[&[u8]]) -> bool {
     let Some(name) = words.first() else { return false };
     let options = match name.len() {

@@ -87,6 +87,13 @@ pub fn write_word(out: &mut Vec<u8>, word: &[u8]) {
     out.extend_from_slice(b"\r\n");
 }
 
+/// Bytes that [`write()`] appends.
+#[inline]
+pub fn len_of(words: &[&[u8]]) -> u64 {
+    let line = |n: usize| 3 + n.checked_ilog10().map_or(1, |tens| u64::from(tens) + 1);
+    line(words.len()) + words.iter().map(|word| line(word.len()) + word.len() as u64 + 2).sum::<u64>()
+}
+
 #[inline]
 fn write_number(out: &mut Vec<u8>, mark: u8, n: usize) {
     out.push(mark);
@@ -106,6 +113,7 @@ mod tests {
         let mut bytes = Vec::new();
         write(&mut bytes, &[b"SET", b"a\r\nb", b""]);
         let whole = bytes.len();
+        assert_eq!(len_of(&[b"SET", b"a\r\nb", b""]), whole as u64);
         write(&mut bytes, &[b"PING"]);
         let mut command = Command::default();
         for len in 0..whole {
