@@ -1,9 +1,10 @@
-//! The slowest single insert while a collection grows from nothing: command bodies run here without a server, each timed.
+//! The slowest single insert while a collection grows from empty: command bodies run here without a server, each
+//! timed.
 //!
-//! `growth [MEMBERS [ROUNDS [ONLY]]]` (1,000,000, 3 and all) grows a set of integers, a set of texts, a hash, a sorted set, a list and
-//! a stream by one member a command, in the same way each round, and takes the least of each insert's times: what the
-//! machine does beside (other processes, interrupts) does not hit the same insert in every round. Times are those of the
-//! thread's processor clock, the kernel's work for it (fresh pages) included; the wall's stand beside them.
+//! `growth [MEMBERS [ROUNDS [ONLY]]]` (1,000,000, 3 and all) grows a set of integers, a set of texts, a hash, a
+//! sorted set, a list and a stream, by one member a command, in the same way each round. It takes the least of each
+//! insert's times, because other load on the machine does not hit the same insert in every round. Times are processor
+//! time of the thread, including the kernel's work for it (fresh pages). Wall times are printed beside them.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -14,7 +15,7 @@ use darter_store::Shard;
 use darter_txn::{Part, Router, ShardSet};
 use darter_wire::{OwnedArgs, Reply};
 
-/// Inserts faster than this in some round are not looked at.
+/// Inserts faster than this in some round are ignored.
 const NOTED_NANOS: u64 = 5_000;
 const NOW_MS: u64 = 1_800_000_000_000;
 
@@ -74,7 +75,7 @@ fn mixed(n: u64) -> u64 {
     z ^ z >> 27
 }
 
-/// What the thread has taken of the processor.
+/// Processor time of this thread.
 fn thread_time() -> Duration {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     Duration::new(now.tv_sec as u64, now.tv_nsec as u32)

@@ -1,6 +1,7 @@
-//! What a command body may touch while it runs.
+//! The state that a running command body may use.
 
 use darter_base::hash::KeyHasher;
+use darter_store::change::{JournalReaders, Noted, Vocabulary};
 use darter_store::keyed::WrongType;
 use darter_store::rdb::Versions;
 use darter_store::shard::Full;
@@ -9,8 +10,8 @@ use darter_txn::{Part, ShardSet};
 use darter_wire::{Args, OwnedArgs, Reply};
 
 use crate::Fault;
-use crate::gather::Kept;
 use crate::hash::PACKS_AT_ONCE;
+use crate::incremental::Staged;
 use crate::slices::Rest;
 
 /// Limits and thresholds that commands read; a copy of the configuration.
@@ -34,13 +35,13 @@ pub struct Env {
     pub hll_sparse_max_bytes: u64,
     /// `OBJECT FREQ` answers only under an LFU policy, `OBJECT IDLETIME` only without one.
     pub policy_is_lfu: bool,
-    /// There is a memory limit, under a policy that goes by uses.
+    /// True if there is a memory limit and the policy counts uses.
     pub policy_counts_uses: bool,
     /// A cluster is emulated.
     pub is_cluster: bool,
-    /// Data is imported from elsewhere: dead keys stay (`import-mode`).
+    /// Data is imported from another server: expired keys stay (`import-mode`).
     pub import_mode: bool,
-    /// What RESTORE takes (`rdb-version-check`).
+    /// The versions that RESTORE accepts (`rdb-version-check`).
     pub restored_versions: Versions,
 }
 
@@ -71,33 +72,33 @@ impl Default for Env {
     }
 }
 
-/// Keys, fields or members that are asked for ahead at once.
+/// Keys, fields or members that are prefetched together.
 pub const AHEAD: usize = 32;
 
-/// Whether word `at` of `len` begins [`AHEAD`] more that are worth asking for together. Cost: one comparison where there
-/// are fewer.
+/// Returns true if word `at` of `len` begins [`AHEAD`] more that are worth prefetching together. Cost: one comparison
+/// if there are fewer.
 #[inline(always)]
 pub fn begins_batch(at: usize, len: usize) -> bool {
     len >= AHEAD && at.is_multiple_of(AHEAD) && len - at >= AHEAD
 }
 
-/// A command that found nothing and wants to wait for one of its keys; it is answered a null array when the time is up.
+/// A command that found nothing and wants to wait for one of its keys. After the timeout its reply is a null array.
 #[derive(Debug)]
 pub struct Wait {
-    /// Milliseconds to wait at most; `None` is for ever.
+    /// Longest wait in milliseconds; `None` without a limit.
     pub timeout_ms: Option<u64>,
-    /// Index of an argument that is a key to write to, not to wait for (BLMOVE's destination); 0 is none.
+    /// Index of an argument that is a key to write to, not to wait for (BLMOVE's destination); 0 without one.
     pub dest: usize,
-    /// When time alone will have something for it, Unix milliseconds.
-    pub ripe_ms: Option<u64>,
-    /// The arguments to wait with, where they must not mean later what they mean now (XREAD's `$`).
+    /// Time at which it becomes ready without a change, Unix milliseconds.
+    pub ready_at_ms: Option<u64>,
+    /// The arguments to wait with, if their meaning depends on the present state (XREAD's `$`).
     pub args: Option<OwnedArgs>,
 }
 
 impl Wait {
-    /// One that a change of a key ends; `dest` as above.
+    /// A wait that ends with a change of a key; `dest` as above.
     pub fn for_a_key(timeout_ms: Option<u64>, dest: usize) -> Wait {
-        Wait { timeout_ms, dest, ripe_ms: None, args: None }
+        Wait { timeout_ms, dest, ready_at_ms: None, args: None }
     }
 }
 
@@ -111,20 +112,20 @@ pub struct Ctx<'a> {
     pub now_ms: u64,
     /// Limits.
     pub env: &'a Env,
-    /// False inside MULTI and scripts, where nothing may wait.
+    /// False inside MULTI and scripts, which must not wait.
     pub may_wait: bool,
-    /// Whether a long answer may be left to steps: its client can take it bit by bit.
+    /// True if a long answer may be left to slices, because its client can receive it in pieces.
     pub may_slice: bool,
-    /// Whether the body may run once more, when what it has left to slices is there: not one that could wait then.
+    /// True if the body may run again when the slices of its work are done; false for a command that could wait then.
     pub may_repeat: bool,
-    /// Set by a body that did so after it wrote the head of its answer.
+    /// Set by a body that left the rest of its answer to slices, after it wrote the head.
     pub rest: Option<Rest>,
-    /// What the body is to store: the result that it has left to slices, complete now.
-    pub kept: Option<Kept>,
-    /// Set by a body that wants to wait for its keys; what it wrote is taken back then.
+    /// The complete result of slices, which the body must store now.
+    pub staged: Option<Staged>,
+    /// Set by a body that wants to wait for its keys; its output is discarded then.
     pub wait: Option<Box<Wait>>,
-    /// The key that became ready, while a waiting command is looked at again: only its shard (and the
-    /// destination's) is held then.
+    /// The key that became ready, while a waiting command is retried. Only its shard, and that of the destination, is
+    /// held then.
     pub only_key: Option<&'a [u8]>,
     shards: ShardSet<'a>,
     first: Option<Key<'a>>,
@@ -150,7 +151,7 @@ impl<'a> Ctx<'a> {
             may_slice: false,
             may_repeat: true,
             rest: None,
-            kept: None,
+            staged: None,
             wait: None,
             only_key: None,
             shards,
@@ -195,26 +196,26 @@ impl<'a> Ctx<'a> {
     }
 
     /// The place of `name`, for a command that asks about it: counts a hit or a miss, but no use.
-    pub fn glance<'k>(&'k mut self, name: &'k [u8]) -> Keyed<'k> {
+    pub fn untouched<'k>(&'k mut self, name: &'k [u8]) -> Keyed<'k> {
         let key = self.key(name);
         let (db, now_ms) = (self.db, self.now_ms);
-        let mut place = Keyed::glance(&mut self.shards.part_mut(key).shard, db, key, now_ms);
-        // A key whose members are all dead is not there.
+        let mut place = Keyed::untouched(&mut self.shards.part_mut(key).shard, db, key, now_ms);
+        // A key whose members have all expired counts as missing.
         place.expire_members(PACKS_AT_ONCE);
         place
     }
 
-    /// Has members of the collection at `name` go whose time is up, and the key with the last of them: for a command that
-    /// takes values of any type. Cost: a comparison while no collection of the shard has members that expire.
-    pub fn bury(&mut self, name: &[u8]) {
+    /// Removes expired members of the collection at `name`, and the key with the last of them, for a command that
+    /// takes values of any type. Cost: one comparison while no collection of the shard has members that expire.
+    pub fn remove_lazily(&mut self, name: &[u8]) {
         let key = self.key(name);
         if self.shards.part_mut(key).shard.has_timed() {
             self.at(name).expire_members(PACKS_AT_ONCE);
         }
     }
 
-    /// Moves what is at `from` to `to`, both `(database, key)`, over whatever is there; returns whether
-    /// there was something. The caller reports the events.
+    /// Moves the value at `from` to `to`, both `(database, key)`, replacing any value there. Returns whether `from`
+    /// existed. The caller reports the events.
     ///
     /// Errors: no room; nothing changed. Cost: O(value) when the keys are in different shards.
     pub fn rename(&mut self, from: (usize, &[u8]), to: (usize, &[u8])) -> Result<bool, Full> {
@@ -230,7 +231,7 @@ impl<'a> Ctx<'a> {
         Ok(true)
     }
 
-    /// Whether two keys are in the same shard.
+    /// Returns true if two keys are in the same shard.
     pub fn are_together(&self, a: &[u8], b: &[u8]) -> bool {
         let router = self.shards.router();
         router.shard_of(self.key(a).hash) == router.shard_of(self.key(b).hash)
@@ -262,7 +263,8 @@ impl<'a> Ctx<'a> {
         self.shards.part_mut(key).shard.set_text(db, key, value, now_ms, event)
     }
 
-    /// Gives `change` the string at `name` to be changed in place, where that can be: see [`Shard::change_plain`].
+    /// Passes the string at `name` to `change`, which may change it in place, if possible: see
+    /// [`Shard::change_plain`].
     #[inline(always)]
     pub fn change_plain(
         &mut self,
@@ -274,8 +276,8 @@ impl<'a> Ctx<'a> {
         self.shards.part_mut(key).shard.change_plain(db, key, event, change)
     }
 
-    /// Changes the collection at `name`, which `make` makes where there is none, by `change`, which does not leave it
-    /// empty; reports the event that `event` finds in what came of it.
+    /// Changes the collection at `name` by `change`, which must not leave it empty. `make` creates a missing one.
+    /// Reports the event that `event` derives from the result.
     ///
     /// Errors: those of `change`; the value has another type; no room.
     #[inline(always)]
@@ -313,7 +315,7 @@ impl<'a> Ctx<'a> {
         Ok(done)
     }
 
-    /// Gives `change`, which does not leave it empty, the collection at `name`: see [`Shard::add_plainly`].
+    /// Passes the collection at `name` to `change`, which must not leave it empty: see [`Shard::add_plainly`].
     #[inline(always)]
     pub fn add_plainly<T: Collection, R>(
         &mut self,
@@ -331,7 +333,43 @@ impl<'a> Ctx<'a> {
         self.shards.part_mut(key).shard.changes.push(db, name, event);
     }
 
-    /// The key at index 1 of `args`, the command's only one: hashed already, but for a job that waited.
+    /// Returns the readers of the journal of `name`'s shard. A body asks before it makes words for [`Ctx::journal_as`].
+    pub fn journal_readers(&self, name: &[u8]) -> JournalReaders {
+        self.shards.part(self.key(name)).shard.changes.journal_readers()
+    }
+
+    /// Has the journal write these words in the place of the command, which has changed `name`: run again at any time,
+    /// they leave what it left.
+    pub fn journal_as<'w>(
+        &mut self,
+        name: &[u8],
+        vocabulary: Vocabulary,
+        words: impl IntoIterator<Item = &'w [u8]>,
+    ) {
+        let what = Noted::Said(words.into_iter().collect(), vocabulary);
+        self.journal(name, what);
+    }
+
+    /// Has the journal write the removal of `name` in the place of the command.
+    pub fn journal_removal(&mut self, name: &[u8]) {
+        self.journal(name, Noted::Removed);
+    }
+
+    fn journal(&mut self, name: &[u8], what: Noted) {
+        let (key, db) = (self.key(name), self.db);
+        self.shards.part_mut(key).shard.changes.say(db, name, what);
+    }
+
+    /// Reports `event` as [`Ctx::changed`] does, and returns the readers of the journal.
+    #[inline]
+    pub fn changed_for(&mut self, name: &[u8], event: Event) -> JournalReaders {
+        let (key, db) = (self.key(name), self.db);
+        let changes = &mut self.shards.part_mut(key).shard.changes;
+        changes.push(db, name, event);
+        changes.journal_readers()
+    }
+
+    /// The key at index 1 of `args`, the command's only one. Its hash is known already, except in a job that waited.
     #[inline]
     fn first_key<'k>(&self, args: Args<'k>) -> Key<'k>
     where
@@ -353,19 +391,19 @@ impl<'a> Ctx<'a> {
         self.shards.part_mut(key).shard.set_text(db, key, value, now_ms, event)
     }
 
-    /// Looks at a key without changing or counting anything; several may be looked at together.
+    /// Returns a key's record without changing or counting anything; several may be read together.
     pub fn peek(&self, name: &[u8]) -> Option<(&Shard, Record<'_>)> {
         let key = self.key(name);
         let shard = &self.shards.part(key).shard;
         shard.peek(self.db, key, self.now_ms).map(|record| (shard, record))
     }
 
-    /// Whether a waiting command, looked at again, must pass over this key: another one became ready.
+    /// Returns true if a retried waiting command must skip this key, because another one became ready.
     pub fn skips(&self, name: &[u8]) -> bool {
         self.only_key.is_some_and(|only| only != name)
     }
 
-    /// Ends a body that found nothing: it waits where that is allowed, else it is answered at once.
+    /// Ends a body that found nothing: it waits if that is allowed, else it replies immediately.
     pub fn wait_or_reply(&mut self, wait: Wait, reply: &mut Reply<'_>) {
         if self.may_wait {
             self.wait = Some(Box::new(wait));
@@ -374,7 +412,7 @@ impl<'a> Ctx<'a> {
         }
     }
 
-    /// Asks for the memory of keys that are looked at next, up to [`AHEAD`] of them: the lines of the index, then records.
+    /// Prefetches up to [`AHEAD`] of the keys that are read next: the lines of the index, then the records.
     pub fn look_ahead(&self, names: Args<'_>) {
         let mut keys = [0; AHEAD];
         for (name, hash) in names.iter().zip(&mut keys) {
@@ -387,7 +425,7 @@ impl<'a> Ctx<'a> {
         }
     }
 
-    /// Whether the shard of `name` is held.
+    /// Returns true if the shard of `name` is held.
     pub fn covers(&self, name: &[u8]) -> bool {
         self.shards.covers(self.key(name))
     }

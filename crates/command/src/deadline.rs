@@ -1,9 +1,9 @@
-//! `EX`, `PX`, `EXAT`, `PXAT`: when a key shall die, as commands spell it.
+//! `EX`, `PX`, `EXAT`, `PXAT`: deadlines of keys in commands' options.
 
 use crate::fault::Fault;
 use crate::reader::{self, Reader};
 
-/// What a number of time counts.
+/// The unit of a time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unit {
     /// Seconds from now.
@@ -17,7 +17,7 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// Whether it counts from 1970 and not from now.
+    /// Returns true if the time counts from 1970 and not from now.
     pub fn is_absolute(self) -> bool {
         matches!(self, Unit::UnixSeconds | Unit::UnixMillis)
     }
@@ -36,7 +36,7 @@ impl Unit {
     }
 }
 
-/// A deadline as it was written: read first, made sense of when its turn comes.
+/// A deadline as written: read first, converted later.
 #[derive(Clone, Copy, Debug)]
 pub struct Deadline<'a> {
     arg: &'a [u8],
@@ -49,7 +49,7 @@ impl<'a> Deadline<'a> {
         Deadline { arg, unit }
     }
 
-    /// Reads `EX n` or one of its kin, if it comes next.
+    /// Reads `EX n` or a similar option, if it comes next.
     pub fn take(reader: &mut Reader<'a>) -> Option<Deadline<'a>> {
         const WORDS: [(&str, Unit); 4] = [
             ("EX", Unit::Seconds),
@@ -68,7 +68,7 @@ impl<'a> Deadline<'a> {
 
     /// The Unix time in milliseconds.
     ///
-    /// Errors: no integer; not positive or past the range, which names `command`.
+    /// Errors: not an integer; not positive or past the range, which names `command`.
     pub fn resolve(self, now_ms: u64, command: &'static str) -> Result<u64, Fault> {
         let n = reader::int(self.arg)?;
         let refused = Fault::InvalidExpire(command);
@@ -79,7 +79,7 @@ impl<'a> Deadline<'a> {
     }
 }
 
-/// Keeps the later of two deadlines of the same unit; different units do not go together.
+/// Keeps the later of two deadlines of the same unit; different units must not be combined.
 pub fn put<'a>(slot: &mut Option<Deadline<'a>>, deadline: Deadline<'a>) -> Result<(), Fault> {
     match slot {
         Some(there) if there.unit != deadline.unit => Err(Fault::Syntax),

@@ -49,12 +49,12 @@ impl Digest {
     }
 }
 
-/// A record's value as RDB files have it, with what the digest needs beside it.
+/// A record's value in the form of RDB files, with the other facts that the digest needs.
 struct Value {
     kind: Type,
     bytes: Vec<u8>,
     has_deadline: bool,
-    /// Members have deadlines, written in the way of the type.
+    /// Members have deadlines, encoded as in the type.
     has_member_deadlines: bool,
 }
 
@@ -128,7 +128,7 @@ fn value_at(ctx: &mut Ctx<'_>, db: usize, name: &[u8]) -> Result<Option<Value>, 
     Ok(Some(Value { kind, bytes, has_deadline: place.deadline_ms().is_some(), has_member_deadlines }))
 }
 
-/// Adds a value; `None` when it does not read back, which would be a fault of ours.
+/// Adds a value; `None` if it cannot be read back, which would be our error.
 fn add_value(digest: &mut Digest, value: &Value) -> Option<()> {
     digest.mix(&(value.kind as u32).to_be_bytes());
     let mut source = Source::new(&value.bytes);

@@ -1,4 +1,4 @@
-//! Why a command is refused, and the one place where that becomes reply text.
+//! The reasons for refusing a command, and the only place that turns them into reply text.
 
 use std::borrow::Cow;
 
@@ -9,15 +9,15 @@ use darter_wire::Args;
 /// Bytes of a subcommand's name that an error repeats.
 const SUB_BYTES_MAX: usize = 128;
 
-/// Why a command does nothing. Its text is Redis' own, byte for byte.
+/// The reason for refusing a command. Its text is Redis' own, byte for byte.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Fault {
     /// The value has another type.
     WrongType,
-    /// An argument or value is no 64-bit integer.
+    /// An argument or value is not a 64-bit integer.
     NotInteger,
-    /// An argument or value is no floating point number.
+    /// An argument or value is not a floating point number.
     NotFloat,
     /// The options do not make sense.
     Syntax,
@@ -29,7 +29,7 @@ pub enum Fault {
     NoSuchKey,
     /// A string would grow past `proto-max-bulk-len`.
     TooLong,
-    /// The deadline is not one; the command's name follows.
+    /// The deadline is invalid; the command's name follows.
     InvalidExpire(&'static str),
     /// The number of arguments of a subcommand is wrong; its name follows.
     Arity(String),
@@ -45,7 +45,7 @@ impl Fault {
         Fault::Text(Cow::Borrowed(text))
     }
 
-    /// A subcommand is there, but in no form with these arguments, the first of which are its container and its name.
+    /// The subcommand exists, but not with these arguments. The first two are its container and its name.
     pub fn wrong_form(args: Args<'_>) -> Fault {
         let (container, sub) = (args.at(0).to_ascii_uppercase(), args.at(1));
         let sub = String::from_utf8_lossy(sub.get(..SUB_BYTES_MAX).unwrap_or(sub));

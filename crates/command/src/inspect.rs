@@ -1,4 +1,4 @@
-//! MEMORY USAGE and the parts of DEBUG that look at keys.
+//! MEMORY USAGE and the parts of DEBUG that inspect keys.
 
 use darter_store::rdb;
 use darter_wire::{Args, Reply};
@@ -12,6 +12,7 @@ use crate::{Ctx, DataCommand, Fault};
 pub const FAMILY: &[DataCommand] = &[
     DataCommand {
         spec: Spec::read("memory|usage", -3, SECOND)
+            .key_access("RO")
             .doc(Group::Server, "4.0.0", "key [SAMPLES count]", "Estimates the memory usage of a key.")
             .cost("O(1)"),
         run: usage,
@@ -53,7 +54,7 @@ fn usage(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(),
             return Err(Fault::Syntax);
         }
     }
-    // the true size is kept, so nothing needs to be sampled
+    // the true size is known, so no sampling is needed
     match ctx.at(args.at(2)).memory_bytes() {
         Some(bytes) => reply.int_len(bytes),
         None => reply.null(),
@@ -64,7 +65,7 @@ fn usage(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(),
 fn object(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let env = ctx.env;
     let seconds = ctx.now_ms / 1000;
-    // Who asks wants to see a key whose time is up, too, and not to be its end.
+    // The command shows an expired key too, and must not remove it.
     let now_ms = std::mem::take(&mut ctx.now_ms);
     let place = ctx.at(args.at(2));
     let encoding = encoding_of(&place, env).ok_or(Fault::NoSuchKey)?;
@@ -97,7 +98,7 @@ fn listpack(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<
     }
 }
 
-/// Keys are served by the command that fills them: none is ever found awake.
+/// The command that fills a key serves its waiters, so no key is ever pending.
 fn watched(ctx: &mut Ctx<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let (db, mut names) = (ctx.db, Vec::new());
     ctx.each_part(|_, part| names.extend(part.waiters.waited_keys(db)));

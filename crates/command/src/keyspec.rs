@@ -1,30 +1,30 @@
-//! Where a command's keys are and what it does to them, as COMMAND INFO, COMMAND GETKEYSANDFLAGS and ACL rules
-//! need it. Locking goes by [`Keys`] alone; this is the finer picture for people and for key permissions.
+//! Positions of a command's keys and the access to them, for COMMAND INFO, COMMAND GETKEYSANDFLAGS and ACL rules.
+//! Locking uses [`Keys`] alone; this is the finer description for people and for key permissions.
 
 use crate::spec::{Flags, Keys, Spec};
 
-/// Where a group of keys begins.
+/// The beginning of a group of keys.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Begin {
     /// At this argument.
     Index(u16),
-    /// After this word, looked for from an argument on; negative counts from the end, and backwards.
+    /// After this word, searched from an argument on; negative counts from the end, and backwards.
     Keyword(&'static str, i16),
     /// The arguments do not tell.
     Unknown,
 }
 
-/// Which arguments from there on are keys.
+/// The arguments from there on that are keys.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Find {
-    /// Up to `last` (relative to the beginning, negative counts from the end) in steps; with a `limit` above 1 only
-    /// the first of so many equal parts.
+    /// Up to `last` (relative to the beginning, negative counts from the end) in steps. With a `limit` above 1, only
+    /// the first of that many equal parts.
     Range {
         /// The last key.
         last: i16,
         /// Distance between keys.
         step: u16,
-        /// Which part of the rest has keys: 0 and 1 all of it, 2 its first half.
+        /// The part of the rest that has keys: all of it for 0 and 1, its first half for 2.
         limit: u16,
     },
     /// The argument at the beginning is the number of keys, which follow it in steps.
@@ -39,11 +39,11 @@ pub enum Find {
 /// One group of keys of a command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct KeySpec {
-    /// What happens to the keys, in Redis' words: `RW access update`.
+    /// The access to the keys, in Redis' words: `RW access update`.
     pub access: &'static str,
-    /// Where they begin.
+    /// The beginning of the group.
     pub begin: Begin,
-    /// Which they are.
+    /// The keys of the group.
     pub find: Find,
     /// A remark for people, or nothing.
     pub notes: &'static str,
@@ -52,8 +52,8 @@ pub struct KeySpec {
 impl Spec {
     /// The groups of keys of the command.
     pub fn key_specs(&self) -> Vec<KeySpec> {
-        if let Some((_, specs)) = SEVERAL.iter().find(|(name, _)| *name == self.name) {
-            return specs.to_vec();
+        if !self.key_groups.is_empty() {
+            return self.key_groups.to_vec();
         }
         let (begin, find) = match self.keys {
             Keys::Range { first, last, step } => {
@@ -63,29 +63,14 @@ impl Spec {
             Keys::Count { at, .. } => (Begin::Index(at), Find::Count { step: 1 }),
             Keys::None | Keys::Find(_) => return Vec::new(),
         };
-        vec![KeySpec { access: self.access(), begin, find, notes: self.notes() }]
+        vec![KeySpec { access: self.access(), begin, find, notes: self.key_notes }]
     }
 
     fn access(&self) -> &'static str {
-        let known = ACCESS.iter().find(|(_, names)| names.split(' ').any(|name| name == self.name));
-        match known {
-            Some((access, _)) => access,
-            None if self.flags.any(Flags::WRITE) => "RW update",
-            None => "RO access",
-        }
-    }
-
-    fn notes(&self) -> &'static str {
-        match self.name {
-            "eval" | "evalsha" | "fcall" => {
-                "We cannot tell how the keys will be used so we assume the worst, RW and UPDATE"
-            }
-            "set" => "RW and ACCESS due to the optional `GET` argument",
-            "getex" => "RW and UPDATE because it changes the TTL",
-            "eval_ro" | "fcall_ro" => {
-                "We cannot tell how the keys will be used so we assume the worst, RO and ACCESS"
-            }
-            _ => "",
+        match self.key_access {
+            "" if self.flags.any(Flags::WRITE) => "RW update",
+            "" => "RO access",
+            access => access,
         }
     }
 
@@ -112,7 +97,7 @@ impl Spec {
         range.map_or((0, 0, 0), |(first, last)| (first, last, 1))
     }
 
-    /// Whether the simple part does not tell all: the keys of some calls are found elsewhere.
+    /// Returns true if the simple part is incomplete: some calls have keys elsewhere.
     pub fn has_movable_keys(&self) -> bool {
         self.key_specs().iter().any(|spec| {
             !matches!((spec.begin, spec.find), (Begin::Index(_), Find::Range { .. }))
@@ -125,19 +110,23 @@ fn absolute(first: i64, last: i16) -> i64 {
     if last < 0 { i64::from(last) } else { first + i64::from(last) }
 }
 
-const fn one(at: u16, access: &'static str) -> KeySpec {
+/// The key at argument `at`.
+pub const fn one(at: u16, access: &'static str) -> KeySpec {
     KeySpec { access, begin: Begin::Index(at), find: Find::Range { last: 0, step: 1, limit: 0 }, notes: "" }
 }
 
-const fn rest(at: u16, access: &'static str) -> KeySpec {
+/// The keys from argument `at` on.
+pub const fn rest(at: u16, access: &'static str) -> KeySpec {
     KeySpec { access, begin: Begin::Index(at), find: Find::Range { last: -1, step: 1, limit: 0 }, notes: "" }
 }
 
-const fn count(at: u16, access: &'static str) -> KeySpec {
+/// The keys that follow their number, which is argument `at`.
+pub const fn count(at: u16, access: &'static str) -> KeySpec {
     KeySpec { access, begin: Begin::Index(at), find: Find::Count { step: 1 }, notes: "" }
 }
 
-const fn after(word: &'static str, from: i16, access: &'static str) -> KeySpec {
+/// The key after `word`, looked for from argument `from` on.
+pub const fn after(word: &'static str, from: i16, access: &'static str) -> KeySpec {
     KeySpec {
         access,
         begin: Begin::Keyword(word, from),
@@ -146,7 +135,8 @@ const fn after(word: &'static str, from: i16, access: &'static str) -> KeySpec {
     }
 }
 
-const fn streams(from: i16) -> KeySpec {
+/// The keys between STREAMS and their ids.
+pub const fn streams(from: i16) -> KeySpec {
     KeySpec {
         access: "RO access",
         begin: Begin::Keyword("STREAMS", from),
@@ -155,107 +145,27 @@ const fn streams(from: i16) -> KeySpec {
     }
 }
 
-const fn unknown(access: &'static str, notes: &'static str) -> KeySpec {
+/// Keys that the arguments do not tell.
+pub const fn unknown(access: &'static str, notes: &'static str) -> KeySpec {
     KeySpec { access, begin: Begin::Unknown, find: Find::Unknown, notes }
 }
 
-const TAKEN: &str = "RW access delete";
-const READ: &str = "RO access";
-const WRITTEN: &str = "OW update";
-const SORT_BY: KeySpec = unknown(
+/// The key is read and removed.
+pub const TAKEN: &str = "RW access delete";
+/// The key is read.
+pub const READ: &str = "RO access";
+/// The key is overwritten.
+pub const WRITTEN: &str = "OW update";
+/// The keys that SORT's patterns name.
+pub const SORT_BY: KeySpec = unknown(
     READ,
     "For the optional BY/GET keyword. It is marked 'unknown' because the key names derive from the content of the key we sort",
 );
-const SORT_STORE: KeySpec = unknown(
+/// Where SORT stores.
+pub const SORT_STORE: KeySpec = unknown(
     WRITTEN,
     "For the optional STORE keyword. It is marked 'unknown' because the keyword can appear anywhere in the argument array",
 );
-
-/// Commands whose keys are not all alike, or do not stand where [`Keys`] could say.
-const SEVERAL: &[(&str, &[KeySpec])] = &[
-    ("bitop", &[one(2, WRITTEN), rest(3, READ)]),
-    ("georadius", &[one(1, READ), after("STORE", 6, WRITTEN), after("STOREDIST", 6, WRITTEN)]),
-    ("georadiusbymember", &[one(1, READ), after("STORE", 5, WRITTEN), after("STOREDIST", 5, WRITTEN)]),
-    (
-        "migrate",
-        &[
-            one(3, TAKEN),
-            KeySpec {
-                access: "RW access delete incomplete",
-                begin: Begin::Keyword("KEYS", -2),
-                find: Find::Range { last: -1, step: 1, limit: 0 },
-                notes: "",
-            },
-        ],
-    ),
-    ("copy", &[one(1, READ), one(2, WRITTEN)]),
-    ("rename", &[one(1, TAKEN), one(2, WRITTEN)]),
-    ("renamenx", &[one(1, TAKEN), one(2, "OW insert")]),
-    ("smove", &[one(1, TAKEN), one(2, "RW insert")]),
-    ("lmove", &[one(1, TAKEN), one(2, "RW insert")]),
-    ("lmovem", &[one(1, TAKEN), one(2, "RW insert")]),
-    ("blmove", &[one(1, TAKEN), one(2, "RW insert")]),
-    ("blmovem", &[one(1, TAKEN), one(2, "RW insert")]),
-    ("rpoplpush", &[one(1, TAKEN), one(2, "RW insert")]),
-    ("brpoplpush", &[one(1, TAKEN), one(2, "RW insert")]),
-    ("sunionstore", &[one(1, WRITTEN), rest(2, READ)]),
-    ("sdiffstore", &[one(1, WRITTEN), rest(2, READ)]),
-    ("sinterstore", &[one(1, "RW update"), rest(2, READ)]),
-    ("geosearchstore", &[one(1, WRITTEN), one(2, READ)]),
-    ("zrangestore", &[one(1, WRITTEN), one(2, READ)]),
-    ("zunionstore", &[one(1, WRITTEN), count(2, READ)]),
-    ("zinterstore", &[one(1, WRITTEN), count(2, READ)]),
-    ("zdiffstore", &[one(1, WRITTEN), count(2, READ)]),
-    ("pfmerge", &[one(1, "RW access insert"), rest(2, READ)]),
-    (
-        "msetex",
-        &[KeySpec { access: WRITTEN, begin: Begin::Index(1), find: Find::Count { step: 2 }, notes: "" }],
-    ),
-    ("sort", &[one(1, READ), SORT_BY, SORT_STORE]),
-    ("sort_ro", &[one(1, READ), SORT_BY]),
-    (
-        "xadd",
-        &[KeySpec {
-            notes: "UPDATE instead of INSERT because of the optional trimming feature",
-            ..one(1, "RW update")
-        }],
-    ),
-    ("xread", &[streams(1)]),
-    ("xreadgroup", &[streams(4)]),
-];
-
-/// What commands with one group of keys do to them, where reading alone or changing alone does not say it.
-const ACCESS: &[(&str, &str)] = &[
-    (
-        TAKEN,
-        "rpop blpop zmpop bzpopmax lpop bzpopmin blmpop zpopmax zpopmin lmpop getdel bzmpop brpop spop hgetdel",
-    ),
-    (
-        "RO",
-        "memory|usage hstrlen object|idletime object|freq object|encoding object|refcount scard exists sismember hlen \
-         touch llen zcard type hexists strlen xlen watch",
-    ),
-    (
-        "RW access update",
-        "getset incrby eval incrbyfloat evalsha decrby hincrby zincrby setbit getex incr decr fcall move hincrbyfloat hgetex \
-         increx",
-    ),
-    (WRITTEN, "restore mset psetex setex restore-asking msetex"),
-    (
-        "RW insert",
-        "sadd append lpush hsetnx rpush lpushx rpushx xgroup|createconsumer xgroup|create linsert pfadd prepend saddex",
-    ),
-    ("not_key", "ssubscribe spublish sunsubscribe"),
-    ("RW access", "pfdebug pfcount"),
-    ("RW access update variable_flags", "set bitfield"),
-    (
-        "RW delete",
-        "zremrangebyrank hdel srem zrem xtrim xdel zremrangebylex xautoclaim ltrim lrem xgroup|destroy xgroup|delconsumer \
-         zremrangebyscore xdelex xackdel delifeq",
-    ),
-    ("OW insert", "setnx msetnx"),
-    ("RM delete", "del unlink delex"),
-];
 
 #[cfg(test)]
 mod tests {
@@ -263,14 +173,15 @@ mod tests {
 
     #[test]
     fn the_simple_range_joins_neighbouring_groups() {
-        let of = |name, keys| Spec { keys, ..Spec::write(name, -3, Keys::None) }.key_range();
-        assert_eq!(of("get", Keys::ONE), (1, 1, 1));
-        assert_eq!(of("mset", Keys::PAIRS), (1, -1, 2));
-        assert_eq!(of("bitop", Keys::Range { first: 2, last: -1, step: 1 }), (2, -1, 1));
-        assert_eq!(of("rename", Keys::TWO), (1, 2, 1));
-        assert_eq!(of("zunionstore", Keys::Count { at: 2, dest: 1 }), (1, 1, 1));
-        assert_eq!(of("lmpop", Keys::Count { at: 1, dest: 0 }), (0, 0, 0));
-        assert_eq!(of("ping", Keys::None), (0, 0, 0));
+        let of =
+            |keys, groups| Spec { keys, ..Spec::write("a", -3, Keys::None) }.key_groups(groups).key_range();
+        assert_eq!(of(Keys::ONE, &[]), (1, 1, 1));
+        assert_eq!(of(Keys::PAIRS, &[]), (1, -1, 2));
+        assert_eq!(of(Keys::None, const { &[one(2, WRITTEN), rest(3, READ)] }), (2, -1, 1));
+        assert_eq!(of(Keys::None, const { &[one(1, TAKEN), one(2, WRITTEN)] }), (1, 2, 1));
+        assert_eq!(of(Keys::None, const { &[one(1, WRITTEN), count(2, READ)] }), (1, 1, 1));
+        assert_eq!(of(Keys::Count { at: 1, dest: 0 }, &[]), (0, 0, 0));
+        assert_eq!(of(Keys::None, &[]), (0, 0, 0));
     }
 
     #[test]

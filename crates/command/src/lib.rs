@@ -14,10 +14,10 @@ pub mod cuckoo;
 pub mod deadline;
 pub mod digest;
 pub mod fault;
-pub mod gather;
 pub mod geo;
 pub mod hash;
 pub mod hll;
+pub mod incremental;
 pub mod inspect;
 pub mod item;
 pub mod json;
@@ -50,7 +50,7 @@ pub use spec::{Command, Flags, Group, Keys, Marks, Rarity, Reach, Spec};
 /// A data command's body. It runs with its shards held, at one point in time.
 pub type Run = fn(&mut Ctx<'_>, darter_wire::Args<'_>, &mut darter_wire::Reply<'_>) -> Result<(), Fault>;
 
-/// A data command: what is known about it, and its body.
+/// A data command: its row and its body.
 pub type DataCommand = Command<Run>;
 
 /// Every family, in the order `COMMAND` lists them.

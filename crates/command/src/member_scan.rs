@@ -1,4 +1,4 @@
-//! What HSCAN and SSCAN have in common: cursor and options in, cursor and members out.
+//! Common parts of HSCAN and SSCAN: reading the cursor and options, writing the cursor and members.
 
 use darter_base::{glob, number};
 use darter_pack::decimal::Digits;
@@ -32,10 +32,10 @@ pub(crate) fn reply_cursor(reply: &mut Reply<'_>, cursor: u64) {
     reply.bulk(itoa::Buffer::new().format(cursor).as_bytes());
 }
 
-/// Members one call looks at at most, however many were asked for: the shard is held meanwhile.
+/// Most members that one call examines, whatever number was requested: the shard is held meanwhile.
 pub(crate) const COUNT_MAX: usize = 1000;
 
-/// What to show.
+/// The parts to show.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Options<'a> {
     pattern: Option<&'a [u8]>,
@@ -68,7 +68,7 @@ impl<'a> Options<'a> {
         Ok(options)
     }
 
-    /// Whether the pattern, if any, matches.
+    /// Returns true if the pattern, if any, matches.
     pub fn accepts(&self, member: Item<'_>) -> bool {
         self.pattern.is_none_or(|pattern| glob::matches(pattern, member.text(&mut Digits::new()), false))
     }
@@ -80,7 +80,7 @@ pub(crate) fn check_budget(reply: &Reply<'_>, mark: usize, env: &Env) -> Result<
     if bytes > env.proto_max_bulk_len { Err(Fault::OutOfRange) } else { Ok(()) }
 }
 
-/// As [`check_budget`], before anything is written: no element takes fewer than five bytes.
+/// Like [`check_budget`], before anything is written: each element takes at least five bytes.
 pub(crate) fn check_count(count: u64, env: &Env) -> Result<(), Fault> {
     if count > env.proto_max_bulk_len / 5 { Err(Fault::OutOfRange) } else { Ok(()) }
 }
@@ -91,7 +91,7 @@ mod tests {
 
     use crate::testing::Bed;
 
-    /// Scans a key whole, `count` at a time; returns how many elements each answer had, and all of them.
+    /// Scans a key whole, `count` at a time; returns the number of elements of each answer, and all elements.
     fn scan(bed: &mut Bed, command: &str, key: &str, count: usize) -> (Vec<usize>, HashSet<String>) {
         let (mut cursor, mut lens, mut seen) = ("0".to_owned(), Vec::new(), HashSet::new());
         loop {

@@ -1,5 +1,5 @@
-//! What the families of filters and sketches have in common: arguments as their modules read them, and changes that
-//! notify nobody.
+//! Common parts of the families of filters and sketches: arguments as their modules read them, and changes without
+//! events.
 
 use darter_base::number;
 use darter_store::Event;
@@ -8,10 +8,10 @@ use darter_store::change::Class;
 use crate::Fault;
 use crate::reader::is;
 
-/// A change that is counted, journalled and watched, but has no keyspace event.
+/// A change that is counted, journalled and watched, but causes no keyspace event.
 pub(crate) const SILENT: Event = Event::new(Class(0), "");
 
-/// Bytes of a chunk of SCANDUMP at most.
+/// Largest chunk of SCANDUMP, in bytes.
 pub(crate) const CHUNK_BYTES_MAX: u64 = 16 << 20;
 
 /// `arg` as an integer, or the error of that text.

@@ -1,4 +1,4 @@
-//! Random members: what HRANDFIELD, SRANDMEMBER and SPOP have in common.
+//! Random members: common parts of HRANDFIELD, SRANDMEMBER and SPOP.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,7 +9,7 @@ use darter_pack::tree::window::Tell;
 
 use crate::fault::Fault;
 
-/// Draws after which a member that is alive is looked for in order: nearly all must be dead by then.
+/// Draws after which a live member is searched in order: nearly all members must have expired by then.
 pub(crate) const DRAWS_MAX: usize = 100;
 
 /// A count of random members; negative asks for repetition.
@@ -22,16 +22,16 @@ pub(crate) fn count(arg: &[u8]) -> Result<i64, Fault> {
     }
 }
 
-/// How to choose members.
+/// The method of choosing members.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Choice {
     /// Every one.
     All,
-    /// So many draws, whatever they give.
+    /// This number of draws, with repetition.
     Repeated(u64),
-    /// So many different ones, a good part of all: go through all.
+    /// This number of different members, a large part of all: walk all members.
     Most(u64),
-    /// So many different ones, few: draw until there are enough.
+    /// This number of different members, few: draw until there are enough.
     Few(u64),
 }
 
@@ -50,7 +50,7 @@ impl Choice {
         }
     }
 
-    /// How many are chosen of `len`, where that is done by going through all.
+    /// Number of members chosen of `len`, if all members are walked for it.
     pub fn going_through(self, len: u64) -> Option<u64> {
         match self {
             Choice::All => Some(len),
@@ -59,7 +59,7 @@ impl Choice {
         }
     }
 
-    /// How many members it gives of `len`.
+    /// Number of members chosen of `len`.
     pub fn len(self, len: u64) -> u64 {
         match self {
             Choice::All => len,
@@ -68,7 +68,7 @@ impl Choice {
     }
 }
 
-/// Going through so many members is as cheap as drawing some.
+/// Walking this many members is as cheap as drawing some.
 const SMALL_LEN: u64 = 64;
 
 /// `wanted` of the `len` members in `all`, each as likely as any other.
@@ -87,7 +87,7 @@ pub(crate) fn choose<T>(
     })
 }
 
-/// Tells, through `tell`, so many of so many members, each as likely as any other, in whatever order they come.
+/// Passes `wanted` of `len` members to `tell`, each with equal probability, in the order in which they come.
 pub(crate) fn tell_some(tell: Tell, (wanted, len): (u64, u64), rng: Rng) -> Tell {
     if wanted >= len {
         return tell;
@@ -107,8 +107,8 @@ pub(crate) fn tell_some(tell: Tell, (wanted, len): (u64, u64), rng: Rng) -> Tell
     })
 }
 
-/// `wanted` different ones of what `draw` gives, told apart by `name`; `None` when draws repeat or miss so
-/// often that going through all members is cheaper.
+/// `wanted` different results of `draw`, distinguished by `name`. `None` if draws repeat or miss so often that
+/// walking all members is cheaper.
 pub(crate) fn distinct<T>(
     wanted: u64,
     mut draw: impl FnMut() -> Option<T>,

@@ -23,7 +23,7 @@ impl<'a> Reader<'a> {
         self.args.len().saturating_sub(self.at)
     }
 
-    /// Whether everything is read.
+    /// Returns true if everything is read.
     pub fn is_done(&self) -> bool {
         self.left() == 0
     }
@@ -102,18 +102,18 @@ pub fn float(arg: &[u8]) -> Result<f64, Fault> {
     number::parse_f64(arg).ok_or(Fault::NotFloat)
 }
 
-/// Whether `arg` is `word`, in any case. Cost: with a literal, two or three comparisons of words.
+/// Returns true if `arg` is `word`, in any case. Cost: with a literal, two or three comparisons of words.
 #[inline(always)]
 pub fn is(arg: &[u8], word: &str) -> bool {
     arg.eq_ignore_ascii_case(word.as_bytes())
 }
 
-/// Whether `arg` says how to free what goes: all the same here, where nothing waits for it.
+/// Returns true if `arg` is SYNC or ASYNC. Both are the same here, because freeing never blocks a client.
 pub fn is_sync_or_async(arg: &[u8]) -> bool {
     is(arg, "SYNC") || is(arg, "ASYNC")
 }
 
-/// The timeout of a command that may wait, given in seconds with decimals; `None` is for ever.
+/// The timeout of a command that may wait, given in seconds with decimals; `None` without a limit.
 pub fn timeout_ms(arg: &[u8]) -> Result<Option<u64>, Fault> {
     const NO_FLOAT: Fault = Fault::text("ERR timeout is not a float or out of range");
     let seconds = number::parse_f64(arg).ok_or(NO_FLOAT)?;
@@ -121,7 +121,7 @@ pub fn timeout_ms(arg: &[u8]) -> Result<Option<u64>, Fault> {
         return Err(Fault::text("ERR timeout is negative"));
     }
     let ms = (seconds * 1000.0).ceil();
-    // 2^63 as a float: what no longer fits a signed number of milliseconds
+    // 2^63 as a float: the first value that does not fit a signed number of milliseconds
     if ms >= 9_223_372_036_854_775_808.0 {
         return Err(Fault::text("ERR timeout is out of range"));
     }

@@ -1,4 +1,4 @@
-//! Answers too long to be given in one go: the command writes the head, the rest follows in steps.
+//! Answers too long for one hold of the shard: the command writes the head, and slices write the rest.
 //!
 //! Called by the bodies that answer whole collections. The members are those of the moment the command ran.
 
@@ -11,13 +11,13 @@ use darter_store::reads::Stretch;
 use darter_wire::{Args, Reply};
 
 use crate::Ctx;
-use crate::gather::{Form, Gather};
+use crate::incremental::{Form, Incremental};
 use crate::item::reply_item;
 
-/// Longer answers are given in steps: some 20 microseconds' worth.
+/// Longer answers are written in slices. This many members take some 20 microseconds.
 pub const LEN_MAX: u64 = 1000;
 
-/// What a body has left to slices: the executor gives it to the connection, which goes on with it.
+/// Work that a body leaves to slices: the executor passes it to the connection, which continues it.
 pub enum Rest {
     /// The members of a collection: the number of the read in its shard.
     Read {
@@ -26,48 +26,47 @@ pub enum Rest {
         /// Its number there.
         number: u32,
     },
-    /// A long string: the number of the draft in its shard that it is to be written to. The body runs again then.
+    /// A long string: the number of the draft in its shard that must be written. The body runs again afterwards.
     Write {
         /// The shard it is in.
         shard: u16,
         /// Its number there.
         number: u32,
-        /// Which of the command's words it is.
+        /// The command's word with the string.
         word: usize,
     },
     /// All of KEYS.
     Keys,
     /// An answer made of whole collections.
-    Gather(Box<Gather>),
+    Incremental(Box<Incremental>),
 }
 
-/// Whether an answer of `len` members is for slices. With members that should have gone already, which nobody may see
-/// (`due_ms` is when the first one goes), it is not: who they are is known only from looking at all.
+/// Returns true if an answer of `len` members must be sliced. `due_ms` is the first expiry of a member. With expired
+/// members it returns false, because only a walk over all members can hide them.
 #[inline]
 pub fn is_long(len: u64, due_ms: Option<u64>, now_ms: u64) -> bool {
     len > LEN_MAX && due_ms.is_none_or(|ms| ms > now_ms)
 }
 
-/// Whether taking `gone` members out holds the shard for longer than it should, and building what is left anew, in
-/// slices, costs no more than some times that. `gone_max` members are taken out in some 50 microseconds.
+/// Returns true if removing `gone` members would hold the shard too long, and rebuilding the rest in slices costs at
+/// most a few times as much. Removing `gone_max` members takes some 50 microseconds.
 pub fn is_better_rebuilt(left: u64, gone: u64, gone_max: u64) -> bool {
     gone > gone_max && left <= gone.saturating_mul(LEFT_PER_GONE)
 }
 
-/// A member that is built anew costs some times as much as one that is taken out; more of them than this for each member
-/// that goes are not worth it.
+/// Members that may be rebuilt for each removed one. Rebuilding a member costs several times as much as removing one.
 const LEFT_PER_GONE: u64 = 8;
 
-/// A collection as it is read from one end to the other.
+/// A collection to be read from one end to the other.
 #[derive(Clone, Copy, Debug)]
 pub struct Whole {
-    /// What a collection of its kind is built as.
+    /// The form in which such a collection is built.
     pub form: Form,
-    /// How it is read.
+    /// The stretch to read.
     pub stretch: Stretch,
     /// Its length.
     pub len: u64,
-    /// When its first member is due, Unix milliseconds.
+    /// Expiry of its first member, Unix milliseconds.
     pub due_ms: Option<u64>,
 }
 
@@ -84,7 +83,7 @@ pub fn whole_of(object: &Object) -> Option<Whole> {
     Some(Whole { form, stretch, len, due_ms })
 }
 
-/// Answers members, or fields and values of a hash, as they come.
+/// Writes members, or fields and values of a hash, in the order received.
 pub fn tell_items(resp3: bool) -> Tell {
     Arc::new(move |seen, out| {
         let mut reply = Reply::new(out, resp3);
@@ -103,8 +102,7 @@ pub fn tell_items(resp3: bool) -> Tell {
 pub const WRITE_BYTES_MIN: usize = 1 << 20;
 
 impl Ctx<'_> {
-    /// Leaves it to slices to write word `word` of `args` to where it is to be at `name`; false when the body must store
-    /// it now.
+    /// Leaves writing word `word` of `args` for the value at `name` to slices; false if the body must store it now.
     #[inline]
     pub fn leave_write(&mut self, name: &[u8], word: usize, args: Args<'_>) -> bool {
         self.may_slice && args.at(word).len() >= WRITE_BYTES_MIN && self.begin_write(name, word, args)
@@ -120,7 +118,7 @@ impl Ctx<'_> {
         number.is_some()
     }
 
-    /// Leaves what follows the head of an answer to steps; false when the body must write it itself.
+    /// Leaves the members after the head of an answer to slices; false if the body must write them.
     #[cold]
     pub fn leave_rest(&mut self, name: &[u8], stretch: Stretch, tell: Tell) -> bool {
         let (key, db) = (self.key(name), self.db);
@@ -130,8 +128,8 @@ impl Ctx<'_> {
         number.is_some()
     }
 
-    /// Leaves it to steps to answer the bytes `from..to` of the long string at `name`; false when the body must answer in
-    /// another way.
+    /// Leaves answering the bytes `from..to` of the long string at `name` to slices; false if the body must answer
+    /// otherwise.
     #[cold]
     pub fn leave_text(&mut self, name: &[u8], (from, to): (usize, usize), reply: &Reply<'_>) -> bool {
         let (key, db) = (self.key(name), self.db);

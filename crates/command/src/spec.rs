@@ -1,16 +1,27 @@
-//! What is known about a command before it runs.
+//! The properties of a command that are known before it runs.
 //!
 //! Dispatch, locking, COMMAND INFO and DOCS, ACL categories and the fuzz grammar all read this table.
 
 use darter_wire::Args;
 
+use crate::category::Categories;
+use crate::keyspec::KeySpec;
+
 /// A command and its body; the server's own commands have bodies of another type.
 #[derive(Clone, Copy, Debug)]
 pub struct Command<F: 'static> {
-    /// What is known about it.
+    /// Its row of properties.
     pub spec: Spec,
     /// The body.
     pub run: F,
+}
+
+impl<F: Copy> Command<F> {
+    /// [`Spec::tips`] of its row.
+    pub const fn tips(mut self, tips: &'static [&'static str]) -> Command<F> {
+        self.spec = self.spec.tips(tips);
+        self
+    }
 }
 
 /// Properties of a command, with the names COMMAND INFO gives them.
@@ -64,7 +75,7 @@ flags! {
     ALLOW_BUSY = 16, "allow_busy";
     /// Counts its keys and may have none.
     NO_MANDATORY_KEYS = 17, "no_mandatory_keys";
-    /// Refused while an asynchronous load goes on.
+    /// Refused while an asynchronous load runs.
     NO_ASYNC_LOADING = 18, "no_async_loading";
     /// Takes part in an ASK redirection.
     ASKING = 19, "asking";
@@ -79,7 +90,7 @@ impl Flags {
         Flags(self.0 | other.0)
     }
 
-    /// Whether any of `other` is set.
+    /// Returns true if any of `other` is set.
     #[inline]
     pub const fn any(self, other: Flags) -> bool {
         self.0 & other.0 != 0
@@ -90,7 +101,7 @@ impl Flags {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Marks(u32);
 
-/// Gives each property a bit of its own.
+/// Gives each property a bit.
 macro_rules! marks {
     ($($(#[$doc:meta])* $name:ident,)*) => {
         #[allow(non_camel_case_types, clippy::upper_case_acronyms, reason = "the names of the constants, numbered")]
@@ -107,7 +118,7 @@ marks! {
     FLUSHES,
     /// Leaves the request of CLIENT CACHING to the next command.
     KEEPS_CACHING,
-    /// Counts as a use of its keys whatever CLIENT NO-TOUCH says.
+    /// Counts as a use of its keys even with CLIENT NO-TOUCH.
     COUNTS_USE,
     /// Empties every database: snapshots of the data before are void.
     EMPTIES,
@@ -125,7 +136,8 @@ marks! {
     SELECTS,
     /// A client that waits with it is answered when its key is removed.
     ENDS_WITH_KEY,
-    /// So cheap with one key, or with none, that only a sample of its calls is timed; FAST commands with one key are too.
+    /// So cheap with one key, or with none, that only a sample of its calls is timed. FAST commands with one key are
+    /// treated the same.
     CHEAP,
     /// Never left to slices because of the number of its words.
     WORDS_ARE_FEW,
@@ -139,10 +151,14 @@ marks! {
     NOT_OVER_HTTP,
     /// Reads keys that its arguments make of other values.
     READS_BY_PATTERN,
-    /// Reads keys that it finds by what is in their values.
+    /// Reads keys that it finds by the labels in their values.
     READS_BY_LABEL,
-    /// A command about the server that only tells: the console may run it where it is to change nothing.
+    /// A server command without effects: the console may run it in read-only mode.
     ONLY_TELLS,
+    /// Its documentation group is no ACL category of it.
+    NO_GROUP_CATEGORY,
+    /// May say a time that counts from when it runs.
+    SAYS_TIMES,
 }
 
 impl Marks {
@@ -154,30 +170,53 @@ impl Marks {
         Marks(self.0 | other.0)
     }
 
-    /// Whether any of `other` is set.
+    /// Returns true if any of `other` is set.
     #[inline]
     pub const fn any(self, other: Marks) -> bool {
         self.0 & other.0 != 0
     }
 }
 
-/// What the journal writes of a command that changed something.
+/// The journal's record of a command that changed something.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Effect {
     /// The command itself if it is a write, else nothing: run again with the same clock it does the same.
     ByFlags,
     /// The command itself.
     Itself,
-    /// Nothing: its body notes what is to be noted.
+    /// Nothing: its body notes its effects.
     Nothing,
-    /// The removal of the members in its reply.
-    Removal,
-    /// Itself, with the exact number of entries to keep in place of an approximate one.
-    Trim,
+    /// What its body reports with `Ctx::journal_as`, and nothing if it reports nothing. What the body of another command
+    /// reports is written in that command's place as well.
+    Reported,
     /// The value at its first key as it is afterwards.
     FirstValue,
-    /// The value at its last key as it is afterwards.
+    /// The value at its last key after the command.
     LastValue,
+}
+
+/// What replicas get of a command that changed something, unless its body reports it: words that Redis 7.0 knows, and that
+/// do the same at any time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ReplicaForm {
+    /// What the journal writes, if Redis 7.0 has the command or it changes no data; else the values of its keys.
+    ByAge,
+    /// What the journal writes, with any server that follows.
+    Words,
+    /// The values of its keys, as they are afterwards.
+    Values,
+    /// What XCLAIM has claimed.
+    Claims,
+    /// What XAUTOCLAIM has claimed.
+    AutoClaims,
+    /// What XREADGROUP has delivered.
+    Deliveries,
+    /// Itself, with the time that the clock has chosen for `*` at this word.
+    Time(usize),
+    /// The same, for each third word from there on.
+    Times(usize),
+    /// The same for the word behind TIMESTAMP, which may be missing.
+    TimeOption,
 }
 
 /// A command whose body the server inlines into its loop over a pipeline, for calls without options.
@@ -195,7 +234,7 @@ pub enum Inlined {
     SetMany,
 }
 
-/// Which arguments of a command are channels.
+/// The arguments of a command that are channels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChannelArgs {
     /// None.
@@ -208,12 +247,12 @@ pub enum ChannelArgs {
     Patterns,
 }
 
-/// Which databases a command reaches beside or in place of the selected one.
+/// The databases that a command reaches beside or in place of the selected one.
 #[derive(Clone, Copy, Debug)]
 pub enum DatabaseReach {
     /// The selected one.
     Selected,
-    /// The one that the first argument names, in place of the selected one.
+    /// The one named by the first argument, in place of the selected one.
     First,
     /// The two that its arguments name, and so the clients of other users.
     Exchanged,
@@ -276,7 +315,7 @@ impl Group {
             Group::Pubsub => "pubsub",
             Group::Cluster => "cluster",
             Group::Array => "array",
-            // What Redis keeps in modules is one group there.
+            // All families of Redis' modules are one group there.
             Group::Json
             | Group::Bloom
             | Group::Cuckoo
@@ -288,7 +327,7 @@ impl Group {
     }
 }
 
-/// Where a command's keys stand among its arguments.
+/// The positions of a command's keys among its arguments.
 #[derive(Clone, Copy, Debug)]
 pub enum Keys {
     /// There are none.
@@ -302,7 +341,7 @@ pub enum Keys {
         /// Distance between keys.
         step: u16,
     },
-    /// The argument at `at` says how many keys follow it; `dest` is one more key's place, or 0.
+    /// The argument at `at` is the number of keys after it; `dest` is the position of one more key, or 0.
     Count {
         /// Index of the number of keys.
         at: u16,
@@ -313,7 +352,7 @@ pub enum Keys {
     Find(fn(Args<'_>, &mut dyn FnMut(usize))),
 }
 
-/// How far a command reaches beyond its keys.
+/// The shards that a command needs beyond those of its keys.
 #[derive(Clone, Copy, Debug)]
 pub enum Reach {
     /// The shards of its keys.
@@ -322,19 +361,19 @@ pub enum Reach {
     All,
     /// Every shard if the arguments ask for it (SORT with patterns), else those of the keys.
     AllIf(fn(Args<'_>) -> bool),
-    /// The shards of its keys, and of the keys that their values name, if its arguments ask for it. The last says whether
-    /// that is so rare that a script which names its keys runs with their shards alone.
+    /// The shards of its keys, and of the keys that their values name, if its arguments require it. If that is
+    /// seldom, a script that names its keys runs with their shards alone.
     Linked(fn(Args<'_>) -> bool, Rarity),
     /// A contiguous run of shards, computed from the arguments (SCAN): start and length.
     Run(fn(Args<'_>, u16) -> (u16, u16)),
 }
 
-/// How often a command needs more than the shards of its keys.
+/// The frequency of needing more than the shards of the keys.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Rarity {
-    /// Often enough that whoever plans ahead takes all shards.
+    /// Often: a plan made in advance takes all shards.
     Often,
-    /// So seldom that whoever plans ahead takes those of the keys; the command fails in a script then.
+    /// Seldom: a plan made in advance takes those of the keys. The command then fails in a script.
     Seldom,
 }
 
@@ -343,31 +382,31 @@ pub enum Rarity {
 pub struct Spec {
     /// Lower-case name; `container|sub` for a subcommand.
     pub name: &'static str,
-    /// Number of arguments with the name; negative: at least so many.
+    /// Number of arguments including the name; negative: at least that number.
     pub arity: i16,
     /// Properties that COMMAND INFO shows.
     pub flags: Flags,
     /// Properties that it does not show.
     pub marks: Marks,
-    /// What the journal writes of it.
+    /// The journal's record of it.
     pub effect: Effect,
-    /// Which inlined body it has.
+    /// Its inlined body, if any.
     pub inlined: Inlined,
-    /// Which of its arguments are channels.
+    /// The arguments that are channels.
     pub channels: ChannelArgs,
-    /// Which databases it reaches.
+    /// The databases that it reaches.
     pub databases: DatabaseReach,
-    /// What a call does to its key at an argument, in Redis' words, when the arguments decide.
+    /// The access of a call to its key at an argument, in Redis' words, if the arguments decide.
     pub access: Option<fn(Args<'_>) -> &'static str>,
-    /// Which arguments of a call are secrets, which MONITOR and the slow log hide.
+    /// The arguments of a call that are secrets, which MONITOR and the slow log hide.
     pub secret: Option<fn(Args<'_>, usize) -> bool>,
-    /// Where the keys are.
+    /// The positions of the keys.
     pub keys: Keys,
-    /// What is held while it runs.
+    /// The shards held while it runs.
     pub reach: Reach,
     /// Documentation group.
     pub group: Group,
-    /// Version of Redis (or of the server named) that had it first.
+    /// Version of Redis (or of the server named) that introduced it.
     pub since: &'static str,
     /// One line for COMMAND DOCS.
     pub summary: &'static str,
@@ -375,6 +414,20 @@ pub struct Spec {
     pub syntax: &'static str,
     /// Growth of cost, for COMMAND DOCS.
     pub complexity: &'static str,
+    /// What replicas get of it.
+    pub replica_form: ReplicaForm,
+    /// What it does to its keys, in Redis' words, if they are alike; empty: reads or changes them, as its flags say.
+    pub key_access: &'static str,
+    /// A remark about its keys.
+    pub key_notes: &'static str,
+    /// Its keys, if they are not all alike or do not stand where `keys` could say.
+    pub key_groups: &'static [KeySpec],
+    /// ACL categories beside those that flags and group tell.
+    pub category: Categories,
+    /// What proxies and clients should know of it, in Redis' words.
+    pub tips: &'static [&'static str],
+    /// The version since which another command is better, and which one.
+    pub deprecated: Option<(&'static str, &'static str)>,
 }
 
 impl Spec {
@@ -397,6 +450,13 @@ impl Spec {
             summary: "",
             syntax: "",
             complexity: "O(1)",
+            replica_form: ReplicaForm::ByAge,
+            key_access: "",
+            key_notes: "",
+            key_groups: &[],
+            category: Categories::NONE,
+            tips: &[],
+            deprecated: None,
         }
     }
 
@@ -438,7 +498,49 @@ impl Spec {
         self
     }
 
-    /// It has this inlined body.
+    /// Replicas get this of it.
+    pub const fn replica_form(mut self, form: ReplicaForm) -> Spec {
+        self.replica_form = form;
+        self
+    }
+
+    /// It does this to its keys, in Redis' words.
+    pub const fn key_access(mut self, access: &'static str) -> Spec {
+        self.key_access = access;
+        self
+    }
+
+    /// A remark about its keys.
+    pub const fn key_notes(mut self, notes: &'static str) -> Spec {
+        self.key_notes = notes;
+        self
+    }
+
+    /// Its keys are these.
+    pub const fn key_groups(mut self, groups: &'static [KeySpec]) -> Spec {
+        self.key_groups = groups;
+        self
+    }
+
+    /// It is in these ACL categories as well.
+    pub const fn category(mut self, categories: Categories) -> Spec {
+        self.category = self.category.with(categories);
+        self
+    }
+
+    /// Proxies and clients should know this of it.
+    pub const fn tips(mut self, tips: &'static [&'static str]) -> Spec {
+        self.tips = tips;
+        self
+    }
+
+    /// Another command is better since this version.
+    pub const fn deprecated(mut self, since: &'static str, instead: &'static str) -> Spec {
+        self.deprecated = Some((since, instead));
+        self
+    }
+
+    /// Sets its inlined body.
     pub const fn inlined(mut self, inlined: Inlined) -> Spec {
         self.inlined = inlined;
         self
@@ -450,13 +552,13 @@ impl Spec {
         self
     }
 
-    /// It reaches these databases.
+    /// Sets the databases that it reaches.
     pub const fn databases(mut self, databases: DatabaseReach) -> Spec {
         self.databases = databases;
         self
     }
 
-    /// Its arguments decide what a call does to its key.
+    /// Sets the function by which the arguments decide the access.
     pub const fn access_by(mut self, access: fn(Args<'_>) -> &'static str) -> Spec {
         self.access = Some(access);
         self
@@ -468,7 +570,7 @@ impl Spec {
         self
     }
 
-    /// Whether any of `marks` is set.
+    /// Returns true if any of `marks` is set.
     #[inline]
     pub const fn has(&self, marks: Marks) -> bool {
         self.marks.any(marks)
@@ -500,13 +602,13 @@ impl Spec {
         self
     }
 
-    /// Growth of cost where it is not constant.
+    /// Growth of the cost, unless it is constant.
     pub const fn cost(mut self, complexity: &'static str) -> Spec {
         self.complexity = complexity;
         self
     }
 
-    /// Whether `args_len` arguments (with the name) fit the arity.
+    /// Returns true if `args_len` arguments (with the name) fit the arity.
     #[inline]
     pub const fn accepts(&self, args_len: usize) -> bool {
         if self.arity >= 0 {
@@ -516,8 +618,16 @@ impl Spec {
         }
     }
 
-    /// Whether a call says that it has more keys than it has arguments, or none where there must be one: it will fail,
-    /// and Redis sees no keys in it.
+    /// Whether Redis 7.0 has the command, and so each replica that may follow.
+    pub fn is_in_redis_7_0(&self) -> bool {
+        let mut version = self.since.split('.').map(|part| part.parse::<u32>().unwrap_or(u32::MAX));
+        let since = (version.next().unwrap_or(u32::MAX), version.next().unwrap_or(0));
+        // Modules have versions of their own.
+        self.group.name() != "module" && since <= (7, 0)
+    }
+
+    /// Returns true if a call claims more keys than it has arguments, or no key although one is required. It will
+    /// fail, and Redis sees no keys in it.
     pub fn counts_too_many(&self, args: Args<'_>) -> bool {
         matches!(self.keys, Keys::Count { at, .. } if said_keys(args, at) >= args.len().saturating_sub(usize::from(at)))
     }
@@ -547,7 +657,7 @@ impl Spec {
     }
 }
 
-/// Keys that the argument at `at` says there are.
+/// The number of keys that the argument at `at` claims.
 fn said_keys(args: Args<'_>, at: u16) -> usize {
     let said = args.get(usize::from(at)).and_then(darter_base::number::parse_i64).unwrap_or(0);
     usize::try_from(said.max(0)).unwrap_or(usize::MAX)

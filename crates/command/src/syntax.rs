@@ -1,7 +1,7 @@
-//! Reads the notation of [`Spec::syntax`](crate::Spec): `key [NX | XX] [EX seconds] [key ...]`, as COMMAND DOCS and the
-//! fuzz grammar need it. It runs on our own texts, never on a client's bytes.
+//! Reads the notation of [`Spec::syntax`](crate::Spec): `key [NX | XX] [EX seconds] [key ...]`, as COMMAND DOCS and
+//! the fuzz grammar need it. The input is our own text, never a client's bytes.
 
-/// What an argument is.
+/// The kind of an argument.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// A key.
@@ -16,7 +16,7 @@ pub enum Kind {
     Pattern,
     /// A point in time.
     UnixTime,
-    /// A word that stands for itself.
+    /// A literal word.
     PureToken,
     /// One of the arguments inside.
     OneOf,
@@ -46,9 +46,9 @@ impl Kind {
 pub struct Arg {
     /// Its name.
     pub name: String,
-    /// What it is.
+    /// The kind.
     pub kind: Kind,
-    /// The word that goes before it, or that it is.
+    /// The word before the argument, or the literal word itself.
     pub token: Option<String>,
     /// May be left out.
     pub is_optional: bool,
@@ -117,7 +117,7 @@ fn attach(current: &mut Vec<Arg>, mut arg: Arg) {
     }
 }
 
-/// What stands in `[...]`: an option, or the repetition of what came before.
+/// The content of `[...]`: an option, or the repetition of the argument before.
 fn optional(alternatives: Vec<Vec<Arg>>, current: &mut Vec<Arg>) {
     if let [again] = &alternatives[..]
         && repeats(again, current)
@@ -144,7 +144,7 @@ fn optional(alternatives: Vec<Vec<Arg>>, current: &mut Vec<Arg>) {
     current.push(arg);
 }
 
-/// Whether `again` is `a b ...` after an `a b`.
+/// Returns true if `again` is `a b ...` after an `a b`.
 fn repeats(again: &[Arg], current: &[Arg]) -> bool {
     let Some(start) = current.len().checked_sub(again.len()) else { return false };
     // `ID id [id ...]` repeats the argument without its word

@@ -1,51 +1,51 @@
-//! Pops of many: a long stretch of a list or sorted set goes, and is answered in slices.
+//! Pops of many members: a long stretch of a list or sorted set is removed, and answered in slices.
 //!
-//! Where all goes, the key goes, and the collection stays until it is told. Where a part goes, what is left is built aside
-//! first; in the end it takes the old collection's place, and that one stays until the part is told. Called by the bodies
-//! of LPOP, ZPOPMIN and kin.
+//! If all members are popped, the key is removed, and the collection stays until it is answered. If a part is popped,
+//! the remaining members are first built into a draft, which finally replaces the old collection. The old one stays
+//! until the popped part is answered. Called by the bodies of LPOP, ZPOPMIN and similar commands.
 
 use darter_pack::tree::Direction;
 use darter_pack::tree::window::Tell;
 use darter_store::reads::Stretch;
 
-use crate::gather::{Form, Maker};
+use crate::incremental::{Copying, Form};
 use crate::slices::{self, Rest};
 use crate::{Ctx, Fault};
 
-/// A stretch at one end of a collection, and of what.
+/// A stretch at one end of a collection, and the collection.
 pub struct Taking<'a, 'k> {
-    /// The keys that were looked at, the last of them its own.
+    /// The examined keys; the last one is that of the collection.
     pub names: &'a [&'k [u8]],
-    /// What the collection is.
+    /// The form of the collection.
     pub form: Form,
     /// Its length.
     pub len: u64,
     /// Members that go, at most all.
     pub count: u64,
-    /// They are the first ones that are met this way.
+    /// The stretch comes first in this direction.
     pub towards: Direction,
-    /// When the first member comes to its end.
+    /// Expiry of the first member.
     pub due_ms: Option<u64>,
 }
 
-/// What has become of it.
+/// The result of a pop.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Taken {
-    /// Nothing: it is for one go.
+    /// Nothing is done: it is short enough to be done at once.
     AtOnce,
-    /// Nothing yet: the body runs again when what is left is there.
+    /// Nothing is done yet: the body runs again when the remaining members are built.
     Later,
-    /// The members are gone, and are told after what the body has written.
+    /// The members are removed, and are answered after the body's output.
     Gone,
 }
 
 impl Taking<'_, '_> {
-    /// Does it where it is long enough, each member that goes through `tell`.
+    /// Pops the stretch if it is long enough. `tell` encodes each member.
     ///
     /// Errors: no room; nothing was changed.
     pub fn run(&self, ctx: &mut Ctx<'_>, tell: Tell) -> Result<Taken, Fault> {
         let Some(&name) = self.names.last() else { return Ok(Taken::AtOnce) };
-        let is_for_slices = ctx.may_slice || ctx.kept.is_some();
+        let is_for_slices = ctx.may_slice || ctx.staged.is_some();
         if !is_for_slices || !slices::is_long(self.count, self.due_ms, ctx.now_ms) {
             return Ok(Taken::AtOnce);
         }
@@ -62,22 +62,22 @@ impl Taking<'_, '_> {
             ctx.at(name).remove();
             return Ok(Taken::Gone);
         }
-        let Some(kept) = ctx.kept.take() else {
-            // Another key must not be taken for the one whose rest was built, nor a member left that should have gone.
+        let Some(staged) = ctx.staged.take() else {
+            // The draft must belong to this key, and must not keep an expired member.
             let may_rebuild = ctx.may_repeat
                 && ctx.only_key.is_none()
                 && self.due_ms.is_none()
                 && slices::is_better_rebuilt(left, self.count, slices::LEN_MAX);
             let stays = Stretch::Ranks(stays, left, Direction::Up);
             let is_left = may_rebuild
-                && ctx.gather_for((name, self.form), self.names, &[(name, stays)], Maker::Copying);
+                && ctx.store_later((name, self.form), self.names, &[(name, stays)], Box::new(Copying));
             return Ok(if is_left { Taken::Later } else { Taken::AtOnce });
         };
         if !ctx.leave_rest(name, goes, tell) {
-            kept.give_up(ctx);
+            staged.give_up(ctx);
             return Ok(Taken::AtOnce);
         }
-        if let Err(fault) = kept.put_back(ctx, name) {
+        if let Err(fault) = staged.put_back(ctx, name) {
             if let Some(Rest::Read { shard, number }) = ctx.rest.take()
                 && let Some(part) = ctx.part(shard)
             {

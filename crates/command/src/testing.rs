@@ -1,15 +1,15 @@
-//! A keyspace to run commands against in tests, with the shards held that a command's row asks for.
+//! A keyspace to run commands against in tests, with the shards held that a command's row requires.
 
 use darter_base::hash::KeyHasher;
 use darter_store::Shard;
-use darter_store::change::Listeners;
+use darter_store::change::{JournalNote, JournalReaders, Listeners, Noted};
 use darter_txn::{LockSet, Part, Router, ShardSet};
 use darter_wire::{Args, OwnedArgs, Reply};
 
 use crate::spec::Reach;
 use crate::{Ctx, DataCommand, Env, FAMILIES};
 
-/// Shards, a clock that stands still, and a selected database.
+/// Shards, a clock that is set by hand, and a selected database.
 pub(crate) struct Bed {
     parts: Vec<Part>,
     router: Router,
@@ -51,7 +51,7 @@ impl Bed {
         text.strip_suffix("\r\n").unwrap_or(&text).replace("\r\n", "|")
     }
 
-    /// Runs a command; its reply as it goes over the wire.
+    /// Runs a command; returns its encoded reply.
     pub fn run_words(&mut self, words: &[&[u8]]) -> Vec<u8> {
         let owned = OwnedArgs::from_slices(words);
         let args = owned.args();
@@ -99,7 +99,29 @@ impl Bed {
         set
     }
 
-    /// What happened since the last call, as `event key` in the order of shards.
+    /// Has a journal read by `readers` listen.
+    pub fn journal_for(&mut self, readers: JournalReaders) {
+        for part in &mut self.parts {
+            part.shard.changes.listen(Listeners::JOURNAL, readers != JournalReaders::None);
+            part.shard.changes.listen(Listeners::REPLICAS, readers == JournalReaders::Replicas);
+        }
+    }
+
+    /// What bodies had the journal write since the last call, in place of their commands.
+    pub fn said(&mut self) -> Vec<String> {
+        let notes = self.parts.iter_mut().flat_map(|part| part.shard.changes.take_notes());
+        let text = |note: JournalNote| match note.what {
+            Noted::Said(words, vocabulary) => {
+                let words: Vec<String> =
+                    words.iter().map(|word| String::from_utf8_lossy(word).into()).collect();
+                format!("{vocabulary:?}: {}", words.join(" "))
+            }
+            other => format!("{other:?} {}", String::from_utf8_lossy(&note.key)),
+        };
+        notes.map(text).collect()
+    }
+
+    /// The events since the last call, as `event key` in the order of shards.
     pub fn events(&mut self) -> Vec<String> {
         let changes = self.parts.iter_mut().flat_map(|part| part.shard.changes.take());
         changes.map(|c| format!("{} {}", c.event.name, String::from_utf8_lossy(&c.key))).collect()

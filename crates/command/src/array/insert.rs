@@ -90,7 +90,7 @@ fn ring(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), 
     Ok(())
 }
 
-/// Lays the last texts of a ring of another size from place 0 on, in the order in which they came.
+/// Lays the last texts of a ring of another size from place 0 on, in order of insertion.
 fn resize(array: &mut Array, arena: &mut Arena, size: u64) -> Result<(), Fault> {
     let len = array.len(arena);
     let is_whole = array.cursor.is_none_or(|cursor| cursor.checked_add(1) == Some(len));
@@ -99,7 +99,7 @@ fn resize(array: &mut Array, arena: &mut Arena, size: u64) -> Result<(), Fault> 
     }
     let newest = array.cursor.unwrap_or(u64::MAX).min(len - 1);
     let kept_len = size.min(len);
-    // How many places ago each text came; what is too old goes. Free places keep their part of the ring.
+    // The age of each text in places; too old ones are removed. Free places keep their part of the ring.
     let age = |place: u64| if place <= newest { newest - place } else { newest + (len - place) };
     let mut kept = Vec::new();
     array.each(arena, 0, PLACE_MAX, &mut |place, text| {

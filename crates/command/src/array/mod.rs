@@ -68,12 +68,12 @@ fn range(start: &[u8], end: &[u8]) -> Result<((u64, u64), bool), Fault> {
 fn reply_number(reply: &mut Reply<'_>, number: u64) {
     match i64::try_from(number) {
         Ok(number) => reply.int(number),
-        // Redis writes it as an integer all the same.
+        // Redis still writes it as an integer.
         Err(_) => reply.raw(format!(":{number}\r\n").as_bytes()),
     }
 }
 
-/// Reports what was removed of an array, and the key with the last text.
+/// Reports the removal from an array, and of the key with the last text.
 fn report_removal(place: &mut Keyed<'_>, edited: Edited<(u64, bool)>, event: Event) -> u64 {
     let (removed, is_empty) = edited.result;
     if removed > 0 {

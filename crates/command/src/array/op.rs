@@ -19,7 +19,7 @@ pub const AROP: DataCommand = DataCommand {
     run: op,
 };
 
-/// What is made of the elements.
+/// The operation on the elements.
 enum Op<'a> {
     Count(Option<&'a [u8]>),
     Number(fn(f64, f64) -> f64),

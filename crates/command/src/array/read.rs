@@ -158,7 +158,7 @@ fn scan(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), 
     Ok(())
 }
 
-/// The last `count` places that were inserted at, the newest first: back from the cursor, and from the end on behind 0.
+/// The last `count` insertion places, the newest first: back from the cursor, and from the end on behind 0.
 fn last_places(array: &Array, arena: &Arena, count: u64) -> Vec<u64> {
     let len = array.len(arena);
     let newest = array.cursor.unwrap_or(u64::MAX).min(len.wrapping_sub(1));

@@ -8,7 +8,7 @@ use crate::{Ctx, DataCommand, Fault};
 
 /// SETBIT.
 pub const SETBIT: DataCommand = DataCommand {
-    spec: Spec::write("setbit", 4, Keys::ONE).doc(
+    spec: Spec::write("setbit", 4, Keys::ONE).key_access("RW access update").doc(
         Group::Bitmap,
         "2.2.0",
         "key offset value",

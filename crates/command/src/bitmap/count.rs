@@ -4,8 +4,8 @@ use darter_store::Text;
 use darter_wire::{Args, Reply};
 
 use super::{bit, clipped_range, range};
-use crate::gather::folding::{AT_ONCE_BYTES, Fold, Folding};
-use crate::gather::{Form, Found, Maker};
+use crate::incremental::reduce::{AT_ONCE_BYTES, Fold, Reduction};
+use crate::incremental::{Form, Found};
 use crate::reader::{self, is};
 use crate::spec::{Group, Keys, Spec};
 use crate::{Ctx, DataCommand, Fault};
@@ -35,7 +35,7 @@ pub const BITPOS: DataCommand = DataCommand {
     run: bitpos,
 };
 
-/// Whether a range counts bits; otherwise bytes.
+/// Returns true if a range counts bits; otherwise bytes.
 fn unit(arg: Option<&[u8]>) -> Result<bool, Fault> {
     match arg {
         None => Ok(false),
@@ -45,7 +45,7 @@ fn unit(arg: Option<&[u8]>) -> Result<bool, Fault> {
     }
 }
 
-/// First and last bit of the range that `find` makes of `start..=end`, in bytes or bits over `len` bytes.
+/// First and last bit of the range that `find` derives from `start..=end`, in bytes or bits over `len` bytes.
 fn bit_range(find: FindRange, (start, end): (i64, i64), in_bits: bool, len: usize) -> Option<(u64, u64)> {
     let len = len as u64;
     if in_bits {
@@ -68,8 +68,8 @@ fn bitcount(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<
         }
         _ => return Err(Fault::Syntax),
     };
-    if let Some(kept) = ctx.kept.take() {
-        reply.int(kept.found.numbers.iter().sum::<u64>() as i64);
+    if let Some(staged) = ctx.staged.take() {
+        reply.int(staged.found.numbers.iter().sum::<u64>() as i64);
         return Ok(());
     }
     let name = args.at(1);
@@ -100,14 +100,14 @@ fn text_at<'a>(ctx: &'a Ctx<'_>, name: &[u8]) -> Option<Text<'a>> {
     ctx.peek(name).and_then(|(_, record)| record.text())
 }
 
-/// Leaves it to slices to go through bits `first` to `last`; false when that is to be done at once.
+/// Leaves the walk over bits `first` to `last` to slices; false if it must be done now.
 fn leave(ctx: &mut Ctx<'_>, name: &[u8], (first, last): (u64, u64), fold: impl Fold + 'static) -> bool {
     let (from, to) = byte_range(first, last);
     if !ctx.may_slice || to - from <= AT_ONCE_BYTES {
         return false;
     }
-    let folding = Folding::new(ctx, &[name], (from, to), Box::new(fold));
-    ctx.gather_for((name, Form::List), &[name], &[], Maker::Folding(Box::new(folding)))
+    let reduction = Reduction::new(ctx, &[name], (from, to), Box::new(fold));
+    ctx.store_later((name, Form::List), &[name], &[], Box::new(reduction))
 }
 
 /// Set bits of a long string.
@@ -159,7 +159,7 @@ impl Fold for Position {
     }
 }
 
-/// Which bits of a piece, that begins at byte `from` of a string, are between `first` and `last`.
+/// The bits of a piece, which begins at byte `from` of a string, that lie between `first` and `last`.
 fn within((first, last): (u64, u64), from: usize, bytes: &[u8]) -> Option<(u64, u64)> {
     let begin = 8 * from as u64;
     let end = begin + 8 * bytes.len() as u64;
@@ -200,7 +200,7 @@ fn all_ones(bytes: &[u8]) -> u64 {
     sum + rest.iter().map(|byte| u64::from(byte.count_ones())).sum::<u64>()
 }
 
-/// Adds three bits in each column: what is carried, and the sum.
+/// Adds three bits in each column; returns the carry and the sum.
 #[inline(always)]
 fn add(a: u64, b: u64, c: u64) -> (u64, u64) {
     let either = a ^ b;
@@ -220,15 +220,15 @@ fn bitpos(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()
     let start = args.get(3).map_or(Ok(0), reader::int)?;
     let end = args.get(4).map(reader::int).transpose()?;
     let name = args.at(1);
-    let kept = ctx.kept.take();
+    let staged = ctx.staged.take();
     let Some(text) = ctx.read_text(name)? else {
         reply.int(if wanted { -1 } else { 0 });
         return Ok(());
     };
     let len = text.len();
     let range = bit_range(clipped_range, (start, end.unwrap_or(-1)), in_bits, len);
-    let found = match (kept, range) {
-        (Some(kept), _) => kept.found.numbers.first().copied(),
+    let found = match (staged, range) {
+        (Some(staged), _) => staged.found.numbers.first().copied(),
         (None, None) => None,
         (None, Some((first, last))) => {
             if leave(ctx, name, (first, last), Position { wanted, first, last, at: None }) {

@@ -11,7 +11,7 @@ use crate::{Ctx, DataCommand, Env, Fault};
 
 /// BITFIELD.
 pub const BITFIELD: DataCommand = DataCommand {
-    spec: Spec::write("bitfield", -2, Keys::ONE).access_by(access).doc(
+    spec: Spec::write("bitfield", -2, Keys::ONE).key_access("RW access update variable_flags").access_by(access).doc(
         Group::Bitmap,
         "3.2.0",
         "key [GET encoding offset | [OVERFLOW <WRAP | SAT | FAIL>] <SET encoding offset value | INCRBY encoding offset increment> [GET encoding offset | [OVERFLOW <WRAP | SAT | FAIL>] <SET encoding offset value | INCRBY encoding offset increment> ...]]",
@@ -23,7 +23,7 @@ fn access(call: Args<'_>) -> &'static str {
     if changes_bits(call) { "RW access update" } else { "RO access" }
 }
 
-/// Whether a BITFIELD has a part that changes the value.
+/// Returns true if a BITFIELD has a part that changes the value.
 fn changes_bits(call: Args<'_>) -> bool {
     let mut at = 2;
     while let Some(word) = call.get(at) {
@@ -131,7 +131,7 @@ fn parse(args: Args<'_>, env: &Env, may_write: bool) -> Result<Vec<Step>, Fault>
             _ => Action::Add(read.int()?),
         };
         is_read_only &= kind == 0;
-        // A write past the longest string is refused where a read would see zeros.
+        // A write beyond the longest string is refused, although a read there gives zeros.
         if kind != 0 && (offset + u64::from(shape.bits) - 1) >> 3 >= env.proto_max_bulk_len {
             return Err(BAD_OFFSET);
         }
@@ -202,7 +202,7 @@ fn apply(bytes: &mut [u8], step: &Step, reply: &mut Reply<'_>) -> bool {
     }
 }
 
-/// `value` within the shape: wrapped, clipped to its ends, or `None` where it does not fit and must not be bent.
+/// `value` within the shape: wrapped, clipped to its ends, or `None` if it does not fit and must not be changed.
 fn fit(value: i128, shape: Shape, overflow: Overflow) -> Option<i64> {
     let (min, max) = if shape.is_signed {
         (-(1i128 << (shape.bits - 1)), (1i128 << (shape.bits - 1)) - 1)

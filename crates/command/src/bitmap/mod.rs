@@ -40,7 +40,7 @@ fn range(start: i64, end: i64, len: u64) -> Option<(u64, u64)> {
     clipped_range(start, end, len)
 }
 
-/// As [`range`], where all negative places before the first one mean the first.
+/// Like [`range`], but all negative places before the first one mean the first.
 fn clipped_range(start: i64, end: i64, len: u64) -> Option<(u64, u64)> {
     let len = i64::try_from(len).unwrap_or(i64::MAX);
     let place = |at: i64| if at < 0 { at.saturating_add(len).max(0) } else { at };

@@ -1,10 +1,12 @@
 //! BITOP AND | OR | XOR | NOT | DIFF | DIFF1 | ANDOR | ONE destkey key [key ...]
 
+use crate::keyspec;
+use darter_store::change::{JournalReaders, Vocabulary};
 use darter_store::{Event, Expiry};
 use darter_wire::{Args, Reply};
 
-use crate::gather::folding::{AT_ONCE_BYTES, Fold, Folding, PIECE_BYTES};
-use crate::gather::{Form, Found, Maker};
+use crate::incremental::reduce::{AT_ONCE_BYTES, Fold, PIECE_BYTES, Reduction};
+use crate::incremental::{Form, Found};
 use crate::reader::is;
 use crate::spec::{Group, Keys, Spec};
 use crate::string::{SET_EVENT, put_raw};
@@ -13,6 +15,7 @@ use crate::{Ctx, DataCommand, Fault};
 /// BITOP.
 pub const BITOP: DataCommand = DataCommand {
     spec: Spec::write("bitop", -4, Keys::Range { first: 2, last: -1, step: 1 })
+        .key_groups(&[keyspec::one(2, keyspec::WRITTEN), keyspec::rest(3, keyspec::READ)])
         .doc(
             Group::Bitmap,
             "2.6.0",
@@ -63,9 +66,9 @@ fn bitop(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(),
             format!("ERR BITOP {name} must be called with at least two source keys.").into(),
         ));
     }
-    let kept = ctx.kept.take();
-    let result = match kept {
-        Some(kept) => kept.found.bytes,
+    let staged = ctx.staged.take();
+    let result = match staged {
+        Some(staged) => staged.found.bytes,
         None => match combine(ctx, op, args)? {
             Some(result) => result,
             None => return Ok(()),
@@ -80,12 +83,17 @@ fn bitop(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(),
         put_raw(&mut place, &result, Expiry::None)?;
         place.changed(SET_EVENT);
     }
+    let is_new = matches!(op, Op::Diff | Op::Diff1 | Op::AndOr | Op::One);
+    if is_new && ctx.journal_readers(args.at(2)) == JournalReaders::Replicas {
+        // Redis 7.0 does not know these operations.
+        ctx.journal_as(args.at(2), Vocabulary::New, args.iter());
+    }
     reply.int_len(result.len());
     Ok(())
 }
 
-/// The operation over the strings of the command, which end in zeros for ever; as long as the longest. `None` when it is
-/// left to slices.
+/// The result of the operation over the strings of the command, as long as the longest; shorter ones are padded with
+/// zeros. `None` if it is left to slices.
 fn combine(ctx: &mut Ctx<'_>, op: Op, args: Args<'_>) -> Result<Option<Vec<u8>>, Fault> {
     let names: Vec<&[u8]> = args.tail(3).iter().collect();
     let (mut len, mut sum) = (0, 0);
@@ -95,9 +103,9 @@ fn combine(ctx: &mut Ctx<'_>, op: Op, args: Args<'_>) -> Result<Option<Vec<u8>>,
     }
     let mut result = Joint::new(op, names.len(), len);
     if ctx.may_slice && sum > AT_ONCE_BYTES {
-        let folding = Folding::new(ctx, &names, (0, len), Box::new(result));
-        let maker = Maker::Folding(Box::new(folding));
-        if ctx.gather_for((args.at(2), Form::List), &names, &[], maker) {
+        let reduction = Reduction::new(ctx, &names, (0, len), Box::new(result));
+        let operation = reduction;
+        if ctx.store_later((args.at(2), Form::List), &names, &[], Box::new(operation)) {
             return Ok(None);
         }
         result = Joint::new(op, names.len(), len);
@@ -112,12 +120,12 @@ fn combine(ctx: &mut Ctx<'_>, op: Op, args: Args<'_>) -> Result<Option<Vec<u8>>,
     Ok(Some(result.out))
 }
 
-/// A result on its way, piece by piece.
+/// A result in progress, piece by piece.
 struct Joint {
     op: Op,
     sources_len: usize,
     out: Vec<u8>,
-    // Of the piece at hand: what is in the sources after the first, or in two of them.
+    // For the present piece: the bits of the sources after the first, or those in two of them.
     others: Vec<u8>,
 }
 
@@ -131,7 +139,7 @@ impl Fold for Joint {
     fn take(&mut self, nth: usize, from: usize, bytes: &[u8]) -> bool {
         let to = self.out.len().min(from + PIECE_BYTES);
         let Some(out) = self.out.get_mut(from..to) else { return true };
-        // A source that has grown meanwhile makes this useless, but must not reach past it.
+        // A source that has grown meanwhile makes this useless, but must not exceed it.
         let bytes = bytes.get(..out.len()).unwrap_or(bytes);
         let Some(others) = self.others.get_mut(..out.len()) else { return true };
         match (nth, self.op) {

@@ -72,7 +72,7 @@ pub const MEXISTS: DataCommand = DataCommand {
     },
 };
 
-/// Items whose memory is asked for together.
+/// Items whose memory is prefetched together.
 const AHEAD: usize = 16;
 
 /// Parameters of a filter that is created because its key is missing.
@@ -90,7 +90,7 @@ impl Default for Creation {
     }
 }
 
-/// Whether one answer is expected or an array of them.
+/// The form of the reply: one answer or an array of them.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Shape {
     Single,
@@ -104,7 +104,7 @@ fn insert(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()
     let items = loop {
         let Some(word) = reader.peek() else { return Err(arity("bf.insert")) };
         reader.skip(1);
-        // The module looks at the letters that tell its options apart.
+        // As in the module, single letters distinguish the options.
         let letter = |at: usize| word.get(at).map_or(0, u8::to_ascii_lowercase);
         match letter(0) {
             b'i' => break reader.position(),
@@ -142,7 +142,7 @@ fn option(
     if range.contains(&number) { Ok(number) } else { Err(Fault::text(otherwise)) }
 }
 
-/// Hashes up to [`AHEAD`] items and asks for their memory.
+/// Hashes up to [`AHEAD`] items and prefetches their memory.
 fn look_ahead(bloom: &Bloom, arena: &Arena, items: &[&[u8]], hashes: &mut Vec<Hash>) {
     hashes.clear();
     hashes.extend(items.iter().map(|item| bloom.hash(item)));

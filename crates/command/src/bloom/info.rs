@@ -39,7 +39,7 @@ pub const DEBUG: DataCommand = DataCommand {
     run: debug,
 };
 
-/// What BF.INFO says, in the order it says it.
+/// The fields of BF.INFO, in its order.
 const FIELDS: [(&str, &str); 5] = [
     ("Capacity", "CAPACITY"),
     ("Size", "SIZE"),

@@ -1,4 +1,4 @@
-//! Bloom filters: whether an item was probably added.
+//! Bloom filters: tests for items that were probably added.
 
 mod add;
 mod dump;

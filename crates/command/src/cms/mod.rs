@@ -1,4 +1,4 @@
-//! Count-min sketches: how often an item was counted, never too low.
+//! Count-min sketches: counts of items, which are never too low.
 
 mod count;
 mod create;

@@ -53,27 +53,27 @@ pub const INSERTNX: DataCommand = DataCommand {
     run: |ctx, args, reply| insert(ctx, args, "cf.insertnx", Only::New, reply),
 };
 
-/// Which items are added.
+/// The items that are added.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Only {
     Any,
     New,
 }
 
-/// How many answers there are.
+/// The form of the reply.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Shape {
     Single,
     Array,
 }
 
-/// What a call asks for.
+/// The parsed arguments of a call.
 #[derive(Clone, Copy)]
 struct Call {
     capacity: i64,
     only_new: Only,
     shape: Shape,
-    // Whether a missing filter is made.
+    // True if a missing filter is created.
     makes: bool,
 }
 
@@ -112,7 +112,7 @@ fn insert(
     add_all(ctx, args.at(1), args.tail(items), call, reply)
 }
 
-/// What became of an item.
+/// The result for one item.
 #[derive(Clone, Copy)]
 enum Answer {
     Added,

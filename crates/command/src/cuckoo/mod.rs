@@ -1,4 +1,4 @@
-//! Cuckoo filters: whether an item was probably added, about how often, and its removal.
+//! Cuckoo filters: tests for items that were probably added, approximate counts, and removal.
 
 mod add;
 mod ask;
@@ -35,7 +35,7 @@ const CAPACITY: i64 = 1024;
 const CAPACITY_MAX: i64 = 1 << 30;
 /// A new filter without options.
 const SETTINGS: Settings = Settings { bucket_size: 2, iterations_max: 20, expansion: 1 };
-/// A filter with as many tables takes no further item.
+/// A filter with this many tables takes no further item.
 const TABLES_MAX: usize = 32;
 
 const NOT_FOUND: Fault = Fault::text("ERR not found");

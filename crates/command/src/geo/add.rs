@@ -3,7 +3,7 @@
 use darter_wire::{Args, Reply};
 
 use super::place;
-use crate::gather::filling::{MANY, Words};
+use crate::incremental::bulk_add::{MANY, Words};
 use crate::reader::is;
 use crate::spec::{Group, Keys, Spec};
 use crate::zset::add::{Options, add, add_many};

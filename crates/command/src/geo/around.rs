@@ -1,37 +1,36 @@
-//! A search over many members, in slices: each is looked at after its shard was let go.
+//! A search over many members, in slices: each member is examined after its shard was released.
 //!
-//! Called by the search commands, and by `Gather` with what was read.
+//! Called by the search commands, and by `Incremental` with the members read.
 
 use darter_pack::entry::Item;
-use darter_pack::tree::window::Tell;
 use darter_pack::tree::zset::Edge;
 use darter_pack::tree::{Direction, Zset};
 use darter_store::reads::Stretch;
 use darter_store::{Collection, View};
-use darter_wire::Reply;
+use darter_wire::{Args, Reply};
 
 use super::cell::Place;
 use super::query::{Extras, Order, Query};
 use super::search::{Hit, reply_hit, sort};
 use super::shape::Shape;
-use crate::gather::sifting::{Found, Sifting};
-use crate::gather::{tell, told_members};
+use crate::incremental::Operation;
+use crate::incremental::{told_members, write_told};
 use crate::slices;
 
-/// The members found so far, and what is asked for.
+/// The members found so far, and the query.
 pub(super) struct Around {
     center: Place,
     shape: Shape,
     order: Order,
     count_max: usize,
-    // Any so many do.
+    // With ANY, this number suffices.
     enough: usize,
     extras: Extras,
-    // What a score is a number of meters of, where distances are stored.
+    // Meters per unit of a score, if distances are stored.
     unit: Option<f64>,
     hits: Vec<Near>,
     texts: Vec<u8>,
-    // None before the answer has begun: how many hits are told.
+    // The number of hits to answer; `None` before the answer has begun.
     told: Option<usize>,
 }
 
@@ -40,13 +39,13 @@ pub(super) struct Around {
 struct Near {
     distance: f64,
     score: f64,
-    // Where its name is among the texts.
+    // The start of its name among the texts.
     start: usize,
     len: usize,
 }
 
 impl Around {
-    /// A search that is long enough for slices, and what is to be read for it.
+    /// A search that is long enough for slices, and the stretches to read for it.
     pub fn of(zset: View<'_, Zset>, query: &Query<'_>, now_ms: u64) -> Option<(Around, Vec<Stretch>)> {
         let (center, shape) = (query.center?, query.shape.clone()?);
         let count_max = query.count.unwrap_or(usize::MAX);
@@ -76,7 +75,7 @@ impl Around {
 }
 
 impl Around {
-    /// Puts the members found in order, once; returns how many are told.
+    /// Sorts the members found, once; returns the number to answer.
     fn begin(&mut self) -> usize {
         if self.told.is_none() {
             sort(&mut self.hits, self.order, |hit| hit.distance);
@@ -90,20 +89,12 @@ impl Around {
     }
 }
 
-impl Sifting for Around {
-    fn tell(&self) -> Tell {
-        tell()
-    }
-
-    fn told_max(&self) -> usize {
-        8 << 10
-    }
-
-    fn take(&mut self, _nth: u32, told: &[u8]) {
+impl Operation for Around {
+    fn take(&mut self, _nth: u32, told: &[u8], _args: Args<'_>) -> Vec<u8> {
         for member in told_members(told) {
             let place = Place::of_score(member.score);
-            if self.is_enough() {
-                return;
+            if self.is_decided() {
+                return Vec::new();
             }
             if let Some(distance) = self.shape.distance_within(self.center, place) {
                 let (start, len) = (self.texts.len(), member.text.len());
@@ -111,9 +102,10 @@ impl Sifting for Around {
                 self.hits.push(Near { distance, score: member.score, start, len });
             }
         }
+        Vec::new()
     }
 
-    fn is_enough(&self) -> bool {
+    fn is_decided(&self) -> bool {
         self.hits.len() >= self.enough
     }
 
@@ -139,18 +131,15 @@ impl Sifting for Around {
         told >= self.hits.len()
     }
 
-    fn store(&mut self, members_max: usize, give: &mut dyn FnMut(&[u8], f64)) -> bool {
+    fn store(&mut self, _args: Args<'_>, members_max: usize, out: &mut Vec<u8>) -> bool {
         let first = self.begin();
         let hits = self.hits.get(first..).unwrap_or_default();
         for near in hits.iter().take(members_max) {
-            give(self.text(near), self.unit.map_or(near.score, |unit| near.distance / unit));
+            let score = self.unit.map_or(near.score, |unit| near.distance / unit);
+            write_told(out, self.text(near), score);
         }
         let told = first + hits.len().min(members_max);
         self.told = Some(told);
         told == self.hits.len()
-    }
-
-    fn found(&mut self) -> Found {
-        Found::default()
     }
 }

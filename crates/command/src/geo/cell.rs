@@ -10,7 +10,7 @@ pub(super) struct Place {
 /// A cell of the grid: 2^step columns and as many rows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Cell {
-    // Column and row, their bits by turns: rows in the even bits. bits < 2^(2 * step), but on the last edges
+    // Column and row with alternating bits: rows in the even bits. bits < 2^(2 * step), except on the last edges
     bits: u64,
     // 1..=STEP_MAX
     step: u32,
@@ -32,11 +32,11 @@ pub(super) const STEP_MAX: u32 = 26;
 const WORLD: Area = Area { west: -180.0, east: 180.0, south: LATITUDE_MIN, north: LATITUDE_MAX };
 const LATITUDE_MAX: f64 = 85.051_128_78;
 const LATITUDE_MIN: f64 = -LATITUDE_MAX;
-/// What standard geohashes divide.
+/// The area that standard geohashes divide.
 const WHOLE_EARTH: Area = Area { west: -180.0, east: 180.0, south: -90.0, north: 90.0 };
 
 impl Place {
-    /// Whether the grid has the place.
+    /// Returns true if the place is within the grid.
     pub fn is_indexable(self) -> bool {
         (WORLD.west..=WORLD.east).contains(&self.longitude)
             && (WORLD.south..=WORLD.north).contains(&self.latitude)
@@ -98,10 +98,10 @@ impl Cell {
         }
     }
 
-    /// The cell so many columns to the east and rows to the north, around the edges of the world.
+    /// The cell this many columns to the east and rows to the north, around the edges of the world.
     pub fn neighbor(self, east: i32, north: i32) -> Cell {
         let mask = u32::MAX >> (32 - self.step);
-        // One that does not move keeps its number, even that past the end which a place on the last edge has.
+        // An unmoved index keeps its number, even one past the end, which a place on the last edge has.
         let moved = |index: u32, by: i32| if by == 0 { index } else { index.wrapping_add_signed(by) & mask };
         let (row, column) = (moved(gather(self.bits), north), moved(gather(self.bits >> 1), east));
         Cell { bits: spread(row) | spread(column) << 1, ..self }
@@ -114,7 +114,7 @@ impl Cell {
     }
 }
 
-/// A score as an unsigned integer. What has none is what Redis' compiler makes of it on x86-64.
+/// A score as an unsigned integer. Scores out of range give the result of Redis' compiler on x86-64.
 fn truncated(score: f64) -> u64 {
     // 2^63
     const LIMIT: f64 = 9_223_372_036_854_775_808.0;

@@ -1,4 +1,4 @@
-//! The arguments of GEOSEARCH, GEORADIUS and their kin as one query.
+//! The arguments of GEOSEARCH, GEORADIUS and similar commands as one query.
 
 use darter_pack::tree::Zset;
 use darter_store::View;
@@ -10,7 +10,7 @@ use super::{place, place_of, unit};
 use crate::Fault;
 use crate::reader::Reader;
 
-/// Which command's grammar a query follows.
+/// The grammar of a command's query.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Grammar {
     /// GEORADIUS, or GEORADIUS_RO without the right to store.
@@ -26,7 +26,7 @@ pub(super) enum Grammar {
 /// The order of the answers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Order {
-    /// As they are found.
+    /// In the order found.
     Any,
     /// The nearest first.
     Nearest,
@@ -34,38 +34,38 @@ pub(super) enum Order {
     Farthest,
 }
 
-/// Where results go instead of into the reply.
+/// The destination of results that are stored instead of replied.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Destination<'a> {
     pub key: &'a [u8],
-    /// Whether the scores are distances.
+    /// True if the scores are distances.
     pub by_distance: bool,
 }
 
-/// What is answered of a member beside its name.
+/// The parts of an answer beside the member's name.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Extras {
-    /// Its distance, in units of so many meters.
+    /// Its distance, in units of this many meters.
     pub distance_unit: Option<f64>,
     /// Its score.
     pub hash: bool,
-    /// Where it is.
+    /// Its place.
     pub place: bool,
 }
 
 /// A search.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Query<'a> {
-    /// The middle of what is searched; missing only when the key is, and the member with it.
+    /// The center of the search; missing only if the key, and the member with it, is missing.
     pub center: Option<Place>,
-    /// What is searched; missing as the center is.
+    /// The searched area; missing like the center.
     pub shape: Option<Shape>,
     /// Meters in the unit of the distances answered.
     pub unit: f64,
     pub order: Order,
     /// Answers at most.
     pub count: Option<usize>,
-    /// Whether any so many answers do.
+    /// True if any hits suffice.
     pub is_any: bool,
     pub with_distance: bool,
     pub with_hash: bool,
@@ -73,7 +73,7 @@ pub(super) struct Query<'a> {
     pub destination: Option<Destination<'a>>,
 }
 
-/// What may be said once.
+/// The options that may occur once.
 #[derive(Default)]
 struct Seen {
     member: bool,
@@ -87,7 +87,7 @@ const TOO_FEW_CORNERS: Fault = Fault::text("ERR GEOSEARCH BYPOLYGON must have at
 const NO_MEMBER: Fault = Fault::text("ERR could not decode requested zset member");
 
 impl<'a> Query<'a> {
-    /// Reads a query over `zset`, which is `None` for a missing key: all else is checked even so.
+    /// Reads a query over `zset`, which is `None` for a missing key: everything else is still checked.
     pub fn parse(args: Args<'a>, grammar: Grammar, zset: Option<View<'_, Zset>>) -> Result<Query<'a>, Fault> {
         let mut query = Query {
             center: None,
@@ -123,7 +123,7 @@ impl<'a> Query<'a> {
         Ok(query)
     }
 
-    /// Reads what stands at fixed places; returns where the options begin.
+    /// Reads the arguments at fixed places; returns the start of the options.
     fn parse_head(
         &mut self,
         args: Args<'a>,
@@ -136,7 +136,7 @@ impl<'a> Query<'a> {
                 self.take_circle(&mut Reader::new(args, 4))?;
                 Ok(6)
             }
-            // The radius is looked at only when there is a center.
+            // The radius is checked only if there is a center.
             (Grammar::RadiusByMember { .. }, None) => Ok(5),
             (Grammar::RadiusByMember { .. }, Some(zset)) => {
                 self.center = Some(place_of(zset, args.at(2)).ok_or(NO_MEMBER)?);
@@ -151,7 +151,7 @@ impl<'a> Query<'a> {
         }
     }
 
-    /// What is answered beside the names.
+    /// The parts answered beside the names.
     pub fn extras(&self) -> Extras {
         let distance_unit = self.with_distance.then_some(self.unit);
         Extras { distance_unit, hash: self.with_hash, place: self.with_place }
@@ -267,7 +267,7 @@ impl<'a> Query<'a> {
         Ok(())
     }
 
-    /// What can only be checked when all is read.
+    /// Checks that need all options.
     fn check(&mut self, args: Args<'a>, grammar: Grammar, seen: &Seen) -> Result<(), Fault> {
         let is_search = matches!(grammar, Grammar::Search | Grammar::SearchStore);
         if self.destination.is_some() && (self.with_distance || self.with_hash || self.with_place) {
@@ -287,7 +287,7 @@ impl<'a> Query<'a> {
         if self.is_any && self.count.is_none() {
             return Err(Fault::text("ERR the ANY argument requires COUNT argument"));
         }
-        // The nearest, unless something else is asked for.
+        // The nearest, unless another order is requested.
         if self.count.is_some() && self.order == Order::Any && !self.is_any {
             self.order = Order::Nearest;
         }

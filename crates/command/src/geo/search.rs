@@ -1,6 +1,7 @@
 //! GEOSEARCH key <FROMMEMBER member | FROMLONLAT longitude latitude> <BYRADIUS ... | BYBOX ... | BYPOLYGON ...> ...,
 //! GEOSEARCHSTORE, GEORADIUS, GEORADIUSBYMEMBER and their forms that only read
 
+use crate::keyspec;
 use darter_pack::entry::Item;
 use darter_pack::tree::zset::Edge;
 use darter_pack::tree::{Direction, Zset};
@@ -11,12 +12,12 @@ use super::around::Around;
 use super::cell::Place;
 use super::query::{Destination, Extras, Grammar, Order, Query};
 use super::read::{reply_distance, reply_place};
-use crate::gather::keeping::may_keep_scores;
-use crate::gather::{Form, Maker};
+use crate::incremental::Form;
+use crate::incremental::staged::may_keep_scores;
 use crate::item::reply_item;
 use crate::reader::is;
 use crate::slices;
-use crate::spec::{Effect, Flags, Group, Keys, Spec};
+use crate::spec::{Effect, Flags, Group, Keys, ReplicaForm, Spec};
 use crate::zset::{Members, event, store};
 use crate::{Ctx, DataCommand, Fault};
 
@@ -37,7 +38,7 @@ pub const GEOSEARCH: DataCommand = DataCommand {
 };
 /// GEOSEARCHSTORE.
 pub const GEOSEARCHSTORE: DataCommand = DataCommand {
-    spec: Spec::write("geosearchstore", -8, Keys::TWO)
+    spec: Spec::write("geosearchstore", -8, Keys::TWO).replica_form(ReplicaForm::Values).key_groups(&[keyspec::one(1, keyspec::WRITTEN), keyspec::one(2, keyspec::READ)])
         .effect(Effect::FirstValue)
         .doc(
             Group::Geo,
@@ -50,7 +51,7 @@ pub const GEOSEARCHSTORE: DataCommand = DataCommand {
 };
 /// GEORADIUS.
 pub const GEORADIUS: DataCommand = DataCommand {
-    spec: Spec::write("georadius", -6, Keys::Find(radius_keys))
+    spec: Spec::write("georadius", -6, Keys::Find(radius_keys)).replica_form(ReplicaForm::Values).key_groups(&[keyspec::one(1, keyspec::READ), keyspec::after("STORE", 6, keyspec::WRITTEN), keyspec::after("STOREDIST", 6, keyspec::WRITTEN)]).deprecated("6.2.0", "`GEOSEARCH` and `GEOSEARCHSTORE` with the `BYRADIUS` argument")
         .effect(Effect::LastValue)
         .flag(Flags::MOVABLEKEYS)
         .doc(
@@ -64,7 +65,7 @@ pub const GEORADIUS: DataCommand = DataCommand {
 };
 /// GEORADIUS_RO.
 pub const GEORADIUS_RO: DataCommand = DataCommand {
-    spec: Spec::read("georadius_ro", -6, Keys::ONE)
+    spec: Spec::read("georadius_ro", -6, Keys::ONE).deprecated("6.2.0", "`GEOSEARCH` with the `BYRADIUS` argument")
         .doc(
             Group::Geo,
             "3.2.10",
@@ -76,7 +77,7 @@ pub const GEORADIUS_RO: DataCommand = DataCommand {
 };
 /// GEORADIUSBYMEMBER.
 pub const GEORADIUSBYMEMBER: DataCommand = DataCommand {
-    spec: Spec::write("georadiusbymember", -5, Keys::Find(radius_by_member_keys))
+    spec: Spec::write("georadiusbymember", -5, Keys::Find(radius_by_member_keys)).replica_form(ReplicaForm::Values).key_groups(&[keyspec::one(1, keyspec::READ), keyspec::after("STORE", 5, keyspec::WRITTEN), keyspec::after("STOREDIST", 5, keyspec::WRITTEN)]).deprecated("6.2.0", "`GEOSEARCH` and `GEOSEARCHSTORE` with the `BYRADIUS` and `FROMMEMBER` arguments")
         .effect(Effect::LastValue)
         .flag(Flags::MOVABLEKEYS)
         .doc(
@@ -90,7 +91,7 @@ pub const GEORADIUSBYMEMBER: DataCommand = DataCommand {
 };
 /// GEORADIUSBYMEMBER_RO.
 pub const GEORADIUSBYMEMBER_RO: DataCommand = DataCommand {
-    spec: Spec::read("georadiusbymember_ro", -5, Keys::ONE)
+    spec: Spec::read("georadiusbymember_ro", -5, Keys::ONE).deprecated("6.2.0", "`GEOSEARCH` with the `BYRADIUS` and `FROMMEMBER` arguments")
         .doc(
             Group::Geo,
             "3.2.10",
@@ -139,13 +140,13 @@ fn search(ctx: &mut Ctx<'_>, args: Args<'_>, grammar: Grammar, reply: &mut Reply
     let is_radius = matches!(grammar, Grammar::Radius { .. } | Grammar::RadiusByMember { .. });
     let event_name = if is_radius { "georadiusstore" } else { "geosearchstore" };
     let (now_ms, may_slice, may_keep) = (ctx.now_ms, ctx.may_slice, may_keep_scores(ctx.env));
-    let is_gathered = ctx.kept.is_some();
+    let is_gathered = ctx.staged.is_some();
     let mut key = crate::zset::read(ctx, source);
     let mut zset = key.view::<Zset>()?;
     let query = Query::parse(args, grammar, zset)?;
     if is_gathered && let Some(to) = query.destination {
-        let kept = ctx.kept.take().unwrap_or_default();
-        reply.int(kept.put(ctx, to.key, event(event_name))? as i64);
+        let staged = ctx.staged.take().unwrap_or_default();
+        reply.int(staged.put(ctx, to.key, event(event_name))? as i64);
         return Ok(());
     }
     if may_slice
@@ -154,10 +155,10 @@ fn search(ctx: &mut Ctx<'_>, args: Args<'_>, grammar: Grammar, reply: &mut Reply
         && let Some((around, stretches)) = Around::of(long, &query, now_ms)
     {
         let sources: Vec<_> = stretches.into_iter().map(|stretch| (source, stretch)).collect();
-        let maker = Maker::Sifting(Box::new(around));
+        let operation = Box::new(around);
         let is_left = match query.destination {
-            Some(to) => ctx.gather_for((to.key, Form::Zset), &[source], &sources, maker),
-            None => ctx.gather(&sources, maker, reply.is_resp3()),
+            Some(to) => ctx.store_later((to.key, Form::Zset), &[source], &sources, operation),
+            None => ctx.answer_later(&sources, operation, reply.is_resp3()),
         };
         if is_left {
             return Ok(());
@@ -202,7 +203,7 @@ fn find<'a>(zset: View<'a, Zset>, query: &Query<'_>) -> Vec<Hit<'a>> {
     hits
 }
 
-/// Puts what was found in the order asked for.
+/// Sorts the hits in the requested order.
 pub(super) fn sort<T>(hits: &mut [T], order: Order, distance: impl Fn(&T) -> f64) {
     match order {
         Order::Any => {}

@@ -1,13 +1,13 @@
-//! What is searched: circles, boxes and polygons, and the cells of the grid that cover one.
+//! The searched area: circles, boxes and polygons, and the cells of the grid that cover it.
 
 use super::cell::{Area, Cell, Place, STEP_MAX};
 
 /// An area to search, in meters.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) enum Shape {
-    /// Up to so far from the center.
+    /// Up to this distance from the center.
     Circle { radius: f64 },
-    /// So wide and high, around the center.
+    /// This wide and high, around the center.
     Box { width: f64, height: f64 },
     /// Within these corners; there are at least three.
     Polygon { corners: Vec<Place> },
@@ -35,12 +35,12 @@ fn north_south_distance(a: Place, b: Place) -> f64 {
 }
 
 impl Shape {
-    /// How far a place in the shape is from its center; `None` for a place outside.
+    /// Distance of a place in the shape from its center; `None` for a place outside.
     pub fn distance_within(&self, center: Place, place: Place) -> Option<f64> {
         match self {
             Shape::Circle { radius } => Some(distance(center, place)).filter(|meters| meters <= radius),
             Shape::Box { width, height } => {
-                // Of the two the first is cheap.
+                // The first check is the cheap one.
                 if north_south_distance(place, center) > height / 2.0 {
                     return None;
                 }
@@ -99,7 +99,7 @@ impl Shape {
             Shape::Polygon { corners } => return bounds_of(corners, center),
         };
         let up = degrees(height / EARTH_RADIUS);
-        // Meridians are closest on the side of the pole, so that there the width takes most degrees.
+        // Meridians are closest on the side of the pole, so the width takes most degrees there.
         let widest = if center.latitude < 0.0 { center.latitude - up } else { center.latitude + up };
         let aside = degrees(width / EARTH_RADIUS / radians(widest).cos());
         Area {
@@ -111,7 +111,7 @@ impl Shape {
     }
 }
 
-/// Neighbors as steps to the east and north, in the order they are searched.
+/// Neighbors as steps to the east and north, in search order.
 const AROUND: [(i32, i32); 8] = [(0, 1), (0, -1), (1, 0), (-1, 0), (1, 1), (-1, 1), (1, -1), (-1, -1)];
 
 /// The finest step whose cells are not smaller than the way searched.
@@ -137,7 +137,7 @@ fn neighbors_fall_short(cell: Cell, bounds: Area) -> bool {
         || cell.neighbor(-1, 0).area().west > bounds.west
 }
 
-/// The middle of a polygon's corners: where the mean of the ways to them from the center of the earth points.
+/// The middle of a polygon's corners: the direction of the mean of the vectors to them from the center of the earth.
 pub(super) fn middle(corners: &[Place]) -> Place {
     let (mut x, mut y, mut z) = (0.0, 0.0, 0.0);
     for corner in corners {
@@ -164,7 +164,7 @@ fn bounds_of(corners: &[Place], center: Place) -> Area {
     })
 }
 
-/// Whether a ray from the place to the east crosses an odd number of edges.
+/// Returns true if a ray from the place to the east crosses an odd number of edges.
 fn is_within(corners: &[Place], place: Place) -> bool {
     let Some(&(mut from)) = corners.last() else { return false };
     let mut is_inside = false;

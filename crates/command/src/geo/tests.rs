@@ -1,4 +1,4 @@
-//! Geo: the digits of Redis, every option, and searches against a plain look at all members.
+//! Geo: the digits of Redis, every option, and searches against a plain walk over all members.
 
 use darter_wire::OwnedArgs;
 
@@ -133,7 +133,7 @@ fn cells_cover_every_shape() {
         || Place { longitude: rng.unit_f64() * 360.0 - 180.0, latitude: rng.unit_f64() * 160.0 - 80.0 };
     for round in 0..4000 {
         let (center, other) = (place(), place());
-        // Half of the way in turns, so that near and far places are met.
+        // Halving distances repeatedly, so that near and far places occur.
         let part = 0.5_f64.powi(round % 12);
         let other = Place {
             longitude: center.longitude + (other.longitude - center.longitude) * part,

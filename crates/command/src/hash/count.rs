@@ -14,7 +14,7 @@ use crate::{Ctx, DataCommand, Fault};
 
 /// HINCRBY.
 pub const HINCRBY: DataCommand = DataCommand {
-    spec: Spec::write("hincrby", 4, Keys::ONE).fast().doc(
+    spec: Spec::write("hincrby", 4, Keys::ONE).key_access("RW access update").fast().doc(
         Group::Hash,
         "2.0.0",
         "key field increment",
@@ -24,7 +24,7 @@ pub const HINCRBY: DataCommand = DataCommand {
 };
 /// HINCRBYFLOAT.
 pub const HINCRBYFLOAT: DataCommand = DataCommand {
-    spec: Spec::write("hincrbyfloat", 4, Keys::ONE).fast().doc(
+    spec: Spec::write("hincrbyfloat", 4, Keys::ONE).key_access("RW access update").fast().doc(
         Group::Hash,
         "2.6.0",
         "key field increment",
@@ -38,7 +38,7 @@ fn hincrby(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(
     let now_ms = ctx.now_ms;
     let add = |table: &mut Table, arena: &mut Arena, hasher: KeyHasher| {
         let mut edit = Edit { table, arena, hasher, now_ms };
-        // Most sums take as many bytes as what they replace, and are written over it.
+        // Most sums take as many bytes as the values that they replace, and are written over them.
         let mut sum = 0;
         let is_replaced = edit.replace_int(args.at(2), |old| {
             sum = old.checked_add(by)?;

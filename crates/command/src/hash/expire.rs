@@ -58,13 +58,13 @@ pub const HPERSIST: DataCommand = DataCommand {
             Group::Hash,
             "7.4.0",
             "key FIELDS numfields field [field ...]",
-            "Lets fields of a hash live for ever.",
+            "Removes the expiry of fields of a hash.",
         )
         .cost("O(N)"),
     run: hpersist,
 };
 
-/// What a number of time is counted in, and from when.
+/// The unit and the origin of a time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Clock {
     Seconds,
@@ -76,7 +76,7 @@ pub(super) enum Clock {
 impl Clock {
     /// The Unix time in milliseconds that `arg` means.
     ///
-    /// Errors: no integer, negative, or past 2^46 milliseconds, which names `command`.
+    /// Errors: not an integer, negative, or past 2^46 milliseconds, which names `command`.
     pub fn unix_ms(self, arg: &[u8], now_ms: u64, command: &'static str) -> Result<u64, Fault> {
         let n = reader::int(arg)?;
         let n = u64::try_from(n).map_err(|_| Fault::text("ERR invalid expire time, must be >= 0"))?;
@@ -108,7 +108,8 @@ pub(super) fn fields<'a>(args: Args<'a>, at: usize, no_number: &'static str) -> 
 
 pub(super) const NO_COUNT: &str = "ERR Number of fields must be a positive integer";
 
-/// What follows FIELDS among options in any order: `numfields` times `each` words. `at` is where numfields stands.
+/// The words after FIELDS, among options in any order: `numfields` times `each` words. `at` is the position of
+/// numfields.
 ///
 /// Errors: `no_number`, or too few words.
 pub(super) fn counted<'a>(
@@ -133,7 +134,7 @@ pub(super) fn unknown(word: &[u8]) -> Fault {
     Fault::Text(format!("ERR unknown argument: {}", String::from_utf8_lossy(word)).into())
 }
 
-/// When a new time is taken instead of the old one.
+/// The condition for replacing an old time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Condition {
     Always,
@@ -166,7 +167,7 @@ impl Condition {
     }
 }
 
-/// The condition and the fields of HEXPIRE and its kin, in any order.
+/// The condition and the fields of HEXPIRE and similar commands, in any order.
 fn condition_and_fields<'a>(args: Args<'a>) -> Result<(Condition, Args<'a>), Fault> {
     let (mut condition, mut is_ambiguous, mut fields) = (Condition::Always, false, None);
     let mut at = 3;
@@ -239,7 +240,7 @@ fn expire(
     edited.result
 }
 
-/// Reports that fields were given times, or were deleted because those have passed.
+/// Reports that fields were given times, or were deleted because these are past.
 pub(super) fn report(place: &mut Keyed<'_>, updated: usize, deleted: usize, is_gone: bool) {
     if deleted > 0 {
         place.changed(HDEL_EVENT);

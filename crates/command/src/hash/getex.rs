@@ -13,7 +13,7 @@ use crate::{Ctx, DataCommand, Fault};
 
 /// HGETEX.
 pub const HGETEX: DataCommand = DataCommand {
-    spec: Spec::write("hgetex", -5, Keys::ONE)
+    spec: Spec::write("hgetex", -5, Keys::ONE).key_access("RW access update")
         .fast()
         .doc(
             Group::Hash,
@@ -27,6 +27,7 @@ pub const HGETEX: DataCommand = DataCommand {
 /// HGETDEL.
 pub const HGETDEL: DataCommand = DataCommand {
     spec: Spec::shrink("hgetdel", -5, Keys::ONE)
+        .key_access("RW access delete")
         .fast()
         .doc(
             Group::Hash,
@@ -38,7 +39,7 @@ pub const HGETDEL: DataCommand = DataCommand {
     run: hgetdel,
 };
 
-/// What to do with the times of the fields that are read.
+/// The effect on the times of the fields that are read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Then {
     Nothing,
@@ -57,7 +58,7 @@ pub(super) fn clock(word: &[u8]) -> Option<Clock> {
     WORDS.iter().find(|(name, _)| is(word, name)).map(|&(_, clock)| clock)
 }
 
-/// What is asked for, in any order.
+/// The options, in any order.
 fn parse<'a>(args: Args<'a>, now_ms: u64) -> Result<(Then, Args<'a>), Fault> {
     let (mut then, mut fields) = (Then::Nothing, None);
     let mut at = 2;

@@ -1,6 +1,6 @@
-//! HIMPORT SET key fieldset value [value ...]: a hash of fields whose names were told before.
+//! HIMPORT SET key fieldset value [value ...]: a hash of fields whose names were sent before.
 //!
-//! The names belong to a connection. The server puts them in before it takes the key's shard: what comes here is
+//! The names belong to a connection. The server inserts them before it takes the key's shard, so the body gets
 //! `HIMPORT SET key fieldset field value [field value ...]`.
 
 use darter_pack::entry::Item;
@@ -15,7 +15,7 @@ use crate::{Ctx, DataCommand, Fault};
 /// HIMPORT SET.
 pub const SET: DataCommand = DataCommand {
     spec: Spec::write("himport|set", -5, Keys::Range { first: 2, last: 2, step: 1 })
-        // The connection alone knows the names of its fields.
+        // Only the connection knows the names of its fields.
         .effect(Effect::LastValue)
         .mark(Marks::IMPORTS)
         .flag(Flags::NOSCRIPT)

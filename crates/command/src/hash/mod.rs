@@ -67,10 +67,10 @@ const HSET_EVENT: Event = event("hset");
 const HDEL_EVENT: Event = event("hdel");
 const HEXPIRE_EVENT: Event = event("hexpire");
 
-/// Packs that one command frees of dead fields; what is left after them is hidden.
+/// Packs of which one command frees the expired fields; the others stay hidden.
 pub(crate) const PACKS_AT_ONCE: usize = 16;
 
-/// The hash at `name`, to read; fields whose time is up have gone, or are hidden by what follows.
+/// The hash at `name`, to read. Expired fields are removed, or hidden by the functions below.
 fn read<'k>(ctx: &'k mut Ctx<'_>, name: &'k [u8]) -> Keyed<'k> {
     let mut place = ctx.read(name);
     place.expire_members(PACKS_AT_ONCE);
@@ -100,7 +100,7 @@ fn find<'a>(hash: View<'a, Table>, field: &[u8], now_ms: u64) -> Option<EntryRef
     is_alive(&entry, now_ms).then_some(entry)
 }
 
-/// Asks for the memory of the next fields, of which each `step`th word is one.
+/// Prefetches the memory of the next fields; every `step`th word is a field.
 #[cold]
 #[inline(never)]
 fn look_ahead(table: &Table, arena: &Arena, hasher: KeyHasher, words: Args<'_>, step: usize) {
@@ -108,20 +108,20 @@ fn look_ahead(table: &Table, arena: &Arena, hasher: KeyHasher, words: Args<'_>, 
     fields.for_each(|field| table.prefetch(arena, hasher.hash(field)));
 }
 
-/// All fields whose time is not up.
+/// All fields that have not expired.
 fn alive<'a>(hash: View<'a, Table>, now_ms: u64) -> impl Iterator<Item = EntryRef<'a>> {
     hash.root.iter(hash.arena).filter(move |entry| is_alive(entry, now_ms))
 }
 
-/// What HLEN answers: as [`alive_len`], but large hashes count dead fields that wait for removal, as in Redis.
+/// The reply of HLEN: as [`alive_len`], but large hashes count expired fields that wait for removal, as in Redis.
 fn shown_len(hash: View<'_, Table>, now_ms: u64) -> usize {
     if hash.root.len() <= COUNTED_LEN_MAX { alive_len(hash, now_ms) } else { hash.root.len() }
 }
 
-/// Members that are counted one by one where dead ones are among them.
+/// Largest collection whose members are counted one by one if some have expired.
 pub(crate) const COUNTED_LEN_MAX: usize = 4096;
 
-/// How many fields [`alive`] gives. Cost: none, unless dead fields wait for removal; then all of them.
+/// Number of fields that [`alive`] returns. Cost: none, unless expired fields wait for removal; then a walk over all.
 fn alive_len(hash: View<'_, Table>, now_ms: u64) -> usize {
     match hash.root.min_expiry_ms() {
         Some(ms) if ms <= now_ms => alive(hash, now_ms).count(),
@@ -159,8 +159,8 @@ impl Edit<'_> {
         Ok(inserted == darter_pack::table::Inserted::New)
     }
 
-    /// Puts the integer that `change` makes of a field's in its place, where none of the hash expires and the bytes it
-    /// takes stay the same; returns whether it did.
+    /// Replaces the integer of a field by the result of `change`. Returns false, with nothing changed, if a field of
+    /// the hash can expire or the length in bytes would change.
     #[inline]
     fn replace_int(&mut self, field: &[u8], change: impl FnOnce(i64) -> Option<i64>) -> bool {
         self.table.min_expiry_ms().is_none()
@@ -174,12 +174,12 @@ impl Edit<'_> {
         is_alive(&entry, self.now_ms).then_some(entry)
     }
 
-    /// Takes a field out; returns whether it was there.
+    /// Removes a field; returns whether it was there.
     fn take(&mut self, field: &[u8]) -> bool {
         self.get(field).is_some() && self.table.remove(self.arena, self.hasher.hash(field), field)
     }
 
-    /// Sets or clears when a field that is there expires.
+    /// Sets or clears the expiry of an existing field.
     fn set_expiry(&mut self, field: &[u8], expiry_ms: Option<u64>) -> Result<(), Fault> {
         self.table.set_expiry(self.arena, self.hasher.hash(field), field, expiry_ms)?;
         Ok(())

@@ -21,6 +21,7 @@ use crate::{Ctx, DataCommand, Env, Fault, slices};
 /// HRANDFIELD.
 pub const HRANDFIELD: DataCommand = DataCommand {
     spec: Spec::read("hrandfield", -2, Keys::ONE)
+        .tips(&["nondeterministic_output"])
         .doc(
             Group::Hash,
             "6.2.0",
@@ -72,7 +73,7 @@ fn hrandfield(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Resul
     Ok(())
 }
 
-/// Answers `wanted` of all `len` fields, which are gone through in slices.
+/// Answers `wanted` of all `len` fields, by a walk in slices.
 fn answer_long(
     ctx: &mut Ctx<'_>,
     name: &[u8],
@@ -84,7 +85,7 @@ fn answer_long(
     let (now_ms, env, resp3) = (ctx.now_ms, ctx.env, reply.is_resp3());
     let tell = random::tell_some(tell(with_values, resp3), (wanted, len), rng);
     if ctx.leave_rest(name, Stretch::All, tell) {
-        // As long a reply as in one go is refused there.
+        // A reply that is refused as too long by the body is refused here too.
         reply.array(shown_len(wanted, with_values && !resp3));
         return Ok(());
     }
@@ -95,7 +96,7 @@ fn answer_long(
     some(hash, wanted as i64, &mut rng, now_ms, &mut shown)
 }
 
-/// Leaves it to slices to draw so many fields; false when that is to be done now.
+/// Leaves this number of draws to slices; false if they must be made now.
 fn leave_draws(
     ctx: &mut Ctx<'_>,
     name: &[u8],
@@ -107,7 +108,7 @@ fn leave_draws(
     ctx.draw((name, Type::Hash), count, head, || tell(with_values, resp3), reply)
 }
 
-/// Answers fields as they come.
+/// Writes fields in the order received.
 fn tell(with_values: bool, resp3: bool) -> Tell {
     Arc::new(move |seen, out| {
         if let Seen::Field(field, value) = seen {
@@ -116,7 +117,7 @@ fn tell(with_values: bool, resp3: bool) -> Tell {
     })
 }
 
-/// Elements of the reply for so many fields.
+/// Elements of the reply for this number of fields.
 fn shown_len(len: u64, is_flat: bool) -> usize {
     usize::try_from(len).unwrap_or(usize::MAX).saturating_mul(if is_flat { 2 } else { 1 })
 }
@@ -159,7 +160,7 @@ fn some(
     }
 }
 
-/// Fields on their way into a reply of bounded size.
+/// Fields written into a reply of bounded size.
 struct Shown<'r, 'o> {
     reply: &'r mut Reply<'o>,
     mark: usize,

@@ -37,6 +37,7 @@ pub const HMGET: DataCommand = DataCommand {
 /// HGETALL.
 pub const HGETALL: DataCommand = DataCommand {
     spec: Spec::read("hgetall", 2, Keys::ONE)
+        .tips(&["nondeterministic_output_order"])
         .doc(Group::Hash, "2.0.0", "key", "Returns all fields and values in a hash.")
         .cost("O(N)"),
     run: |ctx, args, reply| each(ctx, args, reply, Part::Both),
@@ -44,6 +45,7 @@ pub const HGETALL: DataCommand = DataCommand {
 /// HKEYS.
 pub const HKEYS: DataCommand = DataCommand {
     spec: Spec::read("hkeys", 2, Keys::ONE)
+        .tips(&["nondeterministic_output_order"])
         .doc(Group::Hash, "2.0.0", "key", "Returns all fields in a hash.")
         .cost("O(N)"),
     run: |ctx, args, reply| each(ctx, args, reply, Part::Fields),
@@ -51,13 +53,14 @@ pub const HKEYS: DataCommand = DataCommand {
 /// HVALS.
 pub const HVALS: DataCommand = DataCommand {
     spec: Spec::read("hvals", 2, Keys::ONE)
+        .tips(&["nondeterministic_output_order"])
         .doc(Group::Hash, "2.0.0", "key", "Returns all values in a hash.")
         .cost("O(N)"),
     run: |ctx, args, reply| each(ctx, args, reply, Part::Values),
 };
 /// HLEN.
 pub const HLEN: DataCommand = DataCommand {
-    spec: Spec::read("hlen", 2, Keys::ONE).fast().doc(
+    spec: Spec::read("hlen", 2, Keys::ONE).key_access("RO").fast().doc(
         Group::Hash,
         "2.0.0",
         "key",
@@ -67,7 +70,7 @@ pub const HLEN: DataCommand = DataCommand {
 };
 /// HEXISTS.
 pub const HEXISTS: DataCommand = DataCommand {
-    spec: Spec::read("hexists", 3, Keys::ONE).fast().doc(
+    spec: Spec::read("hexists", 3, Keys::ONE).key_access("RO").fast().doc(
         Group::Hash,
         "2.0.0",
         "key field",
@@ -77,7 +80,7 @@ pub const HEXISTS: DataCommand = DataCommand {
 };
 /// HSTRLEN.
 pub const HSTRLEN: DataCommand = DataCommand {
-    spec: Spec::read("hstrlen", 3, Keys::ONE).fast().doc(
+    spec: Spec::read("hstrlen", 3, Keys::ONE).key_access("RO").fast().doc(
         Group::Hash,
         "3.2.0",
         "key field",
@@ -114,7 +117,7 @@ fn hmget(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(),
     Ok(())
 }
 
-/// What of each field is answered.
+/// The part of each field that is answered.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Part {
     Fields,

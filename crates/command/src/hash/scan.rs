@@ -12,6 +12,7 @@ use crate::{Ctx, DataCommand, Fault};
 /// HSCAN.
 pub const HSCAN: DataCommand = DataCommand {
     spec: Spec::read("hscan", -3, Keys::ONE)
+        .tips(&["nondeterministic_output"])
         .doc(
             Group::Hash,
             "2.8.0",
@@ -31,7 +32,7 @@ fn hscan(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(),
         return Ok(());
     };
     let options = Options::parse(args, true)?;
-    // In Redis a listpack is shown whole, whatever the count.
+    // In Redis a listpack is shown whole, for any count.
     let count = if encoding(hash, env) == "hashtable" { options.count } else { usize::MAX };
     let mut shown: Vec<EntryRef<'_>> = Vec::new();
     let hasher = |key: &[u8]| hash.hasher.hash(key);

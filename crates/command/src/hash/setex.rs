@@ -1,6 +1,6 @@
-//! HSETEX in two grammars that the first word which is no option tells apart:
-//! `key [NX | XX] [FNX | FXX] [EX | PX | EXAT | PXAT time | KEEPTTL] FIELDS numfields field value [field value ...]` of Redis,
-//! its options also behind the fields, and `key [NX | FNX | FXX] [KEEPTTL] seconds field value [field value ...]` of Dragonfly.
+//! HSETEX in two grammars, distinguished by the first word that is not an option. Redis: `key [NX | XX] [FNX | FXX]
+//! [EX | PX | EXAT | PXAT time | KEEPTTL] FIELDS numfields field value [field value ...]`, with options also after
+//! the fields. Dragonfly: `key [NX | FNX | FXX] [KEEPTTL] seconds field value [field value ...]`.
 
 use darter_pack::entry::Item;
 use darter_pack::table::{Expiry, Table};
@@ -28,7 +28,7 @@ pub const HSETEX: DataCommand = DataCommand {
     run: hsetex,
 };
 
-/// What must be so of the fields for any of them to be written.
+/// The condition on the fields for any of them to be written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Fields {
     /// None of them may exist.
@@ -37,16 +37,16 @@ enum Fields {
     AllThere,
 }
 
-/// What must be so of the key.
+/// The condition on the key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum KeyIs {
-    /// It must not exist; in Dragonfly's grammar: each field that does not exist is written.
+    /// It must not exist. In Dragonfly's grammar: each field that does not exist is written.
     New,
     /// It must exist.
     There,
 }
 
-/// What is asked for.
+/// The parsed arguments.
 struct Order<'a> {
     fields: Option<Fields>,
     key: Option<KeyIs>,
@@ -54,7 +54,7 @@ struct Order<'a> {
     expiry_ms: Option<u64>,
     // one at least, once all is read
     pairs: Args<'a>,
-    /// Dragonfly's grammar, which answers how many fields are new.
+    /// Dragonfly's grammar, whose reply is the number of new fields.
     counts_new: bool,
 }
 
@@ -109,7 +109,7 @@ impl<'a> Order<'a> {
         if order.pairs.is_empty() { Err(NO_FIELDS) } else { Ok(order) }
     }
 
-    /// Fails when a time, or that it is kept, is given already.
+    /// Fails if a time, or KEEPTTL, is given already.
     fn one_time(&self) -> Result<(), Fault> {
         if self.keep_ttl || self.expiry_ms.is_some() {
             const ONE: &str = "ERR Only one of EX, PX, EXAT, PXAT or KEEPTTL arguments can be specified";
@@ -167,7 +167,7 @@ fn hsetex(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()
     Ok(())
 }
 
-/// What was written.
+/// The written fields.
 #[derive(Default)]
 struct Written {
     fields: usize,
@@ -196,7 +196,7 @@ fn write(edit: &mut Edit<'_>, order: &Order<'_>) -> Result<Written, Fault> {
         }
         written.fields += 1;
         let expiry = match order.expiry_ms {
-            // Dragonfly: the time is for fields that have none
+            // Dragonfly: the time applies to fields without one
             Some(_) if order.keep_ttl && matches!(old_ms, Some(Some(_))) => Expiry::Keep,
             Some(ms) if ms <= now_ms => {
                 edit.take(field);

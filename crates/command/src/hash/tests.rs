@@ -125,7 +125,7 @@ fn a_scan_shows_every_field_once_however_it_is_cut() {
     seen.dedup();
     assert_eq!(seen.len(), 2000);
     assert!((20..=60).contains(&calls), "{calls}");
-    // However much is asked for, a call ends soon.
+    // A call ends soon for any count.
     let first = bed.run("hscan h 0 count 100000 novalues");
     let mut words = first.split('|').skip(2);
     cursor = words.next().expect("a cursor").to_owned();
@@ -259,7 +259,7 @@ fn many_dead_fields_are_hidden_before_they_are_removed() {
         }
     }
     bed.now_ms += 100;
-    // a large hash counts what waits for removal
+    // a large hash counts fields that wait for removal
     assert_ne!(bed.run("hlen h"), ":1000");
     assert!(bed.run("hkeys h").starts_with("*1000|"));
     assert_eq!(bed.run("hget h f5"), "$-1");

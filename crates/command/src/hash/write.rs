@@ -8,8 +8,8 @@ use darter_wire::{Args, Reply};
 
 use super::{Edit, HDEL_EVENT, HSET_EVENT, at, look_ahead, new_hash};
 use crate::ctx::{AHEAD, begins_batch};
-use crate::gather::Form;
-use crate::gather::filling::{Filled, MANY, Words};
+use crate::incremental::Form;
+use crate::incremental::bulk_add::{Filled, MANY, Words};
 use crate::spec::{Group, Keys, Spec};
 use crate::{Ctx, DataCommand, Fault};
 
@@ -29,6 +29,7 @@ pub const HSET: DataCommand = DataCommand {
 /// HMSET.
 pub const HMSET: DataCommand = DataCommand {
     spec: Spec::write("hmset", -4, Keys::ONE)
+        .deprecated("4.0.0", "`HSET` with multiple field-value pairs")
         .fast()
         .doc(Group::Hash, "2.0.0", "key field value [field value ...]", "Sets the values of multiple fields.")
         .cost("O(N)"),
@@ -41,7 +42,7 @@ pub const HMSET: DataCommand = DataCommand {
 };
 /// HSETNX.
 pub const HSETNX: DataCommand = DataCommand {
-    spec: Spec::write("hsetnx", 4, Keys::ONE).fast().doc(
+    spec: Spec::write("hsetnx", 4, Keys::ONE).key_access("RW insert").fast().doc(
         Group::Hash,
         "2.0.0",
         "key field value",
@@ -52,6 +53,7 @@ pub const HSETNX: DataCommand = DataCommand {
 /// HDEL.
 pub const HDEL: DataCommand = DataCommand {
     spec: Spec::shrink("hdel", -3, Keys::ONE)
+        .key_access("RW delete")
         .fast()
         .doc(
             Group::Hash,
@@ -70,14 +72,14 @@ fn hset(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), 
     Ok(())
 }
 
-/// Writes the fields of HSET and HMSET; returns how many are new, nothing when that is left to slices.
+/// Writes the fields of HSET and HMSET; returns the number of new ones, `None` if that is left to slices.
 #[inline]
 fn set_all(ctx: &mut Ctx<'_>, args: Args<'_>, name: &'static str) -> Result<Option<i64>, Fault> {
     if !args.len().is_multiple_of(2) {
         return Err(Fault::Arity(name.into()));
     }
     if args.len() > MANY {
-        match ctx.fill((args.at(1), Form::Hash), args, Words::plain(2))? {
+        match ctx.add_many((args.at(1), Form::Hash), args, Words::plain(2))? {
             Filled::AtOnce => {}
             Filled::Later => return Ok(None),
             Filled::Done { added, .. } => {
@@ -99,7 +101,7 @@ fn set_all(ctx: &mut Ctx<'_>, args: Args<'_>, name: &'static str) -> Result<Opti
     ctx.add_to(args.at(1), new_hash, put, |_| Some(HSET_EVENT)).map(Some)
 }
 
-/// Writes as many fields as can be asked for ahead; how many are new, and where the others begin.
+/// Writes as many fields as can be prefetched together. Returns the number of new ones, and the start of the others.
 #[cold]
 #[inline(never)]
 fn put_batches(edit: &mut Edit<'_>, args: Args<'_>) -> Result<(i64, usize), Fault> {
@@ -133,7 +135,7 @@ fn hsetnx(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()
 }
 
 fn hdel(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    if args.len() > MANY && ctx.weed((args.at(1), Form::Hash), args, HDEL_EVENT, reply)? {
+    if args.len() > MANY && ctx.remove_many((args.at(1), Form::Hash), args, HDEL_EVENT, reply)? {
         return Ok(());
     }
     let now_ms = ctx.now_ms;

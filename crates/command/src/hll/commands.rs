@@ -1,5 +1,6 @@
 //! PFADD key [element ...], PFCOUNT key [key ...], PFMERGE destkey [sourcekey ...], PFDEBUG, PFSELFTEST
 
+use crate::keyspec;
 use darter_store::change::Class;
 use darter_store::{Event, Expiry};
 use darter_wire::{Args, Reply};
@@ -7,13 +8,13 @@ use darter_wire::{Args, Reply};
 use super::estimate::{REGISTERS, count, place_of};
 use super::format::{self, Broken, Form, Registers};
 use crate::reader::is;
-use crate::spec::{Effect, Flags, Group, Keys, Spec};
+use crate::spec::{Effect, Flags, Group, Keys, ReplicaForm, Spec};
 use crate::string::put_raw;
 use crate::{Ctx, DataCommand, Fault};
 
 /// PFADD.
 pub const PFADD: DataCommand = DataCommand {
-    spec: Spec::write("pfadd", -2, Keys::ONE).fast().doc(
+    spec: Spec::write("pfadd", -2, Keys::ONE).key_access("RW insert").fast().doc(
         Group::Hyperloglog,
         "2.8.9",
         "key [element [element ...]]",
@@ -24,7 +25,8 @@ pub const PFADD: DataCommand = DataCommand {
 /// PFCOUNT.
 pub const PFCOUNT: DataCommand = DataCommand {
     spec: Spec::read("pfcount", -2, Keys::REST)
-        // It keeps what it has counted in the value.
+        .key_access("RW access")
+        // It caches its count in the value.
         .effect(Effect::Itself)
         .flag(Flags::MAY_REPLICATE)
         .doc(
@@ -39,6 +41,7 @@ pub const PFCOUNT: DataCommand = DataCommand {
 /// PFMERGE.
 pub const PFMERGE: DataCommand = DataCommand {
     spec: Spec::write("pfmerge", -2, Keys::REST)
+        .key_groups(&[keyspec::one(1, "RW access insert"), keyspec::rest(2, keyspec::READ)])
         .doc(
             Group::Hyperloglog,
             "2.8.9",
@@ -50,12 +53,16 @@ pub const PFMERGE: DataCommand = DataCommand {
 };
 /// PFDEBUG.
 pub const PFDEBUG: DataCommand = DataCommand {
-    spec: Spec::write("pfdebug", 3, Keys::Range { first: 2, last: 2, step: 1 }).flag(Flags::ADMIN).doc(
-        Group::Hyperloglog,
-        "2.8.9",
-        "subcommand key | SIMD ON | OFF",
-        "Internal commands for debugging HyperLogLog values.",
-    ),
+    spec: Spec::write("pfdebug", 3, Keys::Range { first: 2, last: 2, step: 1 })
+        .replica_form(ReplicaForm::Values)
+        .key_access("RW access")
+        .flag(Flags::ADMIN)
+        .doc(
+            Group::Hyperloglog,
+            "2.8.9",
+            "subcommand key | SIMD ON | OFF",
+            "Internal commands for debugging HyperLogLog values.",
+        ),
     run: pfdebug,
 };
 /// PFSELFTEST.
@@ -141,7 +148,7 @@ fn pfcount_one(ctx: &mut Ctx<'_>, key: &[u8], reply: &mut Reply<'_>) -> Result<(
             let counted = count(&registers);
             format::cache_count(&mut bytes, counted);
             put_raw(&mut place, &bytes, Expiry::Keep)?;
-            // Nobody is told, but the bytes are others now: Redis counts that too.
+            // No event, but the bytes have changed: Redis counts that too.
             place.counted();
             counted
         }
@@ -184,7 +191,7 @@ fn pfmerge(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(
 }
 
 fn pfdebug(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    // What registers are merged with is the compiler's choice.
+    // The compiler chooses the instructions for merging.
     if is(args.at(1), "simd") && (is(args.at(2), "on") || is(args.at(2), "off")) {
         reply.ok();
         return Ok(());
@@ -220,7 +227,7 @@ fn pfdebug(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(
     Ok(())
 }
 
-/// Fills registers through both forms and counts: what PFSELFTEST promises.
+/// Fills registers in both forms and counts, as PFSELFTEST requires.
 fn pfselftest(_: &mut Ctx<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let mut registers = [0; REGISTERS];
     let mut dense = format::write_dense(&registers);

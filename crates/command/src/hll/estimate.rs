@@ -1,4 +1,4 @@
-//! The arithmetic of HyperLogLog: which register an element goes to, and how many elements registers stand for.
+//! The arithmetic of HyperLogLog: the register of an element, and the number of elements that registers represent.
 //!
 //! Hash and estimator are Redis' (MurmurHash64A; Ertl's improved estimator, arXiv 1702.01284), so that counts agree.
 
@@ -9,7 +9,7 @@ pub const REGISTERS: usize = 1 << INDEX_BITS;
 /// Bits of the hash that give a register its value.
 const VALUE_BITS: u32 = 64 - INDEX_BITS;
 
-/// The register of `element`, and the value it asks for: 1..=51.
+/// The register of `element`, and its value: 1..=51.
 pub fn place_of(element: &[u8]) -> (usize, u8) {
     let hash = murmur64a(element, 0xadc8_3b19);
     let index = hash as usize & (REGISTERS - 1);
@@ -37,7 +37,7 @@ fn murmur64a(bytes: &[u8], seed: u64) -> u64 {
     hash ^ hash >> 47
 }
 
-/// How many distinct elements these registers stand for.
+/// Estimated number of distinct elements of these registers.
 pub fn count(registers: &[u8; REGISTERS]) -> u64 {
     let mut histogram = [0u32; 64];
     for &value in registers {

@@ -21,16 +21,16 @@ const SPARSE_VALUE_MAX: u8 = 32;
 /// All registers, a byte each.
 pub type Registers = [u8; REGISTERS];
 
-/// What is wrong with a string that should be a HyperLogLog.
+/// The fault of a string that should be a HyperLogLog.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Broken {
-    /// It is none.
+    /// It is not a HyperLogLog.
     Foreign,
-    /// It says it is one, and its registers make no sense.
+    /// Its head is that of one, but its registers are invalid.
     Corrupt,
 }
 
-/// Which form a string is in.
+/// The form of a string.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Form {
     /// Six bits for every register.
@@ -109,7 +109,7 @@ pub fn merge(bytes: &[u8], into: &mut Registers) -> Result<(), Broken> {
     }
 }
 
-/// The value of one register; of a sparse string only as much is read as is needed.
+/// The value of one register; reads a sparse string only up to that register.
 pub fn register(bytes: &[u8], wanted: usize) -> Result<u8, Broken> {
     match form(bytes)? {
         Form::Dense => Ok(dense_at(&bytes[HEAD..], wanted)),
@@ -148,7 +148,7 @@ pub fn raise_dense(bytes: &mut [u8], at: usize, value: u8) {
     }
 }
 
-/// The registers as a string, sparse where that takes at most `sparse_bytes_max` bytes in all.
+/// The registers as a string, sparse if that takes at most `sparse_bytes_max` bytes in all.
 pub fn write(registers: &Registers, sparse_bytes_max: u64) -> Vec<u8> {
     write_sparse(registers, sparse_bytes_max).unwrap_or_else(|| write_dense(registers))
 }

@@ -1,4 +1,4 @@
-//! Changing the values that a path leads to, and answering what came of each.
+//! Changing the values that a path leads to, and answering the results.
 
 use darter_document::path::Path;
 use darter_document::{Change, DEPTH_MAX, Doc, Rewritten, View, rewrite};
@@ -9,27 +9,27 @@ use super::fault::{NO_PATH, TOO_DEEP, no_path_or};
 use super::present;
 use crate::Fault;
 
-/// What came of each value that a path led to, in its order; `None`: the value is of another type.
+/// The result for each value that a path led to, in its order; `None`: the value is of another type.
 pub(super) struct Outcome<R> {
     each: Vec<Option<R>>,
 }
 
 impl<R> Outcome<R> {
-    /// Whether some value was of the right type.
+    /// Returns true if some value was of the right type.
     fn is_any(&self) -> bool {
         self.each.iter().any(Option::is_some)
     }
 
-    /// What came of each value.
+    /// The result for each value.
     pub(super) fn each(&self) -> &[Option<R>] {
         &self.each
     }
 }
 
-/// Changes each value that `path` leads to and `fits`, by `change`, and reports `event` if any did. `change` gets a
-/// buffer that ends with the value's node, and where that begins.
+/// Changes each value that `path` leads to and `fits`, by `change`, and reports `event` if any has changed. `change`
+/// gets a buffer that ends with the value's node, and the start of that node.
 ///
-/// Errors: the key is missing or no document, those of `change`, no room; nothing changed then.
+/// Errors: the key is missing or not a document, those of `change`, no room. Nothing has changed then.
 pub(super) fn change_each<R: Clone>(
     place: &mut Keyed<'_>,
     path: &Path,
@@ -81,7 +81,7 @@ pub(super) fn check_depth(done: &Rewritten) -> Result<(), Fault> {
     }
 }
 
-/// Puts what changing the document came to at the key.
+/// Stores a changed document at the key.
 ///
 /// Errors: no room.
 pub(super) fn apply(place: &mut Keyed<'_>, done: &Rewritten) -> Result<(), Fault> {
@@ -93,9 +93,9 @@ pub(super) fn apply(place: &mut Keyed<'_>, done: &Rewritten) -> Result<(), Fault
 }
 
 impl<R> Outcome<R> {
-    /// Answers an array with what came of each value, or for a legacy path that of the last one.
+    /// Answers an array of the results, or for a legacy path the last one.
     ///
-    /// Errors: a legacy path led to nothing that is `wanted`.
+    /// Errors: a legacy path led to no `wanted` value.
     pub(super) fn reply(
         self,
         path: &Path,
@@ -112,7 +112,7 @@ impl<R> Outcome<R> {
         Ok(())
     }
 
-    /// Answers an array with what came of each value.
+    /// Answers an array of the results.
     pub(super) fn reply_all(self, reply: &mut Reply<'_>, show: impl Fn(R, &mut Reply<'_>)) {
         reply.array(self.each.len());
         for one in self.each {
@@ -123,7 +123,7 @@ impl<R> Outcome<R> {
         }
     }
 
-    /// What came of each value.
+    /// The result for each value.
     pub(super) fn into_each(self) -> Vec<Option<R>> {
         self.each
     }

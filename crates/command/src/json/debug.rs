@@ -36,10 +36,10 @@ pub const DEBUG: DataCommand = DataCommand {
     run: |_, _, _| Err(Fault::text("ERR unknown subcommand - try `JSON.DEBUG HELP`")),
 };
 
-/// Answers the bytes that values really take: the whole document with its block, any other value as it is written.
+/// Answers the bytes that values really take: the whole document with its block, any other value in encoded form.
 fn memory(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let path = path_at(args, 3)?;
-    let place = ctx.glance(args.at(2));
+    let place = ctx.untouched(args.at(2));
     let Some(doc) = document(&place)? else {
         if path.is_legacy() {
             reply.int(0)

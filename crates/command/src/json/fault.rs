@@ -1,4 +1,4 @@
-//! The error texts of the family, those of RedisJSON.
+//! The error texts of the family, as in RedisJSON.
 
 use darter_document::Invalid;
 use darter_document::number::NoResult;
@@ -18,12 +18,12 @@ pub(super) const NO_PATH: Fault = Fault::text("ERR Path does not exist");
 pub(super) const NOT_ROOT: Fault = Fault::text("ERR new objects must be created at the root");
 /// More levels than a document may have.
 pub(super) const TOO_DEEP: Fault = Fault::text("ERR recursion limit exceeded");
-/// An answer of this form is not known.
+/// The requested form of reply is unknown.
 pub(super) const BAD_FORMAT: Fault = Fault::text("ERR wrong reply format");
 /// Forms of answers need RESP3.
 pub(super) const NO_FORMAT: Fault = Fault::text("ERR FORMAT argument is not supported on RESP2");
 
-/// A legacy path leads nowhere, or to nothing that fits.
+/// A legacy path leads to no value, or to none that fits.
 pub(super) fn no_path_or(reason: &str) -> Fault {
     Fault::Text(format!("ERR Path does not exist or {reason}").into())
 }
@@ -38,7 +38,7 @@ pub(super) fn invalid(invalid: Invalid) -> Fault {
     Fault::Text(invalid.reason.into())
 }
 
-/// Floats do not fit the precision that is asked for.
+/// Floats do not fit the requested precision.
 pub(super) fn unfit(unfit: Unfit) -> Fault {
     match unfit {
         Unfit::Invalid(reason) => invalid(reason),

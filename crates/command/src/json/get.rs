@@ -41,7 +41,7 @@ pub const MGET: DataCommand = DataCommand {
 struct Wanted<'a> {
     style: Style<'a>,
     format: Format,
-    // as they were given, and understood
+    // the paths as given, and parsed
     paths: Vec<(&'a [u8], Path)>,
 }
 

@@ -48,8 +48,8 @@ fn index(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(),
     Ok(())
 }
 
-/// The index of the first item from `start` on and before `stop` that equals `wanted`, or -1; `None`: no array. Both are
-/// counted from the end if they are negative; a `stop` of 0 is the end.
+/// The index of the first item from `start` on and before `stop` that equals `wanted`, or -1; `None`: not an array.
+/// Both positions count from the end if they are negative; a `stop` of 0 is the end.
 fn first_index(node: Node<'_>, wanted: Node<'_>, start: i64, stop: i64) -> Option<i64> {
     let len = node.len().filter(|_| is_array(node.view()))? as i64;
     let first = if start < 0 { start.saturating_add(len).max(0) } else { start.min(len - 1).max(0) };

@@ -1,7 +1,7 @@
 //! JSON documents: values found by paths, each of which may lead to many.
 //!
-//! A path that begins with `$` is answered an array with an element for each value that it leads to; a legacy path stands
-//! for one value, and what does not fit is an error.
+//! The reply to a path that begins with `$` is an array with an element for each value. A legacy path means one
+//! value, and a value that does not fit is an error.
 
 pub mod append;
 pub mod arrays;
@@ -74,29 +74,29 @@ const fn event(name: &'static str) -> Event {
 
 /// The document at a key.
 ///
-/// Errors: the value is no document.
+/// Errors: the value is not a document.
 fn document<'a>(place: &'a Keyed<'_>) -> Result<Option<Doc<'a>>, Fault> {
     let view = place.view::<Json>().map_err(|_| BAD_KEY)?;
     Ok(view.map(|view| view.root.doc(view.arena)))
 }
 
-/// The document at a key that must be there.
+/// The document at a key that must exist.
 ///
-/// Errors: it is not, or is no document.
+/// Errors: it is missing, or is not a document.
 fn present<'a>(place: &'a Keyed<'_>) -> Result<Doc<'a>, Fault> {
     document(place)?.ok_or(MISSING_KEY)
 }
 
 /// Returns the path at argument `at`, or the root if that argument is missing.
 ///
-/// Errors: it is wrong.
+/// Errors: invalid path.
 fn path_at(args: Args<'_>, at: usize) -> Result<Path, Fault> {
     args.get(at).map_or(Ok(Path::root()), |text| Path::parse(text).map_err(bad_path))
 }
 
 /// The node of a JSON text, with the names of `doc`.
 ///
-/// Errors: it is no JSON.
+/// Errors: it is not JSON.
 fn node_of(text: &[u8], doc: Doc<'_>) -> Result<Vec<u8>, Fault> {
     let mut node = Vec::new();
     parse_into(text, doc.names, &mut node).map_err(invalid)?;
@@ -105,7 +105,7 @@ fn node_of(text: &[u8], doc: Doc<'_>) -> Result<Vec<u8>, Fault> {
 
 /// The nodes of the JSON texts from argument `first` on.
 ///
-/// Errors: one is no JSON.
+/// Errors: one is not JSON.
 fn nodes_of(args: Args<'_>, first: usize, doc: Doc<'_>) -> Result<Vec<Vec<u8>>, Fault> {
     args.tail(first).iter().map(|text| node_of(text, doc)).collect()
 }

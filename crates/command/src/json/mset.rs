@@ -32,7 +32,7 @@ fn mset(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), 
     }
     let count = (args.len() - 1) / 3;
     let triples = || (0..count).map(|n| (args.at(1 + 3 * n), args.at(2 + 3 * n), args.at(3 + 3 * n)));
-    // What can fail is tried first, as if each triple were the only one.
+    // Everything that can fail is tried first, as if each triple were the only one.
     let mut paths = Vec::with_capacity(count);
     for (name, path, text) in triples() {
         let path = Path::parse(path).map_err(bad_path)?;
@@ -58,7 +58,7 @@ fn mset(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), 
     Ok(())
 }
 
-/// Sets one value; returns whether it was set wherever it was to be.
+/// Sets one value; returns whether it was set at every place of the path.
 fn set_one(ctx: &mut Ctx<'_>, name: &[u8], path: &Path, text: &[u8]) -> Result<bool, Fault> {
     let mut place = ctx.at(name);
     if path.is_root() {
@@ -67,7 +67,7 @@ fn set_one(ctx: &mut Ctx<'_>, name: &[u8], path: &Path, text: &[u8]) -> Result<b
         return Ok(true);
     }
     let doc = document(&place)?.ok_or(NOT_ROOT)?;
-    // An earlier triple may have taken away what this one was to be put into.
+    // An earlier triple may have removed the target of this one.
     let Ok(update) = Update::find(doc, path, When::Always) else { return Ok(false) };
     let Ok(done) = update.write(doc, text) else { return Ok(false) };
     apply(&mut place, &done.rewritten)?;

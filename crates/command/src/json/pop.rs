@@ -64,7 +64,7 @@ fn pop(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), F
     show(outcome.into_each(), &path, reply)
 }
 
-/// Answers what was popped from each array: nothing from an empty one.
+/// Answers the items popped from each array: null for an empty one.
 fn show(each: Vec<Option<Option<Vec<u8>>>>, path: &Path, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let one = |popped: Option<Vec<u8>>, reply: &mut Reply<'_>| match popped {
         Some(shown) => reply.raw(&shown),

@@ -1,9 +1,9 @@
-//! Answering something about each value that a path leads to.
+//! Answering a property of each value that a path leads to.
 
 use darter_document::{Doc, Node, Path};
 use darter_wire::Reply;
 
-/// Answers an array with what `show` writes for each value that `path` leads to.
+/// Answers an array with the output of `show` for each value that `path` leads to.
 pub(super) fn reply_each(
     doc: Doc<'_>,
     path: &Path,

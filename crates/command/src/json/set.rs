@@ -110,7 +110,7 @@ fn set(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), F
     Ok(())
 }
 
-/// Puts a whole document at the key; its deadline stays.
+/// Stores a whole document at the key; its deadline stays.
 ///
 /// Errors: no room.
 pub(super) fn put_root(place: &mut Keyed<'_>, bytes: &[u8]) -> Result<(), Fault> {
@@ -128,7 +128,7 @@ pub(super) fn put_root(place: &mut Keyed<'_>, bytes: &[u8]) -> Result<(), Fault>
     }
 }
 
-/// Where a value is written: over values that are there, or as a new member of objects.
+/// The places where a value is written: over existing values, or as a new member of objects.
 #[derive(Debug)]
 pub(super) enum Update {
     Over(Vec<usize>),
@@ -136,12 +136,12 @@ pub(super) enum Update {
     Nowhere,
 }
 
-/// Whether a value of `depth` levels is too deep for the place at `at`.
+/// Returns true if a value of `depth` levels is too deep for the place at `at`.
 pub(super) fn is_too_deep(doc: Doc<'_>, at: usize, depth: usize) -> bool {
     depth > 0 && doc.level(at) + depth > DEPTH_MAX
 }
 
-/// What writing came to.
+/// The result of writing.
 #[derive(Debug)]
 pub(super) struct Written {
     pub rewritten: Rewritten,
@@ -152,9 +152,9 @@ pub(super) struct Written {
 }
 
 impl Update {
-    /// Finds where `path` leads to.
+    /// Finds the places that `path` leads to.
     ///
-    /// Errors: nothing is there and the path says not what to create.
+    /// Errors: no value is there, and the path does not name a member to create.
     pub(super) fn find(doc: Doc<'_>, path: &Path, when: When) -> Result<Update, Fault> {
         let mut found = path.find(doc);
         found.sort_unstable();
@@ -179,9 +179,9 @@ impl Update {
         }
     }
 
-    /// Writes the value of a JSON text there.
+    /// Writes the value of a JSON text to these places.
     ///
-    /// Errors: it is no JSON. Places where the value would be too deep are left as they are.
+    /// Errors: it is not JSON. Places where the value would be too deep stay unchanged.
     pub(super) fn write(&self, doc: Doc<'_>, text: &[u8]) -> Result<Written, Fault> {
         let node = node_of(text, doc)?;
         let (hits, name) = match self {

@@ -1,4 +1,4 @@
-//! How documents are shown: as text, or with RESP3's own types.
+//! The forms of documents in replies: as text, or with RESP3's own types.
 
 use darter_document::print::{Style, print_scalar, print_styled, write_string};
 use darter_document::{Doc, Node, Path, View};
@@ -12,7 +12,7 @@ use crate::{Fault, reader};
 pub(super) enum Format {
     /// A text.
     Text,
-    /// Containers as text, scalars as RESP3 has them.
+    /// Containers as text, scalars as RESP3 types.
     Scalars,
     /// All as RESP3 has it.
     Types,
@@ -21,7 +21,7 @@ pub(super) enum Format {
 impl Format {
     /// The format of that name; `text` is the name of [`Format::Text`].
     ///
-    /// Errors: none is called so.
+    /// Errors: unknown name.
     pub fn named(name: &[u8], text: &str) -> Result<Format, Fault> {
         match name {
             name if reader::is(name, "expand") => Ok(Format::Types),

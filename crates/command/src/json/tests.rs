@@ -303,7 +303,7 @@ fn a_document_never_has_more_levels_than_can_be_read() {
     for line in [format!("json.arrappend d {path} {deep}"), format!("json.arrinsert d {path} 0 {deep}")] {
         assert_eq!(bed.run(&line), "-ERR recursion limit exceeded", "{line}");
     }
-    // these leave what would be too deep
+    // these keep values that would be too deep
     for line in [format!("json.set d {path} {deep}"), format!("json.merge d {path} {deep}")] {
         assert_eq!(bed.run(&line), "$-1", "{line}");
     }

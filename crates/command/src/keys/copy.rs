@@ -1,9 +1,10 @@
 //! COPY and MOVE: a value under another name, or in another database.
 
+use crate::keyspec;
 use darter_wire::{Args, Reply};
 
 use super::{database_index, event};
-use crate::gather::Maker;
+use crate::incremental::Copying;
 use crate::reader::Reader;
 use crate::slices::{LEN_MAX, Whole};
 use crate::spec::{DatabaseReach, Group, Keys, Spec};
@@ -12,6 +13,7 @@ use crate::{Ctx, DataCommand, Fault, slices};
 /// COPY.
 pub const COPY: DataCommand = DataCommand {
     spec: Spec::write("copy", -3, Keys::TWO)
+        .key_groups(&[keyspec::one(1, keyspec::READ), keyspec::one(2, keyspec::WRITTEN)])
         .databases(DatabaseReach::Copied)
         .doc(
             Group::Generic,
@@ -25,12 +27,16 @@ pub const COPY: DataCommand = DataCommand {
 
 /// MOVE.
 pub const MOVE: DataCommand = DataCommand {
-    spec: Spec::shrink("move", 3, Keys::ONE).databases(DatabaseReach::Moved).fast().doc(
-        Group::Generic,
-        "1.0.0",
-        "key db",
-        "Moves a key to another database unless it is there already.",
-    ),
+    spec: Spec::shrink("move", 3, Keys::ONE)
+        .key_access("RW access update")
+        .databases(DatabaseReach::Moved)
+        .fast()
+        .doc(
+            Group::Generic,
+            "1.0.0",
+            "key db",
+            "Moves a key to another database unless it is there already.",
+        ),
     run: move_to,
 };
 
@@ -52,7 +58,7 @@ fn copy(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), 
     if db == ctx.db && from == to {
         return Err(SAME);
     }
-    ctx.bury(from);
+    ctx.remove_lazily(from);
     let place = ctx.read(from);
     if !place.exists() {
         reply.int(0);
@@ -62,8 +68,8 @@ fn copy(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), 
         reply.int(0);
         return Ok(());
     }
-    if let Some(kept) = ctx.kept.take() {
-        let is_done = kept.put_copy(ctx, from, (db, to))?;
+    if let Some(staged) = ctx.staged.take() {
+        let is_done = staged.put_copy(ctx, from, (db, to))?;
         ctx.at_db(db, to).changed(event("copy_to"));
         reply.int(i64::from(is_done));
         return Ok(());
@@ -83,7 +89,7 @@ fn copy(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), 
     Ok(())
 }
 
-/// Leaves it to slices to copy a long collection at `from` for the key `to`; false when that is to be done now.
+/// Leaves copying a long collection at `from` for the key `to` to slices; false if it must be done now.
 pub(super) fn leave(ctx: &mut Ctx<'_>, from: &[u8], to: &[u8]) -> bool {
     if !ctx.may_slice {
         return false;
@@ -92,7 +98,7 @@ pub(super) fn leave(ctx: &mut Ctx<'_>, from: &[u8], to: &[u8]) -> bool {
     whole.is_some_and(|Whole { form, stretch, len, due_ms }| {
         len > LEN_MAX
             && due_ms.is_none()
-            && ctx.gather_for((to, form), &[from], &[(from, stretch)], Maker::Copying)
+            && ctx.store_later((to, form), &[from], &[(from, stretch)], Box::new(Copying))
     })
 }
 
@@ -102,7 +108,7 @@ fn move_to(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(
     if from == to {
         return Err(SAME);
     }
-    ctx.bury(name);
+    ctx.remove_lazily(name);
     let is_possible = ctx.at(name).exists() && !ctx.at_db(to, name).exists();
     if is_possible {
         ctx.rename((from, name), (to, name))?;

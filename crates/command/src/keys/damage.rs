@@ -1,10 +1,10 @@
-//! Damaged payloads of every type: RESTORE refuses them, or makes a value that every command can live with.
+//! Damaged payloads of every type: RESTORE refuses them, or makes a value that every command can handle.
 
 use darter_base::crc::crc64;
 
 use crate::testing::Bed;
 
-/// How a value of each type and form is made under `v`, and a command that reads all of it.
+/// The commands that make a value of each type and form under `v`, and a command that reads all of it.
 const VALUES: &[(&[&str], &str)] = &[
     (&["SET v some-text"], "GET v"),
     (&["SET v 12345"], "GET v"),
@@ -56,7 +56,7 @@ fn dumped(bed: &mut Bed, making: &[&str]) -> Vec<u8> {
     reply[start..reply.len() - 2].to_vec()
 }
 
-/// The payload with a checksum that is right.
+/// The payload with a correct checksum.
 fn sealed(mut payload: Vec<u8>) -> Vec<u8> {
     payload.truncate(payload.len() - 8);
     let crc = crc64(&payload);
@@ -102,7 +102,7 @@ fn damage_under_a_right_checksum_ends_in_an_error_or_a_value() {
                 return;
             }
             bed.run("RENAME r v");
-            // Another type, perhaps, but nothing that anybody trips over.
+            // Perhaps of another type, but harmless to every command.
             for line in
                 [*reading, "DUMP v", "OBJECT ENCODING v", "MEMORY USAGE v", "COPY v w REPLACE", "DEL v w"]
             {

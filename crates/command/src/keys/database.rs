@@ -1,5 +1,6 @@
-//! DBSIZE, FLUSHDB, FLUSHALL, SWAPDB: a database as a whole.
+//! DBSIZE, FLUSHDB, FLUSHALL, SWAPDB: commands on a whole database.
 
+use crate::category::Categories;
 use darter_store::change::Class;
 use darter_store::{Event, Keyed, Shard};
 use darter_txn::Part;
@@ -11,18 +12,21 @@ use crate::{Ctx, DataCommand, Fault};
 
 /// DBSIZE.
 pub const DBSIZE: DataCommand = DataCommand {
-    spec: Spec::read("dbsize", 1, Keys::None).fast().reach(Reach::All).doc(
-        Group::Server,
-        "1.0.0",
-        "",
-        "Counts the keys of the selected database.",
-    ),
+    spec: Spec::read("dbsize", 1, Keys::None)
+        .category(Categories::KEYSPACE)
+        .tips(&["request_policy:all_shards", "response_policy:agg_sum"])
+        .fast()
+        .reach(Reach::All)
+        .doc(Group::Server, "1.0.0", "", "Counts the keys of the selected database."),
     run: dbsize,
 };
 
 /// FLUSHDB.
 pub const FLUSHDB: DataCommand = DataCommand {
     spec: Spec::shrink("flushdb", -1, Keys::None)
+        .category(Categories::DANGEROUS)
+        .category(Categories::KEYSPACE)
+        .tips(&["request_policy:all_shards", "response_policy:all_succeeded"])
         .mark(Marks::FLUSHES)
         .reach(Reach::All)
         .doc(Group::Server, "1.0.0", "[ASYNC | SYNC]", "Deletes every key of the selected database.")
@@ -33,6 +37,9 @@ pub const FLUSHDB: DataCommand = DataCommand {
 /// FLUSHALL.
 pub const FLUSHALL: DataCommand = DataCommand {
     spec: Spec::shrink("flushall", -1, Keys::None)
+        .category(Categories::DANGEROUS)
+        .category(Categories::KEYSPACE)
+        .tips(&["request_policy:all_shards", "response_policy:all_succeeded"])
         .mark(Marks::FLUSHES.with(Marks::EMPTIES))
         .databases(DatabaseReach::All)
         .reach(Reach::All)
@@ -43,6 +50,8 @@ pub const FLUSHALL: DataCommand = DataCommand {
 /// SWAPDB.
 pub const SWAPDB: DataCommand = DataCommand {
     spec: Spec::shrink("swapdb", 3, Keys::None)
+        .category(Categories::DANGEROUS)
+        .category(Categories::KEYSPACE)
         .flag(Flags::FAST)
         .mark(Marks::FLUSHES)
         .databases(DatabaseReach::Exchanged)
@@ -58,7 +67,7 @@ fn dbsize(ctx: &mut Ctx<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), F
     Ok(())
 }
 
-/// SYNC and ASYNC are accepted and mean the same: flushing gives whole arenas back.
+/// SYNC and ASYNC are accepted and mean the same: flushing frees whole arenas.
 fn check_mode(args: Args<'_>) -> Result<(), Fault> {
     match args.get(1) {
         None => Ok(()),
@@ -67,13 +76,13 @@ fn check_mode(args: Args<'_>) -> Result<(), Fault> {
     }
 }
 
-/// Told to waiters alone: it has no letter, so nobody is notified.
+/// For waiters only: its class has no letter, so no notification is sent.
 const GONE: Event = Event::new(Class(0), "gone");
 
 fn flush(part: &mut Part, db: usize) {
     let Part { shard, watches, waiters, .. } = part;
     watches.touch_db(db, |name| shard.holds(db, name));
-    // who reads in a group is told that its stream is gone
+    // readers in a group learn that their stream is gone
     for name in waiters.keys_of(db) {
         if shard.holds(db, &name) {
             shard.changes.push_uncounted(db, &name, GONE);
@@ -123,11 +132,11 @@ fn is_alive(shard: &mut Shard, db: usize, name: &[u8], now_ms: u64) -> bool {
 fn swap(part: &mut Part, a: usize, b: usize, now_ms: u64) {
     let Part { shard, watches, waiters, .. } = part;
     for db in [a, b] {
-        // A dead key is none, neither before nor after: both are looked for, which removes them.
+        // An expired key counts as missing, before and after: both lookups remove it.
         watches.touch_db(db, |name| [a, b].map(|at| is_alive(shard, at, name, now_ms)).contains(&true));
     }
     shard.swap_dbs(a, b);
-    // who waits for a key may find it now, or no longer
+    // waiters for a key may find it now, or no longer
     for db in [a, b] {
         for name in waiters.keys_of(db) {
             match (shard.holds(db, &name), shard.holds(a + b - db, &name)) {

@@ -1,5 +1,6 @@
 //! DUMP and RESTORE: a value as bytes, in the format of RDB files.
 
+use crate::category::Categories;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -11,16 +12,16 @@ use darter_wire::{Args, Reply};
 
 use super::event;
 use super::object::FREQ_NEW;
-use crate::gather::sifting::Sifting;
-use crate::gather::{Found, Maker, TOLD_BYTES};
+use crate::incremental::{Operation, TOLD_BYTES};
 use crate::reader::{self, Reader};
 use crate::slices::LEN_MAX;
-use crate::spec::{Flags, Group, Keys, Spec};
+use crate::spec::{Flags, Group, Keys, ReplicaForm, Spec};
 use crate::{Ctx, DataCommand, Fault, slices};
 
 /// DUMP.
 pub const DUMP: DataCommand = DataCommand {
     spec: Spec::read("dump", 2, Keys::ONE)
+        .tips(&["nondeterministic_output"])
         .doc(Group::Generic, "2.6.0", "key", "Returns the value of a key in the format of RDB files.")
         .cost("O(N) over the size of the value"),
     run: dump,
@@ -29,6 +30,9 @@ pub const DUMP: DataCommand = DataCommand {
 /// RESTORE.
 pub const RESTORE: DataCommand = DataCommand {
     spec: Spec::write("restore", -4, Keys::ONE)
+        .replica_form(ReplicaForm::Values)
+        .key_access("OW update")
+        .category(Categories::DANGEROUS)
         .doc(
             Group::Generic,
             "2.6.0",
@@ -39,9 +43,13 @@ pub const RESTORE: DataCommand = DataCommand {
     run: restore,
 };
 
-/// RESTORE-ASKING: the same as a node of a cluster says it that hands over a slot.
+/// RESTORE-ASKING: RESTORE as sent by a cluster node that hands over a slot.
 pub const RESTORE_ASKING: DataCommand = DataCommand {
     spec: Spec::write("restore-asking", -4, Keys::ONE)
+        .replica_form(ReplicaForm::Values)
+        .key_access("OW update")
+        .category(Categories::DANGEROUS)
+        .category(Categories::KEYSPACE)
         .flag(Flags::ASKING)
         .doc(
             Group::Server,
@@ -54,7 +62,7 @@ pub const RESTORE_ASKING: DataCommand = DataCommand {
 };
 
 fn dump(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    ctx.bury(args.at(1));
+    ctx.remove_lazily(args.at(1));
     if ctx.may_slice && leave(ctx, args.at(1), reply.is_resp3()) {
         return Ok(());
     }
@@ -65,7 +73,7 @@ fn dump(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), 
     Ok(())
 }
 
-/// Leaves it to slices to write a long collection down; false when that is to be done now.
+/// Leaves encoding a long collection to slices; false if it must be done now.
 fn leave(ctx: &mut Ctx<'_>, name: &[u8], resp3: bool) -> bool {
     let place = ctx.at(name);
     let Some((object, _)) = place.object() else { return false };
@@ -76,8 +84,8 @@ fn leave(ctx: &mut Ctx<'_>, name: &[u8], resp3: bool) -> bool {
     let (kind, mut head) = (rdb::type_of(object), Vec::new());
     head.push(kind);
     rdb::write_members_head(kind, None, whole.len, &mut head);
-    let maker = Maker::Sifting(Box::new(Dumping::new(head)));
-    let is_left = ctx.gather(&[(name, whole.stretch)], maker, resp3);
+    let operation = Box::new(Dumping::new(head));
+    let is_left = ctx.answer_later(&[(name, whole.stretch)], operation, resp3);
     if is_left {
         // A hit, and a use.
         ctx.read(name);
@@ -110,7 +118,7 @@ impl Dumping {
     }
 }
 
-impl Sifting for Dumping {
+impl Operation for Dumping {
     fn tell(&self) -> Tell {
         Arc::new(|seen, out| rdb::write_seen(&seen, out))
     }
@@ -120,12 +128,9 @@ impl Sifting for Dumping {
         TOLD_BYTES / 2
     }
 
-    fn take(&mut self, _nth: u32, told: &[u8]) {
+    fn take(&mut self, _nth: u32, told: &[u8], _args: Args<'_>) -> Vec<u8> {
         self.add(told.to_vec());
-    }
-
-    fn is_enough(&self) -> bool {
-        false
+        Vec::new()
     }
 
     fn bytes(&self) -> usize {
@@ -150,13 +155,9 @@ impl Sifting for Dumping {
         }
         false
     }
-
-    fn found(&mut self) -> Found {
-        Found::default()
-    }
 }
 
-/// What DUMP returns of a key; `None` when it is not there.  Cost: O(value).
+/// The payload that DUMP returns for a key; `None` if the key is missing. Cost: O(value).
 pub fn payload(place: &Keyed<'_>) -> Option<Vec<u8>> {
     let mut out = Vec::new();
     if let Some((object, arena)) = place.object() {
@@ -176,9 +177,9 @@ struct Options {
     replaces: bool,
     is_absolute: bool,
     sticks: bool,
-    // What OBJECT FREQ is to answer.
+    // The value for OBJECT FREQ.
     frequency: Option<u8>,
-    // What OBJECT IDLETIME is to answer.
+    // The value for OBJECT IDLETIME.
     idle_s: Option<u64>,
 }
 
@@ -250,7 +251,7 @@ fn restore(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(
         place.forget_links();
     }
     if deadline_ms.is_some_and(|ms| ms <= now_ms) && !keeps_dead {
-        // dead on arrival: what was there is gone all the same
+        // expired on arrival: a former value is removed all the same
         place.remove();
         if was_there {
             place.changed(Event::DEL);

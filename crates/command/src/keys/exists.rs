@@ -1,11 +1,11 @@
-//! DEL, UNLINK, EXISTS, TOUCH, TYPE: whether keys are there, and that they go.
+//! DEL, UNLINK, EXISTS, TOUCH, TYPE: existence and removal of keys.
 
 use darter_store::Event;
 use darter_wire::{Args, Reply};
 
 use crate::ctx::AHEAD;
-use crate::gather::survey::What;
 use crate::hash::PACKS_AT_ONCE;
+use crate::incremental::survey::What;
 use crate::spec::{Group, Keys, Marks, Spec};
 use crate::{Ctx, DataCommand, Fault};
 
@@ -14,6 +14,8 @@ const PER_KEY: &str = "O(N) over the number of keys";
 /// DEL.
 pub const DEL: DataCommand = DataCommand {
     spec: Spec::shrink("del", -2, Keys::REST)
+        .key_access("RM delete")
+        .tips(&["request_policy:multi_shard", "response_policy:agg_sum"])
         .mark(Marks::CHEAP)
         .doc(Group::Generic, "1.0.0", "key [key ...]", "Deletes keys; large values are freed piece by piece.")
         .cost(PER_KEY),
@@ -23,6 +25,8 @@ pub const DEL: DataCommand = DataCommand {
 /// UNLINK.
 pub const UNLINK: DataCommand = DataCommand {
     spec: Spec::shrink("unlink", -2, Keys::REST)
+        .key_access("RM delete")
+        .tips(&["request_policy:multi_shard", "response_policy:agg_sum"])
         .fast()
         .doc(Group::Generic, "4.0.0", "key [key ...]", "Deletes keys, as DEL does.")
         .cost(PER_KEY),
@@ -32,6 +36,8 @@ pub const UNLINK: DataCommand = DataCommand {
 /// EXISTS.
 pub const EXISTS: DataCommand = DataCommand {
     spec: Spec::read("exists", -2, Keys::REST)
+        .key_access("RO")
+        .tips(&["request_policy:multi_shard", "response_policy:agg_sum"])
         .fast()
         .doc(Group::Generic, "1.0.0", "key [key ...]", "Counts those of the given keys that exist.")
         .cost(PER_KEY),
@@ -41,6 +47,8 @@ pub const EXISTS: DataCommand = DataCommand {
 /// TOUCH.
 pub const TOUCH: DataCommand = DataCommand {
     spec: Spec::read("touch", -2, Keys::REST)
+        .key_access("RO")
+        .tips(&["request_policy:multi_shard", "response_policy:agg_sum"])
         .mark(Marks::COUNTS_USE)
         .fast()
         .doc(Group::Generic, "3.2.1", "key [key ...]", "Counts existing keys and marks them as used.")
@@ -50,7 +58,7 @@ pub const TOUCH: DataCommand = DataCommand {
 
 /// TYPE.
 pub const TYPE: DataCommand = DataCommand {
-    spec: Spec::read("type", 2, Keys::ONE).fast().doc(
+    spec: Spec::read("type", 2, Keys::ONE).key_access("RO").fast().doc(
         Group::Generic,
         "1.0.0",
         "key",
@@ -83,7 +91,7 @@ fn exists(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()
     if ctx.survey_many(What::Presence, args, reply) {
         return Ok(());
     }
-    let count = args.tail(1).iter().filter(|name| ctx.glance(name).exists()).count();
+    let count = args.tail(1).iter().filter(|name| ctx.untouched(name).exists()).count();
     reply.int_len(count);
     Ok(())
 }
@@ -98,6 +106,6 @@ fn touch(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(),
 }
 
 fn type_of(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    reply.status(ctx.glance(args.at(1)).kind().map_or("none", |kind| kind.name()));
+    reply.status(ctx.untouched(args.at(1)).kind().map_or("none", |kind| kind.name()));
     Ok(())
 }

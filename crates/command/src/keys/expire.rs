@@ -1,17 +1,17 @@
-//! EXPIRE, PEXPIRE, EXPIREAT, PEXPIREAT and PERSIST: deadlines of keys that are there.
+//! EXPIRE, PEXPIRE, EXPIREAT, PEXPIREAT and PERSIST: deadlines of existing keys.
 
 use darter_store::Event;
 use darter_wire::{Args, Reply};
 
 use crate::deadline::Unit;
 use crate::reader;
-use crate::spec::{Group, Keys, Spec};
+use crate::spec::{Group, Keys, Marks, Spec};
 use crate::string::{EXPIRE_EVENT, PERSIST_EVENT};
 use crate::{Ctx, DataCommand, Fault};
 
 /// EXPIRE.
 pub const EXPIRE: DataCommand = DataCommand {
-    spec: Spec::shrink("expire", -3, Keys::ONE).fast().doc(
+    spec: Spec::shrink("expire", -3, Keys::ONE).mark(Marks::SAYS_TIMES).fast().doc(
         Group::Generic,
         "1.0.0",
         "key seconds [NX | XX | GT | LT]",
@@ -22,7 +22,7 @@ pub const EXPIRE: DataCommand = DataCommand {
 
 /// PEXPIRE.
 pub const PEXPIRE: DataCommand = DataCommand {
-    spec: Spec::shrink("pexpire", -3, Keys::ONE).fast().doc(
+    spec: Spec::shrink("pexpire", -3, Keys::ONE).mark(Marks::SAYS_TIMES).fast().doc(
         Group::Generic,
         "2.6.0",
         "key milliseconds [NX | XX | GT | LT]",
@@ -80,7 +80,7 @@ fn pexpireat(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result
     set_deadline(ctx, args, Unit::UnixMillis, "pexpireat", reply)
 }
 
-/// When the old deadline allows a new one.
+/// The condition of a new deadline on the old one.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Rule {
     nx: bool,
@@ -90,7 +90,7 @@ pub(crate) struct Rule {
 }
 
 impl Rule {
-    /// Reads `NX`, `XX`, `GT`, `LT` in any number; nothing else may stand among `words`.
+    /// Reads any number of `NX`, `XX`, `GT`, `LT`; `words` may contain nothing else.
     pub(crate) fn parse(words: Args<'_>) -> Result<Rule, Fault> {
         let mut rule = Rule::default();
         for word in words.iter() {
@@ -117,7 +117,7 @@ impl Rule {
         Ok(rule)
     }
 
-    /// Whether `new_ms` may take the place of `old_ms`; no deadline is later than any.
+    /// Returns true if `new_ms` may replace `old_ms`; a missing deadline counts as later than any.
     pub(crate) fn allows(self, old_ms: Option<u64>, new_ms: i64) -> bool {
         let old_ms = old_ms.map(|ms| i64::try_from(ms).unwrap_or(i64::MAX));
         match old_ms {

@@ -1,4 +1,4 @@
-//! Keys of any type: whether they are there, when they die, what they are called, which there are.
+//! Keys of any type: existence, deadlines, names, and enumeration.
 
 pub mod copy;
 #[cfg(test)]
@@ -75,7 +75,7 @@ pub(crate) const fn event(name: &'static str) -> Event {
 
 /// The database an argument names.
 ///
-/// Errors: no integer, no 32-bit one, or none of `dbs_len` databases.
+/// Errors: not a 32-bit integer, or not below `dbs_len`.
 pub fn database_index(arg: &[u8], dbs_len: usize) -> Result<usize, Fault> {
     let n = i32::try_from(reader::int(arg)?).map_err(|_| {
         Fault::text("ERR value is out of range, value must between -2147483648 and 2147483647")

@@ -1,29 +1,27 @@
-//! OBJECT and STICK: how a value is kept, and whether it may be evicted.
+//! OBJECT and STICK: the encoding of a value, and whether it may be evicted.
 
+use crate::category::Categories;
+use crate::spec::Marks;
 use darter_base::number;
 use darter_store::{Keyed, Text, Type};
 use darter_wire::{Args, Reply};
 
 use crate::ctx::Env;
-use crate::spec::{Flags, Group, Keys, Spec};
+use crate::spec::{Flags, Group, Keys, ReplicaForm, Spec};
 use crate::{Ctx, DataCommand, Fault};
 
 const SECOND: Keys = Keys::Range { first: 2, last: 2, step: 1 };
 
 /// OBJECT, the container.
 pub const OBJECT: DataCommand = DataCommand {
-    spec: Spec { flags: Flags::NONE, ..Spec::read("object", -2, Keys::None) }.doc(
-        Group::Generic,
-        "2.2.3",
-        "",
-        "Tells about the value of a key.",
-    ),
+    spec: Spec { flags: Flags::NONE, ..Spec::read("object", -2, Keys::None).mark(Marks::NO_GROUP_CATEGORY) }
+        .doc(Group::Generic, "2.2.3", "", "Tells about the value of a key."),
     run: help,
 };
 
 /// OBJECT ENCODING.
 pub const ENCODING: DataCommand = DataCommand {
-    spec: Spec::read("object|encoding", 3, SECOND).doc(
+    spec: Spec::read("object|encoding", 3, SECOND).key_access("RO").tips(&["nondeterministic_output"]).doc(
         Group::Generic,
         "2.2.3",
         "key",
@@ -34,36 +32,35 @@ pub const ENCODING: DataCommand = DataCommand {
 
 /// OBJECT FREQ.
 pub const FREQ: DataCommand = DataCommand {
-    spec: Spec::read("object|freq", 3, SECOND).doc(
+    spec: Spec::read("object|freq", 3, SECOND).key_access("RO").tips(&["nondeterministic_output"]).doc(
         Group::Generic,
         "4.0.0",
         "key",
-        "Returns how often a key was used, where the eviction policy counts it.",
+        "Returns how often a key was used, if the eviction policy counts it.",
     ),
     run: freq,
 };
 
 /// OBJECT IDLETIME.
 pub const IDLETIME: DataCommand = DataCommand {
-    spec: Spec::read("object|idletime", 3, SECOND).doc(
+    spec: Spec::read("object|idletime", 3, SECOND).key_access("RO").tips(&["nondeterministic_output"]).doc(
         Group::Generic,
         "2.2.3",
         "key",
-        "Returns the seconds since a key was used; 0 where they are not kept.",
+        "Returns the seconds since a key was used, or 0 if they are not recorded.",
     ),
     run: idletime,
 };
 
 /// OBJECT REFCOUNT.
-pub const REFCOUNT: DataCommand = DataCommand {
-    spec: Spec::read("object|refcount", 3, SECOND).doc(
-        Group::Generic,
-        "2.2.3",
-        "key",
-        "Returns the number of references to a value, which is 1.",
-    ),
-    run: refcount,
-};
+pub const REFCOUNT: DataCommand =
+    DataCommand {
+        spec: Spec::read("object|refcount", 3, SECOND)
+            .key_access("RO")
+            .tips(&["nondeterministic_output"])
+            .doc(Group::Generic, "2.2.3", "key", "Returns the number of references to a value, which is 1."),
+        run: refcount,
+    };
 
 /// OBJECT HELP.
 pub const HELP: DataCommand = DataCommand {
@@ -79,6 +76,8 @@ pub const HELP: DataCommand = DataCommand {
 /// STICK, as Dragonfly has it.
 pub const STICK: DataCommand = DataCommand {
     spec: Spec::shrink("stick", -2, Keys::REST)
+        .replica_form(ReplicaForm::Values)
+        .category(Categories::KEYSPACE)
         .fast()
         .doc(Group::Generic, "1.0.0", "key [key ...]", "Keeps keys from eviction; counts those newly kept.")
         .cost("O(N) over the number of keys"),
@@ -98,7 +97,7 @@ fn encoding(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<
     Ok(())
 }
 
-/// The name of the encoding that Redis would choose for the value, if the key is there.
+/// The name of the encoding that Redis would choose for the value, if the key exists.
 pub(crate) fn encoding_of(place: &Keyed<'_>, env: &Env) -> Option<&'static str> {
     let record = place.record()?;
     Some(match record.value_type() {
@@ -124,9 +123,9 @@ fn freq(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), 
     match (place.exists(), is_counted) {
         (false, _) => reply.null(),
         (true, true) => {
-            let seen = FREQ_NEW + i64::from(place.standing());
+            let seen = FREQ_NEW + i64::from(place.eviction_rank());
             let said = place.said_frequency().map(i64::from);
-            // What was seen since counts when it is something, and more than what was said.
+            // The observed frequency counts if it is above that of a new key and above the one set by RESTORE.
             reply.int(said.filter(|said| seen == FREQ_NEW || *said > seen).unwrap_or(seen));
         }
         (true, false) => {
@@ -139,7 +138,7 @@ fn freq(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), 
     Ok(())
 }
 
-/// OBJECT FREQ of a key that was just written, as in Redis; higher ones say how a key stands against eviction.
+/// OBJECT FREQ of a key that was just written, as in Redis; higher values are eviction ranks.
 pub(super) const FREQ_NEW: i64 = 5;
 
 fn idletime(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
@@ -164,14 +163,14 @@ fn idletime(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<
 const SHARED_INTS: i64 = 10_000;
 
 fn refcount(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    // With such a policy Redis notes uses in each value, which must then be one of its own.
+    // With such a policy Redis notes uses in each value, which therefore cannot be shared.
     let may_share = !ctx.env.policy_counts_uses;
     let place = ctx.at(args.at(2));
     let Some(record) = place.record() else {
         reply.null();
         return Ok(());
     };
-    // Small integers are as if they were shared: none of them takes memory of its own but for its digits.
+    // Small integers count as shared: each takes only the memory of its digits.
     let is_shared = matches!(record.text(), Some(Text::Plain(bytes))
         if may_share && !record.was_edited() && !record.is_float()
             && number::parse_i64(bytes).is_some_and(|n| (0..SHARED_INTS).contains(&n)));

@@ -1,5 +1,6 @@
-//! SCAN, KEYS, RANDOMKEY: which keys there are.
+//! SCAN, KEYS, RANDOMKEY: enumeration of keys.
 
+use crate::category::Categories;
 use darter_base::{glob, number};
 use darter_store::{Position, Record, Shard, Type};
 use darter_wire::{Args, Reply};
@@ -13,6 +14,7 @@ use crate::{Ctx, DataCommand, Fault};
 /// SCAN.
 pub const SCAN: DataCommand = DataCommand {
     spec: Spec::read("scan", -2, Keys::None)
+        .tips(&["nondeterministic_output", "request_policy:special"])
         .reach(Reach::Run(scanned_shards))
         .doc(
             Group::Generic,
@@ -27,12 +29,14 @@ pub const SCAN: DataCommand = DataCommand {
 /// KEYS.
 pub const KEYS: DataCommand = DataCommand {
     spec: Spec::read("keys", 2, Keys::None)
+        .category(Categories::DANGEROUS)
+        .tips(&["nondeterministic_output_order", "request_policy:all_shards"])
         .reach(Reach::All)
         .doc(
             Group::Generic,
             "1.0.0",
             "pattern",
-            "Returns the keys that match a pattern, up to keys_output_limit where that is set.",
+            "Returns the keys that match a pattern, up to keys_output_limit if that is set.",
         )
         .cost("O(N) over the keys of the database"),
     run: keys,
@@ -40,16 +44,14 @@ pub const KEYS: DataCommand = DataCommand {
 
 /// RANDOMKEY.
 pub const RANDOMKEY: DataCommand = DataCommand {
-    spec: Spec::read("randomkey", 1, Keys::None).reach(Reach::All).doc(
-        Group::Generic,
-        "1.0.0",
-        "",
-        "Returns a random key of the selected database.",
-    ),
+    spec: Spec::read("randomkey", 1, Keys::None)
+        .tips(&["nondeterministic_output", "request_policy:all_shards"])
+        .reach(Reach::All)
+        .doc(Group::Generic, "1.0.0", "", "Returns a random key of the selected database."),
     run: randomkey,
 };
 
-/// Where a scan goes on: a shard, and a place in its index.
+/// The position of a scan: a shard, and a position in its index.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Cursor {
     shard: u16,
@@ -70,7 +72,7 @@ impl Cursor {
         self.at.raw() << SHARD_BITS | u64::from(self.shard)
     }
 
-    /// Any number is a cursor, as C's `strtoul` reads it; those that no scan gave find nothing, or go on
+    /// Any number is a cursor, as C's `strtoul` reads it. Cursors that no scan returned find nothing, or continue
     /// somewhere.
     fn parse(arg: &[u8]) -> Option<Cursor> {
         let raw = match arg {
@@ -83,13 +85,13 @@ impl Cursor {
     }
 }
 
-/// Shards that one call holds at least. A database of a few keys leaves most of them empty, and clients expect it to
-/// be told in one call, as Redis tells it.
+/// Fewest shards that one call holds. A small database leaves most shards empty, and clients expect its keys in one
+/// call, as in Redis.
 const RUN_LEN_MIN: u16 = 64;
 
 fn scanned_shards(args: Args<'_>, shards_len: u16) -> (u16, u16) {
     let first = Cursor::parse(args.at(1)).map_or(0, |cursor| cursor.shard.min(shards_len - 1));
-    // a large COUNT asks for much at once
+    // a large COUNT wants many keys at once
     let count = Options::parse(args).map_or(0, |options| options.count);
     let len = u16::try_from(count / 128).unwrap_or(u16::MAX).max(RUN_LEN_MIN);
     (first, len.min(shards_len - first))
@@ -100,16 +102,16 @@ struct Options<'a> {
     count: u64,
     kind: Wanted,
     attribute: Option<Attribute>,
-    // bytes that the value takes at least
+    // least bytes of the value
     bytes_min: usize,
 }
 
-/// Which values TYPE asks for.
+/// The values that TYPE selects.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Wanted {
     Any,
     One(Type),
-    /// Those of a module: there are none.
+    /// Those of an unsupported module: there are none.
     Foreign,
 }
 
@@ -190,7 +192,7 @@ impl<'a> Options<'a> {
     }
 }
 
-/// What one call may still do, and what it found.
+/// The remaining budget of one call, and its results.
 struct Scanner<'a, 'r, 'o> {
     options: Options<'a>,
     now_ms: u64,
@@ -199,7 +201,7 @@ struct Scanner<'a, 'r, 'o> {
     seen: u64,
     found: usize,
     lines_left: u64,
-    // keys of the shard whose time is up; they go when it has been scanned
+    // expired keys of the shard, removed after it has been scanned
     dead: Vec<Box<[u8]>>,
     reply: &'r mut Reply<'o>,
 }
@@ -222,11 +224,11 @@ impl Scanner<'_, '_, '_> {
         }
     }
 
-    /// Scans a shard from `at`; returns where to go on in it, `None` when it is at its end.
+    /// Scans a shard from `at`; returns the next position in it, `None` at its end.
     fn scan(&mut self, shard: &Shard, mut at: Position) -> Option<Position> {
         let db = shard.db(self.db);
         if at == Position::START && db.slots() <= SLOTS_MAX && db.len() as u64 <= self.options.count {
-            // few keys, and their lines lie side by side
+            // few keys, whose lines are contiguous
             shard.each(self.db, |record| self.look(shard, record));
             self.lines_left = self.lines_left.saturating_sub(1);
             return None;
@@ -242,19 +244,19 @@ impl Scanner<'_, '_, '_> {
     }
 }
 
-/// Places in an index that is looked over in one go: one segment of it.
+/// Places in an index that is walked at once: one segment of it.
 const SLOTS_MAX: usize = 1024;
 
-/// Keys that a call looks at however few it is to: a database of a handful is told in one call.
+/// Fewest keys that a call examines, so that a tiny database is returned in one call.
 const KEYS_MIN: u64 = 16;
-/// Index lines that a call looks at for each key wanted, so that sparse databases do not hold it up.
+/// Index lines that a call examines for each key wanted, so that a sparse database does not delay it.
 const LINES_PER_KEY: u64 = 10;
 
 fn scan(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let cursor = Cursor::parse(args.at(1)).ok_or(Fault::text("ERR invalid cursor"))?;
     let options = Options::parse(args)?;
     let lines_left = options.count.max(KEYS_MIN).saturating_mul(LINES_PER_KEY);
-    // keys are written before the cursor is known, so they go into a buffer of their own
+    // keys are written before the cursor is known, so they have a separate buffer
     let mut keys = Vec::new();
     let mut found = Reply::new(&mut keys, reply.is_resp3());
     let (db, now_ms) = (ctx.db, ctx.now_ms);
@@ -268,7 +270,7 @@ fn scan(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), 
         };
         let stopped = scanner.scan(&part.shard, at.at);
         for name in std::mem::take(&mut scanner.dead) {
-            // Looking for it is what removes it.
+            // The lookup removes it.
             ctx.at(&name);
         }
         if let Some(position) = stopped {
@@ -329,7 +331,7 @@ fn keys(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), 
 
 fn randomkey(ctx: &mut Ctx<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let (db, now_ms) = (ctx.db, ctx.now_ms);
-    // Every round either answers or removes a shard's dead keys.
+    // Every round either answers or removes a shard's expired keys.
     loop {
         let (mut total, mut random) = (0, 0);
         ctx.each_part(|_, part| {

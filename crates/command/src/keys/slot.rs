@@ -1,5 +1,5 @@
-//! CLUSTER COUNTKEYSINSLOT slot, CLUSTER GETKEYSINSLOT slot count: the keys of a slot. Keys are spread by a hash of
-//! their own, not by slot, so every key of the database is looked at, as KEYS does.
+//! CLUSTER COUNTKEYSINSLOT slot, CLUSTER GETKEYSINSLOT slot count: the keys of a slot. Keys are distributed by
+//! another hash, not by slot, so every key of the database is examined, as by KEYS.
 
 use darter_base::crc::{SLOTS_LEN, key_slot};
 use darter_wire::{Args, Reply};
@@ -16,7 +16,8 @@ pub const COUNTKEYSINSLOT: DataCommand = DataCommand {
 
 /// CLUSTER GETKEYSINSLOT.
 pub const GETKEYSINSLOT: DataCommand = DataCommand {
-    spec: spec("cluster|getkeysinslot", 4, "slot count", "Lists keys of a slot, up to a number of them."),
+    spec: spec("cluster|getkeysinslot", 4, "slot count", "Lists keys of a slot, up to a number of them.")
+        .tips(&["nondeterministic_output"]),
     run: getkeysinslot,
 };
 
@@ -28,7 +29,7 @@ const fn spec(name: &'static str, arity: i16, syntax: &'static str, summary: &'s
         .cost("O(N) over the keys of the database")
 }
 
-/// What CLUSTER answers where no cluster is emulated.
+/// The error of CLUSTER without an emulated cluster.
 pub const DISABLED: Fault = Fault::text("ERR This instance has cluster support disabled");
 
 fn countkeysinslot(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {

@@ -1,8 +1,9 @@
-//! SFLUSH and TRIMSLOTS: the keys of ranges of slots go. Keys are not kept by slot, so every key is looked at, a few index
-//! lines at a time; the shards stay held to the end.
+//! SFLUSH and TRIMSLOTS: removal of the keys in ranges of slots. Keys are not grouped by slot, so every key is
+//! examined, a few index lines at a time. The shards stay held to the end.
 //!
-//! The journal and replicas hear of each key that goes: what ranges a node had means nothing to a server without slots.
+//! The journal and replicas get each removed key: slot ranges of a node mean nothing to a server without slots.
 
+use crate::category::Categories;
 use darter_base::crc::{SLOTS_LEN, key_slot};
 use darter_store::{Event, Keyed, Position, Shard};
 use darter_wire::{Args, Reply};
@@ -14,7 +15,7 @@ use crate::{Ctx, DataCommand, Fault};
 
 /// SFLUSH slot-start slot-last [slot-start slot-last ...] [ASYNC | SYNC]
 pub const SFLUSH: DataCommand = DataCommand {
-    spec: spec("sflush", -3).doc(
+    spec: spec("sflush", -3).category(Categories::DANGEROUS).category(Categories::KEYSPACE).doc(
         Group::Server,
         "8.0.0",
         "slot-start slot-last [slot-start slot-last ...] [ASYNC | SYNC]",
@@ -25,7 +26,7 @@ pub const SFLUSH: DataCommand = DataCommand {
 
 /// TRIMSLOTS RANGES numranges startslot endslot [startslot endslot ...]
 pub const TRIMSLOTS: DataCommand = DataCommand {
-    spec: spec("trimslots", -5).doc(
+    spec: spec("trimslots", -5).category(Categories::DANGEROUS).category(Categories::KEYSPACE).doc(
         Group::Server,
         "8.4.0",
         "RANGES numranges startslot endslot [startslot endslot ...]",
@@ -51,7 +52,7 @@ struct Slots {
 impl Slots {
     /// Reads pairs of a first and a last slot.
     ///
-    /// Errors: no slots, turned round, or named twice.
+    /// Errors: invalid slots, in reversed order, or named twice.
     fn parse(words: Args<'_>) -> Result<Slots, Fault> {
         let mut ranges = Vec::with_capacity(words.len() / 2);
         for at in (0..words.len()).step_by(2) {
@@ -110,7 +111,7 @@ fn sflush(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()
     Ok(())
 }
 
-/// Refuses what Redis refuses: slots that this node serves, which are all here.
+/// Refuses the slots that Redis refuses: those served by this node, which are all of them here.
 fn trimslots(ctx: &mut Ctx<'_>, args: Args<'_>, _: &mut Reply<'_>) -> Result<(), Fault> {
     if !ctx.env.is_cluster {
         return Err(DISABLED);

@@ -1,5 +1,7 @@
-//! SORT and SORT_RO: the elements of a list, set or sorted set in order, or what they point to.
+//! SORT and SORT_RO: the sorted elements of a list, set or sorted set, or the values that they point to.
 
+use crate::category::Categories;
+use crate::keyspec;
 use std::cmp::Ordering;
 
 use darter_base::number;
@@ -11,17 +13,22 @@ use darter_store::reads::Stretch;
 use darter_store::{Event, Expiry, Keyed, Object, Type};
 use darter_wire::{Args, Reply};
 
-use crate::gather::pointer::Pointer;
-use crate::gather::pointing::Asked;
-use crate::gather::{Form, Maker, ScoreOf, Sorting};
+use crate::incremental::pointer::Pointer;
+use crate::incremental::sort_lookup::Asked;
+use crate::incremental::{Form, ScoreOf, Sorting};
 use crate::reader::Reader;
 use crate::slices;
-use crate::spec::{Effect, Flags, Group, Keys, Marks, Reach, Spec};
+use crate::spec::{Effect, Flags, Group, Keys, Marks, Reach, ReplicaForm, Spec};
 use crate::{Ctx, DataCommand, Fault, zset};
 
 /// SORT.
 pub const SORT: DataCommand = DataCommand {
     spec: Spec::write("sort", -2, Keys::Find(sort_keys))
+        .replica_form(ReplicaForm::Values)
+        .key_groups(&[keyspec::one(1, keyspec::READ), keyspec::SORT_BY, keyspec::SORT_STORE])
+        .category(Categories::LIST.with(Categories::SET).with(Categories::SORTEDSET))
+        .mark(Marks::NO_GROUP_CATEGORY)
+        .category(Categories::DANGEROUS)
         .effect(Effect::LastValue)
         .mark(Marks::READS_BY_PATTERN)
         .flag(Flags::MOVABLEKEYS)
@@ -40,6 +47,10 @@ pub const SORT: DataCommand = DataCommand {
 /// SORT_RO.
 pub const SORT_RO: DataCommand = DataCommand {
     spec: Spec::read("sort_ro", -2, Keys::ONE)
+        .key_groups(&[keyspec::one(1, keyspec::READ), keyspec::SORT_BY])
+        .category(Categories::LIST.with(Categories::SET).with(Categories::SORTEDSET))
+        .mark(Marks::NO_GROUP_CATEGORY)
+        .category(Categories::DANGEROUS)
         .mark(Marks::READS_BY_PATTERN)
         .flag(Flags::MOVABLEKEYS)
         .reach(Reach::AllIf(reads_other_keys_ro))
@@ -96,7 +107,7 @@ impl<'a> Options<'a> {
         Ok(options)
     }
 
-    /// What GET asks for.
+    /// The patterns of GET.
     fn pointers(&self) -> Vec<Pointer> {
         self.gets.iter().map(|get| Pointer::new(get)).collect()
     }
@@ -148,12 +159,12 @@ fn sort_with(
     options: &Options<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Fault> {
-    if let Some(mut kept) = ctx.kept.take() {
-        let answer = std::mem::take(&mut kept.found.bytes);
+    if let Some(mut staged) = ctx.staged.take() {
+        let answer = std::mem::take(&mut staged.found.bytes);
         match options.store {
-            Some(at) => reply.int(kept.put(ctx, args.at(at), SORTSTORE_EVENT)? as i64),
+            Some(at) => reply.int(staged.put(ctx, args.at(at), SORTSTORE_EVENT)? as i64),
             None => {
-                kept.take(ctx)?;
+                staged.take(ctx)?;
                 reply.take_over(answer);
             }
         }
@@ -179,7 +190,7 @@ fn sort_with(
     }
 }
 
-/// Leaves a long answer to slices; false when it is to be given now.
+/// Leaves a long answer to slices; false if it must be written now.
 fn leave(ctx: &mut Ctx<'_>, args: Args<'_>, options: &Options<'_>, reply: &Reply<'_>) -> bool {
     let name = args.at(1);
     let place = zset::at(ctx, name);
@@ -199,7 +210,7 @@ fn leave(ctx: &mut Ctx<'_>, args: Args<'_>, options: &Options<'_>, reply: &Reply
     let score_of: ScoreOf = |text| Ok(parse_score(text)? + 0.0);
     if options.by.is_some() || !options.gets.is_empty() {
         if due_ms.is_some() {
-            // Which of its members are there in the end is not known before.
+            // The members that are left in the end are not known before.
             return false;
         }
         let (by, is_alpha) = match options.by {
@@ -218,21 +229,21 @@ fn leave(ctx: &mut Ctx<'_>, args: Args<'_>, options: &Options<'_>, reply: &Reply
             range: (options.offset, options.count),
         };
         let dest = options.store.map(|at| args.at(at));
-        return ctx.point((name, stretch), asked, dest, reply.is_resp3());
+        return ctx.sort_by_lookup((name, stretch), asked, dest, reply.is_resp3());
     }
     let sorting = Sorting::new(
         (!options.is_alpha).then_some(score_of),
         options.is_descending,
         (options.offset, options.count),
     );
-    let maker = Maker::Sorting(Box::new(sorting));
+    let operation = Box::new(sorting);
     match options.store {
-        Some(at) => ctx.gather_for((args.at(at), Form::List), &[name], &[(name, stretch)], maker),
-        None => ctx.gather(&[(name, stretch)], maker, reply.is_resp3()),
+        Some(at) => ctx.store_later((args.at(at), Form::List), &[name], &[(name, stretch)], operation),
+        None => ctx.answer_later(&[(name, stretch)], operation, reply.is_resp3()),
     }
 }
 
-/// The elements in the order the value keeps them; a missing key is an empty list.
+/// The elements in the value's own order; a missing key is an empty list.
 fn elements_of(place: &Keyed<'_>) -> Result<(Type, Vec<Vec<u8>>), Fault> {
     if !place.exists() {
         return Ok((Type::List, Vec::new()));
@@ -252,7 +263,7 @@ fn elements_of(place: &Keyed<'_>) -> Result<(Type, Vec<Vec<u8>>), Fault> {
     }
 }
 
-/// What an element is sorted by.
+/// The sort key of an element.
 enum Weight {
     Score(f64),
     Text(Option<Vec<u8>>),
@@ -276,7 +287,8 @@ fn order(
 ) -> Result<(), Fault> {
     let (mut by, mut is_alpha) = (options.by, options.is_alpha);
     if by.is_some_and(|pattern| !pattern.contains(&b'*')) {
-        // BY something constant: as they are. But what a set stores, or tells a script, shall not depend on chance.
+        // BY a constant keeps the order. But a set stored by SORT, or returned to a script, must be in a
+        // deterministic order.
         if kind != Type::Set || (options.store.is_none() && ctx.may_slice) {
             if options.is_descending && kind != Type::Set {
                 elements.reverse();
@@ -313,7 +325,7 @@ fn weigh(ctx: &mut Ctx<'_>, element: &[u8], by: &Pointer, is_alpha: bool) -> Res
     }
 }
 
-/// As C's `strtod`: blanks may come first, and nothing at all is 0.
+/// Like C's `strtod`: leading blanks are allowed, and an empty text is 0.
 fn parse_score(text: &[u8]) -> Result<f64, Fault> {
     let trimmed = text.trim_ascii_start();
     if text.is_empty() {
@@ -322,7 +334,7 @@ fn parse_score(text: &[u8]) -> Result<f64, Fault> {
     number::parse_f64(trimmed).ok_or(Fault::text("ERR One or more scores can't be converted into double"))
 }
 
-/// Gives `emit` the answers for an element: itself, or what each `GET` pattern finds.
+/// Passes the answers for an element to `emit`: itself, or the value found by each `GET` pattern.
 fn each_answer(ctx: &mut Ctx<'_>, element: &[u8], gets: &[Pointer], mut emit: impl FnMut(Option<&[u8]>)) {
     if gets.is_empty() {
         emit(Some(element));
@@ -332,7 +344,7 @@ fn each_answer(ctx: &mut Ctx<'_>, element: &[u8], gets: &[Pointer], mut emit: im
     }
 }
 
-/// What a pattern means for an element.
+/// The value of a pattern for an element.
 fn look_up(ctx: &mut Ctx<'_>, pointer: &Pointer, element: &[u8]) -> Option<Vec<u8>> {
     if *pointer == Pointer::Itself {
         return Some(element.to_vec());

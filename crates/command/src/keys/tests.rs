@@ -51,7 +51,7 @@ fn expire_obeys_its_rules() {
     assert_eq!(bed.events(), ["new k", "set k", "del k"]);
 }
 
-/// Pairs of names in one shard and in two, so that both ways of moving are met.
+/// Pairs of names in one shard and in two, so that both ways of moving are tested.
 fn names() -> impl Iterator<Item = (String, String)> {
     (0..16).map(|n| (format!("from{n}"), format!("to{n}")))
 }
@@ -363,7 +363,7 @@ fn payloads_of_newer_servers_are_restored() {
     let restore = |bed: &mut Bed, payload: &[u8]| {
         String::from_utf8_lossy(&bed.run_words(&[b"RESTORE", b"k", b"0", payload, b"REPLACE"])).into_owned()
     };
-    // A hash of Valkey 9: a field that dies and one that does not.
+    // A hash of Valkey 9: a field with a deadline and one without.
     let mut body = vec![22, 2, 1, b'a', 1, b'1'];
     body.extend_from_slice(&1_800_000_060_000i64.to_le_bytes());
     body.extend_from_slice(&[1, b'b', 1, b'2']);
@@ -435,7 +435,7 @@ fn payloads_of_newer_servers_are_restored_by_what_their_versions_mean() {
     let bad = none("Bad data format");
     assert_eq!(restore(16, &valkey), bad);
     assert_eq!(restore(80, &redis), bad);
-    // 32 is a set with deadlines in our payloads alone; newer servers number other things so.
+    // 32 is a set with deadlines in our payloads alone; newer servers use the number for other types.
     let set = [32, 1, 1, b'm', 0];
     assert_eq!(restore(10, &set).1, "+set");
     for (version, kind) in [(16, 32), (80, 32), (16, 48), (16, 28), (16, 33), (10, 200), (80, 200), (80, 23)]
@@ -486,7 +486,7 @@ fn sort_orders_sets_and_follows_hashes() {
             ("SADD s 3 1 20 b", ":4"),
             ("SORT s ALPHA", "*4|$1|1|$2|20|$1|3|$1|b"),
             ("SORT s BY nosort STORE d", ":4"),
-            // As in scripts and EXEC: what they see shall not depend on chance.
+            // As in scripts and EXEC: the result must be deterministic.
             ("SORT s BY nosort", "*4|$1|1|$2|20|$1|3|$1|b"),
             ("LRANGE d 0 -1", "*4|$1|1|$2|20|$1|3|$1|b"),
             ("SREM s b", ":1"),

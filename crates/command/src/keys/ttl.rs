@@ -1,4 +1,4 @@
-//! TTL, PTTL, EXPIRETIME, PEXPIRETIME: when a key dies.
+//! TTL, PTTL, EXPIRETIME, PEXPIRETIME: the deadline of a key.
 
 use darter_wire::{Args, Reply};
 
@@ -7,7 +7,7 @@ use crate::{Ctx, DataCommand, Fault};
 
 /// TTL.
 pub const TTL: DataCommand = DataCommand {
-    spec: Spec::read("ttl", 2, Keys::ONE).fast().doc(
+    spec: Spec::read("ttl", 2, Keys::ONE).tips(&["nondeterministic_output"]).fast().doc(
         Group::Generic,
         "1.0.0",
         "key",
@@ -18,7 +18,7 @@ pub const TTL: DataCommand = DataCommand {
 
 /// PTTL.
 pub const PTTL: DataCommand = DataCommand {
-    spec: Spec::read("pttl", 2, Keys::ONE).fast().doc(
+    spec: Spec::read("pttl", 2, Keys::ONE).tips(&["nondeterministic_output"]).fast().doc(
         Group::Generic,
         "2.6.0",
         "key",
@@ -78,7 +78,7 @@ fn answer(
     reply: &mut Reply<'_>,
     convert: impl FnOnce(u64) -> u64,
 ) -> Result<(), Fault> {
-    let place = ctx.glance(args.at(1));
+    let place = ctx.untouched(args.at(1));
     reply.int(match place.deadline_ms() {
         Some(ms) => i64::try_from(convert(ms)).unwrap_or(i64::MAX),
         None if place.exists() => -1,

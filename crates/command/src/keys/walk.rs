@@ -1,47 +1,47 @@
 //! KEYS of a large database, shard by shard in slices: `Walk`, which the server drives.
 //!
-//! No shard is held for long, and none together with another. Every key that is there from the beginning to the end is
-//! answered, as by a whole SCAN; one that comes, goes or is renamed meanwhile may be or not.
+//! No shard is held for long, and never two together. Every key present from the beginning to the end is answered, as
+//! by a whole SCAN. A key that is added, removed or renamed meanwhile may be missing.
 
 use darter_base::glob;
 use darter_store::{Position, Shard};
 use darter_wire::Reply;
 
-/// Smaller databases are answered whole, at one point in time.
+/// Smaller databases are answered completely at one point in time.
 pub const KEYS_MAX: usize = 4096;
-/// Index lines looked at in one slice: some tens of microseconds.
+/// Index lines examined in one slice: some tens of microseconds.
 const LINES_PER_SLICE: usize = 192;
 
-/// How far a KEYS has come.
+/// The progress of a KEYS.
 #[derive(Debug)]
 pub struct Walk {
     pattern: Box<[u8]>,
     db: usize,
     limit: u64,
     shards_len: u16,
-    // The shard to go on with, `shards_len` at the end, and the place in it.
+    // The next shard, `shards_len` at the end, and the position in it.
     shard: u16,
     at: Position,
     found: Vec<u8>,
     count: u64,
-    // A key was found that the limit leaves no room for.
+    // A key was found beyond the limit.
     is_cut: bool,
 }
 
 impl Walk {
-    /// A walk over database `db` of `shards_len` shards that answers up to `limit` keys; 0 is all.
+    /// A walk over database `db` of `shards_len` shards that answers up to `limit` keys; 0 for all.
     pub fn new(pattern: &[u8], db: usize, limit: u64, shards_len: u16) -> Walk {
         let limit = if limit == 0 { u64::MAX } else { limit };
         let (pattern, at) = (pattern.into(), Position::START);
         Walk { pattern, db, limit, shards_len, shard: 0, at, found: Vec::new(), count: 0, is_cut: false }
     }
 
-    /// The shard that the next slice is about; `None` at the end.
+    /// The shard of the next slice; `None` at the end.
     pub fn shard(&self) -> Option<u16> {
         (self.shard < self.shards_len && !self.is_cut).then_some(self.shard)
     }
 
-    /// Whether the limit has left a key out.
+    /// Returns true if the limit has left a key out.
     pub fn is_cut(&self) -> bool {
         self.is_cut
     }
@@ -51,7 +51,7 @@ impl Walk {
         self.found.len()
     }
 
-    /// Looks at a slice of its shard, which is held.
+    /// Examines a slice of its shard, which is held.
     pub fn step(&mut self, shard: &Shard, now_ms: u64) {
         let takes_all = &*self.pattern == b"*";
         for _ in 0..LINES_PER_SLICE {

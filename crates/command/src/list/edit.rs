@@ -9,7 +9,7 @@ use darter_wire::{Args, Reply};
 
 use super::finding::{LOOKS_MAX, Search};
 use super::{clip, event, index_of};
-use crate::gather::{Form, Maker};
+use crate::incremental::{Copying, Form};
 use crate::reader::{self, is};
 use crate::slices;
 use crate::spec::{Group, Keys, Spec};
@@ -30,6 +30,7 @@ pub const LSET: DataCommand = DataCommand {
 /// LINSERT.
 pub const LINSERT: DataCommand = DataCommand {
     spec: Spec::write("linsert", 5, Keys::ONE)
+        .key_access("RW insert")
         .doc(
             Group::List,
             "2.2.0",
@@ -42,6 +43,7 @@ pub const LINSERT: DataCommand = DataCommand {
 /// LREM.
 pub const LREM: DataCommand = DataCommand {
     spec: Spec::shrink("lrem", 4, Keys::ONE)
+        .key_access("RW delete")
         .doc(
             Group::List,
             "1.0.0",
@@ -54,6 +56,7 @@ pub const LREM: DataCommand = DataCommand {
 /// LTRIM.
 pub const LTRIM: DataCommand = DataCommand {
     spec: Spec::shrink("ltrim", 4, Keys::ONE)
+        .key_access("RW delete")
         .doc(
             Group::List,
             "1.0.0",
@@ -92,7 +95,7 @@ fn linsert(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(
     } else {
         return Err(Fault::Syntax);
     };
-    let found = ctx.kept.take().map(|kept| kept.found.numbers);
+    let found = ctx.staged.take().map(|kept| kept.found.numbers);
     if found.is_none()
         && let Some(list) = ctx.at(args.at(1)).view::<List>()?
         && let len = list.root.len()
@@ -126,14 +129,14 @@ fn lrem(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), 
     let count = reader::int(args.at(2))?;
     let from = if count >= 0 { End::Front } else { End::Back };
     let count_max = if count == 0 { u64::MAX } else { count.unsigned_abs() };
-    let found = ctx.kept.take().map(|kept| kept.found.numbers);
+    let found = ctx.staged.take().map(|kept| kept.found.numbers);
     if found.is_none() && leave_search(ctx, args, count_max, from)? {
         return Ok(());
     }
     let mut place = ctx.at(args.at(1));
     let edited = place.edit::<List, _>(|list, arena, _| match &found {
         Some(places) => {
-            // From the back on, so that the others stay where they are.
+            // From the back on, so that the others keep their places.
             let last_first = from == End::Back;
             let each = (0..places.len()).map(|n| places[if last_first { n } else { places.len() - 1 - n }]);
             each.filter(|place| list.remove(arena, *place)).count() as u64
@@ -151,7 +154,7 @@ fn lrem(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), 
     Ok(())
 }
 
-/// Leaves it to slices to look for what LREM is to take out of a long list; false when it is to be done at once.
+/// Leaves the search for the items that LREM removes from a long list to slices; false if it must be done at once.
 fn leave_search(ctx: &mut Ctx<'_>, args: Args<'_>, count_max: u64, from: End) -> Result<bool, Fault> {
     let (name, element) = (args.at(1), args.at(3));
     let place = ctx.at(name);
@@ -171,7 +174,7 @@ fn leave_search(ctx: &mut Ctx<'_>, args: Args<'_>, count_max: u64, from: End) ->
 fn ltrim(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let (start, stop) = (reader::int(args.at(2))?, reader::int(args.at(3))?);
     let name = args.at(1);
-    if let Some(kept) = ctx.kept.take() {
+    if let Some(kept) = ctx.staged.take() {
         kept.put_back(ctx, name)?;
         ctx.at(name).changed(event("ltrim"));
         reply.ok();
@@ -185,7 +188,7 @@ fn ltrim(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(),
     }
     let mut place = ctx.at(name);
     if place.view::<List>()?.is_some_and(|list| clip(start, stop, list.root.len()).1 == 0) {
-        // The blocks of all items go piece by piece, later.
+        // The blocks of all items are freed in steps, later.
         place.remove();
         place.changed(event("ltrim"));
         place.changed(Event::DEL);
@@ -204,13 +207,13 @@ fn ltrim(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(),
     Ok(())
 }
 
-/// Items that go with their leaves in some 50 microseconds.
+/// Items that are removed with their leaves in some 50 microseconds.
 const GONE_MAX: u64 = 10_000;
 
-/// Leaves it to slices to build the part of a list that is to stay; false when the others are to be taken out now.
+/// Leaves building the remaining part of a list to slices; false if the others must be removed now.
 fn leave_trimmed(ctx: &mut Ctx<'_>, name: &[u8], (first, count): (u64, u64), len: u64) -> bool {
     let kept = Stretch::Ranks(first, count, Direction::Up);
     count > 0
         && slices::is_better_rebuilt(count, len - count, GONE_MAX)
-        && ctx.gather_for((name, Form::List), &[name], &[(name, kept)], Maker::Copying)
+        && ctx.store_later((name, Form::List), &[name], &[(name, kept)], Box::new(Copying))
 }

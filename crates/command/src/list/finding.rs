@@ -1,6 +1,6 @@
-//! Places of an element in a long list, looked for in slices: LPOS, and LREM and LINSERT before they change anything.
+//! Places of an element in a long list, searched in slices: LPOS, and LREM and LINSERT before they change anything.
 //!
-//! Called by these commands, and by `Gather` with what was read.
+//! Called by these commands, and by `Incremental` with the items read.
 
 use std::sync::Arc;
 
@@ -9,18 +9,18 @@ use darter_pack::tree::Direction;
 use darter_pack::tree::list::End;
 use darter_pack::tree::window::{Seen, Tell};
 use darter_store::reads::Stretch;
-use darter_wire::Reply;
+use darter_wire::{Args, Reply};
 
 use crate::Ctx;
-use crate::gather::sifting::{Found, Sifting};
-use crate::gather::{Form, Maker};
+use crate::incremental::Form;
+use crate::incremental::operation::{Found, Operation};
 
-/// What is looked for in a list, and where.
+/// The element searched in a list, and the part of the list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Search {
     /// Matches to pass over first.
     pub skip: u64,
-    /// From which end on: `Back` is towards it, from the front.
+    /// The direction: `Back` is towards the back, from the front.
     pub towards: End,
     /// Matches wanted.
     pub wanted: u64,
@@ -32,8 +32,8 @@ impl Search {
     /// The first match from the front.
     pub const FIRST: Search = Search { skip: 0, towards: End::Back, wanted: 1, looks: u64::MAX };
 
-    /// Leaves it to slices to look for `element` in the list at `name`, which has `len` items; false when it is to be done
-    /// at once. `answer` is how, unless the body is to run again and find the places in its context.
+    /// Leaves the search for `element` in the list at `name`, which has `len` items, to slices; false if it must be
+    /// done at once. `answer` writes the reply; without it the body runs again and finds the places in its context.
     pub fn leave(
         self,
         ctx: &mut Ctx<'_>,
@@ -61,22 +61,22 @@ impl Search {
             places: Vec::new(),
             answer,
         };
-        let maker = Maker::Sifting(Box::new(finding));
+        let operation = Box::new(finding);
         let source = [(name, Stretch::Ranks(first, looks, direction))];
         match answer {
-            Some(Answer { resp3, .. }) => ctx.gather(&source, maker, resp3),
-            None => ctx.gather_for((name, Form::List), &[name], &source, maker),
+            Some(Answer { resp3, .. }) => ctx.answer_later(&source, operation, resp3),
+            None => ctx.store_later((name, Form::List), &[name], &source, operation),
         }
     }
 }
 
-/// Items that are looked at in one go: some 20 microseconds.
+/// Items that are examined at once: some 20 microseconds.
 pub(super) const LOOKS_MAX: u64 = 4096;
 
-/// How LPOS answers.
+/// The form of the answer of LPOS.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Answer {
-    /// Whether it is an array.
+    /// True if it is an array.
     pub is_array: bool,
     pub resp3: bool,
 }
@@ -98,7 +98,7 @@ impl Answer {
 /// A search under way.
 struct Finding {
     element: Box<[u8]>,
-    // The rank of what is told next.
+    // The rank of the next item.
     next: u64,
     direction: Direction,
     skip: u64,
@@ -107,7 +107,7 @@ struct Finding {
     answer: Option<Answer>,
 }
 
-impl Sifting for Finding {
+impl Operation for Finding {
     /// A byte for each item.
     fn tell(&self) -> Tell {
         let element = self.element.clone();
@@ -126,14 +126,14 @@ impl Sifting for Finding {
         1024
     }
 
-    fn take(&mut self, _nth: u32, told: &[u8]) {
+    fn take(&mut self, _nth: u32, told: &[u8], _args: Args<'_>) -> Vec<u8> {
         for &is_it in told {
             let place = self.next;
             self.next = match self.direction {
                 Direction::Up => place + 1,
                 Direction::Down => place.saturating_sub(1),
             };
-            if is_it == 0 || self.is_enough() {
+            if is_it == 0 || self.is_decided() {
                 continue;
             }
             if self.skip > 0 {
@@ -142,9 +142,10 @@ impl Sifting for Finding {
                 self.places.push(place);
             }
         }
+        Vec::new()
     }
 
-    fn is_enough(&self) -> bool {
+    fn is_decided(&self) -> bool {
         self.places.len() as u64 >= self.wanted
     }
 

@@ -1,4 +1,4 @@
-//! Lists: elements in the order they were put, cheap at both ends.
+//! Lists: elements in insertion order, cheap at both ends.
 
 pub mod edit;
 mod finding;

@@ -1,5 +1,6 @@
 //! LMOVE source destination LEFT | RIGHT LEFT | RIGHT, RPOPLPUSH source destination
 
+use crate::keyspec;
 use darter_pack::entry::Item;
 use darter_pack::tree::List;
 use darter_pack::tree::list::End;
@@ -12,7 +13,7 @@ use crate::{Ctx, DataCommand, Fault};
 
 /// LMOVE.
 pub const LMOVE: DataCommand = DataCommand {
-    spec: Spec::write("lmove", 5, Keys::TWO).doc(
+    spec: Spec::write("lmove", 5, Keys::TWO).key_groups(&[keyspec::one(1, keyspec::TAKEN), keyspec::one(2, "RW insert")]).doc(
         Group::List,
         "6.2.0",
         "source destination <LEFT | RIGHT> <LEFT | RIGHT>",
@@ -28,7 +29,7 @@ pub const LMOVE: DataCommand = DataCommand {
 };
 /// RPOPLPUSH.
 pub const RPOPLPUSH: DataCommand = DataCommand {
-    spec: Spec::write("rpoplpush", 3, Keys::TWO).doc(
+    spec: Spec::write("rpoplpush", 3, Keys::TWO).key_groups(&[keyspec::one(1, keyspec::TAKEN), keyspec::one(2, "RW insert")]).deprecated("6.2.0", "`LMOVE` with the `RIGHT` and `LEFT` arguments").doc(
         Group::List,
         "1.2.0",
         "source destination",
@@ -45,7 +46,7 @@ pub const RPOPLPUSH: DataCommand = DataCommand {
 pub(super) const WRONG_DESTINATION: &str =
     "WRONGTYPE Operation against a key holding the wrong kind of value";
 
-/// Moves one element and answers it; false, and nothing written, when the source is missing.
+/// Moves one element and answers it; returns false, with nothing written, if the source is missing.
 pub(super) fn transfer(
     ctx: &mut Ctx<'_>,
     source: &[u8],
@@ -56,7 +57,8 @@ pub(super) fn transfer(
     if ctx.at(source).view::<List>()?.is_none() {
         return Ok(false);
     }
-    // Not `Fault::WrongType`: a client that waits for the source is told, where the source's own type is no reason.
+    // Not `Fault::WrongType`: a client that waits for the source gets this error, but a wrong type of the source
+    // itself does not end its wait.
     ctx.at(dest).view::<List>().map_err(|_| Fault::text(WRONG_DESTINATION))?;
     if source == dest {
         return rotate(ctx, source, (from, to), reply);
@@ -83,7 +85,7 @@ pub(super) fn transfer(
     Ok(true)
 }
 
-/// Moves within one list, which keeps its deadline even when it has a single element.
+/// Moves within one list, which keeps its deadline even if it has a single element.
 fn rotate(
     ctx: &mut Ctx<'_>,
     key: &[u8],

@@ -1,5 +1,6 @@
 //! LMOVEM source destination LEFT | RIGHT LEFT | RIGHT [COUNT | EXACTLY count OBO | BULK], BLMOVEM, which waits
 
+use crate::keyspec;
 use darter_pack::entry::Item;
 use darter_pack::tree::List;
 use darter_pack::tree::list::End;
@@ -16,11 +17,12 @@ use crate::{Ctx, DataCommand, Fault};
 /// LMOVEM.
 pub const LMOVEM: DataCommand = DataCommand {
     spec: Spec::write("lmovem", -5, Keys::TWO)
+        .key_groups(&[keyspec::one(1, keyspec::TAKEN), keyspec::one(2, "RW insert")])
         .doc(
             Group::List,
             "8.10.0",
             "source destination <LEFT | RIGHT> <LEFT | RIGHT> [<COUNT | EXACTLY> count <OBO | BULK>]",
-            "Moves several elements from one list to another, and returns them; a source left empty goes.",
+            "Moves several elements from one list to another, and returns them. An empty source is removed.",
         )
         .cost("O(N) over the elements moved"),
     run: |ctx, args, reply| {
@@ -34,6 +36,7 @@ pub const LMOVEM: DataCommand = DataCommand {
 /// BLMOVEM.
 pub const BLMOVEM: DataCommand = DataCommand {
     spec: Spec::write("blmovem", -6, Keys::TWO)
+        .key_groups(&[keyspec::one(1, keyspec::TAKEN), keyspec::one(2, "RW insert")])
         .flag(Flags::BLOCKING)
         .doc(
             Group::List,
@@ -52,14 +55,14 @@ pub const BLMOVEM: DataCommand = DataCommand {
     },
 };
 
-/// What is moved, and how it lies afterwards.
+/// The parameters of a move, and the final order.
 struct Moving {
     from: End,
     to: End,
     count: u64,
     // fewer are not moved
     is_exact: bool,
-    // OBO: each is pushed before the next is popped, so that the last one lies outermost
+    // OBO: each is pushed before the next is popped, so that the last one is outermost
     is_one_by_one: bool,
 }
 
@@ -85,7 +88,8 @@ impl Moving {
         Ok(moving)
     }
 
-    /// Moves and answers the elements as they lie in the destination; false, and nothing done, when there are too few.
+    /// Moves and answers the elements in the order of the destination; returns false, with nothing done, if there are
+    /// too few.
     fn run(
         &self,
         ctx: &mut Ctx<'_>,
@@ -152,7 +156,7 @@ impl Moving {
         Ok(())
     }
 
-    /// Moves within one list, which keeps its deadline even when all of it is moved.
+    /// Moves within one list, which keeps its deadline even if all of it is moved.
     fn turn(&self, place: &mut Keyed<'_>, elements: &[Vec<u8>]) -> Result<(), Fault> {
         if elements.is_empty() {
             return Ok(());

@@ -6,7 +6,7 @@ use darter_store::{Event, Keyed};
 use darter_wire::{Args, Reply};
 
 use super::{end, pop_event};
-use crate::gather::Form;
+use crate::incremental::Form;
 use crate::item::reply_item;
 use crate::reader::Reader;
 use crate::spec::{Flags, Group, Keys, Marks, Spec};
@@ -26,7 +26,8 @@ pub const LPOP: DataCommand = DataCommand {
     spec: spec(
         "lpop",
         "Returns and removes the first elements of a list. Deletes the list if the last element was popped.",
-    ),
+    )
+    .key_access("RW access delete"),
     run: |ctx, args, reply| pop(ctx, args, reply, End::Front),
 };
 /// RPOP.
@@ -34,12 +35,13 @@ pub const RPOP: DataCommand = DataCommand {
     spec: spec(
         "rpop",
         "Returns and removes the last elements of a list. Deletes the list if the last element was popped.",
-    ),
+    )
+    .key_access("RW access delete"),
     run: |ctx, args, reply| pop(ctx, args, reply, End::Back),
 };
 /// LMPOP.
 pub const LMPOP: DataCommand = DataCommand {
-    spec: Spec::shrink("lmpop", -4, Keys::Count { at: 1, dest: 0 })
+    spec: Spec::shrink("lmpop", -4, Keys::Count { at: 1, dest: 0 }).key_access("RW access delete")
         .flag(Flags::MOVABLEKEYS)
         .doc(
             Group::List,
@@ -76,8 +78,8 @@ fn pop(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>, end: End) -> Re
     Ok(())
 }
 
-/// Pops up to `count` elements of the last of `keys` into the reply, after `head` has written what comes before them;
-/// false, and nothing written, when there is no such list. The other keys have been looked at before.
+/// Pops up to `count` elements of the last of `keys` into the reply, after `head` has written the part before them.
+/// Returns false, with nothing written, if there is no such list. The other keys must have been examined before.
 pub(super) fn take(
     ctx: &mut Ctx<'_>,
     keys: &[&[u8]],
@@ -119,7 +121,7 @@ pub(super) fn take(
     Ok(true)
 }
 
-/// Reports a pop, and the key's end with its last element.
+/// Reports a pop, and the removal of the key with its last element.
 fn report(place: &mut Keyed<'_>, end: End, is_gone: bool) {
     place.changed(pop_event(end));
     if is_gone {
@@ -151,7 +153,7 @@ pub(super) fn parse_many<'a>(read: &mut Reader<'a>) -> Result<Many<'a>, Fault> {
     Ok(Many { keys, end, count: count.unwrap_or(1) })
 }
 
-/// Pops from the first list that has elements; false, and nothing written, when none has.
+/// Pops from the first list that has elements; returns false, with nothing written, if none has.
 pub(super) fn take_many(ctx: &mut Ctx<'_>, many: &Many<'_>, reply: &mut Reply<'_>) -> Result<bool, Fault> {
     for (at, &key) in many.keys.iter().enumerate() {
         if ctx.skips(key) {

@@ -8,8 +8,8 @@ use darter_store::Arena;
 use darter_wire::{Args, Reply};
 
 use super::push_event;
-use crate::gather::Form;
-use crate::gather::filling::{Filled, MANY, Words};
+use crate::incremental::Form;
+use crate::incremental::bulk_add::{Filled, MANY, Words};
 use crate::spec::{Group, Keys, Spec};
 use crate::{Ctx, DataCommand, Fault};
 
@@ -26,7 +26,8 @@ pub const LPUSH: DataCommand = DataCommand {
         "lpush",
         "1.0.0",
         "Prepends one or more elements to a list. Creates the key if it doesn't exist.",
-    ),
+    )
+    .key_access("RW insert"),
     run: |ctx, args, reply| push(ctx, args, reply, End::Front),
 };
 /// RPUSH.
@@ -35,17 +36,20 @@ pub const RPUSH: DataCommand = DataCommand {
         "rpush",
         "1.0.0",
         "Appends one or more elements to a list. Creates the key if it doesn't exist.",
-    ),
+    )
+    .key_access("RW insert"),
     run: |ctx, args, reply| push(ctx, args, reply, End::Back),
 };
 /// LPUSHX.
 pub const LPUSHX: DataCommand = DataCommand {
-    spec: spec("lpushx", "2.2.0", "Prepends one or more elements to a list only when the list exists."),
+    spec: spec("lpushx", "2.2.0", "Prepends one or more elements to a list only when the list exists.")
+        .key_access("RW insert"),
     run: |ctx, args, reply| push_existing(ctx, args, reply, End::Front),
 };
 /// RPUSHX.
 pub const RPUSHX: DataCommand = DataCommand {
-    spec: spec("rpushx", "2.2.0", "Appends an element to a list only when the list exists."),
+    spec: spec("rpushx", "2.2.0", "Appends an element to a list only when the list exists.")
+        .key_access("RW insert"),
     run: |ctx, args, reply| push_existing(ctx, args, reply, End::Back),
 };
 
@@ -64,11 +68,11 @@ fn push(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>, end: End) -> R
     Ok(())
 }
 
-/// Leaves it to slices to push many elements, or answers when they are there; false when they are to be pushed now.
+/// Leaves pushing many elements to slices, or answers after that; false if they must be pushed now.
 #[cold]
 fn push_many(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>, end: End) -> Result<bool, Fault> {
     let form = if end == End::Front { Form::Stack } else { Form::List };
-    let filled = ctx.fill((args.at(1), form), args, Words::plain(2))?;
+    let filled = ctx.add_many((args.at(1), form), args, Words::plain(2))?;
     if let Filled::Done { len, .. } = filled {
         ctx.changed(args.at(1), push_event(end));
         reply.int(len as i64);

@@ -17,7 +17,7 @@ use crate::{Ctx, DataCommand, Fault};
 
 /// LLEN.
 pub const LLEN: DataCommand = DataCommand {
-    spec: Spec::read("llen", 2, Keys::ONE).fast().doc(
+    spec: Spec::read("llen", 2, Keys::ONE).key_access("RO").fast().doc(
         Group::List,
         "1.0.0",
         "key",
@@ -100,7 +100,7 @@ fn show(reply: &mut Reply<'_>, list: View<'_, List>, first: u64, count: u64) {
     items.take(count as usize).for_each(|item| reply_item(reply, item));
 }
 
-/// What LPOS looks for, and how many matches it was told to find.
+/// The arguments of LPOS: the search, and the number of matches.
 fn parse_search(args: Args<'_>) -> Result<(Search, Option<u64>), Fault> {
     let (mut search, mut count) = (Search::FIRST, None);
     let mut read = Reader::new(args, 3);

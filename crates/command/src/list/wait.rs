@@ -1,5 +1,6 @@
 //! BLPOP key [key ...] timeout, BRPOP, BLMPOP, BLMOVE, BRPOPLPUSH: the forms that wait for an element
 
+use crate::keyspec;
 use darter_pack::tree::list::End;
 use darter_wire::{Args, Reply};
 
@@ -22,7 +23,7 @@ pub const BLPOP: DataCommand = DataCommand {
     spec: pop_spec(
         "blpop",
         "Removes and returns the first element in a list. Blocks until an element is available otherwise. Deletes the list if the last element was popped.",
-    ),
+    ).key_access("RW access delete"),
     run: |ctx, args, reply| pop(ctx, args, reply, End::Front),
 };
 /// BRPOP.
@@ -30,12 +31,12 @@ pub const BRPOP: DataCommand = DataCommand {
     spec: pop_spec(
         "brpop",
         "Removes and returns the last element in a list. Blocks until an element is available otherwise. Deletes the list if the last element was popped.",
-    ),
+    ).key_access("RW access delete"),
     run: |ctx, args, reply| pop(ctx, args, reply, End::Back),
 };
 /// BLMPOP.
 pub const BLMPOP: DataCommand = DataCommand {
-    spec: Spec::shrink("blmpop", -5, Keys::Count { at: 2, dest: 0 })
+    spec: Spec::shrink("blmpop", -5, Keys::Count { at: 2, dest: 0 }).key_access("RW access delete")
         .flag(Flags::BLOCKING.with(Flags::MOVABLEKEYS))
         .doc(
             Group::List,
@@ -48,7 +49,7 @@ pub const BLMPOP: DataCommand = DataCommand {
 };
 /// BLMOVE.
 pub const BLMOVE: DataCommand = DataCommand {
-    spec: Spec::write("blmove", 6, Keys::TWO).flag(Flags::BLOCKING).doc(
+    spec: Spec::write("blmove", 6, Keys::TWO).key_groups(&[keyspec::one(1, keyspec::TAKEN), keyspec::one(2, "RW insert")]).flag(Flags::BLOCKING).doc(
         Group::List,
         "6.2.0",
         "source destination <LEFT | RIGHT> <LEFT | RIGHT> timeout",
@@ -61,7 +62,7 @@ pub const BLMOVE: DataCommand = DataCommand {
 };
 /// BRPOPLPUSH.
 pub const BRPOPLPUSH: DataCommand = DataCommand {
-    spec: Spec::write("brpoplpush", 4, Keys::TWO).flag(Flags::BLOCKING).doc(
+    spec: Spec::write("brpoplpush", 4, Keys::TWO).key_groups(&[keyspec::one(1, keyspec::TAKEN), keyspec::one(2, "RW insert")]).deprecated("6.2.0", "`BLMOVE` with the `RIGHT` and `LEFT` arguments").flag(Flags::BLOCKING).doc(
         Group::List,
         "2.2.0",
         "source destination timeout",
@@ -90,7 +91,7 @@ fn pop(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>, end: End) -> Re
 }
 
 fn blmpop(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    // The other arguments are looked at before the timeout.
+    // The other arguments are checked before the timeout.
     let many = parse_many(&mut Reader::new(args, 2))?;
     let timeout_ms = timeout_ms(args.at(1))?;
     ctx.may_repeat = false;
@@ -112,7 +113,7 @@ fn transfer(
         if ctx.may_wait {
             ctx.wait = Some(Box::new(Wait::for_a_key(timeout_ms, 2)));
         } else {
-            // No array, as it is when the time is up.
+            // Not an array, as after a timeout.
             reply.null();
         }
     }

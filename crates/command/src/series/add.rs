@@ -8,13 +8,13 @@ use darter_wire::{Args, Reply};
 
 use super::options::{self, Options};
 use super::{LINKED, NO_KEY, POLICY, create, doc, event, feed, not_added};
-use crate::spec::{Keys, Spec};
+use crate::spec::{Keys, ReplicaForm, Spec};
 use crate::{Ctx, DataCommand, Fault};
 
 /// TS.ADD.
 pub const ADD: DataCommand = DataCommand {
     spec: doc(
-        Spec::write("ts.add", -4, Keys::ONE).reach(LINKED),
+        Spec::write("ts.add", -4, Keys::ONE).replica_form(ReplicaForm::Time(2)).reach(LINKED),
         "1.0.0",
         "key timestamp value [RETENTION retentionPeriod] [ENCODING <UNCOMPRESSED | COMPRESSED>] [CHUNK_SIZE size] \
          [DUPLICATE_POLICY <BLOCK | FIRST | LAST | MIN | MAX | SUM>] [ON_DUPLICATE <BLOCK | FIRST | LAST | MIN | MAX | \
@@ -35,7 +35,7 @@ pub(super) fn time(arg: &[u8], now_ms: u64) -> Result<u64, Fault> {
     u64::try_from(time).map_err(|_| Fault::text(negative))
 }
 
-/// A value as clients give it; NaN is one.
+/// A value as clients give it; NaN is allowed.
 pub(super) fn value(arg: &[u8]) -> Result<f64, Fault> {
     if arg.eq_ignore_ascii_case(b"nan") {
         return Ok(f64::NAN);
@@ -43,8 +43,8 @@ pub(super) fn value(arg: &[u8]) -> Result<f64, Fault> {
     number::parse_f64(arg).ok_or(Fault::text("ERR TSDB: invalid value"))
 }
 
-/// Adds a sample to the series at `name`, which is there, and what follows of it to the series that it feeds; reports
-/// `event`. Returns the time to answer.
+/// Adds a sample to the series at `name`, which must exist, and the resulting samples to the series that it feeds;
+/// reports `event`. Returns the time for the reply.
 pub(super) fn add_to(
     ctx: &mut Ctx<'_>,
     name: &[u8],

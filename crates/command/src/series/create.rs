@@ -7,13 +7,13 @@ use darter_wire::{Args, Reply};
 
 use super::options::Options;
 use super::{NO_KEY, doc, event};
-use crate::spec::{Keys, Spec};
+use crate::spec::{Keys, ReplicaForm, Spec};
 use crate::{Ctx, DataCommand, Fault};
 
 /// TS.CREATE.
 pub const CREATE: DataCommand = DataCommand {
     spec: doc(
-        Spec::write("ts.create", -2, Keys::ONE).fast(),
+        Spec::write("ts.create", -2, Keys::ONE).replica_form(ReplicaForm::Words).fast(),
         "1.0.0",
         "key [RETENTION retentionPeriod] [ENCODING <UNCOMPRESSED | COMPRESSED>] [CHUNK_SIZE size] [DUPLICATE_POLICY \
          <BLOCK | FIRST | LAST | MIN | MAX | SUM>] [IGNORE ignoreMaxTimediff ignoreMaxValDiff] [LABELS label value \
@@ -25,7 +25,7 @@ pub const CREATE: DataCommand = DataCommand {
 /// TS.ALTER.
 pub const ALTER: DataCommand = DataCommand {
     spec: doc(
-        Spec::write("ts.alter", -2, Keys::ONE),
+        Spec::write("ts.alter", -2, Keys::ONE).replica_form(ReplicaForm::Words),
         "1.0.0",
         "key [RETENTION retentionPeriod] [CHUNK_SIZE size] [DUPLICATE_POLICY <BLOCK | FIRST | LAST | MIN | MAX | SUM>] \
          [IGNORE ignoreMaxTimediff ignoreMaxValDiff] [LABELS label value [label value ...]]",
@@ -46,7 +46,7 @@ fn create(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()
     Ok(())
 }
 
-/// Makes a series at a place that is free.
+/// Creates a series at a missing key.
 pub(super) fn put(place: &mut Keyed<'_>, options: Options) -> Result<(), Fault> {
     let mut series = Series::new(options.settings());
     series.name = place.name().into();

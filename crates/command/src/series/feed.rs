@@ -1,14 +1,14 @@
-//! What a change of a series does to others: the series that its rules feed, and keys that name it.
+//! Effects of a change of a series on others: the series that its rules feed, and keys that name it.
 //!
-//! Called by the family's writing commands with the shards of all of them held, and by RENAME. A rule whose other end is
-//! gone, or is fed by somebody else, is removed where it is met.
+//! Called by the family's writing commands with the shards of all of them held, and by RENAME. A rule is removed when
+//! it is found to be dead: its other end is missing, or has another source.
 
 use darter_series::{Fed, Sample, Series};
 
 use super::event;
 use crate::Ctx;
 
-/// Brings `fed`, which a change of the series at `source` has made, to the series it feeds.
+/// Adds `fed`, the results of a change of the series at `source`, to the series it feeds.
 #[inline]
 pub(super) fn feed(ctx: &mut Ctx<'_>, source: &[u8], fed: Vec<Fed>) {
     if !fed.is_empty() {
@@ -41,17 +41,17 @@ fn bring(ctx: &mut Ctx<'_>, source: &[u8], fed: Vec<Fed>) {
     }
 }
 
-/// Whether there is a series at `target` that says that it is fed by `source`.
+/// Returns true if there is a series at `target` whose source is `source`.
 pub(super) fn is_fed_by(ctx: &Ctx<'_>, target: &[u8], source: &[u8]) -> bool {
     look(ctx, target, |series| series.source.as_deref() == Some(source)).unwrap_or(false)
 }
 
-/// Whether there is a series at `source` that feeds `target`.
+/// Returns true if there is a series at `source` that feeds `target`.
 pub(super) fn is_feeding(ctx: &Ctx<'_>, source: &[u8], target: &[u8]) -> bool {
     look(ctx, source, |series| series.feeds(target)).unwrap_or(false)
 }
 
-/// What `ask` finds in the series at `name`, if its shard is held and it is one.
+/// The result of `ask` for the series at `name`, if its shard is held and it is a series.
 fn look<R>(ctx: &Ctx<'_>, name: &[u8], ask: impl FnOnce(&Series) -> R) -> Option<R> {
     if !ctx.covers(name) {
         return None;
@@ -60,7 +60,7 @@ fn look<R>(ctx: &Ctx<'_>, name: &[u8], ask: impl FnOnce(&Series) -> R) -> Option
     Some(ask(shard.view_of::<Series>(record).ok()?.root))
 }
 
-/// Removes rules of the series at `name` whose other end is gone, and the source that feeds it no more.
+/// Removes rules of the series at `name` whose other end is missing, and a source that no longer feeds it.
 pub(super) fn clean(ctx: &mut Ctx<'_>, name: &[u8]) {
     let Some((source, targets)) = look(ctx, name, |series| {
         let targets: Vec<_> = series.rules.iter().map(|rule| rule.target.clone()).collect();
@@ -85,7 +85,7 @@ pub(super) fn latest(ctx: &Ctx<'_>, name: &[u8]) -> Option<Sample> {
     look(ctx, &source, |series| series.latest_for(name))?
 }
 
-/// The value at `from` has been renamed to `to`: series that name it name it by its new name.
+/// Updates the series that name `from`, after its value was renamed to `to`.
 pub(crate) fn renamed(ctx: &mut Ctx<'_>, from: &[u8], to: &[u8]) {
     if !ctx.shards_mut().router().links().is_any() {
         return;

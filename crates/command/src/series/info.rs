@@ -93,7 +93,7 @@ fn write_labels(series: &Series, reply: &mut Reply<'_>) {
     }
 }
 
-/// The rules whose other end is there.
+/// The rules whose other end exists.
 fn write_rules(ctx: &Ctx<'_>, name: &[u8], series: &Series, reply: &mut Reply<'_>) {
     reply.status("rules");
     let rules: Vec<_> = series.rules.iter().filter(|rule| feed::is_fed_by(ctx, &rule.target, name)).collect();

@@ -86,7 +86,7 @@ pub const QUERYLABELS: DataCommand = DataCommand {
     run: query_labels,
 };
 
-/// The labels that are answered with a series.
+/// The labels in the reply for a series.
 enum Shown<'a> {
     None,
     All,
@@ -113,7 +113,7 @@ const WORDS: &[&str] = &[
     "SELECTED_LABELS",
 ];
 
-/// What TS.MGET and TS.MRANGE share, and what only the latter has.
+/// The options of TS.MGET and TS.MRANGE, and those of the latter only.
 struct Asked<'a> {
     shown: Shown<'a>,
     filter: Option<Vec<Matcher>>,
@@ -200,7 +200,7 @@ fn names(ctx: &mut Ctx<'_>, matchers: &[Matcher]) -> BTreeSet<Box<[u8]>> {
     names
 }
 
-/// Gives `visit` the series at `name`, and the sample of its source's open bucket if the query asks for it.
+/// Passes the series at `name`, and the sample of its source's open bucket if the query asks for it, to `visit`.
 fn visit<R>(
     ctx: &Ctx<'_>,
     name: &[u8],
@@ -254,7 +254,7 @@ fn reply_head(reply: &mut Reply<'_>, name: &[u8], parts: usize) {
         reply.bulk(name);
         reply.array(parts);
     } else {
-        // RESP2 has no room for how the samples came about.
+        // RESP2 has no place for the reducers and sources.
         reply.array(3);
         reply.bulk(name);
     }
@@ -351,7 +351,7 @@ fn write_how<'a>(reply: &mut Reply<'_>, what: &str, names: impl ExactSizeIterato
     names.for_each(|name| reply.bulk(name));
 }
 
-/// The series of one value of the label, and what they come to at each time.
+/// The series of one value of the label, and their reduced value at each time.
 #[derive(Default)]
 struct Joined {
     names: Vec<Box<[u8]>>,
@@ -367,7 +367,7 @@ fn grouped(
     shown: &Shown<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Fault> {
-    // What the groups come to is counted, not what they are made of.
+    // The limit applies to the rows of groups, not to those of their series.
     let count = query.count.take().unwrap_or(usize::MAX);
     let mut groups: BTreeMap<Box<[u8]>, Joined> = BTreeMap::new();
     for name in names {

@@ -6,13 +6,15 @@ use darter_wire::{Args, Reply};
 use super::add::{add_to, time, value};
 use super::{LINKED, doc, event};
 use crate::probabilistic::arity;
-use crate::spec::{Keys, Spec};
+use crate::spec::{Keys, ReplicaForm, Spec};
 use crate::{Ctx, DataCommand, Fault};
 
 /// TS.MADD.
 pub const MADD: DataCommand = DataCommand {
     spec: doc(
-        Spec::write("ts.madd", -4, Keys::Range { first: 1, last: -1, step: 3 }).reach(LINKED),
+        Spec::write("ts.madd", -4, Keys::Range { first: 1, last: -1, step: 3 })
+            .replica_form(ReplicaForm::Times(2))
+            .reach(LINKED),
         "1.0.0",
         "key timestamp value [key timestamp value ...]",
         "Adds samples to several series.",

@@ -1,4 +1,4 @@
-//! Time series: samples added, changed, removed and asked for by time.
+//! Time series: samples added, changed, removed and queried by time.
 
 mod add;
 mod create;
@@ -55,7 +55,7 @@ pub const FAMILY: &[DataCommand] = &[
     read::READ,
 ];
 
-/// What a second sample of the same time does where neither series nor command says.
+/// The policy for a second sample of the same time, if neither series nor command gives one.
 const POLICY: Policy = Policy::Block;
 
 const NO_KEY: Fault = Fault::text("ERR TSDB: the key does not exist");

@@ -91,7 +91,7 @@ fn nrange(ctx: &mut Ctx<'_>, args: Args<'_>, order: Order, reply: &mut Reply<'_>
     Ok(())
 }
 
-/// The query, and the numbers that each key has in a row; none without buckets.
+/// The query, and the numbers that each key has in a row; empty without buckets.
 fn parse(args: Args<'_>, keys_len: usize, order: Order) -> Result<(Query, Vec<Vec<Kind>>), Fault> {
     const UNEQUAL: Fault =
         Fault::text("ERR TSDB: the number of AGGREGATION arguments must be equal to numkeys");

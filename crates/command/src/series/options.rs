@@ -1,4 +1,4 @@
-//! The options with which a series is made or changed, wherever they stand among the arguments.
+//! The options with which a series is created or changed, at any position among the arguments.
 
 use darter_base::number;
 use darter_series::series::Label;
@@ -12,7 +12,7 @@ use crate::reader::is;
 const CHUNK_BYTES_MIN: i64 = 48;
 const CHUNK_BYTES_MAX: i64 = 1 << 20;
 
-/// What a command says about a series; `None` where it says nothing.
+/// The options of a command; `None` if not given.
 #[derive(Default)]
 pub(super) struct Options {
     retention_ms: Option<u64>,
@@ -23,7 +23,7 @@ pub(super) struct Options {
     labels: Option<Vec<Label>>,
 }
 
-/// The argument after `word`, if the word is there.
+/// The argument after `word`, if the word is present.
 fn after<'a>(
     args: Args<'a>,
     from: usize,
@@ -36,7 +36,7 @@ fn after<'a>(
     }
 }
 
-/// The policy after `word`, if the word is there.
+/// The policy after `word`, if the word is present.
 pub(super) fn policy(args: Args<'_>, from: usize, word: &str) -> Result<Option<Policy>, Fault> {
     let Some(name) = after(args, from, word, "ERR TSDB: Couldn't parse DUPLICATE_POLICY")? else {
         return Ok(None);
@@ -48,7 +48,7 @@ impl Options {
     /// Reads the options among the arguments from `from` on.
     pub(super) fn read(args: Args<'_>, from: usize) -> Result<Options, Fault> {
         let labels_at = find_word(args, from, "LABELS");
-        // What follows LABELS is theirs.
+        // The words after LABELS are labels.
         let head = args.head(labels_at.unwrap_or(args.len()));
         let mut options = Options {
             labels: labels_at.map(|at| labels(args.tail(at + 1))).transpose()?,
@@ -74,7 +74,7 @@ impl Options {
         Ok(options)
     }
 
-    /// The settings of a series that is made.
+    /// The settings of a created series.
     pub(super) fn settings(self) -> Settings {
         let is_uncompressed = self.is_uncompressed.unwrap_or(false);
         let mut settings = Settings { is_uncompressed, ..Settings::default() };
@@ -82,7 +82,7 @@ impl Options {
         settings
     }
 
-    /// Changes what the command says; the encoding stays.
+    /// Applies the given options; the encoding stays.
     pub(super) fn apply(self, settings: &mut Settings) {
         settings.retention_ms = self.retention_ms.unwrap_or(settings.retention_ms);
         settings.chunk_bytes = self.chunk_bytes.unwrap_or(settings.chunk_bytes);

@@ -11,14 +11,14 @@ use crate::{Fault, Reader};
 /// Kinds of a query at most.
 const KINDS_MAX: usize = 16;
 
-/// Where buckets are aligned to.
+/// The alignment of buckets.
 enum Align {
     Start,
     End,
     At(u64),
 }
 
-/// The span at `at` and behind it: from and to, `-` and `+` for all.
+/// The span at `at` and after it: from and to, `-` and `+` for all.
 pub(super) fn span(args: Args<'_>, at: usize) -> Result<(u64, u64), Fault> {
     let time = |arg: Option<&[u8]>| arg.and_then(number::parse_i64).and_then(|ms| u64::try_from(ms).ok());
     let from = match args.get(at) {
@@ -37,10 +37,10 @@ pub(super) fn query(args: Args<'_>, at: usize, order: Order) -> Result<Query, Fa
     query_with(args, at, order, &mut |_, _| Ok(false))
 }
 
-/// Takes what a word says that the reader has passed; false if it is not known.
+/// Applies a word that the reader has just passed; returns false if it is unknown.
 pub(super) type TakeWord<'t, 'a> = &'t mut dyn FnMut(&'a [u8], &mut Reader<'a>) -> Result<bool, Fault>;
 
-/// The query whose span is at `at`; words that no query has are given to `others`.
+/// The query whose span is at `at`; words that belong to no query are passed to `others`.
 pub(super) fn query_with<'a>(
     args: Args<'a>,
     at: usize,
@@ -54,7 +54,7 @@ pub(super) fn query_with<'a>(
     while let Some(word) = reader.peek() {
         reader.skip(1);
         if is(word, "LATEST") {
-            // The caller looks for it: what is newer than the samples is in another series.
+            // The caller finds it: the open bucket is in another series.
         } else if is(word, "FILTER_BY_TS") {
             query.times = Some(times(&mut reader)?);
         } else if is(word, "FILTER_BY_VALUE") {

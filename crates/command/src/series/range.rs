@@ -10,7 +10,7 @@ use super::query::{query, span};
 use super::{LINKED, LINKED_FOR_LATEST, NO_KEY, asks_for_latest, doc, event, feed, write_rows, write_sample};
 use crate::probabilistic::arity;
 use crate::reader::is;
-use crate::spec::{Keys, Spec};
+use crate::spec::{Keys, ReplicaForm, Spec};
 use crate::{Ctx, DataCommand, Fault};
 
 const SYNTAX: &str = "key fromTimestamp toTimestamp [LATEST] [FILTER_BY_TS timestamp [timestamp ...]] [FILTER_BY_VALUE min \
@@ -54,7 +54,7 @@ pub const GET: DataCommand = DataCommand {
 /// TS.DEL.
 pub const DEL: DataCommand = DataCommand {
     spec: doc(
-        Spec::write("ts.del", 4, Keys::ONE).reach(LINKED),
+        Spec::write("ts.del", 4, Keys::ONE).replica_form(ReplicaForm::Words).reach(LINKED),
         "1.6.0",
         "key from_timestamp to_timestamp",
         "Deletes the samples between two times.",

@@ -23,14 +23,14 @@ pub const READ: DataCommand = DataCommand {
     run: read,
 };
 
-/// In the arguments of a command that waits: the time at which it is answered whatever there is.
+/// In the arguments of a waiting command: the time at which it is answered in any case.
 const UNTIL: &str = "UNTIL";
 /// A wait without end.
 const NEVER: u64 = i64::MAX as u64;
 
 struct Asked {
     cursor: u64,
-    // milliseconds, and samples that are waited for
+    // milliseconds, and number of samples to wait for
     block: Option<(u64, usize)>,
     count_max: Option<usize>,
     until_ms: Option<u64>,
@@ -43,7 +43,7 @@ fn read(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), 
     let view = place.view::<Series>()?;
     let rows = view.map(|view| {
         let query = Query { count: asked.count_max, ..Query::new(asked.cursor, u64::MAX) };
-        // Without buckets there is no end of rows.
+        // Without buckets the rows have no end.
         query.run(view.root, view.arena).unwrap_or_default()
     });
     let is_gone = rows.is_none() && asked.until_ms.is_some();
@@ -62,7 +62,7 @@ fn read(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), 
                 (None, timeout_ms) => now_ms.saturating_add(timeout_ms),
             };
             let mut wait = Wait::for_a_key(None, 0);
-            wait.ripe_ms = (until_ms < NEVER).then_some(until_ms);
+            wait.ready_at_ms = (until_ms < NEVER).then_some(until_ms);
             wait.args = Some(args_until(args, asked.cursor, until_ms));
             ctx.wait = Some(Box::new(wait));
         }
@@ -71,7 +71,7 @@ fn read(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), 
     Ok(())
 }
 
-/// The arguments to wait with: the time is a number, and it is known when the wait ends.
+/// The arguments to wait with: the start is a number, and the end of the wait is known.
 fn args_until(args: Args<'_>, cursor: u64, until_ms: u64) -> OwnedArgs {
     let mut owned = OwnedArgs::with_capacity(args.len() + 2, 64);
     let (cursor, until_ms) = (cursor.to_string(), until_ms.to_string());

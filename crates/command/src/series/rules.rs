@@ -9,13 +9,13 @@ use super::query::{kinds, span_ms};
 use super::{LINKED, NO_KEY, doc, event};
 use crate::probabilistic::arity;
 use crate::reader::is;
-use crate::spec::{Keys, Spec};
+use crate::spec::{Keys, ReplicaForm, Spec};
 use crate::{Ctx, DataCommand, Fault};
 
 /// TS.CREATERULE.
 pub const CREATERULE: DataCommand = DataCommand {
     spec: doc(
-        Spec::write("ts.createrule", -6, Keys::TWO).fast().reach(LINKED),
+        Spec::write("ts.createrule", -6, Keys::TWO).replica_form(ReplicaForm::Words).fast().reach(LINKED),
         "1.0.0",
         "sourceKey destKey AGGREGATION aggregator bucketDuration [alignTimestamp]",
         "Has a series feed another one with aggregates of its samples.",
@@ -25,7 +25,7 @@ pub const CREATERULE: DataCommand = DataCommand {
 /// TS.DELETERULE.
 pub const DELETERULE: DataCommand = DataCommand {
     spec: doc(
-        Spec::write("ts.deleterule", 3, Keys::TWO).fast().reach(LINKED),
+        Spec::write("ts.deleterule", 3, Keys::TWO).replica_form(ReplicaForm::Words).fast().reach(LINKED),
         "1.0.0",
         "sourceKey destKey",
         "Ends that a series feeds another one.",
@@ -65,7 +65,7 @@ fn create(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()
     Ok(())
 }
 
-/// The series at `name`, without what names keys that are gone, as `ask` sees it.
+/// The result of `ask` for the series at `name`, after dead links were removed.
 fn check(
     ctx: &mut Ctx<'_>,
     name: &[u8],

@@ -9,7 +9,7 @@ use super::add::add_to;
 use super::options::Options;
 use super::{LINKED, create, doc, event};
 use crate::probabilistic::find_word;
-use crate::spec::{Keys, Spec};
+use crate::spec::{Keys, ReplicaForm, Spec};
 use crate::{Ctx, DataCommand, Fault};
 
 const SYNTAX: &str = "key value [TIMESTAMP timestamp] [RETENTION retentionPeriod] [ENCODING <UNCOMPRESSED | COMPRESSED>] \
@@ -20,7 +20,7 @@ const COST: &str = "O(M) when M is the amount of compaction rules or O(1) with n
 /// TS.INCRBY.
 pub const INCRBY: DataCommand = DataCommand {
     spec: doc(
-        Spec::write("ts.incrby", -3, Keys::ONE).reach(LINKED),
+        Spec::write("ts.incrby", -3, Keys::ONE).replica_form(ReplicaForm::TimeOption).reach(LINKED),
         "1.0.0",
         SYNTAX,
         "Adds a sample that is more than the last one by a number.",
@@ -31,7 +31,7 @@ pub const INCRBY: DataCommand = DataCommand {
 /// TS.DECRBY.
 pub const DECRBY: DataCommand = DataCommand {
     spec: doc(
-        Spec::write("ts.decrby", -3, Keys::ONE).reach(LINKED),
+        Spec::write("ts.decrby", -3, Keys::ONE).replica_form(ReplicaForm::TimeOption).reach(LINKED),
         "1.0.0",
         SYNTAX,
         "Adds a sample that is less than the last one by a number.",

@@ -105,7 +105,7 @@ fn bad_arguments_have_their_own_errors() {
     assert!(bed.run("TS.ADD t 5 6").starts_with("-ERR TSDB: Error at upsert"));
 }
 
-/// A source and the series it feeds, in whichever shards.
+/// A source and the series it feeds, in any shards.
 fn fed(bed: &mut Bed) {
     for line in [
         "TS.CREATE src LABELS kind raw",

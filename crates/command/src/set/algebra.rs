@@ -6,7 +6,7 @@ use darter_store::{SetValue, View};
 use darter_wire::{Args, Reply};
 
 use super::read;
-use crate::gather::{Combining, Maker, Operation, Scoring, reading_order};
+use crate::incremental::{Combining, Copying, Operation, Scoring, SetOperation, reading_order};
 use crate::item::reply_item;
 use crate::reader::Reader;
 use crate::slices;
@@ -15,18 +15,24 @@ use crate::{Ctx, DataCommand, Fault};
 
 /// SINTER.
 pub const SINTER: DataCommand = DataCommand {
-    spec: spec("sinter", "Returns the intersect of multiple sets.").cost("O(N*M)"),
-    run: |ctx, args, reply| show(ctx, args, reply, Operation::Intersect),
+    spec: spec("sinter", "Returns the intersect of multiple sets.")
+        .tips(&["nondeterministic_output_order"])
+        .cost("O(N*M)"),
+    run: |ctx, args, reply| show(ctx, args, reply, SetOperation::Intersect),
 };
 /// SUNION.
 pub const SUNION: DataCommand = DataCommand {
-    spec: spec("sunion", "Returns the union of multiple sets.").cost("O(N)"),
-    run: |ctx, args, reply| show(ctx, args, reply, Operation::Unite),
+    spec: spec("sunion", "Returns the union of multiple sets.")
+        .tips(&["nondeterministic_output_order"])
+        .cost("O(N)"),
+    run: |ctx, args, reply| show(ctx, args, reply, SetOperation::Unite),
 };
 /// SDIFF.
 pub const SDIFF: DataCommand = DataCommand {
-    spec: spec("sdiff", "Returns the difference of multiple sets.").cost("O(N)"),
-    run: |ctx, args, reply| show(ctx, args, reply, Operation::Subtract),
+    spec: spec("sdiff", "Returns the difference of multiple sets.")
+        .tips(&["nondeterministic_output_order"])
+        .cost("O(N)"),
+    run: |ctx, args, reply| show(ctx, args, reply, SetOperation::Subtract),
 };
 /// SINTERCARD.
 pub const SINTERCARD: DataCommand = DataCommand {
@@ -36,7 +42,7 @@ pub const SINTERCARD: DataCommand = DataCommand {
         "numkeys key [key ...] [LIMIT limit]",
         "Returns the number of members of the intersect of multiple sets.",
     ),
-    run: |ctx, args, reply| card(ctx, args, reply, Operation::Intersect),
+    run: |ctx, args, reply| card(ctx, args, reply, SetOperation::Intersect),
 };
 /// SUNIONCARD.
 pub const SUNIONCARD: DataCommand = DataCommand {
@@ -46,7 +52,7 @@ pub const SUNIONCARD: DataCommand = DataCommand {
         "numkeys key [key ...] [APPROX] [LIMIT limit]",
         "Returns the number of members of the union of multiple sets.",
     ),
-    run: |ctx, args, reply| card(ctx, args, reply, Operation::Unite),
+    run: |ctx, args, reply| card(ctx, args, reply, SetOperation::Unite),
 };
 /// SDIFFCARD.
 pub const SDIFFCARD: DataCommand = DataCommand {
@@ -56,7 +62,7 @@ pub const SDIFFCARD: DataCommand = DataCommand {
         "numkeys key [key ...] [APPROX] [LIMIT limit]",
         "Returns the number of members of the difference of multiple sets.",
     ),
-    run: |ctx, args, reply| card(ctx, args, reply, Operation::Subtract),
+    run: |ctx, args, reply| card(ctx, args, reply, SetOperation::Subtract),
 };
 
 const fn spec(name: &'static str, summary: &'static str) -> Spec {
@@ -92,7 +98,7 @@ impl<'a> Sources<'a> {
         Sources::look(ctx, keys)
     }
 
-    /// As [`Sources::find`], for keys that were found before.
+    /// Like [`Sources::find`], for keys that were found before.
     pub fn look(ctx: &'a Ctx<'_>, keys: Args<'_>) -> Result<Sources<'a>, Fault> {
         let now_ms = ctx.now_ms;
         let sets = keys.iter().map(|key| match ctx.peek(key) {
@@ -102,8 +108,8 @@ impl<'a> Sources<'a> {
         Ok(Sources { sets: sets.collect::<Result<_, _>>()?, now_ms })
     }
 
-    /// In which order to read the sets, and what to make of them, when that is better done in slices.
-    fn for_slices(&self, operation: Operation, scoring: Scoring) -> Option<(Vec<usize>, Combining)> {
+    /// The order in which to read the sets, and their combination, if slices are better.
+    fn for_slices(&self, operation: SetOperation, scoring: Scoring) -> Option<(Vec<usize>, Combining)> {
         let lens = self.sets.iter().map(|set| set.map_or(0, |set| set.root.len())).collect::<Vec<_>>();
         let order = reading_order(operation, &lens)?;
         let due = |set: &View<'_, SetValue>| set.root.next_expiry_ms().is_some_and(|ms| ms <= self.now_ms);
@@ -111,30 +117,30 @@ impl<'a> Sources<'a> {
             return None;
         }
         let kept =
-            if operation == Operation::Unite { lens.iter().sum() } else { *lens.get(*order.first()?)? };
+            if operation == SetOperation::Unite { lens.iter().sum() } else { *lens.get(*order.first()?)? };
         let hasher = self.sets.iter().flatten().next()?.hasher;
         let combining = Combining::new(operation, scoring, order.len(), (kept, hasher));
         Some((order, combining))
     }
 
-    /// As [`Sources::for_slices`], for a result that is to be stored: no member may come to its end meanwhile.
-    pub fn for_keeping(&self, operation: Operation) -> Option<(Vec<usize>, Maker)> {
+    /// Like [`Sources::for_slices`], for a result to be stored: no member may expire meanwhile.
+    pub fn for_keeping(&self, operation: SetOperation) -> Option<(Vec<usize>, Box<dyn Operation>)> {
         let expires = |set: &View<'_, SetValue>| set.root.next_expiry_ms().is_some();
         if self.sets.iter().flatten().any(expires) {
             return None;
         }
         let (order, combining) = self.for_slices(operation, Scoring::None)?;
-        // The set that is built takes each member once by itself.
-        let is_copy = operation == Operation::Unite;
-        Some((order, if is_copy { Maker::Copying } else { Maker::Combining(Box::new(combining)) }))
+        // The built set ignores repeated members.
+        let is_copy = operation == SetOperation::Unite;
+        Some((order, if is_copy { Box::new(Copying) } else { Box::new(combining) }))
     }
 
-    /// Gives each member of the result to `emit` once, until it answers false.
-    pub fn each(&self, operation: Operation, emit: impl FnMut(Item<'a>) -> bool) {
+    /// Passes each member of the result to `emit` once, until it returns false.
+    pub fn each(&self, operation: SetOperation, emit: impl FnMut(Item<'a>) -> bool) {
         match operation {
-            Operation::Intersect => self.intersect(emit),
-            Operation::Unite => self.unite(emit),
-            Operation::Subtract => self.subtract(emit),
+            SetOperation::Intersect => self.intersect(emit),
+            SetOperation::Unite => self.unite(emit),
+            SetOperation::Subtract => self.subtract(emit),
         }
     }
 
@@ -180,7 +186,12 @@ impl<'a> Sources<'a> {
     }
 }
 
-fn show(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>, operation: Operation) -> Result<(), Fault> {
+fn show(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+    operation: SetOperation,
+) -> Result<(), Fault> {
     let keys = args.tail(1);
     let may_slice = ctx.may_slice;
     let sources = Sources::find(ctx, keys)?;
@@ -195,7 +206,7 @@ fn show(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>, operation: Ope
     Ok(())
 }
 
-fn show_now(sources: &Sources<'_>, reply: &mut Reply<'_>, operation: Operation) {
+fn show_now(sources: &Sources<'_>, reply: &mut Reply<'_>, operation: SetOperation) {
     let begun = reply.begin_array();
     let mut len = 0;
     sources.each(operation, |member| {
@@ -206,7 +217,7 @@ fn show_now(sources: &Sources<'_>, reply: &mut Reply<'_>, operation: Operation) 
     reply.end_set(begun, len);
 }
 
-/// Leaves the answer to slices; false when that cannot be.
+/// Leaves the answer to slices; false if that is impossible.
 fn leave(
     ctx: &mut Ctx<'_>,
     keys: Args<'_>,
@@ -215,10 +226,15 @@ fn leave(
     reply: &Reply<'_>,
 ) -> bool {
     let sources: Vec<_> = order.iter().map(|at| (keys.at(*at), Stretch::All)).collect();
-    ctx.gather(&sources, Maker::Combining(Box::new(combining)), reply.is_resp3())
+    ctx.answer_later(&sources, Box::new(combining), reply.is_resp3())
 }
 
-fn card(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>, operation: Operation) -> Result<(), Fault> {
+fn card(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+    operation: SetOperation,
+) -> Result<(), Fault> {
     let mut read = Reader::new(args, 1);
     let numkeys = read.int_from(1, Fault::text("ERR numkeys should be greater than 0"))?;
     let numkeys = usize::try_from(numkeys)
@@ -230,8 +246,8 @@ fn card(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>, operation: Ope
     while !options.is_done() {
         if options.take_with("limit", 1) {
             limit = options.int_from(0, Fault::text("ERR LIMIT can't be negative"))?.unsigned_abs();
-        } else if operation == Operation::Intersect || !options.take("approx") {
-            // what is approximate in Redis is exact here
+        } else if operation == SetOperation::Intersect || !options.take("approx") {
+            // approximate counts of Redis are exact here
             return Err(Fault::Syntax);
         }
     }

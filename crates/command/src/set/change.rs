@@ -1,5 +1,6 @@
 //! SADD key member [member ...], SADDEX, SREM, SMOVE source destination member
 
+use crate::keyspec;
 use darter_base::hash::KeyHasher;
 use darter_pack::entry::Item;
 use darter_pack::table::Expiry;
@@ -8,8 +9,8 @@ use darter_wire::{Args, Reply};
 
 use super::{SADD_EVENT, SREM_EVENT, at};
 use crate::ctx::{AHEAD, begins_batch};
-use crate::gather::Form;
-use crate::gather::filling::{Filled, MANY, Words};
+use crate::incremental::Form;
+use crate::incremental::bulk_add::{Filled, MANY, Words};
 use crate::reader::Reader;
 use crate::spec::{Group, Keys, Spec};
 use crate::{Ctx, DataCommand, Fault};
@@ -17,6 +18,7 @@ use crate::{Ctx, DataCommand, Fault};
 /// SADD.
 pub const SADD: DataCommand = DataCommand {
     spec: Spec::write("sadd", -3, Keys::ONE)
+        .key_access("RW insert")
         .fast()
         .doc(
             Group::Set,
@@ -30,6 +32,7 @@ pub const SADD: DataCommand = DataCommand {
 /// SADDEX.
 pub const SADDEX: DataCommand = DataCommand {
     spec: Spec::write("saddex", -4, Keys::ONE)
+        .key_access("RW insert")
         .fast()
         .doc(
             Group::Set,
@@ -43,6 +46,7 @@ pub const SADDEX: DataCommand = DataCommand {
 /// SREM.
 pub const SREM: DataCommand = DataCommand {
     spec: Spec::shrink("srem", -3, Keys::ONE)
+        .key_access("RW delete")
         .fast()
         .doc(
             Group::Set,
@@ -55,12 +59,10 @@ pub const SREM: DataCommand = DataCommand {
 };
 /// SMOVE.
 pub const SMOVE: DataCommand = DataCommand {
-    spec: Spec::shrink("smove", 4, Keys::TWO).fast().doc(
-        Group::Set,
-        "1.0.0",
-        "source destination member",
-        "Moves a member from one set to another.",
-    ),
+    spec: Spec::shrink("smove", 4, Keys::TWO)
+        .key_groups(&[keyspec::one(1, keyspec::TAKEN), keyspec::one(2, "RW insert")])
+        .fast()
+        .doc(Group::Set, "1.0.0", "source destination member", "Moves a member from one set to another."),
     run: smove,
 };
 
@@ -84,10 +86,10 @@ fn sadd(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), 
     Ok(())
 }
 
-/// Leaves it to slices to add many members, or answers when they are there; false when they are to be added now.
+/// Leaves adding many members to slices, or answers after that; false if they must be added now.
 #[cold]
 fn add_many(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<bool, Fault> {
-    let filled = ctx.fill((args.at(1), Form::Set), args, Words::plain(2))?;
+    let filled = ctx.add_many((args.at(1), Form::Set), args, Words::plain(2))?;
     if let Filled::Done { added, .. } = filled {
         if added > 0 {
             ctx.changed(args.at(1), SADD_EVENT);
@@ -128,7 +130,7 @@ fn saddex(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()
 }
 
 fn srem(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    if args.len() > MANY && ctx.weed((args.at(1), Form::Set), args, SREM_EVENT, reply)? {
+    if args.len() > MANY && ctx.remove_many((args.at(1), Form::Set), args, SREM_EVENT, reply)? {
         return Ok(());
     }
     let now_ms = ctx.now_ms;

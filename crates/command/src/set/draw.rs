@@ -2,24 +2,25 @@
 
 use darter_base::rng::Rng;
 use darter_pack::entry::Item;
+use darter_store::change::{JournalReaders, Vocabulary};
 use darter_store::reads::Stretch;
 use darter_store::{Event, Keyed, SetValue, Type, View};
 use darter_wire::{Args, Reply};
 
 use super::{alive_len, at, event, read};
-use crate::gather::parting::Parting;
-use crate::gather::{Form, Maker};
+use crate::incremental::Form;
+use crate::incremental::partition::{self, Partition};
 use crate::item::reply_item;
 use crate::member_scan::{check_budget, check_count};
 use crate::random::{self, Choice};
 use crate::reader::Reader;
-use crate::spec::{Effect, Group, Keys, Marks, Spec};
+use crate::spec::{Effect, Group, Keys, Marks, ReplicaForm, Spec};
 use crate::{Ctx, DataCommand, Env, Fault, slices};
 
 /// SPOP.
 pub const SPOP: DataCommand = DataCommand {
-    spec: Spec::shrink("spop", -2, Keys::ONE)
-        .effect(Effect::Removal)
+    spec: Spec::shrink("spop", -2, Keys::ONE).replica_form(ReplicaForm::Values).key_access("RW access delete").tips(&["nondeterministic_output"])
+        .effect(Effect::Reported)
         .mark(Marks::WORDS_ARE_FEW)
         .fast()
         .doc(
@@ -34,6 +35,7 @@ pub const SPOP: DataCommand = DataCommand {
 /// SRANDMEMBER.
 pub const SRANDMEMBER: DataCommand = DataCommand {
     spec: Spec::read("srandmember", -2, Keys::ONE)
+        .tips(&["nondeterministic_output"])
         .doc(Group::Set, "1.0.0", "key [count]", "Returns one or more random members from a set.")
         .cost("O(N) where N is the absolute value of the passed count"),
     run: srandmember,
@@ -51,11 +53,14 @@ fn spop(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), 
                 .unsigned_abs(),
         ),
     };
-    if let Some(mut kept) = ctx.kept.take() {
-        let answer = std::mem::take(&mut kept.found.bytes);
-        kept.put_back(ctx, args.at(1))?;
-        reply.take_over(answer);
+    if let Some(mut staged) = ctx.staged.take() {
+        let answer = std::mem::take(&mut staged.found.bytes);
+        staged.put_back(ctx, args.at(1))?;
         at(ctx, args.at(1)).changed(event("spop"));
+        if ctx.journal_readers(args.at(1)) != JournalReaders::None {
+            journal_removed(ctx, args.at(1), partition::members_of(&answer));
+        }
+        reply.take_over(answer);
         return Ok(());
     }
     if let Some(count) = count
@@ -66,7 +71,7 @@ fn spop(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), 
     pop(ctx, args, count, reply)
 }
 
-/// Leaves it to slices to part a long set in what is popped and what stays; false when that is for one go.
+/// Leaves dividing a long set into popped and remaining members to slices; false if it must be done at once.
 fn leave_part(ctx: &mut Ctx<'_>, name: &[u8], count: u64, resp3: bool) -> Result<bool, Fault> {
     if !ctx.may_slice || count <= slices::LEN_MAX {
         return Ok(false);
@@ -79,13 +84,14 @@ fn leave_part(ctx: &mut Ctx<'_>, name: &[u8], count: u64, resp3: bool) -> Result
         && slices::is_better_rebuilt(len - count, count, slices::LEN_MAX)
         && set.root.next_expiry_ms().is_none();
     Ok(is_for_slices && {
-        let maker = Maker::Parting(Box::new(Parting::new((count, len), rng, resp3)));
-        ctx.gather_for((name, Form::Set), &[name], &[(name, Stretch::All)], maker)
+        let operation = Box::new(Partition::new((count, len), rng, resp3));
+        ctx.store_later((name, Form::Set), &[name], &[(name, Stretch::All)], operation)
     })
 }
 
 fn pop(ctx: &mut Ctx<'_>, args: Args<'_>, count: Option<u64>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let (now_ms, may_slice) = (ctx.now_ms, ctx.may_slice);
+    let mut removed = (ctx.journal_readers(args.at(1)) != JournalReaders::None).then(Vec::new);
     let mut place = at(ctx, args.at(1));
     let mut rng = Rng::new(place.random());
     let set = place.view::<SetValue>()?;
@@ -117,17 +123,32 @@ fn pop(ctx: &mut Ctx<'_>, args: Args<'_>, count: Option<u64>, reply: &mut Reply<
         }
         place.remove()
     } else {
-        take(&mut place, n, &mut rng, reply)?
+        take(&mut place, n, &mut rng, (reply, &mut removed))?
     };
     place.changed(event("spop"));
     if is_gone {
         place.changed(Event::DEL);
+        ctx.journal_removal(args.at(1));
+    } else if let Some(removed) = removed {
+        journal_removed(ctx, args.at(1), removed);
     }
     Ok(())
 }
 
-/// Takes `n` random members out, fewer than there are; whether the key went all the same.
-fn take(place: &mut Keyed<'_>, n: u64, rng: &mut Rng, reply: &mut Reply<'_>) -> Result<bool, Fault> {
+/// Has the journal write which members were removed.
+fn journal_removed(ctx: &mut Ctx<'_>, name: &[u8], members: Vec<Vec<u8>>) {
+    let head = [b"srem".as_slice(), name];
+    ctx.journal_as(name, Vocabulary::Old, head.into_iter().chain(members.iter().map(Vec::as_slice)));
+}
+
+/// Takes `n` random members out, fewer than there are, and adds them to `removed` if the journal wants them; whether the
+/// key went all the same.
+fn take(
+    place: &mut Keyed<'_>,
+    n: u64,
+    rng: &mut Rng,
+    (reply, removed): (&mut Reply<'_>, &mut Option<Vec<Vec<u8>>>),
+) -> Result<bool, Fault> {
     let now_ms = place.now_ms();
     let edited = place.edit(|set: &mut SetValue, arena, hasher| {
         for _ in 0..n {
@@ -135,13 +156,16 @@ fn take(place: &mut Keyed<'_>, n: u64, rng: &mut Rng, reply: &mut Reply<'_>) -> 
             let Some(Owned(value, text)) = one(view, rng, now_ms).map(Owned::of) else { break };
             let member = value.map_or(Item::Bytes(&text), Item::Int);
             reply_item(reply, member);
+            if let Some(removed) = removed {
+                removed.push(member.to_vec());
+            }
             set.remove(arena, hasher, member);
         }
     })?;
     Ok(edited.is_some_and(|edited| edited.is_gone))
 }
 
-/// A member out of its set, which can then be changed.
+/// A member copied out of its set, which can then be changed.
 struct Owned(Option<i64>, Vec<u8>);
 
 impl Owned {
@@ -173,7 +197,7 @@ fn srandmember(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Resu
         && let len = set.root.len()
         && let Some(wanted) = Choice::of(count, len).going_through(len)
     {
-        // As long a reply as in one go is refused there.
+        // A reply that is refused as too long by the body is refused here too.
         let mark = reply.len();
         let tell = random::tell_some(slices::tell_items(reply.is_resp3()), (wanted, len), rng);
         reply.array(usize::try_from(wanted).unwrap_or(usize::MAX));
@@ -198,7 +222,7 @@ fn srandmember(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Resu
     Ok(())
 }
 
-/// Leaves it to slices to draw so many members; false when that is to be done now.
+/// Leaves this number of draws to slices; false if they must be made now.
 fn leave_draws(ctx: &mut Ctx<'_>, name: &[u8], count: i64, reply: &mut Reply<'_>) -> bool {
     let resp3 = reply.is_resp3();
     let head = |reply: &mut Reply<'_>, len| reply.array(usize::try_from(len).unwrap_or(usize::MAX));
@@ -237,7 +261,7 @@ fn some(
     }
 }
 
-/// A random member, unless the one that was drawn is dead.
+/// A random member, unless the drawn one has expired.
 fn draw<'a>(set: View<'a, SetValue>, rng: &mut Rng, now_ms: u64) -> Option<Item<'a>> {
     let may_be_dead = set.root.next_expiry_ms().is_some_and(|ms| ms <= now_ms);
     let member = set.root.random(set.arena, rng.next_u64())?;

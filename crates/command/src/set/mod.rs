@@ -46,7 +46,7 @@ const fn event(name: &'static str) -> Event {
 const SADD_EVENT: Event = event("sadd");
 const SREM_EVENT: Event = event("srem");
 
-/// The set at `name`, to read; members whose time is up have gone, or are hidden by the set's own methods.
+/// The set at `name`, to read. Expired members are removed, or hidden by the set's own methods.
 fn read<'k>(ctx: &'k mut Ctx<'_>, name: &'k [u8]) -> Keyed<'k> {
     let mut place = ctx.read(name);
     place.expire_members(PACKS_AT_ONCE);
@@ -60,7 +60,7 @@ fn at<'k>(ctx: &'k mut Ctx<'_>, name: &'k [u8]) -> Keyed<'k> {
     place
 }
 
-/// What SCARD answers: as [`alive_len`], but large sets count dead members that wait for removal.
+/// The reply of SCARD: as [`alive_len`], but large sets count expired members that wait for removal.
 fn shown_len(set: View<'_, SetValue>, now_ms: u64) -> usize {
     match usize::try_from(set.root.len()) {
         Ok(len) if len <= COUNTED_LEN_MAX => alive_len(set, now_ms),
@@ -68,7 +68,7 @@ fn shown_len(set: View<'_, SetValue>, now_ms: u64) -> usize {
     }
 }
 
-/// How many members are alive. Cost: none, unless dead members wait for removal; then all of them.
+/// Number of live members. Cost: none, unless expired members wait for removal; then a walk over all.
 fn alive_len(set: View<'_, SetValue>, now_ms: u64) -> usize {
     match set.root.next_expiry_ms() {
         Some(ms) if ms <= now_ms => set.root.iter(set.arena, now_ms).count(),

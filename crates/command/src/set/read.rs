@@ -14,7 +14,7 @@ use crate::{Ctx, DataCommand, Fault};
 
 /// SISMEMBER.
 pub const SISMEMBER: DataCommand = DataCommand {
-    spec: Spec::read("sismember", 3, Keys::ONE).fast().doc(
+    spec: Spec::read("sismember", 3, Keys::ONE).key_access("RO").fast().doc(
         Group::Set,
         "1.0.0",
         "key member",
@@ -32,7 +32,7 @@ pub const SMISMEMBER: DataCommand = DataCommand {
 };
 /// SCARD.
 pub const SCARD: DataCommand = DataCommand {
-    spec: Spec::read("scard", 2, Keys::ONE).fast().doc(
+    spec: Spec::read("scard", 2, Keys::ONE).key_access("RO").fast().doc(
         Group::Set,
         "1.0.0",
         "key",
@@ -43,6 +43,7 @@ pub const SCARD: DataCommand = DataCommand {
 /// SMEMBERS.
 pub const SMEMBERS: DataCommand = DataCommand {
     spec: Spec::read("smembers", 2, Keys::ONE)
+        .tips(&["nondeterministic_output_order"])
         .doc(Group::Set, "1.0.0", "key", "Returns all members of a set.")
         .cost("O(N)"),
     run: smembers,

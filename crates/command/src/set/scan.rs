@@ -13,6 +13,7 @@ use crate::{Ctx, DataCommand, Fault};
 /// SSCAN.
 pub const SSCAN: DataCommand = DataCommand {
     spec: Spec::read("sscan", -3, Keys::ONE)
+        .tips(&["nondeterministic_output"])
         .doc(
             Group::Set,
             "2.8.0",
@@ -32,7 +33,7 @@ fn sscan(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(),
         return Ok(());
     };
     let options = Options::parse(args, false)?;
-    // In Redis an array or a listpack is shown whole, whatever the count.
+    // In Redis an array or a listpack is shown whole, for any count.
     let count = if encoding(set, env) == "hashtable" { options.count } else { usize::MAX };
     let mut shown: Vec<Item<'_>> = Vec::new();
     let next = set.root.scan(set.arena, cursor, count, set.hasher, now_ms, |member| {

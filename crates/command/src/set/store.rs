@@ -1,5 +1,6 @@
 //! SINTERSTORE destination key [key ...], SUNIONSTORE, SDIFFSTORE
 
+use crate::keyspec;
 use darter_pack::entry::Item;
 use darter_pack::table::Expiry as MemberExpiry;
 use darter_store::reads::Stretch;
@@ -8,7 +9,7 @@ use darter_wire::{Args, Reply};
 
 use super::algebra::Sources;
 use super::event;
-use crate::gather::{Form, Operation};
+use crate::incremental::{Form, SetOperation};
 use crate::spec::{Group, Keys, Spec};
 use crate::{Ctx, DataCommand, Fault};
 
@@ -18,26 +19,32 @@ const fn spec(name: &'static str, summary: &'static str) -> Spec {
 
 /// SINTERSTORE.
 pub const SINTERSTORE: DataCommand = DataCommand {
-    spec: spec("sinterstore", "Stores the intersect of multiple sets in a key.").cost("O(N*M)"),
-    run: |ctx, args, reply| store(ctx, args, reply, Operation::Intersect, event("sinterstore")),
+    spec: spec("sinterstore", "Stores the intersect of multiple sets in a key.")
+        .key_groups(&[keyspec::one(1, "RW update"), keyspec::rest(2, keyspec::READ)])
+        .cost("O(N*M)"),
+    run: |ctx, args, reply| store(ctx, args, reply, SetOperation::Intersect, event("sinterstore")),
 };
 /// SUNIONSTORE.
 pub const SUNIONSTORE: DataCommand = DataCommand {
-    spec: spec("sunionstore", "Stores the union of multiple sets in a key.").cost("O(N)"),
-    run: |ctx, args, reply| store(ctx, args, reply, Operation::Unite, event("sunionstore")),
+    spec: spec("sunionstore", "Stores the union of multiple sets in a key.")
+        .key_groups(&[keyspec::one(1, keyspec::WRITTEN), keyspec::rest(2, keyspec::READ)])
+        .cost("O(N)"),
+    run: |ctx, args, reply| store(ctx, args, reply, SetOperation::Unite, event("sunionstore")),
 };
 /// SDIFFSTORE.
 pub const SDIFFSTORE: DataCommand = DataCommand {
-    spec: spec("sdiffstore", "Stores the difference of multiple sets in a key.").cost("O(N)"),
-    run: |ctx, args, reply| store(ctx, args, reply, Operation::Subtract, event("sdiffstore")),
+    spec: spec("sdiffstore", "Stores the difference of multiple sets in a key.")
+        .key_groups(&[keyspec::one(1, keyspec::WRITTEN), keyspec::rest(2, keyspec::READ)])
+        .cost("O(N)"),
+    run: |ctx, args, reply| store(ctx, args, reply, SetOperation::Subtract, event("sdiffstore")),
 };
 
-/// Members out of their sets, which may be in other shards than where they go.
+/// Members copied out of their sets, which may be in other shards than the destination.
 #[derive(Default)]
 struct Gathered {
     ints: Vec<i64>,
     bytes: Vec<u8>,
-    // Where each text ends in `bytes`.
+    // The end of each text in `bytes`.
     ends: Vec<usize>,
 }
 
@@ -69,19 +76,19 @@ fn store(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-    operation: Operation,
+    operation: SetOperation,
     stored: Event,
 ) -> Result<(), Fault> {
-    if let Some(kept) = ctx.kept.take() {
-        reply.int(kept.put(ctx, args.at(1), stored)? as i64);
+    if let Some(staged) = ctx.staged.take() {
+        reply.int(staged.put(ctx, args.at(1), stored)? as i64);
         return Ok(());
     }
     let (keys, may_slice) = (args.tail(2), ctx.may_slice);
     let mut sources = Sources::find(ctx, keys)?;
-    if may_slice && let Some((order, maker)) = sources.for_keeping(operation) {
+    if may_slice && let Some((order, operation)) = sources.for_keeping(operation) {
         let read: Vec<_> = order.iter().map(|at| (keys.at(*at), Stretch::All)).collect();
         let names: Vec<_> = keys.iter().collect();
-        if ctx.gather_for((args.at(1), Form::Set), &names, &read, maker) {
+        if ctx.store_later((args.at(1), Form::Set), &names, &read, operation) {
             return Ok(());
         }
         sources = Sources::look(ctx, keys)?;

@@ -1,3 +1,5 @@
+use darter_store::change::JournalReaders;
+
 use crate::testing::Bed;
 
 fn members(reply: &str) -> Vec<String> {
@@ -215,7 +217,7 @@ fn members_expire_alone_integers_too() {
     bed.events();
     assert_eq!(bed.run("scard s"), ":0");
     assert_eq!(bed.events(), ["sexpired s", "del s"]);
-    // more dead members than one command removes
+    // more expired members than one command removes
     for n in 0..5000 {
         bed.run(&format!("saddex big 10 text{n}"));
     }
@@ -239,4 +241,25 @@ fn batches_that_are_asked_for_ahead_miss_no_member() {
         assert_eq!(bed.run(&format!("srem s {members} none")), format!(":{}", 2 * len));
         assert_eq!(bed.run("smembers s"), "*1|$3|new");
     }
+}
+
+#[test]
+fn the_journal_gets_the_members_that_chance_has_chosen() {
+    let mut bed = Bed::new();
+    bed.journal_for(JournalReaders::Files);
+    bed.run("SADD s 1 2 3 a");
+    assert!(bed.said().is_empty());
+    let popped = bed.run("SPOP s").split('|').next_back().unwrap_or_default().to_owned();
+    assert_eq!(bed.said(), [format!("Old: srem s {popped}")]);
+    let popped = bed.run("SPOP s 2").replace('|', " ");
+    let popped: Vec<&str> = popped.split(' ').skip(2).step_by(2).collect();
+    assert_eq!(bed.said(), [format!("Old: srem s {}", popped.join(" "))]);
+    bed.run("SPOP s 9");
+    assert_eq!(bed.said(), ["Removed s"]);
+    bed.run("SPOP s");
+    bed.run("SPOP s 3");
+    assert!(bed.said().is_empty());
+    bed.run("SADD s x");
+    bed.run("SPOP s");
+    assert_eq!(bed.said(), ["Removed s"]);
 }

@@ -1,4 +1,4 @@
-//! XACK, XACKDEL and XNACK: what becomes of entries that a consumer was given.
+//! XACK, XACKDEL and XNACK: acknowledgement and return of delivered entries.
 
 use darter_pack::tree::{Pending, StreamId};
 use darter_store::change::Class;
@@ -10,7 +10,7 @@ use super::delete::{counted_ids, ids, refs_and_ids, reply_outcomes};
 use super::refs::{self, Outcome};
 use super::regrouping::{Plan, Who};
 use super::{event, no_group};
-use crate::gather::filling::MANY;
+use crate::incremental::bulk_add::MANY;
 use crate::reader::Reader;
 use crate::spec::{Group, Keys, Spec};
 use crate::{Ctx, DataCommand, Fault};
@@ -32,6 +32,7 @@ pub const XACK: DataCommand = DataCommand {
 /// XACKDEL.
 pub const XACKDEL: DataCommand = DataCommand {
     spec: Spec::shrink("xackdel", -6, Keys::ONE)
+        .key_access("RW delete")
         .fast()
         .doc(
             Group::Stream,
@@ -57,7 +58,7 @@ pub const XNACK: DataCommand = DataCommand {
     run: xnack,
 };
 
-/// A change that Redis publishes under no name.
+/// A change that Redis publishes without a name.
 const ACKED: Event = Event::new(Class(0), "xack");
 
 fn xack(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
@@ -82,15 +83,15 @@ fn xack(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), 
     Ok(())
 }
 
-/// Leaves it to slices to acknowledge many entries, or answers when they are; false when that is to be done now.
+/// Leaves acknowledging many entries to slices, or answers after that; false if it must be done now.
 #[cold]
 fn acknowledge_many(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<bool, Fault> {
     let who = Who { key: args.at(1), group: args.at(2), consumer: None };
-    let Some(kept) = ctx.kept.take() else {
+    let Some(staged) = ctx.staged.take() else {
         let plan = Plan::Release((args.len() - 3) as u64);
         return Ok(ctx.may_slice && who.leave(ctx, plan, reply.is_resp3())?);
     };
-    let Some((found, _)) = who.put(ctx, kept)? else { return Ok(false) };
+    let Some((found, _)) = who.put(ctx, staged)? else { return Ok(false) };
     let acked = found.numbers.first().copied().unwrap_or_default();
     if acked > 0 {
         ctx.changed(who.key, ACKED);
@@ -104,7 +105,7 @@ fn xackdel(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(
     let group = place.view::<Stream>()?.and_then(|stream| stream.root.group(args.at(2)));
     let exists = group.is_some();
     let (refs, given) = refs_and_ids(args, 3)?;
-    // What is not there is looked for under no id.
+    // A missing key is answered without reading the ids.
     let ids = if exists { ids(given, 0)? } else { vec![StreamId::MIN; given.len()] };
     let done = place.edit::<Stream, _>(|stream, arena, _| {
         let outcome = |&id: &StreamId| {
@@ -113,7 +114,7 @@ fn xackdel(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(
                 return (Outcome::Missing, false);
             }
             match refs::delete(stream, arena, id, refs) {
-                // Acknowledged all the same, though the entry was gone.
+                // Acknowledged nevertheless, though the entry was gone.
                 Outcome::Missing => (Outcome::Deleted, false),
                 Outcome::Deleted => (Outcome::Deleted, true),
                 Outcome::Kept => (Outcome::Kept, false),
@@ -132,10 +133,10 @@ fn xackdel(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(
     Ok(())
 }
 
-/// How an entry that is given back counts as delivered.
+/// The delivery count of an entry that is given back.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Blame {
-    /// SILENT: as if this delivery had not been.
+    /// SILENT: as without this delivery.
     None,
     /// FAIL: delivered once more.
     Consumer,
@@ -202,7 +203,7 @@ fn xnack(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(),
                 None if nack.is_forced && log.get(arena, id).is_some() => 0,
                 None => continue,
             };
-            // Nobody's, and idle since ever, so that any claim takes it.
+            // Without a consumer and idle since the beginning, so that any claim takes it.
             let deliveries = nack.deliveries_after(before);
             group.give(arena, id, Pending { consumer: NOBODY, delivered_ms: 0, deliveries })?;
             count += 1;

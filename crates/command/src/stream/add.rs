@@ -1,8 +1,10 @@
 //! XADD key [NOMKSTREAM] [IDMPAUTO producer | IDMP producer name] [MAXLEN | MINID ...] * | id field value
 //! [field value ...]
 
+use crate::keyspec;
 use darter_base::hash::KeyHasher;
 use darter_pack::tree::{Full, StreamId};
+use darter_store::change::{JournalReaders, JournalWords, Vocabulary};
 use darter_store::{Arena, Event, Stream};
 use darter_wire::{Args, Reply};
 
@@ -11,13 +13,15 @@ use super::once::{self, Once};
 use super::trim::Trim;
 use super::{event, reply_id};
 use crate::reader::Reader;
-use crate::spec::{Effect, Group, Keys, Spec};
+use crate::spec::{Group, Keys, Spec};
 use crate::{Ctx, DataCommand, Fault};
 
 /// XADD.
 pub const XADD: DataCommand = DataCommand {
-    spec: Spec::write("xadd", -5, Keys::ONE)
-        .effect(Effect::Trim)
+    spec: Spec::write("xadd", -5, Keys::ONE).key_groups(&[keyspec::KeySpec {
+            notes: "UPDATE instead of INSERT because of the optional trimming feature",
+            ..keyspec::one(1, "RW update")
+        }]).tips(&["nondeterministic_output"])
         .fast()
         .doc(
             Group::Stream,
@@ -78,7 +82,15 @@ impl<'a> Options<'a> {
     }
 }
 
-/// The id that `wanted` comes to in a stream whose last one is `last`.
+impl Options<'_> {
+    /// Whether the journal has to word it otherwise for `readers`. Files have the clock that `*` went by.
+    fn is_reworded(&self, readers: JournalReaders) -> bool {
+        let is_chosen = self.once.is_some() || !matches!(self.id, NewId::Given(_));
+        is_chosen && readers == JournalReaders::Replicas || self.trim.is_reworded(readers)
+    }
+}
+
+/// The id that `wanted` means in a stream whose last one is `last`.
 fn resolve(wanted: NewId, last: StreamId, now_ms: u64) -> Result<StreamId, Fault> {
     let id = match wanted {
         NewId::Auto if now_ms > last.ms => StreamId { ms: now_ms, seq: 0 },
@@ -146,12 +158,42 @@ fn xadd(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), 
         }
     };
     if let Some(trimmed) = trimmed {
-        ctx.changed(args.at(1), ADDED);
+        let readers = ctx.changed_for(args.at(1), ADDED);
         if trimmed > 0 {
             ctx.changed(args.at(1), event("xtrim"));
         }
+        if readers != JournalReaders::None && options.is_reworded(readers) {
+            journal(ctx, args, &options, id)?;
+        }
     }
     reply_id(reply, id);
+    Ok(())
+}
+
+/// Has the journal write an addition whose words do the same at any time: the id that was chosen, and the number of
+/// entries that are left in place of an approximate one.
+#[cold]
+fn journal(ctx: &mut Ctx<'_>, args: Args<'_>, options: &Options<'_>, id: StreamId) -> Result<(), Fault> {
+    let left = ctx.at(args.at(1)).view::<Stream>()?.map_or(0, |stream| stream.root.len());
+    let mut words = JournalWords::from_iter([b"xadd".as_slice(), args.at(1)]);
+    if options.must_exist {
+        words.push(b"NOMKSTREAM");
+    }
+    let vocabulary = options.trim.write(left, &mut words);
+    let vocabulary = match options.once {
+        // Which id it was is remembered with the name, and only `*` goes with one.
+        Some(once) => {
+            once.write(&mut words);
+            words.push(b"*");
+            Vocabulary::New
+        }
+        None => {
+            words.push(&id::text(id));
+            vocabulary
+        }
+    };
+    args.tail(options.fields_at).iter().for_each(|word| words.push(word));
+    ctx.journal_as(args.at(1), vocabulary, words.iter());
     Ok(())
 }
 

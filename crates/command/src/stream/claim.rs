@@ -9,14 +9,14 @@ use darter_wire::{Args, Reply};
 use super::named::Verdict;
 use super::regrouping::{Plan, Who};
 use super::{event, id, no_group, reply_entry, reply_id, shown};
-use crate::gather::filling::MANY;
+use crate::incremental::bulk_add::MANY;
 use crate::reader::{Reader, int};
-use crate::spec::{Group, Keys, Marks, Spec};
+use crate::spec::{Group, Keys, Marks, ReplicaForm, Spec};
 use crate::{Ctx, DataCommand, Fault};
 
 /// XCLAIM.
 pub const XCLAIM: DataCommand = DataCommand {
-    spec: Spec::shrink("xclaim", -6, Keys::ONE)
+    spec: Spec::shrink("xclaim", -6, Keys::ONE).replica_form(ReplicaForm::Claims).tips(&["nondeterministic_output"])
         .fast()
         .doc(
             Group::Stream,
@@ -31,6 +31,9 @@ pub const XCLAIM: DataCommand = DataCommand {
 /// XAUTOCLAIM.
 pub const XAUTOCLAIM: DataCommand = DataCommand {
     spec: Spec::shrink("xautoclaim", -6, Keys::ONE)
+        .replica_form(ReplicaForm::AutoClaims)
+        .key_access("RW delete")
+        .tips(&["nondeterministic_output"])
         .mark(Marks::WORDS_ARE_FEW)
         .fast()
         .doc(
@@ -43,14 +46,14 @@ pub const XAUTOCLAIM: DataCommand = DataCommand {
     run: xautoclaim,
 };
 
-/// A change that Redis publishes under no name.
+/// A change that Redis publishes without a name.
 const CLAIMED: Event = Event::new(Class(0), "xclaim");
-/// Pending entries that XAUTOCLAIM looks at, for each that it may claim.
+/// Pending entries that XAUTOCLAIM examines, for each that it may claim.
 const LOOKS: usize = 10;
 /// Redis' own limit: above it, a slice of ids would not fit in memory.
 const COUNT_MAX: i64 = i64::MAX / 16;
 
-/// What XCLAIM asks for.
+/// The arguments of XCLAIM.
 pub(super) struct Claim {
     min_idle_ms: u64,
     /// The entries it names.
@@ -65,7 +68,7 @@ pub(super) struct Claim {
 }
 
 impl Claim {
-    /// Reads its words.
+    /// Reads the arguments.
     ///
     /// Errors: those of Redis, in its order.
     pub fn parse(args: Args<'_>, now_ms: u64) -> Result<Claim, Fault> {
@@ -106,7 +109,7 @@ impl Claim {
         Ok(claim)
     }
 
-    /// What becomes of an entry, still in the stream or not, that is named by a consumer at this time.
+    /// The verdict for an entry, still in the stream or not, that is claimed by a consumer at this time.
     pub fn verdict(&self, before: Option<Pending>, is_there: bool, who: (u32, u64)) -> Verdict {
         let (consumer, now_ms) = who;
         let is_due = match before {
@@ -135,12 +138,12 @@ fn option(read: &mut Reader<'_>, otherwise: &'static str) -> Result<i64, Fault> 
     read.int_from(i64::MIN, Fault::text(otherwise))
 }
 
-/// A delivery time that a client gave; one before 1970 or to come is now.
+/// A delivery time that a client gave; one before 1970 or in the future means now.
 fn time(at: i64, now: i64) -> u64 {
     if (0..=now).contains(&at) { at.unsigned_abs() } else { now.unsigned_abs() }
 }
 
-/// The consumer who claims, in its group beside the entries.
+/// The claiming consumer, in its group beside the entries.
 struct Claimer<'a> {
     group: &'a mut group::Group,
     log: &'a StreamLog,
@@ -150,7 +153,7 @@ struct Claimer<'a> {
 }
 
 impl<'a> Claimer<'a> {
-    /// Finds group and consumer, who is made when missing; also tells whether it was.
+    /// Finds group and consumer, creating a missing consumer; also returns whether it was created.
     fn new(
         stream: &'a mut Stream,
         args: Args<'_>,
@@ -165,7 +168,7 @@ impl<'a> Claimer<'a> {
         Ok((Claimer { group, log, number, now_ms, just_ids }, is_new))
     }
 
-    /// Gives the entry to the consumer, pending like that, and answers it.
+    /// Makes the entry pending with the consumer, and answers it.
     fn take(
         &mut self,
         arena: &mut Arena,
@@ -282,17 +285,17 @@ fn xautoclaim(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Resul
     Ok(())
 }
 
-/// Leaves it to slices to claim the many entries that are named, or answers when they are the consumer's; false when they
-/// are to be claimed now, as those are that FORCE makes pending.
+/// Leaves claiming the many named entries to slices, or answers after that. Returns false if they must be claimed
+/// now, as with FORCE.
 #[cold]
 fn take_many(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<bool, Fault> {
     let who = who(args);
-    let Some(kept) = ctx.kept.take() else {
+    let Some(staged) = ctx.staged.take() else {
         let is_forced = args.tail(5).iter().any(|word| word.eq_ignore_ascii_case(b"force"));
         let plan = Plan::Take((args.len() - 5) as u64);
         return Ok(ctx.may_slice && !is_forced && who.leave(ctx, plan, reply.is_resp3())?);
     };
-    let Some((found, is_new)) = who.put(ctx, kept)? else { return Ok(false) };
+    let Some((found, is_new)) = who.put(ctx, staged)? else { return Ok(false) };
     if is_new {
         ctx.changed(who.key, event("xgroup-createconsumer"));
     }
@@ -305,14 +308,13 @@ fn who(args: Args<'_>) -> Who<'_> {
     Who { key: args.at(1), group: args.at(2), consumer: Some(args.at(3)) }
 }
 
-/// Leaves it to slices to claim many entries, or answers when they are the consumer's; false when they are to be claimed
-/// now.
+/// Leaves claiming many entries to slices, or answers after that; false if they must be claimed now.
 fn claim_many(ctx: &mut Ctx<'_>, args: Args<'_>, plan: Plan, reply: &mut Reply<'_>) -> Result<bool, Fault> {
     let who = who(args);
-    let Some(kept) = ctx.kept.take() else {
+    let Some(staged) = ctx.staged.take() else {
         return Ok(ctx.may_slice && who.leave(ctx, plan, reply.is_resp3())?);
     };
-    let Some((found, is_new)) = who.put(ctx, kept)? else { return Err(no_group(who.key, who.group)) };
+    let Some((found, is_new)) = who.put(ctx, staged)? else { return Err(no_group(who.key, who.group)) };
     if is_new {
         ctx.changed(who.key, event("xgroup-createconsumer"));
     }
@@ -323,13 +325,13 @@ fn claim_many(ctx: &mut Ctx<'_>, args: Args<'_>, plan: Plan, reply: &mut Reply<'
     Ok(true)
 }
 
-/// What XAUTOCLAIM finds in one call.
+/// The results of one call of XAUTOCLAIM.
 struct Slice {
-    /// Entries to claim, and how often they were delivered.
+    /// Entries to claim, and their numbers of deliveries.
     due: Vec<(StreamId, u64)>,
     /// Pending entries that the stream no longer has.
     gone: Vec<StreamId>,
-    /// Where to go on; the lowest id at the end.
+    /// The next position; the lowest id at the end.
     next: StreamId,
 }
 

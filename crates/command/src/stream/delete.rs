@@ -13,6 +13,7 @@ use crate::{Ctx, DataCommand, Fault};
 /// XDEL.
 pub const XDEL: DataCommand = DataCommand {
     spec: Spec::shrink("xdel", -3, Keys::ONE)
+        .key_access("RW delete")
         .fast()
         .doc(
             Group::Stream,
@@ -27,12 +28,13 @@ pub const XDEL: DataCommand = DataCommand {
 /// XDELEX.
 pub const XDELEX: DataCommand = DataCommand {
     spec: Spec::shrink("xdelex", -5, Keys::ONE)
+        .key_access("RW delete")
         .fast()
         .doc(
             Group::Stream,
             "8.2.0",
             "key [KEEPREF | DELREF | ACKED] IDS numids id [id ...]",
-            "Deletes entries of a stream and, as asked, what consumer groups have pending of them.",
+            "Deletes entries of a stream and, if asked to, from the pending entries of its consumer groups.",
         )
         .cost("O(log N) for each id"),
     run: xdelex,
@@ -54,7 +56,7 @@ pub(super) fn ids(args: Args<'_>, from: usize) -> Result<Vec<StreamId>, Fault> {
     args.tail(from).iter().map(|arg| id::parse(arg, 0)).collect()
 }
 
-/// The ids after `IDS numids`, not read yet; what is wrong with their number is said as given.
+/// The ids after `IDS numids`, not parsed yet; the given error if their number is wrong.
 pub(super) fn counted_ids<'a>(
     args: Args<'a>,
     read: &mut Reader<'a>,
@@ -111,7 +113,7 @@ fn xdelex(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()
     let mut place = ctx.at(args.at(1));
     let exists = place.view::<Stream>()?.is_some();
     let (refs, given) = refs_and_ids(args, 2)?;
-    // What is not there is looked for under no id.
+    // A missing key is answered without reading the ids.
     let ids = if exists { ids(given, 0)? } else { vec![StreamId::MIN; given.len()] };
     let done = place.edit::<Stream, _>(|stream, arena, _| {
         ids.iter().map(|&id| refs::delete(stream, arena, id, refs)).collect::<Vec<_>>()

@@ -1,6 +1,7 @@
-//! XREADGROUP of thousands of entries of one stream: what becomes pending does so in slices, and is answered in slices then.
+//! XREADGROUP of thousands of entries of one stream: the entries become pending in slices, and are answered in slices
+//! afterwards.
 //!
-//! Called by the body of XREADGROUP, for what need not wait; anything else it does in one go.
+//! Called by the body of XREADGROUP, for reads that need not wait. All others are done at once.
 
 use darter_pack::tree::{Direction, Pending, StreamId};
 use darter_store::Stream;
@@ -14,7 +15,7 @@ use super::reading::Reading;
 use super::regrouping::{Plan, Who, reply_stream};
 use crate::{Ctx, Fault};
 
-/// Leaves it to slices to read much of one stream, or answers when it is pending; false when it is to be read now.
+/// Leaves a long read of one stream to slices, or answers when the entries are pending; false if it must be read now.
 pub(super) fn read_long(
     ctx: &mut Ctx<'_>,
     key: &[u8],
@@ -24,9 +25,9 @@ pub(super) fn read_long(
 ) -> Result<bool, Fault> {
     let (group, consumer) = reading.group.unwrap_or_default();
     let who = Who { key, group, consumer: Some(consumer) };
-    let Some(kept) = ctx.kept.take() else {
+    let Some(staged) = ctx.staged.take() else {
         let is_plain = reading.bytes_max == usize::MAX && reading.claim_ms.is_none();
-        // One that waits may not run again.
+        // A command that waits may not run again.
         if !ctx.may_slice || !is_plain || reading.block.is_some() {
             return Ok(false);
         }
@@ -39,7 +40,7 @@ pub(super) fn read_long(
     };
     let group_before =
         ctx.at(key).view::<Stream>()?.and_then(|stream| stream.root.group(group)).map(|group| group.last_id);
-    let Some((found, is_new)) = who.put(ctx, kept)? else { return Ok(false) };
+    let Some((found, is_new)) = who.put(ctx, staged)? else { return Ok(false) };
     if is_new {
         ctx.changed(key, ACTIVE);
     }
@@ -58,7 +59,7 @@ pub(super) fn read_long(
     Ok(true)
 }
 
-/// Delivers what was appended after the last slice; returns how many entries that is.
+/// Delivers the entries appended after the last slice; returns their number.
 fn deliver_last(
     ctx: &mut Ctx<'_>,
     (who, consumer): (Who<'_>, &[u8]),

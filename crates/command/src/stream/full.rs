@@ -1,7 +1,7 @@
-//! XINFO STREAM key FULL: the entries of a stream, its groups and what they have pending, and the consumers of these.
+//! XINFO STREAM key FULL: the entries of a stream, its groups with their pending entries, and the consumers of these.
 //!
-//! Called by `info`, for one go or for slices. For slices the stream and its groups are marked: where an entry goes or a
-//! group changes before all is told, it begins anew; entries that are appended do no harm.
+//! Called by `info`, at once or in slices. For slices the stream and its groups are marked. If an entry is removed or
+//! a group changes before the end, the answer restarts. Appended entries do no harm.
 
 use darter_pack::tree::{Direction, Pending, StreamId};
 use darter_store::stream_value::{Extent, group};
@@ -11,19 +11,19 @@ use darter_wire::Reply;
 use super::info::{maybe, named_id, number};
 use super::regrouping::gone;
 use super::{id, reply_entry, reply_id};
-use crate::gather::building::Place;
-use crate::gather::pieces::Pieces;
-use crate::gather::{Build, Found};
+use crate::incremental::building::Place;
+use crate::incremental::pieces::Pieces;
+use crate::incremental::{Build, Found};
 use crate::slices::LEN_MAX;
 use crate::{Ctx, Fault};
 
-/// What is told, and how far that has come.
+/// The parameters and the position of the answer.
 pub(super) struct Full {
-    // How much is told of each list.
+    // Number of rows answered of each list.
     count: usize,
     extent: Extent,
     at: At,
-    // In the list there: the id to go on from, and how many are wanted.
+    // In that list: the next id, and the number of rows wanted.
     from: StreamId,
     left: usize,
 }
@@ -39,7 +39,7 @@ enum At {
     End,
 }
 
-/// Members of a list that are told before somebody looks how much that was.
+/// Rows answered between two checks of the output's length.
 const ROWS_AT_ONCE: usize = 16;
 /// Bytes of one slice.
 const BYTES_PER_SLICE: usize = 5 << 10;
@@ -53,7 +53,7 @@ impl Full {
         Full { count, extent, at: At::Entries, from: StreamId::MIN, left }
     }
 
-    /// Whether so much is told of a stream that it is for slices. Cost: bounded.
+    /// Returns true if the answer about a stream is long enough for slices. Cost: bounded.
     pub fn is_long(count: usize, stream: &Stream) -> bool {
         let mut left = LEN_MAX.checked_sub(stream.len().min(count as u64));
         for group in stream.groups() {
@@ -73,7 +73,7 @@ impl Full {
         }
     }
 
-    /// Leaves to slices what it has yet to tell of the stream at `name`, behind what is answered before it.
+    /// Leaves the rest of the answer about the stream at `name` to slices, after the part already written.
     ///
     /// Errors: the value has another type.
     pub fn leave(
@@ -84,7 +84,7 @@ impl Full {
     ) -> Result<(), Fault> {
         let place = Place::new(ctx, name);
         let mut at = ctx.at(name);
-        // Never 0, which nothing is marked with.
+        // Never 0, which means unmarked.
         let mark = at.random() | 1;
         let edited = at.edit::<Stream, _>(|stream, _, _| (stream.mark_all(mark), gone(stream)))?;
         let (marks, gone) = edited.map(|edited| edited.result).ok_or(Fault::NoSuchKey)?;
@@ -97,7 +97,7 @@ impl Full {
         self.at == At::End
     }
 
-    /// The group that is told, or come to.
+    /// The present group.
     fn group(&self) -> Option<usize> {
         match self.at {
             At::Group(at) | At::Pending(at) | At::Consumer(at, _) | At::Held(at, _) => Some(at),
@@ -168,14 +168,14 @@ impl Full {
         };
     }
 
-    /// Begins a list of so many.
+    /// Begins a list of this length.
     fn begin(&mut self, len: usize, reply: &mut Reply<'_>) {
         reply.bulk(b"pending");
         reply.array(len);
         (self.from, self.left) = (StreamId::MIN, len);
     }
 
-    /// Shows some of a list; whether those were the last that are wanted.
+    /// Shows some rows of a list; returns true if those were the last wanted.
     fn rows<T>(
         &mut self,
         rows: impl Iterator<Item = T>,
@@ -196,7 +196,7 @@ impl Full {
     }
 
     fn head(&self, group: &group::Group, reply: &mut Reply<'_>) {
-        // Entries that nobody has; told where there are some, as the field is newer than the rest.
+        // Entries without a consumer; answered only if there are some, because the field is newer than the rest.
         let owned: u64 = group.consumers().map(group::Consumer::pending_len).sum();
         let nacked = group.pending().len().saturating_sub(owned);
         reply.map(7 + usize::from(nacked > 0));
@@ -224,18 +224,18 @@ fn consumer_head(consumer: &group::Consumer, reply: &mut Reply<'_>) {
 /// The same in slices.
 pub(super) struct Slices {
     place: Place,
-    // Of the stream and of its groups.
+    // The marks of the stream and of its groups.
     marks: Vec<u64>,
     gone: (u64, StreamId),
     full: Full,
     pieces: Pieces,
-    // The beginning of the answer, and in the end the whole of it.
+    // The beginning of the answer, and in the end all of it.
     answer: Vec<u8>,
     resp3: bool,
 }
 
 impl Slices {
-    /// Whether the stream is the same, and what of it is told next.
+    /// Returns true if the stream, and the present group, are unchanged.
     fn is_same(&self, stream: &Stream) -> bool {
         let group = self.full.group().filter(|&at| at < stream.groups().len());
         let nth = group.map_or(0, |at| at + 1);

@@ -1,5 +1,6 @@
 //! XGROUP CREATE, SETID, DESTROY, CREATECONSUMER, DELCONSUMER.
 
+use crate::spec::Marks;
 use darter_store::{Event, Stream};
 use darter_wire::{Args, Reply};
 
@@ -13,7 +14,7 @@ const SECOND: Keys = Keys::Range { first: 2, last: 2, step: 1 };
 
 /// XGROUP, the container.
 pub const XGROUP: DataCommand = DataCommand {
-    spec: Spec::other("xgroup", -2).doc(
+    spec: Spec::other("xgroup", -2).mark(Marks::NO_GROUP_CATEGORY).doc(
         Group::Stream,
         "5.0.0",
         "",
@@ -24,7 +25,7 @@ pub const XGROUP: DataCommand = DataCommand {
 
 /// XGROUP CREATE.
 pub const CREATE: DataCommand = DataCommand {
-    spec: Spec::write("xgroup|create", -5, SECOND).doc(
+    spec: Spec::write("xgroup|create", -5, SECOND).key_access("RW insert").doc(
         Group::Stream,
         "5.0.0",
         "key group <id | $> [MKSTREAM] [ENTRIESREAD entries-read]",
@@ -47,14 +48,15 @@ pub const SETID: DataCommand = DataCommand {
 /// XGROUP DESTROY.
 pub const DESTROY: DataCommand = DataCommand {
     spec: Spec::shrink("xgroup|destroy", 4, SECOND)
-        .doc(Group::Stream, "5.0.0", "key group", "Removes a consumer group and what is pending in it.")
+        .key_access("RW delete")
+        .doc(Group::Stream, "5.0.0", "key group", "Removes a consumer group and its pending entries.")
         .cost("O(N) over the entries pending"),
     run: destroy,
 };
 
 /// XGROUP CREATECONSUMER.
 pub const CREATECONSUMER: DataCommand = DataCommand {
-    spec: Spec::write("xgroup|createconsumer", 5, SECOND).doc(
+    spec: Spec::write("xgroup|createconsumer", 5, SECOND).key_access("RW insert").doc(
         Group::Stream,
         "6.2.0",
         "key group consumer",
@@ -66,11 +68,12 @@ pub const CREATECONSUMER: DataCommand = DataCommand {
 /// XGROUP DELCONSUMER.
 pub const DELCONSUMER: DataCommand = DataCommand {
     spec: Spec::shrink("xgroup|delconsumer", 5, SECOND)
+        .key_access("RW delete")
         .doc(
             Group::Stream,
             "5.0.0",
             "key group consumer",
-            "Removes a consumer and what it has pending; counts that.",
+            "Removes a consumer and its pending entries; returns their number.",
         )
         .cost("O(N log M) over the entries pending with it"),
     run: delete_consumer,
@@ -162,7 +165,7 @@ fn set_id(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()
     Ok(())
 }
 
-/// Runs `change` on a stream that has the group, or tells what is missing.
+/// Runs `change` on a stream that has the group, or fails with the missing part.
 fn in_group<R>(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
@@ -204,9 +207,9 @@ const DELCONSUMER_EVENT: Event = event("xgroup-delconsumer");
 fn delete_consumer(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let (key, name, consumer) = (args.at(2), args.at(3), args.at(4));
     let who = Who { key, group: name, consumer: Some(consumer) };
-    if let Some(kept) = ctx.kept.take() {
-        // Nobody is to be made in the consumer's place.
-        if let Some((found, _)) = (Who { consumer: None, ..who }).put(ctx, kept)? {
+    if let Some(staged) = ctx.staged.take() {
+        // The removed consumer must not be created again.
+        if let Some((found, _)) = (Who { consumer: None, ..who }).put(ctx, staged)? {
             ctx.changed(key, DELCONSUMER_EVENT);
             reply.int(found.numbers.first().map_or(0, |&pending| pending as i64));
             return Ok(());

@@ -45,7 +45,7 @@ fn signed_part(text: &[u8]) -> Result<u64, Fault> {
     number::parse_u64_digits(text.strip_prefix(b"+").unwrap_or(text)).ok_or(INVALID)
 }
 
-/// An id that is to be added, except `*`.
+/// An id to be added, except `*`.
 pub fn parse_new(arg: &[u8]) -> Result<NewId, Fault> {
     match arg.strip_suffix(b"-*") {
         Some(ms) if arg.len() <= TEXT_MAX => number::parse_u64_digits(ms).map(NewId::AutoSeq).ok_or(INVALID),
@@ -86,7 +86,7 @@ pub fn last(arg: &[u8]) -> Result<StreamId, Fault> {
     }
 }
 
-/// The id after `id`; none after the highest.
+/// The id after `id`; `None` after the highest.
 pub fn next(id: StreamId) -> Option<StreamId> {
     match id.seq.checked_add(1) {
         Some(seq) => Some(StreamId { ms: id.ms, seq }),
@@ -94,7 +94,7 @@ pub fn next(id: StreamId) -> Option<StreamId> {
     }
 }
 
-/// The id before `id`; none before the lowest.
+/// The id before `id`; `None` before the lowest.
 pub fn previous(id: StreamId) -> Option<StreamId> {
     match id.seq.checked_sub(1) {
         Some(seq) => Some(StreamId { ms: id.ms, seq }),
@@ -102,7 +102,7 @@ pub fn previous(id: StreamId) -> Option<StreamId> {
     }
 }
 
-/// Where the text of an id is put together: the longest has as many bytes.
+/// A buffer for the text of an id: the longest has this many bytes.
 pub type Room = [u8; 41];
 
 /// The text of an id, in `room`.

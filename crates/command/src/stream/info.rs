@@ -1,5 +1,6 @@
 //! XINFO STREAM, GROUPS, CONSUMERS.
 
+use crate::spec::Marks;
 use darter_pack::tree::{Direction, StreamId};
 use darter_store::Stream;
 use darter_wire::{Args, Reply};
@@ -14,7 +15,12 @@ const SECOND: Keys = Keys::Range { first: 2, last: 2, step: 1 };
 
 /// XINFO, the container.
 pub const XINFO: DataCommand = DataCommand {
-    spec: Spec::other("xinfo", -2).doc(Group::Stream, "5.0.0", "", "Tells about streams."),
+    spec: Spec::other("xinfo", -2).mark(Marks::NO_GROUP_CATEGORY).doc(
+        Group::Stream,
+        "5.0.0",
+        "",
+        "Tells about streams.",
+    ),
     run: help,
 };
 
@@ -42,6 +48,7 @@ pub const GROUPS: DataCommand = DataCommand {
 /// XINFO CONSUMERS.
 pub const CONSUMERS: DataCommand = DataCommand {
     spec: Spec::read("xinfo|consumers", 4, SECOND)
+        .tips(&["nondeterministic_output"])
         .doc(Group::Stream, "5.0.0", "key group", "Tells about the consumers of a group.")
         .cost("O(N) over the consumers"),
     run: consumers,
@@ -58,10 +65,10 @@ pub const HELP: DataCommand = DataCommand {
     run: help,
 };
 
-/// How much FULL shows of each list when nothing is said.
+/// Rows of each list that FULL shows by default.
 const FULL_COUNT: usize = 10;
 
-/// How much FULL is to show of each list; `None` without FULL.
+/// Rows of each list that FULL must show; `None` without FULL.
 fn full_count(args: Args<'_>) -> Result<Option<usize>, Fault> {
     if args.len() == 3 {
         return Ok(None);
@@ -98,7 +105,7 @@ fn stream(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()
     let mark = reply.len();
     reply.map(if full.is_some() { 9 } else { 10 } + if producers.is_some() { 6 } else { 0 });
     number(reply, "length", extent.len as i64);
-    // What Redis' tree would have of nodes of that many entries.
+    // The numbers of Redis' tree with this many nodes.
     number(reply, "radix-tree-keys", nodes);
     number(reply, "radix-tree-nodes", nodes + 1);
     named_id(reply, "last-generated-id", extent.last_id);

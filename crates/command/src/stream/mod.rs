@@ -73,7 +73,7 @@ fn reply_id(reply: &mut Reply<'_>, id: StreamId) {
     reply.bulk(id::print(&mut [0; 41], id));
 }
 
-/// Answers an entry: its id, and its names and values in turn.
+/// Answers an entry: its id, and its names and values alternating.
 fn reply_entry(reply: &mut Reply<'_>, entry: Entry<'_>) {
     reply.array(2);
     reply_id(reply, entry.id);

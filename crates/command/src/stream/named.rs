@@ -1,6 +1,6 @@
-//! The entries that XCLAIM or XACK names by the thousand, in the order of their ids.
+//! The many entries that XCLAIM or XACK names, in the order of their ids.
 //!
-//! Called by `regrouping`, which meets what is pending in that order too.
+//! Called by `regrouping`, which visits the pending entries in that order too.
 
 use std::ops::Range;
 
@@ -11,44 +11,44 @@ use super::claim::Claim;
 use super::delete::ids;
 use crate::Fault;
 
-/// Named entries, and what XCLAIM wants with them.
+/// Named entries, and the options of XCLAIM.
 #[derive(Default)]
 pub(super) struct Named {
     // By id, each with its place among the command's words.
     ids: Vec<(StreamId, u32)>,
-    // Those before have been met.
+    // Number of entries visited.
     met: usize,
     claim: Option<Claim>,
-    // What was told of which.
+    // The answer about each entry, by position of its word.
     spans: Vec<(u32, Range<usize>)>,
 }
 
-/// What becomes of an entry that XCLAIM names.
+/// The result for an entry that XCLAIM names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Verdict {
     /// Nothing.
     Leave,
-    /// It is no longer pending, as the stream has lost it.
+    /// It is no longer pending, because the stream has lost it.
     Drop,
-    /// It is pending like that.
+    /// It is pending with these values.
     Give(Pending),
 }
 
 impl Named {
-    /// What XACK names.
+    /// The entries that XACK names.
     ///
-    /// Errors: one of them is no id.
+    /// Errors: an invalid id.
     pub fn acknowledged(args: Args<'_>) -> Result<Named, Fault> {
         Ok(Named::of(&ids(args, 3)?, None))
     }
 
-    /// What XCLAIM names.
+    /// The entries that XCLAIM names.
     ///
-    /// Errors: its options are wrong.
+    /// Errors: invalid options.
     pub fn claimed(args: Args<'_>, now_ms: u64) -> Result<Named, Fault> {
         let mut claim = Claim::parse(args, now_ms)?;
         let ids = std::mem::take(&mut claim.ids);
-        // The room is there before the first slice: a vector that grows copies what it holds.
+        // Room is reserved before the first slice: a growing vector would copy its content.
         Ok(Named { spans: Vec::with_capacity(ids.len()), ..Named::of(&ids, Some(claim)) })
     }
 
@@ -58,7 +58,8 @@ impl Named {
         Named { ids, met: 0, claim, spans: Vec::new() }
     }
 
-    /// Which of the named ones are this entry, for [`Named::told`]; it comes after those met before.
+    /// The positions of this entry among the named ones, for [`Named::told`]; it must come after those visited
+    /// before.
     pub fn meet(&mut self, id: StreamId) -> Range<usize> {
         let left = self.ids.get(self.met..).unwrap_or_default();
         let first = self.met + left.partition_point(|&(named, _)| named < id);
@@ -67,34 +68,34 @@ impl Named {
         first..self.met
     }
 
-    /// Whether it is named.
+    /// Returns true if it is named.
     pub fn has(&mut self, id: StreamId) -> bool {
         !self.meet(id).is_empty()
     }
 
-    /// What becomes of one that is pending, and still in the stream or not, when it is claimed.
+    /// The verdict for a claimed entry, pending or not, still in the stream or not.
     pub fn verdict(&self, before: Option<Pending>, is_there: bool, who: (u32, u64)) -> Verdict {
         self.claim.as_ref().map_or(Verdict::Leave, |claim| claim.verdict(before, is_there, who))
     }
 
-    /// Whether only ids are answered.
+    /// Returns true if only ids are answered.
     pub fn are_just_ids(&self) -> bool {
         self.claim.as_ref().is_some_and(|claim| claim.just_ids)
     }
 
-    /// How far the group has read at least.
+    /// The least id that the group has read.
     pub fn last_id(&self) -> StreamId {
         self.claim.as_ref().map_or(StreamId::MIN, |claim| claim.last_id)
     }
 
-    /// Notes where the answer about one of those met is.
+    /// Notes the position of the answer about a visited entry.
     pub fn told(&mut self, met: usize, at: Range<usize>) {
         if let Some(&(_, nth)) = self.ids.get(met) {
             self.spans.push((nth, at));
         }
     }
 
-    /// Answers what was told, in the order of the words.
+    /// Writes the answers, in the order of the words.
     pub fn answer(&mut self, told: &[u8], reply: &mut Reply<'_>) {
         self.spans.sort_unstable_by_key(|&(nth, _)| nth);
         reply.array(self.spans.len());

@@ -1,10 +1,10 @@
 //! IDMP and IDMPAUTO of XADD, XCFGSET key [IDMP-DURATION seconds] [IDMP-MAXSIZE count], XIDMPRECORD: entries that are
-//! added once however often they are sent.
+//! added once, even if sent repeatedly.
 
 use std::borrow::Cow;
 
 use darter_base::sha1::{self, sha1};
-use darter_store::change::Class;
+use darter_store::change::{Class, JournalWords};
 use darter_store::stream_value::producers::Producers;
 use darter_store::{Event, Stream};
 use darter_wire::{Args, Reply};
@@ -36,15 +36,15 @@ pub const XIDMPRECORD: DataCommand = DataCommand {
     run: xidmprecord,
 };
 
-/// What a stream remembers of producers before it has heard of one.
+/// The producers of a stream before its first one.
 pub(super) fn none_yet(env: &Env) -> Producers {
     Producers::new(env.stream_idmp_duration, env.stream_idmp_maxsize)
 }
 
-/// A change that Redis publishes under no name.
+/// A change that Redis publishes without a name.
 const CHANGED: Event = Event::new(Class(0), "xcfgset");
 
-/// Who sends an entry, and what makes it the same one when it is sent again.
+/// The sender of an entry, and the identity of the entry when it is sent again.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Once<'a> {
     /// The producer's name for itself.
@@ -54,7 +54,7 @@ pub(super) struct Once<'a> {
 }
 
 impl<'a> Once<'a> {
-    /// Reads IDMP or IDMPAUTO with what belongs to it into `once`, if that comes next; returns whether it did.
+    /// Reads IDMP or IDMPAUTO with its arguments into `once`, if that comes next; returns whether it did.
     pub fn take(read: &mut Reader<'a>, once: &mut Option<Once<'a>>) -> Result<bool, Fault> {
         let next = if read.take_with("idmp", 2) {
             Once { producer: read.bytes()?, name: Some(read.bytes()?) }
@@ -72,7 +72,14 @@ impl<'a> Once<'a> {
         }))
     }
 
-    /// The entry's name: as given, or a digest of its fields and values, in whatever order these are.
+    /// Appends the words it was read from.
+    pub fn write(&self, words: &mut JournalWords) {
+        words.push(if self.name.is_some() { b"IDMP" } else { b"IDMPAUTO" });
+        words.push(self.producer);
+        self.name.into_iter().for_each(|name| words.push(name));
+    }
+
+    /// The entry's name: as given, or a digest of its fields and values, independent of their order.
     pub fn name(&self, pairs: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> Cow<'a, [u8]> {
         if let Some(name) = self.name {
             return Cow::Borrowed(name);
@@ -84,7 +91,7 @@ impl<'a> Once<'a> {
     }
 }
 
-/// What XCFGSET says.
+/// The arguments of XCFGSET.
 #[derive(Default)]
 struct Limits {
     duration_s: Option<u64>,

@@ -7,9 +7,9 @@ use darter_store::{Arena, Keyed, Shard, Stream};
 use darter_wire::{Args, Reply};
 
 use super::{id, no_group, reply_id};
-use crate::gather::building::Place;
-use crate::gather::pieces::Pieces;
-use crate::gather::{Build, Found};
+use crate::incremental::building::Place;
+use crate::incremental::pieces::Pieces;
+use crate::incremental::{Build, Found};
 use crate::reader::{int, is};
 use crate::slices::LEN_MAX;
 use crate::spec::{Group, Keys, Spec};
@@ -18,17 +18,18 @@ use crate::{Ctx, DataCommand, Fault};
 /// XPENDING.
 pub const XPENDING: DataCommand = DataCommand {
     spec: Spec::read("xpending", -3, Keys::ONE)
+        .tips(&["nondeterministic_output"])
         .doc(
             Group::Stream,
             "5.0.0",
             "key group [[IDLE min-idle-time] start end count [consumer]]",
-            "Tells what a consumer group has pending.",
+            "Returns the pending entries of a consumer group.",
         )
         .cost("O(log N + M) for M entries looked at"),
     run: xpending,
 };
 
-/// Which pending entries are asked for.
+/// The requested pending entries.
 struct Range {
     min_idle_ms: u64,
     first: StreamId,
@@ -87,7 +88,8 @@ fn xpending(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<
     Ok(())
 }
 
-/// Answers how much is pending, and from where to where; whether there is something, and the array of consumers follows.
+/// Answers the number of pending entries, the first and the last. Returns true if there are some, so that the array
+/// of consumers must follow.
 fn summary(group: &group::Group, arena: &Arena, reply: &mut Reply<'_>) -> bool {
     let pending = group.pending();
     reply.array(4);
@@ -106,7 +108,7 @@ fn summary(group: &group::Group, arena: &Arena, reply: &mut Reply<'_>) -> bool {
 
 /// An array on its way.
 enum Listing {
-    /// The consumers that have something, among those from a place on.
+    /// The consumers with pending entries, among those from a place on.
     Consumers { at: usize, busy: usize },
     /// Pending entries.
     Entries(Walk),
@@ -116,13 +118,13 @@ enum Listing {
 struct Walk {
     range: Range,
     now_ms: u64,
-    // Where it goes on; the last id of all is not gone past.
+    // The next position; never beyond the last possible id.
     next: StreamId,
     shown: usize,
 }
 
 impl Listing {
-    /// Rows that are looked at, at most.
+    /// Most rows that are examined.
     fn rows(&self, group: &group::Group, arena: &Arena) -> u64 {
         match self {
             Listing::Consumers { .. } => group.consumers_len() as u64,
@@ -130,7 +132,7 @@ impl Listing {
         }
     }
 
-    /// Looks at some rows more; whether those were the last.
+    /// Examines some more rows; returns true if those were the last.
     fn go_on(&mut self, group: &group::Group, arena: &Arena, rows_max: usize, reply: &mut Reply<'_>) -> bool {
         match self {
             Listing::Consumers { at, busy } => {
@@ -192,7 +194,7 @@ impl Walk {
         }
     }
 
-    /// Shows those of some rows that are wanted; whether none follow.
+    /// Shows the wanted ones of some rows; returns true if none follow.
     fn show(
         &mut self,
         rows: impl Iterator<Item = (StreamId, Pending)>,
@@ -211,7 +213,7 @@ impl Walk {
                 reply.array(4);
                 reply_id(reply, id);
                 reply.bulk(group.consumer(pending.consumer).map_or(&[][..], group::Consumer::name));
-                // What was given back is idle since ever.
+                // Entries given back are idle since the beginning.
                 reply.int(if pending.consumer == NOBODY { -1 } else { idle_ms as i64 });
                 reply.int(pending.deliveries as i64);
             }
@@ -226,23 +228,23 @@ impl Walk {
     }
 }
 
-/// The same in slices. The group is marked; where it changes, it begins anew.
+/// The same in slices. The group is marked; if it changes, the answer restarts.
 struct Slices {
     place: Place,
     group: Box<[u8]>,
     mark: u64,
     listing: Listing,
     pieces: Pieces,
-    // The beginning of the answer, and in the end the whole of it.
+    // The beginning of the answer, and in the end all of it.
     answer: Vec<u8>,
     is_begun: bool,
     resp3: bool,
 }
 
-/// Rows of one slice: some 20 microseconds, as those of one consumer are looked up.
+/// Rows of one slice: some 20 microseconds, because those of one consumer need lookups.
 const ROWS_PER_SLICE: usize = 64;
 
-/// Leaves to slices what is listed of the group `group` at `key`, behind the beginning of the answer.
+/// Leaves the list of the group `group` at `key` to slices, after the beginning of the answer.
 ///
 /// Errors: the value has another type.
 fn leave(
@@ -253,7 +255,7 @@ fn leave(
 ) -> Result<(), Fault> {
     let place = Place::new(ctx, key);
     let mut at = ctx.at(key);
-    // Never 0, which no group is marked with.
+    // Never 0, which means unmarked.
     let mark = at.random() | 1;
     let edited = at.edit::<Stream, _>(|stream, _, _| stream.mark_group(group, mark))?;
     let mark = edited.and_then(|edited| edited.result).ok_or_else(|| no_group(key, group))?;
@@ -265,7 +267,7 @@ fn leave(
 }
 
 impl Slices {
-    /// The group, if it is what it was.
+    /// The group, if it is unchanged.
     fn same<'a>(&self, place: &'a Keyed<'_>) -> Option<(&'a group::Group, &'a Arena)> {
         let stream = place.view::<Stream>().ok()??;
         let group = stream.root.group(&self.group)?;

@@ -17,7 +17,7 @@ use crate::{Ctx, DataCommand, Fault};
 
 /// XLEN.
 pub const XLEN: DataCommand = DataCommand {
-    spec: Spec::read("xlen", 2, Keys::ONE).fast().doc(
+    spec: Spec::read("xlen", 2, Keys::ONE).key_access("RO").fast().doc(
         Group::Stream,
         "5.0.0",
         "key",
@@ -103,7 +103,7 @@ fn range(
     Ok(())
 }
 
-/// Answers a stretch of a stream that is long enough for steps.
+/// Answers a stretch of a stream that is long enough for slices.
 pub(super) fn answer_long(
     ctx: &mut Ctx<'_>,
     name: &[u8],
@@ -128,7 +128,7 @@ pub(super) fn answer_long(
     Ok(())
 }
 
-/// The entries that a range answers at most `asked` of: how many from which rank on.
+/// The entries of a range, at most `asked`: number and first rank.
 pub(super) fn ranks(
     stream: View<'_, Stream>,
     first: StreamId,

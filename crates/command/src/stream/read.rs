@@ -1,5 +1,6 @@
-//! XREAD and XREADGROUP: what comes after an id, of several streams, waiting for it where asked.
+//! XREAD and XREADGROUP: the entries after an id, of several streams, optionally waiting for them.
 
+use crate::keyspec;
 use darter_pack::tree::{Direction, Pending, StreamId};
 use darter_store::change::Class;
 use darter_store::reads::Stretch;
@@ -11,18 +12,18 @@ use super::range::{answer_long, ranks};
 use super::reading::{Reading, keys_of_read, keys_of_read_group};
 use super::{event, id, reply_entry, reply_id, shown};
 use crate::ctx::Wait;
-use crate::spec::{Flags, Group, Keys, Marks, Spec};
+use crate::spec::{Flags, Group, Keys, Marks, ReplicaForm, Spec};
 use crate::{Ctx, DataCommand, Fault, slices};
 
 /// XREAD.
 pub const XREAD: DataCommand = DataCommand {
-    spec: Spec::read("xread", -4, Keys::Find(keys_of_read))
+    spec: Spec::read("xread", -4, Keys::Find(keys_of_read)).key_groups(&[keyspec::streams(1)])
         .flag(Flags::BLOCKING.with(Flags::MOVABLEKEYS))
         .doc(
             Group::Stream,
             "5.0.0",
             "[COUNT count] [MAXCOUNT maxcount] [MAXSIZE maxsize] [BLOCK milliseconds] STREAMS key [key ...] id [id ...]",
-            "Returns the entries of several streams that come after an id, waiting for one where asked.",
+            "Returns the entries of several streams that come after an id. Waits for one if asked to.",
         )
         .cost("O(log N + M) for each stream, M entries returned"),
     run: xread,
@@ -30,7 +31,7 @@ pub const XREAD: DataCommand = DataCommand {
 
 /// XREADGROUP.
 pub const XREADGROUP: DataCommand = DataCommand {
-    spec: Spec::shrink("xreadgroup", -7, Keys::Find(keys_of_read_group))
+    spec: Spec::shrink("xreadgroup", -7, Keys::Find(keys_of_read_group)).replica_form(ReplicaForm::Deliveries).key_groups(&[keyspec::streams(4)])
         .flag(Flags::BLOCKING.with(Flags::MOVABLEKEYS))
         .mark(Marks::ENDS_WITH_KEY)
         .doc(
@@ -43,14 +44,14 @@ pub const XREADGROUP: DataCommand = DataCommand {
     run: xreadgroup,
 };
 
-/// A change that Redis publishes under no name.
+/// A change that Redis publishes without a name.
 pub(super) const READ: Event = Event::new(Class(0), "xreadgroup");
 pub(super) const ACTIVE: Event = event("xgroup-createconsumer");
 
-/// What may still be given of the entries that are there: never less than one.
+/// The remaining budget of entries to answer: never less than one.
 struct Budget {
     left: usize,
-    // Bytes of the entries given, which are the same in every protocol: a journal is replayed in one of them.
+    // Bytes of the answered entries, which are the same in every protocol: a journal is replayed in one of them.
     bytes: usize,
     bytes_max: usize,
 }
@@ -73,7 +74,7 @@ impl Budget {
     }
 }
 
-/// The streams of a reply, begun when the first of them has something.
+/// The streams of a reply, begun with the first one that has entries.
 struct Streams {
     budget: Budget,
     begun: Option<darter_wire::Deferred>,
@@ -96,7 +97,7 @@ impl Streams {
         reply.bulk(key);
     }
 
-    /// Ends the reply; false when there was no stream.
+    /// Ends the reply; returns false if there was no stream.
     fn end(self, reply: &mut Reply<'_>) -> bool {
         let Some(begun) = self.begun else { return false };
         if reply.is_resp3() {
@@ -108,12 +109,12 @@ impl Streams {
     }
 }
 
-/// Ends a command that found nothing; what is pending may be claimed at `ripe_ms`.
-fn nothing(ctx: &mut Ctx<'_>, reading: &Reading<'_>, ripe_ms: Option<u64>, reply: &mut Reply<'_>) {
+/// Ends a command that found nothing; a pending entry may be claimed at `ready_at_ms`.
+fn nothing(ctx: &mut Ctx<'_>, reading: &Reading<'_>, ready_at_ms: Option<u64>, reply: &mut Reply<'_>) {
     match reading.block {
         None => reply.null_array(),
         Some(timeout_ms) => {
-            ctx.wait_or_reply(Wait { ripe_ms, ..Wait::for_a_key(timeout_ms, 0) }, reply);
+            ctx.wait_or_reply(Wait { ready_at_ms, ..Wait::for_a_key(timeout_ms, 0) }, reply);
         }
     }
 }
@@ -150,7 +151,7 @@ fn xread(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(),
         }
         let first = id::next(after).unwrap_or(StreamId::MAX);
         if may_slice && at + 1 == reading.streams && stream.root.len() > slices::LEN_MAX {
-            // What comes last may come later.
+            // The last entries may be left for later.
             let asked = reading.count.min(streams.budget.left) as u64;
             let (from, len) = ranks(stream, first, StreamId::MAX, asked, Direction::Up);
             streams.add(reply, key);
@@ -179,7 +180,7 @@ fn xread(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(),
     Ok(())
 }
 
-/// The id that entries are to come after, in a stream whose last one was `last_id` and is `last_entry`.
+/// The id after which entries are read, in a stream whose last id was `last_id` and whose last entry is `last_entry`.
 fn start_of(arg: &[u8], (last_id, last_entry): (StreamId, Option<StreamId>)) -> Result<StreamId, Fault> {
     match arg {
         b"$" => Ok(last_id),
@@ -191,7 +192,7 @@ fn start_of(arg: &[u8], (last_id, last_entry): (StreamId, Option<StreamId>)) -> 
     }
 }
 
-/// The arguments with ids in the place of `$`, which means something else when they are looked at again.
+/// The arguments with ids in place of `$`, whose meaning changes until the retry.
 fn with_ids(args: Args<'_>, reading: &Reading<'_>, after: &[StreamId]) -> Option<OwnedArgs> {
     let first = reading.id_at(0);
     args.tail(first).iter().any(|arg| arg == b"$").then(|| {
@@ -203,12 +204,12 @@ fn with_ids(args: Args<'_>, reading: &Reading<'_>, after: &[StreamId]) -> Option
     })
 }
 
-/// What a consumer asks of one stream.
+/// The entries that a consumer requests from one stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Wanted {
-    /// `>`: what the group has not read.
+    /// `>`: entries that the group has not read.
     New,
-    /// What the consumer has pending after an id.
+    /// The consumer's pending entries after an id.
     Pending(StreamId),
 }
 
@@ -251,16 +252,16 @@ fn xreadgroup(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Resul
         return Ok(());
     }
     let mut streams = Streams::new(&reading);
-    let mut ripe_ms = None;
+    let mut ready_at_ms = None;
     for (at, &wanted) in wanted.iter().enumerate() {
         let key = args.at(reading.keys_at + at);
         if !ctx.skips(key) && !streams.budget.is_spent() {
             let next_ms = read_group(ctx, key, &reading, wanted, &mut streams, reply)?;
-            ripe_ms = ripe_ms.into_iter().chain(next_ms).min();
+            ready_at_ms = ready_at_ms.into_iter().chain(next_ms).min();
         }
     }
     if !streams.end(reply) {
-        nothing(ctx, &reading, ripe_ms, reply);
+        nothing(ctx, &reading, ready_at_ms, reply);
     }
     Ok(())
 }
@@ -273,7 +274,8 @@ fn no_group_to_read(key: &[u8], group: &[u8]) -> Fault {
     )
 }
 
-/// Gives what one stream has; returns when one of its pending entries may be claimed, if none may be now.
+/// Answers the entries of one stream. Returns the time at which one of its pending entries may be claimed, if none
+/// may be now.
 fn read_group(
     ctx: &mut Ctx<'_>,
     key: &[u8],
@@ -292,33 +294,33 @@ fn read_group(
             consumer.seen_ms = now_ms;
         }
         let mut reader = GroupReader { stream, arena, name, number, now_ms, reading };
-        let (has_read, ripe_ms) = match wanted {
+        let (has_read, ready_at_ms) = match wanted {
             Wanted::Pending(after) => {
                 streams.add(reply, key);
                 reader.pending(after, &mut streams.budget, reply)?;
                 (true, None)
             }
             Wanted::New => {
-                let (claimed, ripe_ms) = reader.claimable();
+                let (claimed, ready_at_ms) = reader.claimable();
                 let has_read = reader.has_new() || !claimed.is_empty();
                 if has_read {
                     streams.add(reply, key);
                     reader.new_entries(&claimed, &mut streams.budget, reply)?;
                 }
-                (has_read, ripe_ms)
+                (has_read, ready_at_ms)
             }
         };
-        Ok::<_, Fault>((is_new, has_read, ripe_ms))
+        Ok::<_, Fault>((is_new, has_read, ready_at_ms))
     })?;
     let Some(edited) = edited else { return Ok(None) };
-    let (is_new, has_read, ripe_ms) = edited.result?;
+    let (is_new, has_read, ready_at_ms) = edited.result?;
     if is_new {
         place.changed(ACTIVE);
     }
     if has_read {
         place.changed(READ);
     }
-    Ok(ripe_ms)
+    Ok(ready_at_ms)
 }
 
 /// A consumer that reads one stream.
@@ -332,7 +334,7 @@ struct GroupReader<'s, 'r> {
 }
 
 impl GroupReader<'_, '_> {
-    /// What the consumer has pending after an id; an entry that is gone is shown without fields.
+    /// The consumer's pending entries after an id; a removed entry is shown without fields.
     fn pending(&mut self, after: StreamId, budget: &mut Budget, reply: &mut Reply<'_>) -> Result<(), Fault> {
         let Some((group, log)) = self.stream.group_mut(self.name) else { return Ok(()) };
         let mut given = Vec::new();
@@ -373,24 +375,25 @@ impl GroupReader<'_, '_> {
         self.stream.log().last_id(self.arena) > last_read
     }
 
-    /// Pending entries that have waited for as long as CLAIM says: id, idle time, deliveries. Where there are none, when
-    /// the first of the others will have.
+    /// Pending entries idle for as long as CLAIM requires: id, idle time, deliveries. If there are none, the time at
+    /// which the first will be.
     fn claimable(&self) -> (Vec<(StreamId, u64, u64)>, Option<u64>) {
         let (Some(min_idle_ms), Some(group)) = (self.reading.claim_ms, self.stream.group(self.name)) else {
             return (Vec::new(), None);
         };
         let is_there = |id| self.stream.log().get(self.arena, id).is_some();
-        let (mut found, mut ripe_ms) = (Vec::new(), None);
+        let (mut found, mut ready_at_ms) = (Vec::new(), None);
         for (id, pending) in group.pending().iter(self.arena, 0, Direction::Up) {
             let idle_ms = self.now_ms.saturating_sub(pending.delivered_ms);
-            let is_ripe = idle_ms >= min_idle_ms;
+            let is_ready = idle_ms >= min_idle_ms;
             let at_ms = pending.delivered_ms.saturating_add(min_idle_ms);
-            let is_wanted = is_ripe || found.is_empty() && ripe_ms.is_none_or(|first_ms| at_ms < first_ms);
+            let is_wanted =
+                is_ready || found.is_empty() && ready_at_ms.is_none_or(|first_ms| at_ms < first_ms);
             if !is_wanted || !is_there(id) {
                 continue;
             }
-            if !is_ripe {
-                ripe_ms = Some(at_ms);
+            if !is_ready {
+                ready_at_ms = Some(at_ms);
                 continue;
             }
             found.push((id, idle_ms, pending.deliveries));
@@ -398,10 +401,10 @@ impl GroupReader<'_, '_> {
                 break;
             }
         }
-        (found, ripe_ms)
+        (found, ready_at_ms)
     }
 
-    /// What is claimed, and then what the group has not read, all of it pending with the consumer then.
+    /// The claimed entries, then those that the group has not read. All of them become pending with the consumer.
     fn new_entries(
         &mut self,
         claimed: &[(StreamId, u64, u64)],
@@ -454,7 +457,7 @@ impl GroupReader<'_, '_> {
     }
 }
 
-/// An entry with how long it was idle and how often it was delivered before.
+/// An entry with its idle time and its former number of deliveries.
 fn reply_claimed(
     reply: &mut Reply<'_>,
     entry: darter_pack::tree::stream::Entry<'_>,

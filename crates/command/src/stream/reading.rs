@@ -1,25 +1,25 @@
-//! The arguments of XREAD and XREADGROUP, and where the keys are among them.
+//! The arguments of XREAD and XREADGROUP, and the positions of the keys among them.
 
 use darter_wire::Args;
 
 use crate::Fault;
 use crate::reader::Reader;
 
-/// What XREAD or XREADGROUP is asked for.
+/// The parsed arguments of XREAD or XREADGROUP.
 pub struct Reading<'a> {
-    /// Milliseconds to wait at most, `Some(None)` for ever; `None` is not to wait.
+    /// Longest wait in milliseconds, `Some(None)` without a limit; `None` for no wait.
     pub block: Option<Option<u64>>,
     /// Entries of each stream at most.
     pub count: usize,
-    /// Entries of all streams together at most.
+    /// Most entries of all streams together.
     pub total: usize,
-    /// Once the answer has so many bytes no further entry is given.
+    /// No more entries are answered after this many bytes.
     pub bytes_max: usize,
     /// Group and consumer.
     pub group: Option<(&'a [u8], &'a [u8])>,
-    /// Whether what is read counts as acknowledged.
+    /// True if entries count as acknowledged when read.
     pub is_noack: bool,
-    /// Milliseconds after which what others have pending is taken over first.
+    /// Idle milliseconds after which pending entries of other consumers are taken over first.
     pub claim_ms: Option<u64>,
     /// Index of the first key.
     pub keys_at: usize,
@@ -28,7 +28,7 @@ pub struct Reading<'a> {
 }
 
 impl<'a> Reading<'a> {
-    /// Reads all arguments but keys and ids; `is_group` for XREADGROUP.
+    /// Reads all arguments except keys and ids; `is_group` for XREADGROUP.
     pub fn parse(args: Args<'a>, is_group: bool) -> Result<Reading<'a>, Fault> {
         let mut reading = Reading {
             block: None,

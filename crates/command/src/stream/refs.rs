@@ -1,19 +1,19 @@
-//! What becomes of what groups have pending of an entry that is to go: KEEPREF, DELREF, ACKED.
+//! Pending entries of an entry to be deleted: KEEPREF, DELREF, ACKED.
 
 use darter_pack::tree::{Direction, StreamId};
 use darter_store::{Arena, Stream};
 
 use crate::reader::Reader;
 
-/// How entries and what is pending of them hang together.
+/// The relation of entries and their pending entries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Refs {
-    /// What is pending stays though the entry goes.
+    /// Pending entries stay when the entry is deleted.
     #[default]
     Keep,
-    /// What is pending goes with the entry.
+    /// Pending entries are removed with the entry.
     Delete,
-    /// Only entries go that every group has read and acknowledged.
+    /// Only entries are deleted that every group has read and acknowledged.
     Acked,
 }
 
@@ -25,26 +25,26 @@ impl Refs {
     }
 }
 
-/// What came of an attempt to delete an entry.
+/// The result of an attempt to delete an entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Outcome {
     /// There is no such entry.
     Missing,
-    /// It is gone.
+    /// It was deleted.
     Deleted,
-    /// It stays, because a group has yet to read or acknowledge it.
+    /// It stays, because a group has not read or acknowledged it.
     Kept,
 }
 
-/// Whether a group has yet to read or acknowledge the entry.
+/// Returns true if a group has not read or acknowledged the entry.
 fn is_wanted(stream: &Stream, arena: &Arena, id: StreamId) -> bool {
     stream.groups().any(|group| id > group.last_id || group.pending().get(arena, id).is_some())
 }
 
-/// Deletes an entry as far as `refs` lets it.
+/// Deletes an entry if `refs` allows it.
 pub fn delete(stream: &mut Stream, arena: &mut Arena, id: StreamId, refs: Refs) -> Outcome {
     if refs == Refs::Delete {
-        // What is pending of an entry that went before goes too.
+        // Pending entries of an already deleted entry are removed too.
         stream.release(arena, id);
     }
     if stream.log().get(arena, id).is_none() {
@@ -57,7 +57,7 @@ pub fn delete(stream: &mut Stream, arena: &mut Arena, id: StreamId, refs: Refs) 
     Outcome::Deleted
 }
 
-/// Takes out up to `count` of the first entries as far as `refs` lets them; returns how many went.
+/// Removes up to `count` of the first entries if `refs` allows it; returns the number removed.
 pub fn trim(stream: &mut Stream, arena: &mut Arena, count: u64, refs: Refs) -> u64 {
     if refs == Refs::Keep || stream.groups().len() == 0 {
         return stream.trim_first(arena, count);
@@ -76,7 +76,7 @@ pub fn trim(stream: &mut Stream, arena: &mut Arena, count: u64, refs: Refs) -> u
     let leaves_gap = free.last().is_some_and(|&last| stream.log().rank(arena, last) + 1 > free.len() as u64);
     let gone = free.into_iter().filter(|&id| stream.delete(arena, id)).count() as u64;
     if !leaves_gap {
-        // Trimming from the front makes no gap that a group's count would have to mind.
+        // Trimming from the front makes no gap that a group's count must consider.
         stream.set_ids(stream.last_id(), None, Some(max_deleted_id));
     }
     gone

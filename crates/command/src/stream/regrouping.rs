@@ -1,9 +1,9 @@
-//! A consumer group that changes in slices: its pending entries go into a draft of the group, changed on the way, and the
-//! draft takes the group's place in the end.
+//! A consumer group that changes in slices: its pending entries are copied into a draft of the group and changed on
+//! the way. Finally the draft replaces the group.
 //!
-//! Called by the bodies of XREADGROUP, XAUTOCLAIM, XCLAIM, XACK and XGROUP DELCONSUMER, which find what became of it when
-//! they run again, and by `gather` for the slices. Entries that are appended meanwhile do no harm; a change of the group,
-//! or entries that go, begin it anew.
+//! Called by the bodies of XREADGROUP, XAUTOCLAIM, XCLAIM, XACK and XGROUP DELCONSUMER, which get the result when
+//! they run again, and by `incremental` for the slices. Entries appended meanwhile do no harm. A change of the group,
+//! or removed entries, restart it.
 
 use darter_pack::tree::{Direction, Pending, StreamId, StreamLog};
 use darter_store::stream_value::Extent;
@@ -13,32 +13,32 @@ use darter_wire::{Args, Reply};
 
 use super::named::{Named, Verdict};
 use super::{id, reply_entry, reply_id};
-use crate::gather::building::Place;
-use crate::gather::pieces::Pieces;
-use crate::gather::{Build, Found, Kept};
+use crate::incremental::building::Place;
+use crate::incremental::pieces::Pieces;
+use crate::incremental::{Build, Found, Staged};
 use crate::slices::LEN_MAX;
 use crate::{Ctx, Fault};
 
-/// What becomes of pending entries.
+/// The change of the pending entries.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Plan {
-    /// XREADGROUP of what is new: so many entries more are pending then, unless they count as acknowledged.
+    /// XREADGROUP of new entries: this many more become pending, unless they count as acknowledged.
     Deliver {
         /// Entries at most.
         count: u64,
         /// NOACK.
         is_noack: bool,
     },
-    /// XREADGROUP of what the consumer has: entries after an id are delivered once more.
+    /// XREADGROUP of the consumer's own entries: those after an id are delivered again.
     Repeat {
         /// The id.
         after: StreamId,
         /// Entries at most.
         count: u64,
     },
-    /// XAUTOCLAIM: entries that have been idle for long become the consumer's.
+    /// XAUTOCLAIM: entries that have been idle for long are given to the consumer.
     Claim {
-        /// The first one that is looked at.
+        /// The first entry that is examined.
         first: StreamId,
         /// For so long.
         min_idle_ms: u64,
@@ -49,28 +49,28 @@ pub(super) enum Plan {
         /// JUSTID.
         just_ids: bool,
     },
-    /// XCLAIM: so many entries that the command names become the consumer's.
+    /// XCLAIM: this number of named entries is given to the consumer.
     Take(u64),
-    /// XACK: so many entries that the command names are no longer pending.
+    /// XACK: this number of named entries is no longer pending.
     Release(u64),
-    /// XGROUP DELCONSUMER: the consumer goes, and what it has is no longer pending.
+    /// XGROUP DELCONSUMER: the consumer is removed, and its entries are no longer pending.
     Forget,
 }
 
-/// The group, and who asks for it.
+/// The group, and the consumer of the command.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Who<'a> {
     /// The stream's key.
     pub key: &'a [u8],
     /// The group.
     pub group: &'a [u8],
-    /// The consumer, who need not be there yet; `None` where it is nobody's command, or its consumer's last.
+    /// The consumer, which may not exist yet; `None` if the command has no consumer, or removes it.
     pub consumer: Option<&'a [u8]>,
 }
 
 impl Who<'_> {
-    /// Leaves it to slices to change the group by `plan`; false when that is to be done at once: little is to be changed,
-    /// or much more would have to be copied.
+    /// Leaves changing the group by `plan` to slices. Returns false if it must be done at once, because few entries
+    /// change or many more would have to be copied.
     pub(super) fn leave(self, ctx: &mut Ctx<'_>, mut plan: Plan, resp3: bool) -> Result<bool, Fault> {
         let (now_ms, source) = (ctx.now_ms, Place::new(ctx, self.key));
         let mut place = ctx.at(self.key);
@@ -80,11 +80,11 @@ impl Who<'_> {
             return Ok(false);
         }
         if let Plan::Deliver { count, .. } = &mut plan {
-            // Who appends faster than slices read is not run after for ever.
+            // A producer that appends faster than slices read is not followed without end.
             *count = (*count).min(2 * changed);
         }
         let gone = gone(stream.root);
-        // Never 0, which no group is marked with.
+        // Never 0, which means unmarked.
         let mark = place.random() | 1;
         let edited = place.edit::<Stream, _>(|stream, _, _| {
             let mark = stream.mark_group(self.group, mark)?;
@@ -110,7 +110,7 @@ impl Who<'_> {
         Ok(true)
     }
 
-    /// How many entries change, or none where it is better done at once.
+    /// Number of entries that change, or 0 if it is better done at once.
     fn worth(self, stream: View<'_, Stream>, plan: Plan) -> u64 {
         let Some(group) = stream.root.group(self.group) else { return 0 };
         let (pending, log) = (group.pending(), stream.root.log());
@@ -118,7 +118,7 @@ impl Who<'_> {
             Plan::Deliver { count, .. } => {
                 let Some(first) = id::next(group.last_id) else { return 0 };
                 let new = log.len() - log.rank(stream.arena, first);
-                // Nothing that is new is pending with somebody.
+                // No new entry is pending with a consumer.
                 (new.min(count), pending.rank(stream.arena, first) == pending.len())
             }
             Plan::Repeat { count, .. } => (self.pending_len(group).min(count), true),
@@ -133,16 +133,16 @@ impl Who<'_> {
         if is_worth_it { changed } else { 0 }
     }
 
-    /// How much the consumer has pending.
+    /// Number of the consumer's pending entries.
     fn pending_len(self, group: &Group) -> u64 {
         self.consumer.and_then(|name| group.find(name)).map_or(0, Consumer::pending_len)
     }
 
-    /// Puts the group that was built in its place; what was found beside it, and whether the consumer is new. Nothing where
-    /// the stream has come to its end.
+    /// Replaces the group by the built one. Returns the other results, and whether the consumer is new; `None` if the
+    /// stream is gone.
     ///
     /// Errors: there was no room for it.
-    pub(super) fn put(self, ctx: &mut Ctx<'_>, mut kept: Kept) -> Result<Option<(Found, bool)>, Fault> {
+    pub(super) fn put(self, ctx: &mut Ctx<'_>, mut kept: Staged) -> Result<Option<(Found, bool)>, Fault> {
         // Not copied: it may be megabytes, and the shard is held.
         let found = std::mem::take(&mut kept.found);
         let Some(mut object) = kept.take(ctx)? else { return Ok(None) };
@@ -165,7 +165,7 @@ impl Who<'_> {
             }
             is_new
         });
-        // The group as it was.
+        // The former group.
         place.discard(object);
         Ok(edited?.map(|edited| (found, edited.result)))
     }
@@ -174,7 +174,8 @@ impl Who<'_> {
 /// Pending entries that are copied for each that changes, at most.
 const OLD_PER_CHANGED: u64 = 2;
 
-/// How many entries a stream has lost, and the highest id of those deleted: while both stay, none goes.
+/// Number of entries that a stream has lost, and the highest deleted id. While both stay the same, no entry was
+/// removed.
 pub(super) fn gone(stream: &Stream) -> (u64, StreamId) {
     (stream.added().wrapping_sub(stream.len()), stream.max_deleted_id())
 }
@@ -183,41 +184,41 @@ pub(super) fn gone(stream: &Stream) -> (u64, StreamId) {
 struct Regrouping {
     source: Source,
     course: Course,
-    // Where to go on, among what is pending first, then among what is new.
+    // The next position, among the pending entries first, then among the new ones.
     at: Option<StreamId>,
     is_past_old: bool,
 }
 
-/// The group that it is made of.
+/// The group that is the source.
 struct Source {
     place: Place,
     group: Box<[u8]>,
-    // What the group is marked with while nobody else changes it.
+    // The mark of the group, as long as no other command changes it.
     mark: u64,
     gone: (u64, StreamId),
 }
 
-/// What is done with it, and what came of that.
+/// The change, and its results.
 struct Course {
     plan: Plan,
-    // What the command names, once its words were read.
+    // The entries that the command names, once its words were read.
     named: Named,
     // The consumer's number in the draft.
     number: u32,
     now_ms: u64,
     resp3: bool,
-    // Entries delivered or claimed, and what is answered of them.
+    // Number of entries delivered or claimed, and the answer about them.
     taken: u64,
     told: Pieces,
     // The whole of it.
     answer: Vec<u8>,
     // Pending entries that the stream no longer has, of those claimed.
     lost: Vec<StreamId>,
-    // Where XAUTOCLAIM is to go on.
+    // The next position for XAUTOCLAIM.
     next: Option<StreamId>,
 }
 
-/// What goes into the draft next.
+/// The next entries for the draft.
 struct Batch {
     pending: Vec<(StreamId, Pending)>,
     new: Vec<StreamId>,
@@ -230,7 +231,7 @@ const ENTRIES_AT_ONCE: usize = 48;
 const TOLD_AT_ONCE: usize = 8 << 10;
 
 impl Source {
-    /// Shows the stream and the group; `None` when they are not what they were.
+    /// Passes the stream and the group to `look`; `None` if they have changed.
     fn with<R>(&self, shard: &mut Shard, look: impl FnOnce(View<'_, Stream>, &Group) -> R) -> Option<R> {
         let place = self.place.find(shard);
         let stream = place.view::<Stream>().ok()??;
@@ -300,7 +301,7 @@ impl Build for Regrouping {
 }
 
 impl Course {
-    /// The next of what is pending, as it is to be; `at` moves on, and behind the last of it to what is new.
+    /// The next pending entries with their changes. `at` advances, and after the last of them to the new entries.
     fn old(
         &mut self,
         stream: View<'_, Stream>,
@@ -330,7 +331,7 @@ impl Course {
         Batch { pending, new: Vec::new(), extent: stream.root.extent(stream.arena), is_last }
     }
 
-    /// What becomes of one that is pending; nothing when it no longer is.
+    /// The changed form of a pending entry; `None` if it is no longer pending.
     fn change(
         &mut self,
         log: &StreamLog,
@@ -394,7 +395,7 @@ impl Course {
         }
     }
 
-    /// What becomes of one by XCLAIM, which may name it more than once.
+    /// The changed form of an entry by XCLAIM, which may name it more than once.
     fn take(
         &mut self,
         log: &StreamLog,
@@ -424,7 +425,7 @@ impl Course {
         row.map(|row| (id, row))
     }
 
-    /// The next of what is new.
+    /// The next new entries.
     fn new_ones(&mut self, stream: View<'_, Stream>, at: &mut Option<StreamId>) -> Batch {
         let Plan::Deliver { count, .. } = self.plan else {
             debug_assert!(false, "only XREADGROUP reads what is new");
@@ -445,13 +446,13 @@ impl Course {
         Batch { pending: Vec::new(), new, extent: stream.root.extent(stream.arena), is_last }
     }
 
-    /// How an entry is pending that is delivered for the first time.
+    /// The pending entry of a first delivery.
     fn delivered(&self) -> Option<Pending> {
         let is_noack = matches!(self.plan, Plan::Deliver { is_noack: true, .. });
         (!is_noack).then_some(Pending { consumer: self.number, delivered_ms: self.now_ms, deliveries: 1 })
     }
 
-    /// Notes that the consumer was given something.
+    /// Notes that the consumer received an entry.
     fn note_active(&self, group: &mut Group) {
         let is_given = match self.plan {
             Plan::Deliver { is_noack, .. } => !is_noack,
@@ -464,7 +465,7 @@ impl Course {
         }
     }
 
-    /// Ends what is not about entries.
+    /// Ends the change, beyond the entries.
     fn close(&self, group: &mut Group, arena: &mut Arena) {
         group.last_id = group.last_id.max(self.named.last_id());
         if let Plan::Forget = self.plan
@@ -474,7 +475,7 @@ impl Course {
         }
     }
 
-    /// Puts the answer together, but for what is new: that is read in slices when it is pending.
+    /// Assembles the answer, except new entries: these are read in slices once they are pending.
     fn compose(&mut self, key: &[u8]) {
         let taken = self.taken as usize;
         let told = std::mem::take(&mut self.told);

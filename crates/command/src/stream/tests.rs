@@ -1,5 +1,7 @@
 //! Streams command by command, with the replies that Redis gives.
 
+use darter_store::change::JournalReaders;
+
 use crate::testing::Bed;
 
 fn bed() -> Bed {
@@ -200,7 +202,7 @@ fn lag_is_told_where_it_can_be() {
     b.run("XGROUP SETID s g 9-0 ENTRIESREAD 4");
     b.run("XTRIM s MAXLEN 1");
     assert_eq!(lag(&mut b), ":1");
-    // What was trimmed unread counts as read with the first that comes after it.
+    // Entries trimmed unread count as read, together with the first entry after them.
     b.run("XREADGROUP GROUP g a STREAMS s >");
     let groups = b.run("XINFO GROUPS s");
     assert!(groups.contains("|entries-read|:6|") && lag(&mut b) == ":0", "{groups}");
@@ -288,7 +290,7 @@ fn what_is_given_back_belongs_to_nobody() {
     assert_eq!(b.run("XNACK s g FAIL IDS 1 1-0 RETRYCOUNT 7"), ":1");
     assert_eq!(b.run("XPENDING s g - + 9"), "*1|*4|$3|1-0|$0||:-1|:7");
     assert_eq!(b.run("XPENDING s g - + 9 a"), "*0");
-    // FORCE makes pending what is in the stream, and nothing else
+    // FORCE makes entries of the stream pending, and no others
     assert_eq!(b.run("XNACK s g SILENT IDS 2 2-0 9-9 FORCE"), ":1");
     assert_eq!(b.run("XNACK s g SILENT IDS 1 3-0"), ":0");
     assert_eq!(b.run("XPENDING s g - + 9"), "*2|*4|$3|1-0|$0||:-1|:7|*4|$3|2-0|$0||:-1|:0");
@@ -425,7 +427,7 @@ fn reads_of_several_streams_end_at_a_number_and_at_a_size() {
         run(&mut b, &["XGROUP CREATE s g 0", "XGROUP CREATE t g 0"]);
         let read = format!("XREADGROUP GROUP g c {options} STREAMS s t");
         assert_eq!(entries(&b.run(&format!("{read} > >"))), count, "{options}");
-        // What was not given is neither pending nor passed over.
+        // Entries not answered are neither pending nor skipped.
         let summary =
             |b: &mut Bed, key: &str| b.run(&format!("XPENDING {key} g - + 9")).matches("|$1|c|").count();
         assert_eq!(summary(&mut b, "s") + summary(&mut b, "t"), count, "{options}");
@@ -439,4 +441,33 @@ fn reads_of_several_streams_end_at_a_number_and_at_a_size() {
     for options in ["MAXCOUNT 0", "MAXCOUNT -1", "MAXSIZE 0", "MAXSIZE x", "COUNT 3 MAXCOUNT 2", "MAXCOUNT"] {
         assert!(b.run(&format!("XREAD {options} STREAMS s t 0 0")).starts_with("-ERR"), "{options}");
     }
+}
+
+#[test]
+fn the_journal_gets_ids_and_lengths_that_were_chosen() {
+    let mut bed = Bed::new();
+    bed.journal_for(JournalReaders::Files);
+    bed.run("XADD s * f v");
+    bed.run("XADD s MAXLEN 5 * f v");
+    assert!(bed.said().is_empty(), "a file's record has the clock that * goes by");
+    bed.run("XADD s NOMKSTREAM MAXLEN ~ 1 LIMIT 0 1900000000000-7 f v");
+    assert_eq!(bed.said(), ["Old: xadd s NOMKSTREAM MAXLEN = 3 1900000000000-7 f v"]);
+    bed.run("XTRIM s MAXLEN 3");
+    bed.run("XTRIM s MAXLEN ~ 2");
+    assert_eq!(bed.said(), Vec::<String>::new(), "nothing was taken out");
+    bed.journal_for(JournalReaders::Replicas);
+    assert_eq!(bed.run("XADD s * f v"), "$15|1900000000000-8");
+    assert_eq!(bed.said(), ["Old: xadd s 1900000000000-8 f v"]);
+    bed.run("XADD s MINID = 1900000000000-7 1900000000000-* f v");
+    assert_eq!(bed.said(), ["Old: xadd s MINID 1900000000000-7 1900000000000-9 f v"]);
+    bed.run("XADD s 1900000000000-10 f v");
+    assert!(bed.said().is_empty(), "the words say it all");
+    bed.run("XADD s DELREF MAXLEN 2 1900000000000-11 f v");
+    assert_eq!(bed.said(), ["New: xadd s DELREF MAXLEN = 2 1900000000000-11 f v"]);
+    bed.run("XADD s IDMP me first * f v");
+    assert_eq!(bed.said(), ["New: xadd s IDMP me first * f v"]);
+    bed.run("XADD s IDMP me first * f v");
+    assert!(bed.said().is_empty(), "nothing was added");
+    bed.run("XTRIM s MAXLEN 1 ACKED");
+    assert_eq!(bed.said(), ["New: xtrim s ACKED MAXLEN = 1"]);
 }

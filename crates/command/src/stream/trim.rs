@@ -1,6 +1,7 @@
 //! XTRIM key MAXLEN | MINID [= | ~] threshold [LIMIT count] [KEEPREF | DELREF | ACKED], and that part of XADD
 
 use darter_pack::tree::{Direction, StreamId};
+use darter_store::change::{JournalReaders, JournalWords, Vocabulary};
 use darter_store::{Arena, Stream};
 use darter_wire::{Args, Reply};
 
@@ -8,13 +9,14 @@ use super::refs::{self, Refs};
 use super::{event, id};
 use crate::ctx::Env;
 use crate::reader::Reader;
-use crate::spec::{Effect, Group, Keys, Spec};
+use crate::spec::{Group, Keys, Spec};
 use crate::{Ctx, DataCommand, Fault};
 
 /// XTRIM.
 pub const XTRIM: DataCommand = DataCommand {
     spec: Spec::shrink("xtrim", -4, Keys::ONE)
-        .effect(Effect::Trim)
+        .key_access("RW delete")
+        .tips(&["nondeterministic_output"])
         .doc(
             Group::Stream,
             "5.0.0",
@@ -25,24 +27,24 @@ pub const XTRIM: DataCommand = DataCommand {
     run: xtrim,
 };
 
-/// Which of the oldest entries go.
+/// The choice of the oldest entries to remove.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Strategy {
-    /// All but the last so many.
+    /// All except this many of the last.
     MaxLen(u64),
     /// Those below this id.
     MinId(StreamId),
 }
 
-/// What to trim.
+/// The options of a trim.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Trim {
-    /// Which entries go; none when it was not said.
+    /// The entries to remove; `None` if not given.
     pub strategy: Option<Strategy>,
     // `~`: only whole nodes go.
     is_rough: bool,
     limit: Option<u64>,
-    /// What becomes of what groups have pending.
+    /// The treatment of pending entries of groups.
     pub refs: Refs,
 }
 
@@ -97,7 +99,45 @@ impl Trim {
         Ok(())
     }
 
-    /// Takes the entries out; returns how many.
+    /// Whether the journal has to word it otherwise for `readers`: the same words may leave another stream behind when
+    /// they run again, or are new to Redis 7.0.
+    pub fn is_reworded(&self, readers: JournalReaders) -> bool {
+        match readers {
+            JournalReaders::None => false,
+            JournalReaders::Files => self.is_rough,
+            JournalReaders::Replicas => self.is_rough || self.refs != Refs::Keep,
+        }
+    }
+
+    /// Appends the words that take out the same entries from a stream like this one was, which has `left` now; returns
+    /// which servers know them.
+    pub fn write(&self, left: u64, words: &mut JournalWords) -> Vocabulary {
+        let refs = match self.refs {
+            Refs::Keep => None,
+            Refs::Delete => Some(b"DELREF".as_slice()),
+            Refs::Acked => Some(b"ACKED".as_slice()),
+        };
+        refs.into_iter().for_each(|word| words.push(word));
+        match self.strategy {
+            None => {}
+            Some(Strategy::MinId(id)) if !self.is_rough => {
+                words.push(b"MINID");
+                words.push(&id::text(id));
+            }
+            Some(strategy) => {
+                let len = match strategy {
+                    Strategy::MaxLen(len) if !self.is_rough => len,
+                    _ => left,
+                };
+                words.push(b"MAXLEN");
+                words.push(b"=");
+                words.push(len.to_string().as_bytes());
+            }
+        }
+        if refs.is_some() { Vocabulary::New } else { Vocabulary::Old }
+    }
+
+    /// Removes the entries; returns their number.
     pub fn apply(&self, stream: &mut Stream, arena: &mut Arena, env: &Env) -> u64 {
         let len = stream.len();
         let excess = match self.strategy {
@@ -116,7 +156,7 @@ impl Trim {
         if count == 0 { 0 } else { refs::trim(stream, arena, count, self.refs) }
     }
 
-    /// How many of `excess` entries go when Redis takes out whole nodes.
+    /// Number of entries removed of `excess` if Redis removes whole nodes.
     fn rough(&self, excess: u64, len: u64, nodes: Nodes, env: &Env) -> u64 {
         let limit = self.limit.unwrap_or(match env.stream_node_max_entries.saturating_mul(100) {
             0 => 10_000,
@@ -153,7 +193,7 @@ const ENTRY_HEAD_BYTES: u64 = 10;
 /// The lengths before and behind a value.
 const VALUE_HEAD_BYTES: u64 = 3;
 
-/// The nodes that Redis would have: their size, and how much of the first is left.
+/// The nodes that Redis would have: their size, and the rest of the first.
 #[derive(Clone, Copy)]
 struct Nodes {
     size: u64,
@@ -166,7 +206,7 @@ impl Nodes {
         Nodes { size, first: size - gone % size }
     }
 
-    /// How many entries the whole nodes have that are among the first `count` of `len` entries.
+    /// Number of entries of the whole nodes among the first `count` of `len` entries.
     fn within(self, count: u64, len: u64) -> u64 {
         match count.checked_sub(self.first) {
             _ if count >= len => len,
@@ -187,10 +227,15 @@ fn xtrim(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(),
     trim.check(true)?;
     let env = ctx.env;
     let mut place = ctx.at(args.at(1));
-    let gone = place.edit::<Stream, _>(|stream, arena, _| trim.apply(stream, arena, env))?;
-    let gone = gone.map_or(0, |edited| edited.result);
+    let gone = place.edit::<Stream, _>(|stream, arena, _| (trim.apply(stream, arena, env), stream.len()))?;
+    let (gone, left) = gone.map_or((0, 0), |edited| edited.result);
     if gone > 0 {
         place.changed(event("xtrim"));
+        if trim.is_reworded(ctx.journal_readers(args.at(1))) {
+            let mut words = JournalWords::from_iter([b"xtrim".as_slice(), args.at(1)]);
+            let vocabulary = trim.write(left, &mut words);
+            ctx.journal_as(args.at(1), vocabulary, words.iter());
+        }
     }
     reply.int(gone as i64);
     Ok(())

@@ -1,4 +1,4 @@
-//! Values compared before something happens: SET's conditions, DELEX, DELIFEQ, and DIGEST to compare by.
+//! Values compared before a change: SET's conditions, DELEX, DELIFEQ, and DIGEST to compare by.
 
 use darter_store::{Event, Keyed, Text};
 use darter_wire::{Args, Reply};
@@ -11,6 +11,7 @@ use crate::{Ctx, DataCommand, Fault};
 /// DELEX.
 pub const DELEX: DataCommand = DataCommand {
     spec: Spec::shrink("delex", -2, Keys::ONE)
+        .key_access("RM delete")
         .access_by(access)
         .fast()
         .doc(
@@ -27,7 +28,7 @@ fn access(call: Args<'_>) -> &'static str {
     if compares(call.tail(2)) { "RW delete" } else { "RM delete" }
 }
 
-/// Whether what a SET or DELEX with these options does depends on the value there.
+/// Returns true if the effect of a SET or DELEX with these options depends on the present value.
 pub(super) fn compares(options: Args<'_>) -> bool {
     let words: [&[u8]; 4] = [b"ifeq", b"ifne", b"ifdeq", b"ifdne"];
     options.iter().any(|arg| words.iter().any(|word| arg.eq_ignore_ascii_case(word)))
@@ -35,7 +36,7 @@ pub(super) fn compares(options: Args<'_>) -> bool {
 
 /// DELIFEQ, as Valkey 9 has it.
 pub const DELIFEQ: DataCommand = DataCommand {
-    spec: Spec::shrink("delifeq", 3, Keys::ONE).fast().doc(
+    spec: Spec::shrink("delifeq", 3, Keys::ONE).key_access("RW delete").fast().doc(
         Group::String,
         "9.0.0",
         "key value",
@@ -53,7 +54,7 @@ pub const DIGEST: DataCommand = DataCommand {
     run: digest,
 };
 
-/// What must hold of a key for a write to happen.
+/// The condition on a key for a write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Condition<'a> {
     /// The key is missing (`NX`).
@@ -73,7 +74,7 @@ pub enum Condition<'a> {
 impl<'a> Condition<'a> {
     /// Reads a condition, if one comes next; `NX` and `XX` only `with_presence`.
     ///
-    /// Errors: nothing follows its name.
+    /// Errors: no argument after its name.
     pub fn take(reader: &mut Reader<'a>, with_presence: bool) -> Result<Option<Condition<'a>>, Fault> {
         Ok(Some(if with_presence && reader.take("NX") {
             Condition::Absent
@@ -92,14 +93,14 @@ impl<'a> Condition<'a> {
         }))
     }
 
-    /// Whether only the key's presence matters.
+    /// Returns true if only the key's presence matters.
     pub fn is_about_presence(self) -> bool {
         matches!(self, Condition::Absent | Condition::Present)
     }
 
-    /// Whether it holds at `place`.
+    /// Returns true if it holds at `place`.
     ///
-    /// Errors: the value matters and is no string, or is there and the digest is none.
+    /// Errors: the value matters and is not a string, or exists and the given digest is invalid.
     pub fn holds(self, place: &Keyed<'_>) -> Result<bool, Fault> {
         match self {
             Condition::Absent => return Ok(!place.exists()),

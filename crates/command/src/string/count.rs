@@ -12,7 +12,7 @@ use crate::{Ctx, DataCommand, Fault};
 
 /// INCR.
 pub const INCR: DataCommand = DataCommand {
-    spec: Spec::write("incr", 2, Keys::ONE).fast().doc(
+    spec: Spec::write("incr", 2, Keys::ONE).key_access("RW access update").fast().doc(
         Group::String,
         "1.0.0",
         "key",
@@ -23,7 +23,7 @@ pub const INCR: DataCommand = DataCommand {
 
 /// DECR.
 pub const DECR: DataCommand = DataCommand {
-    spec: Spec::write("decr", 2, Keys::ONE).fast().doc(
+    spec: Spec::write("decr", 2, Keys::ONE).key_access("RW access update").fast().doc(
         Group::String,
         "1.0.0",
         "key",
@@ -34,7 +34,7 @@ pub const DECR: DataCommand = DataCommand {
 
 /// INCRBY.
 pub const INCRBY: DataCommand = DataCommand {
-    spec: Spec::write("incrby", 3, Keys::ONE).fast().doc(
+    spec: Spec::write("incrby", 3, Keys::ONE).key_access("RW access update").fast().doc(
         Group::String,
         "1.0.0",
         "key increment",
@@ -45,7 +45,7 @@ pub const INCRBY: DataCommand = DataCommand {
 
 /// DECRBY.
 pub const DECRBY: DataCommand = DataCommand {
-    spec: Spec::write("decrby", 3, Keys::ONE).fast().doc(
+    spec: Spec::write("decrby", 3, Keys::ONE).key_access("RW access update").fast().doc(
         Group::String,
         "1.0.0",
         "key decrement",
@@ -56,7 +56,7 @@ pub const DECRBY: DataCommand = DataCommand {
 
 /// INCRBYFLOAT.
 pub const INCRBYFLOAT: DataCommand = DataCommand {
-    spec: Spec::write("incrbyfloat", 3, Keys::ONE).fast().doc(
+    spec: Spec::write("incrbyfloat", 3, Keys::ONE).key_access("RW access update").fast().doc(
         Group::String,
         "2.6.0",
         "key increment",
@@ -88,7 +88,7 @@ fn decrby(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()
 
 #[inline]
 fn add(ctx: &mut Ctx<'_>, name: &[u8], by: i64, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    // Most sums are as long as what they replace, and are written over it.
+    // Most sums are as long as the values that they replace, and are written over them.
     let mut buffer = itoa::Buffer::new();
     let is_replaced = ctx.change_plain(name, INCRBY_EVENT, |text| {
         let Some(value) = number::parse_i64(text).and_then(|old| old.checked_add(by)) else { return false };

@@ -1,4 +1,4 @@
-//! GET, GETDEL and GETEX: the value, and what becomes of the key afterwards.
+//! GET, GETDEL and GETEX: the value, and the effect on the key.
 
 use darter_base::long;
 use darter_store::Event;
@@ -6,8 +6,8 @@ use darter_wire::{Args, Reply};
 
 use super::{EXPIRE_EVENT, PERSIST_EVENT};
 use crate::deadline::{self, Deadline};
-use crate::gather::folding::AT_ONCE_BYTES;
-use crate::gather::survey::What;
+use crate::incremental::reduce::AT_ONCE_BYTES;
+use crate::incremental::survey::What;
 use crate::reader::Reader;
 use crate::spec::{Group, Inlined, Keys, Marks, Spec};
 use crate::{Ctx, DataCommand, Fault};
@@ -25,7 +25,7 @@ pub const GET: DataCommand = DataCommand {
 
 /// GETDEL.
 pub const GETDEL: DataCommand = DataCommand {
-    spec: Spec::shrink("getdel", 2, Keys::ONE).fast().doc(
+    spec: Spec::shrink("getdel", 2, Keys::ONE).key_access("RW access delete").fast().doc(
         Group::String,
         "6.2.0",
         "key",
@@ -36,7 +36,7 @@ pub const GETDEL: DataCommand = DataCommand {
 
 /// GETEX.
 pub const GETEX: DataCommand = DataCommand {
-    spec: Spec::shrink("getex", -2, Keys::ONE).fast().doc(
+    spec: Spec::shrink("getex", -2, Keys::ONE).mark(Marks::SAYS_TIMES).key_access("RW access update").key_notes("RW and UPDATE because it changes the TTL").fast().doc(
         Group::String,
         "6.2.0",
         "key [EX seconds | PX milliseconds | EXAT unix-time-seconds | PXAT unix-time-milliseconds | PERSIST]",

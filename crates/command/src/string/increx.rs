@@ -14,7 +14,7 @@ use crate::{Ctx, DataCommand, Fault};
 
 /// INCREX.
 pub const INCREX: DataCommand = DataCommand {
-    spec: Spec::write("increx", -2, Keys::ONE).fast().doc(
+    spec: Spec::write("increx", -2, Keys::ONE).key_access("RW access update").fast().doc(
         Group::String,
         "8.8.0",
         "key [BYINT increment | BYFLOAT increment] [LBOUND lowerbound] [UBOUND upperbound] [SATURATE] \
@@ -24,14 +24,14 @@ pub const INCREX: DataCommand = DataCommand {
     run: increx,
 };
 
-/// What is added, and between which bounds the sum shall lie.
+/// The amount added, and the bounds of the sum.
 #[derive(Clone, Copy)]
 enum Step {
     Int { by: i64, lower: i64, upper: i64 },
     Float { by: LongDouble, lower: LongDouble, upper: LongDouble },
 }
 
-/// How far, before the bounds are known.
+/// The amount, before the bounds are known.
 #[derive(Clone, Copy)]
 enum By {
     Int(i64),
@@ -88,11 +88,11 @@ fn float(arg: &[u8], otherwise: &'static str) -> Result<LongDouble, Fault> {
 
 struct Options<'a> {
     step: Step,
-    // at a bound what goes beyond it ends; else it is not done
+    // true: a sum beyond a bound becomes the bound; false: it is refused
     saturates: bool,
     deadline: Option<Deadline<'a>>,
     persists: bool,
-    // the deadline is set only where there is none yet
+    // the deadline is set only if there is none yet
     only_without_ttl: bool,
 }
 
@@ -131,7 +131,7 @@ impl<'a> Options<'a> {
     }
 }
 
-/// What the key is to hold.
+/// The new content of the key.
 enum New {
     Int(i64),
     // its text
@@ -178,7 +178,7 @@ fn increx(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()
     Ok(())
 }
 
-/// Answers the sum and how far it is from what was there; `None` where nothing is to change.
+/// Returns the sum and its difference from the old value; `None` if nothing must change.
 fn add_int(
     old: Option<Text<'_>>,
     by: i64,
@@ -190,7 +190,7 @@ fn add_int(
     let sum = i128::from(old) + i128::from(by);
     let bounded = sum.clamp(i128::from(lower), i128::from(upper));
     let is_applied = sum == bounded || saturates;
-    // the bounds are i64, and so is what lies between them
+    // the bounds are i64, and so is any number between them
     let new = if is_applied { i64::try_from(bounded).map_err(|_| Fault::Overflow)? } else { old };
     let applied = new.checked_sub(old).ok_or(Fault::text("ERR applied increment would overflow"))?;
     reply.array(2);

@@ -86,7 +86,7 @@ struct Table {
 }
 
 impl Table {
-    /// Errors: the table would take more than `bytes_max`.
+    /// The table for `a` and `b`. Errors: it would take more than `bytes_max`.
     fn of(a: &[u8], b: &[u8], bytes_max: u64) -> Result<Table, Fault> {
         let width = b.len() + 1;
         let cells = (a.len() + 1).checked_mul(width);
@@ -127,7 +127,7 @@ impl Table {
     }
 }
 
-/// A stretch that both strings share: where it starts in each, and its length.
+/// A stretch common to both strings: its start in each, and its length.
 #[derive(Clone, Copy)]
 struct Match {
     a: usize,

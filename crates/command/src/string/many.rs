@@ -1,5 +1,6 @@
 //! Several strings at once: MGET, MSET, MSETNX, MSETEX.
 
+use crate::keyspec;
 use darter_base::number;
 use darter_store::Expiry;
 use darter_wire::{Args, Reply};
@@ -7,7 +8,7 @@ use darter_wire::{Args, Reply};
 use super::get::reply_text;
 use super::{EXPIRE_EVENT, SET_EVENT};
 use crate::deadline::{self, Deadline};
-use crate::gather::survey::What;
+use crate::incremental::survey::What;
 use crate::reader::Reader;
 use crate::spec::{Group, Inlined, Keys, Marks, Spec};
 use crate::{Ctx, DataCommand, Fault};
@@ -15,6 +16,7 @@ use crate::{Ctx, DataCommand, Fault};
 /// MGET.
 pub const MGET: DataCommand = DataCommand {
     spec: Spec::read("mget", -2, Keys::REST)
+        .tips(&["request_policy:multi_shard"])
         .inlined(Inlined::GetMany)
         .fast()
         .doc(Group::String, "1.0.0", "key [key ...]", "Returns the string values of several keys.")
@@ -25,6 +27,8 @@ pub const MGET: DataCommand = DataCommand {
 /// MSET.
 pub const MSET: DataCommand = DataCommand {
     spec: Spec::write("mset", -3, Keys::PAIRS)
+        .key_access("OW update")
+        .tips(&["request_policy:multi_shard", "response_policy:all_succeeded"])
         .inlined(Inlined::SetMany)
         .mark(Marks::CHEAP)
         .doc(Group::String, "1.0.1", "key value [key value ...]", "Sets the string values of several keys.")
@@ -35,6 +39,8 @@ pub const MSET: DataCommand = DataCommand {
 /// MSETNX.
 pub const MSETNX: DataCommand = DataCommand {
     spec: Spec::write("msetnx", -3, Keys::PAIRS)
+        .key_access("OW insert")
+        .tips(&["request_policy:multi_shard", "response_policy:agg_min"])
         .doc(
             Group::String,
             "1.0.1",
@@ -48,6 +54,13 @@ pub const MSETNX: DataCommand = DataCommand {
 /// MSETEX.
 pub const MSETEX: DataCommand = DataCommand {
     spec: Spec::write("msetex", -4, Keys::Find(msetex_keys))
+        .key_access("OW update")
+        .key_groups(&[keyspec::KeySpec {
+            access: keyspec::WRITTEN,
+            begin: keyspec::Begin::Index(1),
+            find: keyspec::Find::Count { step: 2 },
+            notes: "",
+        }])
         .flag(crate::Flags::MOVABLEKEYS)
         .doc(
             Group::String,
@@ -75,7 +88,7 @@ fn mget(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), 
     Ok(())
 }
 
-/// Keys and values that stand in turn from argument `first` on, `count` pairs.
+/// Keys and values that alternate from argument `first` on, `count` pairs.
 fn pairs(args: Args<'_>, first: usize, count: usize) -> impl Iterator<Item = (&[u8], &[u8])> {
     (0..count).map(move |n| (args.at(first + 2 * n), args.at(first + 2 * n + 1)))
 }

@@ -1,10 +1,10 @@
 //! Strings: values of up to `proto-max-bulk-len` bytes.
 
-pub mod brief;
 pub mod compare;
 pub mod count;
 pub mod get;
 pub mod increx;
+pub mod kernel;
 pub mod lcs;
 pub mod many;
 pub mod range;
@@ -57,7 +57,7 @@ pub(crate) const PERSIST_EVENT: Event = Event::new(Class::GENERIC, "persist");
 
 /// Writes a string that commands will change in place, which OBJECT ENCODING calls `raw`.
 ///
-/// Errors: no room; an old value of another type is gone then.
+/// Errors: no room; an old value of another type is removed then.
 pub(crate) fn put_raw(place: &mut Keyed<'_>, value: &[u8], expiry: Expiry) -> Result<(), Full> {
     if expiry != Expiry::Keep || place.text().is_err() {
         place.put_text(&[], expiry)?;

@@ -4,15 +4,15 @@ use darter_store::change::Class;
 use darter_store::{Event, Expiry, Text};
 use darter_wire::{Args, Reply};
 
-use crate::gather::folding::AT_ONCE_BYTES;
-use crate::gather::survey::What;
+use crate::incremental::reduce::AT_ONCE_BYTES;
+use crate::incremental::survey::What;
 use crate::reader;
-use crate::spec::{Group, Keys, Spec};
+use crate::spec::{Group, Keys, ReplicaForm, Spec};
 use crate::{Ctx, DataCommand, Fault};
 
 /// APPEND.
 pub const APPEND: DataCommand = DataCommand {
-    spec: Spec::write("append", 3, Keys::ONE).fast().doc(
+    spec: Spec::write("append", 3, Keys::ONE).key_access("RW insert").fast().doc(
         Group::String,
         "2.0.0",
         "key value",
@@ -24,6 +24,8 @@ pub const APPEND: DataCommand = DataCommand {
 /// PREPEND, as Dragonfly has it.
 pub const PREPEND: DataCommand = DataCommand {
     spec: Spec::write("prepend", 3, Keys::ONE)
+        .replica_form(ReplicaForm::Values)
+        .key_access("RW insert")
         .fast()
         .doc(
             Group::String,
@@ -59,6 +61,7 @@ pub const GETRANGE: DataCommand = DataCommand {
 /// SUBSTR.
 pub const SUBSTR: DataCommand = DataCommand {
     spec: Spec::read("substr", 4, Keys::ONE)
+        .deprecated("2.0.0", "`GETRANGE`")
         .doc(Group::String, "1.0.0", "key start end", "Returns the bytes of a string between two offsets.")
         .cost("O(N) over the length of the answer"),
     run: getrange,
@@ -66,7 +69,7 @@ pub const SUBSTR: DataCommand = DataCommand {
 
 /// STRLEN.
 pub const STRLEN: DataCommand = DataCommand {
-    spec: Spec::read("strlen", 2, Keys::ONE).fast().doc(
+    spec: Spec::read("strlen", 2, Keys::ONE).key_access("RO").fast().doc(
         Group::String,
         "2.2.0",
         "key",
@@ -155,7 +158,7 @@ fn getrange(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<
     Ok(())
 }
 
-/// The bytes `from..to` that the offsets `start` and `end` of a string mean; negative ones count from its end.
+/// The bytes `from..to` for the offsets `start` and `end` of a string; negative ones count from its end.
 pub(crate) fn range_of(len: usize, start: i64, end: i64) -> Option<(usize, usize)> {
     let len = i64::try_from(len).ok()?;
     if start < 0 && end < 0 && start > end {

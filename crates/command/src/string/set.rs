@@ -13,7 +13,7 @@ use crate::{Ctx, DataCommand, Fault};
 
 /// SET.
 pub const SET: DataCommand = DataCommand {
-    spec: Spec::write("set", -3, Keys::ONE).inlined(Inlined::Set).mark(Marks::CHEAP).mark(Marks::WORDS_ARE_FEW).access_by(access).doc(
+    spec: Spec::write("set", -3, Keys::ONE).mark(Marks::SAYS_TIMES).key_access("RW access update variable_flags").key_notes("RW and ACCESS due to the optional `GET` argument").inlined(Inlined::Set).mark(Marks::CHEAP).mark(Marks::WORDS_ARE_FEW).access_by(access).doc(
         Group::String,
         "1.0.0",
         "key value [NX | XX | IFEQ value | IFNE value | IFDEQ digest | IFDNE digest] [GET] \
@@ -33,45 +33,51 @@ fn access(call: Args<'_>) -> &'static str {
 
 /// SETNX.
 pub const SETNX: DataCommand = DataCommand {
-    spec: Spec::write("setnx", 3, Keys::ONE).fast().doc(
-        Group::String,
-        "1.0.0",
-        "key value",
-        "Sets the string value of a key unless the key exists.",
-    ),
+    spec: Spec::write("setnx", 3, Keys::ONE)
+        .key_access("OW insert")
+        .deprecated("2.6.12", "`SET` with the `NX` argument")
+        .fast()
+        .doc(Group::String, "1.0.0", "key value", "Sets the string value of a key unless the key exists."),
     run: setnx,
 };
 
 /// SETEX.
 pub const SETEX: DataCommand = DataCommand {
-    spec: Spec::write("setex", 4, Keys::ONE).doc(
-        Group::String,
-        "2.0.0",
-        "key seconds value",
-        "Sets the string value of a key and its time to live.",
-    ),
+    spec: Spec::write("setex", 4, Keys::ONE)
+        .mark(Marks::SAYS_TIMES)
+        .key_access("OW update")
+        .deprecated("2.6.12", "`SET` with the `EX` argument")
+        .doc(
+            Group::String,
+            "2.0.0",
+            "key seconds value",
+            "Sets the string value of a key and its time to live.",
+        ),
     run: setex,
 };
 
 /// PSETEX.
 pub const PSETEX: DataCommand = DataCommand {
-    spec: Spec::write("psetex", 4, Keys::ONE).doc(
-        Group::String,
-        "2.6.0",
-        "key milliseconds value",
-        "Sets the string value of a key and its time to live in milliseconds.",
-    ),
+    spec: Spec::write("psetex", 4, Keys::ONE)
+        .mark(Marks::SAYS_TIMES)
+        .key_access("OW update")
+        .deprecated("2.6.12", "`SET` with the `PX` argument")
+        .doc(
+            Group::String,
+            "2.6.0",
+            "key milliseconds value",
+            "Sets the string value of a key and its time to live in milliseconds.",
+        ),
     run: psetex,
 };
 
 /// GETSET.
 pub const GETSET: DataCommand = DataCommand {
-    spec: Spec::write("getset", 3, Keys::ONE).fast().doc(
-        Group::String,
-        "1.0.0",
-        "key value",
-        "Returns the string value of a key and sets another.",
-    ),
+    spec: Spec::write("getset", 3, Keys::ONE)
+        .key_access("RW access update")
+        .deprecated("6.2.0", "`SET` with the `GET` argument")
+        .fast()
+        .doc(Group::String, "1.0.0", "key value", "Returns the string value of a key and sets another."),
     run: getset,
 };
 
@@ -87,7 +93,7 @@ fn set(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), F
     Ok(())
 }
 
-/// What may follow `SET key value`.
+/// The options after `SET key value`.
 #[derive(Default)]
 struct Options<'a> {
     condition: Option<Condition<'a>>,

@@ -57,7 +57,7 @@ fn digests_compare_values() {
             ("DELEX key1 IFEQ x", ":0"),
             ("DELEX key1 IFNE y", ":0"),
             ("DELEX none IFNE y", ":0"),
-            // A digest is looked at where there is something to compare.
+            // A digest is checked only if there is a value to compare.
             ("DELEX none IFDEQ digest", ":0"),
             ("SET none y IFDEQ digest", "$-1"),
             ("DELEX key1 IFDNE digest", "-ERR must be exactly 16 hexadecimal characters"),

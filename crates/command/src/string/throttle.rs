@@ -1,7 +1,7 @@
 //! CL.THROTTLE: a rate limit per key, by the generic cell rate algorithm.
 //!
-//! The key holds the time at which its bucket will be full again ("theoretical arrival time"), in
-//! nanoseconds since 1970 as decimal text, and dies then.
+//! The key holds the time at which its bucket will be full again ("theoretical arrival time"), in nanoseconds since
+//! 1970 as decimal text, and expires then.
 
 use darter_store::Expiry;
 use darter_wire::{Args, Reply};
@@ -9,12 +9,12 @@ use darter_wire::{Args, Reply};
 use super::SET_EVENT;
 use super::count::int_of;
 use crate::reader;
-use crate::spec::{Group, Keys, Spec};
+use crate::spec::{Group, Keys, ReplicaForm, Spec};
 use crate::{Ctx, DataCommand, Fault};
 
 /// CL.THROTTLE.
 pub const THROTTLE: DataCommand = DataCommand {
-    spec: Spec::write("cl.throttle", -5, Keys::ONE).fast().doc(
+    spec: Spec::write("cl.throttle", -5, Keys::ONE).replica_form(ReplicaForm::Values).fast().doc(
         Group::String,
         "1.0.0",
         "key max-burst count period [quantity]",
@@ -26,7 +26,7 @@ pub const THROTTLE: DataCommand = DataCommand {
 const NS_PER_SECOND: i128 = 1_000_000_000;
 const NS_PER_MS: i128 = 1_000_000;
 
-/// What is allowed: `burst` at once, and one more every `interval_ns`.
+/// The limit: `burst` at once, and one more every `interval_ns`.
 struct Limit {
     burst: i128,
     interval_ns: i128,
@@ -48,7 +48,7 @@ impl Limit {
         Ok((Limit { burst: max_burst + 1, interval_ns: period * NS_PER_SECOND / count }, quantity))
     }
 
-    /// How far ahead of now a bucket may be spoken for.
+    /// The time ahead of now up to which a bucket may be used.
     fn tolerance_ns(&self) -> Result<i128, Fault> {
         self.interval_ns.checked_mul(self.burst).ok_or(Fault::Overflow)
     }

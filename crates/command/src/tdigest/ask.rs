@@ -9,7 +9,7 @@ use crate::probabilistic::{float, int};
 use crate::spec::{Flags, Keys, Spec};
 use crate::{Ctx, DataCommand, Fault};
 
-/// A question merges what the digest has buffered, which a replica and the journal must know.
+/// A query merges the buffered values of the digest, which a replica and the journal must know.
 const fn question(name: &'static str, arity: i16) -> Spec {
     Spec::read(name, arity, Keys::ONE).flag(Flags::MAY_REPLICATE)
 }

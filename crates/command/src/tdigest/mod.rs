@@ -50,8 +50,8 @@ fn compression(arg: &[u8]) -> Result<u64, Fault> {
     }
 }
 
-/// Merges what the digest at `place` has buffered, as questions need it. That changes later answers in their last digits,
-/// so the journal hears of it as of a write.
+/// Merges the buffered values of the digest at `place`, as queries require. That changes later answers in their last
+/// digits, so the journal treats it as a write.
 fn settle(place: &mut Keyed<'_>) -> Result<(), Fault> {
     let is_buffered = place.view::<Digest>()?.ok_or(NO_KEY)?.root.is_buffered();
     if is_buffered {

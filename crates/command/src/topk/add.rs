@@ -34,15 +34,15 @@ pub const INCRBY: DataCommand = DataCommand {
 
 /// The largest increment.
 const INCREMENT_MAX: i64 = 100_000;
-/// As RedisBloom has it, blanks and all.
+/// The text of RedisBloom, including the blanks.
 const BAD_INCREMENT: &str = "TopK: increment must be an integer greater or equal to 0    \
                              \x20                       and smaller or equal to 100,000";
 
-/// How the list of items ends.
+/// The end of the list of items.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum End {
     Whole,
-    // An increment could not be read: what stands before it is done.
+    // An invalid increment: the items before it were counted.
     Broken,
 }
 
@@ -79,7 +79,7 @@ fn add_all(
     })?;
     let expelled = edited.ok_or(NO_KEY)?.result.map_err(|_| Fault::OutOfMemory)?;
     place.changed(SILENT);
-    // RedisBloom promises more answers than it gives here; a client could not read on.
+    // RedisBloom promises more answers than it gives here; a client could not continue to read.
     reply.array(expelled.len() + usize::from(end == End::Broken));
     expelled.iter().for_each(|item| reply.bulk_or_null(item.as_deref()));
     if end == End::Broken {

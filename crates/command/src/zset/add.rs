@@ -7,8 +7,8 @@ use darter_store::Arena;
 use darter_wire::{Args, Reply};
 
 use super::event;
-use crate::gather::Form;
-use crate::gather::filling::{Filled, MANY, Words};
+use crate::incremental::Form;
+use crate::incremental::bulk_add::{Filled, MANY, Words};
 use crate::spec::{Group, Keys, Spec};
 use crate::{Ctx, DataCommand, Fault, reader};
 
@@ -28,6 +28,7 @@ pub const ZADD: DataCommand = DataCommand {
 /// ZINCRBY.
 pub const ZINCRBY: DataCommand = DataCommand {
     spec: Spec::write("zincrby", 4, Keys::ONE)
+        .key_access("RW access update")
         .fast()
         .doc(
             Group::SortedSet,
@@ -47,7 +48,7 @@ pub const ZINCRBY: DataCommand = DataCommand {
     },
 };
 
-/// Conditions of ZADD, and what it answers.
+/// Conditions of ZADD, and the form of its answer.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Options {
     /// NX: only new members.
@@ -65,7 +66,7 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// Takes note of an option; false when `word` is none. Scores of the same length cost a comparison or two.
+    /// Reads an option; returns false if `word` is not one. Scores of the same length cost a comparison or two.
     #[inline]
     pub fn take(&mut self, word: &[u8]) -> bool {
         let flag = match word {
@@ -84,12 +85,12 @@ impl Options {
         true
     }
 
-    /// Whether what becomes of a member depends on what it is.
+    /// Returns true if the new score of a member depends on the old one.
     fn has_conditions(self) -> bool {
         self.only_new || self.only_old || self.only_greater || self.only_less || self.increments
     }
 
-    /// The score a member gets, given its present one; `None` leaves it alone.
+    /// The score a member gets, given its present one; `None` leaves it unchanged.
     #[inline]
     fn decide(self, score: f64, old: Option<f64>) -> Decision {
         let Some(old) = old else {
@@ -130,12 +131,12 @@ impl Decision {
     }
 }
 
-/// What came of adding members.
+/// The result of adding members.
 #[derive(Clone, Copy, Default)]
 struct Done {
     added: u64,
     updated: u64,
-    // INCR: what to answer, nothing when the conditions kept the member as it was
+    // INCR: the sum, `None` if the conditions prevented the change
     score: Option<f64>,
     is_nan: bool,
 }
@@ -204,7 +205,7 @@ fn zadd(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), 
     add(ctx, args.at(1), options, scores.into_iter().zip(members), reply)
 }
 
-/// Leaves it to slices to add many members, or answers when they are there; false when they are to be added now.
+/// Leaves adding many members to slices, or answers after that; false if they must be added now.
 #[cold]
 pub(crate) fn add_many(
     ctx: &mut Ctx<'_>,
@@ -216,7 +217,7 @@ pub(crate) fn add_many(
     if options.has_conditions() {
         return Ok(false);
     }
-    let filled = ctx.fill((args.at(1), Form::Zset), args, words)?;
+    let filled = ctx.add_many((args.at(1), Form::Zset), args, words)?;
     if let Filled::Done { added, updated, .. } = filled {
         if added + updated > 0 {
             ctx.changed(args.at(1), event("zadd"));

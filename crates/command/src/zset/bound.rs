@@ -1,4 +1,4 @@
-//! Ranges as clients write them, by rank, by score or by text, and the run of ranks each one is.
+//! Ranges as clients write them, by rank, by score or by text, and the run of ranks of each.
 
 use darter_base::number;
 use darter_pack::decimal::Digits;
@@ -9,14 +9,14 @@ use darter_store::View;
 
 use crate::{Fault, reader};
 
-/// What a range goes by.
+/// The order of a range.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum By {
     /// Places in the order; negative ones count from the end.
     Rank,
     /// Scores.
     Score,
-    /// Member texts, which make sense while all scores are equal.
+    /// Member texts, meaningful if all scores are equal.
     Text,
 }
 
@@ -42,19 +42,19 @@ pub enum TextBound<'a> {
     At(&'a [u8], Edge),
 }
 
-/// So many members from a rank on, counted from the lowest.
+/// A run of members from a rank on, counted from the lowest.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Run {
     /// Rank of the first.
     pub first: u64,
-    /// How many.
+    /// Their number.
     pub len: u64,
 }
 
 impl<'a> Range<'a> {
-    /// Reads a range; `min` and `max` are its lower and its upper end whatever the direction.
+    /// Reads a range; `min` and `max` are its lower and its upper end in both directions.
     ///
-    /// Errors: an end is not what the range goes by.
+    /// Errors: an end does not suit the order.
     pub fn parse(by: By, min: &'a [u8], max: &'a [u8]) -> Result<Range<'a>, Fault> {
         match by {
             By::Rank => Ok(Range::Rank(reader::int(min)?, reader::int(max)?)),
@@ -75,7 +75,7 @@ impl<'a> Range<'a> {
         }
     }
 
-    /// The members it covers. Ranks are taken as they are, from the lowest. Cost: O(log n).
+    /// The covered members. Ranks are unchanged, from the lowest. Cost: O(log n).
     pub fn run(&self, zset: View<'_, Zset>) -> Run {
         let (set, arena) = (zset.root, zset.arena);
         let (from, to) = match *self {
@@ -91,7 +91,7 @@ impl<'a> Range<'a> {
 }
 
 impl TextBound<'_> {
-    /// Whether a member stands before the bound.
+    /// Returns true if a member is before the bound.
     fn is_above(self, member: Item<'_>) -> bool {
         match self {
             TextBound::Lowest => false,
@@ -110,14 +110,14 @@ impl TextBound<'_> {
     }
 }
 
-/// Whether all scores are equal, so that members are in order of text.
+/// Returns true if all scores are equal, so that members are in order of text.
 fn has_one_score(zset: View<'_, Zset>) -> bool {
     let score = |rank| zset.root.nth(zset.arena, rank).map(|(_, score)| score);
     score(0) == score(zset.root.len().saturating_sub(1))
 }
 
-/// A range by text where texts are in no order, or only by chance: what Redis finds in a listpack, going
-/// through it, and in a skip list, halving its way.
+/// A range by text of texts that are unordered, or ordered by chance: the result that Redis finds by a walk in a
+/// listpack, or by bisection in a skip list.
 fn run_of_mixed(zset: View<'_, Zset>, min: TextBound<'_>, max: TextBound<'_>) -> Run {
     let len = zset.root.len();
     if len <= WALKED_MAX {
@@ -144,7 +144,7 @@ fn run_of_mixed(zset: View<'_, Zset>, min: TextBound<'_>, max: TextBound<'_>) ->
     Run { first, len: rank(max).saturating_sub(first) }
 }
 
-/// Sets up to this length are walked through: Redis' own threshold for listpacks, as it is by default.
+/// Sets up to this length are walked: Redis' default threshold for listpacks.
 const WALKED_MAX: u64 = 128;
 
 impl Run {
@@ -166,8 +166,8 @@ impl Run {
         Run { first: len.saturating_sub(self.first).saturating_sub(self.len), ..self }
     }
 
-    /// What is left after skipping `offset` members and taking at most `count`; a negative offset leaves
-    /// nothing, a negative count takes all. `is_reversed`: the skipping begins at the high end.
+    /// The rest after skipping `offset` members and taking at most `count`. A negative offset leaves nothing, a
+    /// negative count takes all. `is_reversed`: the skipping begins at the high end.
     pub fn limited(self, offset: i64, count: i64, is_reversed: bool) -> Run {
         let Ok(offset) = u64::try_from(offset) else { return Run { len: 0, ..self } };
         let left = self.len.saturating_sub(offset);
@@ -202,8 +202,8 @@ const fn other(edge: Edge) -> Edge {
     }
 }
 
-/// A number as C's `strtod` leaves nothing of it: unlike in a score, spaces may lead, nothing is 0, and
-/// what is out of range is infinite or 0.
+/// The number that C's `strtod` reads from all of `arg`. Unlike in a score, leading spaces are allowed, an empty text
+/// is 0, and a number out of range is infinite or 0.
 fn strtod(arg: &[u8]) -> Option<f64> {
     if let Some(value) = number::parse_f64(arg) {
         return Some(value);

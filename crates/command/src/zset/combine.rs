@@ -1,6 +1,7 @@
 //! ZUNION numkeys key [key ...] [WEIGHTS weight [weight ...]] [AGGREGATE SUM | MIN | MAX | COUNT] [WITHSCORES],
 //! ZINTER, ZDIFF, ZINTERCARD, and ZUNIONSTORE, ZINTERSTORE, ZDIFFSTORE
 
+use crate::keyspec;
 use darter_pack::entry::Item;
 use darter_store::reads::Stretch;
 use darter_wire::{Args, Reply};
@@ -8,8 +9,8 @@ use darter_wire::{Args, Reply};
 use super::aggregate::Aggregate;
 use super::source::{Member, MemberHasher, Scores, Source, order};
 use super::{Members, event, reply_head, reply_member, store};
-use crate::gather::keeping::may_keep_scores;
-use crate::gather::{Combining, Form, Maker, Operation, Scoring, reading_order};
+use crate::incremental::staged::may_keep_scores;
+use crate::incremental::{Combining, Form, Scoring, SetOperation, reading_order};
 use crate::reader::{Reader, is};
 use crate::slices;
 use crate::spec::{Flags, Group, Keys, Spec};
@@ -50,7 +51,7 @@ pub const ZUNION: DataCommand = DataCommand {
         "Returns the union of multiple sorted sets.",
     )
     .cost(UNION_COST),
-    run: |ctx, args, reply| answer(ctx, args, Operation::Unite, reply),
+    run: |ctx, args, reply| answer(ctx, args, SetOperation::Unite, reply),
 };
 /// ZINTER.
 pub const ZINTER: DataCommand = DataCommand {
@@ -60,7 +61,7 @@ pub const ZINTER: DataCommand = DataCommand {
         "Returns the intersect of multiple sorted sets.",
     )
     .cost(INTER_COST),
-    run: |ctx, args, reply| answer(ctx, args, Operation::Intersect, reply),
+    run: |ctx, args, reply| answer(ctx, args, SetOperation::Intersect, reply),
 };
 /// ZDIFF.
 pub const ZDIFF: DataCommand = DataCommand {
@@ -70,7 +71,7 @@ pub const ZDIFF: DataCommand = DataCommand {
         "Returns the difference between multiple sorted sets.",
     )
     .cost(DIFF_COST),
-    run: |ctx, args, reply| answer(ctx, args, Operation::Subtract, reply),
+    run: |ctx, args, reply| answer(ctx, args, SetOperation::Subtract, reply),
 };
 /// ZUNIONSTORE.
 pub const ZUNIONSTORE: DataCommand = DataCommand {
@@ -79,9 +80,9 @@ pub const ZUNIONSTORE: DataCommand = DataCommand {
         "2.0.0",
         "destination numkeys key [key ...] [WEIGHTS weight [weight ...]] [AGGREGATE <SUM | MIN | MAX | COUNT>]",
         "Stores the union of multiple sorted sets in a key.",
-    )
+    ).key_groups(&[keyspec::one(1, keyspec::WRITTEN), keyspec::count(2, keyspec::READ)])
     .cost(UNION_COST),
-    run: |ctx, args, reply| combine_and_store(ctx, args, Operation::Unite, reply),
+    run: |ctx, args, reply| combine_and_store(ctx, args, SetOperation::Unite, reply),
 };
 /// ZINTERSTORE.
 pub const ZINTERSTORE: DataCommand = DataCommand {
@@ -90,9 +91,9 @@ pub const ZINTERSTORE: DataCommand = DataCommand {
         "2.0.0",
         "destination numkeys key [key ...] [WEIGHTS weight [weight ...]] [AGGREGATE <SUM | MIN | MAX | COUNT>]",
         "Stores the intersect of multiple sorted sets in a key.",
-    )
+    ).key_groups(&[keyspec::one(1, keyspec::WRITTEN), keyspec::count(2, keyspec::READ)])
     .cost(INTER_COST),
-    run: |ctx, args, reply| combine_and_store(ctx, args, Operation::Intersect, reply),
+    run: |ctx, args, reply| combine_and_store(ctx, args, SetOperation::Intersect, reply),
 };
 /// ZDIFFSTORE.
 pub const ZDIFFSTORE: DataCommand = DataCommand {
@@ -102,8 +103,9 @@ pub const ZDIFFSTORE: DataCommand = DataCommand {
         "destination numkeys key [key ...]",
         "Stores the difference of multiple sorted sets in a key.",
     )
+    .key_groups(&[keyspec::one(1, keyspec::WRITTEN), keyspec::count(2, keyspec::READ)])
     .cost(DIFF_COST),
-    run: |ctx, args, reply| combine_and_store(ctx, args, Operation::Subtract, reply),
+    run: |ctx, args, reply| combine_and_store(ctx, args, SetOperation::Subtract, reply),
 };
 /// ZINTERCARD.
 pub const ZINTERCARD: DataCommand = DataCommand {
@@ -126,7 +128,7 @@ struct Query<'a> {
     with_scores: bool,
 }
 
-/// The inputs counted by argument `at`; the reader goes on behind them.
+/// The inputs counted by argument `at`; the reader continues after them.
 fn sources<'a>(
     ctx: &'a mut Ctx<'_>,
     args: Args<'_>,
@@ -153,12 +155,12 @@ impl<'a> Query<'a> {
     fn parse(
         ctx: &'a mut Ctx<'_>,
         args: Args<'_>,
-        (operation, is_stored): (Operation, bool),
+        (operation, is_stored): (SetOperation, bool),
     ) -> Result<Query<'a>, Fault> {
         let at = if is_stored { 2 } else { 1 };
         let (sources, options_at) = sources(ctx, args, at, name_of(operation, is_stored))?;
         let mut query = Query { sources, aggregate: Aggregate::Sum, with_scores: false };
-        let may_weigh = operation != Operation::Subtract;
+        let may_weigh = operation != SetOperation::Subtract;
         let mut reader = Reader::new(args, options_at);
         while !reader.is_done() {
             if may_weigh && reader.take_with("weights", query.sources.len()) {
@@ -182,18 +184,18 @@ impl<'a> Query<'a> {
         Ok(query)
     }
 
-    /// How slices are to answer, when they are better than one go.
-    fn for_slices(&self, operation: Operation) -> Option<(Order, Combining)> {
+    /// The answer in slices, if that is better than at once.
+    fn for_slices(&self, operation: SetOperation) -> Option<(Order, Combining)> {
         let order = order_of(operation, &self.sources)?;
-        // The difference takes the scores of the first input as they are.
+        // The difference takes the scores of the first input unchanged.
         let weights = order.iter().filter_map(|(at, _)| Some(self.sources.get(*at)?.1)).collect();
         let scoring = Scoring::Scores { aggregate: self.aggregate, weights, are_told: self.with_scores };
         let combining = combining(operation, scoring, &self.sources, &order)?;
         Some((order, combining))
     }
 
-    /// As [`Query::for_slices`], for a result that is to be stored: no member may come to its end meanwhile.
-    fn for_keeping(&self, operation: Operation) -> Option<(Order, Combining)> {
+    /// Like [`Query::for_slices`], for a result to be stored: no member may expire meanwhile.
+    fn for_keeping(&self, operation: SetOperation) -> Option<(Order, Combining)> {
         if self.sources.iter().any(|(source, _)| source.expires()) {
             return None;
         }
@@ -201,21 +203,21 @@ impl<'a> Query<'a> {
     }
 
     /// The members of the result in order.
-    fn run(mut self, operation: Operation) -> Vec<(Item<'a>, f64)> {
+    fn run(mut self, operation: SetOperation) -> Vec<(Item<'a>, f64)> {
         let mut members = Vec::new();
         match operation {
-            Operation::Unite => {
+            SetOperation::Unite => {
                 self.sources.sort_by_key(|(source, _)| source.len());
                 members = union(&self.sources, self.aggregate);
             }
-            Operation::Intersect => {
+            SetOperation::Intersect => {
                 self.sources.sort_by_key(|(source, _)| source.len());
                 intersect(&self.sources, self.aggregate, |member, score| {
                     members.push((member, score));
                     true
                 });
             }
-            Operation::Subtract => {
+            SetOperation::Subtract => {
                 if let Some(((first, _), others)) = self.sources.split_first() {
                     first.each(|member, score| {
                         if others.iter().all(|(other, _)| other.score(member).is_none()) {
@@ -231,11 +233,11 @@ impl<'a> Query<'a> {
     }
 }
 
-/// Inputs in the order in which slices read them: by number, and what of each.
+/// Inputs in the order in which slices read them: by number, with the stretch of each.
 type Order = Vec<(usize, Stretch)>;
 
-/// In which order to read the inputs, when they are better read in slices.
-fn order_of(operation: Operation, sources: &[(Source<'_>, f64)]) -> Option<Order> {
+/// The order in which to read the inputs, if slices are better.
+fn order_of(operation: SetOperation, sources: &[(Source<'_>, f64)]) -> Option<Order> {
     let lens: Vec<u64> = sources.iter().map(|(source, _)| source.len()).collect();
     let order = reading_order(operation, &lens)?;
     if sources.iter().any(|(source, _)| source.is_due()) {
@@ -245,36 +247,36 @@ fn order_of(operation: Operation, sources: &[(Source<'_>, f64)]) -> Option<Order
     order.into_iter().map(stretch).collect()
 }
 
-/// What slices are to make of them.
+/// The combination that slices compute.
 fn combining(
-    operation: Operation,
+    operation: SetOperation,
     scoring: Scoring,
     sources: &[(Source<'_>, f64)],
     order: &Order,
 ) -> Option<Combining> {
     let len_of = |(source, _): &(Source<'_>, f64)| source.len();
     let kept = match operation {
-        Operation::Unite => sources.iter().map(len_of).sum(),
+        SetOperation::Unite => sources.iter().map(len_of).sum(),
         _ => len_of(sources.get(order.first()?.0)?),
     };
     let hasher = sources.iter().find_map(|(source, _)| source.hasher())?;
     Some(Combining::new(operation, scoring, order.len(), (kept, hasher)))
 }
 
-/// Leaves the answer to slices; false when that cannot be. `keys` are those of all inputs, and more.
-fn leave(ctx: &mut Ctx<'_>, keys: Args<'_>, order: Order, maker: Maker, reply: &Reply<'_>) -> bool {
+/// Leaves the answer to slices; false if that is impossible. `keys` are those of all inputs, and more.
+fn leave(ctx: &mut Ctx<'_>, keys: Args<'_>, order: Order, combining: Combining, reply: &Reply<'_>) -> bool {
     let sources: Vec<_> = order.into_iter().map(|(at, stretch)| (keys.at(at), stretch)).collect();
-    ctx.gather(&sources, maker, reply.is_resp3())
+    ctx.answer_later(&sources, Box::new(combining), reply.is_resp3())
 }
 
-fn name_of(operation: Operation, is_stored: bool) -> &'static str {
+fn name_of(operation: SetOperation, is_stored: bool) -> &'static str {
     match (operation, is_stored) {
-        (Operation::Unite, false) => "zunion",
-        (Operation::Intersect, false) => "zinter",
-        (Operation::Subtract, false) => "zdiff",
-        (Operation::Unite, true) => "zunionstore",
-        (Operation::Intersect, true) => "zinterstore",
-        (Operation::Subtract, true) => "zdiffstore",
+        (SetOperation::Unite, false) => "zunion",
+        (SetOperation::Intersect, false) => "zinter",
+        (SetOperation::Subtract, false) => "zdiff",
+        (SetOperation::Unite, true) => "zunionstore",
+        (SetOperation::Intersect, true) => "zinterstore",
+        (SetOperation::Subtract, true) => "zdiffstore",
     }
 }
 
@@ -295,7 +297,7 @@ fn union<'a>(sources: &[(Source<'a>, f64)], aggregate: Aggregate) -> Vec<(Item<'
     scores.into_iter().map(|(member, score)| (member.0, score)).collect()
 }
 
-/// Shows the members that all inputs have, the smallest of which comes first, as long as `visit` returns true.
+/// Shows the members that all inputs have, smallest input first, while `visit` returns true.
 fn intersect<'a>(
     sources: &[(Source<'a>, f64)],
     aggregate: Aggregate,
@@ -314,14 +316,14 @@ fn intersect<'a>(
 fn answer(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
-    operation: Operation,
+    operation: SetOperation,
     reply: &mut Reply<'_>,
 ) -> Result<(), Fault> {
     let may_slice = ctx.may_slice;
     let mut query = Query::parse(ctx, args, (operation, false))?;
     let with_scores = query.with_scores;
     if may_slice && let Some((order, scoring)) = query.for_slices(operation) {
-        if leave(ctx, args.tail(2), order, Maker::Combining(Box::new(scoring)), reply) {
+        if leave(ctx, args.tail(2), order, scoring, reply) {
             return Ok(());
         }
         query = Query::parse(ctx, args, (operation, false))?;
@@ -337,11 +339,11 @@ fn answer(
 fn combine_and_store(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
-    operation: Operation,
+    operation: SetOperation,
     reply: &mut Reply<'_>,
 ) -> Result<(), Fault> {
     let (dest, name) = (args.at(1), name_of(operation, true));
-    if let Some(kept) = ctx.kept.take() {
+    if let Some(kept) = ctx.staged.take() {
         reply.int(kept.put(ctx, dest, event(name))? as i64);
         return Ok(());
     }
@@ -351,8 +353,7 @@ fn combine_and_store(
         let inputs = args.tail(3).head(query.sources.len());
         let read: Vec<_> = order.into_iter().map(|(at, stretch)| (inputs.at(at), stretch)).collect();
         let names: Vec<_> = inputs.iter().collect();
-        let maker = Maker::Combining(Box::new(combining));
-        if ctx.gather_for((dest, Form::Zset), &names, &read, maker) {
+        if ctx.store_later((dest, Form::Zset), &names, &read, Box::new(combining)) {
             return Ok(());
         }
         query = Query::parse(ctx, args, (operation, true))?;
@@ -379,11 +380,11 @@ fn zintercard(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Resul
     let is_short = limit > 0 && limit.unsigned_abs() <= slices::LEN_MAX;
     if may_slice
         && !is_short
-        && let Some(order) = order_of(Operation::Intersect, &sources)
+        && let Some(order) = order_of(SetOperation::Intersect, &sources)
         && let Some(combining) =
-            combining(Operation::Intersect, Scoring::Count(limit.unsigned_abs()), &sources, &order)
+            combining(SetOperation::Intersect, Scoring::Count(limit.unsigned_abs()), &sources, &order)
     {
-        if leave(ctx, args.tail(2), order, Maker::Combining(Box::new(combining)), reply) {
+        if leave(ctx, args.tail(2), order, combining, reply) {
             return Ok(());
         }
         sources = self::sources(ctx, args, 1, "zintercard")?.0;

@@ -66,9 +66,10 @@ pub const FAMILY: &[DataCommand] = &[
     combine::ZINTERCARD,
 ];
 
-/// The sorted set at `name`, to read. Members whose time is up have gone: ranks count who is there.
+/// The sorted set at `name`, to read. Expired members are removed, because ranks count live ones.
 ///
-/// Cost: one comparison where no collection of the shard has members that expire, else about a microsecond a dead member.
+/// Cost: one comparison if no collection of the shard has members that expire, else about a microsecond per expired
+/// member.
 pub(crate) fn read<'k>(ctx: &'k mut Ctx<'_>, name: &'k [u8]) -> Keyed<'k> {
     let mut place = ctx.read(name);
     expire(&mut place);
@@ -82,7 +83,7 @@ pub(crate) fn at<'k>(ctx: &'k mut Ctx<'_>, name: &'k [u8]) -> Keyed<'k> {
     place
 }
 
-/// Removes the members of a sorted set here whose time is up, all of them; of other collections, some.
+/// Removes all expired members of a sorted set; of other collections, some.
 pub(crate) fn expire(place: &mut Keyed<'_>) {
     if place.expire_members(PACKS_AT_ONCE) > 0 && place.kind() == Some(Type::Zset) {
         while place.expire_members(usize::MAX) > 0 {}
@@ -110,7 +111,7 @@ pub(crate) fn reply_head(reply: &mut Reply<'_>, len: u64, with_scores: bool) {
     reply.array(if is_flat { len.saturating_mul(2) } else { len });
 }
 
-/// Answers a member, and its score if that is asked for.
+/// Answers a member, and its score if requested.
 #[inline]
 pub(crate) fn reply_member(reply: &mut Reply<'_>, (member, score): (Item<'_>, f64), with_scores: bool) {
     if !with_scores {

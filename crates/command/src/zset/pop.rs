@@ -14,7 +14,7 @@ use crate::item::reply_item;
 use crate::reader::{Reader, is, timeout_ms};
 use crate::spec::{Flags, Group, Keys, Marks, Spec};
 use crate::taking::{Taken, Taking};
-use crate::{Ctx, DataCommand, Fault, gather, slices};
+use crate::{Ctx, DataCommand, Fault, incremental, slices};
 
 const fn pop_spec(name: &'static str, summary: &'static str) -> Spec {
     Spec::shrink(name, -2, Keys::ONE).fast().mark(Marks::WORDS_ARE_FEW).doc(Group::SortedSet, "5.0.0", "key [count]", summary).cost(
@@ -27,7 +27,7 @@ pub const ZPOPMIN: DataCommand = DataCommand {
     spec: pop_spec(
         "zpopmin",
         "Returns the lowest-scoring members from a sorted set after removing them. Deletes the sorted set if the last member was popped.",
-    ),
+    ).key_access("RW access delete"),
     run: |ctx, args, reply| pop(ctx, args, reply, Direction::Up),
 };
 /// ZPOPMAX.
@@ -35,12 +35,12 @@ pub const ZPOPMAX: DataCommand = DataCommand {
     spec: pop_spec(
         "zpopmax",
         "Returns the highest-scoring members from a sorted set after removing them. Deletes the sorted set if the last member was popped.",
-    ),
+    ).key_access("RW access delete"),
     run: |ctx, args, reply| pop(ctx, args, reply, Direction::Down),
 };
 /// ZMPOP.
 pub const ZMPOP: DataCommand = DataCommand {
-    spec: Spec::shrink("zmpop", -4, Keys::Count { at: 1, dest: 0 })
+    spec: Spec::shrink("zmpop", -4, Keys::Count { at: 1, dest: 0 }).key_access("RW access delete")
         .flag(Flags::MOVABLEKEYS)
         .doc(
             Group::SortedSet,
@@ -67,7 +67,7 @@ pub const BZPOPMIN: DataCommand = DataCommand {
     spec: wait_spec(
         "bzpopmin",
         "Removes and returns the member with the lowest score from one or more sorted sets. Blocks until a member is available otherwise. Deletes the sorted set if the last element was popped.",
-    ),
+    ).key_access("RW access delete"),
     run: |ctx, args, reply| bzpop(ctx, args, reply, Direction::Up),
 };
 /// BZPOPMAX.
@@ -75,12 +75,12 @@ pub const BZPOPMAX: DataCommand = DataCommand {
     spec: wait_spec(
         "bzpopmax",
         "Removes and returns the member with the highest score from one or more sorted sets. Blocks until a member is available otherwise. Deletes the sorted set if the last element was popped.",
-    ),
+    ).key_access("RW access delete"),
     run: |ctx, args, reply| bzpop(ctx, args, reply, Direction::Down),
 };
 /// BZMPOP.
 pub const BZMPOP: DataCommand = DataCommand {
-    spec: Spec::shrink("bzmpop", -5, Keys::Count { at: 2, dest: 0 })
+    spec: Spec::shrink("bzmpop", -5, Keys::Count { at: 2, dest: 0 }).key_access("RW access delete")
         .flag(Flags::BLOCKING.with(Flags::MOVABLEKEYS))
         .doc(
             Group::SortedSet,
@@ -92,7 +92,7 @@ pub const BZMPOP: DataCommand = DataCommand {
     run: bzmpop,
 };
 
-/// How popped members are answered.
+/// The form of popped members in the reply.
 #[derive(Clone, Copy)]
 enum Form<'a> {
     /// Members and scores in one array.
@@ -130,7 +130,7 @@ impl Form<'_> {
         matches!(self, Form::Pairs | Form::KeyedPairs(_))
     }
 
-    /// Members as they come later.
+    /// Encodes members that are answered later.
     fn tell(self, resp3: bool) -> Tell {
         let has_pairs = self.has_pairs();
         Arc::new(move |seen, out| {
@@ -149,8 +149,8 @@ fn reply_pair(reply: &mut Reply<'_>, is_pair: bool, member: Item<'_>, score: f64
     reply.double(score);
 }
 
-/// Pops up to `count` members of the last of `keys` into the reply; false, and nothing written, when there is no such set.
-/// The others have been looked at before.
+/// Pops up to `count` members of the last of `keys` into the reply; returns false, with nothing written, if there is
+/// no such set. The others must have been examined before.
 fn take(
     ctx: &mut Ctx<'_>,
     keys: &[&[u8]],
@@ -164,7 +164,7 @@ fn take(
     let (len, count) = (zset.root.len(), count.min(zset.root.len()));
     if count > slices::LEN_MAX {
         let due_ms = zset.root.next_expiry_ms();
-        let taking = Taking { names: keys, form: gather::Form::Zset, len, count, towards: from, due_ms };
+        let taking = Taking { names: keys, form: incremental::Form::Zset, len, count, towards: from, due_ms };
         let taken = taking.run(ctx, form.tell(reply.is_resp3()))?;
         place = super::at(ctx, key);
         match taken {
@@ -184,7 +184,7 @@ fn take(
     Ok(true)
 }
 
-/// Reports a pop, and the key's end with its last member.
+/// Reports a pop, and the removal of the key with its last member.
 fn report(place: &mut Keyed<'_>, from: Direction, is_gone: bool) {
     place.changed(event(if from == Direction::Up { "zpopmin" } else { "zpopmax" }));
     if is_gone {
@@ -192,7 +192,7 @@ fn report(place: &mut Keyed<'_>, from: Direction, is_gone: bool) {
     }
 }
 
-/// Pops `count` members, as many as there are at most.
+/// Pops `count` members, at most all.
 fn take_at_once(
     place: &mut Keyed<'_>,
     (from, count): (Direction, u64),
@@ -210,7 +210,7 @@ fn take_at_once(
         }
     }
     if is_all {
-        // The blocks go piece by piece, later.
+        // The blocks are freed in steps, later.
         place.remove();
     } else {
         place.edit::<Zset, _>(|zset, arena, hasher| match (count, from) {
@@ -273,7 +273,7 @@ impl<'a> Many<'a> {
         Ok(Many { keys, from, count: count.unwrap_or(1).unsigned_abs() })
     }
 
-    /// Pops from the first set that is there; false, and nothing written, when none is.
+    /// Pops from the first existing set; returns false, with nothing written, if none exists.
     fn take(&self, ctx: &mut Ctx<'_>, reply: &mut Reply<'_>) -> Result<bool, Fault> {
         for (at, &key) in self.keys.iter().enumerate() {
             if ctx.skips(key) {
@@ -308,7 +308,7 @@ fn bzpop(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>, from: Directi
 }
 
 fn bzmpop(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    // The other arguments are looked at before the timeout.
+    // The other arguments are checked before the timeout.
     let many = Many::parse(&mut Reader::new(args, 2))?;
     let timeout_ms = timeout_ms(args.at(1))?;
     ctx.may_repeat = false;

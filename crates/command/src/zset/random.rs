@@ -20,6 +20,7 @@ use crate::{Ctx, DataCommand, Fault, random, slices};
 /// ZRANDMEMBER.
 pub const ZRANDMEMBER: DataCommand = DataCommand {
     spec: Spec::read("zrandmember", -2, Keys::ONE)
+        .tips(&["nondeterministic_output"])
         .doc(
             Group::SortedSet,
             "6.2.0",
@@ -81,7 +82,7 @@ fn zrandmember(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Resu
     Ok(())
 }
 
-/// Answers `count` of all `len` members, which are gone through in slices.
+/// Answers `count` of all `len` members, by a walk in slices.
 fn answer_long(
     ctx: &mut Ctx<'_>,
     name: &[u8],
@@ -100,7 +101,7 @@ fn answer_long(
     Ok(())
 }
 
-/// Leaves it to slices to draw so many members; false when that is to be done now.
+/// Leaves this number of draws to slices; false if they must be made now.
 fn leave_draws(
     ctx: &mut Ctx<'_>,
     name: &[u8],
@@ -112,7 +113,7 @@ fn leave_draws(
     ctx.draw((name, Type::Zset), count, head, || tell(with_scores, resp3), reply)
 }
 
-/// Answers members as they come.
+/// Writes members in the order received.
 fn tell(with_scores: bool, resp3: bool) -> Tell {
     Arc::new(move |seen, out| {
         if let Seen::Scored(member, score) = seen {
@@ -121,7 +122,7 @@ fn tell(with_scores: bool, resp3: bool) -> Tell {
     })
 }
 
-/// A count, negative for members that may repeat, and whether scores are asked for.
+/// A count, negative for members that may repeat, and whether scores are requested.
 fn parse(args: Args<'_>, count: &[u8]) -> Result<(i64, bool), Fault> {
     let count = reader::int(count)?;
     if count == i64::MIN {
@@ -151,7 +152,7 @@ fn reply_different(
     let len = zset.root.len();
     let count = count.min(len);
     reply_head(reply, count, with_scores);
-    // Drawing ranks costs more for each than going by does.
+    // Drawing a rank costs more than passing a member.
     if count > len / DRAWN_MAX_DIVISOR {
         let (mut wanted, mut left) = (count, len);
         for member in zset.root.iter(zset.arena, 0, Direction::Up) {
@@ -163,7 +164,7 @@ fn reply_different(
         }
         return;
     }
-    // Floyd's choice of `count` of `len` numbers, each number looked at once.
+    // Floyd's choice of `count` of `len` numbers, each number examined once.
     let mut ranks = BTreeSet::new();
     for limit in len - count..len {
         let rank = rng.below(limit + 1);
@@ -175,5 +176,5 @@ fn reply_different(
     }
 }
 
-/// More than one in so many members is chosen by going through all.
+/// If more than one of this many members is chosen, all members are walked.
 const DRAWN_MAX_DIVISOR: u64 = 8;

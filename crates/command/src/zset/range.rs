@@ -1,6 +1,7 @@
 //! ZRANGE key start stop [BYSCORE | BYLEX] [REV] [LIMIT offset count] [WITHSCORES], its six forms of one
 //! order each, and ZRANGESTORE dst src min max ...
 
+use crate::keyspec;
 use std::sync::Arc;
 
 use darter_pack::tree::window::Seen;
@@ -12,8 +13,8 @@ use darter_wire::{Args, Reply};
 
 use super::bound::{By, Range, Run};
 use super::{Members, event, reply_head, reply_member, store};
-use crate::gather::keeping::may_keep_scores;
-use crate::gather::{Form, Maker};
+use crate::incremental::staged::may_keep_scores;
+use crate::incremental::{Copying, Form};
 use crate::reader::Reader;
 use crate::slices;
 use crate::spec::{Group, Keys, Spec};
@@ -42,7 +43,8 @@ pub const ZREVRANGE: DataCommand = DataCommand {
         "1.2.0",
         "key start stop [WITHSCORES]",
         "Returns members in a sorted set within a range of indexes in reverse order.",
-    ),
+    )
+    .deprecated("6.2.0", "`ZRANGE` with the `REV` argument"),
     run: |ctx, args, reply| answer(ctx, args, Some(By::Rank), Some(Direction::Down), reply),
 };
 /// ZRANGEBYSCORE.
@@ -52,7 +54,8 @@ pub const ZRANGEBYSCORE: DataCommand = DataCommand {
         "1.0.5",
         "key min max [WITHSCORES] [LIMIT offset count]",
         "Returns members in a sorted set within a range of scores.",
-    ),
+    )
+    .deprecated("6.2.0", "`ZRANGE` with the `BYSCORE` argument"),
     run: |ctx, args, reply| answer(ctx, args, Some(By::Score), Some(Direction::Up), reply),
 };
 /// ZREVRANGEBYSCORE.
@@ -62,7 +65,8 @@ pub const ZREVRANGEBYSCORE: DataCommand = DataCommand {
         "2.2.0",
         "key max min [WITHSCORES] [LIMIT offset count]",
         "Returns members in a sorted set within a range of scores in reverse order.",
-    ),
+    )
+    .deprecated("6.2.0", "`ZRANGE` with the `REV` and `BYSCORE` arguments"),
     run: |ctx, args, reply| answer(ctx, args, Some(By::Score), Some(Direction::Down), reply),
 };
 /// ZRANGEBYLEX.
@@ -72,7 +76,8 @@ pub const ZRANGEBYLEX: DataCommand = DataCommand {
         "2.8.9",
         "key min max [LIMIT offset count]",
         "Returns members in a sorted set within a lexicographical range.",
-    ),
+    )
+    .deprecated("6.2.0", "`ZRANGE` with the `BYLEX` argument"),
     run: |ctx, args, reply| answer(ctx, args, Some(By::Text), Some(Direction::Up), reply),
 };
 /// ZREVRANGEBYLEX.
@@ -82,12 +87,13 @@ pub const ZREVRANGEBYLEX: DataCommand = DataCommand {
         "2.8.9",
         "key max min [LIMIT offset count]",
         "Returns members in a sorted set within a lexicographical range in reverse order.",
-    ),
+    )
+    .deprecated("6.2.0", "`ZRANGE` with the `REV` and `BYLEX` arguments"),
     run: |ctx, args, reply| answer(ctx, args, Some(By::Text), Some(Direction::Down), reply),
 };
 /// ZRANGESTORE.
 pub const ZRANGESTORE: DataCommand = DataCommand {
-    spec: Spec::write("zrangestore", -5, Keys::TWO)
+    spec: Spec::write("zrangestore", -5, Keys::TWO).key_groups(&[keyspec::one(1, keyspec::WRITTEN), keyspec::one(2, keyspec::READ)])
         .doc(
             Group::SortedSet,
             "6.2.0",
@@ -107,7 +113,7 @@ struct Query<'a> {
 }
 
 impl<'a> Query<'a> {
-    /// Reads what follows the key at `at`. `by` and `direction` are set where the command's name tells them.
+    /// Reads the arguments after the key at `at`. `by` and `direction` are set if the command's name implies them.
     fn parse(
         args: Args<'a>,
         at: usize,
@@ -211,8 +217,8 @@ fn answer(
 }
 
 fn zrangestore(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    if let Some(kept) = ctx.kept.take() {
-        reply.int(kept.put(ctx, args.at(1), event("zrangestore"))? as i64);
+    if let Some(staged) = ctx.staged.take() {
+        reply.int(staged.put(ctx, args.at(1), event("zrangestore"))? as i64);
         return Ok(());
     }
     let query = Query::parse(args, 2, None, None, true)?;
@@ -220,9 +226,9 @@ fn zrangestore(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Resu
     let place = super::read(ctx, args.at(2));
     let zset = place.view::<Zset>()?.filter(|zset| may_slice && zset.root.next_expiry().is_none());
     if let Some(run) = zset.map(|zset| query.run(zset)).filter(|run| run.len > slices::LEN_MAX) {
-        // Stored from the lowest on, whatever the direction.
+        // Stored from the lowest on, for any direction.
         let read = [(args.at(2), Stretch::Ranks(run.first, run.len, Direction::Up))];
-        if ctx.gather_for((args.at(1), Form::Zset), &[args.at(2)], &read, Maker::Copying) {
+        if ctx.store_later((args.at(1), Form::Zset), &[args.at(2)], &read, Box::new(Copying)) {
             return Ok(());
         }
     }

@@ -17,7 +17,7 @@ const fn doc(spec: Spec, since: &'static str, syntax: &'static str, summary: &'s
 /// ZCARD.
 pub const ZCARD: DataCommand = DataCommand {
     spec: doc(
-        Spec::read("zcard", 2, Keys::ONE),
+        Spec::read("zcard", 2, Keys::ONE).key_access("RO"),
         "1.2.0",
         "key",
         "Returns the number of members in a sorted set.",

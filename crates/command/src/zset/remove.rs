@@ -10,15 +10,15 @@ use darter_wire::{Args, Reply};
 
 use super::bound::{By, Range, Run};
 use super::event;
-use crate::gather::filling::MANY;
-use crate::gather::{Form, Maker};
+use crate::incremental::bulk_add::MANY;
+use crate::incremental::{Copying, Form};
 use crate::slices;
 use crate::spec::{Group, Keys, Spec};
 use crate::{Ctx, DataCommand, Fault};
 
 /// ZREM.
 pub const ZREM: DataCommand = DataCommand {
-    spec: Spec::shrink("zrem", -3, Keys::ONE)
+    spec: Spec::shrink("zrem", -3, Keys::ONE).key_access("RW delete")
         .fast()
         .doc(
             Group::SortedSet,
@@ -48,7 +48,7 @@ pub const ZREMRANGEBYRANK: DataCommand = DataCommand {
         "2.0.0",
         "key start stop",
         "Removes members in a sorted set within a range of indexes. Deletes the sorted set if all members were removed.",
-    ),
+    ).key_access("RW delete"),
     run: |ctx, args, reply| remove_range(ctx, args, reply, By::Rank),
 };
 /// ZREMRANGEBYSCORE.
@@ -58,7 +58,7 @@ pub const ZREMRANGEBYSCORE: DataCommand = DataCommand {
         "1.2.0",
         "key min max",
         "Removes members in a sorted set within a range of scores. Deletes the sorted set if all members were removed.",
-    ),
+    ).key_access("RW delete"),
     run: |ctx, args, reply| remove_range(ctx, args, reply, By::Score),
 };
 /// ZREMRANGEBYLEX.
@@ -68,12 +68,12 @@ pub const ZREMRANGEBYLEX: DataCommand = DataCommand {
         "2.8.9",
         "key min max",
         "Removes members in a sorted set within a lexicographical range. Deletes the sorted set if all members were removed.",
-    ),
+    ).key_access("RW delete"),
     run: |ctx, args, reply| remove_range(ctx, args, reply, By::Text),
 };
 
 fn zrem(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    if args.len() > MANY && ctx.weed((args.at(1), Form::Zset), args, event("zrem"), reply)? {
+    if args.len() > MANY && ctx.remove_many((args.at(1), Form::Zset), args, event("zrem"), reply)? {
         return Ok(());
     }
     let mut place = super::at(ctx, args.at(1));
@@ -91,8 +91,8 @@ fn remove_range(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>, by: By
     let mut place = super::at(ctx, name);
     let found = place.view::<Zset>()?.map(|zset| (range.run(zset), zset.root.len(), zset.root.next_expiry()));
     if let Some((run, len, due_ms)) = found {
-        if let Some(kept) = ctx.kept.take() {
-            kept.put_back(ctx, name)?;
+        if let Some(staged) = ctx.staged.take() {
+            staged.put_back(ctx, name)?;
             let edited = Some(Edited { result: run.len, is_gone: false });
             reply.int(report(&mut ctx.at(name), edited, event_name(by)));
             return Ok(());
@@ -103,7 +103,7 @@ fn remove_range(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>, by: By
         place = super::at(ctx, name);
     }
     let edited = match found.map(|(run, len, _)| (run, len)) {
-        // The blocks of all members go piece by piece, later.
+        // The blocks of all members are freed in steps, later.
         Some((run, len)) if run.len == len => {
             place.remove();
             Some(Edited { result: len, is_gone: true })
@@ -124,20 +124,20 @@ fn event_name(by: By) -> &'static str {
     }
 }
 
-/// Members taken out in some 50 microseconds.
+/// Members removed in some 50 microseconds.
 const GONE_MAX: u64 = 400;
 
-/// Leaves it to slices to build what is left without a long run; false when the run is to be taken out now.
+/// Leaves building the rest without a long run to slices; false if the run must be removed now.
 fn leave(ctx: &mut Ctx<'_>, name: &[u8], run: Run, len: u64) -> bool {
     let after = run.first + run.len;
     slices::is_better_rebuilt(len - run.len, run.len, GONE_MAX) && {
         let before = Stretch::Ranks(0, run.first, Direction::Up);
         let after = Stretch::Ranks(after, len - after, Direction::Up);
-        ctx.gather_for((name, Form::Zset), &[name], &[(name, before), (name, after)], Maker::Copying)
+        ctx.store_later((name, Form::Zset), &[name], &[(name, before), (name, after)], Box::new(Copying))
     }
 }
 
-/// Reports a removal, and the key's end if it was the last one; returns how many members went.
+/// Reports a removal, and that of the key with its last member; returns the number of removed members.
 fn report(place: &mut Keyed<'_>, edited: Option<Edited<u64>>, name: &'static str) -> i64 {
     let Some(Edited { result: removed @ 1.., is_gone }) = edited else { return 0 };
     place.changed(event(name));

@@ -13,7 +13,7 @@ use crate::{Ctx, DataCommand, Fault};
 
 /// ZSCAN.
 pub const ZSCAN: DataCommand = DataCommand {
-    spec: Spec::read("zscan", -3, Keys::ONE)
+    spec: Spec::read("zscan", -3, Keys::ONE).tips(&["nondeterministic_output"])
         .doc(
             Group::SortedSet,
             "2.8.0",
@@ -65,7 +65,7 @@ fn zscan(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(),
     let cursor = cursor(args.at(2)).ok_or(Fault::text("ERR invalid cursor"))?;
     let env = ctx.env;
     let place = super::read(ctx, args.at(1));
-    // A missing key is answered before the options are looked at.
+    // The reply for a missing key comes before the options are checked.
     let Some(zset) = place.view::<Zset>()? else {
         reply.array(2);
         reply.bulk(b"0");
@@ -73,11 +73,11 @@ fn zscan(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(),
         return Ok(());
     };
     let options = Options::parse(args)?;
-    // Members are written before the next cursor is known, so they go into a buffer of their own.
+    // Members are written before the next cursor is known, so they have a separate buffer.
     let mut found = Vec::new();
     let mut members = Reply::new(&mut found, false);
     let mut len = 0;
-    // In Redis a listpack is shown whole, whatever the count.
+    // In Redis a listpack is shown whole, for any count.
     let count = if super::encoding(zset, env) == "listpack" { usize::MAX } else { options.count };
     let next = zset.root.scan(zset.arena, &zset.hasher, cursor, count, |member, score| {
         let mut digits = Digits::new();

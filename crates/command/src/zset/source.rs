@@ -13,7 +13,7 @@ use darter_base::hash::KeyHasher;
 
 use crate::{Ctx, Fault};
 
-/// One input. A missing key is an empty one.
+/// One input. A missing key is an empty input.
 #[derive(Clone, Copy)]
 pub(super) enum Source<'a> {
     Missing,
@@ -34,7 +34,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// Number of members; members of a set that are dead but not removed count.
+    /// Number of members, including expired ones not yet removed.
     pub fn len(&self) -> u64 {
         match self {
             Source::Missing => 0,
@@ -43,7 +43,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// What hashes its members.
+    /// The hasher of its members.
     pub fn hasher(&self) -> Option<KeyHasher> {
         match self {
             Source::Missing => None,
@@ -52,7 +52,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// All of it, as slices read it.
+    /// All of it, as a stretch for slices.
     pub fn stretch(&self) -> Stretch {
         match self {
             Source::Zset(zset) => Stretch::Ranks(0, zset.root.len(), Direction::Up),
@@ -60,7 +60,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// Whether it has members that should have gone already.
+    /// Returns true if it has expired members.
     pub fn is_due(&self) -> bool {
         match self {
             // They went when it was found.
@@ -69,7 +69,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// Whether it has members that will go by themselves.
+    /// Returns true if it has members that expire.
     pub fn expires(&self) -> bool {
         match self {
             Source::Missing => false,
@@ -132,7 +132,7 @@ impl BuildHasher for MemberHasher {
     }
 }
 
-/// The hash of what is written last; a member is written once.
+/// The hash of the last write; a member is written once.
 pub(super) struct OneWrite {
     hasher: KeyHasher,
     hash: u64,
@@ -148,7 +148,7 @@ impl Hasher for OneWrite {
     }
 }
 
-/// The order of a sorted set; scores are no NaN.
+/// The order of a sorted set; scores are not NaN.
 pub(super) fn order(a: &(Item<'_>, f64), b: &(Item<'_>, f64)) -> Ordering {
     a.1.partial_cmp(&b.1).unwrap_or(Ordering::Equal).then_with(|| {
         let (mut left, mut right) = (Digits::new(), Digits::new());

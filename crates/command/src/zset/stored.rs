@@ -1,4 +1,4 @@
-//! Members on their way from one key to another, and the sorted set they become.
+//! Members moved from one key to another, and the sorted set they become.
 
 use darter_pack::entry::Item;
 use darter_pack::tree::Zset;
@@ -11,7 +11,7 @@ use crate::{Ctx, Env, Fault};
 #[derive(Debug, Default)]
 pub(crate) struct Members {
     texts: Vec<u8>,
-    // where a member's text ends, and its score
+    // the end of a member's text, and its score
     ends: Vec<(usize, f64)>,
 }
 
@@ -22,7 +22,7 @@ impl Members {
         self.ends.push((self.texts.len(), score));
     }
 
-    /// Whether Redis would keep them in a listpack.
+    /// Returns true if Redis would keep them in a listpack.
     fn fit_listpack(&self, env: &Env) -> bool {
         self.ends.len() as u64 <= env.zset_max_listpack_entries
             && self.iter().all(|(member, _)| member.len() as u64 <= env.zset_max_listpack_value)
@@ -39,8 +39,8 @@ impl Members {
     }
 }
 
-/// Makes `key` a sorted set of these members, over whatever is there; without members the key is removed.
-/// Returns how many there are.
+/// Makes `key` a sorted set of these members, replacing any value; without members the key is removed. Returns their
+/// number.
 ///
 /// Errors: no room; the old value stays.
 pub(crate) fn store(
@@ -49,7 +49,7 @@ pub(crate) fn store(
     members: &Members,
     event_name: &'static str,
 ) -> Result<i64, Fault> {
-    // A listpack has no zero with a minus.
+    // A listpack has no negative zero.
     let sheds_sign = members.fit_listpack(ctx.env);
     let mut place = ctx.at(key);
     if members.ends.is_empty() {

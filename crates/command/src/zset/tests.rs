@@ -294,7 +294,7 @@ fn a_scan_shows_every_member_of_a_large_set() {
         }
     }
     assert_eq!((cursor.as_str(), seen.len()), ("0", 3000));
-    // However much is asked for, a call ends soon.
+    // A call ends soon for any count.
     let (mut cursor, mut seen) = (String::from("0"), Vec::new());
     for call in 0.. {
         let reply = words(&mut bed, &format!("ZSCAN z {cursor} MATCH m77* COUNT 10000"));
@@ -376,7 +376,7 @@ fn a_model_agrees_after_many_changes() {
     }
 }
 
-/// Runs `line` on sorted sets of which two of five members die after ten seconds and one after twenty.
+/// Runs `line` on sorted sets of which two of five members expire after ten seconds and one after twenty.
 fn timed() -> Bed {
     let mut bed = Bed::new();
     bed.run("ZADD z 1 a 2 b 3 c 4 55 5 e");

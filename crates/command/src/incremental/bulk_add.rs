@@ -1,59 +1,72 @@
-//! Many members that one command names, added to a collection in slices: SADD, HSET, ZADD and RPUSH of thousands.
+//! Many members named by one command, added to a collection in slices: SADD, HSET, ZADD and RPUSH of thousands.
 //!
-//! What is there is copied into a draft, the members named go behind it, and in the end the draft takes its place
-//! ([`super::keeping`]). To a collection much longer than what is named members are added in one go: copying it costs more
-//! than it spares. Called by `Gather`, and by the bodies of such commands.
+//! The present members are copied into a draft, the named members are added, and the draft replaces the collection
+//! ([`super::staged`]). If the collection is much longer than the named members, they are added at once, because
+//! copying would cost more than it saves. Called by `Incremental`, and by the bodies of such commands.
 
 use darter_pack::tree::Direction;
 use darter_store::Object;
 use darter_store::reads::Stretch;
-use darter_wire::Args;
+use darter_wire::{Args, Reply};
 
-use super::keeping::Form;
-use super::{Maker, write_told};
+use super::operation::{Operation, ResultTo, Stage};
+use super::staged::Form;
+use super::write_told;
 use crate::slices::LEN_MAX;
 use crate::{Ctx, Fault};
 
 /// Reads the score of the member whose first word is at this place.
 ///
-/// Errors: the word is no number.
+/// Errors: the word is not a number.
 pub type ScoreOf = fn(Args<'_>, usize) -> Result<f64, Fault>;
 
-/// How members stand among a command's words.
+/// Positions of members among a command's words.
 #[derive(Clone, Copy, Debug)]
 pub struct Words {
-    /// Where the first of them begins.
+    /// The first of these words.
     pub first: usize,
     /// Words of each; the last one is the member.
     pub step: usize,
-    /// What reads its score; `None` where it has none.
+    /// The function that reads its score; `None` without scores.
     pub score_of: Option<ScoreOf>,
 }
 
 impl Words {
-    /// Every word from `first` on is a member; in a hash each other one is a value.
+    /// Every word from `first` on is a member; in a hash every second one is a value.
     pub const fn plain(first: usize) -> Words {
         Words { first, step: 1, score_of: None }
     }
 }
 
-/// Words on their way into a collection.
-pub struct Filling {
+/// Words that are being added to a collection.
+pub struct BulkAdd {
     words: Words,
     at: usize,
     fault: Option<Fault>,
 }
 
-impl Filling {
-    /// Writes up to `members_max` of the next members behind what is `told`; whether those were the last.
-    pub(super) fn store(&mut self, args: Args<'_>, members_max: usize, told: &mut Vec<u8>) -> bool {
+impl Operation for BulkAdd {
+    fn take(&mut self, _nth: u32, _told: &[u8], _args: Args<'_>) -> Vec<u8> {
+        Vec::new()
+    }
+
+    /// The members that were there before.
+    fn is_copy(&self) -> bool {
+        true
+    }
+
+    fn end_reading(&mut self, _target: ResultTo, _reply: &mut Reply<'_>, _bytes_max: usize) -> Stage {
+        Stage::Storing
+    }
+
+    fn store(&mut self, args: Args<'_>, members_max: usize, told: &mut Vec<u8>) -> bool {
         for _ in 0..members_max {
             if self.at >= args.len() {
                 break;
             }
             let score = self.words.score_of.map_or(Ok(0.0), |score_of| score_of(args, self.at));
             match score {
-                // No minus before zero, as where members are added in one go.
+                // No minus before zero, as if members are added at once.
                 Ok(score) => write_told(told, args.at(self.at + self.words.step - 1), score + 0.0),
                 Err(fault) => {
                     self.fault = Some(fault);
@@ -67,16 +80,20 @@ impl Filling {
         self.at >= args.len()
     }
 
-    /// What was wrong with a word.
-    pub(super) fn fault(&self) -> Option<&Fault> {
+    /// The fault of a word.
+    fn fault(&self) -> Option<&Fault> {
         self.fault.as_ref()
+    }
+
+    fn bytes(&self) -> usize {
+        0
     }
 }
 
-/// What has become of a command that names many members.
+/// The result of a command that names many members.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Filled {
-    /// Nothing: it is for one go.
+    /// Nothing is done: it is short enough to be done at once.
     AtOnce,
     /// Nothing yet: the body runs again when they are all in the draft.
     Later,
@@ -97,25 +114,25 @@ pub const MANY: usize = LEN_MAX as usize;
 const OLD_PER_NEW: u64 = 2;
 
 impl Ctx<'_> {
-    /// Adds the members that `args` name to the collection at `name` in slices, where they are many.
+    /// Adds the members that `args` name to the collection at `name`, in slices if they are many.
     ///
-    /// Errors: no room, or a score is none; nothing has changed.
+    /// Errors: no room, or an invalid score; nothing has changed.
     #[cold]
-    pub fn fill(
+    pub fn add_many(
         &mut self,
         (name, form): (&[u8], Form),
         args: Args<'_>,
         words: Words,
     ) -> Result<Filled, Fault> {
         let Some((old, stretch)) = self.fillable(name, form) else { return Ok(Filled::AtOnce) };
-        if let Some(kept) = self.kept.take() {
-            let updated = kept.updated;
-            let len = kept.len(self);
+        if let Some(staged) = self.staged.take() {
+            let updated = staged.updated;
+            let len = staged.len(self);
             let added = len.saturating_sub(old);
-            if added + updated == 0 && matches!(form, Form::Set | Form::Zset) && !kept.has_failed() {
-                kept.give_up(self);
+            if added + updated == 0 && matches!(form, Form::Set | Form::Zset) && !staged.has_failed() {
+                staged.give_up(self);
             } else {
-                kept.put_back(self, name)?;
+                staged.put_back(self, name)?;
             }
             return Ok(Filled::Done { len, added, updated });
         }
@@ -123,14 +140,14 @@ impl Ctx<'_> {
         if !self.may_slice || new <= LEN_MAX || old > new.saturating_mul(OLD_PER_NEW) {
             return Ok(Filled::AtOnce);
         }
-        let maker = Maker::Filling(Filling { words, at: words.first, fault: None });
+        let bulk_add = BulkAdd { words, at: words.first, fault: None };
         let source = [(name, stretch)];
         let sources = if old == 0 { &[][..] } else { &source[..] };
-        let is_left = self.gather_for((name, form), &[name], sources, maker);
+        let is_left = self.store_later((name, form), &[name], sources, Box::new(bulk_add));
         Ok(if is_left { Filled::Later } else { Filled::AtOnce })
     }
 
-    /// The length of a collection that may be copied for that, and how it is read; a missing one is empty.
+    /// The length of a collection that may be copied for that, and its stretch; a missing one is empty.
     pub(super) fn fillable(&mut self, name: &[u8], form: Form) -> Option<(u64, Stretch)> {
         let place = self.at(name);
         let ranks = |len, towards| Stretch::Ranks(0, len, towards);

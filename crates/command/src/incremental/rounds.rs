@@ -1,6 +1,6 @@
-//! Keys by shard, as they are visited in slices, and watched from before each is read.
+//! Keys grouped by shard, visited in slices, and watched from before each is read.
 //!
-//! Called by what reads many keys at one point in time. Memory: some 20 bytes for each key.
+//! Called by code that reads many keys as of one point in time. Memory: some 20 bytes for each key.
 
 use std::sync::Arc;
 
@@ -8,25 +8,25 @@ use darter_store::change::Listeners;
 use darter_txn::watch::{Lot, WatchFlag};
 use darter_txn::{Part, Router};
 
-/// Keys on a way through the shards.
+/// Keys to be visited shard by shard.
 pub(super) struct Rounds {
     router: Router,
     len: usize,
-    // Of those, so many have been taken in.
+    // Number of keys added so far.
     hashed: usize,
     // Hash and number of each key, by shard.
     by_shard: Vec<Vec<(u64, u32)>>,
     lot: Arc<Lot>,
-    // Where the next slice goes on: shard, key there.
+    // Position of the next slice: the shard, and the key there.
     shard: usize,
     nth: usize,
 }
 
-/// Keys taken in by some 100 microseconds' work with no shard held.
+/// Keys added in some 100 microseconds with no shard held.
 pub(super) const KEYS_AT_ONCE: usize = 2048;
 
 impl Rounds {
-    /// For `len` keys of `db`, of which any that changes marks `flag`.
+    /// For `len` keys of `db`; a change of any sets `flag`.
     pub fn new(db: usize, router: Router, len: usize, flag: &WatchFlag) -> Rounds {
         let lot = Arc::new(Lot::new(db, *router.hasher(), len, flag));
         let by_shard = vec![Vec::new(); usize::from(router.shards_len())];
@@ -37,22 +37,22 @@ impl Rounds {
         rounds
     }
 
-    /// Whether all keys have been taken in.
+    /// Returns true if all keys have been added.
     pub fn is_full(&self) -> bool {
         self.hashed == self.len
     }
 
-    /// Number of keys taken in, or passed over.
+    /// Number of keys added, or skipped.
     pub fn taken(&self) -> usize {
         self.hashed
     }
 
-    /// Takes in the next key; `None` passes over a number that has none.
+    /// Adds the next key; `None` skips a number without a key.
     pub fn add(&mut self, key: Option<&[u8]>) {
         if let Some(key) = key {
             let hash = self.router.hasher().hash(key);
             let shard = usize::from(self.router.shard_of(hash));
-            // Nobody else has it before the first slice.
+            // No other reference exists before the first slice.
             if let (Some(lot), Some(there)) = (Arc::get_mut(&mut self.lot), self.by_shard.get_mut(shard)) {
                 lot.add(hash);
                 there.push((hash, self.hashed as u32));
@@ -64,14 +64,14 @@ impl Rounds {
         }
     }
 
-    /// The shard that is visited next; `None` before all keys are taken in, and after all visits.
+    /// The shard that is visited next; `None` before all keys are added, and after all visits.
     pub fn shard(&self) -> Option<u16> {
         let is_left = self.is_full() && self.shard < self.by_shard.len();
         // Below the number of shards, which is a u16.
         is_left.then_some(self.shard as u16)
     }
 
-    /// Begins or goes on with a visit: from its first slice on its keys are watched.
+    /// Begins or continues a visit: its keys are watched from its first slice on.
     pub fn visit(&self, part: &mut Part) {
         if self.nth == 0 {
             part.watches.add_lot(&self.lot);
@@ -79,18 +79,18 @@ impl Rounds {
         }
     }
 
-    /// Hash and number of the key that is read next in this shard.
+    /// Hash and number of the next key to read in this shard.
     pub fn next(&self) -> Option<(u64, usize)> {
         let (hash, nth) = self.by_shard.get(self.shard)?.get(self.nth)?;
         Some((*hash, *nth as usize))
     }
 
-    /// That key has been read.
+    /// Notes that this key has been read.
     pub fn pass(&mut self) {
         self.nth += 1;
     }
 
-    /// Ends a slice; the visit, too, when no key is left here.
+    /// Ends a slice, and the visit if no key is left here.
     pub fn leave(&mut self) {
         if self.by_shard.get(self.shard).is_some_and(|keys| self.nth >= keys.len()) {
             (self.shard, self.nth) = (self.shard + 1, 0);
@@ -103,7 +103,7 @@ impl Rounds {
         self.hashed * (size_of::<(u64, u32)>() + 8)
     }
 
-    /// Goes past shards that none of the keys is in.
+    /// Skips shards without keys.
     fn pass_empty(&mut self) {
         while self.by_shard.get(self.shard).is_some_and(Vec::is_empty) {
             self.shard += 1;

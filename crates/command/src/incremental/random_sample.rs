@@ -1,10 +1,10 @@
-//! Members drawn at random, for SRANDMEMBER, HRANDFIELD and ZRANDMEMBER: each time out of all of them, or up to a third of
-//! them without any twice.
+//! Members drawn at random, for SRANDMEMBER, HRANDFIELD and ZRANDMEMBER: with repetition out of all of them, or
+//! different ones up to a third of all.
 //!
-//! Members are gone through as they were when the command began, and those that are drawn are kept ([`Drawing`]). Where
-//! there are many more of them than draws, they are drawn one after the other with the key watched ([`Picking`]), and a
-//! change of it begins the draws anew, as for results that are stored ([`super::keeping`]). Called by the bodies of these
-//! commands. Memory: each member that is drawn once, and 12 bytes for each draw, or for each member where they are fewer.
+//! The members are walked in their state at the start of the command, and drawn ones are kept ([`RandomSample`]). If
+//! there are many more members than draws, they are drawn one after the other with the key watched ([`Picking`]). A
+//! change of the key then restarts the draws, as for stored results ([`super::staged`]). Called by the bodies of
+//! these commands. Memory: each drawn member once, and 12 bytes for each draw, or for each member if they are fewer.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -13,41 +13,41 @@ use darter_base::rng::Rng;
 use darter_pack::tree::Direction;
 use darter_pack::tree::window::{Seen, Tell};
 use darter_store::{Arena, Object, Shard, Type};
-use darter_wire::Reply;
+use darter_wire::{Args, Reply};
 
+use super::TOLD_BYTES;
 use super::building::{Build, Place};
 use super::members::{Members, TextAt, Texts};
+use super::operation::{Found, Operation};
 use super::pieces::Pieces;
-use super::sifting::{Found, Sifting};
-use super::{Maker, TOLD_BYTES};
 use crate::member_scan::check_count;
 use crate::slices::{self, LEN_MAX};
 use crate::{Ctx, Fault};
 
-/// What is drawn, and how it is answered.
+/// The parameters of the draws and the form of their answer.
 struct Draws {
     kind: Type,
     count: u64,
     // None of them twice.
     is_distinct: bool,
-    // What stands before the members in the reply.
+    // The part of the reply before the members.
     head: Vec<u8>,
     // Answers a member.
     tell: Tell,
 }
 
-/// So many draws are made in one go: each may wait for memory twice.
+/// This many draws are made at once: each may wait for memory twice.
 const DRAWS_MAX: u64 = 64;
 const DRAWS_PER_SLICE: u64 = 32;
-/// To pass a member by costs a sixth of a draw: with more members than this for each draw they are not gone through.
+/// Passing a member costs a sixth of a draw. With more members than this for each draw, they are not walked.
 const MEMBERS_PER_DRAW: u64 = 8;
-/// With fewer members than this for each that is to be another, the answer may be given while they are gone through.
+/// With fewer members than this for each different one, the answer may be written during the walk.
 const DISTINCT_PER_DRAW: u64 = 3;
 
 impl Ctx<'_> {
-    /// Leaves it to slices to draw so often from the collection of this type at `name`, or answers when they are done; false
-    /// when the body must do it now. A negative count asks for draws out of all members, a positive one for different
-    /// members. The reply to so many begins with `head`; `tell` answers a member.
+    /// Leaves drawing from the collection of this type at `name` to slices, or answers when the draws are done.
+    /// Returns false if the body must do it now. A negative count asks for draws with repetition, a positive one for
+    /// different members. `head` writes the start of a reply with this many members, `tell` a member.
     pub fn draw(
         &mut self,
         (name, kind): (&[u8], Type),
@@ -59,7 +59,7 @@ impl Ctx<'_> {
         if self.take_answer(reply) {
             return true;
         }
-        // As long a reply as in one go is refused there.
+        // A reply that is refused as too long by the body is refused here too.
         let (is_distinct, count) = (count > 0, count.unsigned_abs());
         if !self.may_slice || count <= DRAWS_MAX || check_count(count, self.env).is_err() {
             return false;
@@ -85,12 +85,12 @@ impl Ctx<'_> {
             return false;
         }
         let is_left = if whole.len <= LEN_MAX {
-            let mut drawing = Drawing::new(draws, 0, rng);
-            see_all(object, arena, &mut |seen| drawing.keep(seen));
-            self.gather(&[], Maker::Sifting(Box::new(drawing)), resp3)
+            let mut sample = RandomSample::new(draws, 0, rng);
+            see_all(object, arena, &mut |seen| sample.keep(seen));
+            self.answer_later(&[], Box::new(sample), resp3)
         } else if whole.len <= draws.count.saturating_mul(MEMBERS_PER_DRAW) {
-            let drawing = Drawing::new(draws, whole.len, rng);
-            self.gather(&[(name, whole.stretch)], Maker::Sifting(Box::new(drawing)), resp3)
+            let sample = RandomSample::new(draws, whole.len, rng);
+            self.answer_later(&[(name, whole.stretch)], Box::new(sample), resp3)
         } else if whole.due_ms.is_none() {
             let hasher = *self.shards_mut().router().hasher();
             let picking = Picking::new(Place::new(self, name), draws, rng, hasher);
@@ -107,33 +107,33 @@ impl Ctx<'_> {
     }
 }
 
-/// Draws from members that are gone through.
-struct Drawing {
+/// Draws from walked members.
+struct RandomSample {
     draws: Draws,
     // Draws that are not answered yet.
     left: u64,
-    // Members that come; those that are there already are 0.
+    // Members still to come; those present already count 0.
     len: u64,
     rng: Rng,
     texts: Texts,
-    // Each draw, in no order; each member where they are no more than draws.
+    // Each draw, in no order; each member if they are not more than the draws.
     drawn: Vec<TextAt>,
 }
 
-impl Drawing {
-    fn new(draws: Draws, len: u64, rng: Rng) -> Drawing {
+impl RandomSample {
+    fn new(draws: Draws, len: u64, rng: Rng) -> RandomSample {
         let left = draws.count;
-        Drawing { draws, left, len, rng, texts: Texts::default(), drawn: Vec::new() }
+        RandomSample { draws, left, len, rng, texts: Texts::default(), drawn: Vec::new() }
     }
 
-    /// Takes in a member of a short collection.
+    /// Keeps a member of a short collection.
     fn keep(&mut self, seen: Seen<'_>) {
         let mut told = Vec::new();
         (self.draws.tell)(seen, &mut told);
         self.drawn.push(self.texts.push(&told));
     }
 
-    /// Whether every member is kept, to be drawn from when it is answered.
+    /// Returns true if every member is kept, and the draws are made for the answer.
     fn keeps_all(&self) -> bool {
         self.len <= self.draws.count && !self.draws.is_distinct
     }
@@ -149,8 +149,8 @@ impl Drawing {
     }
 }
 
-impl Sifting for Drawing {
-    /// How often it is drawn; what is answered of it behind that.
+impl Operation for RandomSample {
+    /// Writes the number of draws of a member, and then its answer.
     fn tell(&self) -> Tell {
         let tell = self.draws.tell.clone();
         let (count, len, rng) = (self.draws.count, self.len, Rng::new(self.rng.clone().next_u64()));
@@ -174,12 +174,12 @@ impl Sifting for Drawing {
         })
     }
 
-    /// Eight bytes for each that is not drawn.
+    /// Eight bytes for each member that is not drawn.
     fn told_max(&self) -> usize {
         TOLD_BYTES / 2
     }
 
-    fn take(&mut self, _nth: u32, told: &[u8]) {
+    fn take(&mut self, _nth: u32, told: &[u8], _args: Args<'_>) -> Vec<u8> {
         let mut told = told;
         while let Some((times, rest)) = told.split_first_chunk::<8>() {
             told = rest;
@@ -187,16 +187,15 @@ impl Sifting for Drawing {
             if times == 0 {
                 continue;
             }
-            let Some((len, rest)) = told.split_first_chunk::<4>() else { return };
-            let Some((text, rest)) = rest.split_at_checked(u32::from_le_bytes(*len) as usize) else { return };
+            let Some((len, rest)) = told.split_first_chunk::<4>() else { return Vec::new() };
+            let Some((text, rest)) = rest.split_at_checked(u32::from_le_bytes(*len) as usize) else {
+                return Vec::new();
+            };
             told = rest;
             let text = self.texts.push(text);
             self.drawn.extend(std::iter::repeat_n(text, times as usize));
         }
-    }
-
-    fn is_enough(&self) -> bool {
-        false
+        Vec::new()
     }
 
     fn bytes(&self) -> usize {
@@ -213,24 +212,20 @@ impl Sifting for Drawing {
         }
         self.left == 0
     }
-
-    fn found(&mut self) -> Found {
-        Found::default()
-    }
 }
 
-/// How often each of the members that come is drawn.
+/// Number of draws of each of the members that come.
 enum Tally {
-    /// Once: it will be drawn from them.
+    /// Once: the draws are made later.
     All,
-    /// Once or not at all: so many of so many that are left.
+    /// Once or not at all: this many of the members that are left.
     Distinct(u64, u64, Rng),
-    /// As often as it comes out.
+    /// As often as drawn.
     Even(Even),
 }
 
 impl Tally {
-    /// How often the next member is drawn.
+    /// Number of draws of the next member.
     fn next(&mut self) -> u64 {
         match self {
             Tally::All => 1,
@@ -245,12 +240,12 @@ impl Tally {
     }
 }
 
-/// Draws out of all members, each time as likely to be this one as that, in the order in which members come.
+/// Draws with repetition, all members equally likely, in the order in which members come.
 struct Even {
     passed: u64,
     len: u64,
     left: u64,
-    // Where the first of the draws that are left lies among the members; the first of these is from 0 to 1.
+    // The position of the first remaining draw among the members; the first member covers 0 to 1.
     next: f64,
     rng: Rng,
 }
@@ -262,7 +257,7 @@ impl Even {
         even
     }
 
-    /// How often the next member is drawn; the last one as often as draws are left.
+    /// Number of draws of the next member. The last one takes all remaining draws.
     fn next(&mut self) -> u64 {
         self.passed += 1;
         let end = if self.passed >= self.len { f64::INFINITY } else { self.passed as f64 };
@@ -274,7 +269,7 @@ impl Even {
         times
     }
 
-    /// Of n numbers at random from 0 to 1 the least lies as far from 0 as the n-th root of one of them lies from 1.
+    /// The least of n random numbers from 0 to 1 is distributed as 1 minus the n-th root of one of them.
     fn advance(&mut self) {
         let random = self.rng.unit_f64();
         let share = -((-random).ln_1p() / self.left.max(1) as f64).exp_m1();
@@ -282,13 +277,13 @@ impl Even {
     }
 }
 
-/// Draws from a collection that is there.
+/// Draws from the present collection.
 struct Picking {
     place: Place,
     draws: Draws,
     left: u64,
     rng: Rng,
-    // What is drawn so far, where it is not to be drawn twice.
+    // The members drawn so far, if none may be drawn twice.
     seen: Option<Members>,
     pieces: Pieces,
 }
@@ -304,7 +299,7 @@ impl Picking {
 impl Build for Picking {
     fn step(&mut self, shard: &mut Shard, _draft: Option<u32>) -> Result<bool, Fault> {
         let place = self.place.find(shard);
-        // What has another type now has changed.
+        // A value of another type has changed.
         let Some((object, arena)) = place.object().filter(|(object, _)| object.kind() == self.draws.kind)
         else {
             return Ok(true);
@@ -346,7 +341,7 @@ impl Build for Picking {
     }
 }
 
-/// Shows every member of a short collection, none of which is due.
+/// Shows every member of a short collection without expired members.
 fn see_all(object: &Object, arena: &Arena, see: &mut dyn FnMut(Seen<'_>)) {
     match object {
         Object::Set(set) => set.iter(arena, 0).for_each(|member| see(Seen::Item(member))),
@@ -357,7 +352,7 @@ fn see_all(object: &Object, arena: &Arena, see: &mut dyn FnMut(Seen<'_>)) {
             zset.iter(arena, 0, Direction::Up).for_each(|(member, score)| see(Seen::Scored(member, score)));
         }
         Object::List(_) | Object::Stream(_) | Object::Module(_) => {
-            debug_assert!(false, "nobody draws from these")
+            debug_assert!(false, "these types have no random samples")
         }
     }
 }
@@ -377,7 +372,7 @@ fn see_one(object: &Object, arena: &Arena, rng: &mut Rng, see: &mut dyn FnMut(Se
             member.into_iter().for_each(|(member, score)| see(Seen::Scored(member, score)));
         }
         Object::List(_) | Object::Stream(_) | Object::Module(_) => {
-            debug_assert!(false, "nobody draws from these")
+            debug_assert!(false, "these types have no random samples")
         }
     }
 }
@@ -391,7 +386,7 @@ mod tests {
         for (count, len) in [(1, 1u64), (1, 7), (5, 3), (300, 40), (40, 300)] {
             let rounds = 60_000 / count;
             let mut hits = vec![0u64; len as usize];
-            // Pairs of draws that meet: few where draws are spread too well.
+            // Pairs of equal draws: few if draws are spread too evenly.
             let mut twice = 0u64;
             for round in 0..rounds {
                 let mut even = Even::new(count, len, Rng::new(round * 1000 + len));

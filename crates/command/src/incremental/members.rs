@@ -1,6 +1,6 @@
 //! Texts in few allocations, and a table of them that grows a part at a time.
 //!
-//! Called by what gathers answers; a million members are let go of in some hundred steps, not in a million.
+//! Called by code that gathers answers. A million members are freed in some hundred steps instead of a million.
 
 use darter_base::hash::KeyHasher;
 use hashbrown::HashTable;
@@ -13,7 +13,7 @@ pub(super) struct Texts {
     bytes: usize,
 }
 
-/// Where a text is.
+/// The position of a text.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TextAt {
     piece: u32,
@@ -51,12 +51,12 @@ impl Texts {
     }
 }
 
-/// A member, and what has been seen of it.
+/// A member, and its state.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Member {
     /// Its text.
     pub text: TextAt,
-    /// In how many collections it was, or a mark of the caller's.
+    /// Number of collections that have it, or a mark of the caller's.
     pub seen: u32,
     /// Its score so far.
     pub score: f64,
@@ -71,7 +71,7 @@ pub(super) struct Members {
     hasher: KeyHasher,
 }
 
-/// Members of a part, about: its growing and its sorting take some hundred microseconds at most.
+/// Approximate members of a part: growing and sorting it take some hundred microseconds at most.
 const PART_LEN: u64 = 2048;
 const PARTS_MAX: u64 = 8192;
 
@@ -90,7 +90,7 @@ impl Members {
         self.parts[at].find_mut(hash, |member| texts.get(member.text) == text)
     }
 
-    /// The member with this text, and whether it is new: then nothing was seen of it.
+    /// The member with this text, and whether it is new, with its state empty.
     pub fn find_or_add(&mut self, text: &[u8]) -> (&mut Member, bool) {
         let hash = self.hasher.hash(text);
         let at = self.part_of(hash);
@@ -114,7 +114,7 @@ impl Members {
         self.parts.len()
     }
 
-    /// Takes the members of a part out.
+    /// Takes the members of a part.
     pub fn take_part(&mut self, part: usize) -> HashTable<Member> {
         self.parts.get_mut(part).map(std::mem::take).unwrap_or_default()
     }

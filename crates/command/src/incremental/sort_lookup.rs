@@ -1,9 +1,10 @@
-//! SORT BY and GET of a long collection: its elements in the order of what a pattern points to, and what others point to.
+//! SORT BY and GET of a long collection: its elements sorted by the values that a pattern finds, and answers found by
+//! other patterns.
 //!
-//! The elements are read first, then the keys that BY points to; they are sorted; then the keys of GET are read, of those
-//! elements that are wanted: 64 keys of one shard at a time. All are watched from before each is read until all are, as in
-//! [`super::survey`]. Called by `Gather`; SORT brings it. Memory: elements, weights and answers, and some 30 bytes for each
-//! key.
+//! First the elements are read, then the keys of BY. The elements are sorted. Then the keys of GET are read for the
+//! wanted elements: 64 keys of one shard at a time. Each key is watched from before its read until all are read, as
+//! in [`super::survey`]. Called by `Incremental`, for SORT. Memory: elements, weights and answers, and some 30 bytes
+//! for each key.
 
 use std::cmp::Ordering;
 
@@ -11,22 +12,23 @@ use darter_store::reads::Stretch;
 use darter_store::{Key, Keyed};
 use darter_txn::Part;
 use darter_txn::watch::WatchFlag;
-use darter_wire::Reply;
+use darter_wire::{Args, Reply};
 
 use super::members::{TextAt, Texts};
+use super::operation::{self, NextSlice, Operation, ResultTo};
 use super::pointer::Pointer;
 use super::rounds::{KEYS_AT_ONCE, Rounds};
 use super::sorted::{InOrder, Sorted};
 use super::sorting::ScoreOf;
 use super::survey::{At, KEYS_PER_SLICE};
-use super::{Form, Found, Keeping, Maker};
+use super::{Form, Found, StagedWrite, told_members, write_told};
 use crate::{Ctx, Fault};
 
-/// What SORT asks for.
+/// The options of SORT.
 pub struct Asked {
-    /// What it sorts by; `None` leaves the elements as they are.
+    /// The pattern to sort by; `None` leaves the elements unsorted.
     pub by: Option<Pointer>,
-    /// What it answers of each element; nothing is the element.
+    /// The patterns answered for each element; empty for the element itself.
     pub gets: Vec<Pointer>,
     /// Reads a weight; `None` compares texts.
     pub score_of: Option<ScoreOf>,
@@ -34,23 +36,23 @@ pub struct Asked {
     pub is_descending: bool,
     /// STORE.
     pub is_stored: bool,
-    /// The first element answered, and how many; negative: from the start, and all.
+    /// The first element answered, and the number; negative: from the start, and all.
     pub range: (i64, i64),
 }
 
 /// Elements on their way.
-pub struct Pointing {
+pub struct SortLookup {
     asked: Asked,
     at: At,
     flag: WatchFlag,
     texts: Texts,
-    // All elements; in their order, and only those that are wanted, once they are sorted.
+    // All elements; after sorting, only the wanted ones, in order.
     elements: Vec<TextAt>,
     stage: Stage,
-    // Keys that are read at this stage, and what was found for each number.
+    // The keys read at this stage, and the value for each number.
     rounds: Rounds,
     found: Vec<Option<TextAt>>,
-    // Those that were read before, still watched.
+    // Keys read at earlier stages, still watched.
     past: Vec<Rounds>,
     sorted: Sorted<Weighed>,
     // Elements weighed so far, or answers given.
@@ -66,7 +68,7 @@ enum Stage {
     Reading,
     /// Keys of weights are read.
     Looking,
-    /// Weights go into the order.
+    /// The weights are sorted.
     Weighing,
     /// Elements come out of it.
     Choosing,
@@ -107,40 +109,20 @@ impl InOrder for Weighed {
     }
 }
 
-/// Elements that are weighed, chosen or told in some 100 microseconds.
+/// Elements that are weighed, chosen or answered in some 100 microseconds.
 const ELEMENTS_AT_ONCE: usize = 1024;
 /// Bytes found in one slice.
 const FOUND_BYTES: usize = 64 << 10;
 
-impl Pointing {
+impl SortLookup {
     /// Takes an element in.
-    pub(super) fn add(&mut self, text: &[u8]) {
+    fn add(&mut self, text: &[u8]) {
         let text = self.texts.push(text);
         self.elements.push(text);
     }
 
-    /// The shard that the next slice of keys is about; `None` while there is work without one.
-    pub(super) fn shard(&self) -> Option<u16> {
-        if matches!(self.stage, Stage::Looking | Stage::Getting) { self.rounds.shard() } else { None }
-    }
-
-    /// Whether the answers go into a list.
-    pub(super) fn is_stored(&self) -> bool {
-        self.asked.is_stored
-    }
-
-    /// Whether keys are read, or all elements are in.
-    pub(super) fn is_past_reading(&self) -> bool {
-        self.stage != Stage::Reading
-    }
-
-    /// What is wrong with a weight.
-    pub(super) fn fault(&self) -> Option<&Fault> {
-        self.fault.as_ref()
-    }
-
-    /// Goes on with what needs no shard; whether the elements that are wanted are there, with what is answered of them.
-    pub(super) fn work(&mut self) -> bool {
+    /// Continues the work that needs no shard. Returns true if the wanted elements and their answers are complete.
+    fn work(&mut self) -> bool {
         match self.stage {
             Stage::Reading => self.begin(),
             Stage::Looking | Stage::Getting if !self.rounds.is_full() => self.take_in_keys(),
@@ -198,36 +180,6 @@ impl Pointing {
         }
     }
 
-    /// Reads some keys, with their shard held.
-    pub(super) fn step(&mut self, part: &mut Part) {
-        self.rounds.visit(part);
-        part.shard.pause_uses(self.at.pauses_uses);
-        let bytes_max = self.texts.bytes() + FOUND_BYTES;
-        let mut keys_left = KEYS_PER_SLICE;
-        while let Some((hash, nth)) = self.rounds.next() {
-            let (pointer, element) = self.asked_at(nth);
-            if let Some(pointer) = pointer
-                && let Some(name) = pointer.key(element)
-            {
-                let key = Key { bytes: &name, hash };
-                let place = Keyed::read(&mut part.shard, self.at.db, key, self.at.now_ms);
-                let pointed = pointer.look(&place);
-                self.due_ms = self.due_ms.min(pointed.due_ms);
-                let text = pointed.value.map(|value| self.texts.push(&value));
-                if let Some(found) = self.found.get_mut(nth) {
-                    *found = text;
-                }
-            }
-            self.rounds.pass();
-            keys_left -= 1;
-            if keys_left == 0 || self.texts.bytes() > bytes_max {
-                break;
-            }
-        }
-        part.shard.pause_uses(false);
-        self.rounds.leave();
-    }
-
     fn begin_weighing(&mut self) {
         (self.stage, self.done) = (Stage::Weighing, 0);
     }
@@ -274,7 +226,7 @@ impl Pointing {
         }
     }
 
-    /// The first element that is wanted and the one after the last.
+    /// The first wanted element and the one after the last.
     fn wanted(&self, len: usize) -> (usize, usize) {
         let (offset, count) = self.asked.range;
         let start = usize::try_from(offset.max(0)).unwrap_or(usize::MAX).min(len);
@@ -285,8 +237,8 @@ impl Pointing {
         self.begin_rounds(Stage::Getting, self.elements.len() * self.asked.gets.len());
     }
 
-    /// Answers are given so many at a time, element by element; whether those were the last.
-    pub(super) fn tell(&mut self, answers_max: usize, mut give: impl FnMut(Option<&[u8]>)) -> bool {
+    /// Passes up to `answers_max` answers to `give`, element by element; returns true if those were the last.
+    fn tell_answers(&mut self, answers_max: usize, mut give: impl FnMut(Option<&[u8]>)) -> bool {
         let gets_len = self.asked.gets.len();
         let len = if gets_len == 0 { self.elements.len() } else { self.found.len() };
         let until = len.min(self.done + answers_max);
@@ -303,29 +255,101 @@ impl Pointing {
         until == len || self.fault.is_some()
     }
 
-    /// Goes on with the reply; whether it is complete.
-    pub(super) fn put_together(&mut self) -> bool {
+    /// Continues the reply; returns true if it is complete.
+    fn put_together(&mut self) -> bool {
         let mut out = std::mem::take(&mut self.reply);
         let mut reply = Reply::new(&mut out, self.at.resp3);
         if self.done == 0 {
             reply.array(self.elements.len() * self.asked.gets.len().max(1));
         }
-        let is_done = self.tell(ELEMENTS_AT_ONCE, |answer| reply.bulk_or_null(answer));
+        let is_done = self.tell_answers(ELEMENTS_AT_ONCE, |answer| reply.bulk_or_null(answer));
         self.reply = out;
         is_done
     }
+}
 
-    /// Whether something that was read has come to its end.
-    pub(super) fn is_stale(&self, now_ms: u64) -> bool {
-        self.due_ms <= now_ms
+impl Operation for SortLookup {
+    fn next(&self, _draft_shard: Option<u16>) -> NextSlice {
+        match self.stage {
+            Stage::Reading => NextSlice::Read,
+            Stage::Looking | Stage::Getting => self.rounds.shard().map_or(NextSlice::Work, NextSlice::Step),
+            _ => NextSlice::Work,
+        }
+    }
+
+    fn take(&mut self, _nth: u32, told: &[u8], _args: Args<'_>) -> Vec<u8> {
+        told_members(told).for_each(|member| self.add(member.text));
+        Vec::new()
+    }
+
+    /// Reads some keys, with their shard held.
+    fn step(&mut self, part: &mut Part, _draft: Option<u32>) {
+        self.rounds.visit(part);
+        part.shard.pause_uses(self.at.pauses_uses);
+        let bytes_max = self.texts.bytes() + FOUND_BYTES;
+        let mut keys_left = KEYS_PER_SLICE;
+        while let Some((hash, nth)) = self.rounds.next() {
+            let (pointer, element) = self.asked_at(nth);
+            if let Some(pointer) = pointer
+                && let Some(name) = pointer.key(element)
+            {
+                let key = Key { bytes: &name, hash };
+                let place = Keyed::read(&mut part.shard, self.at.db, key, self.at.now_ms);
+                let pointed = pointer.look(&place);
+                self.due_ms = self.due_ms.min(pointed.due_ms);
+                let text = pointed.value.map(|value| self.texts.push(&value));
+                if let Some(found) = self.found.get_mut(nth) {
+                    *found = text;
+                }
+            }
+            self.rounds.pass();
+            keys_left -= 1;
+            if keys_left == 0 || self.texts.bytes() > bytes_max {
+                break;
+            }
+        }
+        part.shard.pause_uses(false);
+        self.rounds.leave();
+    }
+
+    fn end_reading(
+        &mut self,
+        _target: ResultTo,
+        _reply: &mut Reply<'_>,
+        _bytes_max: usize,
+    ) -> operation::Stage {
+        match self.work() {
+            true if self.asked.is_stored => operation::Stage::Storing,
+            true => operation::Stage::Answering,
+            false => operation::Stage::Reading,
+        }
+    }
+
+    /// The reply is put together aside: a key may change until it is complete.
+    fn answer(&mut self, _reply: &mut Reply<'_>, _bytes_max: usize) -> bool {
+        self.put_together()
+    }
+
+    fn store(&mut self, _args: Args<'_>, members_max: usize, told: &mut Vec<u8>) -> bool {
+        self.tell_answers(members_max, |text| write_told(told, text.unwrap_or_default(), 0.0))
+    }
+
+    /// The fault of a weight.
+    fn fault(&self) -> Option<&Fault> {
+        self.fault.as_ref()
+    }
+
+    /// Returns true if a value that was read has expired.
+    fn is_stale(&self, ctx: &mut Ctx<'_>, _draft_shard: Option<u16>) -> bool {
+        self.due_ms <= ctx.now_ms
     }
 
     /// The whole reply.
-    pub(super) fn found(&mut self) -> Found {
+    fn found(&mut self) -> Found {
         Found { bytes: std::mem::take(&mut self.reply), ..Found::default() }
     }
 
-    pub(super) fn bytes(&self) -> usize {
+    fn bytes(&self) -> usize {
         let words = self.elements.capacity() * size_of::<TextAt>()
             + self.found.capacity() * size_of::<Option<TextAt>>();
         let rounds = self.rounds.bytes() + self.past.iter().map(Rounds::bytes).sum::<usize>();
@@ -334,10 +358,10 @@ impl Pointing {
 }
 
 impl Ctx<'_> {
-    /// Leaves it to slices to sort the collection at `name`, read by `stretch`, for its client or for the key `dest`. The
-    /// body runs again when that is done, and finds it as [`Ctx::kept`].
+    /// Leaves it to slices to sort the collection at `name`, read by `stretch`, for its client or for the key `dest`.
+    /// The body runs again afterwards, and finds it as [`Ctx::staged`].
     #[cold]
-    pub fn point(
+    pub fn sort_by_lookup(
         &mut self,
         (name, stretch): (&[u8], Stretch),
         asked: Asked,
@@ -345,11 +369,11 @@ impl Ctx<'_> {
         resp3: bool,
     ) -> bool {
         let at = At::new(self, name, resp3);
-        let keeping = Keeping::new(self, dest.unwrap_or(name), Form::List, &[name]);
-        let flag = keeping.flag().clone();
+        let staged = StagedWrite::new(self, dest.unwrap_or(name), Form::List, &[name]);
+        let flag = staged.flag().clone();
         let rounds = Rounds::new(at.db, at.router.clone(), 0, &flag);
         let sorted = Sorted::new(asked.is_descending);
-        let pointing = Pointing {
+        let lookup = SortLookup {
             asked,
             at,
             flag,
@@ -365,7 +389,6 @@ impl Ctx<'_> {
             fault: None,
             due_ms: u64::MAX,
         };
-        let maker = Maker::Pointing(Box::new(pointing));
-        self.begin_gather(&[(name, stretch)], maker, resp3, Some(Box::new(keeping)))
+        self.begin_incremental(&[(name, stretch)], Box::new(lookup), resp3, Some(staged))
     }
 }

@@ -1,85 +1,87 @@
 //! Unions, intersections and differences of long sets and sorted sets.
 //!
-//! Called by `Gather`, member by member, one collection after the other.
+//! Called by `Incremental`, member by member, one collection after the other.
 
 use darter_base::hash::KeyHasher;
 use darter_pack::entry::Item;
-use darter_wire::Reply;
+use darter_wire::{Args, Reply};
 
 use hashbrown::HashTable;
 use hashbrown::hash_table::IntoIter;
 
 use super::members::{Member, Members};
+use super::operation::{Operation, ResultTo, Stage};
 use super::sorted::{Scored, Sorted};
+use super::{told_members, write_told};
 use crate::slices::LEN_MAX;
 use crate::zset::aggregate::Aggregate;
 
-/// What is made of several collections.
+/// The operation on several collections.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Operation {
+pub enum SetOperation {
     /// The members of all.
     Unite,
     /// The members that all have.
     Intersect,
-    /// The members of the first that no other has.
+    /// The members of the first that are in no other.
     Subtract,
 }
 
-/// How the result is told.
+/// The form of the result.
 #[derive(Clone, Debug)]
 pub enum Scoring {
-    /// As a set, in no order.
+    /// A set, in no order.
     None,
-    /// In order of scores, which are told too or not. One weight for each collection, in the order of reading.
+    /// In order of scores, with or without them in the reply. One weight for each collection, in reading order.
     Scores {
-        /// How the scores of a member become one.
+        /// The function that combines the scores of a member.
         aggregate: Aggregate,
-        /// What each collection's scores are multiplied by.
+        /// The factor for each collection's scores.
         weights: Vec<f64>,
-        /// Whether they are told.
+        /// True if the reply contains the scores.
         are_told: bool,
     },
-    /// Only the number of its members, up to a limit; 0 is none.
+    /// Only the number of members, up to a limit; 0 means no limit.
     Count(u64),
 }
 
-/// The members so far, and what is asked for.
+/// The members so far, and the parameters.
 pub struct Combining {
-    operation: Operation,
+    operation: SetOperation,
     scoring: Scoring,
     sources_len: u32,
     members: Members,
-    // Members of the result, as far as everything is read.
+    // Members of the result, as far as the collections were read.
     len: usize,
     sorted: Sorted,
-    // The part that is arranged or told next.
+    // The part that is sorted or answered next.
     part: usize,
-    // What is left of the part that is being told.
+    // The rest of the part that is being answered.
     telling: IntoIter<Member>,
 }
 
 /// A member that is not in the result.
 const GONE: u32 = 0;
-/// Parts of the table gone through at once, in search of members of the result.
-pub(super) const PARTS_AT_ONCE: usize = 2;
-/// Combining fewer members than this is done in one go.
+/// Parts of the table that are searched at once for members of the result.
+const PARTS_AT_ONCE: usize = 2;
+/// Fewer members than this are combined at once.
 const TOTAL_MIN: u64 = 2 * LEN_MAX;
-/// Where one collection is that much smaller than all together, looking its members up in the others is better.
+/// If one collection is this much smaller than all together, it is cheaper to look up its members in the others.
 const SKEW_MAX: u64 = 32;
 
-/// In which order to read collections of these lengths, when slices are better than one go.
-pub fn reading_order(operation: Operation, lens: &[u64]) -> Option<Vec<usize>> {
+/// The order in which to read collections of these lengths, if slices are better than one hold.
+pub fn reading_order(operation: SetOperation, lens: &[u64]) -> Option<Vec<usize>> {
     let total: u64 = lens.iter().sum();
     let mut order: Vec<usize> = (0..lens.len()).collect();
     let led_by = match operation {
-        Operation::Unite => total,
-        Operation::Intersect => *lens.iter().min()?,
-        Operation::Subtract => *lens.first()?,
+        SetOperation::Unite => total,
+        SetOperation::Intersect => *lens.iter().min()?,
+        SetOperation::Subtract => *lens.first()?,
     };
     if total < TOTAL_MIN || led_by <= LEN_MAX || total > led_by.saturating_mul(SKEW_MAX) {
         return None;
     }
-    if operation != Operation::Subtract {
+    if operation != SetOperation::Subtract {
         order.sort_by_key(|at| lens.get(*at));
     }
     order.retain(|at| lens.get(*at).is_some_and(|len| *len > 0));
@@ -87,9 +89,9 @@ pub fn reading_order(operation: Operation, lens: &[u64]) -> Option<Vec<usize>> {
 }
 
 impl Combining {
-    /// Of `sources_len` collections, with about `len` members to keep.
+    /// A combination of `sources_len` collections, with about `len` members to keep.
     pub fn new(
-        operation: Operation,
+        operation: SetOperation,
         scoring: Scoring,
         sources_len: usize,
         (len, hasher): (u64, KeyHasher),
@@ -106,42 +108,38 @@ impl Combining {
         }
     }
 
-    pub(super) fn bytes(&self) -> usize {
-        self.members.bytes() + self.sorted.bytes()
-    }
-
-    /// Takes in a member of the `nth` collection.
-    pub(super) fn add(&mut self, nth: u32, score: f64, text: &[u8]) {
+    /// Adds a member of the `nth` collection.
+    fn add(&mut self, nth: u32, score: f64, text: &[u8]) {
         let (aggregate, weight) = match &self.scoring {
             Scoring::Scores { aggregate, weights, .. } => {
                 (*aggregate, weights.get(nth as usize).copied().unwrap_or(1.0))
             }
             Scoring::None | Scoring::Count(_) => (Aggregate::Sum, 1.0),
         };
-        if nth == 0 || self.operation == Operation::Unite {
+        if nth == 0 || self.operation == SetOperation::Unite {
             let (member, is_new) = self.members.find_or_add(text);
             let score = aggregate.first(score, weight);
             member.score = if is_new { score } else { aggregate.add(member.score, score) };
             member.seen = 1;
             // An intersection of one is that one.
-            let is_result = self.operation != Operation::Intersect || self.sources_len == 1;
+            let is_result = self.operation != SetOperation::Intersect || self.sources_len == 1;
             self.len += usize::from(is_new && is_result);
             return;
         }
         let Some(member) = self.members.find(text) else { return };
-        if self.operation == Operation::Subtract {
+        if self.operation == SetOperation::Subtract {
             self.len -= usize::from(member.seen != GONE);
             member.seen = GONE;
         } else if member.seen == nth {
-            // It was in all that were read before.
+            // It was in all collections read so far.
             member.seen += 1;
             member.score = aggregate.add(member.score, aggregate.weighted(score, weight));
             self.len += usize::from(member.seen == self.sources_len);
         }
     }
 
-    /// Puts the members of a part in order, where that is asked for; whether all are.
-    pub(super) fn arrange(&mut self) -> bool {
+    /// Sorts the members of a part, if required; returns true if all parts are sorted.
+    fn sort_part(&mut self) -> bool {
         if !matches!(self.scoring, Scoring::Scores { .. }) {
             return true;
         }
@@ -160,7 +158,7 @@ impl Combining {
     }
 
     /// Begins the answer.
-    pub(super) fn head(&self, reply: &mut Reply<'_>) {
+    fn head(&self, reply: &mut Reply<'_>) {
         match self.scoring {
             Scoring::None => reply.set(self.len),
             Scoring::Scores { are_told, .. } => crate::zset::reply_head(reply, self.len as u64, are_told),
@@ -171,22 +169,8 @@ impl Combining {
         }
     }
 
-    /// Goes on with the answer; whether that was all.
-    pub(super) fn tell(&mut self, reply: &mut Reply<'_>, bytes_max: usize) -> bool {
-        if let Scoring::Count(_) = self.scoring {
-            return true;
-        }
-        let are_told = matches!(self.scoring, Scoring::Scores { are_told: true, .. });
-        let mut parts_left = PARTS_AT_ONCE;
-        while reply.len() < bytes_max {
-            let Some((text, score)) = self.next(&mut parts_left) else { return self.is_over() };
-            crate::zset::reply_member(reply, (Item::Bytes(text), score), are_told);
-        }
-        false
-    }
-
-    /// Whether all members of the result were taken out.
-    pub(super) fn is_over(&self) -> bool {
+    /// Returns true if all members of the result were taken out.
+    fn is_over(&self) -> bool {
         match self.scoring {
             Scoring::Scores { .. } => self.sorted.is_over(),
             Scoring::None => self.telling.len() == 0 && self.part >= self.members.parts_len(),
@@ -194,8 +178,8 @@ impl Combining {
         }
     }
 
-    /// Takes the next member of the result out; `None` at the end, and when so many parts were begun.
-    pub(super) fn next(&mut self, parts_left: &mut usize) -> Option<(&[u8], f64)> {
+    /// Takes the next member of the result; `None` at the end, and after `parts_left` parts were begun.
+    fn next(&mut self, parts_left: &mut usize) -> Option<(&[u8], f64)> {
         let (text, score) = match self.scoring {
             Scoring::Scores { .. } => {
                 let member = self.sorted.next(&self.members.texts)?;
@@ -220,8 +204,56 @@ impl Combining {
         Some((self.members.texts.get(text), score))
     }
 
-    /// What was seen of a member of the result.
+    /// The value of `seen` of a member of the result.
     fn seen_wanted(&self) -> u32 {
-        if self.operation == Operation::Intersect { self.sources_len } else { 1 }
+        if self.operation == SetOperation::Intersect { self.sources_len } else { 1 }
+    }
+}
+
+impl Operation for Combining {
+    fn take(&mut self, nth: u32, told: &[u8], _args: Args<'_>) -> Vec<u8> {
+        told_members(told).for_each(|member| self.add(nth, member.score, member.text));
+        Vec::new()
+    }
+
+    fn end_reading(&mut self, _target: ResultTo, _reply: &mut Reply<'_>, _bytes_max: usize) -> Stage {
+        Stage::Arranging
+    }
+
+    fn arrange(&mut self, target: ResultTo, reply: &mut Reply<'_>) -> Stage {
+        match (self.sort_part(), target) {
+            (false, _) => Stage::Arranging,
+            (true, ResultTo::Key) => Stage::Storing,
+            (true, ResultTo::Reply) => {
+                self.head(reply);
+                Stage::Answering
+            }
+        }
+    }
+
+    fn answer(&mut self, reply: &mut Reply<'_>, bytes_max: usize) -> bool {
+        if let Scoring::Count(_) = self.scoring {
+            return true;
+        }
+        let are_told = matches!(self.scoring, Scoring::Scores { are_told: true, .. });
+        let mut parts_left = PARTS_AT_ONCE;
+        while reply.len() < bytes_max {
+            let Some((text, score)) = self.next(&mut parts_left) else { return self.is_over() };
+            crate::zset::reply_member(reply, (Item::Bytes(text), score), are_told);
+        }
+        false
+    }
+
+    fn store(&mut self, _args: Args<'_>, members_max: usize, told: &mut Vec<u8>) -> bool {
+        let mut parts_left = PARTS_AT_ONCE;
+        for _ in 0..members_max {
+            let Some((text, score)) = self.next(&mut parts_left) else { break };
+            write_told(told, text, score);
+        }
+        self.is_over()
+    }
+
+    fn bytes(&self) -> usize {
+        self.members.bytes() + self.sorted.bytes()
     }
 }

@@ -1,8 +1,9 @@
-//! A gathered result that is stored under a key: built aside in steps, and given its key in one go.
+//! A gathered result that is stored under a key: built as a draft in slices, and given its key when it is complete.
 //!
-//! While it is built, the keys it is made of are watched, as by WATCH. If one of them changes the result is of no use: the
-//! command runs again from the start. So what is stored is what was there in the very moment it is stored. Called by
-//! `Gather`, by the server for the last step, and by the command's body, which then finds what to store in its context.
+//! While it is built, the keys of its sources are watched, as by WATCH. If one of them changes, the result is
+//! discarded and the command restarts. The stored result therefore matches the sources at the moment of storing.
+//! Called by `Incremental`, by the server for the last step, and by the command's body, which then finds the result
+//! in its context.
 
 use darter_pack::entry::Item;
 use darter_pack::table::{Expiry as MemberExpiry, Kind, Table};
@@ -17,7 +18,7 @@ use super::{Found, Told, told_members};
 use crate::slices::LEN_MAX;
 use crate::{Ctx, Env, Fault};
 
-/// What a result is stored as.
+/// The form in which a result is stored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Form {
     /// A set; scores are left out.
@@ -28,12 +29,12 @@ pub enum Form {
     List,
     /// A list, each member before those that came earlier.
     Stack,
-    /// A hash: each other member is a value.
+    /// A hash: every second member is a value.
     Hash,
 }
 
 impl Form {
-    /// Members that go into it in some 20 microseconds.
+    /// Members that are added in some 20 microseconds.
     pub(super) fn batch_len(self) -> usize {
         match self {
             Form::Set | Form::Hash => 64,
@@ -52,26 +53,26 @@ impl Form {
     }
 }
 
-/// The result so far, and what it is made of.
-pub struct Keeping {
+/// The result so far, and its sources.
+pub struct StagedWrite {
     form: Form,
-    /// The shard of the key it is for.
+    /// The shard of the destination.
     pub(super) shard: u16,
-    // Its number there, once there is something.
+    // The number of its draft there, once there is one.
     draft: Option<u32>,
     is_full: bool,
-    // Members that have got another score than they had.
+    // Members whose score has changed.
     updated: u64,
     db: usize,
     watched: Vec<Box<[u8]>>,
     flag: WatchFlag,
-    /// How often it was begun before.
+    /// Number of earlier attempts.
     pub(super) tries: u8,
 }
 
-impl Keeping {
-    /// For the key `dest`, out of what is at `names`; their shards are held.
-    pub(super) fn new(ctx: &mut Ctx<'_>, dest: &[u8], form: Form, names: &[&[u8]]) -> Keeping {
+impl StagedWrite {
+    /// A result for the key `dest` from the keys `names`, whose shards are held.
+    pub(super) fn new(ctx: &mut Ctx<'_>, dest: &[u8], form: Form, names: &[&[u8]]) -> StagedWrite {
         let dest = ctx.key(dest);
         let shard = ctx.shards_mut().router().shard_of(dest.hash);
         let flag = WatchFlag::default();
@@ -84,21 +85,21 @@ impl Keeping {
             }
         }
         let watched = names.iter().map(|name| Box::from(*name)).collect();
-        Keeping { form, shard, draft: None, is_full: false, updated: 0, db, watched, flag, tries: 0 }
+        StagedWrite { form, shard, draft: None, is_full: false, updated: 0, db, watched, flag, tries: 0 }
     }
 
     /// Has `object` for its draft.
-    pub(super) fn with_draft(mut self, ctx: &mut Ctx<'_>, object: Object) -> Keeping {
+    pub(super) fn with_draft(mut self, ctx: &mut Ctx<'_>, object: Object) -> StagedWrite {
         self.draft = ctx.part(self.shard).map(|part| part.shard.begin_draft(object));
         self
     }
 
-    /// Whether a key it is made of has changed.
+    /// Returns true if a source has changed.
     pub(super) fn is_stale(&self) -> bool {
         self.flag.is_dirty()
     }
 
-    /// Marked when such a key changes.
+    /// Set when a source changes.
     pub(super) fn flag(&self) -> &WatchFlag {
         &self.flag
     }
@@ -112,7 +113,7 @@ impl Keeping {
         Some((self.shard, self.draft?))
     }
 
-    /// Takes in some of what was told, from byte `at` on; returns where the rest begins.
+    /// Adds some of the members in `told`, from byte `at` on; returns the start of the rest.
     pub(super) fn add(&mut self, shard: &mut Shard, told: &[u8], at: usize) -> usize {
         let form = self.form;
         let number = *self.draft.get_or_insert_with(|| shard.begin_draft(form.empty()));
@@ -129,7 +130,7 @@ impl Keeping {
         if self.is_full { told.len() } else { told.len() - members.rest().len() }
     }
 
-    /// Looks at the keys it is made of, whose shards are held, so that those whose time is up go now.
+    /// Looks up the sources, whose shards are held, so that expired ones are removed now.
     pub(super) fn look(&self, ctx: &mut Ctx<'_>) {
         for name in &self.watched {
             let (key, now_ms) = (ctx.key(name), ctx.now_ms);
@@ -137,9 +138,9 @@ impl Keeping {
         }
     }
 
-    /// Ends it, with the shards of its keys held: what the command's body is to store, unless a key it is made of has
+    /// Ends it, with the shards of its keys held. Returns the result for the command's body, unless a source has
     /// changed.
-    pub(super) fn end(self, fault: Option<Fault>, ctx: &mut Ctx<'_>) -> Option<Kept> {
+    pub(super) fn end(self, fault: Option<Fault>, ctx: &mut Ctx<'_>) -> Option<Staged> {
         for name in &self.watched {
             let key = ctx.key(name);
             let part = ctx.shards_mut().part_mut(key);
@@ -147,7 +148,7 @@ impl Keeping {
             part.shard.changes.listen(Listeners::WATCH, !part.watches.is_empty());
         }
         let fault = if self.is_full { Some(Fault::OutOfMemory) } else { fault };
-        let kept = Kept { draft: self.draft(), fault, updated: self.updated, found: Found::default() };
+        let kept = Staged { draft: self.draft(), fault, updated: self.updated, found: Found::default() };
         if self.flag.is_dirty() {
             kept.give_up(ctx);
             return None;
@@ -156,7 +157,7 @@ impl Keeping {
     }
 }
 
-/// Puts a member into a draft; whether it was there with another score.
+/// Adds a member to a draft; returns true if it was there with another score.
 fn insert(
     draft: &mut Draft<'_>,
     form: Form,
@@ -192,20 +193,20 @@ fn insert(
 
 /// A complete result that has no key yet.
 #[derive(Default, Debug)]
-pub struct Kept {
-    // Its shard and its number there; none when it is empty.
+pub struct Staged {
+    // Its shard and the number of its draft; `None` if it is empty.
     draft: Option<(u16, u32)>,
     fault: Option<Fault>,
-    /// Members that have got another score than they had.
+    /// Members whose score has changed.
     pub updated: u64,
-    /// What was looked for, where nothing is built.
+    /// The results of a search, if nothing is built.
     pub found: Found,
 }
 
-impl Kept {
-    /// The result, `None` when it is empty; its shard is held.
+impl Staged {
+    /// The result, `None` if it is empty; its shard is held.
     ///
-    /// Errors: what went wrong while it was made.
+    /// Errors: the fault found while it was made.
     pub fn take(self, ctx: &mut Ctx<'_>) -> Result<Option<Object>, Fault> {
         if let Some(fault) = self.fault.clone() {
             self.give_up(ctx);
@@ -215,9 +216,9 @@ impl Kept {
         Ok(ctx.part(shard).and_then(|part| part.shard.take_draft(number)))
     }
 
-    /// Puts the result at `dest`, over whatever is there; an empty one removes the key. Returns its length.
+    /// Stores the result at `dest`, replacing any value; an empty one removes the key. Returns its length.
     ///
-    /// Errors: what went wrong while it was made, or no room; the old value stays.
+    /// Errors: the fault found while it was made, or no room; the old value stays.
     pub fn put(self, ctx: &mut Ctx<'_>, dest: &[u8], event: Event) -> Result<u64, Fault> {
         let object = self.take(ctx)?;
         let env = ctx.env;
@@ -237,10 +238,10 @@ impl Kept {
         Ok(len)
     }
 
-    /// Puts the result, a copy of the value at `from` in the selected database, at `dest` of database `db` with the
-    /// deadline and marks of `from`; whether both were there.
+    /// Stores the result, a copy of the value at `from` in the selected database, at `dest` of database `db` with the
+    /// deadline and marks of `from`. Returns true if both existed.
     ///
-    /// Errors: as [`Kept::put`].
+    /// Errors: as [`Staged::put`].
     pub fn put_copy(self, ctx: &mut Ctx<'_>, from: &[u8], (db, dest): (usize, &[u8])) -> Result<bool, Fault> {
         let Some(head) = ctx.at(from).head() else {
             self.give_up(ctx);
@@ -251,9 +252,9 @@ impl Kept {
         Ok(true)
     }
 
-    /// Puts the result, which is what is left of the value at `name`, in its place; its deadline stays.
+    /// Replaces the value at `name` by the result, its remaining members; its deadline stays.
     ///
-    /// Errors: as [`Kept::put`].
+    /// Errors: as [`Staged::put`].
     pub fn put_back(self, ctx: &mut Ctx<'_>, name: &[u8]) -> Result<(), Fault> {
         if let Some(object) = self.take(ctx)? {
             ctx.at(name).put_object(object, Expiry::Keep)?;
@@ -267,7 +268,7 @@ impl Kept {
         draft.map_or(0, |draft| len_of(draft.object))
     }
 
-    /// Whether something went wrong while it was made.
+    /// Returns true if a fault was found while it was made.
     pub fn has_failed(&self) -> bool {
         self.fault.is_some()
     }
@@ -293,12 +294,12 @@ fn len_of(object: &Object) -> u64 {
     }
 }
 
-/// Whether sorted sets that Redis keeps in a listpack are short enough to be looked through when they are stored.
+/// Returns true if sorted sets that Redis keeps in a listpack are short enough to be walked when they are stored.
 pub fn may_keep_scores(env: &Env) -> bool {
     env.zset_max_listpack_entries <= LEN_MAX
 }
 
-/// A listpack has no zero with a minus.
+/// Removes the sign of negative zeros, which a listpack does not have.
 fn shed_signs(zset: &mut Zset, place: &mut Keyed<'_>, env: &Env) {
     if zset.len() > env.zset_max_listpack_entries {
         return;
@@ -315,7 +316,7 @@ fn shed_signs(zset: &mut Zset, place: &mut Keyed<'_>, env: &Env) {
         }
     }
     for member in zeros {
-        // Of the same width: there is room.
+        // The new score has the same width: there is room.
         let _ = zset.insert(place.arena_mut(), &hasher, Item::of(&member), 0.0);
     }
 }

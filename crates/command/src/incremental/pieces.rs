@@ -1,22 +1,22 @@
-//! An answer that is written in pieces with a shard held, and put together with none: one that grew as a whole would be
-//! copied while the shard is held.
+//! An answer that is written in pieces with a shard held, and joined with none: one growing buffer would be copied
+//! while the shard is held.
 //!
-//! Called by what builds answers in slices ([`super::building`]).
+//! Called by code that builds answers in slices ([`super::building`]).
 
 use std::collections::VecDeque;
 
-/// What is written so far.
+/// The pieces written so far.
 #[derive(Default)]
 pub struct Pieces {
     pieces: VecDeque<Vec<u8>>,
     bytes: usize,
 }
 
-/// Pieces that are put together at once: half a mebibyte where each is as long as a slice makes it.
+/// Pieces that are joined at once: half a mebibyte if each is as long as a slice makes it.
 const AT_ONCE: usize = 64;
 
 impl Pieces {
-    /// Adds what one slice has written.
+    /// Adds the output of one slice.
     pub fn push(&mut self, piece: Vec<u8>) {
         if !piece.is_empty() {
             self.bytes += piece.len();
@@ -24,12 +24,12 @@ impl Pieces {
         }
     }
 
-    /// Bytes that wait to be put together.
+    /// Bytes that are not joined yet.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Puts some of them behind `whole`; whether those were the last.
+    /// Appends some of them to `whole`; returns true if those were the last.
     pub fn join(&mut self, whole: &mut Vec<u8>) -> bool {
         whole.reserve(self.bytes);
         for piece in self.pieces.drain(..AT_ONCE.min(self.pieces.len())) {

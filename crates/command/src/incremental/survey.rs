@@ -1,27 +1,28 @@
 //! Many keys, or one very long string, read in slices: MGET and EXISTS of thousands, GET of megabytes.
 //!
-//! The keys are watched from before each is read until all are, so that what is answered is what was there in one moment;
-//! if one changes, the command begins anew, as for results that are stored ([`super::keeping`]). Called by `Gather`.
-//! Memory: the values and some 30 bytes for each key.
+//! Each key is watched from before its read until all are read, so that the answer is the state of one moment. If one
+//! changes, the command restarts, as for stored results ([`super::staged`]). Called by `Incremental`. Memory: the
+//! values and some 30 bytes for each key.
 
 use darter_store::{Key, Keyed, Text};
 use darter_txn::watch::WatchFlag;
 use darter_txn::{Part, Router};
 use darter_wire::{Args, OwnedArgs, Reply};
 
-use super::folding::PIECE_BYTES;
+use super::operation::{NextSlice, Operation, ResultTo, Stage};
+use super::reduce::PIECE_BYTES;
 use super::rounds::{KEYS_AT_ONCE, Rounds};
-use super::{Form, Found, Keeping, Maker};
+use super::{Form, Found, StagedWrite};
 use crate::Ctx;
 use crate::slices::LEN_MAX;
 use crate::string::range::range_of;
 
-/// What is answered of the keys.
+/// The answer about the keys.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum What {
     /// Their strings, in an array.
     Values,
-    /// How many there are.
+    /// The number of existing ones.
     Presence,
     /// The same, each of them used.
     Uses,
@@ -31,22 +32,22 @@ pub enum What {
     Range(i64, i64),
 }
 
-/// Keys on their way to an answer.
+/// Keys that are read for an answer.
 pub struct Survey {
     what: What,
     at: At,
-    // The command's words, once they were copied; the keys follow its name.
+    // The command's words, after they were copied; the keys follow its name.
     words: Option<OwnedArgs>,
     keys_len: usize,
     rounds: Rounds,
-    // Where the next slice goes on within the key's string.
+    // Position of the next slice within the key's string.
     from: usize,
     to: usize,
-    // Values one after the other, and where that of each key is; of an only key the whole reply.
+    // Values one after another, and the position of each key's value. For a single key, the whole reply.
     told: Vec<u8>,
     spans: Vec<Option<(usize, usize)>>,
     count: usize,
-    // When the first of the keys read comes to its end.
+    // Expiry of the first of the keys read.
     due_ms: u64,
     is_broken: bool,
     // Values up to here are in `reply`.
@@ -54,7 +55,7 @@ pub struct Survey {
     reply: Vec<u8>,
 }
 
-/// Where and when, and for whom.
+/// The place, time and recipient of an answer.
 #[derive(Clone)]
 pub(super) struct At {
     pub db: usize,
@@ -65,7 +66,7 @@ pub(super) struct At {
 }
 
 impl At {
-    /// Here and now, for the command over `name`, whose shard is held.
+    /// The present place and time, for the command over `name`, whose shard is held.
     pub fn new(ctx: &mut Ctx<'_>, name: &[u8], resp3: bool) -> At {
         let key = ctx.key(name);
         let pauses_uses = ctx.shards_mut().part_mut(key).shard.pauses_uses();
@@ -73,13 +74,13 @@ impl At {
     }
 }
 
-/// Keys read in one slice: some 20 microseconds where each waits for memory.
+/// Keys read in one slice: some 20 microseconds if each waits for memory.
 pub(super) const KEYS_PER_SLICE: usize = 64;
 /// Bytes around a value in its reply.
 const FRAME_BYTES: usize = 32;
 
 impl Survey {
-    /// Nothing is read yet; there is room for `room` bytes.
+    /// A survey without reads yet, with room for `room` bytes.
     fn new(what: What, at: At, keys_len: usize, flag: &WatchFlag, room: usize) -> Survey {
         let rounds = Rounds::new(at.db, at.router.clone(), keys_len, flag);
         Survey {
@@ -100,19 +101,8 @@ impl Survey {
         }
     }
 
-    /// The shard that the next slice is about; `None` while keys are hashed, and when all are read.
-    pub(super) fn shard(&self) -> Option<u16> {
-        self.rounds.shard()
-    }
-
-    /// Makes room for the next slice, with no shard held. `args` are the command's.
-    pub(super) fn prepare(&mut self, args: Args<'_>) {
-        self.words.get_or_insert_with(|| args.to_owned());
-        self.told.reserve((self.to - self.from).max(PIECE_BYTES) + FRAME_BYTES);
-    }
-
-    /// Goes on with what needs no shard; whether that was all.
-    pub(super) fn work(&mut self) -> bool {
+    /// Continues the work that needs no shard; returns true if that was all.
+    fn work(&mut self) -> bool {
         let Some(words) = &self.words else { return true };
         let keys = words.args().tail(1);
         if !self.rounds.is_full() {
@@ -130,7 +120,7 @@ impl Survey {
         self.what == What::Values
     }
 
-    /// Puts the reply together; whether it is complete.
+    /// Assembles the reply; returns true if it is complete.
     fn put_together(&mut self) -> bool {
         match self.what {
             What::Text | What::Range(..) => self.reply = std::mem::take(&mut self.told),
@@ -156,28 +146,6 @@ impl Survey {
         true
     }
 
-    /// A slice, with its shard held.
-    pub(super) fn step(&mut self, part: &mut Part) {
-        let Some(words) = self.words.take() else { return };
-        if self.from == 0 {
-            self.rounds.visit(part);
-        }
-        part.shard.pause_uses(self.at.pauses_uses);
-        let bytes_max = self.told.len() + PIECE_BYTES;
-        let mut keys_left = KEYS_PER_SLICE;
-        while let Some((hash, nth)) = self.rounds.next() {
-            let key = Key { bytes: words.args().at(1 + nth), hash };
-            self.read(part, key, nth);
-            keys_left -= 1;
-            if keys_left == 0 || self.told.len() >= bytes_max {
-                break;
-            }
-        }
-        part.shard.pause_uses(false);
-        self.words = Some(words);
-        self.rounds.leave();
-    }
-
     /// Reads a key, or a further piece of a long string.
     fn read(&mut self, part: &mut Part, key: Key<'_>, nth: usize) {
         let At { db, now_ms, .. } = self.at;
@@ -186,7 +154,7 @@ impl Survey {
             return self.take_piece(text);
         }
         let place = match self.what {
-            What::Presence => Keyed::glance(&mut part.shard, db, key, now_ms),
+            What::Presence => Keyed::untouched(&mut part.shard, db, key, now_ms),
             What::Values | What::Uses => Keyed::read(&mut part.shard, db, key, now_ms),
             // Its body has counted the hit.
             What::Text | What::Range(..) => Keyed::find(&mut part.shard, db, key, now_ms),
@@ -216,12 +184,12 @@ impl Survey {
         self.rounds.pass();
     }
 
-    /// Takes a piece of a string; the key is done with its last one.
+    /// Takes a piece of a string; the key is complete with its last one.
     fn take_piece(&mut self, text: Option<Text<'_>>) {
         let to = self.to.min(self.from + PIECE_BYTES);
         match text {
             Some(text) => text.range_to(self.from, to, &mut self.told),
-            // It has gone, so that all this is of no use.
+            // The key was removed, so the result is useless.
             None => self.is_broken = true,
         }
         self.from = to;
@@ -233,18 +201,56 @@ impl Survey {
             self.rounds.pass();
         }
     }
+}
 
-    /// Whether it is of no use though none of its keys has changed.
-    pub(super) fn is_stale(&self, now_ms: u64) -> bool {
-        self.is_broken || self.due_ms <= now_ms
+impl Operation for Survey {
+    /// No shard while keys are hashed, and when all are read.
+    fn next(&self, _draft_shard: Option<u16>) -> NextSlice {
+        self.rounds.shard().map_or(NextSlice::Work, NextSlice::Step)
+    }
+
+    /// Makes room for the next slice.
+    fn take(&mut self, _nth: u32, _told: &[u8], args: Args<'_>) -> Vec<u8> {
+        self.words.get_or_insert_with(|| args.to_owned());
+        self.told.reserve((self.to - self.from).max(PIECE_BYTES) + FRAME_BYTES);
+        Vec::new()
+    }
+
+    fn step(&mut self, part: &mut Part, _draft: Option<u32>) {
+        let Some(words) = self.words.take() else { return };
+        if self.from == 0 {
+            self.rounds.visit(part);
+        }
+        part.shard.pause_uses(self.at.pauses_uses);
+        let bytes_max = self.told.len() + PIECE_BYTES;
+        let mut keys_left = KEYS_PER_SLICE;
+        while let Some((hash, nth)) = self.rounds.next() {
+            let key = Key { bytes: words.args().at(1 + nth), hash };
+            self.read(part, key, nth);
+            keys_left -= 1;
+            if keys_left == 0 || self.told.len() >= bytes_max {
+                break;
+            }
+        }
+        part.shard.pause_uses(false);
+        self.words = Some(words);
+        self.rounds.leave();
+    }
+
+    fn end_reading(&mut self, _target: ResultTo, _reply: &mut Reply<'_>, _bytes_max: usize) -> Stage {
+        if self.work() { Stage::Done } else { Stage::Reading }
+    }
+
+    fn is_stale(&self, ctx: &mut Ctx<'_>, _draft_shard: Option<u16>) -> bool {
+        self.is_broken || self.due_ms <= ctx.now_ms
     }
 
     /// The whole reply.
-    pub(super) fn found(&mut self) -> Found {
+    fn found(&mut self) -> Found {
         Found { bytes: std::mem::take(&mut self.reply), ..Found::default() }
     }
 
-    pub(super) fn bytes(&self) -> usize {
+    fn bytes(&self) -> usize {
         let keys = self.rounds.bytes() + self.spans.capacity() * size_of::<Option<(usize, usize)>>();
         let words = self.words.as_ref().map_or(0, OwnedArgs::heap_bytes);
         self.told.capacity() + self.reply.capacity() + keys + words
@@ -252,34 +258,34 @@ impl Survey {
 }
 
 impl Ctx<'_> {
-    /// Leaves a command over many keys to slices, or answers it when they are done; false when the body must do it now.
+    /// Leaves a command over many keys to slices, or answers it when they are done; false if the body must do it now.
     pub fn survey_many(&mut self, what: What, args: Args<'_>, reply: &mut Reply<'_>) -> bool {
         self.take_answer(reply)
             || self.may_slice && args.len() as u64 > LEN_MAX && self.survey(what, 0, args, reply)
     }
 
-    /// Answers with what slices have put together.
+    /// Answers with the result assembled in slices.
     #[inline]
     pub fn take_answer(&mut self, reply: &mut Reply<'_>) -> bool {
-        self.kept.is_some() && self.tell_answer(reply)
+        self.staged.is_some() && self.tell_answer(reply)
     }
 
     #[cold]
     fn tell_answer(&mut self, reply: &mut Reply<'_>) -> bool {
-        if let Some(kept) = self.kept.take() {
-            reply.take_over(kept.found.bytes);
+        if let Some(staged) = self.staged.take() {
+            reply.take_over(staged.found.bytes);
         }
         true
     }
 
-    /// Leaves it to slices to read the keys, all words of `args` but the first; `len` bytes of them if that is known.
+    /// Leaves reading the keys, all words of `args` but the first, to slices; `len` is their total length if known.
     #[cold]
     pub fn survey(&mut self, what: What, len: usize, args: Args<'_>, reply: &Reply<'_>) -> bool {
         let name = args.at(1);
         let at = At::new(self, name, reply.is_resp3());
-        let keeping = Keeping::new(self, name, Form::List, &[]);
+        let staged = StagedWrite::new(self, name, Form::List, &[]);
         let keys_len = if matches!(what, What::Text | What::Range(..)) { 1 } else { args.len() - 1 };
-        let survey = Survey::new(what, at, keys_len, keeping.flag(), len);
-        self.begin_gather(&[], Maker::Surveying(Box::new(survey)), false, Some(Box::new(keeping)))
+        let survey = Survey::new(what, at, keys_len, staged.flag(), len);
+        self.begin_incremental(&[], Box::new(survey), false, Some(staged))
     }
 }

@@ -1,27 +1,27 @@
-//! Members in order of their scores and texts: sorted in short runs, which are merged while they are told.
+//! Members in order of their scores and texts: sorted in short runs, which are merged while they are answered.
 //!
-//! No step sorts more than a run, however many members there are. Called by what gathers answers.
+//! No step sorts more than one run. Called by code that gathers answers.
 
 use std::cmp::Ordering;
 
 use super::members::{TextAt, Texts};
 
-/// What is sorted.
+/// An element to sort.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scored {
-    /// What decides first. No NaN.
+    /// The primary order. No NaN.
     pub score: f64,
-    /// What decides between equal scores.
+    /// The order of equal scores.
     pub text: TextAt,
 }
 
-/// What has an order.
+/// An element with an order.
 pub(super) trait InOrder: Copy {
-    /// Which of two comes first.
+    /// The order of two elements.
     fn order(&self, other: &Self, texts: &Texts, is_descending: bool) -> Ordering;
 }
 
-/// Runs, and the one that is being filled.
+/// Runs, and the one being filled.
 pub(super) struct Sorted<T = Scored> {
     runs: Vec<Vec<T>>,
     open: Vec<T>,
@@ -58,7 +58,7 @@ impl<T: InOrder> Sorted<T> {
         }
     }
 
-    /// Ends adding: from now on members are taken.
+    /// Ends adding: from now on members can be taken.
     pub fn seal(&mut self, texts: &Texts) {
         self.close_run(texts);
         self.heap = (0..self.runs.len()).collect();
@@ -67,7 +67,7 @@ impl<T: InOrder> Sorted<T> {
         }
     }
 
-    /// Whether all were taken, after [`Sorted::seal`].
+    /// Returns true if all were taken, after [`Sorted::seal`].
     pub fn is_over(&self) -> bool {
         self.heap.is_empty()
     }
@@ -95,7 +95,7 @@ impl<T: InOrder> Sorted<T> {
         self.runs.push(run);
     }
 
-    /// Moves the run at `at` of the heap down to where it belongs.
+    /// Moves the run at `at` of the heap down to its place.
     fn sift(&mut self, texts: &Texts, mut at: usize) {
         loop {
             let mut first = at;

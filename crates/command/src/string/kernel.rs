@@ -1,17 +1,18 @@
-//! GET and SET without options once more, in the form that the server inlines into its loop over a pipeline.
+//! GET and SET without options, in the form that the server inlines into its loop over a pipeline.
 //!
-//! They do what their bodies in `get` and `set` do, on a shard that is held, without a context around it: making one
-//! and calling through a pointer costs as much as the work. Two commands are worth that; MGET and MSET are many of them.
+//! They do the same as the bodies in `get` and `set`, on a held shard, without a context: making one and calling
+//! through a pointer costs as much as the work. Only these two commands are worth that; MGET and MSET are many of
+//! them.
 
 use darter_store::{Key, Look, Shard, Text};
-use darter_wire::{Reply, Stage};
+use darter_wire::{Reply, ReplyBuffer};
 
 use super::SET_EVENT;
 use super::get::reply_text;
 use crate::Fault;
-use crate::gather::folding::AT_ONCE_BYTES;
+use crate::incremental::reduce::AT_ONCE_BYTES;
 
-/// Where and when: database and Unix milliseconds.
+/// Database and time: index and Unix milliseconds.
 #[derive(Clone, Copy, Debug)]
 pub struct Place {
     /// Selected database.
@@ -20,21 +21,21 @@ pub struct Place {
     pub now_ms: u64,
 }
 
-/// `GET key`, when the value is stored plainly and short enough to be staged; else says what was found, and
+/// `GET key`, if the value is stored plainly and short enough to be staged. Otherwise returns the lookup, and
 /// [`get_looked`] must follow.
 #[inline(always)]
-pub fn get(shard: &mut Shard, db: usize, key: Key<'_>, stage: &mut Stage) -> Option<Look> {
-    shard.read_plain(db, key, |value| stage.bulk(value))
+pub fn get(shard: &mut Shard, db: usize, key: Key<'_>, reply_buffer: &mut ReplyBuffer) -> Option<Look> {
+    shard.read_plain(db, key, |value| reply_buffer.bulk(value))
 }
 
-/// Whether the value that a [`get`] has found is so long that the command's body should leave it to slices.
+/// Returns true if the value that [`get`] found is so long that the command's body should leave it to slices.
 pub fn is_long(shard: &Shard, look: Look) -> bool {
     shard.is_longer(look, AT_ONCE_BYTES)
 }
 
 /// `GET key` of any value.
 ///
-/// Errors: the value is no string; nothing was answered.
+/// Errors: the value is not a string; nothing was answered.
 pub fn get_looked(
     shard: &mut Shard,
     place: Place,
@@ -53,15 +54,21 @@ pub fn get_looked(
     Ok(())
 }
 
-/// `SET key value`, when both values are stored plainly and have one length; else says what was found, and
+/// `SET key value`, if both values are stored plainly and have one length. Otherwise returns the lookup, and
 /// [`set_looked`] must follow.
 #[inline(always)]
-pub fn set(shard: &mut Shard, db: usize, key: Key<'_>, value: &[u8], stage: &mut Stage) -> Option<Look> {
+pub fn set(
+    shard: &mut Shard,
+    db: usize,
+    key: Key<'_>,
+    value: &[u8],
+    reply_buffer: &mut ReplyBuffer,
+) -> Option<Look> {
     let look = shard.look(db, key);
     if !shard.overwrite_plain(db, key, look, value, SET_EVENT) {
         return Some(look);
     }
-    let is_staged = stage.ok();
+    let is_staged = reply_buffer.ok();
     debug_assert!(is_staged, "a window's replies fit");
     None
 }

@@ -1,7 +1,7 @@
-//! What a pattern of SORT means for an element: `#` is itself, `a*b` the string at the key with the element in place of the
-//! star, `a*b->f` the field `f` of the hash there.
+//! The meaning of a SORT pattern for an element: `#` is the element itself, `a*b` the string at the key with the
+//! element in place of the star, `a*b->f` the field `f` of the hash there.
 //!
-//! Called by SORT, with the shards of all keys held or of one after the other.
+//! Called by SORT, with the shards of all keys held, or of one after another.
 
 use darter_pack::table::Table;
 use darter_store::Keyed;
@@ -13,7 +13,7 @@ pub enum Pointer {
     Itself,
     /// Never anything.
     Nothing,
-    /// What is at a key.
+    /// The value at a key.
     Key {
         /// Before the element.
         prefix: Box<[u8]>,
@@ -24,11 +24,11 @@ pub enum Pointer {
     },
 }
 
-/// What was found at a key, and when that comes to its end.
+/// The value found at a key, and its expiry.
 pub struct Pointed {
     /// The string or value.
     pub value: Option<Vec<u8>>,
-    /// When the key dies, or the field.
+    /// Expiry of the key, or of the field.
     pub due_ms: u64,
 }
 
@@ -48,7 +48,7 @@ impl Pointer {
         Pointer::Key { prefix: prefix.into(), suffix: suffix.into(), field: field.map(Box::from) }
     }
 
-    /// The key it means for `element`, if it means one.
+    /// The key for `element`, if the pattern names one.
     pub fn key(&self, element: &[u8]) -> Option<Vec<u8>> {
         match self {
             Pointer::Key { prefix, suffix, .. } => Some([prefix, element, suffix].concat()),
@@ -56,7 +56,7 @@ impl Pointer {
         }
     }
 
-    /// What it means, at the place of that key.
+    /// The value of the pattern at that key.
     pub fn look(&self, place: &Keyed<'_>) -> Pointed {
         let mut due_ms = place.deadline_ms().unwrap_or(u64::MAX);
         let value = match self {

@@ -1,0 +1,363 @@
+//! Answers from whole collections, for SUNION, ZINTER, SORT and similar commands, in slices: `Incremental`, which the
+//! server drives.
+//!
+//! The command begins a read of each collection while it holds all their shards, so the gathered members are one
+//! state. The members are then read a slice at a time, each with one shard held. They are processed and answered with
+//! no shard held. A result to be stored is built as a draft instead ([`staged`]). Memory: each member once. Called by
+//! the bodies of such commands (to begin) and by the server (slices and the end).
+
+pub mod building;
+pub mod bulk_add;
+mod bulk_remove;
+mod combining;
+mod members;
+pub mod operation;
+pub mod partition;
+pub mod pieces;
+pub mod pointer;
+pub mod random_sample;
+pub mod reduce;
+mod rounds;
+pub mod sort_lookup;
+mod sorted;
+mod sorting;
+pub mod staged;
+pub mod survey;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use darter_pack::decimal::Digits;
+use darter_pack::entry::Item;
+use darter_pack::tree::window::{Seen, Tell};
+use darter_store::reads::Stretch;
+use darter_txn::Part;
+use darter_wire::{Args, Reply};
+
+pub use building::Build;
+pub use combining::{Combining, Scoring, SetOperation, reading_order};
+pub use operation::{Copying, Found, Operation};
+pub use sorting::{ScoreOf, Sorting};
+pub use staged::{Form, Staged};
+
+use crate::Ctx;
+use crate::slices::Rest;
+use operation::{NextSlice, ResultTo, Stage};
+use staged::StagedWrite;
+
+/// An answer that is being gathered.
+pub struct Incremental {
+    // Unfinished reads, in processing order.
+    reads: VecDeque<Read>,
+    // The members of the last slice, processed before the next one; or the members to store next, from `told_at` on.
+    told: Vec<u8>,
+    told_at: usize,
+    // The collection of these members.
+    told_nth: u32,
+    operation: Box<dyn Operation>,
+    resp3: bool,
+    stage: Stage,
+    staged: Option<Box<StagedWrite>>,
+}
+
+/// A read under way.
+#[derive(Clone, Copy, Debug)]
+struct Read {
+    shard: u16,
+    number: u32,
+    // The collection's number, in reading order.
+    nth: u32,
+}
+
+/// A slice with a shard held ends after this many bytes: some 10 microseconds.
+pub(crate) const TOLD_BYTES: usize = 8 << 10;
+/// A slice of the answer, for which no shard is held.
+const ANSWER_BYTES: usize = 16 << 10;
+
+impl Incremental {
+    /// Numbers of the reads that are still open, with their shards.
+    pub fn open_reads(&self) -> impl Iterator<Item = (u16, u32)> + '_ {
+        self.reads.iter().map(|read| (read.shard, read.number))
+    }
+
+    /// The shard and the number of the draft, once there is one.
+    pub fn draft(&self) -> Option<(u16, u32)> {
+        self.staged.as_ref().and_then(|staged| staged.draft())
+    }
+
+    fn draft_shard(&self) -> Option<u16> {
+        self.staged.as_ref().map(|staged| staged.shard)
+    }
+
+    /// Returns true if members were read that are not in the draft yet.
+    fn has_told(&self) -> bool {
+        self.told_at < self.told.len()
+    }
+
+    /// Returns the shard that the next slice needs; `None` if it needs none.
+    pub fn shard(&self) -> Option<u16> {
+        let draft_shard = self.draft_shard();
+        if self.has_told() && draft_shard.is_some() {
+            return draft_shard;
+        }
+        match self.operation.next(draft_shard) {
+            NextSlice::Read => self.reads.front().map(|read| read.shard),
+            NextSlice::Step(shard) => Some(shard),
+            NextSlice::Work => None,
+        }
+    }
+
+    /// Bytes held.
+    pub fn bytes(&self) -> usize {
+        self.operation.bytes() + self.told.capacity()
+    }
+
+    /// Runs the next slice, with its shard held.
+    pub fn step(&mut self, part: &mut Part) {
+        let draft_shard = self.draft_shard();
+        let shard = &mut part.shard;
+        if self.has_told()
+            && let Some(staged) = &mut self.staged
+        {
+            self.told_at = staged.add(shard, &self.told, self.told_at);
+            if self.told_at >= self.told.len() {
+                // Nothing is taken in twice.
+                self.told.clear();
+                self.told_at = 0;
+            }
+            return;
+        }
+        if let NextSlice::Step(_) = self.operation.next(draft_shard) {
+            let draft = self.draft().map(|(_, number)| number);
+            return self.operation.step(part, draft);
+        }
+        let Some(read) = self.reads.front() else { return };
+        let bytes_max = self.told.len() + self.operation.told_max();
+        let number = read.number;
+        self.told_nth = read.nth;
+        if self.operation.is_decided() || shard.read_step(number, &mut self.told, bytes_max) {
+            shard.end_read(number);
+            self.reads.pop_front();
+        }
+        if !self.operation.is_copy() {
+            // Nothing is added to the result before it is processed.
+            self.told_at = self.told.len();
+        }
+    }
+
+    /// Processes the members read last, and prepares the next ones to be stored. Called before each slice, with no
+    /// shard held; `args` are the command's.
+    pub fn take_in(&mut self, args: Args<'_>) {
+        if self.has_told() {
+            return;
+        }
+        let stays = self.operation.take(self.told_nth, &self.told, args);
+        if stays.is_empty() {
+            self.told.clear();
+        } else {
+            self.told = stays;
+        }
+        self.told_at = 0;
+        if self.stage == Stage::Storing
+            && let Some(staged) = &self.staged
+            && self.operation.store(args, staged.form().batch_len(), &mut self.told)
+            && self.told.is_empty()
+        {
+            self.stage = Stage::Done;
+        }
+    }
+
+    /// Continues the answer after the last read. Returns whether it is complete.
+    pub fn answer(&mut self, out: &mut Vec<u8>) -> bool {
+        let bytes_max = out.len() + ANSWER_BYTES;
+        let mut reply = Reply::new(out, self.resp3);
+        let target = if self.staged.is_some() { ResultTo::Key } else { ResultTo::Reply };
+        self.stage = match self.stage {
+            Stage::Reading => self.operation.end_reading(target, &mut reply, bytes_max),
+            Stage::Arranging => self.operation.arrange(target, &mut reply),
+            Stage::Answering => match self.operation.answer(&mut reply, bytes_max) {
+                true => Stage::Done,
+                false => Stage::Answering,
+            },
+            // `take_in` prepares the members to be stored.
+            stage @ (Stage::Storing | Stage::Done) => stage,
+        };
+        self.stage == Stage::Done && target == ResultTo::Reply
+    }
+
+    /// Returns true if a result to be stored is ready for the last step: it is complete, or useless because a source
+    /// has changed.
+    pub fn is_to_end(&self) -> bool {
+        let is_complete = self.stage == Stage::Done && self.told_at >= self.told.len();
+        self.staged.as_ref().is_some_and(|staged| is_complete || staged.is_stale())
+    }
+
+    /// Looks up the sources of the result, whose shards are held, so that expired ones are removed now. The changes
+    /// must be published before [`Incremental::end`].
+    pub fn look(&self, ctx: &mut Ctx<'_>) {
+        if let Some(staged) = &self.staged {
+            staged.look(ctx);
+        }
+    }
+
+    /// Ends a stored result, with the shards of its command held. Returns the result for the context of the command's
+    /// body, unless a source has changed.
+    pub fn end(&mut self, ctx: &mut Ctx<'_>) -> Option<Staged> {
+        for Read { shard, number, .. } in self.reads.drain(..) {
+            if let Some(part) = ctx.part(shard) {
+                part.shard.end_read(number);
+            }
+        }
+        let (fault, found) = (self.operation.fault().cloned(), self.operation.found());
+        let is_stale = self.operation.is_stale(ctx, self.draft_shard());
+        let mut staged = self.staged.take()?.end(fault, ctx)?;
+        if is_stale {
+            staged.give_up(ctx);
+            return None;
+        }
+        staged.found = found;
+        Some(staged)
+    }
+
+    /// Number of attempts of the command, this one included.
+    pub fn tries(&self) -> u8 {
+        self.staged.as_ref().map_or(0, |staged| staged.tries)
+    }
+
+    /// Sets the number of earlier attempts.
+    pub fn tried(&mut self, tries: u8) {
+        if let Some(staged) = &mut self.staged {
+            staged.tries = tries;
+        }
+    }
+}
+
+/// After this many results invalidated by changes, the next one is made at once.
+pub const TRIES_MAX: u8 = 3;
+
+impl Ctx<'_> {
+    /// Leaves the answer to slices that read these collections in this order; false if the body must write it itself.
+    #[cold]
+    pub fn answer_later(
+        &mut self,
+        sources: &[(&[u8], Stretch)],
+        operation: Box<dyn Operation>,
+        resp3: bool,
+    ) -> bool {
+        self.begin_incremental(sources, operation, resp3, None)
+    }
+
+    /// Like [`Ctx::answer_later`], for a result to be stored at `dest`. `names` are all keys that it depends on. The
+    /// body runs again when the result is complete, and finds it in [`Ctx::staged`].
+    #[cold]
+    pub fn store_later(
+        &mut self,
+        (dest, form): (&[u8], Form),
+        names: &[&[u8]],
+        sources: &[(&[u8], Stretch)],
+        operation: Box<dyn Operation>,
+    ) -> bool {
+        let staged = StagedWrite::new(self, dest, form, names);
+        self.begin_incremental(sources, operation, false, Some(staged))
+    }
+
+    fn begin_incremental(
+        &mut self,
+        sources: &[(&[u8], Stretch)],
+        operation: Box<dyn Operation>,
+        resp3: bool,
+        staged: Option<StagedWrite>,
+    ) -> bool {
+        let mut reads = VecDeque::with_capacity(sources.len());
+        let tell = operation.tell();
+        for (nth, (name, stretch)) in sources.iter().enumerate() {
+            let (key, db) = (self.key(name), self.db);
+            let shard = self.shards_mut().router().shard_of(key.hash);
+            let part = self.shards_mut().part_mut(key);
+            let Some(number) = part.shard.begin_read(db, key, *stretch, tell.clone()) else {
+                for Read { shard, number, .. } in reads {
+                    if let Some(part) = self.part(shard) {
+                        part.shard.end_read(number);
+                    }
+                }
+                if let Some(staged) = staged {
+                    staged.end(None, self);
+                }
+                return false;
+            };
+            reads.push_back(Read { shard, number, nth: nth as u32 });
+        }
+        let incremental = Incremental {
+            reads,
+            told: Vec::new(),
+            told_at: 0,
+            told_nth: 0,
+            operation,
+            resp3,
+            stage: Stage::Reading,
+            staged: staged.map(Box::new),
+        };
+        self.rest = Some(Rest::Incremental(Box::new(incremental)));
+        true
+    }
+}
+
+/// Encodes members for [`told_members`].
+pub(crate) fn tell() -> Tell {
+    Arc::new(|seen, out| match seen {
+        Seen::Item(item) => write_item(out, item, 1.0),
+        Seen::Scored(member, score) => write_item(out, member, score),
+        Seen::Field(field, value) => {
+            write_item(out, field, 0.0);
+            write_item(out, value, 0.0);
+        }
+        Seen::Logged(_) => debug_assert!(false, "streams are not gathered"),
+    })
+}
+
+fn write_item(out: &mut Vec<u8>, item: Item<'_>, score: f64) {
+    let mut digits = Digits::new();
+    write_told(out, item.text(&mut digits), score);
+}
+
+pub(crate) fn write_told(out: &mut Vec<u8>, text: &[u8], score: f64) {
+    out.extend_from_slice(&(text.len() as u32).to_le_bytes());
+    out.extend_from_slice(&score.to_le_bytes());
+    out.extend_from_slice(text);
+}
+
+/// A member on its way.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Told<'a> {
+    /// Its score, 1 in sets.
+    pub score: f64,
+    /// Itself.
+    pub text: &'a [u8],
+}
+
+/// An iterator over encoded members.
+pub(crate) struct ToldMembers<'a>(&'a [u8]);
+
+/// The members that [`tell`] wrote down.
+pub(crate) fn told_members(told: &[u8]) -> ToldMembers<'_> {
+    ToldMembers(told)
+}
+
+impl<'a> ToldMembers<'a> {
+    /// The members not yet returned.
+    fn rest(&self) -> &'a [u8] {
+        self.0
+    }
+}
+
+impl<'a> Iterator for ToldMembers<'a> {
+    type Item = Told<'a>;
+
+    fn next(&mut self) -> Option<Told<'a>> {
+        let (len, rest) = self.0.split_first_chunk::<4>()?;
+        let (score, rest) = rest.split_first_chunk::<8>()?;
+        let (text, rest) = rest.split_at_checked(u32::from_le_bytes(*len) as usize)?;
+        self.0 = rest;
+        Some(Told { score: f64::from_le_bytes(*score), text })
+    }
+}
